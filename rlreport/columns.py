@@ -84,7 +84,7 @@ RESPONSE_COLUMNS = (
     _shown("valid_reward_gap", "Valid gap", "", "valid reward − reference valid reward"),
     _shown("kl_k1", "KL", "nats", "k1: sum over tokens of the log-ratio, logp − ref_logp"),
     _asked("log_ratio_mean", "Mean log-ratio", "nats", "mean over tokens of logp − ref_logp"),
-    _shown("kl_k3", "KL, k3", "nats", "sum over tokens of exp(−r) − 1 + r, r the log-ratio"),
+    _shown("kl_k3", "KL, k3", "nats", "sum over tokens of k3"),
     _asked("kl_k3_mean", "Mean KL, k3", "nats", "mean over tokens of k3"),
     _shown("kl_max", "Largest token KL, k3", "nats", "k3 of the token furthest from the reference"),
     _inner("kl_max_position", "", "position (from 0) of that token"),

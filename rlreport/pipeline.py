@@ -305,6 +305,10 @@ def build_comparison(
     check_address_space()
     summary = summary_file() if options.github_summary else None
     bases, news = ([run for path in side for run in seeds_at(path)] for side in (bases, news))
+    without_figures = {form.suffix: form.words for form in FORMS.values() if not form.comparable}
+    for run in (*bases, *news):
+        if kind := without_figures.get(Path(run).suffix.lower()):
+            raise UnusableInputError(f"{run}: {kind} has no figures to compare; give its logs")
     if options.metrics and sum(report_about(source) is None for source in (*bases, *news)) > 1:
         raise UsageError(
             "--metrics: one metrics file cannot belong to several runs; build a report of each "

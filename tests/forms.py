@@ -11,7 +11,9 @@ from pathlib import Path
 
 import mailparser
 
-FORMS = {"folder": "", "html": ".html", "email": ".eml", "markdown": ".md", "zip": ".zip"}
+from rlreport import deliver
+
+FORMS = {form.id: form.suffix for form in deliver.FORMS.values()}
 OTHERS = {form: FORMS[form] for form in FORMS if form != "zip"}
 """A zip is the folder: ``test_deliver_same``."""
 

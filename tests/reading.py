@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rlreport.options import GaeOptions, ReadOptions
@@ -74,3 +75,8 @@ def kinds(scan: Scan) -> set[str]:
 def token_figures(scan: Scan) -> pd.DataFrame:
     """Return the table of tokens by their string as logged."""
     return token_table(scan.tokens, scan.responses).set_index("raw")
+
+
+def textbook_kl(ratio: Any) -> Any:
+    """The column ``kl`` of tokens, from their log-ratios, as its formula stands in textbooks."""
+    return np.exp(-ratio) - 1 + ratio

@@ -52,18 +52,12 @@ def in_python(packed: str) -> dict[str, np.ndarray]:
         found.setdefault("ref_logp", found["logp"] - found["log_ratio"])
     if {"logp", "ref_logp"} <= found.keys():
         found.setdefault("log_ratio", token.log_ratio(found["logp"], found["ref_logp"]))
-    if "log_ratio" in found:
-        found["kl"] = token.k3(found["log_ratio"])
-    if "ref_logp" in found:
-        found["ref_prob"] = token.probability(found["ref_logp"])
-    if "logp" in found:
-        found["prob"] = token.probability(found["logp"])
-        found["surprisal"] = token.surprisal(found["logp"])
     if {"value", "advantage"} <= found.keys():
         found.setdefault("return", found["value"] + found["advantage"])
-    if {"value", "return"} <= found.keys():
-        found["value_error"] = found["value"] - found["return"]
-    return found
+    names = {"return": "return_"}
+    figures = token.TokenFigures(**{names.get(name, name): found[name] for name in found}).derive()
+    values = {name.removesuffix("_"): getattr(figures, name) for name in figures.__slots__}
+    return {name: one for name, one in values.items() if one is not None}
 
 
 def assert_same(packed: str, in_page) -> dict[str, np.ndarray]:

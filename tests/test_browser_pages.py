@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page
 
+from rlreport.columns import RESPONSE
 from tests.browser import box_of, listed, numbers, rest, serious, visiting
 
 pytestmark = pytest.mark.untraced
@@ -116,7 +117,7 @@ def test_brushing_a_chart_filters_the_list_and_other_charts_follow(browser, hack
 
 def test_the_worst_token_of_the_run_is_three_clicks_away(browser, hacking):
     with visiting(browser, hacking / "index.html") as page:
-        page.click("a:has-text('Largest token KL, k3')")
+        page.click(f"a:has-text('{RESPONSE['kl_max'].label}')")
         page.wait_for_selector(".token-text .t.at")
         at = page.url.split("token=")[1].split("&")[0]
         page.goto(page.url.split("&token=")[0] + "&metric=kl")

@@ -14,6 +14,7 @@ from rlreport.choose import (
     rank_by_interest,
     shown_prompts,
 )
+from rlreport.columns import RESPONSE
 from rlreport.errors import UnusableInputError
 from tests.reading import row, write
 from tests.tables_builder import response_table
@@ -44,7 +45,7 @@ def test_extremes_name_the_response_and_its_token():
     table = responses(3, 50)
     found = {e.label: e for e in extremes(table)}
     assert found["Lowest reward"].row == table["reward"].argmin()
-    assert found["Largest token KL, k3"].token == 3
+    assert found[RESPONSE["kl_max"].label].token == 3
     assert "Furthest below the reference" not in found
 
 

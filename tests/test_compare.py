@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import rlreport
+from rlreport import deliver
 from rlreport.check import Thresholds
 from rlreport.cli import main
 from rlreport.comparison.groups import seeds_at
@@ -24,11 +25,10 @@ from rlreport.options import CompareOptions
 from rlreport.pages.templates import canonical_json
 from rlreport.system.workers import Progress
 from tests.browser import serious, visiting
-from tests.forms import files_below
+from tests.forms import FORMS, files_below
 from tests.reading import write
 from tests.schemas import validate
 
-SUFFIXES = ("", ".zip", ".html", ".md", ".eml")
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "red", "kite", "two", "sun"]
 
 
@@ -93,7 +93,9 @@ def report(built, tmp_path):
 def loss(runs, tmp_path_factory):
     """What main against lost came to, and its folder, beside which it is in every other form."""
     out = tmp_path_factory.mktemp("loss") / "out"
-    made = [rlreport.compare(runs["main"], runs["lost"], f"{out}{suffix}") for suffix in SUFFIXES]
+    made = [
+        rlreport.compare(runs["main"], runs["lost"], f"{out}{suffix}") for suffix in FORMS.values()
+    ]
     return made[0], out
 
 
@@ -561,9 +563,10 @@ def test_what_is_no_report_is_refused(runs, tmp_path):
     (tmp_path / "page.html").write_text("<p>hello</p>")
     with pytest.raises(UnusableInputError, match="not a report of rlreport"):
         rlreport.compare(tmp_path / "page.html", runs["lost"], tmp_path / "out")
-    rlreport.build(runs["main"], tmp_path / "run.md", workers=1)
-    with pytest.raises(UnusableInputError, match="mail and Markdown carry no figures"):
-        rlreport.compare(tmp_path / "run.md", runs["lost"], tmp_path / "out")
+    for form in deliver.FORMS.values():
+        if not form.comparable:
+            with pytest.raises(UnusableInputError, match=f"{form.words} has no figures"):
+                rlreport.compare(f"run{form.suffix}", runs["lost"], tmp_path / "out")
     with pytest.raises(UsageError, match="--pair-by task"):
         rlreport.compare(runs["main"], runs["lost"], tmp_path / "out", pair_by="task")
     assert CliRunner().invoke(main, ["compare", str(runs["main"])]).exit_code == 2

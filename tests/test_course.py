@@ -30,6 +30,7 @@ from rlreport.pages.overview import verdict_view
 from rlreport.pages.templates import Addresses, environment
 from rlreport.summarise import summarise
 from rlreport.text.language import ENGLISH
+from tests.forms import OTHERS, everything
 from tests.reading import read, write
 from tests.running import build
 from tests.schemas import validate
@@ -210,26 +211,23 @@ def test_a_lead_that_no_logged_response_shows_says_so() -> None:
     assert page.render(view=view).count("Not visible in the 8 logged responses.") == 1
 
 
-FORMS = ("folder", "one.html", "run.md", "run.eml")
-
-
 @pytest.fixture(scope="module")
 def unclear(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose reward stays where it was, in every form, and its logs."""
     root = tmp_path_factory.mktemp("unclear")
     random = dice.Random(3)
     write_graded(root / "logs", reward=lambda *_: random.gauss())
-    for form in FORMS:
-        to = ["a@example.org"] if form.endswith(".eml") else []
-        rlreport.build(root / "logs", root / form, workers=1, to=to)
+    for form, suffix in OTHERS.items():
+        to = ["a@example.org"] if form == "email" else []
+        rlreport.build(root / "logs", root / f"run{suffix}", workers=1, to=to)
     return root
 
 
 def test_an_unclear_run_has_no_lead_a_valid_report_and_says_so_in_every_form(unclear: Path) -> None:
-    page = (unclear / "folder" / "index.html").read_text()
-    found = json.loads((unclear / "folder" / "data" / "findings.json").read_text())
+    page = (unclear / "run" / "index.html").read_text()
+    found = json.loads((unclear / "run" / "data" / "findings.json").read_text())
     validate(found, "findings")
-    validate(json.loads((unclear / "folder" / "data" / "report.json").read_text()), "report")
+    validate(json.loads((unclear / "run" / "data" / "report.json").read_text()), "report")
     verdict = found["verdict"]
     assert (verdict["level"], verdict["lead"], verdict["keep_step"]) == ("unclear", None, None)
     stalled = {finding["id"]: finding for finding in found["findings"]}["reward_stalled"]
@@ -237,7 +235,8 @@ def test_an_unclear_run_has_no_lead_a_valid_report_and_says_so_in_every_form(unc
     assert verdict["sentence"].startswith("Unclear: the reward ")
     assert '<section class="verdict unclear"' in page
     assert f'<span class="glyph" aria-hidden="true">?</span> {verdict["sentence"]}' in page
-    assert "Unclear: " in (unclear / "one.html").read_text()
+    for suffix in OTHERS.values():
+        assert b"Unclear: " in everything(unclear / f"run{suffix}")
     assert "**Unclear: " in (unclear / "run.md").read_text()
     mail = email.message_from_bytes((unclear / "run.eml").read_bytes(), policy=email.policy.default)
     assert "Unclear: no clear learning" in mail["subject"]
@@ -255,8 +254,8 @@ def test_fail_on_counts_nothing_for_an_unclear_run(unclear: Path) -> None:
 def test_the_index_and_a_comparison_name_the_level_of_each_run(unclear, tmp_path):
     rlreport.index(unclear, tmp_path / "index.html")
     assert (tmp_path / "index.html").read_text().count("? Unclear") == 2
-    for base in ("logs", "folder"):
-        made = rlreport.compare(unclear / base, unclear / "one.html", tmp_path / "out")
+    for base in ("logs", "run"):
+        made = rlreport.compare(unclear / base, unclear / "run.html", tmp_path / "out")
         page = (tmp_path / "out" / "compare.html").read_text()
         assert page.count('aria-hidden="true">?</span> Unclear</span>') == 2
         assert "Unclear" not in made.sentence

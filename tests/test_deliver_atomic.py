@@ -11,17 +11,17 @@ import time
 
 import pytest
 
-from rlreport import build
+from rlreport import build, deliver
 from tests.forms import FORMS, files_of
 from tests.hostile import hostile_rows, write_log
 from tests.running import rlreport
 
 
 @contextlib.contextmanager
-def small_files():
+def files_below(size: int):
     """A too large write fails as on a full disk: with an error, as Python ignores the signal."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
         yield
     finally:
@@ -47,11 +47,16 @@ def copied(old, tmp_path):
 
 
 @pytest.mark.untraced
-def test_a_full_disk_leaves_the_old_report(old, log, tmp_path):
+def test_a_full_disk_leaves_the_old_report(old, log, tmp_path, monkeypatch):
     out = copied(old, tmp_path)
-    before = files_of(out)
-    with small_files():
-        done = rlreport("build", log, "-o", out, "--workers", 1)
+    before, write = files_of(out), deliver.Form.write
+
+    def limited(*given):
+        with files_below(max(map(len, before.values())) // 2):
+            write(*given)
+
+    monkeypatch.setattr(deliver.Form, "write", limited)
+    done = rlreport("build", log, "-o", out, "--workers", 1)
     assert done.returncode == 2, done.stderr
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from rlreport.cli import main
-from rlreport.deliver import FORMS, form_of
+from rlreport.deliver import FORMS, OTHER_SUFFIXES, form_of
 from rlreport.errors import UsageError
 
 
@@ -21,8 +21,9 @@ def test_help_and_registry_say_what_each_form_says_of_itself():
 
 
 def test_suffixes_of_other_kinds_of_files_are_refused_and_other_names_with_a_dot_are_folders():
-    for name in ("run.pdf", "run.htm", "run.TXT", "a.b/run.json", "run.jsonl"):
-        with pytest.raises(UsageError, match=r"cannot be written as .*use .*\.html"):
-            form_of(Path(name))
+    for suffix in OTHER_SUFFIXES - {form.suffix for form in FORMS.values()}:
+        for name in (f"run{suffix.upper()}", f"a.b/run{suffix}"):
+            with pytest.raises(UsageError, match=r"cannot be written as .*use .*\.html"):
+                form_of(Path(name))
     for name in ("run-0.5", "run.v2", "my.model", "run", "run.p12", "exp.c", "a.t", "run.pt"):
         assert form_of(Path(name)).id == "folder"

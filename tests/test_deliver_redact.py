@@ -53,25 +53,25 @@ def log(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def plain(log, tmp_path_factory):
-    return rlreport.build(log, tmp_path_factory.mktemp("plain") / "run.html", workers=1)
-
-
-@pytest.fixture(scope="module")
-def redacted(log, tmp_path_factory):
-    """Gives the redacted report in a form, built once."""
+def built(log, tmp_path_factory):
+    """Gives the report in a form, redacted or not, built once."""
 
     @cache
-    def build(form):
-        out = tmp_path_factory.mktemp("hidden") / f"run{OTHERS[form]}"
-        return rlreport.build(log, out, redact=True, workers=1)
+    def build(form, redact):
+        out = tmp_path_factory.mktemp("built") / f"run{OTHERS[form]}"
+        return rlreport.build(log, out, redact=redact, workers=1)
 
     return build
 
 
+@pytest.fixture(scope="module")
+def plain(built):
+    return built("html", redact=False)
+
+
 @pytest.fixture(scope="module", params=OTHERS)
-def hidden(request, redacted):
-    return redacted(request.param)
+def hidden(request, built):
+    return built(request.param, redact=True)
 
 
 def test_no_word_of_the_logs_is_in_any_form(hidden):
@@ -80,11 +80,13 @@ def test_no_word_of_the_logs_is_in_any_form(hidden):
 
 
 @pytest.mark.untraced
-def test_figures_findings_and_lengths_stay(hidden, plain):
+def test_figures_findings_and_lengths_stay(hidden, built):
+    plain = built(hidden.form, redact=False)
     assert hidden.tables.steps.equals(plain.tables.steps)
     assert hidden.tables.responses.equals(plain.tables.responses)
     assert [f.id for f in hidden.verdict.findings] == [f.id for f in plain.verdict.findings]
-    assert re.search(rb"\[prompt \d+, at most 1,?00?0? characters\]", everything(hidden.out))
+    length = re.compile(rb"\[prompt \d+, at most 1,?00?0? characters\]")
+    assert bool(length.search(everything(hidden.out))) == (b"askqzxwv" in everything(plain.out))
 
 
 def test_pass_at_k_stays_and_says_k(tmp_path):
@@ -103,9 +105,9 @@ def test_pass_at_k_stays_and_says_k(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def folder(redacted):
+def folder(built):
     """A redacted report folder."""
-    return redacted("folder").out
+    return built("folder", redact=True).out
 
 
 def test_neither_hashes_nor_exact_lengths_tell_a_short_text(folder, log):

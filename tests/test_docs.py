@@ -19,6 +19,7 @@ from rlreport.read.logs import read_logs
 from tests import judged_runs, site
 from tests.conftest import ROOT
 from tests.format_table import PAGE, evidence, page
+from tests.reading import token_figures
 from tests.running import rlreport
 from tools.docs import columns_page, commands_page, data_page, log_format_page
 
@@ -113,7 +114,7 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
     exec(code, space)
     monkeypatch.setattr(formats, "_FORMATS", (*formats._FORMATS, space["Lumen"]))
     formats.formats.cache_clear()
-    tokens = {"tok": [5, 6], "logp": [-1.0, -0.5], "logp_ref": [-1.5, -1.0]}
+    tokens = {"tok": [5, 6], "pieces": ["▁4", 7], "logp": [-1.0, -0.5], "logp_ref": [-1.5, -1.0]}
     completions = [
         {"text": "4", "score": 1.0, "adv": 0.5, "tries": 2, **tokens},
         {"text": "5", "score": None, "adv": -0.5, "tries": 1, **tokens},
@@ -133,6 +134,7 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
     assert scan.responses["kl_k1"].tolist() == pytest.approx([1.0] * 8)
     assert scan.responses["group"].nunique() == 4
     assert list(scan.extras.columns) == ["tries"]
+    assert set(token_figures(scan).index) == {"▁4", "7"}
     assert not any("unrecognized" in note.text for note in scan.notes)
 
 

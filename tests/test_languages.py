@@ -25,11 +25,11 @@ from rlreport.text.language import ENGLISH, FOLDER, Language
 from rlreport.text.messages import format_message, message, plural
 from tests import pseudo
 from tests.browser import visiting
+from tests.forms import OTHERS
 from tests.test_compare import read_runs_once
 from tools.catalogue import extracted, untranslated
 
 MAKERS = ("message", "plural")
-SUFFIXES = ("", ".html", ".eml", ".md")
 LANGUAGES = sorted(path.stem for path in FOLDER.glob("*.po"))
 
 PACKAGES = {"Python", "altair", "vl", "convert", "python", "pandas", "numpy", "jinja", "post"}
@@ -52,7 +52,7 @@ def spoken(tmp_path_factory):
         read_runs_once(patch)
         runs = [pseudo.log(folder / "run"), pseudo.log(folder / "other", seed=1)]
         options: dict[str, Any] = {"lang": pseudo.CODE, "title": "ω", "workers": 1}
-        for suffix in SUFFIXES:
+        for suffix in OTHERS.values():
             report, compared = folder / f"report{suffix}", folder / f"compared{suffix}"
             rlreport.build(runs[0], report, mute={"reward_stalled": "ψ"}, **options)
             rlreport.compare(runs[1], runs[0], compared, fail_on=["any"], **options)
@@ -70,7 +70,7 @@ def parts_of(file: Path) -> list[str]:
     text = file.read_text("utf-8")
     if file.suffix == ".html":
         return pseudo.texts_of(text)
-    if file.suffix == ".md":
+    if file.suffix != ".eml":
         return re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)|<[^>]*>", "\n", text, flags=re.S).split("\n")
     mail = email.message_from_bytes(file.read_bytes(), policy=email.policy.default)
     assert isinstance(mail, EmailMessage)
@@ -87,7 +87,7 @@ def parts_of(file: Path) -> list[str]:
     ]
 
 
-FORMS = [f"{what}{suffix}" for what in ("report", "compared") for suffix in SUFFIXES]
+FORMS = [f"{what}{suffix}" for what in ("report", "compared") for suffix in OTHERS.values()]
 FORMS += ["index.html"]
 
 
@@ -97,7 +97,7 @@ def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
     if form == "index.html":  # reasons and verdicts are texts of the reports that are listed
         known = NAMES | {"not", "an", "object", "but", "list"}
     assert pseudo.untranslated(parts, known) == []
-    if not form.endswith((".md", ".eml")):
+    if not Path(form).suffix or form.endswith(".html"):
         assert pseudo.glued(parts) == []
 
 

@@ -41,8 +41,8 @@ _COLUMNS_HEAD = """# Columns
 <!-- Made by `python -m tools.docs`; change rlreport/columns.py, not this file. -->
 
 Names of figures on pages and in exports. The KL of a response is the sum of its log-ratios (k1,
-`objective/kl` in TRL); KL, k3 is the alternative estimate, for responses and tokens. The k1 of a
-token is its log-ratio. Columns are empty (NaN) if the log lacks the fields they need.
+`objective/kl` in TRL), and that of a token its log-ratio; `kl` and `kl_k3` are another estimate of
+the same. Columns are empty (NaN) if the log lacks the fields they need.
 """
 
 _COMMANDS_HEAD = """# Command line

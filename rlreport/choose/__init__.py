@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.finding import Verdict
+from rlreport.columns import RESPONSE
 from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
 from rlreport.read.choice import METRICS, extremeness
@@ -34,7 +35,7 @@ _ENDS = (
     (translatable("Furthest above the reference"), "reward_gap", "max", False),
     (translatable("Largest KL"), "kl_k1", "max", True),
     (translatable("Most negative KL"), "kl_k1", "min", False),
-    (translatable("Largest token KL, k3"), "kl_max", "max", True),
+    (RESPONSE["kl_max"].label, "kl_max", "max", True),
     (translatable("Longest"), "response_tokens", "max", False),
     (translatable("Shortest"), "response_tokens", "min", False),
     (translatable("Highest surprisal"), "surprisal_mean", "max", False),

@@ -350,10 +350,6 @@ def _reader(path: Path) -> ReadPart | None:
         )
     if not path.is_file():
         return None
-    if path.suffix.lower() in (".md", ".eml"):
-        raise UnusableInputError(
-            f"{path}: mail and Markdown carry no figures to compare; give the folder, .zip or .html"
-        )
     if zipfile.is_zipfile(path):
         return partial(_read_from_zip, path)
     if path.suffix.lower() == ".zip" and _head(path).startswith(b"PK\x03\x04"):

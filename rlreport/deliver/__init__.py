@@ -51,6 +51,7 @@ class Form:
     pictures: bool = False  # written to a folder next to the file
     one_file: bool = False  # all pages are embedded in one HTML file
     pages: bool = False  # has a page per step
+    comparable: bool = True  # if not, `compare` refuses the suffix: there are no figures to read
     default_size: int = 10_000_000
 
     @property
@@ -102,6 +103,7 @@ FORMS = {
             mark=rb"\AX-Mailer: " + _GENERATOR + rb"\r?\nFrom: ",
             one_file=True,
             pages=True,
+            comparable=False,
         ),
         Form(
             "markdown",
@@ -110,6 +112,7 @@ FORMS = {
             suffix=".md",
             mark=rb"\A<!-- " + _GENERATOR + rb" -->\r?\n## ",
             pictures=True,
+            comparable=False,
         ),
         Form(
             "zip",
@@ -137,10 +140,8 @@ def form_of(out: Path | str, name: str | None = None) -> Form:
     suffix = Path(out).suffix.lower()
     by_suffix = {form.suffix: form for form in FORMS.values() if form.suffix}
     if suffix in OTHER_SUFFIXES - by_suffix.keys():
-        suffixes = ", ".join(sorted(by_suffix))
-        raise UsageError(
-            f"{out}: reports cannot be written as {suffix}; use {suffixes} or --format"
-        )
+        known = ", ".join(sorted(by_suffix))
+        raise UsageError(f"{out}: reports cannot be written as {suffix}; use {known} or --format")
     return by_suffix.get(suffix, FORMS["folder"])
 
 

@@ -104,9 +104,9 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "kl",
         "KL to the reference (nats per response)",
         Curve("kl_k1_mean", "KL", "kl_k1_std", "k1", role="kl"),
-        Curve("kl_k3_mean", "KL, k3", key="k3", style=SECOND),
+        Curve("kl_k3_mean", STEP["kl_k3_mean"].label, key="k3", style=SECOND),
         axis="mean over responses, nats",
-        note="KL is the sum of log-ratios (k1); k3 is the estimate that is never negative.",
+        note="KL is the sum of log-ratios (k1), which can be negative.",
     ),
     frontier_charts,
     _chart(

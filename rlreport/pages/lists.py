@@ -63,7 +63,7 @@ Windows = tuple[tuple[int, int], tuple[int, int]]
 
 # Id, caption and columns of each table of tokens
 _RANKINGS = (
-    ("kl-share", message("Tokens with the largest share of the KL, k3"), ("kl_share", "kl_mean")),
+    ("kl-share", message("Tokens with the largest share of the KL"), ("kl_share", "kl_mean")),
     (
         "log-ratio",
         message("Tokens furthest from the reference"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -126,18 +127,6 @@ WINDOW_SHARE = 0.2
 # The first and last window of a run have this share of its steps, and at least this many
 LEAST_WINDOW = 3
 
-# Columns of the response table whose mean per step is the column ``NAME_mean``
-_MEANS = (
-    *("reward", "ref_reward", "reward_gap", "valid_reward", "ref_valid_reward"),
-    *("rlhf_reward", "non_score_reward", "kl_k1", "kl_k3"),
-    *("response_tokens", "response_chars", "ref_response_chars"),
-    *("turns", "tool_calls", "env_tokens", "seconds", "lag"),
-    *("thinking_tokens", "answer_tokens", "thinking_chars"),
-)
-# Columns of the response table whose standard deviation per step is ``NAME_std``
-_SPREADS = ("reward", "ref_reward", "kl_k1", "response_tokens", "response_chars")
-# Columns of the response table whose 95th percentile per step is ``NAME_p95``
-_TAILS = ("turns", "tool_calls")
 # Columns averaged with weights: mean of a response -> column with its number of tokens
 _WEIGHTED = {
     "surprisal_mean": "logp_tokens",
@@ -175,11 +164,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "step": steps.first(column["step"]),
         "responses": steps.counts,
         "prompts": responses.groupby("step")["prompt_id"].nunique().to_numpy(),
-        **{f"{name}_mean": steps.mean(column[name].astype(np.float64)) for name in _MEANS},
-        **{f"{name}_std": steps.std(column[name].astype(np.float64)) for name in _SPREADS},
-        "reward_min": steps.min(column["reward"]),
-        **{f"{name}_max": steps.max(column[name]) for name in ("reward", "lag")},
-        **{f"{name}_p95": steps.quantile(column[name], 0.95) for name in _TAILS},
+        **_of_responses(column, steps),
         **{name: steps.mean(column[name], column[of]) for name, of in _WEIGHTED.items()},
         "log_ratio_mean": steps.mean(column["log_ratio_mean"]),
         "eos_rate": steps.mean(column["finished"]),
@@ -268,6 +253,18 @@ def most_common(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Return which steps have fewer responses (``counts``) than the most common number, bool."""
     return counts.astype(np.int64) < (most_common(counts) or 0)
+
+
+def _of_responses(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    """Return the step columns named after a response column and a statistic: ``reward_mean``."""
+    statistics = {"mean": steps.mean, "std": steps.std, "min": steps.min, "max": steps.max}
+    statistics |= {f"p{p}": partial(steps.quantile, part=p / 100) for p in (50, 95)}
+    parts = {c.name: c.name.rpartition("_") for c in STEP_COLUMNS}
+    return {
+        name: statistics[statistic](column[of].astype(np.float64))
+        for name, (of, _, statistic) in parts.items()
+        if of in column and statistic in statistics
+    }
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
