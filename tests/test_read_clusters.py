@@ -38,35 +38,6 @@ def test_a_last_line_without_line_end_is_a_row_or_said_to_be_torn(tmp_path: Path
     assert (len(scan.responses), scan.bad_count) == (2, 0)
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b'{"a": "\x00"}\n', "NUL"),
-        (b"17\n", "not an object but a number"),
-        (b"null\n", "not an object but null"),
-        (b"[" * 100_000 + b"\n", "not valid JSON"),
-        ({"prompt": "p", "response": "r", "reward": 1}, "no step"),
-        (row(None), "step is null"),
-        (row(True), "step is true"),
-        (row("twelve"), "step is not an integer: 'twelve'"),
-        (row([1]), "step is not an integer"),
-        (row(10**30), "step is beyond"),
-        (row(prompt=None), "prompt is not text but null"),
-        (row(response=["a"]), "response is not text but a list"),
-        (row(reward="good"), "reward is not a number"),
-        (row(reward=[1.0, 2.0]), "reward is not a number"),
-        (row(reward={}), "reward is not a number"),
-    ],
-)
-def test_a_line_that_means_nothing_is_named_with_its_reason(tmp_path, line, reason):
-    scan = read(write(tmp_path / "a.jsonl", [GOOD, line, GOOD]))
-    assert len(scan.responses) == 2
-    (bad,) = scan.bad_lines
-    assert (bad.line, bad.torn) == (2, False)
-    assert reason in bad.reason
-    assert scan.files[0].bad == scan.bad_count == 1
-
-
 def test_blank_lines_bom_and_crlf_are_no_part_of_the_rows(tmp_path: Path) -> None:
     line = json.dumps(row(1, response="r", reward=2)).encode() + b"\r\n"
     verl = {"input": "2+2?", "output": "r", "gts": "4", "score": 2.0, "step": 1, "acc": True}
