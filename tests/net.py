@@ -27,6 +27,7 @@ import pandas as pd
 import rlreport
 from rlreport.errors import RlreportError
 from rlreport.metrics import find_and_read
+from rlreport.metrics.roles import roles_of
 from rlreport.read.rollouts import Turn
 from tests.conftest import unpack_runs
 from tests.forms import views
@@ -260,7 +261,8 @@ def read_metrics(path: Path) -> str:
         found = find_and_read([path], run=run)
         table = "" if found.table.empty else found.table.to_csv(index=False)
         lines += [f"run {run}, not finite {found.broken}", *table.splitlines()]
-    return "\n".join(lines)
+    roles = {name: "".join(roles_of([name])) for name in first.table.columns[1:]}
+    return "\n".join([*lines, *(f"role of {name}: {role}" for name, role in roles.items() if role)])
 
 
 def found(name: str, root: Path) -> Texts:

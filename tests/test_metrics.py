@@ -41,16 +41,9 @@ def _found(folder: Path) -> list[Path]:
     return [source.path for source in find_metrics(folder)]
 
 
-def trainer_state(folder: Path, steps: int = 3) -> Path:
-    history = [
-        {"loss": 0.5 / s, "epoch": s / 10, "kl": 0.1 * s, "step": s} for s in range(1, steps)
-    ]
-    history.append({"train_runtime": 3.0, "train_loss": 0.2, "total_flos": 0.0, "step": steps})
-    history.append({"eval_reward": 1.5, "step": 2})
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "trainer_state.json"
-    path.write_text(json.dumps({"global_step": steps, "log_history": history}))
-    return path
+def trainer_state(folder: Path, step: int) -> Path:
+    state = {"global_step": step, "log_history": [{"kl": 0.5, "step": step}]}
+    return write(folder / "trainer_state.json", [json.dumps(state)])
 
 
 def events_file(folder: Path) -> Path:
@@ -110,7 +103,7 @@ def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) 
     (tmp_path / "table.csv").write_text("step,loss\n1,0.5\n")
     (tmp_path / "answers.csv").write_text("step,answer\n1,four\n")
     expected = {
-        trainer_state(tmp_path / "checkpoint-9", steps=9),
+        trainer_state(tmp_path / "checkpoint-9", step=9),
         write(
             tmp_path / "project" / "experiment.jsonl", [{"step": 1, "data": {"actor/loss": 1.0}}]
         ),
@@ -118,7 +111,7 @@ def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) 
         events_file(tmp_path / "runs"),
         tmp_path / "table.csv",
     }
-    trainer_state(tmp_path / "checkpoint-3", steps=3)
+    trainer_state(tmp_path / "checkpoint-3", step=3)
     write(tmp_path / ".cache" / "metrics.jsonl", [{"step": 0, "loss": 1.0}])
     assert _found(tmp_path) == sorted(expected)
 
@@ -143,76 +136,6 @@ def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
     for path, why in ((tmp_path, "in this folder"), (tmp_path / "x.csv", "no such file")):
         with pytest.raises(UnusableInputError, match=why):
             _table(path)
-
-
-NAMES = {
-    "reward": """
-        reward_mean mean_reward reward_avg avg_reward rollout_reward_mean rollout/mean_reward
-        train_reward reward/mean reward/all/mean reward/overall ppo/mean_scores env/reward_mean
-        episode_reward reward/solver/mean return accuracy answer_accuracy train/answer_accuracy
-        env/all/correct
-    """,
-    "reward_std": "rollout_reward_std std_reward critic/rewards/std reward/std",
-    "validation": """
-        eval/reward val_accuracy val_mean_reward val/reward_score val/avg_reward val/overall_reward
-        eval/all/pass_at_1 eval_acc test/env/all/correct val/test_score/gsm8k eval_gsm8k_pass1
-        eval/aime test/accuracy eval/answer_accuracy validation/reward
-        eval_rewards/correctness/mean
-    """,
-    "kl_token": "mean_kl kl_mean actor/kl_penalty",
-    "entropy": "token_entropy entropy_avg mean_entropy",
-    "loss": "train_loss_mean",
-    "grad_norm": "gradient_norm actor_grad_norm policy/raw_grad_norm",
-    "clip_fraction": """
-        clip_frac clip_fraction clip_ratio train_clip_fraction ppo_clip_ratio policy/ppo_clip_ratio
-        loss_metrics/clip_ratio
-    """,
-    "length": """
-        completion_length response_length mean_response_length avg_response_token_length
-        avg_response_len seq_len_mean seq_len/all/mean gen_len completion_len/mean
-    """,
-    "truncated": "is_truncated/all/mean truncated_rate",
-    "learning_rate": "actor_lr",
-    "ratio": "policy_ratio",
-    "explained_variance": "explained_variance",
-    "mismatch_k3": "gen_kl_error",
-    "mismatch_lagged": "vllm_kl mismatch_kl",
-    "mismatch_prob": "mismatch_prob",
-    "mismatch_ratio": "token_mult_prob_error mismatch_ratio",
-    "ess": "effective_sample_size",
-    "zero_variance": "train/zero_variance_frac",
-    "loops": "repetition_rate",
-    "failed": "failed_rollouts_rate",
-    "dropped": "dropped_groups_frac",
-    "turns": "avg_num_turns",
-    "turn_limit": "max_turns_reached_rate",
-    "tool_calls": "num_tool_calls/mean",
-    "tool_errors": "tool_error_rate",
-    "lag": "train/staleness",
-    "": """
-        rewards/chosen rewards/rejected rewards/margins rewards/accuracies eval_rewards/chosen
-        eval/rewards/margins rewards/format_reward/mean rewards/correctness/mean format_accuracy
-        train/format_accuracy eval/format_accuracy val_format_ok_rate format_rate format_reward
-        reward/format length_reward critic/rewards/max reward_max rollout_reward_min
-        mean_token_accuracy baseline_reward/pct_0 filtered_reward_frac actor/ppo_kl train/ppo_kl
-        approx_kl policy/approxkl_avg kl_coef loss/kl_avg objective/entropy entropy_coef
-        critic/vf_loss loss/value_avg eval_loss val/loss critic/grad_norm critic/lr
-        prompt_length/mean prompt_length/clip_ratio val/clipfrac_avg completions/max_length
-        eval/completions/mean_length eval_response_length_mean eval/aime-truncated_ratio
-        eval/all/generate/avg_num_tokens eval/num_examples eval_runtime eval/stop_rate
-        val-aux/num_turns/mean val/total_reward_groups val/contain_eos_token
-        sampling/importance_sampling_ratio/mean actor/pg_clipfrac_lower clip_ratio/high_max
-        policy/response_length num_tokens advantage_mean critic/returns/max policy_version
-        tokens_per_second rollout/step t_rollout
-    """,
-}
-"""Role to names that are no key of a framework's; "": names without a role."""
-
-
-@pytest.mark.parametrize("role", NAMES)
-def test_each_name_has_its_role(role: str) -> None:
-    for name in NAMES[role].split():
-        assert roles_of([name]) == ({role: name} if role else {})
 
 
 def test_every_role_has_a_known_key() -> None:
