@@ -144,18 +144,6 @@ def test_skyrl_counts_trajectories_and_not_their_turns(tmp_path: Path) -> None:
     assert by_step(read(folder / "eval_only")) == {0: 0.5}
 
 
-@pytest.mark.parametrize("good", [1, 5])
-def test_a_row_without_a_needed_key_costs_itself_alone(good: int, tmp_path: Path) -> None:
-    rows = [{"input": "2+2?", "output": "4", "gts": "4", "score": 1.0, "step": 1}] * good
-    rows.insert(0, {"input": "2+2?", "output": "4", "gts": "4", "step": 1})
-    write(tmp_path / "1.jsonl", rows)
-    scan = read(tmp_path)
-    assert len(scan.responses) == good
-    assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [
-        (1, "not a valid verl row: no `score`")
-    ]
-
-
 Row = dict[str, Any]
 
 

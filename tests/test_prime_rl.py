@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from rlreport.check import run_checks
-from rlreport.errors import UnusableInputError
-from rlreport.formats.verifiers import Verifiers
 from rlreport.summarise import summarise
 from rlreport.system.stores import zstd
 from tests.net import DUMPS
@@ -228,24 +226,6 @@ def test_what_updates_lack_is_missing_and_what_a_newer_writer_adds_is_named(tmp_
         file.unlink()
     scan = read(folder)  # without marks of use every trace is a training row
     assert len(scan.responses) == 32 and scan.responses["step"].max() == 2  # as logged
-
-
-def test_a_cycle_of_nodes_ends(tmp_path: Path) -> None:
-    one = episode("t0-1", 0, "g", 1.0)
-    one["traces"][0]["nodes"][0]["parent"] = 1
-    write(tmp_path / "stream/00000.jsonl", [one])
-    branch = {"index": 0, "trainer_logprobs": [0.0] * 26}
-    update = {"version": 1, "trace_id": "t0-1", "info": {}, "branches": [branch]}
-    write(tmp_path / "annotations/trainer/00000.jsonl", [update])
-    assert len(read(tmp_path).responses) == 1
-
-
-def test_an_update_on_its_own_is_no_response(tmp_path: Path) -> None:
-    update = {"version": 1, "trace_id": "t", "info": {}, "branches": []}
-    assert Verifiers().match("updates.jsonl", [update])
-    write(tmp_path / "updates.jsonl", [update])
-    with pytest.raises(UnusableInputError, match="an update of a trace, without"):
-        read(tmp_path / "updates.jsonl")
 
 
 @pytest.mark.parametrize("kept", [0, -20])
