@@ -256,7 +256,8 @@ def read_text(path: Path) -> str:
 def read_metrics(path: Path) -> str:
     """Return what is read of trainer metrics: remarks, and the table of each run."""
     first = find_and_read([path])
-    lines = [f"note {note.text} ({note.count}) {note.file}:{note.line}" for note in first.notes]
+    lines = [f"file {file.name}: {file.steps} steps" for file in first.files]
+    lines += [f"note {note.text} ({note.count}) {note.file}:{note.line}" for note in first.notes]
     for run in first.runs or [""]:
         found = find_and_read([path], run=run)
         table = "" if found.table.empty else found.table.to_csv(index=False)

@@ -82,26 +82,6 @@ def test_an_object_of_another_kind_costs_one_row(identity: str) -> None:
             rows(identity, odd)
 
 
-PLAIN: Row = {"step": 1, "prompt": "q", "response": "a", "reward": 1.0}
-
-
-def test_fields_that_nobody_reads_are_named_wherever_they_lie() -> None:
-    def unread(identity: str, obj: Row, name: str) -> dict[str, str]:
-        return RowReader(format_by_id(identity)).preview([obj], name).unread
-
-    more = {"logprob": [-0.5], "info": {"a": 1}, "note": "x" * 300, "empty": [], "gone": None}
-    found = unread("rlboard", PLAIN | more, "a.jsonl")
-    assert found == {"logprob": "list", "info": "object", "note": "text"}
-    step = {"observation": "q", "model_response": "a", "reward": 0.5, "mystery": 1}
-    obj = {"training_step": 1, "trajectories": [{"reward": 1.0, "steps": [step, step]}]}
-    left = unread("rllm", {**obj, "artifacts": {"x": 1}}, "episode.json")
-    assert left["artifacts"] == "object"
-    assert left["trajectories.steps.mystery"] == "number"
-    assert not any(name.endswith("model_response") for name in left)
-    columns = {"step": ["1"], "prompt": ["p"], "completion": ["c"], "R": [1.0], "trace": [{"a": 1}]}
-    assert unread("swift", columns, "completions.jsonl") == {"trace": "object"}
-
-
 @pytest.mark.parametrize(
     ("logged", "meant"),
     [

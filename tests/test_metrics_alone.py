@@ -277,18 +277,6 @@ def test_several_runs_are_refused_with_their_names_and_one_can_be_chosen(tmp_pat
         rlreport.build(tmp_path / "runs", tmp_path / "out")
 
 
-def test_checkpoints_and_files_of_one_run_are_one_run(tmp_path: Path) -> None:
-    logged = events()
-    state(tmp_path / "run" / "checkpoint-30" / "trainer_state.json", logged[:30])
-    state(tmp_path / "run" / "checkpoint-60" / "trainer_state.json", logged)
-    rows = [{"step": s, "eval/reward": 0.1 + s / 100} for s in range(0, STEPS, 10)]
-    write(tmp_path / "run" / "eval" / "metrics.jsonl", rows)
-    read = find_and_read([tmp_path / "run"])
-    assert read.runs == []
-    assert len(read.files) == 2
-    assert read.table["eval/reward"].notna().sum() == 6
-
-
 def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
     path = trackio(tmp_path / "p.db", **{"kl 0.1/β": events(), "seed 2": events()})
     (tmp_path / "site").mkdir()

@@ -290,27 +290,6 @@ def failed(step: int) -> dict[str, object]:
     return row(step, response="", reward=None, errors=["timeout"])
 
 
-def test_of_the_rows_of_a_rollout_the_last_of_its_file_and_step_counts(tmp_path: Path) -> None:
-    def rows(rank: int) -> list[dict[str, object]]:
-        ids = ["a", "a", "b", 7, "a", 7, None, None]
-        return [
-            row(step, reward=10.0 * rank + i, rollout_id=one)
-            for step in (0, 1)
-            for i, one in enumerate(ids)
-        ]
-
-    for rank in (0, 1):
-        write(tmp_path / f"rank_{rank}.jsonl", rows(rank))
-    scan = read(tmp_path)
-    last = [2.0, 4.0, 5.0, 6.0, 7.0]
-    counted = scan.responses[scan.responses["validation"] == 0]
-    for _, step in counted.groupby("step"):
-        assert step["reward"].tolist() == [*last, *(10 + one for one in last)]
-    noted = [note for note in scan.notes if note.kind == "branches"]
-    assert [(note.file, note.count) for note in noted] == [("rank_0.jsonl", 6), ("rank_1.jsonl", 6)]
-    assert [file.rows for file in scan.files] == [16, 16]
-
-
 def test_columns_of_rows_that_are_left_out_take_no_room(tmp_path: Path) -> None:
     many = {f"a{i:02}": 1.0 for i in range(64)}
     lines = [row(0), row(1, **many), row(2), row(1), row(2), row(3)]
