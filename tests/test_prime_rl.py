@@ -184,31 +184,6 @@ def test_a_bad_update_costs_nothing_but_itself(tmp_path: Path, lines: list[bytes
         assert "4 lines of trainer/00001.jsonl are not updates" in remarks(scan)[0]
 
 
-@pytest.mark.parametrize("arrays", [(), ("logprobs",), ("logprobs", "trainer_logprobs")])
-def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(tmp_path, arrays):
-    episodes = []
-    for step in range(20):
-        for n in range(4):
-            one = episode(f"t{step}-{n}", step, "g", random.Random(n).random())
-            nodes = one["traces"][0]["nodes"]
-            sampled = nodes[1]["logprobs"]
-            nodes[1] |= {"trainer_logprobs": sampled, "advantages": [0.5] * 24,
-                         "reference_logprobs": [value - 0.25 for value in sampled]}  # fmt: skip
-            ask = {"role": "user", "content": "Summarise."}
-            nodes.append({"parent": 1, "message": ask, "sampled": False, "token_ids": [1],
-                          "mask": [False]})  # fmt: skip
-            summary = {"role": "assistant", "content": "So far: nothing."}
-            nodes.append({"parent": 2, "message": summary, "sampled": True, "token_ids": [7] * 12,
-                          "mask": [True] * 12, **dict.fromkeys(arrays, [-1.0] * 12)})  # fmt: skip
-            episodes.append(one)
-    tables = summarise(read(write(tmp_path / "traces.jsonl", episodes)))
-    responses = tables.responses
-    assert responses["nan_values"].tolist() == [0] * 80
-    assert responses["kl_k1"].tolist() == pytest.approx([6.0] * 80)
-    assert responses["response_tokens"].tolist() == [24.0] * 80
-    assert "nan_metrics" not in {finding.id for finding in run_checks(tables).findings}
-
-
 def test_what_updates_lack_is_missing_and_what_a_newer_writer_adds_is_named(tmp_path) -> None:
     folder = run(tmp_path / "run", 0.0, steps=4)
     added = [{"index": 0, "value_estimates": [None, None, *[0.5] * 24]}]
