@@ -58,12 +58,8 @@ def events(steps: int = STEPS, **changed: Callable[[int], float]) -> Events:
     return [{"step": s, **{k: f(s) for k, f in {**usual, **changed}.items()}} for s in range(steps)]
 
 
-def as_json(path: Path, document: object) -> Path:
-    return write(path, [json.dumps(document)])
-
-
 def state(path: Path, logged: Events) -> Path:
-    return as_json(path, {"log_history": logged})
+    return write(path, [json.dumps({"log_history": logged})])
 
 
 def table(path: Path, logged: Events) -> Path:
@@ -144,7 +140,7 @@ SOURCES: dict[str, Callable[[Path, Events], Path]] = {
     "trackio": lambda folder, logged: trackio(folder / "p.db", one=logged),
     "wandb": lambda folder, logged: wandb(folder / "run-1a2b.wandb", logged),
     "console": lambda folder, logged: console(folder / "train.log", logged),
-    "json": lambda folder, logged: as_json(folder / "history.json", logged),
+    "json": lambda folder, logged: write(folder / "history.json", [json.dumps(logged)]),
 }
 
 
