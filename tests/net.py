@@ -26,6 +26,8 @@ import pandas as pd
 
 import rlreport
 from rlreport.errors import RlreportError
+from rlreport.metrics import find_and_read
+from rlreport.metrics.roles import roles_of
 from rlreport.read.rollouts import Turn
 from tests.conftest import unpack_runs
 from tests.forms import views
@@ -73,7 +75,7 @@ REPORTS = {
 }
 """Folder or file to the language and the logs."""
 
-NAMES = (*REPORTS, "comparison", "index.html", "rows")
+NAMES = (*REPORTS, "comparison", "index.html", "rows", "trainer")
 
 
 def texts_of(out: Path) -> Texts:
@@ -251,8 +253,23 @@ def read_text(path: Path) -> str:
     return "\n".join(lines)
 
 
+def read_metrics(path: Path) -> str:
+    """Return what is read of trainer metrics: remarks, and the table of each run."""
+    first = find_and_read([path])
+    lines = [f"file {file.name}: {file.steps} steps" for file in first.files]
+    lines += [f"note {note.text} ({note.count}) {note.file}:{note.line}" for note in first.notes]
+    for run in first.runs or [""]:
+        found = find_and_read([path], run=run)
+        table = "" if found.table.empty else found.table.to_csv(index=False)
+        lines += [f"run {run}, not finite {found.broken}", *table.splitlines()]
+    roles = {name: "".join(roles_of([name])) for name in first.table.columns[1:]}
+    return "\n".join([*lines, *(f"role of {name}: {role}" for name, role in roles.items() if role)])
+
+
 def found(name: str, root: Path) -> Texts:
-    """Return the texts of a report, or the rows of all logs."""
+    """Return the texts of a report, the rows of all logs, or trainer metrics."""
+    if name == "trainer":
+        return {f"{one.name}.txt": read_metrics(one) for one in (RUNS / "trainer").iterdir()}
     if name != "rows":
         return texts_of(report(name, root))
     return {f"{log}.txt": rounded(read_text(path), 6) for log, path in logs(root).items()}

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlreport.fields import FIELDS
-from rlreport.figures.metadata import normalize_turns_and_mask
 from rlreport.formats import RowError, RowReader, Where, format_by_id
 from rlreport.formats.trl import repeated_files
 from rlreport.system import coerce
@@ -73,11 +72,6 @@ def test_trl_repeats_rows_under_a_new_step(tmp_path: Path) -> None:
     }
 
 
-def test_columns_of_unequal_length_are_refused() -> None:
-    with pytest.raises(RowError, match=r"column `scores` has 1 values, `responses` has 2"):
-        rows("roll", {"prompt": ["a", "b"], "responses": ["a", "b"], "scores": [1.0]})
-
-
 @pytest.mark.parametrize("identity", ["trl", "verl", "nemo_rl", "skyrl", "areal", "open_instruct",
                                       "roll", "swift", "rllm", "art", "verifiers",
                                       "prime_rl_tokens"])  # fmt: skip
@@ -86,56 +80,6 @@ def test_an_object_of_another_kind_costs_one_row(identity: str) -> None:
     for odd in (*odds, {"step": None, "completion": "a", "score": {}}):
         with pytest.raises(RowError, match=r".+"):
             rows(identity, odd)
-
-
-PLAIN: Row = {"step": 1, "prompt": "q", "response": "a", "reward": 1.0}
-
-
-def plain(**changes: Any) -> Row:
-    return rows("plain", {**PLAIN, **changes})[0]
-
-
-TOKENS = {"response_tokens": ["a", "b", "c"], "logprobs": [-0.5] * 3}
-
-
-def turn(**changes: Any) -> Row:
-    return {"role": "assistant", "text": "t", **changes}
-
-
-@pytest.mark.parametrize(
-    "spans", [[[0, 2], [1, 3]], [[0, 4]], [[2, 1]], [[1.0, 2]], ["01"], [[-1, 2]]]
-)
-def test_spans_that_overlap_or_leave_the_response_are_left_out(spans: list[Any]) -> None:
-    row = plain(**TOKENS, turns=[turn(tokens=span) for span in spans])
-    assert normalize_turns_and_mask(row, 3) == ["bad_spans"]
-    assert [t["text"] for t in row["turns"]] == ["t"] * len(spans)
-    assert not any("tokens" in t for t in row["turns"])
-
-
-def test_a_call_whose_arguments_are_no_json_is_shown_as_it_is() -> None:
-    calls = [{"function": {"name": "calc", "arguments": "{no json"}}]
-    row = plain(response=[{"role": "assistant", "tool_calls": calls}])
-    assert normalize_turns_and_mask(row, -1) == []
-    (said,) = row["turns"]
-    assert (said["text"], said["calls"]) == ("", [{"name": "calc", "arguments": "{no json"}])
-    assert row["response"] == "calc({no json)"
-
-
-def test_fields_that_nobody_reads_are_named_wherever_they_lie() -> None:
-    def unread(identity: str, obj: Row, name: str) -> dict[str, str]:
-        return RowReader(format_by_id(identity)).preview([obj], name).unread
-
-    more = {"logprob": [-0.5], "info": {"a": 1}, "note": "x" * 300, "empty": [], "gone": None}
-    found = unread("rlboard", PLAIN | more, "a.jsonl")
-    assert found == {"logprob": "list", "info": "object", "note": "text"}
-    step = {"observation": "q", "model_response": "a", "reward": 0.5, "mystery": 1}
-    obj = {"training_step": 1, "trajectories": [{"reward": 1.0, "steps": [step, step]}]}
-    left = unread("rllm", {**obj, "artifacts": {"x": 1}}, "episode.json")
-    assert left["artifacts"] == "object"
-    assert left["trajectories.steps.mystery"] == "number"
-    assert not any(name.endswith("model_response") for name in left)
-    columns = {"step": ["1"], "prompt": ["p"], "completion": ["c"], "R": [1.0], "trace": [{"a": 1}]}
-    assert unread("swift", columns, "completions.jsonl") == {"trace": "object"}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from rlreport.errors import UnusableInputError
-from rlreport.formats import RowError, RowReader, Where, format_by_id
+from rlreport.formats import RowError
 from rlreport.formats.containers import iterate
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
@@ -108,25 +108,6 @@ def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
 # The others
 
 
-def test_nemo_gym_rollout_that_failed_otherwise_has_no_grade() -> None:
-    asked = {"instructions": "Add.", "input": "2+2?"}
-    output = [
-        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]},
-        {"type": "mcp_call", "name": "search", "arguments": "{}", "call_id": "c"},
-    ]
-    obj = {
-        "responses_create_params": asked, "reward": 0.0, "_ng_failure_class": "timeout_exceeded",
-        "response": {"output": output, "incomplete_details": {"reason": "max_output_tokens"}},
-    }  # fmt: skip
-    reader = RowReader(format_by_id("nemo_gym"))
-    (row,) = reader(obj, Where("step_7/rollouts_failures.jsonl"))
-    assert (row["reward"], row["errors"]) == (None, ["timeout_exceeded"])
-    assert (row["step"], row["finish_reason"]) == (7, "length")
-    assert row["prompt_turns"] == [["system", "Add."], ["user", "2+2?"]]
-    (turn,) = row["turns"]
-    assert (turn["thinking"], turn["calls"][0]["name"]) == ("Hm.", "search")
-
-
 def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teacher(
     tmp_path: Path,
 ) -> None:
@@ -161,18 +142,6 @@ def test_skyrl_counts_trajectories_and_not_their_turns(tmp_path: Path) -> None:
     means.write_text('{"eval/calc/avg_score": 0.4}')
     assert by_step(read(tmp_path)) == {6: pytest.approx(0.4)}
     assert by_step(read(folder / "eval_only")) == {0: 0.5}
-
-
-@pytest.mark.parametrize("good", [1, 5])
-def test_a_row_without_a_needed_key_costs_itself_alone(good: int, tmp_path: Path) -> None:
-    rows = [{"input": "2+2?", "output": "4", "gts": "4", "score": 1.0, "step": 1}] * good
-    rows.insert(0, {"input": "2+2?", "output": "4", "gts": "4", "step": 1})
-    write(tmp_path / "1.jsonl", rows)
-    scan = read(tmp_path)
-    assert len(scan.responses) == good
-    assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [
-        (1, "not a valid verl row: no `score`")
-    ]
 
 
 Row = dict[str, Any]

@@ -143,15 +143,6 @@ def test_paths_in_a_zip_are_like_paths_of_files(members, steps, noted, tmp_path)
         assert kinds(scan).isdisjoint({PATH_STEP, FORMAT, NO_STEP})
 
 
-def test_a_step_in_the_rows_wins(tmp_path: Path) -> None:
-    for i in (1, 2):
-        write(tmp_path / f"step_{i}" / "a.jsonl", [row(40 + i)])
-        chat = {"prompt": [{"role": "user", "content": "Hi"}]}
-        write(tmp_path / f"step_{i}" / "b.jsonl", [row(40 + i, **chat), stepless(**chat)])
-    scan = read(tmp_path)
-    assert sorted(scan.responses["step"]) == [1, 2, 41, 41, 42, 42]
-
-
 @pytest.mark.parametrize(
     ("names", "noted"),
     [

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from rlreport.check import run_checks
-from rlreport.errors import UnusableInputError
-from rlreport.formats.verifiers import Verifiers
 from rlreport.summarise import summarise
 from rlreport.system.stores import zstd
 from tests.net import DUMPS
@@ -186,31 +184,6 @@ def test_a_bad_update_costs_nothing_but_itself(tmp_path: Path, lines: list[bytes
         assert "4 lines of trainer/00001.jsonl are not updates" in remarks(scan)[0]
 
 
-@pytest.mark.parametrize("arrays", [(), ("logprobs",), ("logprobs", "trainer_logprobs")])
-def test_a_turn_that_was_not_trained_on_is_absent_and_not_nan(tmp_path, arrays):
-    episodes = []
-    for step in range(20):
-        for n in range(4):
-            one = episode(f"t{step}-{n}", step, "g", random.Random(n).random())
-            nodes = one["traces"][0]["nodes"]
-            sampled = nodes[1]["logprobs"]
-            nodes[1] |= {"trainer_logprobs": sampled, "advantages": [0.5] * 24,
-                         "reference_logprobs": [value - 0.25 for value in sampled]}  # fmt: skip
-            ask = {"role": "user", "content": "Summarise."}
-            nodes.append({"parent": 1, "message": ask, "sampled": False, "token_ids": [1],
-                          "mask": [False]})  # fmt: skip
-            summary = {"role": "assistant", "content": "So far: nothing."}
-            nodes.append({"parent": 2, "message": summary, "sampled": True, "token_ids": [7] * 12,
-                          "mask": [True] * 12, **dict.fromkeys(arrays, [-1.0] * 12)})  # fmt: skip
-            episodes.append(one)
-    tables = summarise(read(write(tmp_path / "traces.jsonl", episodes)))
-    responses = tables.responses
-    assert responses["nan_values"].tolist() == [0] * 80
-    assert responses["kl_k1"].tolist() == pytest.approx([6.0] * 80)
-    assert responses["response_tokens"].tolist() == [24.0] * 80
-    assert "nan_metrics" not in {finding.id for finding in run_checks(tables).findings}
-
-
 def test_what_updates_lack_is_missing_and_what_a_newer_writer_adds_is_named(tmp_path) -> None:
     folder = run(tmp_path / "run", 0.0, steps=4)
     added = [{"index": 0, "value_estimates": [None, None, *[0.5] * 24]}]
@@ -228,24 +201,6 @@ def test_what_updates_lack_is_missing_and_what_a_newer_writer_adds_is_named(tmp_
         file.unlink()
     scan = read(folder)  # without marks of use every trace is a training row
     assert len(scan.responses) == 32 and scan.responses["step"].max() == 2  # as logged
-
-
-def test_a_cycle_of_nodes_ends(tmp_path: Path) -> None:
-    one = episode("t0-1", 0, "g", 1.0)
-    one["traces"][0]["nodes"][0]["parent"] = 1
-    write(tmp_path / "stream/00000.jsonl", [one])
-    branch = {"index": 0, "trainer_logprobs": [0.0] * 26}
-    update = {"version": 1, "trace_id": "t0-1", "info": {}, "branches": [branch]}
-    write(tmp_path / "annotations/trainer/00000.jsonl", [update])
-    assert len(read(tmp_path).responses) == 1
-
-
-def test_an_update_on_its_own_is_no_response(tmp_path: Path) -> None:
-    update = {"version": 1, "trace_id": "t", "info": {}, "branches": []}
-    assert Verifiers().match("updates.jsonl", [update])
-    write(tmp_path / "updates.jsonl", [update])
-    with pytest.raises(UnusableInputError, match="an update of a trace, without"):
-        read(tmp_path / "updates.jsonl")
 
 
 @pytest.mark.parametrize("kept", [0, -20])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
 import socket
 import time
@@ -29,55 +28,6 @@ PACKED = pytest.mark.parametrize(
 )
 
 
-def test_a_last_line_without_line_end_is_a_row_or_said_to_be_torn(tmp_path: Path) -> None:
-    scan = read(write(tmp_path / "a.jsonl", [GOOD, GOOD, '{"step": 3, "prom']))
-    assert len(scan.responses) == 2
-    (bad,) = scan.bad_lines
-    assert (bad.file, bad.line, bad.torn) == ("a.jsonl", 3, True)
-    scan = read(write(tmp_path / "a.jsonl", [GOOD, json.dumps(GOOD)]))
-    assert (len(scan.responses), scan.bad_count) == (2, 0)
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b'{"a": "\x00"}\n', "NUL"),
-        (b"17\n", "not an object but a number"),
-        (b"null\n", "not an object but null"),
-        (b"[" * 100_000 + b"\n", "not valid JSON"),
-        ({"prompt": "p", "response": "r", "reward": 1}, "no step"),
-        (row(None), "step is null"),
-        (row(True), "step is true"),
-        (row("twelve"), "step is not an integer: 'twelve'"),
-        (row([1]), "step is not an integer"),
-        (row(10**30), "step is beyond"),
-        (row(prompt=None), "prompt is not text but null"),
-        (row(response=["a"]), "response is not text but a list"),
-        (row(reward="good"), "reward is not a number"),
-        (row(reward=[1.0, 2.0]), "reward is not a number"),
-        (row(reward={}), "reward is not a number"),
-    ],
-)
-def test_a_line_that_means_nothing_is_named_with_its_reason(tmp_path, line, reason):
-    scan = read(write(tmp_path / "a.jsonl", [GOOD, line, GOOD]))
-    assert len(scan.responses) == 2
-    (bad,) = scan.bad_lines
-    assert (bad.line, bad.torn) == (2, False)
-    assert reason in bad.reason
-    assert scan.files[0].bad == scan.bad_count == 1
-
-
-def test_blank_lines_bom_and_crlf_are_no_part_of_the_rows(tmp_path: Path) -> None:
-    line = json.dumps(row(1, response="r", reward=2)).encode() + b"\r\n"
-    verl = {"input": "2+2?", "output": "r", "gts": "4", "score": 2.0, "step": 1, "acc": True}
-    for first, other in ((line, line), (verl, verl)):
-        scan = read(write(tmp_path / "a.jsonl", [b"\xef\xbb\xbf", first, "\n", "  \n", other]))
-        assert (scan.responses["line"].tolist(), scan.bad_count) == ([1, 4], 0)
-        assert scan.responses["reward"].tolist() == [2.0, 2.0]
-        assert [r.response for r in scan.rollouts.read([1, 0])] == ["r", "r"]
-    assert scan.prompt_texts() == ["2+2?"]
-
-
 def test_line_over_the_limit_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr("rlreport.read.chunk.MAX_LINE", 500)
     write(tmp_path / "a.jsonl", [GOOD, row(response="x" * 9_000_000), row(5)])
@@ -87,31 +37,6 @@ def test_line_over_the_limit_is_skipped(tmp_path, monkeypatch):
     assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [(2, "longer than 500 bytes")]
     assert scan.responses["line"].tolist() == [1, 3]
     assert "empty_file" in kinds(scan) and [file.rows for file in scan.files] == [2, 0]
-
-
-def test_missing_numbers_in_arrays_are_skipped_by_means(tmp_path: Path) -> None:
-    odd = tokens("a", "b", "c", logprobs=[-1.0, math.nan, None], ref_logprobs=[-2.0, -1.0, -1.0])
-    scan = read(write(tmp_path / "a.jsonl", [odd]))
-    one = scan.responses.iloc[0]
-    assert (one["kl_k1"], one["surprisal_mean"], one["logp_tokens"]) == (1.0, 1.0, 1.0)
-    assert one["nan_values"] == 2
-    table = token_figures(scan)
-    assert table["count"].tolist() == [1, 1, 1]
-    assert table.loc[["a", "b", "c"], "log_ratio_mean"].notna().tolist() == [True, False, False]
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [["a", 1], ["a", None, "b"], ["a", ["b", "c"]], ["a", {"b": "c"}], [["a"], "b"], [1, "a"]],
-)
-def test_token_arrays_with_other_things_than_strings_cost_no_other_row(tmp_path, odd):
-    rows = [tokens("x", "y"), tokens("a", "b", response_tokens=odd), tokens("x", "y")]
-    scan = read(write(tmp_path / "a.jsonl", rows))
-    assert len(scan.responses) == 3
-    assert token_figures(scan)["count"].to_dict() == {"x": 2, "y": 2}
-    assert "not_tokens" in kinds(scan)
-    assert scan.responses["surprisal_mean"].notna().all()
-    assert scan.fields["response_tokens"] == 2
 
 
 def test_lone_surrogates_and_hostile_tokens_survive_both_passes(tmp_path: Path) -> None:
@@ -124,15 +49,6 @@ def test_lone_surrogates_and_hostile_tokens_survive_both_passes(tmp_path: Path) 
     rollouts = scan.rollouts.read([0, 1])
     assert rollouts[1].raw_tokens[:6] == strings[:6]
     assert rollouts[0].response == "x\ufffdy"
-
-
-def test_escaped_and_plain_tokens_are_one_and_a_nested_field_of_the_name_is_none(tmp_path):
-    plain = (
-        '{"info":{"response_tokens":["x","y","z"]},"step":0,"prompt":"p","response":"r",'
-        '"reward":1,"response_tokens":["Ġa","b"]}\n'
-    )
-    scan = read(write(tmp_path / "a.jsonl", [plain, plain.replace("Ġ", "\\u0120")]))
-    assert token_figures(scan)["count"].to_dict() == {"Ġa": 2, "b": 2}
 
 
 def test_rows_in_no_order_are_no_restart(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from rlreport.errors import UsageError
 from rlreport.options import ReadOptions
 from rlreport.read.logs import read_logs
-from rlreport.read.notes import MISSING_GRADES, Missing, missing_grade
 from rlreport.read.tables import Scan
 from rlreport.summarise import step_bigrams, summarise
 from tests.reading import kinds, read, row, token_figures, tokens, write
@@ -89,46 +87,6 @@ def test_windows_of_the_token_table_are_cut_over_the_steps_of_training(tmp_path:
     assert both[columns].equals(alone[columns])
 
 
-@pytest.mark.parametrize(
-    ("said", "unclosed", "chars"), [("abc def", 1.0, 7.0), ("abc</think>def", 0.0, 3.0)]
-)
-def test_thinking_that_the_prompt_opens_is_thinking_in_turns_too(said, unclosed, chars, tmp_path):
-    plain = row(prompt="Q <think>\n", response=said)
-    first = {"role": "assistant", "text": said, "sampled": True}
-    later = [
-        {"role": "tool", "text": "x", "sampled": False},
-        {"role": "assistant", "text": "done", "sampled": True},
-    ]
-    scan = read(
-        write(tmp_path / "a.jsonl", [plain, plain | {"turns": [first]},
-                                     plain | {"turns": [first, *later]}])
-    )  # fmt: skip
-    assert scan.responses["unclosed_thinking"].tolist() == [unclosed] * 3
-    assert scan.responses["thinking_chars"].tolist() == [chars] * 3
-
-
-def test_what_a_turn_says_after_thinking_logged_apart_is_no_thinking(tmp_path: Path) -> None:
-    turn = {"role": "assistant", "text": "so 4", "sampled": True, "thinking": "2+2"}
-    logged = row(prompt="Q <think>", response="so 4", turns=[turn])
-    scan = read(write(tmp_path / "a.jsonl", [logged]))
-    assert scan.responses["thinking_chars"].tolist() == [3]
-    assert scan.responses["unclosed_thinking"].tolist() == [0]
-
-
-def test_a_group_id_that_is_nan_marks_no_group(tmp_path: Path) -> None:
-    rows = [row(prompt=prompt, group_id=float("nan")) for prompt in "abca"]
-    groups = read(write(tmp_path / "a.jsonl", rows)).responses.sort_values("offset")["group"]
-    assert len(set(groups[:3])) == 3 and groups.iloc[3] == groups.iloc[0]
-
-
-def test_a_part_of_the_reward_named_like_a_field_is_kept_beside_it(tmp_path: Path) -> None:
-    parts = {"reward": 0.5, "values": 0.25, "format": 1.0}
-    scan = read(write(tmp_path / "a.jsonl", [row(reward=2.0, reward_parts=parts)]))
-    assert scan.responses["reward"].tolist() == [2.0]
-    assert scan.reward_parts == ["format", "reward_logged", "values_logged"]
-    assert scan.extras[["reward_logged", "values_logged"]].values.tolist() == [[0.5, 0.25]]
-
-
 VALUES = {"response_tokens": ["a", "b"], "values": [0.5, 0.7]}
 ROWS: list[dict[str, Any]] = [
     row(0, **VALUES),
@@ -166,49 +124,6 @@ def test_a_steps_mean_value_is_that_of_its_tokens_where_nothing_tells_returns(tm
     rows = [row(0, **VALUES), row(0, response_tokens=["a"], values=[1.5]), ROWS[1], ROWS[4]]
     steps = summarise(read(write(tmp_path / "a.jsonl", rows))).steps
     np.testing.assert_allclose(steps["value_mean"], [2.7 / 3, 0.6, np.nan])
-
-
-GRADES: dict[int, list[dict[str, Any]]] = {
-    0: [
-        {}, {"reward": math.nan}, {"judge_failed": False}, {"_ng_failure_class": None},
-        {"is_masked": 0.25}, {"loss_multiplier": 1.0}, {"reward_error": 0.3},
-        {"judge_error": "none"}, {"errors": ["tool: no such file"]},
-    ],
-    Missing.NULL: [{"reward": None}],
-    Missing.JUDGE_FAILED: [
-        {"judge_failed": True}, {"judge_failed": "True", "reward": None},
-        {"metadata": {"judge_failed": True}}, {"_ng_failure_class": "judge_failed", "reward": 0.0},
-    ],
-    Missing.MASKED: [{"sample_loss_mask": 0.0}, {"mask_sample": 1}, {"loss_multiplier": 0.0}],
-    Missing.ERROR: [
-        {"grader_error": "HTTP 503"}, {"errors": ["the judge timed out"]},
-        {"errors": ["sandbox died"], "reward": None},
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", GRADES)
-def test_kinds_of_missing_grades(kind: int) -> None:
-    for graded in (row(**fields) for fields in GRADES[kind]):
-        assert missing_grade(graded, null=graded["reward"] is None) == kind, graded
-
-
-def test_missing_grades_are_in_no_figure_and_counted_by_kind(tmp_path: Path) -> None:
-    failed = {"reward": 0.0, "judge_failed": True, "reward_parts": {"right": 0.0}}
-    graded = {"reward": [1.0], "reward_parts": {"right": 1.0}}
-    nulls: list[dict[str, Any]] = [{"reward": None}, {"reward": "none"}]
-    rows = [row(**fields) for fields in (*nulls, failed, graded, {"reward": math.nan})]
-    scan = read(write(tmp_path / "run.jsonl", rows))
-    assert scan.responses["missing_grade"].tolist() == [1, 1, 2, 0, 0]
-    assert scan.responses["nan_values"].tolist() == [0, 0, 0, 0, 1]
-    assert scan.responses["reward"].mean() == 1.0
-    assert scan.extras["right"].mean() == 1.0
-    notes = [(note.text.split(",")[0], note.count) for note in scan.notes
-             if note.kind == MISSING_GRADES]  # fmt: skip
-    assert notes == [("responses whose reward is null", 2), ("responses whose judge failed", 1)]
-    # On every response it means something else.
-    scan = read(write(tmp_path / "masked.jsonl", [row(masked=True)] * 3))
-    assert scan.responses["reward"].notna().all() and not scan.responses["missing_grade"].any()
 
 
 OLDER = [
@@ -373,27 +288,6 @@ def test_an_environment_that_begins_later_is_no_attempt_if_prompts_recur(pool, t
 
 def failed(step: int) -> dict[str, object]:
     return row(step, response="", reward=None, errors=["timeout"])
-
-
-def test_of_the_rows_of_a_rollout_the_last_of_its_file_and_step_counts(tmp_path: Path) -> None:
-    def rows(rank: int) -> list[dict[str, object]]:
-        ids = ["a", "a", "b", 7, "a", 7, None, None]
-        return [
-            row(step, reward=10.0 * rank + i, rollout_id=one)
-            for step in (0, 1)
-            for i, one in enumerate(ids)
-        ]
-
-    for rank in (0, 1):
-        write(tmp_path / f"rank_{rank}.jsonl", rows(rank))
-    scan = read(tmp_path)
-    last = [2.0, 4.0, 5.0, 6.0, 7.0]
-    counted = scan.responses[scan.responses["validation"] == 0]
-    for _, step in counted.groupby("step"):
-        assert step["reward"].tolist() == [*last, *(10 + one for one in last)]
-    noted = [note for note in scan.notes if note.kind == "branches"]
-    assert [(note.file, note.count) for note in noted] == [("rank_0.jsonl", 6), ("rank_1.jsonl", 6)]
-    assert [file.rows for file in scan.files] == [16, 16]
 
 
 def test_columns_of_rows_that_are_left_out_take_no_room(tmp_path: Path) -> None:

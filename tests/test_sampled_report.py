@@ -14,15 +14,15 @@ from tests.pages_reading import rows_data
 from tests.reading import row, tokens, write
 from tests.schemas import validate
 
-LIMIT, STEPS, EACH = 1024, 9, 176
-SAMPLED_EACH = 64
+LIMIT, STEPS, EACH = 512, 9, 88
+SAMPLED_EACH = 32
 SAMPLED = SAMPLED_EACH * STEPS
 NOTE = f"from a sample of {SAMPLED:,} of {STEPS * EACH:,} responses"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_sample():
-    """Samples of an eighth of the usual size, so that logs can be short."""
+    """Samples of a sixteenth of the usual size, so that logs can be short."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "MAX_SAMPLED", LIMIT)
         yield

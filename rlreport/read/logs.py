@@ -268,6 +268,8 @@ def _name(paths: Sequence[str | Path]) -> str:
 def _file_lines(
     rows: LogRows, files: LogFiles, positions: Sequence[LogPosition]
 ) -> list[tuple[str, int]]:
+    if not positions:
+        return []
     table = pd.DataFrame(positions, columns=LogPosition._fields).astype(np.int64)
     before = lines_before(rows.chunk.counts, table["file"].to_numpy(), table["offset"].to_numpy())
     lines = (table["line"].to_numpy() + before).tolist()

@@ -160,6 +160,8 @@ def _mark_older_files(
     rows: LogRows, keep: Mask, repeated: Mask, files: LogFiles, *, keep_restarted: bool
 ) -> None:
     columns, names = rows.chunk.columns, [source.name for source in files.sources]
+    if len(names) < 2:
+        return
     file, step, validation = (
         columns[name].astype(np.int64) for name in ("file", "step", "validation")
     )

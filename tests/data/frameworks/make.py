@@ -11,13 +11,24 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import collections
+import copy
 import dataclasses
+import enum
+import hashlib
 import json
 import logging
+import math
 import os
+import shutil
 import subprocess
 import sys
+import threading
+import time
 import types
+import typing
+import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import contextmanager
 from importlib import import_module
@@ -29,14 +40,20 @@ import numpy as np
 CHECKOUTS = Path(sys.argv[1])
 OUT = Path(sys.argv[2])
 
+USUAL = {
+    **{name: getattr(typing, name) for name in typing.__all__},
+    **{one.__name__: one for one in (asyncio, hashlib, json, math, os, shutil, threading, time)},
+    "uuid": uuid, "np": np, "numpy": np, "logger": logging, "Path": Path, "Enum": enum.Enum,
+    "dataclass": dataclasses.dataclass, "field": dataclasses.field, "asdict": dataclasses.asdict,
+    "defaultdict": collections.defaultdict, "UserDict": collections.UserDict, "ABC": ABC,
+    "abstractmethod": abstractmethod, "deepcopy": copy.deepcopy,
+}  # fmt: skip
+"""What modules import of Python's library and NumPy."""
+
 
 def code(repo: str, path: str, *names: str, **around: Any) -> dict[str, Any]:
-    """Run the named functions and classes of a module, in ``around`` as their globals."""
-    checkout = CHECKOUTS / repo.replace("/", "+") / "repo"
-    shown = subprocess.run(
-        ["git", "-C", str(checkout), "show", f"HEAD:{path}"], capture_output=True, check=True
-    )
-    tree = ast.parse(shown.stdout)
+    """Run the named functions and classes of a module; ``around`` are further globals."""
+    tree = ast.parse(git(repo, "show", f"HEAD:{path}"))
     found = [
         node
         for node in ast.walk(tree)
@@ -44,9 +61,20 @@ def code(repo: str, path: str, *names: str, **around: Any) -> dict[str, Any]:
     ]
     future = ast.parse("from __future__ import annotations").body
     module = ast.Module([*future, *found], type_ignores=[])
-    space: dict[str, Any] = {"os": os, "json": json, "Path": Path, "logger": logging, **around}
+    space: dict[str, Any] = {**USUAL, **around}
     exec(compile(module, path, "exec"), space)
     return space
+
+
+def git(repo: str, *arguments: str) -> bytes:
+    command = ["git", "-C", str(CHECKOUTS / repo.replace("/", "+") / "repo"), *arguments]
+    return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+def write(writers: dict[str, Callable[[Path], None]]) -> None:
+    """Call the writers of the named frameworks, or all, with a folder for each."""
+    for name in sys.argv[3:] or writers:
+        writers[name](OUT / name)
 
 
 def self_of(**members: Any) -> types.SimpleNamespace:
@@ -75,8 +103,6 @@ def agilerl(out: Path) -> None:
     made = code(
         "AgileRL/AgileRL", "agilerl/training/llm/completion_logging.py",
         "CompletionRecord", "truncate_middle", "CompletionWriter", "JsonlCompletionWriter",
-        dataclass=dataclasses.dataclass, asdict=dataclasses.asdict, ABC=object,
-        abstractmethod=lambda function: function,
     )  # fmt: skip
     writer = made["JsonlCompletionWriter"](out / "completions.jsonl")
     for step in (10, 20):
@@ -136,10 +162,10 @@ def swift(out: Path) -> None:
     path = "swift/utils/io_utils.py"
     repo = "modelscope/ms-swift"
     stub = self_of(dtype=type("dtype", (), {}), device=type("device", (), {}))
-    check = code(repo, "swift/utils/utils.py", "check_json_format", torch=stub, **_ABSTRACT)
+    check = code(repo, "swift/utils/utils.py", "check_json_format", torch=stub)
     writer = code(
         repo, path, "JsonlWriter", Queue=lambda: None, check_json_format=check["check_json_format"],
-        is_master=lambda: True, is_last_rank=lambda: True, Literal=Any,
+        is_master=lambda: True, is_last_rank=lambda: True,
     )["JsonlWriter"]  # fmt: skip
     mixin = "swift/megatron/trainers/rollout_mixin.py"
     table = code(repo, mixin, "_build_log_table")["_build_log_table"]
@@ -157,7 +183,7 @@ def swift(out: Path) -> None:
         megatron.append(own["_build_log_table"](trainer))
     ray = code(
         repo, "swift/ray/megatron/base_trainer.py", "_maybe_log_completions", "_decode_log_content",
-        JsonlWriter=writer, List=list, OnPolicySample=object,
+        JsonlWriter=writer, OnPolicySample=object,
     )  # fmt: skip
     (out / "ray").mkdir(parents=True)
     driver = self_of(args=self_of(log_completions=True, output_dir=str(out / "ray")))
@@ -183,8 +209,8 @@ def roll(out: Path) -> None:
             pass
 
     write = code("alibaba/ROLL", "roll/pipeline/rlvr/utils.py", "write_to_json_process",
-                 numpy=np, Timer=Timer)["write_to_json_process"]  # fmt: skip
-    clean = code("alibaba/ROLL", "roll/pipeline/agentic/utils.py", "remove_nan_items", np=np)
+                 Timer=Timer)["write_to_json_process"]  # fmt: skip
+    clean = code("alibaba/ROLL", "roll/pipeline/agentic/utils.py", "remove_nan_items")
     ask = [{"role": "system", "content": "Use tools."}, {"role": "user", "content": "2+2?"}]
 
     def trajectory(step: int, attempt: int) -> dict[str, Any]:
@@ -264,8 +290,7 @@ def open_instruct(out: Path) -> None:
     path = "open_instruct/rl_utils.py"
     save = code(
         "allenai/open-instruct", path, "_save_rollouts", "RolloutRecord",
-        "_get_request_info_for_sample", asdict=dataclasses.asdict, dataclass=dataclasses.dataclass,
-        logger=logging, Any=Any,
+        "_get_request_info_for_sample",
     )["_save_rollouts"]  # fmt: skip
     info = self_of(
         num_calls=[1, 0], timeouts=[0, 0], tool_errors=["no such file", ""], tool_outputs=["4", ""],
@@ -282,10 +307,27 @@ def open_instruct(out: Path) -> None:
     save(str(out), "run1", 3, batch, result, np.array([1.0, -1.0]), 2, 0)
 
 
+RLLM = "rllm-org/rllm"
+
+
+def rllm_logger(out: Path) -> Any:
+    return code(RLLM, "rllm/utils/episode_logger.py", "EpisodeLogger")["EpisodeLogger"](str(out))
+
+
+def rllm_types() -> dict[str, Any]:
+    """Return the models of an episode and its parts."""
+    import pydantic
+
+    names = "Step", "Trajectory", "Episode"
+    around = {name: getattr(pydantic, name) for name in ("BaseModel", "ConfigDict", "Field")}
+    made = code(RLLM, "rllm/types.py", *names, _DEFAULT_TRAJ_NAME="default_traj_name", **around)
+    for name in names:
+        made[name].model_rebuild(_types_namespace=made)
+    return made
+
+
 def rllm(out: Path) -> None:
-    repo = "rllm-org/rllm"
-    log = code(repo, "rllm/utils/episode_logger.py", "EpisodeLogger",
-               hashlib=__import__("hashlib"))["EpisodeLogger"](str(out))  # fmt: skip
+    log = rllm_logger(out)
     user = {"role": "user", "content": "2+2?"}
 
     def step(chat: list[Any], reward: float, done: bool) -> Any:
@@ -317,13 +359,11 @@ def rllm(out: Path) -> None:
             step=5,
         )  # fmt: skip
     store = code(
-        repo, "rllm/eval/episode_store.py", "EvalEpisodeStore", "_sanitize", "_json_default"
+        RLLM, "rllm/eval/episode_store.py", "EvalEpisodeStore", "_sanitize", "_json_default"
     )
     run = store["EvalEpisodeStore"](out / "eval_results" / "gsm8k_m_20260102")
     run.write_meta({"dataset": "gsm8k", "model": "m"})
-    types_of = code(repo, "rllm/types.py", "Step", "Trajectory", "Episode", **_PYDANTIC)
-    for name in ("Step", "Trajectory", "Episode"):
-        types_of[name].model_rebuild(_types_namespace=types_of)
+    types_of = rllm_types()
     for i, right in enumerate((True, False)):
         made = types_of["Step"](
             prompt_ids=[17, 10], response_ids=[19, 2 + i], logprobs=[-0.5, -0.25], weight_version=4,
@@ -337,22 +377,15 @@ def rllm(out: Path) -> None:
 
 
 def nemo_rl(out: Path) -> None:
-    from typing import Self
-
     import torch
 
-    repo, typing = "NVIDIA-NeMo/RL", __import__("typing")
-    names = ("Any", "Generic", "Iterator", "Mapping", "Optional", "Sequence", "TypeVar", "Union",
-             "Type", "Literal", "TypedDict", "NotRequired")  # fmt: skip
-    packed = type("PackedTensor", (), {})
+    repo, packed = "NVIDIA-NeMo/RL", type("PackedTensor", (), {})
     batches = code(
         repo, "nemo_rl/distributed/batched_data_dict.py", "BatchedDataDict", "SlicedDataDict",
-        torch=torch, Self=Self,
-        UserDict=__import__("collections").UserDict, DictT=typing.TypeVar("DictT"),
-        PackedTensor=packed, **{name: getattr(typing, name, Any) for name in names},
+        torch=torch, DictT=typing.TypeVar("DictT"), PackedTensor=packed,
     )  # fmt: skip
     write = code(
-        repo, "nemo_rl/utils/logger.py", "log_batched_dict_as_jsonl", torch=torch, np=np,
+        repo, "nemo_rl/utils/logger.py", "log_batched_dict_as_jsonl", torch=torch,
         BatchedDataDict=batches["BatchedDataDict"],
     )["log_batched_dict_as_jsonl"]  # fmt: skip
     logger = self_of(base_log_dir=str(out))
@@ -391,30 +424,9 @@ async def _now(value: Any) -> Any:
     return value
 
 
-_ABSTRACT = {
-    name: getattr(__import__("collections.abc").abc, name) for name in ("Sequence", "Mapping")
-}
-_ABSTRACT["Any"] = Any
-
-
-def _pydantic() -> dict[str, Any]:
-    try:
-        import pydantic
-    except ImportError:
-        return {}
-    space = {name: getattr(pydantic, name) for name in ("BaseModel", "ConfigDict", "Field")}
-    space.update(Any=Any, uuid=__import__("uuid"), deepcopy=__import__("copy").deepcopy)
-    return {**space, "_DEFAULT_TRAJ_NAME": "default_traj_name"}
-
-
-_PYDANTIC = _pydantic()
-
-WRITERS: dict[str, Callable[[Path], None]] = {
-    "verl": verl, "agilerl": agilerl, "skyrl": skyrl, "swift": swift,
-    "roll_agentic": roll, "areal": areal, "open_instruct": open_instruct, "rllm": rllm,
-    "nemo_rl": nemo_rl,
-}  # fmt: skip
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    write({
+        "verl": verl, "agilerl": agilerl, "skyrl": skyrl, "swift": swift,
+        "roll_agentic": roll, "areal": areal, "open_instruct": open_instruct, "rllm": rllm,
+        "nemo_rl": nemo_rl,
+    })  # fmt: skip

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
-from make import OUT, code, names_of, self_of  # type: ignore[import-not-found]
+from make import code, names_of, self_of, write  # type: ignore[import-not-found]
 
 
 def verifiers(out: Path) -> None:
@@ -19,7 +18,7 @@ def verifiers(out: Path) -> None:
         write_episode(out / "eval", episode)
     write = code(
         "PrimeIntellect-ai/prime-rl", "src/prime_rl/monitors/file.py", "log_episodes",
-        orjson=__import__("orjson"), asyncio=asyncio,
+        orjson=__import__("orjson"),
     )["log_episodes"]  # fmt: skip
     monitor = self_of(output_dir=out / "prime")
     asyncio.run(write(monitor, made, 3, "train", "all"))
@@ -135,8 +134,5 @@ def art(out: Path) -> None:
     write_trajectory_groups_parquet(groups, folder / "0004.parquet")
 
 
-WRITERS = {"verifiers": verifiers, "art": art}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    write({"verifiers": verifiers, "art": art})

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from make import OUT, code, self_of  # type: ignore[import-not-found]
+from make import code, self_of, write  # type: ignore[import-not-found]
 
 Row = dict[str, Any]
 
@@ -16,8 +13,7 @@ Row = dict[str, Any]
 def slime(out: Path) -> None:
     import torch
 
-    types = code("THUDM/slime", "slime/utils/types.py", "Sample", torch=torch, Enum=Enum,
-                 dataclass=dataclass, field=field)  # fmt: skip
+    types = code("THUDM/slime", "slime/utils/types.py", "Sample", torch=torch)
     save = code("THUDM/slime", "slime/observability/rollout_data_utils.py",
                 "save_debug_rollout_data", torch=torch)["save_debug_rollout_data"]  # fmt: skip
     made = types["Sample"], f"{out}/rollout_data/{{rollout_id}}.pt"
@@ -30,8 +26,7 @@ def slime(out: Path) -> None:
 def miles(out: Path) -> None:
     import torch
 
-    types = code("radixark/miles", "miles/utils/types.py", "Sample", torch=torch, Enum=Enum,
-                 dataclass=dataclass, field=field, numpy=__import__("numpy"))  # fmt: skip
+    types = code("radixark/miles", "miles/utils/types.py", "Sample", torch=torch)
     names = "trajectory_rows", "save_debug_trajectory_data"
     save = code("radixark/miles", "miles/ray/rollout/debug_data.py", *names,
                 "save_debug_rollout_data", torch=torch,
@@ -75,8 +70,5 @@ def _samples(sample: Any, step: int) -> list[Any]:
     ]  # fmt: skip
 
 
-WRITERS = {"slime": slime, "miles": miles}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    write({"slime": slime, "miles": miles})

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock, patch
 
-from make import CHECKOUTS, OUT, code, self_of  # type: ignore[import-not-found]
+from make import code, git, self_of, write  # type: ignore[import-not-found]
 
 Row = dict[str, Any]
 
@@ -52,8 +52,7 @@ def _output(task: int, index: int, call: int) -> list[Row]:
 
 def nemo_gym(out: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        git = ["git", "-C", str(CHECKOUTS / REPO.replace("/", "+") / "repo"), "archive", "HEAD"]
-        archive = subprocess.run([*git, *PARTS], capture_output=True, check=True).stdout
+        archive = git(REPO, "archive", "HEAD", *PARTS)
         subprocess.run(["tar", "x", "-C", folder], input=archive, check=True)
         sys.path.insert(0, folder)
         for step in (1, 2):
@@ -134,14 +133,11 @@ async def _verified(request: Row, step: int, task: int, index: int) -> Row:
         return base.BaseMultiRewardVerifyResponse.model_validate(
             {**graded, "reward_components": {"right": 1.0 - index, "brief": 0.5 * step}}
         ).model_dump(mode="json") | {"expected_answer": request["expected_answer"]}
-    import typing
-
     import pydantic
 
     made = code(
         REPO, "resources_servers/finance_agent_v2/app.py", "RubricJudgement",
         "aggregate_rubric_scores", BaseModel=pydantic.BaseModel, Field=pydantic.Field,
-        **{name: getattr(typing, name) for name in ("Any", "Dict", "List", "Optional", "Sequence")},
     )  # fmt: skip
     made["RubricJudgement"].model_rebuild(_types_namespace=made)
     judged = [
@@ -164,8 +160,5 @@ async def _verified(request: Row, step: int, task: int, index: int) -> Row:
     return reply if isinstance(reply, dict) else json.loads(reply.body)
 
 
-WRITERS = {"nemo_gym": nemo_gym}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    write({"nemo_gym": nemo_gym})

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
-from make import OUT, code, self_of  # type: ignore[import-not-found]
+from make import code, self_of, write  # type: ignore[import-not-found]
 from make_agents import _episodes  # type: ignore[import-not-found]
 
 REPO, MONITOR = "PrimeIntellect-ai/prime-rl", "src/prime_rl/monitors/file"
@@ -43,12 +42,12 @@ def tensor(values: list[Any]) -> Tensor:
 def monitor(out: Path, producer: str, chunk_bytes: int) -> Any:
     """Return the file monitor of a process, with the methods of prime-rl."""
     chunks = code(REPO, f"{MONITOR}/traces/chunks.py", "chunk_path", "chunk_numbers", "seal",
-                  "ChunkedJsonl", shutil=__import__("shutil"), threading=__import__("threading"),
-                  pyzstd=__import__("pyzstd"), LEVEL=3, FRAME_BYTES=1 << 10)  # fmt: skip
+                  "ChunkedJsonl", pyzstd=__import__("pyzstd"), LEVEL=3,
+                  FRAME_BYTES=1 << 10)  # fmt: skip
     update = code(REPO, f"{MONITOR}/traces/update.py", "update_index_row")
     traces = out / "monitors" / "file" / "traces"
     around = {
-        "orjson": orjson, "asyncio": asyncio, "time": __import__("time"),
+        "orjson": orjson,
         "OPTS": orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY,
         "ChunkedJsonl": chunks["ChunkedJsonl"], "update_index_row": update["update_index_row"],
         "get_trace_stream": lambda _: traces / "stream",
@@ -82,14 +81,21 @@ def updates_of_the_orchestrator(traces: list[Any]) -> list[Any]:
     return updates
 
 
-def updates_of_the_trainer(traces: list[Any]) -> list[Any]:
-    update = code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)
+def make_update() -> Any:
+    return code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)["make_update"]
+
+
+def annotation_writer() -> Any:
+    """Return the trainer's writer of updates."""
     names = ("AnnotationWriter", "_tensor_to_floats", "_sampled_positions", "_mismatch_kl",
              "_tensor_to_optional_bools")  # fmt: skip
-    torch = self_of(float32=None, exp=np.exp)
-    found = code(REPO, "src/prime_rl/trainer/rl/annotations.py", *names, math=__import__("math"),
-                 torch=torch, make_update=update["make_update"])  # fmt: skip
-    writer = found["AnnotationWriter"](self_of(cp_enabled=False), None, 4)
+    found = code(REPO, "src/prime_rl/trainer/rl/annotations.py", *names,
+                 torch=self_of(float32=None, exp=np.exp), make_update=make_update())  # fmt: skip
+    return found["AnnotationWriter"](self_of(cp_enabled=False), None, 4)
+
+
+def updates_of_the_trainer(traces: list[Any]) -> list[Any]:
+    writer = annotation_writer()
     for trace in traces:
         mask = [one for node in trace.nodes for one in node.mask]
         logprobs = [-9.0] * len(mask)
@@ -127,10 +133,9 @@ def prime(out: Path) -> None:
         await trainer.log_metrics({"loss/mean": 0.25}, 4)
         await trainer.log_annotations(trained)
 
-        update = code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)
         paths = code(REPO, "src/prime_rl/monitors/kind/trace_updates.py", "annotations_path")
         around = {
-            "orjson": orjson, "asyncio": asyncio, "make_update": update["make_update"],
+            "orjson": orjson, "make_update": make_update(),
             "annotations_path": paths["annotations_path"],
             "get_traces_dir": lambda folder: folder / "traces",
             "get_step_path": lambda folder, number: folder / f"step_{number}",
@@ -154,8 +159,5 @@ def prime(out: Path) -> None:
         metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-WRITERS = {"prime_rl": prime}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    write({"prime_rl": prime})

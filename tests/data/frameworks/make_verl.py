@@ -5,15 +5,13 @@ One session of the agent loop has two outputs, each a row; verl's validation cou
 
 from __future__ import annotations
 
-import sys
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from make import OUT, code, self_of  # type: ignore[import-not-found]
+from make import code, self_of, write  # type: ignore[import-not-found]
 
 UIDS = ["a1", "b2"]
 ROWS = {  # key: prompt, output, reward
@@ -61,8 +59,8 @@ def verl_v1(out: Path) -> None:
     ids = iter([*UIDS, *UIDS])
     made = code(
         "verl-project/verl", "verl/trainer/ppo/v1/trainer_base.py", "_validate",
-        "_write_generations", "_dump_generations", "_log_rollout_data", np=np, tq=queue,
-        uuid=self_of(uuid4=lambda: next(ids)), defaultdict=defaultdict,
+        "_write_generations", "_dump_generations", "_log_rollout_data", tq=queue,
+        uuid=self_of(uuid4=lambda: next(ids)),
         marked_timer=lambda *_, **__: nullcontext(), staticmethod=lambda function: function,
         tu=self_of(get_tensordict=Rows, assign_non_tensor_data=lambda *_: None),
     )  # fmt: skip
@@ -84,8 +82,5 @@ def verl_v1(out: Path) -> None:
             made["_validate"](trainer)
 
 
-WRITERS = {"verl_v1": verl_v1}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    write({"verl_v1": verl_v1})
