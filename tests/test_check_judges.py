@@ -19,7 +19,6 @@ from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.read.notes import Missing, dropped_rows
 from rlreport.tables import BadLine, LogFile, Note, Tables
-from tests.judged_runs import texts_of
 from tests.reading import read, row, write
 from tests.tables_builder import (
     INDEX,
@@ -792,6 +791,16 @@ def test_failed_rollouts_are_judged_by_step() -> None:
     assert found.onset and found.onset.step == 30
     given.steps["failed_rollouts"] = 5
     assert run("failed_rollouts", given) is None
+
+
+def texts_of(rng: Any, step: Any, prompt: Any, link: Any) -> list[list[str]]:
+    """Return texts of which a part of the words is the prompt's own."""
+    own = rng.random((len(step), 20)) < np.broadcast_to(link, len(step))[:, None]
+    words = np.where(own, rng.integers(6, size=own.shape), rng.integers(300, size=own.shape))
+    return [
+        [f"p{p}_{word}" if of_prompt else f"w{word}" for word, of_prompt in zip(*row, strict=True)]
+        for p, *row in zip(prompt.tolist(), words.tolist(), own.tolist(), strict=True)
+    ]
 
 
 def test_templates_are_found_while_surprisal_stays() -> None:

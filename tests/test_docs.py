@@ -138,15 +138,14 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
 
 def test_the_check_of_the_contributing_page_finds_its_run_and_says_since_when():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    code, columns = map(dedent, re.findall(r"```python\n(.*?)```", text, re.S))
+    code, entry = map(dedent, re.findall(r"```python\n(.*?)```", text, re.S))
     space = {**vars(engine), **vars(judged_runs)}
     exec(code, space)
-    columns = eval(f"{{{columns}}}", space)["slow_rollouts"]
-    found = space["slow_rollouts"].run(Run(judged_runs.made(0, **columns)))
-    assert 20 < found.facts["first"] < 25
-    assert 100 < found.facts["last"] < 150
-    low, high = re.findall(r"begin at steps (\d+) to (\d+)", text)[0]
-    assert int(low) <= found.onset.step <= int(high)
+    ((make, name, (low, high)),) = eval(f"{{{entry}}}", space).values()
+    found = space[name].run(Run(make(0)))
+    assert 18 < found.facts["first"] < 22
+    assert 115 < found.facts["last"] < 125
+    assert low <= found.onset.step <= high
 
 
 def test_every_page_is_in_the_menu_and_links_fit_or_lead_to_the_repository(tmp_path):
