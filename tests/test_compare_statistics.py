@@ -41,13 +41,11 @@ def found_worse(drop, runs=300):
     return np.mean([paired_effect(b, n).high < 0 for b, n, _ in pairs])
 
 
-def test_equal_runs_are_called_worse_as_seldom_as_the_level_says():
-    assert found_worse(0.0) <= 0.05
-
-
-@pytest.mark.parametrize(("drop", "power"), [(0.10, 0.50), (0.17, 0.87), (0.25, 0.98)])
-def test_a_loss_on_some_prompts_is_found_as_often_as_a_paired_test_can(drop, power):
-    assert found_worse(drop) >= power - 0.03
+@pytest.mark.parametrize(
+    ("drop", "least", "most"), [(0, 0, 0.05), (0.10, 0.47, 1), (0.17, 0.84, 1), (0.25, 0.95, 1)]
+)
+def test_a_loss_on_some_prompts_is_found_as_often_as_a_paired_test_can(drop, least, most):
+    assert least <= found_worse(drop) <= most
 
 
 def test_the_prompts_that_lost_most_head_the_list():
@@ -93,31 +91,15 @@ def test_few_binary_pairs_need_the_exact_test_as_well():
 
 
 @pytest.mark.parametrize("compared", [paired_effect, unpaired])
-def test_two_prompts_give_no_interval_and_three_hold_no_difference(compared):
+def test_two_prompts_give_no_interval(compared):
     two = compared(np.zeros(2), np.array([0.4, 0.5]))
     assert np.isnan(two.low) and np.isnan(two.high) and two.p == 1
-    random = np.random.default_rng(12)
-    missed = 0
-    for _ in range(300):
-        effect = compared(random.normal(size=3), random.normal(size=3))
-        assert effect.low < effect.value < effect.high
-        missed += effect.low > 0 or effect.high < 0
-    assert missed / 300 <= 0.06
-
-
-def test_rare_events_are_found_no_more_often_than_the_level_says():
-    random = np.random.default_rng(8)
-    found = 0
-    for _ in range(300):
-        base, new = (random.binomial(6, 0.007, 96) / 6 for _ in range(2))
-        effect = paired_effect(base, new)
-        found += effect.low > 0 or effect.high < 0 or effect.p <= 0.05
-    assert found / 300 <= 0.06
 
 
 REWARDS = {
     "p = 0.005": lambda random, size: random.binomial(1, 0.005, size).astype(float),
-    "p = 0.03": lambda random, size: random.binomial(1, 0.03, size).astype(float),
+    "of six": lambda random, size: random.binomial(6, 0.007, size) / 6,
+    "normal": lambda random, size: random.normal(size=size),
     "p = 0.5": lambda random, size: random.binomial(1, 0.5, size).astype(float),
     "Pareto 1.5": lambda random, size: random.pareto(1.5, size),
     "equal": lambda random, size: np.full(size, 2 / 3),
@@ -127,7 +109,7 @@ REWARDS = {
 @pytest.mark.parametrize("runs", [1, 3])
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(
-    ("rewards", "prompts"), [*product(REWARDS, [3, 4, 10, 50]), ("p = 0.005", 400)]
+    ("rewards", "prompts"), [*product(REWARDS, [3, 10, 50]), ("equal", 4), ("p = 0.005", 400)]
 )
 def test_equal_runs_are_seldom_told_apart_in_any_design(rewards, prompts, paired, runs):
     random = np.random.default_rng(20)
