@@ -12,14 +12,18 @@ from __future__ import annotations
 import ast
 import asyncio
 import dataclasses
+import hashlib
 import json
 import logging
 import os
 import subprocess
 import sys
 import types
-from collections.abc import Callable
-from contextlib import contextmanager
+import typing
+import uuid
+from collections import UserDict
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -47,6 +51,30 @@ def code(repo: str, path: str, *names: str, **around: Any) -> dict[str, Any]:
     space: dict[str, Any] = {"os": os, "json": json, "Path": Path, "logger": logging, **around}
     exec(compile(module, path, "exec"), space)
     return space
+
+
+def main(writers: dict[str, Callable[[Path], None]]) -> None:
+    """Write those dumps of a file that the command line names, or all."""
+    for name in sys.argv[3:] or writers:
+        writers[name](OUT / name)
+
+
+class Tensor(np.ndarray):
+    """A stand-in for a tensor of PyTorch, that needs no padding."""
+
+    def detach(self) -> Tensor:
+        return self
+
+    cpu = detach
+
+    def to(self, **_: Any) -> Tensor:
+        return self
+
+    def to_padded_tensor(self, padding: int) -> Tensor:
+        return self
+
+    def sum(self, dim: int) -> Any:  # type: ignore[override]
+        return np.asarray(self).sum(axis=dim)
 
 
 def self_of(**members: Any) -> types.SimpleNamespace:
@@ -136,7 +164,8 @@ def swift(out: Path) -> None:
     path = "swift/utils/io_utils.py"
     repo = "modelscope/ms-swift"
     stub = self_of(dtype=type("dtype", (), {}), device=type("device", (), {}))
-    check = code(repo, "swift/utils/utils.py", "check_json_format", torch=stub, **_ABSTRACT)
+    check = code(repo, "swift/utils/utils.py", "check_json_format", torch=stub, Any=Any,
+                 Mapping=Mapping, Sequence=Sequence)  # fmt: skip
     writer = code(
         repo, path, "JsonlWriter", Queue=lambda: None, check_json_format=check["check_json_format"],
         is_master=lambda: True, is_last_rank=lambda: True, Literal=Any,
@@ -222,20 +251,18 @@ def roll(out: Path) -> None:
 
 
 def areal(out: Path) -> None:
-    @contextmanager
-    def opened(path: str, mode: str) -> Any:
-        with Path(path).open(mode) as file:
-            yield self_of(write=lambda text: _now(file.write(text)))
-
     class Opened:
         def __init__(self, path: str, mode: str) -> None:
-            self._file = opened(path, mode)
+            self._file = Path(path).open(mode)  # noqa: SIM115
 
-        async def __aenter__(self) -> Any:
-            return self._file.__enter__()
+        async def write(self, text: str) -> None:
+            self._file.write(text)
 
-        async def __aexit__(self, *args: Any) -> None:
-            self._file.__exit__(*args)
+        async def __aenter__(self) -> Opened:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            self._file.close()
 
     async def makedirs(path: str, exist_ok: bool) -> None:
         Path(path).mkdir(parents=True, exist_ok=exist_ok)
@@ -282,10 +309,31 @@ def open_instruct(out: Path) -> None:
     save(str(out), "run1", 3, batch, result, np.array([1.0, -1.0]), 2, 0)
 
 
+RLLM = "rllm-org/rllm"
+
+
+def episode_logger(out: Path) -> Any:
+    found = code(RLLM, "rllm/utils/episode_logger.py", "EpisodeLogger", hashlib=hashlib)
+    return found["EpisodeLogger"](str(out))
+
+
+def episode_types() -> dict[str, Any]:
+    """Return rLLM's classes of steps, trajectories and episodes."""
+    import pydantic
+
+    names = "Step", "Trajectory", "Episode"
+    found = code(
+        RLLM, "rllm/types.py", *names, BaseModel=pydantic.BaseModel, Field=pydantic.Field,
+        ConfigDict=pydantic.ConfigDict, Any=Any, uuid=uuid, deepcopy=deepcopy,
+        _DEFAULT_TRAJ_NAME="default_traj_name",
+    )  # fmt: skip
+    for name in names:
+        found[name].model_rebuild(_types_namespace=found)
+    return found
+
+
 def rllm(out: Path) -> None:
-    repo = "rllm-org/rllm"
-    log = code(repo, "rllm/utils/episode_logger.py", "EpisodeLogger",
-               hashlib=__import__("hashlib"))["EpisodeLogger"](str(out))  # fmt: skip
+    log, types_of = episode_logger(out), episode_types()
     user = {"role": "user", "content": "2+2?"}
 
     def step(chat: list[Any], reward: float, done: bool) -> Any:
@@ -317,13 +365,10 @@ def rllm(out: Path) -> None:
             step=5,
         )  # fmt: skip
     store = code(
-        repo, "rllm/eval/episode_store.py", "EvalEpisodeStore", "_sanitize", "_json_default"
+        RLLM, "rllm/eval/episode_store.py", "EvalEpisodeStore", "_sanitize", "_json_default"
     )
     run = store["EvalEpisodeStore"](out / "eval_results" / "gsm8k_m_20260102")
     run.write_meta({"dataset": "gsm8k", "model": "m"})
-    types_of = code(repo, "rllm/types.py", "Step", "Trajectory", "Episode", **_PYDANTIC)
-    for name in ("Step", "Trajectory", "Episode"):
-        types_of[name].model_rebuild(_types_namespace=types_of)
     for i, right in enumerate((True, False)):
         made = types_of["Step"](
             prompt_ids=[17, 10], response_ids=[19, 2 + i], logprobs=[-0.5, -0.25], weight_version=4,
@@ -337,19 +382,13 @@ def rllm(out: Path) -> None:
 
 
 def nemo_rl(out: Path) -> None:
-    from typing import Self
-
     import torch
 
-    repo, typing = "NVIDIA-NeMo/RL", __import__("typing")
-    names = ("Any", "Generic", "Iterator", "Mapping", "Optional", "Sequence", "TypeVar", "Union",
-             "Type", "Literal", "TypedDict", "NotRequired")  # fmt: skip
-    packed = type("PackedTensor", (), {})
+    repo = "NVIDIA-NeMo/RL"
     batches = code(
         repo, "nemo_rl/distributed/batched_data_dict.py", "BatchedDataDict", "SlicedDataDict",
-        torch=torch, Self=Self,
-        UserDict=__import__("collections").UserDict, DictT=typing.TypeVar("DictT"),
-        PackedTensor=packed, **{name: getattr(typing, name, Any) for name in names},
+        torch=torch, UserDict=UserDict, DictT=typing.TypeVar("DictT"),
+        PackedTensor=type("PackedTensor", (), {}), **vars(typing),
     )  # fmt: skip
     write = code(
         repo, "nemo_rl/utils/logger.py", "log_batched_dict_as_jsonl", torch=torch, np=np,
@@ -387,28 +426,6 @@ def nemo_rl(out: Path) -> None:
         write(distilled, log, f"train_data_step{step}.jsonl")
 
 
-async def _now(value: Any) -> Any:
-    return value
-
-
-_ABSTRACT = {
-    name: getattr(__import__("collections.abc").abc, name) for name in ("Sequence", "Mapping")
-}
-_ABSTRACT["Any"] = Any
-
-
-def _pydantic() -> dict[str, Any]:
-    try:
-        import pydantic
-    except ImportError:
-        return {}
-    space = {name: getattr(pydantic, name) for name in ("BaseModel", "ConfigDict", "Field")}
-    space.update(Any=Any, uuid=__import__("uuid"), deepcopy=__import__("copy").deepcopy)
-    return {**space, "_DEFAULT_TRAJ_NAME": "default_traj_name"}
-
-
-_PYDANTIC = _pydantic()
-
 WRITERS: dict[str, Callable[[Path], None]] = {
     "verl": verl, "agilerl": agilerl, "skyrl": skyrl, "swift": swift,
     "roll_agentic": roll, "areal": areal, "open_instruct": open_instruct, "rllm": rllm,
@@ -416,5 +433,4 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 }  # fmt: skip
 
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    main(WRITERS)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
-from make import OUT, code, names_of, self_of  # type: ignore[import-not-found]
+from make import code, main, names_of, self_of  # type: ignore[import-not-found]
 
 
 def verifiers(out: Path) -> None:
@@ -135,8 +134,5 @@ def art(out: Path) -> None:
     write_trajectory_groups_parquet(groups, folder / "0004.parquet")
 
 
-WRITERS = {"verifiers": verifiers, "art": art}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    main({"verifiers": verifiers, "art": art})

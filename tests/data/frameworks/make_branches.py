@@ -7,13 +7,25 @@ calls; prime-rl decides which of them are trained on, and its orchestrator and t
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from make import _PYDANTIC, OUT, code, names_of, self_of  # type: ignore[import-not-found]
-from make_prime import MONITOR, REPO, monitor, tensor  # type: ignore[import-not-found]
+from make import (  # type: ignore[import-not-found]
+    code,
+    episode_logger,
+    episode_types,
+    main,
+    names_of,
+    self_of,
+)
+from make_prime import (  # type: ignore[import-not-found]
+    REPO,
+    annotation_writer,
+    make_update,
+    monitor,
+    tensor,
+)
 
 REWARDS = {"t0": 1.0, "t1": 0.0, "t2": 0.25, "left": 9.0}
 """Trace to its reward; the last one is not trained on, and a judge's is 5."""
@@ -114,14 +126,9 @@ def episode(*traces: Any) -> Any:
 
 def trainer_updates(traces: list[Any]) -> list[Any]:
     """Return the trainer's updates of the branches that prime-rl trains on."""
-    update = code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)
-    names = "AnnotationWriter", "_tensor_to_floats", "_tensor_to_optional_bools"
-    annotations = code(REPO, "src/prime_rl/trainer/rl/annotations.py", *names,
-                       math=__import__("math"), torch=self_of(float32=None),
-                       make_update=update["make_update"])  # fmt: skip
     branches = code(REPO, "src/prime_rl/orchestrator/trajectories.py", "iter_trainable_branches",
                     Iterator=Iterator, Mapping=Mapping)["iter_trainable_branches"]  # fmt: skip
-    writer = annotations["AnnotationWriter"](self_of(cp_enabled=False), None, 4)
+    writer = annotation_writer()
     for one in traces:
         for branch, mask in branches(one):
             size, flags = len(mask), tensor(mask)
@@ -137,9 +144,8 @@ def prime(out: Path) -> None:
     traces = [trace(name) for name in REWARDS]
     episodes = [episode(traces[0], trace("judge")), *map(episode, traces[1:])]
     clock = self_of(time=lambda: 200.0)
-    update = code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)
     stamps = code(REPO, "src/prime_rl/orchestrator/annotations.py", "stamp_arrival", "stamp_batch",
-                  make_update=update["make_update"], time=clock)  # fmt: skip
+                  make_update=make_update(), time=clock)  # fmt: skip
     credit = code(REPO, "src/prime_rl/orchestrator/algo/routing.py", "assign_advantages",
                   "scalar_advantage")  # fmt: skip
     stamps["stamp_arrival"](episodes, "train", STEP - 1)
@@ -163,7 +169,6 @@ def prime(out: Path) -> None:
     (out / "monitors" / "file" / "metrics.jsonl").unlink()  # none were logged
 
 
-RLLM = "rllm-org/rllm"
 CHATS = (
     # A context is compacted before the last call, and a sub-agent answers in between.
     [("user", ASKED), ("assistant", "calc(2+2)")],
@@ -181,11 +186,7 @@ def chat_of(pairs: list[tuple[str, str]]) -> list[dict[str, str]]:
 
 def rllm(out: Path) -> None:
     """Training: a solver, a sub-agent in a trajectory of its own, and a judge."""
-    log = code(RLLM, "rllm/utils/episode_logger.py", "EpisodeLogger",
-               hashlib=__import__("hashlib"))["EpisodeLogger"](str(out))  # fmt: skip
-    types = code(RLLM, "rllm/types.py", "Step", "Trajectory", "Episode", **_PYDANTIC)
-    for name in ("Step", "Trajectory", "Episode"):
-        types[name].model_rebuild(_types_namespace=types)
+    log, types = episode_logger(out), episode_types()
 
     def trajectory(name: str, reward: float, chats: Any) -> Any:
         steps = [types["Step"](id="s", chat_completions=chat_of(chat), model_response=chat[-1][1])
@@ -202,8 +203,5 @@ def rllm(out: Path) -> None:
         log.log_episode(types["Episode"](id=f"t1:{attempt}", task=task, trajectories=made), step=5)
 
 
-WRITERS = {"prime_rl_branches": prime, "rllm_branches": rllm}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    main({"prime_rl_branches": prime, "rllm_branches": rllm})

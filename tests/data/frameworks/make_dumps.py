@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from make import OUT, code, self_of  # type: ignore[import-not-found]
+import numpy as np
+from make import code, main, self_of  # type: ignore[import-not-found]
 
 Row = dict[str, Any]
 
@@ -16,31 +16,27 @@ Row = dict[str, Any]
 def slime(out: Path) -> None:
     import torch
 
-    types = code("THUDM/slime", "slime/utils/types.py", "Sample", torch=torch, Enum=Enum,
-                 dataclass=dataclass, field=field)  # fmt: skip
+    sample = _sample("THUDM/slime", "slime", torch)
     save = code("THUDM/slime", "slime/observability/rollout_data_utils.py",
                 "save_debug_rollout_data", torch=torch)["save_debug_rollout_data"]  # fmt: skip
-    made = types["Sample"], f"{out}/rollout_data/{{rollout_id}}.pt"
+    path = f"{out}/rollout_data/{{rollout_id}}.pt"
     for step in (1, 2):
-        save(made[1], _samples(made[0], step), rollout_id=step, evaluation=False)
-    evaluated = {"gsm8k": {"samples": _samples(made[0], 5)[:1]}}
-    save(made[1], evaluated, rollout_id=2, evaluation=True)
+        save(path, _samples(sample, step), rollout_id=step, evaluation=False)
+    evaluated = {"gsm8k": {"samples": _samples(sample, 5)[:1]}}
+    save(path, evaluated, rollout_id=2, evaluation=True)
 
 
 def miles(out: Path) -> None:
     import torch
 
-    types = code("radixark/miles", "miles/utils/types.py", "Sample", torch=torch, Enum=Enum,
-                 dataclass=dataclass, field=field, numpy=__import__("numpy"))  # fmt: skip
     names = "trajectory_rows", "save_debug_trajectory_data"
     save = code("radixark/miles", "miles/ray/rollout/debug_data.py", *names,
                 "save_debug_rollout_data", torch=torch,
                 save_dashboard_columns=lambda *_, **__: None)  # fmt: skip
     save["logger"] = self_of(info=print, warning=print)
-    sample = types["Sample"]
     args = self_of(save_debug_rollout_data=f"{out}/rollout_data/{{rollout_id}}.pt",
                    save_debug_trajectory_data=f"{out}/trajectory/{{rollout_id}}.jsonl")  # fmt: skip
-    samples = _samples(sample, 1)
+    samples = _samples(_sample("radixark/miles", "miles", torch), 1)
     asked = [{"role": "user", "content": "2+2?"}]
     for one, answer in zip(samples[:2], ("It is 4.", "It is 5."), strict=True):
         # As generate_hub/multi_turn.py records them.
@@ -51,6 +47,11 @@ def miles(out: Path) -> None:
             {"role": "assistant", "content": answer},
         ]  # fmt: skip
     save["save_debug_rollout_data"](args, samples, 1, False)
+
+
+def _sample(repo: str, package: str, torch: Any) -> Any:
+    path, around = f"{package}/utils/types.py", {"dataclass": dataclass, "field": field}
+    return code(repo, path, "Sample", torch=torch, Enum=Enum, numpy=np, **around)["Sample"]
 
 
 def _samples(sample: Any, step: int) -> list[Any]:
@@ -75,8 +76,5 @@ def _samples(sample: Any, step: int) -> list[Any]:
     ]  # fmt: skip
 
 
-WRITERS = {"slime": slime, "miles": miles}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    main({"slime": slime, "miles": miles})

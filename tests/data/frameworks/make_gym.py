@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock, patch
 
-from make import CHECKOUTS, OUT, code, self_of  # type: ignore[import-not-found]
+from make import CHECKOUTS, code, main, self_of  # type: ignore[import-not-found]
 
 Row = dict[str, Any]
 
@@ -141,7 +141,7 @@ async def _verified(request: Row, step: int, task: int, index: int) -> Row:
     made = code(
         REPO, "resources_servers/finance_agent_v2/app.py", "RubricJudgement",
         "aggregate_rubric_scores", BaseModel=pydantic.BaseModel, Field=pydantic.Field,
-        **{name: getattr(typing, name) for name in ("Any", "Dict", "List", "Optional", "Sequence")},
+        **vars(typing),
     )  # fmt: skip
     made["RubricJudgement"].model_rebuild(_types_namespace=made)
     judged = [
@@ -164,8 +164,5 @@ async def _verified(request: Row, step: int, task: int, index: int) -> Row:
     return reply if isinstance(reply, dict) else json.loads(reply.body)
 
 
-WRITERS = {"nemo_gym": nemo_gym}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    main({"nemo_gym": nemo_gym})

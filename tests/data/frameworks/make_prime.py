@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
-from make import OUT, code, self_of  # type: ignore[import-not-found]
+from make import Tensor, code, main, self_of  # type: ignore[import-not-found]
 from make_agents import _episodes  # type: ignore[import-not-found]
 
 REPO, MONITOR = "PrimeIntellect-ai/prime-rl", "src/prime_rl/monitors/file"
@@ -23,17 +23,8 @@ TRAINED_AT = 4
 """The step at which the solver's first trace was trained; it was logged at step 3."""
 
 
-class Tensor(np.ndarray):
-    """A stand-in for a tensor of PyTorch."""
-
-    def detach(self) -> Tensor:
-        return self
-
-    def cpu(self) -> Tensor:
-        return self
-
-    def to(self, **_: Any) -> Tensor:
-        return self
+def make_update() -> Any:
+    return code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)["make_update"]
 
 
 def tensor(values: list[Any]) -> Tensor:
@@ -82,14 +73,18 @@ def updates_of_the_orchestrator(traces: list[Any]) -> list[Any]:
     return updates
 
 
-def updates_of_the_trainer(traces: list[Any]) -> list[Any]:
-    update = code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)
+def annotation_writer() -> Any:
+    """Return what collects updates of the trainer."""
     names = ("AnnotationWriter", "_tensor_to_floats", "_sampled_positions", "_mismatch_kl",
              "_tensor_to_optional_bools")  # fmt: skip
     torch = self_of(float32=None, exp=np.exp)
-    found = code(REPO, "src/prime_rl/trainer/rl/annotations.py", *names, math=__import__("math"),
-                 torch=torch, make_update=update["make_update"])  # fmt: skip
-    writer = found["AnnotationWriter"](self_of(cp_enabled=False), None, 4)
+    found = code(REPO, "src/prime_rl/trainer/rl/annotations.py", *names, math=math, torch=torch,
+                 make_update=make_update())  # fmt: skip
+    return found["AnnotationWriter"](self_of(cp_enabled=False), None, 4)
+
+
+def updates_of_the_trainer(traces: list[Any]) -> list[Any]:
+    writer = annotation_writer()
     for trace in traces:
         mask = [one for node in trace.nodes for one in node.mask]
         logprobs = [-9.0] * len(mask)
@@ -127,10 +122,9 @@ def prime(out: Path) -> None:
         await trainer.log_metrics({"loss/mean": 0.25}, 4)
         await trainer.log_annotations(trained)
 
-        update = code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)
         paths = code(REPO, "src/prime_rl/monitors/kind/trace_updates.py", "annotations_path")
         around = {
-            "orjson": orjson, "asyncio": asyncio, "make_update": update["make_update"],
+            "orjson": orjson, "asyncio": asyncio, "make_update": make_update(),
             "annotations_path": paths["annotations_path"],
             "get_traces_dir": lambda folder: folder / "traces",
             "get_step_path": lambda folder, number: folder / f"step_{number}",
@@ -154,8 +148,5 @@ def prime(out: Path) -> None:
         metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-WRITERS = {"prime_rl": prime}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    main({"prime_rl": prime})

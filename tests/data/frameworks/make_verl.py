@@ -5,7 +5,6 @@ One session of the agent loop has two outputs, each a row; verl's validation cou
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from make import OUT, code, self_of  # type: ignore[import-not-found]
+from make import Tensor, code, main, self_of  # type: ignore[import-not-found]
 
 UIDS = ["a1", "b2"]
 ROWS = {  # key: prompt, output, reward
@@ -30,16 +29,6 @@ class Rows(dict[str, Any]):
 
     def __len__(self) -> int:
         return len(UIDS)
-
-
-class Tensor(np.ndarray):
-    """A stand-in for a tensor: sums along ``dim``, and needs no padding."""
-
-    def sum(self, dim: int) -> Any:  # type: ignore[override]
-        return np.asarray(self).sum(axis=dim)
-
-    def to_padded_tensor(self, padding: int) -> Tensor:
-        return self
 
 
 def of_rows(keys: list[str], select_fields: list[str], **_: Any) -> Rows:
@@ -84,8 +73,5 @@ def verl_v1(out: Path) -> None:
             made["_validate"](trainer)
 
 
-WRITERS = {"verl_v1": verl_v1}
-
 if __name__ == "__main__":
-    for name in sys.argv[3:] or WRITERS:
-        WRITERS[name](OUT / name)
+    main({"verl_v1": verl_v1})
