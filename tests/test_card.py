@@ -379,11 +379,6 @@ def test_folders_with_a_configuration_each_are_runs_whatever_their_files(tmp_pat
     assert "its own configuration" in mixed(tmp_path)
 
 
-def test_runs_of_different_lengths_are_several_runs(shared_data, tmp_path):
-    told = mixed(shared_data / "ppo_healthy", shared_data / "ppo_reward_hacking")
-    assert "look like 2 runs, as they share 40 steps" in told
-
-
 @pytest.mark.parametrize(
     "names", [("rank_0", "rank_1"), ("worker-0", "worker-1"), ("train", "val"), ("0", "1")]
 )
