@@ -1,8 +1,6 @@
 """The response panel on real runs: what leads, its group, its prompt at other steps."""
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from tests.running import build
 
 pytestmark = pytest.mark.untraced
 TITLE = ".response h2"
-Report = Callable[[str], Path]
 
 
 def prompt(page: Page) -> str:
