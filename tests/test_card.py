@@ -225,14 +225,6 @@ def test_anchors_that_multiply_or_refer_to_themselves_end(tmp_path):
     assert len(run_card([tmp_path]).entries) <= MOST_ENTRIES
 
 
-def test_a_list_of_environment_variables_is_told_by_its_names(tmp_path):
-    env = [{"name": "API_KEY", "value": "hush"}, {"name": "SEED", "value": "1"}]
-    (tmp_path / "config.json").write_text(json.dumps({"env": env}))
-    card = run_card([tmp_path])
-    assert card.entries == {"env.1.SEED": "1"}
-    assert len(card.secrets) == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -16,9 +16,7 @@ import pytest
 from rlreport.check import findings_json, run_checks
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import CHECKS
-from rlreport.check.run import Run
 from rlreport.check.sentence import MAX_WORDS
-from rlreport.check.series import Noise
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
@@ -138,11 +136,6 @@ def test_a_run_too_short_for_a_trend_is_not_called_healthy() -> None:
     assert verdict.sentence.startswith("Not judged")
     assert "kl_explosion" in verdict.passed
     assert any("(this run has 1)" in check.needs for check in verdict.not_run)
-
-
-def test_an_empty_run_raises_nothing() -> None:
-    empty = make_tables({"step": np.zeros(0, dtype=int), "reward": np.zeros(0)})
-    assert run_checks(empty).level == "unjudged"
 
 
 def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
@@ -278,12 +271,6 @@ def test_leaving_the_prompts_language_is_worse_where_the_watched_reward_falls(
     assert found["language_drift"] == severity
 
 
-def test_the_part_of_a_run_has_the_validation_of_its_steps(tmp_path: Path) -> None:
-    watched = Run(logged(tmp_path, float, True)).between(8, 17).watched_reward
-    assert watched is not None and watched.steps.tolist() == [8, 12, 16]
-    assert watched.values == pytest.approx([8, 12, 16], abs=0.1)
-
-
 NAMES = {"step", "n", "file", "line", "offset", "length", "sub", "group", "response_hash"}
 FIGURES = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.name not in NAMES]
 TEXTS = ["", "a", "🎉", "ðŁ", "</script>", "<|endoftext|>", "\ud800", "\x00", "Ġthe"]
@@ -316,12 +303,6 @@ def test_any_table_is_judged_without_an_error(seed: int) -> None:
     told += [one.id for one in verdict.close]
     assert sorted(told) == sorted(check.id for check in CHECKS)
     json.dumps(findings_json(verdict), allow_nan=False)
-
-
-def test_noise_of_values_whose_squares_overflow_is_judged() -> None:
-    noise = Noise(1e300, 1e300, 0.5)
-    assert noise.independent_steps == pytest.approx(Noise(1.0, 1.0, 0.5).independent_steps)
-    assert Noise(float("inf")).independent_steps == 1.0
 
 
 def _close(**columns: object) -> dict[str, str]:
