@@ -101,9 +101,6 @@ def normal(mean: Callable[[Any], Any], std: float) -> By:
 
 
 HEALTHY: dict[str, Callable[[int], Tables]] = {
-    "rising": made,
-    "flat": partial(made, reward=lambda step, rng: 0 * step),
-    "noisy": partial(made, noise=2.0),
     "a watched reward that stays": partial(made, valid_reward=normal(lambda step: 0.5, 0.2)),
     "a thousand steps of three": partial(made, steps=1000, each=3),
     "long reasoning": partial(
@@ -125,11 +122,6 @@ HEALTHY: dict[str, Callable[[int], Tables]] = {
 Fault = tuple[Callable[[int], Tables], str, tuple[int, int]]
 
 FAULTY: dict[str, Fault] = {
-    "an early peak": (
-        partial(made, reward=lambda step, rng: np.where(step < 6, step / 6, 1.2 - (step - 2) / 20)),
-        "reward_collapse",
-        (5, 14),
-    ),
     "a watched reward that falls": (
         partial(made, valid_reward=normal(lambda step: 0.5 - 0.03 * np.maximum(step - 20, 0), 0.2)),
         "watched_reward_fall",

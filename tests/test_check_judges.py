@@ -355,12 +355,6 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
         lambda first, last: tables(response_tokens=np.where(share(first, last) == 1, 3.0, 20.0)),
         {(0.0, 0.1): None, (0.0, 0.11): "warning", (0.3, 0.3): "info", (0.3, 0.05): None},
     ),
-    "length_collapse: of responses that learn to stop": (
-        lambda last: tables(
-            finished=share(0.1, last), response_tokens=1024 - 844 * share(0.1, last) + SIGN
-        ),
-        {0.95: None},
-    ),
     "length_collapse: a few long responses less": (
         lambda few: tables(response_tokens=20 + 1980.0 * ((few > INDEX) & (STEP < 30)) + SIGN),
         {10: None, 90: "warning"},
