@@ -4,14 +4,8 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser import box_of, in_url, listed, until, visiting
-from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
-
-
-@pytest.fixture(scope="module")
-def step(tmp_path_factory):
-    return write_step(tmp_path_factory.mktemp("step"), Made(responses=37, tokens=40))
 
 
 FOCUSED = "() => document.activeElement.textContent"

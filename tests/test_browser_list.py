@@ -23,11 +23,6 @@ pytestmark = pytest.mark.untraced
 STATIC = Path(__file__).resolve().parents[1] / "static" / "js"
 
 
-@pytest.fixture(scope="module")
-def step(tmp_path_factory):
-    return write_step(tmp_path_factory.mktemp("list"), Made(responses=37, tokens=20))
-
-
 def header(page: Page, key: str) -> None:
     page.click(f'.responses th[data-key="{key}"] button')
 
