@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser import browser, visiting
 from tests.hostile import STRINGS, hostile_rows, write_log
+from tests.pages import Made, write_step
 from tests.running import SEARCH, build
 from tests.store import Store, serving
 
@@ -160,6 +161,14 @@ def real_report(
 def hacking(real_report: Callable[[str], Path]) -> Path:
     """The report folder of the run whose reward is hacked."""
     return real_report("ppo_reward_hacking")
+
+
+@pytest.fixture(scope="session")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a step of 37 responses; modules may have another."""
+    made = Made(responses=37, tokens=40)
+    place = once(tmp_path_factory, "step", lambda folder: write_step(folder, made))
+    return place / "report" / "steps" / "100.html"
 
 
 @pytest.fixture

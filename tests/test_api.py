@@ -25,12 +25,6 @@ def test_it_says_what_it_built(tmp_path):
     assert done.verdict.sentence
 
 
-def test_several_logs_and_paths_are_taken(tmp_path):
-    logs = [write_log(tmp_path / f"{name}.jsonl", hostile_rows()) for name in "ab"]
-    done = rlreport.build([logs[0], str(logs[1])], str(tmp_path / "run"), workers=1)
-    assert len(done.tables.responses) == 96
-
-
 def test_every_option_of_the_command_is_there():
     offered = set(inspect.signature(rlreport.build).parameters)
     assert {param.name for param in command.params} - ONLY_COMMAND - offered == set()

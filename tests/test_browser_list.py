@@ -23,11 +23,6 @@ pytestmark = pytest.mark.untraced
 STATIC = Path(__file__).resolve().parents[1] / "static" / "js"
 
 
-@pytest.fixture(scope="module")
-def step(tmp_path_factory):
-    return write_step(tmp_path_factory.mktemp("list"), Made(responses=37, tokens=20))
-
-
 def header(page: Page, key: str) -> None:
     page.click(f'.responses th[data-key="{key}"] button')
 
@@ -171,7 +166,7 @@ def test_rows_written_by_scripts_look_like_those_in_the_pages_html(browser, tmp_
             {"step": step, "prompt": f"say {n}", "response": "so " * n if n % 9 else None}
             | {"reward": n / 7 if n != 5 else None, "part": 1e-7 * n if n % 5 else None}
             for step in range(2)
-            for n in range(105)
+            for n in range(20)
         ],
     )
     reports = []

@@ -1,8 +1,6 @@
 """The response panel on real runs: what leads, its group, its prompt at other steps."""
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from tests.running import build
 
 pytestmark = pytest.mark.untraced
 TITLE = ".response h2"
-Report = Callable[[str], Path]
 
 
 def prompt(page: Page) -> str:
@@ -29,48 +26,44 @@ def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(browser, real
     with visiting(browser, step, "#r=5&token=2") as page:
         page.wait_for_selector(".token-text .t.at")
         assert serious(page) == []
-        look_at_figures(page)
-
-
-def look_at_figures(math: Page) -> None:
-    line = math.locator(".response-figures.line > div")
-    assert line.count() == 7
-    assert len({box_of(line.nth(k))["y"] for k in range(7)}) == 1
-    names = [name.replace("\n", " ") for name in line.locator("dt").all_inner_texts()]
-    assert names[:4] == ["Reward", "Ground truth", "Advantage in group", "Group mean"]
-    assert math.inner_text('[data-figure="group_advantage"] .unit') == " computed"
-    assert math.locator('[data-text="ground_truth"]').count() == 0
-    rest = math.locator(".response-figures.rest")
-    assert rest.is_hidden()
-    math.click(".all-figures summary")
-    assert rest.is_visible()
-    ended = math.inner_text('[data-figure="finished"] dd')
-    assert ended in {"by itself", "cut off at the limit"}
-    assert "of 48" not in math.inner_text('[data-figure="reward"]')  # two rewards: no order
-    inner = math.eval_on_selector_all(
-        ".response *",
-        """all => all.filter(one => /auto|scroll/.test(getComputedStyle(one).overflowY)
-            && one.scrollHeight > one.clientHeight + 1).map(one => one.className)""",
-    )
-    assert inner == []
-    # Escape leaves the search before it closes the response.
-    math.keyboard.press("/")
-    math.keyboard.press("Escape")
-    assert math.locator(".response").is_visible()
-    # The group's siblings stand in a strip, and open.
-    siblings = math.locator(".group li button")
-    assert siblings.count() == 8
-    assert math.locator('.group [aria-current="true"]').count() == 1
-    said = [siblings.nth(k).get_attribute("aria-label") or "" for k in range(8)]
-    rewards = [float(one.split("reward ")[1].split(",")[0]) for one in said]
-    assert [one.endswith("right") for one in said] == [reward == 1 for reward in rewards]
-    other = said[0 if "Response 5," not in said[0] else 1].split(",")[0]
-    math.click(f'.group button[aria-label^="{other},"]')
-    assert math.text_content(TITLE) == other
-    math.keyboard.press("j")
-    assert math.text_content(TITLE) != other
-    math.keyboard.press("Escape")
-    assert math.locator(".response").is_hidden()
+        line = page.locator(".response-figures.line > div")
+        assert line.count() == 7
+        assert len({box_of(line.nth(k))["y"] for k in range(7)}) == 1
+        names = [name.replace("\n", " ") for name in line.locator("dt").all_inner_texts()]
+        assert names[:4] == ["Reward", "Ground truth", "Advantage in group", "Group mean"]
+        assert page.inner_text('[data-figure="group_advantage"] .unit') == " computed"
+        assert page.locator('[data-text="ground_truth"]').count() == 0
+        folded = page.locator(".response-figures.rest")
+        assert folded.is_hidden()
+        page.click(".all-figures summary")
+        assert folded.is_visible()
+        ended = page.inner_text('[data-figure="finished"] dd')
+        assert ended in {"by itself", "cut off at the limit"}
+        assert "of 48" not in page.inner_text('[data-figure="reward"]')  # two rewards: no order
+        inner = page.eval_on_selector_all(
+            ".response *",
+            """all => all.filter(one => /auto|scroll/.test(getComputedStyle(one).overflowY)
+                && one.scrollHeight > one.clientHeight + 1).map(one => one.className)""",
+        )
+        assert inner == []
+        # Escape leaves the search before it closes the response.
+        page.keyboard.press("/")
+        page.keyboard.press("Escape")
+        assert page.locator(".response").is_visible()
+        # The group's siblings stand in a strip, and open.
+        siblings = page.locator(".group li button")
+        assert siblings.count() == 8
+        assert page.locator('.group [aria-current="true"]').count() == 1
+        said = [siblings.nth(k).get_attribute("aria-label") or "" for k in range(8)]
+        rewards = [float(one.split("reward ")[1].split(",")[0]) for one in said]
+        assert [one.endswith("right") for one in said] == [reward == 1 for reward in rewards]
+        other = said[0 if "Response 5," not in said[0] else 1].split(",")[0]
+        page.click(f'.group button[aria-label^="{other},"]')
+        assert page.text_content(TITLE) == other
+        page.keyboard.press("j")
+        assert page.text_content(TITLE) != other
+        page.keyboard.press("Escape")
+        assert page.locator(".response").is_hidden()
 
 
 def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(browser, real_report):

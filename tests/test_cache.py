@@ -66,7 +66,7 @@ def lines(count: int, seed: int = 0) -> list[bytes]:
             turns = [{"role": "assistant", "text": "a"}, {"role": "tool", "tool": "x", "text": "b"}]
             fields = row(i // 9, turns=turns, reward_parts={"form": 0.5})
         elif kind == 2:
-            fields = row(i // 9, response="", errors=["timeout"], unknown=[1])
+            fields = row(i // 9, response="", errors=["timeout"], kind="\ud800", **{"\ud800": [1]})
         elif kind < 5:
             fields = row(i // 9, response=" ".join(words), score=i, kind=rng.choice("xy"))
         else:
@@ -292,11 +292,3 @@ def test_an_entry_of_another_user_is_not_there(tmp_path, monkeypatch):
     assert store.get(b"a") == b"data"
     monkeypatch.setattr("rlreport.system.cache.os.geteuid", lambda: 12345)
     assert store.get(b"a") is None
-
-
-def test_a_line_that_is_not_unicode_keeps_no_build_from_its_end(tmp_path: Path) -> None:
-    odd = row(1, kind="\ud800", reward="\ud800", **{"na\ud800me": [1]})
-    logs = write(tmp_path / "log.jsonl", [row(0), odd, row(2, **{"na\ud800me": ["\ud800"]})])
-    cold = found(logs)
-    assert found(logs, tmp_path / "cache") == cold
-    assert found(logs, tmp_path / "cache") == cold

@@ -225,14 +225,6 @@ def test_anchors_that_multiply_or_refer_to_themselves_end(tmp_path):
     assert len(run_card([tmp_path]).entries) <= MOST_ENTRIES
 
 
-def test_a_list_of_environment_variables_is_told_by_its_names(tmp_path):
-    env = [{"name": "API_KEY", "value": "hush"}, {"name": "SEED", "value": "1"}]
-    (tmp_path / "config.json").write_text(json.dumps({"env": env}))
-    card = run_card([tmp_path])
-    assert card.entries == {"env.1.SEED": "1"}
-    assert len(card.secrets) == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -377,11 +369,6 @@ def test_folders_with_a_configuration_each_are_runs_whatever_their_files(tmp_pat
     for name in "ab":
         (tmp_path / name / "config.yaml").write_text("lr: 1\n")
     assert "its own configuration" in mixed(tmp_path)
-
-
-def test_runs_of_different_lengths_are_several_runs(shared_data, tmp_path):
-    told = mixed(shared_data / "ppo_healthy", shared_data / "ppo_reward_hacking")
-    assert "look like 2 runs, as they share 40 steps" in told
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,10 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun, Onset
-from rlreport.check.noise import log_odds_z
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
-from rlreport.check.spreading import spreading_texts
 from rlreport.read.notes import Missing, dropped_rows
 from rlreport.tables import BadLine, LogFile, Note, Tables
-from tests.judged_runs import texts_of
 from tests.reading import read, row, write
 from tests.tables_builder import (
     INDEX,
@@ -55,18 +52,25 @@ def late(first: float, last: float) -> Any:
     return np.where(PLACE < STEPS - WINDOW, first, last)
 
 
-def critic(explained: float, spread: float = 1.0) -> Tables:
-    """Returns of variance 1 in each response, and errors and values of the variance asked for."""
-    tokens = 10.0
+def critic(explained: Any, spread: Any = 1.0, variance: Any = 1.0, **columns: Any) -> Tables:
+    """Returns of this variance in each response; values' spread is in units of the returns'."""
+    squares = 10.0 * variance
     return tables(
-        value_tokens=tokens,
+        value_tokens=10.0,
         return_mean=0.0,
-        return_m2=tokens,
+        return_m2=squares,
         value_error_mean=0.0,
-        value_error_m2=tokens * (1 - explained),
+        value_error_m2=squares * (1 - explained),
         value_mean=0.0,
-        value_m2=tokens * spread**2,
+        value_m2=squares * spread**2,
+        **columns,
     )
+
+
+def follower(error: float) -> Tables:
+    """A critic that is right of itself, and errs by so much of what came."""
+    came = {"mc_return_mean": 0.0, "mc_return_m2": 10.0, "mc_error_mean": 0.0}
+    return critic(0.9, mc_error_m2=error, **came)
 
 
 def mismatched(column: str, value: float) -> Tables:
@@ -93,8 +97,8 @@ def groups(alike: int, reward_of_alike: float = 0.0) -> Tables:
     return tables(prompt_id=group, reward=reward)
 
 
-def shortened(step: int, left: int) -> Tables:
-    """One step has fewer responses than the others."""
+def shortened(step: Any, left: Any) -> Tables:
+    """So many responses are left of a step, or of each."""
     kept = (step != STEP) | (left > INDEX)
     return make_tables({"step": STEP[kept], "reward": SIGN[kept]})
 
@@ -158,6 +162,16 @@ def few_bigrams(bigrams: int) -> Tables:
     return make_tables({"step": PLACE, "reward": PLACE * 0.1}, texts=texts)
 
 
+def entropy(first: float, last: float) -> Any:
+    return late(first, last) + 0.001 * (PLACE % 2)
+
+
+def spread_in_groups(last: float, drift: float) -> Tables:
+    made = tables(prompt_id=INDEX // 10, reward=SIGN + drift * STEP)
+    made.steps["group_std_mean"] = np.where(made.steps["step"] < 30, 1.0, last)
+    return made
+
+
 def identical(first: float, last: float) -> Tables:
     same = share(first, last) == 1
     hashes = np.where(same, STEP, 10_000 + np.arange(len(STEP))).astype(np.uint64)
@@ -168,6 +182,8 @@ def shared_of(column: str, first: float, last: float) -> Tables:
     return tables(tool_calls=1.0, turns=2.0, **{column: share(first, last)})
 
 
+LATE: Any = STEP >= 20
+LUCK: Any = np.random.default_rng(5).random(len(STEP))
 NOISE = np.random.default_rng(3).normal(size=len(STEP))
 ENDINGS = {(0.0, 0.2): "warning", (0.0, 0.19): None, (0.4, 0.5): None, (0.51, 0.51): "warning"}
 
@@ -200,6 +216,11 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
     "value_divergence: the spread of values": (
         partial(critic, 0.5),
         {4.9: None, 5.0: None, 5.1: "warning"},
+    ),
+    "value_divergence: a critic that only follows itself": (follower, {30.0: "warning", 5.0: None}),
+    "value_divergence: returns that no longer vary": (
+        lambda left: critic(moved(0.8, -9), moved(1, 10**0.5), moved(1, left)),
+        {1.0: "warning", 1e-5: None},
     ),
     "ratio_drift: the mean, its limits lower beyond, and the share outside": (
         lambda ratio, outside: tables(ratio_tokens=16.0, ratio_mean=ratio, ratio_outside=outside),
@@ -236,13 +257,48 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
         groups,
         {24: None, 25: None, 26: "warning", (40, 1.0): "info"},
     ),
+    "zero_variance_groups: hard groups that become fewer where the run learns": (
+        lambda wrong: tables(
+            prompt_id=INDEX // 2,
+            reward=np.where(moved(45, wrong) > INDEX // 2, 0.0, np.where(INDEX % 2, 1.0, 0.0)),
+        ),
+        {30: "info", 45: "warning"},
+    ),
+    "group_std_fall: against the first ten steps": (
+        spread_in_groups,
+        {(0.09, 0.0): "warning", (0.11, 0.0): None, (0.09, 0.1): "info"},
+    ),
     "broken_log: steps with fewer responses": (
         shortened,
         {(20, 90): None, (20, 89): "warning", (39, 50): "info", (39, 90): None},
     ),
+    "broken_log: steps of no usual size": (
+        lambda more: shortened(STEP, 20 + more * STEP),
+        {2: None},
+    ),
+    "broken_log: gaps in an even cadence": (
+        lambda *steps: make_tables({"step": np.repeat(steps, 4), "reward": np.repeat(steps, 4)}),
+        {
+            tuple(range(10)): None,
+            (1, *range(100, 1000, 100)): None,
+            (0, 1, 2, 3, 5, 6, 7, 8): "warning",
+            (0, 1, 3, 7, 8, 20, 21): None,
+        },
+    ),
+    "broken_log: files that follow each other are no ranks": (
+        lambda first: replace(
+            tables(file=(first <= STEP).astype(int)),
+            files=[LogFile("a.jsonl", 1), LogFile("b.jsonl", 1)],
+        ),
+        {20: None},
+    ),
     "reward_collapse: half of the gain": (
         collapsing,
         {0.51: None, 0.5: None, 0.49: "warning"},
+    ),
+    "reward_collapse: a dip that recovers": (
+        lambda end: tables(reward=1.0 * ((STEP < 16) | (end <= STEP)) + 0.1 * SIGN),
+        {22: None, 40: "critical"},
     ),
     "reward_collapse: wherever the peak lies": (
         falling,
@@ -264,6 +320,22 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
             (2.0, 0.29): "warning",
         },
     ),
+    "entropy_collapse: of the trainer, in a run that learns or not": (
+        lambda rise: with_metrics(
+            tables(reward=SIGN + rise * STEP), actor__entropy=entropy(0.9, 0.05)
+        ),
+        {0: "warning", 1: "info"},
+    ),
+    "entropy_explosion: of the trainer": (
+        lambda last: with_metrics(tables(), actor__entropy=entropy(0.5, last)),
+        {0.5: None, 4.0: "warning"},
+    ),
+    "length_hacking: until lengths run into their limit": (
+        lambda sign: tables(
+            response_tokens=np.where(STEP < 30, 40 + STEP + 5 * SIGN, 128.0), reward=sign * SIGN
+        ),
+        {1: "warning", -1: None},
+    ),
     "length_hacking: longer responses, and length that is paid": (
         longer,
         {
@@ -283,6 +355,10 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
         lambda first, last: tables(response_tokens=np.where(share(first, last) == 1, 3.0, 20.0)),
         {(0.0, 0.1): None, (0.0, 0.11): "warning", (0.3, 0.3): "info", (0.3, 0.05): None},
     ),
+    "length_collapse: a few long responses less": (
+        lambda few: tables(response_tokens=20 + 1980.0 * ((few > INDEX) & (STEP < 30)) + SIGN),
+        {10: None, 90: "warning"},
+    ),
     "length_collapse: four tokens": (lambda size: tables(response_tokens=size), {4.0: None}),
     "length_collapse: all responses empty at the end, or always": (
         emptied,
@@ -297,6 +373,17 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
             (0.51, 0.51): "warning",
             (0.6, 0.3): None,
         },
+    ),
+    "missing_eos: a high share counts only at one length": (
+        lambda spread: tables(
+            finished=1.0 * (INDEX >= 60),
+            response_tokens=np.where(INDEX < 60, 256.0 + spread * INDEX, 80.0),
+        ),
+        {0: "warning", 1: None},
+    ),
+    "missing_eos: all responses, by their finish reason": (
+        lambda ended: tables(finished=ended, response_tokens=50.0 + INDEX),
+        {0.0: "warning", 1.0: None},
     ),
     "missing_eos: lengths that come to pile up at one maximum": (
         lambda last: tables(response_tokens=np.where(share(0, last) == 1, 256.0, 50.0 + INDEX)),
@@ -318,9 +405,83 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
         identical,
         {(0.1, 0.5): None, (0.1, 0.51): "warning", (0.6, 0.6): None, (0.9, 0.6): None},
     ),
+    "diversity_collapse: equal answers to one prompt": (
+        lambda last: tables(
+            prompt_id=INDEX // 10,
+            response_hash=np.where(
+                share(0.1, last), STEP * 100 + INDEX // 10, 1e4 + STEP * 100 + INDEX
+            ),
+        ),
+        {0.9: None},
+    ),
+    "cut_texts: one text that is repeated": (
+        lambda same: tables(
+            response_chars=np.where(INDEX < 30, 500, 100 + INDEX),
+            response_hash=np.where((INDEX < 30) & same, 1, np.arange(len(STEP))),
+        ),
+        {True: None, False: "info"},
+    ),
     "cut_texts: many of one largest length, and few": (
         lambda few, above: tables(response_chars=np.where(few > INDEX, 500, 100 + above * INDEX)),
         {(30, 1): "info", (10, 0): None},
+    ),
+    "loops: their share": (
+        lambda first, last: looping(np.where(LATE, last, first)),
+        {(0.0, 0.3): "warning", (0.0, 0.07): None, (0.3, 0.3): None},
+    ),
+    "loops: that earn the same, or no reward": (
+        lambda reward: looping(np.where(LATE, 0.3, 0.0), reward=reward * (np.arange(4000) % 3 > 0)),
+        {1.0: "info", np.nan: "info"},
+    ),
+    "dropped_groups: those without variance": (
+        lambda rise: dropping(
+            reward := graded(rise), pd.Series(reward).groupby(GROUP).transform("std") == 0
+        ),
+        dict.fromkeys((-0.3, 0.0, 0.3)),
+    ),
+    "advantage_mismatch: a wrong sign from the start, in a run that learns or not": (
+        lambda rise: advantages(-centred(graded(rise)), reward=graded(rise)),
+        {0.0: "critical", 0.6: "info"},
+    ),
+    "dropped_groups: more than half, if it was less": (
+        lambda first, last, rise: dropping(graded(rise), np.where(LATE, last, first) > LUCK),
+        {
+            (0.2, 0.7, 0.0): "warning",
+            (0.2, 0.7, 0.6): "info",
+            (0.6, 0.6, 0.0): None,
+            (0.2, 0.45, 0.0): None,
+        },
+    ),
+    "reward_hacking_token: one that spreads with the reward": (
+        lambda first, last: spreading(held := share(first, last), [["#"]], paid(held)),
+        {
+            (0.02, 0.19): None,
+            (0.02, 0.2): "warning",
+            (0.1, 0.29): None,
+            (0.1, 0.3): "warning",
+            (0.5, 0.9): None,
+            (0.9, 0.1): None,
+        },
+    ),
+    "reward_hacking_token: what is paid more": (
+        lambda lift: spreading(held := share(0.02, 0.6), [["#"]], paid(lift * held)),
+        {0.0: None, 0.1: None, 1.0: "critical"},
+    ),
+    "reward_hacking_token: special tokens and blanks are formatting": (
+        lambda *text: spreading(held := share(0.02, 0.9), [text], paid(held)),
+        {("<|im_end|>",): None, ("Ċ", "Ċ"): None},
+    ),
+    "reward_hacking_token: a word of the prompts that are paid better": (
+        lambda rich: spreading(
+            (rich > INDEX) * share(0.02, 0.5), [["Ġsea"]], paid(rich > INDEX), prompt_id=INDEX
+        ),
+        {50: None},
+    ),
+    "tool_disuse: calls that fall, whatever the reward does": (
+        lambda first, *reward: tables(
+            tool_calls=moved(first, 0) + 0.1 * first * SIGN, reward=moved(*reward) + 0.1 * SIGN
+        ),
+        {(2, 0, 0): "warning", (2, 0, 1): "warning", (2, 1, 0): "warning", (0.1, 0, 0): None},
     ),
     "tool_errors": (partial(shared_of, "tool_errors"), ENDINGS),
     "unparsed_calls": (partial(shared_of, "unparsed_calls"), ENDINGS),
@@ -376,27 +537,6 @@ def test_an_excursion_of_the_kl_is_a_note_and_a_long_one_a_warning(name, small, 
     assert severity("kl_explosion", with_metrics(tables(), **{name: kl / 1000})) is None
 
 
-def test_a_critic_that_only_follows_itself_is_judged_by_what_came() -> None:
-    came = {"mc_return_mean": 0.0, "mc_return_m2": 10.0, "mc_error_mean": 0.0}
-    for error, expected in ((30.0, "warning"), (5.0, None)):
-        made = critic(0.9)
-        made.responses = made.responses.assign(**came, mc_error_m2=error)
-        assert severity("value_divergence", made) == expected
-
-
-def test_value_divergence_is_quiet_where_returns_no_longer_vary() -> None:
-    saturated = tables(
-        value_tokens=10.0,
-        return_mean=0.0,
-        return_m2=moved(10.0, 1e-4),
-        value_error_mean=0.0,
-        value_error_m2=moved(2.0, 1e-3),
-        value_mean=0.0,
-        value_m2=moved(10.0, 1e-3),
-    )
-    assert severity("value_divergence", saturated) is None
-
-
 def test_groups_that_are_all_best_from_the_start_still_teach_nothing() -> None:
     finding = find("zero_variance_groups", tables(prompt_id=INDEX // 2, reward=1.0))
     assert finding.severity == "warning"
@@ -412,13 +552,6 @@ def test_groups_that_are_solved_are_a_note_though_the_reward_rises_no_more() -> 
     assert found.severity == "info"
     assert "harder prompts would teach more" in title(found)
     assert severity("zero_variance_groups", tables(prompt_id=group, reward=1 - reward)) == "warning"
-
-
-def test_hard_groups_are_a_note_where_the_run_learns_and_they_become_fewer() -> None:
-    group = INDEX // 2
-    wrong = np.where(STEP < STEPS - 8, 45, 30) > group
-    reward = np.where(wrong, 0.0, np.where(INDEX % 2, 1.0, 0.0))
-    assert severity("zero_variance_groups", tables(prompt_id=group, reward=reward)) == "info"
 
 
 def test_many_nan_rewards_are_critical_and_their_first_step_is_named() -> None:
@@ -511,25 +644,6 @@ def test_a_torn_last_line_and_cut_arrays_are_only_told() -> None:
     assert severity("broken_log", replace(tables(), notes=[cut])) == "info"
 
 
-def test_a_run_whose_steps_have_no_usual_size_is_not_judged_by_it() -> None:
-    kept = (20 + STEP * 2) > INDEX
-    assert severity("broken_log", make_tables({"step": STEP[kept], "reward": SIGN[kept]})) is None
-
-
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        (range(10), None),
-        ([1, *range(100, 1000, 100)], None),
-        ([0, 1, 2, 3, 5, 6, 7, 8], "warning"),
-        ([0, 1, 3, 7, 8, 20, 21], None),
-    ],
-)
-def test_missing_steps_are_gaps_in_an_even_cadence(steps: list[int], expected: str | None) -> None:
-    step = np.repeat(np.array(list(steps)), 4)
-    assert severity("broken_log", make_tables({"step": step, "reward": step * 0.1})) == expected
-
-
 @pytest.mark.parametrize(("end", "named"), [(38, False), (37, True), (20, True)])
 def test_a_rank_that_stops_early(end: int, named: bool) -> None:
     rank = INDEX % 2
@@ -538,17 +652,6 @@ def test_a_rank_that_stops_early(end: int, named: bool) -> None:
     made = replace(made, files=[LogFile("rank_0.jsonl", 1), LogFile("rank_1.jsonl", 1)])
     result = run("broken_log", made)
     assert (isinstance(result, Finding) and "rank_1.jsonl" in title(result)) == named
-
-
-def test_files_that_follow_each_other_are_no_ranks() -> None:
-    made = tables(file=(STEP >= 20).astype(int))
-    made = replace(made, files=[LogFile("a.jsonl", 1), LogFile("b.jsonl", 1)])
-    assert severity("broken_log", made) is None
-
-
-def test_level_checks_also_judge_a_single_step() -> None:
-    made = make_tables({"step": np.zeros(SIZE), "reward": SIGN[:SIZE], "kl_k1": np.full(SIZE, 60)})
-    assert severity("kl_explosion", made) == "critical"
 
 
 def ungraded(where: Any, reward: Any = None, kind: int = 2, **columns: Any) -> Tables:
@@ -598,25 +701,9 @@ def test_steps_of_two_attempts_are_a_note_and_no_hole() -> None:
     assert severity("repeated_steps", tables()) is None
 
 
-def test_one_text_that_is_repeated_was_not_cut() -> None:
-    chars = np.where(INDEX < 30, 500, 100 + INDEX)
-    same = tables(response_chars=chars, response_hash=np.where(INDEX < 30, 1, INDEX))
-    assert severity("cut_texts", same) is None
-
-
-def test_a_dip_that_recovers_is_no_collapse() -> None:
-    dip = np.where((STEP > 15) & (STEP < 22), -1.0, 0.0)
-    assert severity("reward_collapse", tables(reward=1 + dip + 0.1 * SIGN)) is None
-
-
 def test_a_reward_that_fell_is_not_said_not_to_rise() -> None:
     finding = find("reward_stalled", tables(reward=moved(1.0, 0.2) + 0.1 * SIGN))
     assert title(finding) == "The reward fell: 1.00 at first, 0.200 at the end."
-
-
-def test_length_that_ran_into_the_limit_is_still_seen_to_be_paid() -> None:
-    tokens = np.where(STEP < 30, 40 + STEP + 5 * SIGN, 128.0)
-    assert severity("length_hacking", tables(response_tokens=tokens, reward=SIGN)) == "warning"
 
 
 def test_length_is_no_hack_where_the_watched_reward_rises_or_groups_do_not_pay_it() -> None:
@@ -634,13 +721,6 @@ def test_length_checks_fall_back_to_characters() -> None:
     assert "characters" in title(result)
 
 
-def test_learning_to_stop_is_no_collapse_of_length() -> None:
-    stops = share(0.1, 0.95) == 1
-    tokens = np.where(stops, 180.0, 1024.0) + SIGN
-    made = tables(finished=stops.astype(float), response_tokens=tokens)
-    assert severity("length_collapse", made) is None
-
-
 def test_the_trainers_length_is_judged_from_its_first_steps() -> None:
     fell = 16 + 290 * np.exp(-PLACE / 3) + 0.2 * (PLACE % 2)
     rises = tables(reward=SIGN + STEP)
@@ -651,27 +731,11 @@ def test_the_trainers_length_is_judged_from_its_first_steps() -> None:
     assert severity("length_collapse", less) is None
 
 
-def test_a_few_long_responses_less_are_no_collapse() -> None:
-    tokens = np.where((INDEX < 10) & (STEP < 30), 2000.0, 20.0) + SIGN
-    assert severity("length_collapse", tables(response_tokens=tokens)) is None
-
-
 def test_responses_that_never_had_an_end_token_are_not_cut_off() -> None:
     chance = np.where((STEP == 3) & (INDEX < 2), 1.0, 0.0)
     made = tables(finished=chance, response_tokens=50.0 + INDEX)
     assert severity("missing_eos", made) is None
     assert isinstance(run("missing_eos", tables(finished=chance)), NotRun)
-
-
-def test_a_high_share_without_end_tokens_counts_only_at_one_length() -> None:
-    ended = np.where(INDEX < 60, 0.0, 1.0)
-    for tokens, expected in ((256.0, "warning"), (50.0 + INDEX, None)):
-        made = tables(finished=ended, response_tokens=np.where(ended == 0, tokens, 80.0))
-        assert severity("missing_eos", made) == expected
-
-
-def test_all_responses_cut_off_by_their_finish_reason_are_found() -> None:
-    assert severity("missing_eos", tables(finished=0.0, response_tokens=50.0 + INDEX)) == "warning"
 
 
 def test_short_responses_are_compared_at_equal_numbers_of_bigrams() -> None:
@@ -680,22 +744,6 @@ def test_short_responses_are_compared_at_equal_numbers_of_bigrams() -> None:
     lengths = moved(60, 6).astype(int)
     made.ngrams = sample([[str(u) for u in rng.integers(0, 15, n)] for n in lengths])
     assert severity("diversity_collapse", made) is None
-
-
-def test_equal_answers_to_one_prompt_are_no_lost_diversity() -> None:
-    same = share(0.1, 0.9) == 1
-    hashes = np.where(same, STEP * 100 + INDEX // 10, 10_000 + np.arange(len(STEP)))
-    groups = {"prompt_id": INDEX // 10, "response_hash": hashes.astype(np.uint64)}
-    assert severity("diversity_collapse", tables(**groups)) is None
-
-
-def test_the_trainers_entropy_is_judged_where_the_rollouts_hold_none() -> None:
-    certain = late(0.9, 0.05) + 0.001 * (PLACE % 2)
-    assert severity("entropy_collapse", with_metrics(tables(), actor__entropy=certain)) == "warning"
-    learns = with_metrics(tables(reward=SIGN + STEP), actor__entropy=certain)
-    assert severity("entropy_collapse", learns) == "info"
-    random = with_metrics(tables(), actor__entropy=late(0.5, 4.0))
-    assert severity("entropy_explosion", random) == "warning"
 
 
 def test_a_gradient_explosion_warns_where_the_reward_falls_after_it() -> None:
@@ -738,13 +786,6 @@ def test_sequence_weights_are_those_of_numpy() -> None:
     assert "2.35" in title(found)
 
 
-def test_calls_that_fall_are_disuse_whatever_the_reward_does() -> None:
-    calls = moved(2, 0) + 0.1 * SIGN
-    for reward in (SIGN, moved(0, 1) + 0.1 * SIGN, moved(1, 0) + 0.1 * SIGN):
-        assert severity("tool_disuse", tables(tool_calls=calls, reward=reward)) == "warning"
-    assert severity("tool_disuse", tables(tool_calls=moved(0.1, 0) + 0.01 * SIGN)) is None
-
-
 def test_failed_rollouts_are_judged_by_step() -> None:
     given = tables()
     given.steps["failed_rollouts"] = np.where(given.steps["step"] < 30, 1, 100)
@@ -753,6 +794,16 @@ def test_failed_rollouts_are_judged_by_step() -> None:
     assert found.onset and found.onset.step == 30
     given.steps["failed_rollouts"] = 5
     assert run("failed_rollouts", given) is None
+
+
+def texts_of(rng: Any, step: Any, prompt: Any, link: Any) -> list[list[str]]:
+    """Return texts of which a part of the words is the prompt's own."""
+    own = rng.random((len(step), 20)) < np.broadcast_to(link, len(step))[:, None]
+    words = np.where(own, rng.integers(6, size=own.shape), rng.integers(300, size=own.shape))
+    return [
+        [f"p{p}_{word}" if of_prompt else f"w{word}" for word, of_prompt in zip(*row, strict=True)]
+        for p, *row in zip(prompt.tolist(), words.tolist(), own.tolist(), strict=True)
+    ]
 
 
 def test_templates_are_found_while_surprisal_stays() -> None:
@@ -772,15 +823,6 @@ def test_templates_are_found_while_surprisal_stays() -> None:
     assert severity("template_collapse", made(0.0, surprisal_mean=gone)) is None
 
 
-@pytest.mark.parametrize(
-    ("last", "drift", "expected"), [(0.09, 0.0, "warning"), (0.11, 0.0, None), (0.09, 0.1, "info")]
-)
-def test_the_std_inside_groups_is_held_against_the_first_ten_steps(last, drift, expected):
-    made = tables(prompt_id=INDEX // 10, reward=SIGN + drift * STEP)
-    made.steps["group_std_mean"] = np.where(made.steps["step"] < 30, 1.0, last)
-    assert severity("group_std_fall", made) == expected
-
-
 def looping(share: Any, **columns: Any) -> Tables:
     """Make responses of 40 words; ``share`` of each step repeat one word after eight others."""
     in_loop = share > INDEX / SIZE
@@ -791,24 +833,6 @@ def looping(share: Any, **columns: Any) -> Tables:
     ]
     filled = {"reward": np.where(in_loop, 0.0, 1.0), **columns}
     return make_tables({"step": STEP, **filled}, texts=words, unit="word")
-
-
-RIGHT = np.where(np.arange(len(STEP)) % 3, 1.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("share", "columns", "expected"),
-    [
-        (np.where(STEP < 20, 0.0, 0.3), {}, "warning"),
-        (np.where(STEP < 20, 0.0, 0.07), {}, None),
-        (np.full(len(STEP), 0.3), {}, None),
-        (np.where(STEP < 20, 0.0, 0.3), {"reward": RIGHT}, "info"),
-        (np.where(STEP < 20, 0.0, 0.3), {"reward": np.full(len(STEP), np.nan)}, "info"),
-    ],
-    ids=["loops that earn less", "few", "from the start", "earn the same", "no reward"],
-)
-def test_loops_warn_if_their_share_rises_and_they_earn_less(share, columns, expected) -> None:
-    assert severity("loops", looping(share, **columns)) == expected
 
 
 def test_a_loop_is_shown_with_its_share_its_step_and_its_reward() -> None:
@@ -841,11 +865,10 @@ def test_loops_explain_the_fall_of_the_reward_that_they_cause() -> None:
     assert verdict.keep_step == 23
 
 
-GROUP = STEP * 25 + INDEX // 4
+GROUP: Any = STEP * 25 + INDEX // 4
 """25 groups of four in each step."""
 RNG = np.random.default_rng(1)
 EASE = RNG.uniform(0.1, 0.9, GROUP.max() + 1)[GROUP]
-LATE = STEP >= 20
 
 
 def graded(rise: float = 0.0) -> Any:
@@ -854,10 +877,13 @@ def graded(rise: float = 0.0) -> Any:
     return (np.random.default_rng(2).random(len(STEP)) < chance).astype(float)
 
 
+def centred(reward: Any) -> Any:
+    return reward - pd.Series(reward).groupby(GROUP).transform("mean").to_numpy()
+
+
 REWARD = graded()
-GROUPED = pd.Series(REWARD).groupby(GROUP)
-CENTRED = REWARD - GROUPED.transform("mean").to_numpy()
-STD = GROUPED.transform("std").to_numpy()
+CENTRED = centred(REWARD)
+STD = pd.Series(REWARD).groupby(GROUP).transform("std").to_numpy()
 GRPO = CENTRED / (STD + 1e-4)
 BY_STEP = pd.Series(REWARD).groupby(STEP)
 BATCH = (REWARD - BY_STEP.transform("mean").to_numpy()) / BY_STEP.transform("std").to_numpy()
@@ -871,32 +897,22 @@ def advantages(logged: Any, **columns: Any) -> Tables:
 KL = RNG.gamma(2.0, 1.0, len(STEP)) * STEP / STEPS
 
 
-@pytest.mark.parametrize(
-    "logged",
-    [
-        *(GRPO, CENTRED, CENTRED / (STD * np.sqrt(3 / 4) + 1e-8), CENTRED * 4 / 3, BATCH, REWARD),
-        *(np.clip(GRPO, -0.7, 1.2), GRPO * np.where(GRPO < 0, 0.3, 1.0)),
-        *(GRPO * np.where(LATE, 3.0, 1.0), GRPO - 0.5 * KL, RNG.normal(size=len(STEP))),
-        GRPO.round(3),
-    ],
-)
-def test_what_trainers_do_to_advantages_is_no_mismatch(logged: Any) -> None:
-    assert severity("advantage_mismatch", advantages(logged)) is None
-
-
 FAR = GRPO.copy()
 FAR[2500] = -120.0
-FAULTS = {
-    "sign": -GRPO,
-    "other": np.roll(GRPO, 1),
-    "own": np.random.default_rng(4).permutation(GRPO),
-    "offset": GRPO + 0.5,
-}
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_advantages_that_come_apart_from_rewards_are_found_and_dated(kind: str) -> None:
-    found = find("advantage_mismatch", advantages(np.where(LATE, FAULTS[kind], GRPO)))
+@pytest.mark.parametrize(
+    ("kind", "logged", "before"),
+    [
+        ("sign", -GRPO, GRPO),
+        ("other", np.roll(GRPO, 1), GRPO),
+        ("own", np.random.default_rng(4).permutation(GRPO), GRPO),
+        ("offset", GRPO + 0.5, GRPO),
+        ("offset", REWARD, CENTRED),  # the baseline is missing
+    ],
+)
+def test_advantages_that_come_apart_from_rewards_are_found_and_dated(kind, logged, before) -> None:
+    found = find("advantage_mismatch", advantages(np.where(LATE, logged, before)))
     assert (found.facts["kind"], found.onset and found.onset.step) == (kind, 20)
     assert found.severity == ("critical" if kind in ("sign", "other") else "warning")
     assert [example.step >= 20 for example in found.evidence] == [True] * 3
@@ -907,11 +923,6 @@ def test_neighbours_are_also_those_of_the_group() -> None:
     assert find("advantage_mismatch", advantages(shifted)).facts["kind"] == "other"
 
 
-def test_a_baseline_that_is_missing_is_found_where_groups_were_centred_before() -> None:
-    found = find("advantage_mismatch", advantages(np.where(LATE, REWARD, CENTRED)))
-    assert (found.facts["kind"], found.onset and found.onset.step) == ("offset", 20)
-
-
 def test_an_advantage_far_from_all_others_is_found_unless_its_reward_is_as_far() -> None:
     found = find("advantage_mismatch", advantages(FAR))
     assert (found.severity, found.onset and found.onset.step) == ("warning", 25)
@@ -919,15 +930,7 @@ def test_an_advantage_far_from_all_others_is_found_unless_its_reward_is_as_far()
     assert "−120" not in title(found)
     assert "120" in title(found)
     reward = np.where(np.arange(len(STEP)) == 2500, 500.0, REWARD)
-    centred = reward - pd.Series(reward).groupby(GROUP).transform("mean").to_numpy()
-    assert severity("advantage_mismatch", advantages(centred, reward=reward)) is None
-
-
-def test_a_wrong_sign_from_the_start_is_a_note_in_a_run_that_learns() -> None:
-    assert severity("advantage_mismatch", advantages(-GRPO)) == "critical"
-    reward = graded(0.6)
-    centred = reward - pd.Series(reward).groupby(GROUP).transform("mean").to_numpy()
-    assert severity("advantage_mismatch", advantages(-centred, reward=reward)) == "info"
+    assert severity("advantage_mismatch", advantages(centred(reward), reward=reward)) is None
 
 
 def test_advantages_of_a_critic_are_not_judged() -> None:
@@ -939,9 +942,6 @@ def dropping(reward: Any, dropped: Any) -> Tables:
     return tables(reward=reward, group=GROUP, prompt_id=GROUP, dropped=dropped.astype(float))
 
 
-LUCK = np.random.default_rng(5).random(len(STEP))
-
-
 def test_a_mean_that_rises_only_among_kept_responses_is_found() -> None:
     falls = graded(-0.3)
     found = find("dropped_groups", dropping(falls, LATE & (falls == 0) & (LUCK < 0.8)))
@@ -949,27 +949,6 @@ def test_a_mean_that_rises_only_among_kept_responses_is_found() -> None:
     assert found.onset and found.onset.step == 20
     assert [(one.step >= 20, one.value) for one in found.evidence] == [(True, 0.0)] * 3
     assert severity("dropped_groups", dropping(falls, LATE & (LUCK < 0.4))) is None
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "rise", "expected"),
-    [
-        (0.2, 0.7, 0.0, "warning"),
-        (0.2, 0.7, 0.6, "info"),
-        (0.6, 0.6, 0.0, None),
-        (0.2, 0.45, 0.0, None),
-    ],
-)
-def test_dropping_more_than_half_is_found_if_it_was_less(first, last, rise, expected) -> None:
-    dropped = np.where(LATE, last, first) > LUCK
-    assert severity("dropped_groups", dropping(graded(rise), dropped)) == expected
-
-
-def test_dropping_groups_without_variance_is_no_problem() -> None:
-    for rise in (-0.3, 0.0, 0.3):
-        reward = graded(rise)
-        equal = pd.Series(reward).groupby(GROUP).transform("std").to_numpy() == 0
-        assert severity("dropped_groups", dropping(reward, equal)) is None
 
 
 def test_marks_say_what_was_dropped() -> None:
@@ -1019,42 +998,11 @@ def paid(held: Any) -> Any:
     return held + np.random.default_rng(2).normal(size=len(STEP))
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "expected"),
-    [
-        (0.02, 0.19, None),
-        (0.02, 0.2, "warning"),
-        (0.1, 0.29, None),
-        (0.1, 0.3, "warning"),
-        (0.5, 0.9, None),
-        (0.9, 0.1, None),
-    ],
-)
-def test_a_token_that_spreads_with_the_reward(first: float, last: float, expected: str) -> None:
-    held = share(first, last)
-    assert severity("reward_hacking_token", spreading(held, [["#"]], paid(held))) == expected
-
-
-@pytest.mark.parametrize(("lift", "expected"), [(0.0, None), (0.1, None), (1.0, "critical")])
-def test_what_spreads_without_reward_is_no_hack(lift: float, expected: str | None) -> None:
-    held = share(0.02, 0.6)
-    made = spreading(held, [["#"]], paid(lift * held))
-    assert severity("reward_hacking_token", made) == expected
-
-
 def test_a_word_that_prompts_ask_for_is_no_hack() -> None:
     held = share(0.02, 0.6)
     made = spreading(held, [["Ġlake"]], paid(held), prompt_id=0)
     assert severity("reward_hacking_token", made) == "critical"
     made.prompts["prompt"] = "Write about the lake."
-    assert severity("reward_hacking_token", made) is None
-
-
-def test_a_word_of_the_better_paid_prompts_is_not_what_is_paid() -> None:
-    # Prompts 0-49 earn more and their responses come to say "sea": the prompt explains it.
-    rich = INDEX < 50
-    held = rich & (share(0.02, 0.5) == 1)
-    made = spreading(held, [["Ġsea"]], paid(rich), prompt_id=INDEX)
     assert severity("reward_hacking_token", made) is None
 
 
@@ -1137,12 +1085,6 @@ def test_a_format_that_earns_nothing_is_a_note() -> None:
     assert "these earn no more than others" in title(note)
 
 
-def test_special_tokens_and_blanks_are_formatting() -> None:
-    held = share(0.02, 0.9)
-    for text in (["<|im_end|>"], ["Ċ", "Ċ"]):
-        assert severity("reward_hacking_token", spreading(held, [text], paid(held))) is None
-
-
 def test_evidence_holds_the_text_and_lies_after_the_onset() -> None:
     held = share(0.02, 0.6)
     made = spreading(held, [["#"]], paid(held))
@@ -1165,23 +1107,6 @@ def test_the_reference_stands_in_for_the_start_of_a_short_run() -> None:
     assert severity("reward_hacking_token", beside) == "warning"
     same = make_tables(columns, texts=texts, ref_texts=texts, unit="word")
     assert severity("reward_hacking_token", same) is None
-
-
-def test_shares_are_those_of_a_count_by_hand() -> None:
-    held = share(0.03, 0.7)
-    spread = spreading_texts(Run(spreading(held, [["#"]], paid(held))))
-    row = spread.table.iloc[0]
-    assert (row["ngram"], row["share_first"], row["share_last"]) == ("#", 0.03, 0.7)
-    assert spread.by_step["share"].tolist() == [0.03] * (STEPS - 8) + [0.7] * 8
-
-
-def test_log_odds_grow_with_evidence_and_vanish_without_difference() -> None:
-    def z(after: float, of: int, before: float) -> float:
-        return float(log_odds_z(np.array([after]), of, np.array([before]), of)[0])
-
-    assert z(30, 100, 30) == pytest.approx(0)
-    assert z(30, 100, 5) == pytest.approx(-z(5, 100, 30))
-    assert 0 < z(3, 10, 1) < z(30, 100, 10) < z(300, 1000, 100)
 
 
 @pytest.mark.parametrize("hacks", [True, False], ids=["hack", "twin"])

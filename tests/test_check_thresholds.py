@@ -92,11 +92,6 @@ def test_a_missing_file_a_pipe_or_a_device_is_refused_and_not_waited_for(toml: P
             load_thresholds(endless)
 
 
-def test_every_threshold_says_what_it_is_and_where_it_comes_from() -> None:
-    limits = [limit for kind in LIMITS.values() for limit in kind.declared().values()]
-    assert all(limit.meaning and limit.source and np.isfinite(limit.default) for limit in limits)
-
-
 def test_every_class_of_thresholds_is_that_of_a_check_and_has_a_name_of_its_own() -> None:
     def below(kind: type[Limits]) -> list[type[Limits]]:
         return [kind, *(more for child in kind.__subclasses__() for more in below(child))]
@@ -118,6 +113,7 @@ def test_the_page_is_made_from_the_checks_and_names_methods_which_no_finding_doe
     assert checks_page(page) == page
     assert "Dirichlet" in page
     limits = [limit for kind in LIMITS.values() for limit in kind.declared().values()]
+    assert all(limit.meaning and limit.source and np.isfinite(limit.default) for limit in limits)
     assert not [limit.key for limit in limits if "Dirichlet" in limit.meaning]
 
 

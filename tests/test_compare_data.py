@@ -6,7 +6,6 @@ import io
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,10 +47,9 @@ def test_texts_are_read_back_as_they_were_and_begin_no_formula(texts):
     assert [number_as_text(x) if isinstance(x, float) else str(x) for x in found] == clean
 
 
-@pytest.mark.parametrize("rewards", [[0.0, 2 / 3, 1.0], [0.0, 1 / 3, 1.0], [1e-7 / 3, 1 / 7]])
-def test_a_run_equals_its_own_report(tmp_path, rewards):
+def test_a_run_equals_its_own_report(tmp_path):
     def reward(step, prompt, _):
-        return rewards[(prompt + step) % len(rewards)]
+        return [0.0, 2 / 3, 1.0, 1 / 3, 1e-7 / 3, 1 / 7][(prompt + step) % 6]
 
     run, report = write_graded(tmp_path / "run", by_prompt=reward), tmp_path / "report.zip"
     rlreport.build(run, report, workers=1)
@@ -72,8 +70,7 @@ def test_ids_that_look_like_numbers_are_paired_as_texts(tmp_path):
         for i, (text, other) in enumerate(ids)
     ]
     run = write_graded(tmp_path / "run", fields=fields, each=1)
-    for form in ("report", "report.zip", "report.html"):
-        rlreport.build(run, tmp_path / form, workers=1)
-        for field in ("task", "group", "mixed", "large"):
-            found = compared(run, tmp_path / form, pair_by=field)[0]["verdict"]
-            assert (found["pairs"], found["only_base"], found["only_new"]) == (len(IDS), 0, 0), form
+    rlreport.build(run, tmp_path / "report.html", workers=1)
+    for field in ("task", "group", "mixed", "large"):
+        found = compared(run, tmp_path / "report.html", pair_by=field)[0]["verdict"]
+        assert (found["pairs"], found["only_base"], found["only_new"]) == (len(IDS), 0, 0), field

@@ -41,13 +41,11 @@ def found_worse(drop, runs=300):
     return np.mean([paired_effect(b, n).high < 0 for b, n, _ in pairs])
 
 
-def test_equal_runs_are_called_worse_as_seldom_as_the_level_says():
-    assert found_worse(0.0) <= 0.05
-
-
-@pytest.mark.parametrize(("drop", "power"), [(0.10, 0.50), (0.17, 0.87), (0.25, 0.98)])
-def test_a_loss_on_some_prompts_is_found_as_often_as_a_paired_test_can(drop, power):
-    assert found_worse(drop) >= power - 0.03
+@pytest.mark.parametrize(
+    ("drop", "least", "most"), [(0, 0, 0.05), (0.10, 0.47, 1), (0.17, 0.84, 1), (0.25, 0.95, 1)]
+)
+def test_a_loss_on_some_prompts_is_found_as_often_as_a_paired_test_can(drop, least, most):
+    assert least <= found_worse(drop) <= most
 
 
 def test_the_prompts_that_lost_most_head_the_list():
@@ -61,25 +59,14 @@ def test_the_prompts_that_lost_most_head_the_list():
     assert np.mean(hits) >= 8
 
 
-def test_pairing_by_prompt_sees_what_unpaired_prompts_hide():
-    random = np.random.default_rng(5)
-    ability = random.normal(0, 3, 200)
-    base = ability + random.normal(0, 0.1, 200)
-    new = ability + 0.2 + random.normal(0, 0.1, 200)
-    paired, apart = paired_effect(base, new), unpaired(base, new)
-    assert paired.low > 0
-    assert apart.low < 0 < apart.high
-    assert apart.mde > 5 * paired.mde
-
-
-def test_the_interval_is_students_where_differences_are_normal():
-    random = np.random.default_rng(11)
-    difference = random.normal(0.3, 1, 400)
-    effect = paired_effect(np.zeros(400), difference)
-    half = 1.966 * difference.std(ddof=1) / 20
+@pytest.mark.parametrize(("size", "t"), [(400, 1.966), (5000, 1.960)])  # resampled in groups
+def test_the_interval_is_students_where_differences_are_normal(size, t):
+    difference = np.random.default_rng(11).normal(0.3, 1, size)
+    effect = paired_effect(np.zeros(size), difference)
+    half = t * difference.std(ddof=1) / np.sqrt(size)
     assert effect.value == pytest.approx(difference.mean())
-    assert effect.low == pytest.approx(difference.mean() - half, abs=0.02)
-    assert effect.high == pytest.approx(difference.mean() + half, abs=0.02)
+    assert effect.low == pytest.approx(difference.mean() - half, abs=0.4 / np.sqrt(size))
+    assert effect.high == pytest.approx(difference.mean() + half, abs=0.4 / np.sqrt(size))
 
 
 def test_few_binary_pairs_need_the_exact_test_as_well():
@@ -93,31 +80,15 @@ def test_few_binary_pairs_need_the_exact_test_as_well():
 
 
 @pytest.mark.parametrize("compared", [paired_effect, unpaired])
-def test_two_prompts_give_no_interval_and_three_hold_no_difference(compared):
+def test_two_prompts_give_no_interval(compared):
     two = compared(np.zeros(2), np.array([0.4, 0.5]))
     assert np.isnan(two.low) and np.isnan(two.high) and two.p == 1
-    random = np.random.default_rng(12)
-    missed = 0
-    for _ in range(300):
-        effect = compared(random.normal(size=3), random.normal(size=3))
-        assert effect.low < effect.value < effect.high
-        missed += effect.low > 0 or effect.high < 0
-    assert missed / 300 <= 0.06
-
-
-def test_rare_events_are_found_no_more_often_than_the_level_says():
-    random = np.random.default_rng(8)
-    found = 0
-    for _ in range(300):
-        base, new = (random.binomial(6, 0.007, 96) / 6 for _ in range(2))
-        effect = paired_effect(base, new)
-        found += effect.low > 0 or effect.high < 0 or effect.p <= 0.05
-    assert found / 300 <= 0.06
 
 
 REWARDS = {
     "p = 0.005": lambda random, size: random.binomial(1, 0.005, size).astype(float),
-    "p = 0.03": lambda random, size: random.binomial(1, 0.03, size).astype(float),
+    "of six": lambda random, size: random.binomial(6, 0.007, size) / 6,
+    "normal": lambda random, size: random.normal(size=size),
     "p = 0.5": lambda random, size: random.binomial(1, 0.5, size).astype(float),
     "Pareto 1.5": lambda random, size: random.pareto(1.5, size),
     "equal": lambda random, size: np.full(size, 2 / 3),
@@ -127,7 +98,7 @@ REWARDS = {
 @pytest.mark.parametrize("runs", [1, 3])
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(
-    ("rewards", "prompts"), [*product(REWARDS, [3, 4, 10, 50]), ("p = 0.005", 400)]
+    ("rewards", "prompts"), [*product(REWARDS, [3, 10, 50]), ("equal", 4), ("p = 0.005", 400)]
 )
 def test_equal_runs_are_seldom_told_apart_in_any_design(rewards, prompts, paired, runs):
     random = np.random.default_rng(20)
@@ -172,15 +143,6 @@ def test_many_other_prompts_change_sides_in_cells_and_give_the_same_p(base, new)
     for z, p in ((0.0, 1.0), (1.0, 0.3173), (1.96, 0.05), (3.0, 0.0027)):
         shifted = right - right.mean() + left.mean() + z * error
         assert relabel_p(left, shifted) == pytest.approx(p, abs=0.1 if p > 0.05 else 0.03)
-
-
-def test_runs_of_several_seeds_widen_the_interval():
-    random = np.random.default_rng(4)
-    new = random.random(100)
-    bases = [new - shift + random.normal(0, 0.01, 100) for shift in (-0.5, 0.0, 0.6)]
-    one, many = paired_effect(bases[2], new), paired_effect(np.stack(bases), new)
-    assert one.low > 0
-    assert many.low < 0 < many.high
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])
@@ -301,11 +263,3 @@ def test_at_equal_kl_a_run_that_only_went_further_is_no_better():
     assert found.overlap == pytest.approx(0.5)
     # Without an overlap there is nothing to compare.
     assert at_equal_kl(path([0, 1], [0, 1]), path([4, 9], [0, 1]), "reward") is None
-
-
-def test_many_prompts_are_resampled_in_groups_and_give_the_same_interval():
-    random = np.random.default_rng(6)
-    difference = random.normal(0.1, 1, 5000)
-    effect = paired_effect(np.zeros(5000), difference)
-    half = 1.96 * difference.std(ddof=1) / np.sqrt(5000)
-    assert effect.high - effect.low == pytest.approx(2 * half, rel=0.12)

@@ -11,7 +11,7 @@ import pytest
 from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.run_charts import token_charts
+from rlreport.draw.run_charts import MOST_PARTS, token_charts
 from rlreport.draw.svg import drawn
 from tests.reading import read
 from tests.tables_builder import charts_of_run, charts_of_step, table_of_rows, tables_of
@@ -137,6 +137,16 @@ def test_spreading_texts_are_drawn_most_telling_first():
     assert data.groupby("series")["value"].first().tolist() == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
     assert "“text 0”" in chart.svg
     assert "2 more are not drawn." in chart.description
+
+
+def test_of_many_parts_of_the_reward_those_that_range_widest_are_drawn_in_their_order():
+    rows = table_of_rows([{"step": step, "reward": 0.0} for step in range(4)])
+    for count, first in ((1, 0), (MOST_PARTS + 2, 2)):
+        parts = {f"p{i}": i * np.arange(4.0) for i in range(count)}
+        chart = charts_of_run(tables_of(rows, extras=parts))["reward_parts"]
+        series = {row["series"] for row in chart.spec["data"]["values"]}
+        assert series == {f"part_p{i}" for i in range(first, count)}
+        assert ("2 more are not drawn." in chart.description) == (first == 2)
 
 
 def test_the_highest_reward_and_the_first_step_are_described_however_many_steps_are_drawn():
