@@ -221,9 +221,6 @@ class OutputOptions(_Checked):
 class ReportOptions(OutputOptions):
     """Options for the content of a run's report."""
 
-    band: float = option(
-        1.0, "Charts show the mean ± this many standard deviations.", low=0, high=10
-    )
     max_responses: int = option(
         128, "Maximum responses shown per step; statistics always use all.", low=1
     )

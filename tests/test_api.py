@@ -46,7 +46,7 @@ def test_completion_offers_what_the_package_does() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"redact": "Names"}, {"gamma": 5.0}, {"lam": -0.1}, {"band": -3}, {"max_responses": 0},
+        {"redact": "Names"}, {"gamma": 5.0}, {"lam": -0.1}, {"max_responses": 0},
         {"workers": -2}, {"restarts": "first"}, {"max_size": 0}, {"max_responses": 10**30},
     ],
 )  # fmt: skip

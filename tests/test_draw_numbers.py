@@ -65,17 +65,17 @@ def test_scatters_show_kl_and_length_against_reward(step_of):
 
 def test_curves_hold_the_means_of_pandas(shared_data):
     responses = read(shared_data / "ppo_healthy").responses
-    charts = {chart.name: chart for chart in drawn(overview_charts(tables_of(responses), band=2.0))}
+    charts = {chart.name: chart for chart in drawn(overview_charts(tables_of(responses)))}
     data = pd.DataFrame(charts["reward"].spec["data"]["values"])
     policy = data[data["series"] == "policy"].set_index("step")
     by_step = responses.groupby("step")["reward"]
     np.testing.assert_allclose(policy["value"], by_step.mean(), rtol=1e-5)
     # No band leaves the values that occur.
     low, high = responses["reward"].min(), responses["reward"].max()
-    for edge, sign in (("low", -2), ("high", 2)):
+    for edge, sign in (("low", -1), ("high", 1)):
         expected = (by_step.mean() + sign * by_step.std(ddof=0)).clip(low, high)
         np.testing.assert_allclose(policy[edge], expected, rtol=1e-4, atol=1e-5)
-    assert "± 2 × std" in charts["reward"].svg
+    assert "band ± std" in charts["reward"].svg
     k1 = pd.DataFrame(charts["kl"].spec["data"]["values"]).query("series == 'k1'")
     np.testing.assert_allclose(k1["value"], responses.groupby("step")["kl_k1"].mean(), rtol=1e-5)
 

@@ -267,9 +267,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
 )
 
 
-def overview_charts(
-    tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0
-) -> list[Chart]:
+def overview_charts(tables: Tables, findings: Sequence[Finding] = ()) -> list[Chart]:
     if tables.steps.empty:
         return []
     judged = Run(tables)
@@ -283,7 +281,7 @@ def overview_charts(
     charts: dict[str, Chart] = {}
     for entry in OVERVIEW:
         entry_charts = (
-            _curve_charts(tables, judged, frame, entry, band)
+            _curve_charts(tables, judged, frame, entry)
             if isinstance(entry, CurveChart)
             else entry(training, frame)
         )
@@ -325,7 +323,7 @@ def _add_description(chart: Chart, sample_note: str) -> Chart:
 
 
 def _curve_charts(
-    tables: Tables, run: Run, frame: Frame, entry: CurveChart, band: float
+    tables: Tables, run: Run, frame: Frame, entry: CurveChart
 ) -> Iterator[Chart | None]:
     """Yield the chart of an entry, and charts of those of its curves that need another scale."""
     if entry.needs and not np.nan_to_num(floats(tables.steps, entry.needs)).any():
@@ -334,7 +332,7 @@ def _curve_charts(
     axis = message(entry.axis) or STEP[entry.curves[0].column].axis
     k = passes_of(run.responses).k if "{k}" in entry.note else 0
     charts = {entry.name: (title, axis, joined, message(entry.note, k=k))}
-    parts = _parts(tables, run, entry, band)
+    parts = _parts(tables, run, entry)
     for axis, curves in parts:
         if on_one_scale(*([curve.values for curve in side] for side in (parts[0][1], curves))):
             joined += curves
@@ -342,12 +340,10 @@ def _curve_charts(
         key, name = curves[0].key, message("{chart}: {curve}", chart=title, curve=curves[0].title)
         own_title = message("Validation") if key == "validation" else name
         charts[f"{entry.name}_{key}"] = (own_title, axis, curves, "")
-    factor = f"{band:g}"
-    meaning = message("The band is ± {factor} × standard deviation.", factor=factor)
+    meaning = message("The band is ± one standard deviation.")
     if not tables.responses.empty:
         meaning = message(
-            "The band is ± {factor} × standard deviation, clipped to the range of logged values.",
-            factor=factor,
+            "The band is ± one standard deviation, clipped to the range of logged values."
         )
     for name, (title, y, curves, note) in charts.items():
         has_band = any(curve.has_band for curve in curves)
@@ -357,7 +353,7 @@ def _curve_charts(
             name,
             title,
             curves,
-            axis=message("{axis}, band ± {factor} × std", axis=y, factor=factor) if has_band else y,
+            axis=message("{axis}, band ± std", axis=y) if has_band else y,
             wide=entry.wide,
             percent=STEP[entry.curves[0].column].kind == "share",
             scale=entry.scale,
@@ -365,11 +361,11 @@ def _curve_charts(
         )
 
 
-def _parts(tables: Tables, run: Run, entry: CurveChart, band: float) -> list[Part]:
+def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
     """Return the parts of a chart, which may differ in unit, the leading one first and bold."""
     first, parts, last = list[Part](), list[Part](), list[Part]()
     for curve in entry.curves:
-        series, axis = _series(tables, curve, band), STEP[curve.column].axis
+        series, axis = _series(tables, curve), STEP[curve.column].axis
         metric = run.series_of(curve.role)
         if tables.responses.empty:  # the table of steps has the trainer's metrics
             axis = ""
@@ -391,12 +387,12 @@ def _parts(tables: Tables, run: Run, entry: CurveChart, band: float) -> list[Par
     return [part for part in (*first, *parts, *last) if any(c.has_line for c in part[1])]
 
 
-def _series(tables: Tables, curve: Curve, band: float) -> DrawnCurve:
+def _series(tables: Tables, curve: Curve) -> DrawnCurve:
     values = floats(tables.steps, curve.column)
     series = DrawnCurve(curve.key or curve.title, message(curve.title), values, *curve.style)
-    if not curve.std or band <= 0:
+    if not curve.std:
         return series
-    half = band * floats(tables.steps, curve.std)
+    half = floats(tables.steps, curve.std)
     low, high = values - half, values + half
     # Clip the band to the range of logged values, so that it has no negative lengths.
     logged_values = tables.responses.get(curve.column.removesuffix("_mean"))

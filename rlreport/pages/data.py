@@ -40,7 +40,7 @@ from rlreport.text.numbers import byte_size
 TOKENS_LISTED = 10_000
 # Names in ``report.json`` of options that affect figures or shown responses
 _SETTINGS = (
-    *("gamma", "lam", "band", "max_responses", "redact", "pad_tokens", "system_end_token"),
+    *("gamma", "lam", "max_responses", "redact", "pad_tokens", "system_end_token"),
     *("restarts", "log_format", "map", "step_from_path", "split", "tokenizer", "merge"),
 )
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")

@@ -87,7 +87,7 @@ class ReportBuilder(RunContext, Maker):
     def _page_charts(self) -> dict[str, list[Chart]]:
         tables, verdict = self.tables, self.verdict
         lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
-        charts = overview_charts(tables, lead, band=self.options.band)
+        charts = overview_charts(tables, lead)
         return {
             "overview": [*arranged(charts, verdict.findings, verdict.lead), *self.own_charts],
             "tokens": token_charts(self.spreading.by_step) if self.has_rollouts else [],
