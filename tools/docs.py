@@ -25,6 +25,7 @@ from rlreport.columns import (
 )
 from rlreport.fields import FIELDS
 from rlreport.metrics.roles import known_keys
+from rlreport.text.messages import listed
 
 ACCURACY = Path(__file__).resolve().parents[1] / "benchmarks" / "accuracy.md"
 """File with the accuracy of each check, measured by ``benchmarks/judge_runs.py --markdown``."""
@@ -92,9 +93,13 @@ def checks_page(page: str) -> str:
 
 def _check(check: Check) -> str:
     explains = ", ".join(f"`{name}`" for name in check.explains)
+    needs = [text for text in (*(need.words for need in check.needs), check.needs_also) if text]
+    needs_words = listed(needs or ["nothing beyond the log"])
+    if check.trend:
+        needs_words += "; a run with at least five steps"
     lines = [
         f"## `{check.id}`",
-        f"Looks for: {check.name}. Rank: {check.rank}. Needs: {check.requirements}. "
+        f"Looks for: {check.name}. Rank: {check.rank}. Needs: {needs_words}. "
         f"Source: {check.source}.",
         f"Why it matters: {check.why}",
         f"What to try: {check.suggestion}",

@@ -127,15 +127,6 @@ class Check:
             return self.too_short(run)
         return self.judge(self, run)
 
-    @property
-    def requirements(self) -> str:
-        """The logged fields and the run length that the check needs, as text for readers."""
-        texts = [*(need.words for need in self.needs), self.needs_also]
-        needs = listed(message(text) for text in texts if text)
-        needs = needs or message("nothing beyond the log")
-        literal = translatable("{needs}; a run with at least five steps") if self.trend else needs
-        return message(literal, needs=needs)
-
     def format_title(self, facts: Facts) -> str:
         return _fill_template(self.title, facts)
 

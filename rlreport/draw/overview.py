@@ -341,10 +341,6 @@ def _curve_charts(
         own_title = message("Validation") if key == "validation" else name
         charts[f"{entry.name}_{key}"] = (own_title, axis, curves, "")
     meaning = message("The band is ± one standard deviation.")
-    if not tables.responses.empty:
-        meaning = message(
-            "The band is ± one standard deviation, clipped to the range of logged values."
-        )
     for name, (title, y, curves, note) in charts.items():
         has_band = any(curve.has_band for curve in curves)
         marked = [replace(f, charts=(name,)) for f in frame.findings if entry.name in f.charts]
