@@ -17,7 +17,6 @@ from rlreport.text.messages import (
     message,
     plural,
     sentences,
-    short_figure,
     span,
     translatable,
 )
@@ -199,7 +198,7 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
     facts |= {"at": span(course.best.steps), "end": span(course.last.steps)}
     facts["start"] = span(course.first.steps)
     if fell:
-        literal = _fall_words(course, texts, verdict, is_told=is_told)
+        literal = _fall_words(course, texts, is_told=is_told)
     elif texts[0] != texts[2] and (_rose(course) or (last > first and by_other_means)):
         # A reward is not called flat while validation still rises.
         rising = quantity == "reward" and any(one.phases[-1].kind == "rise" for one in rewards)
@@ -215,10 +214,9 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
     elif fall and has_dip and quantity == "reward":
         literal = translatable("{name} starts and ends at {last}")
         if not is_told:
-            dip = fall.facts
-            facts |= {"level": short_figure(dip["low"]), "when": span((dip["since"], dip["until"]))}
+            facts |= {"low": fall.facts["low"], "when": span((fall.facts["since"], fall.until))}
             literal = translatable(
-                "{name} starts and ends at {last}, with a low of {level} within {when}"
+                "{name} starts and ends at {last}, with a low of {low:short} within {when}"
             )
     elif course.direction < 0 and texts[0] != texts[2] and not course.is_flat:
         literal = translatable("{name} fell from {first} to {last}")
@@ -242,15 +240,11 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
     return _with_reason(clause, course, verdict, quantity)
 
 
-def _fall_words(course: Course, texts: Sequence[str], verdict: Verdict, *, is_told: bool) -> str:
+def _fall_words(course: Course, texts: Sequence[str], *, is_told: bool) -> str:
     """Return a template of what fell; what it fell to is left out if the sentence told it."""
     if course.gained and texts[0] != texts[1]:
         if is_told:
             return translatable("{name} had risen from {first} to {best} ({at})")
-        if course.phases[-1].kind == "dead" and _is_long(course) and verdict.lead not in COLLAPSES:
-            return translatable(
-                "{name} rose from {first} to {best} ({at}) and is near {last} since step {since}"
-            )
         return translatable("{name} rose from {first} to {best} ({at}), then fell to {last}")
     rose = texts[0] != texts[1] and course.best.steps[0] > course.first.steps[1]
     if is_told and rose:
@@ -276,18 +270,14 @@ def _unchanged_words(course: Course, verdict: Verdict) -> str:
     return translatable("{name} did not clearly change: {first} in {start}, {last} in {end}")
 
 
-def _is_long(course: Course) -> bool:
-    """Whether the level part at the end is long enough to be told."""
-    since, steps = course.settled_since, course.steps
-    return since is not None and steps[-1] - since >= LONG_PART * (steps[-1] - steps[0])
-
-
 def _is_flat_at_the_end(course: Course) -> bool:
-    since = course.settled_since
-    if since is None or course.phases[-1].kind != "flat" or not _is_long(course):
+    """Whether a level part at the end, which is long enough to be told, keeps its level."""
+    since, steps = course.settled_since, course.steps
+    if since is None or steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
         return False
-    after = course.values[course.steps >= since][: course.window].mean()
-    return bool(abs(course.last.value - after) <= course.error)
+    after = course.values[steps >= since][: course.window].mean()
+    level = abs(course.last.value - after) <= course.error
+    return course.phases[-1].kind == "flat" and bool(level)
 
 
 def _low_before_recovery(course: Course) -> Phase | None:
