@@ -233,7 +233,7 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
 
 
 def sampling(tables: Tables) -> str:
-    """Return a note on which sample text and token figures are computed from, "" if from all."""
+    """Return a note that text and token figures come from a sample, or from parts of responses."""
     sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
     cut = message(
         "Of longer responses, only the first and the last {count:count} tokens are used.",
