@@ -286,7 +286,7 @@ class _LanguageDrift(Limits):
     charts=("reward",),
     sampled=("share",),
     limits=_LanguageDrift,
-    title="{share:percent} of responses are in another script than their prompt "
+    title="{share:percent} of responses use a different script from their prompt "
     "({share_start:percent} at the start).",
     statement="{share:percent} of responses leave the prompt's language",
     why="The reward does not require the prompt's language.",
