@@ -209,7 +209,7 @@ STEP_COLUMNS = (
     Column("mismatch_prob", "Probability mismatch", "", "mean of |trainer − sampler probability|"),
     Column("ratio_mean", "Importance ratio", "", "mean over tokens of exp(new − old logp)"),
     _share("ratio_outside", "Ratio outside", "", "share of tokens outside 1 ± 0.2"),
-    Column("turns_mean", "Turns", "", "mean over responses of the policy's turns"),
+    Column("turns_mean", "Turns", "", "number of the policy's turns, mean over responses"),
     Column("turns_p95", "Turns, p95", "", "95th percentile over responses"),
     Column("tool_calls_mean", "Tool calls", "", "mean over responses"),
     Column("tool_calls_p95", "Tool calls, p95", "", "95th percentile over responses"),

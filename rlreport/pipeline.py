@@ -1,7 +1,8 @@
 """Build a run's report, the comparison of two runs, and the index of many reports.
 
-A run's report: logs → read table → choose → read chosen → summarise → check → draw → render →
-deliver. A comparison: read → compare → draw → render → deliver.
+A run's report: logs → read table → choose rows → read chosen → summarise → check → choose for
+pages → draw → render → deliver, where rendering is repeated until the report fits its maximum size.
+A comparison: read → compare → draw → render → deliver.
 """
 
 from __future__ import annotations

@@ -132,13 +132,13 @@ def _validate(row: dict[str, Any]) -> dict[str, Any]:
     step = result["step"]
     if isinstance(step, bool) or not isinstance(step, int | np.integer):
         if not isinstance(step, float | np.floating) or not float(step).is_integer():
-            raise UsageError(f"step is a whole number, not {step!r:.60}")
+            raise UsageError(f"step must be an integer, got {step!r:.60}")
         result["step"] = int(step)
     for name in ("prompt", "response"):
         if not isinstance(result[name], str):
-            raise UsageError(f"{name} is text, not {result[name]!r:.60}")
+            raise UsageError(f"{name} must be text, got {result[name]!r:.60}")
     if not isinstance(result["reward"], int | float | np.generic | None):
-        raise UsageError(f"reward is a number, not {result['reward']!r:.60}")
+        raise UsageError(f"reward must be a number, got {result['reward']!r:.60}")
     if result["reward"] is not None and not np.isfinite(result["reward"]):
         result["reward"] = str(result["reward"])  # null means a missing grade
     return result

@@ -82,8 +82,6 @@ def unpack(packed: str) -> tuple[dict, np.ndarray, dict[str, np.ndarray]]:
             exponent < 0, mantissa / 10.0 ** np.abs(exponent), mantissa * 10.0 ** np.abs(exponent)
         )
         values[exponent == -128] = np.nan
-        infinite = exponent == 127
-        values[infinite] = mantissa[infinite] * np.inf
         columns[name] = values
     assert at == len(raw)
     return header, ids.astype(int), columns

@@ -50,8 +50,6 @@ def in_python(packed: str) -> dict[str, np.ndarray]:
     _, _, found = unpack(packed)
     if {"logp", "log_ratio"} <= found.keys():
         found.setdefault("ref_logp", found["logp"] - found["log_ratio"])
-    if {"logp", "ref_logp"} <= found.keys():
-        found.setdefault("log_ratio", token.log_ratio(found["logp"], found["ref_logp"]))
     if {"value", "advantage"} <= found.keys():
         found.setdefault("return", found["value"] + found["advantage"])
     names = {"return": "return_"}

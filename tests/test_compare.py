@@ -612,7 +612,7 @@ def test_a_row_opens_both_responses_with_their_differences(browser, loss, form):
         assert opened.text_content(".response h2") == "Prompt 1"
         titles = opened.locator(".response .texts summary").all_text_contents()
         assert titles == ["Prompt", "NEW's response", "BASE's response"]
-        opened.click("text=Mark differences to BASE")
+        opened.click("text=Mark differences from BASE")
         assert opened.locator('.response [data-text="response"] ins').count()
         assert opened.locator('.response [data-text="ref_response"] del').count()
 

@@ -324,7 +324,7 @@ def run_card(
             _add(card, path.name, settings)
             card.paths.append(path)
         elif configs:
-            raise UsageError(f"--config {path.name}: contains no names with values")
+            raise UsageError(f"--config {path.name}: contains no settings")
     if meta:
         _add(card, "--meta", meta)
     if git:

@@ -151,7 +151,7 @@ class Check:
         return Close(self.id, title, met.value, met.limit, met.unit)
 
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
-        """Return a NotRun for a run with too few steps, or values of ``reward``, for a trend."""
+        """Return a NotRun: too few steps, or values in ``reward``, to judge a trend."""
         if reward is not None and run.first is not None:
             literal = translatable("at least {least} values of the reward (this run has {count})")
             count = int(np.isfinite(reward.values).sum())
@@ -267,7 +267,7 @@ class Check:
 def share_of(
     column: str, per: str = "", role: str = "", facts: Facts = MappingProxyType({})
 ) -> Callable[[Check, Run], Result]:
-    """Return a judge of the mean of ``column`` (/ ``per``) or, without it, of the role's metric.
+    """Return a judge of a share: mean of ``column`` (over ``per``), else the metric of ``role``.
 
     ``facts`` are further facts of the finding; ``kind`` of them selects the title.
     """

@@ -188,7 +188,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """First, best and last window of a series without gaps, what may be said of them, phases."""
+    """The course of a series without gaps: windows, whether it gained or lost, and phases."""
 
     # int64 and float64 (n,), the steps with a value and their values
     steps: NDArray[np.int64] = field(repr=False, compare=False)

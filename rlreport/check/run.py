@@ -184,7 +184,7 @@ class Run:
         return enough or 2 * len(series.steps) >= len(self.steps)
 
     def leading_series(self, role: str, column: str) -> Series | None:
-        """Return the trainer's metric if it covers the run or there is no column, else its mean."""
+        """Return the trainer's metric if it covers the run, else the column's mean, if any."""
         metric = self.series_of(role)
         if metric is not None and (self.covers(metric) or not self.has(column)):
             return metric
@@ -279,7 +279,7 @@ class Run:
     def change_and_series(
         self, column: str, role: str, weights: Floats | None = None
     ) -> tuple[Change, Series] | None:
-        """Return change and series of a response column's mean or, without it, of a metric."""
+        """Return change and series of a column's mean by step or, without it, of the metric."""
         if self.has(column):
             values = self.column(column)
             return self.change(values, weights), Series(self.steps, self.by_step(values, weights))
@@ -289,7 +289,7 @@ class Run:
     def figure(
         self, limit: Limit[float], column: str, weights: Floats | None = None, op: Op = ">"
     ) -> LimitedFigure:
-        """Return the mean of a column, or the metric of this role, with its limit; NaN without."""
+        """Return a column's mean, else the metric of that role, with its limit; NaN if neither."""
         moved, series = self.change_and_series(column, column, weights) or (None, None)
         if moved is None or series is None:
             return LimitedFigure(limit, op, np.full(len(self.steps), np.nan), np.nan)
@@ -418,9 +418,8 @@ class Run:
     def examples(self, ranking: Ranking, onset: Onset | None) -> tuple[Example, ...]:
         """Return up to three responses after the onset (else of the last window) by ``ranking``.
 
-        Only responses whose figure differs from that of normal ones, those before the onset, are
-        examples. Responses to different prompts are preferred. Their texts were read: those of the
-        extremes of every figure are.
+        Only responses whose figure differs from those before the onset are examples, if their
+        texts were read, as those of all extremes are. Responses to different prompts come first.
         """
         by = ranking.by
         step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
@@ -476,7 +475,7 @@ class Run:
 
 
 def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray[np.bool_]:
-    """Return which figures lie among the upper (or lower) NORMAL of the normal ones, or beyond."""
+    """Return which figures reach the NORMAL quantile of the ``normal`` ones (or 1 − NORMAL)."""
     if normal.sum() < LEAST_NORMAL:
         return np.ones(len(by), bool)
     bound = np.quantile(by[normal], NORMAL if highest else 1 - NORMAL)

@@ -118,7 +118,7 @@ def has_text(counts: Floats) -> Floats:
 
 
 def spreading_texts(run: Run) -> SpreadingTexts:
-    """Return texts in a far larger share of the last responses than of first or reference ones."""
+    """Return texts far more common in the last responses than in the first, or the reference's."""
     rows: list[dict[str, object]] = []
     by_step = [pd.DataFrame(columns=["step", "ngram", "share"])]
     counts_of: dict[str, Floats] = {}
@@ -168,9 +168,11 @@ def spreading_texts(run: Run) -> SpreadingTexts:
 def _lift(
     run: Run, counts: Floats, shares_by_step: Floats, *, often: bool = False
 ) -> dict[str, float]:
-    """Return how much more reward responses with a text earn than others of the same step.
+    """Return the columns ``reward_lift`` to ``of_gain`` of ``SpreadingTexts.table`` for a text.
 
-    If it occurs ``often``, in nearly all of them, it is the reward of an occurrence that counts.
+    Reward is regressed on whether a response contains the text, after the means of steps (and of
+    recurring prompts) are subtracted; if it occurs ``often``, on the number of occurrences, and
+    ``lift`` is the correlation.
     """
     reward, shares = run.column("reward"), has_text(counts)
     rows = np.flatnonzero(np.isfinite(counts) & np.isfinite(reward))
@@ -208,7 +210,7 @@ def _lift(
 
 
 def _texts(run: Run, sample: TextSample) -> list[_Text]:
-    """Return texts that spread, most significant first: phrases, at most one structure (lists)."""
+    """Return phrases that spread and at most one structure (e.g. lists), most significant first."""
     limits, reference = run.limits[Spreading], run.tables.ref_words
     samples = [sample]
     if reference is not None and len(reference.rows) >= MIN_REFERENCES:

@@ -234,7 +234,7 @@ class BuildCommand(click.Command):
 @options(BuildOptions)
 @fail_on_option
 def build(logs: tuple[str, ...], out: str, fail_on: Any, **given: Any) -> None:
-    """Build the report of the rollout LOGS: files, folders or globs of .jsonl, .gz, .zst, .zip.
+    """Build the report of rollout LOGS or trainer metrics: files, folders, globs or URLs.
 
     \b
     Examples:

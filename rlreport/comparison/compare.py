@@ -126,7 +126,7 @@ def _hash(value: object) -> int:
 
 
 class Windows(NamedTuple):
-    """First and last compared step of each BASE and each NEW run, and the steps of all runs."""
+    """First and last compared step of each BASE and each NEW run, and the steps that all share."""
 
     bases: list[tuple[int, int]]
     news: list[tuple[int, int]]
@@ -170,7 +170,7 @@ class Reached(NamedTuple):
 
 
 def speed_of(base: Series, new: Series) -> dict[str, Reached]:
-    """Return when the means of windows reach half and 90% of the larger gain; {} without one."""
+    """Return when window means reach half and 90% of the larger gain; {} if no run gains."""
     courses = [c for c in (course_of(series, "reward") for series in (base, new)) if c]
     leading = max((c for c in courses if c.gained), key=lambda c: c.best.value, default=None)
     if leading is None or len(courses) < 2:

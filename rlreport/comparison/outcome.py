@@ -172,7 +172,7 @@ def outcome_of(
 def _is_undecided(
     guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
 ) -> bool:
-    """Return whether a difference is not judged: a collapse explains it, or there are few runs."""
+    """Return whether a change is not judged: due to a collapse, or of metrics of few runs alone."""
     if comparison.metrics_alone and not comparison.has_enough_runs:
         return guardrail.level in ("better", "worse")
     if new.collapsed:

@@ -78,7 +78,7 @@ class ComparedRun:
 
     @property
     def collapsed(self) -> bool:
-        """Whether the verdict is critical or a collapse was found: better figures may mislead."""
+        """Whether the run broke or collapsed, so that figures that look better may be due to it."""
         return self.broken or any(name.endswith("_collapse") for name in self.findings)
 
 

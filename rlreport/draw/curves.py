@@ -362,7 +362,7 @@ def path_chart(
     axis: str,
     paths: Sequence[tuple[DrawnCurve, Floats, Floats, Mapping[int, str]]],
 ) -> Chart:
-    """Return a chart of mean reward (y); a path: curve, steps, x, and labels by point's index."""
+    """Return a chart of mean reward over x; each path is (curve, steps, x, point -> label)."""
     rows, ends = [], []
     for curve, steps, x, labels in paths:
         selection = evenly(len(x), MOST_POINTS)

@@ -93,7 +93,7 @@ def sentinels() -> dict[str, str]:
 
 
 def vega_config() -> dict[str, Any]:
-    """Return the Vega-Lite ``config`` of all charts; no place depends on the widths of texts."""
+    """Return the Vega-Lite ``config`` of all charts; no position depends on the width of a text."""
     axis = {
         "domain": False,
         "ticks": False,

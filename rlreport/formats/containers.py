@@ -89,7 +89,7 @@ def _load(file: IO[bytes]) -> Any:
         text = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split())
         reason = (text or repr(error)).partition(" Please ")[0][:160]
         why = message(
-            "no dump of plain values and tensors ({why}); {export}", why=reason, export=_EXPORT
+            "not a dump of plain values and tensors ({why}); {export}", why=reason, export=_EXPORT
         )
         raise RowError(why) from None
 
@@ -255,7 +255,7 @@ def _check_metadata(metadata: Any, size: int) -> None:
     unpacked, values = MAX_UNPACKED + MAX_GROWTH * size, MAX_VALUES + MAX_VALUE_GROWTH * size
     if sum(max(0, chunk.total_uncompressed_size) for chunk in chunks) > unpacked:
         why = message(
-            "over {most:count} bytes uncompressed, too much for its size; split the file",
+            "unpacks to over {most:count} bytes, too many for its size; split the file",
             most=unpacked,
         )
         raise LimitError(why)
@@ -358,7 +358,7 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
         # Files named `.json` often contain JSON lines.
         document = _objects_of_lines(data)
         if len(document) < 2:
-            raise RowError(message("no JSON document: {why}", why=str(error))) from None
+            raise RowError(message("not a JSON document: {why}", why=str(error))) from None
     if isinstance(document, dict) and _is_table(document):
         names = document["columns"]
         for values in document["data"]:

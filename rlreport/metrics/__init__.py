@@ -234,7 +234,7 @@ def find_metrics(path: Path) -> list[MetricsSource]:
 
 
 def sources_of(path: Path) -> list[MetricsSource]:
-    """Return the metrics in a file or folder that the user names, whatever it looks like."""
+    """Return the metrics in a file or folder that the user named; a file is not tested first."""
     if path.is_dir():
         if sources := find_metrics(path):
             return sources

@@ -153,9 +153,9 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
             yield int(start[1]), metrics
     if not found_any:
         raise UnusableInputError(
-            f"{path.name}: no metrics file; known are trainer_state.json, .jsonl, .csv and .json, "
-            "TensorBoard events, run files of W&B, MLflow's folder `metrics`, Trackio's database "
-            "and verl's console log"
+            f"{path.name}: not a metrics file; supported are trainer_state.json, .jsonl, .csv, "
+            ".json, TensorBoard events, run files of W&B, MLflow's folder `metrics`, Trackio's "
+            "database and verl's console log"
         )
 
 
@@ -373,7 +373,7 @@ def _wandb_entries(path: Path) -> Iterator[bytes]:
     """Yield the entries of a LevelDB log after its 7-byte header; skip an incomplete last entry."""
     with path.open("rb") as stream:
         if stream.read(7)[:4] != b":W&B":
-            raise UnusableInputError(f"{path.name}: no run file of W&B")
+            raise UnusableInputError(f"{path.name}: not a run file of W&B")
         left, parts = _BLOCK - 7, bytearray()
         while True:
             if left < _CHUNK_HEADER.size:

@@ -233,11 +233,12 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
 
 
 def sampling(tables: Tables) -> str:
-    """Return a note on which sample text and token figures are computed from, "" if from all."""
+    """Return a note that text and token figures come from a sample, or from parts of responses."""
     sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
     cut = message(
-        "Of longer responses, only the first and the last {count:count} tokens are used.",
-        count=EDGE,
+        "Of responses over {most:count} tokens, only the first and the last {edge:count} are used.",
+        most=2 * EDGE,
+        edge=EDGE,
     )
     longest = tables.responses["response_tokens"].max()
     return sentences([sample, cut if longest > 2 * EDGE else ""])

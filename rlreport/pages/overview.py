@@ -587,7 +587,7 @@ def windows_in_words(context: RunContext) -> str:
 
 
 def _logged_part(context: RunContext) -> str:
-    """Return how many rollouts are logged where the trainer's mean of all leads, else ""."""
+    """Return a note that the bold line is the trainer's mean over more rollouts than are logged."""
     reward = context.verdict.courses.get("reward")
     counts = context.tables.training().steps["responses"].to_numpy()
     count = most_common(counts[counts > 0])

@@ -66,7 +66,7 @@ DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_p
 
 @dataclass(frozen=True, kw_only=True)
 class ReportBuilder(RunContext, Maker):
-    """What an output format needs; first ``step_pages`` are rendered, then ``pages`` the others."""
+    """What an output format needs; ``pages`` renders all pages but those of steps (step_pages)."""
 
     finish: Finish  # encodes a page for the output format
     progress: Progress
@@ -113,7 +113,7 @@ class ReportBuilder(RunContext, Maker):
         return len({(rollout.step, rollout.n) for _, rollout in self.extremes})
 
     def with_data(self, room: int) -> ReportBuilder:
-        """Return a copy with the responses' data in ``room`` bytes, and the trainer's unless 0."""
+        """Return a copy with at most ``room`` bytes of response data; without metrics if 0."""
         tables, metrics = self.tables, self.tables.metrics
         data = pack_table(response_data(tables, redact=bool(self.options.redact)), room)
         without_metrics = self.one_file or metrics.empty or not room

@@ -199,7 +199,6 @@ SHIPPED = (
 )
 
 MISSING_EXPONENT = -128  # marks NaN, see ``decimal``
-INFINITE_EXPONENT = 127
 _MOST_EXPONENT = 120
 _POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
 
@@ -216,14 +215,14 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     texts, raw = zip(*vocabulary, strict=True)
     columns = {name: _column(rollouts, name) for name in SHIPPED}
     columns = {name: values for name, values in columns.items() if not np.isnan(values).all()}
-    if {"ref_logp", "log_ratio"} <= columns.keys():
-        # The page cannot compute ref_logp from a log_ratio that is missing or infinite.
-        same_finite = np.isfinite(columns["log_ratio"]) == np.isfinite(columns["ref_logp"])
-        if same_finite.all():
-            del columns["ref_logp"]
+    # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
+    if {"ref_logp", "log_ratio"} <= columns.keys() and np.array_equal(
+        np.isnan(columns["log_ratio"]), np.isnan(columns["ref_logp"])
+    ):
+        del columns["ref_logp"]
     if digits <= COMPACT and {"value", "advantage", "return"} <= columns.keys():
         computed = columns["value"] + columns["advantage"]
-        scale = np.abs(computed).max(initial=0.0, where=np.isfinite(computed))
+        scale = np.nanmax(np.abs(computed), initial=0.0)
         if np.allclose(computed, columns["return"], 0.0, 1e-6 * scale, equal_nan=True):
             del columns["return"]
     header = canonical_json(
@@ -294,10 +293,10 @@ def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
 def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     """Return mantissas (int64, no trailing zeros), exponents (int8): m · 10 ** e with ``digits``.
 
-    NaN has exponent -128; infinities and absolute values from 10 ** 120 on have 127, mantissa ±1.
+    NaN has exponent -128. Other values are within float32, as those per token are stored.
     """
-    finite = np.abs(values) < _POWERS[-1]  # not NaN either
-    numbers = np.where(finite, values, 0.0)
+    missing = np.isnan(values)
+    numbers = np.where(missing, 0.0, values)
     magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))
     exponent = np.floor(np.log10(magnitude)).astype(np.int64) - (digits - 1)
     exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
@@ -310,11 +309,7 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
         exponent[ending_in_0] += 1
         ending_in_0 = ending_in_0[mantissa[ending_in_0] % 10 == 0]
     exponent[mantissa == 0] = 0
-    missing = np.isnan(values)
     exponent[missing] = MISSING_EXPONENT
-    infinite = ~finite & ~missing
-    exponent[infinite] = INFINITE_EXPONENT
-    mantissa[infinite] = np.sign(values[infinite])
     return mantissa, exponent.astype(np.int8)
 
 

@@ -184,20 +184,9 @@ def _scan(
     bad_lines = _bad_lines(rows, listing, files)
     bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
     extras, carried_extras = extras_table(rows)
-    notes = [*_notes(rows, files), *files.notes]
+    notes = _notes(rows, files, options)
     if not len(rows.order):
-        raise UnusableInputError(
-            _no_data_message(files, bad_lines, bad_count, [*notes, *rows.notes])
-        )
-    steps = rows.chunk.columns["step"][rows.order].astype(np.int64)
-    if files.numbered and np.ptp(steps) == 0 and options.step_from_path is None:
-        text = message(
-            "all rows have step {step}, although the paths of their files differ in a number; if "
-            "it is the step, pass --step-from-path",
-            step=int(steps[0]),
-        )
-        notes.append(Note(FORMAT, text, 1, files.numbered))
-    notes += rows.notes
+        raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
     harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP, "branches")
     problems = [note for note in notes if note.kind not in harmless]
     if options.strict and (bad_lines or problems):
@@ -206,20 +195,9 @@ def _scan(
     fields = carried_fields(rows)
     chunks.clear()
     responses = response_table(rows)
-    unrewarded = [i for i, one in enumerate(files.formats) if not one.reader.format.rewarded]
-    # A reward missing from a format that never logs rewards is not counted as a NaN value.
-    without = responses["file"].isin(unrewarded) & responses["reward"].isna()
-    responses.loc[without, "nan_values"] -= 1
     reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
-    responses["dropped"] = dropped_rows(responses["missing_grade"].to_numpy(), extras)
-    if "advantage" in extras.select_dtypes("number"):  # logged without tokens
-        for column in ("advantage_logged_mean", "advantage_mean"):
-            responses[column] = responses[column].fillna(extras["advantage"])
-    missing = responses["missing_grade"] > 0
-    if missing.any():
-        notes += missing_grade_notes(responses["missing_grade"].to_numpy())
-        extras[reward_parts] = extras[reward_parts].mask(missing)
-    responses["correct"] = correctness(extras, responses["reward"].to_numpy())
+    _complete(responses, extras, reward_parts, files)
+    notes += missing_grade_notes(responses["missing_grade"].to_numpy())
     if responses["validation"].any():
         extras = _with_split(responses, extras, files, notes)
     scan = Scan(
@@ -238,6 +216,24 @@ def _scan(
         tools=tools,
     )
     return scan, rows.order
+
+
+def _complete(
+    responses: pd.DataFrame, extras: pd.DataFrame, reward_parts: list[str], files: LogFiles
+) -> None:
+    """Set what responses take from extra fields, and clear the parts of invalid rewards."""
+    unrewarded = [i for i, one in enumerate(files.formats) if not one.reader.format.rewarded]
+    # A reward missing from a format that never logs rewards is not counted as a NaN value.
+    without = responses["file"].isin(unrewarded) & responses["reward"].isna()
+    responses.loc[without, "nan_values"] -= 1
+    responses["dropped"] = dropped_rows(responses["missing_grade"].to_numpy(), extras)
+    if "advantage" in extras.select_dtypes("number"):  # logged without tokens
+        for column in ("advantage_logged_mean", "advantage_mean"):
+            responses[column] = responses[column].fillna(extras["advantage"])
+    missing = responses["missing_grade"] > 0
+    if missing.any():
+        extras[reward_parts] = extras[reward_parts].mask(missing)
+    responses["correct"] = correctness(extras, responses["reward"].to_numpy())
 
 
 def _with_split(
@@ -285,7 +281,7 @@ def _bad_lines(rows: LogRows, listing: Listing, files: LogFiles) -> list[BadLine
     ]
 
 
-def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
+def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
     oddities = sorted(rows.chunk.remarks.oddities.items())
     places = _file_lines(rows, files, [oddity.first for _, oddity in oddities])
     notes = [
@@ -307,7 +303,16 @@ def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
     for source in files.sources:
         if not source.size:
             notes.append(Note("empty_file", message("an empty file"), 1, source.name))
-    return notes
+    notes += files.notes
+    steps = np.unique(rows.chunk.columns["step"][rows.order]) if len(rows.order) else rows.order
+    if files.numbered and len(steps) == 1 and options.step_from_path is None:
+        text = message(
+            "all rows have step {step}, although the paths of their files differ in a number; if "
+            "it is the step, pass --step-from-path",
+            step=int(steps[0]),
+        )
+        notes.append(Note(FORMAT, text, 1, files.numbered))
+    return [*notes, *rows.notes]
 
 
 def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[LogFile]:

@@ -145,7 +145,7 @@ def rollout_part(
     options: ReadOptions,
     whole: NDArray[np.bool_] | None = None,
 ) -> RolloutPart:
-    """Convert R responses, with the values of their sampled tokens and their cleaned texts.
+    """Convert R rows; ``figures`` are values of sampled tokens, ``responses`` the cleaned texts.
 
     Of rows that are not ``whole``, only the first and last EDGE sampled tokens are kept.
     """
@@ -432,7 +432,7 @@ class Rollouts(RolloutPart):
         )
 
     def figures_of(self, indices: Ints) -> TokenFigures:
-        """Return the values of all tokens of some responses, by their indices, float64 (N,)."""
+        """Return the values of all tokens of the responses at ``indices``, concatenated, (N,)."""
         tokens = self._tokens_of(indices)
         values = {name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()}
         logged = {name: v for name, v in values.items() if not np.isnan(v).all()}

@@ -159,7 +159,7 @@ def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
 def _size(url: str, info: dict[str, Any]) -> int:
     size = info.get("size")
     if size is None:
-        raise UsageError(f"{shown(url)}: the server does not send the file's size; copy it")
+        raise UsageError(f"{shown(url)}: the server does not report the file's size; download it")
     return int(size)
 
 

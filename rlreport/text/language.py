@@ -54,7 +54,7 @@ class Language:
         return _translations(self.code, FOLDER)
 
     def of(self, value: T) -> T:
-        """Translate a message, or all in a copy of a container or dataclass; English stays."""
+        """Translate a message, or a copy of a container or dataclass with all messages in it."""
         return value if self.code == _ENGLISH else cast("T", self._translated(value))
 
     def _translated(self, value: Any) -> Any:

@@ -163,7 +163,7 @@ def stale_rollouts(check: Check, run: Run) -> Result:
 
 class _NegativeKl(Limits):
     z = Limit(-3.0, "std errors", "significance of a mean KL below zero (warning)", TRL_NEGATIVE)
-    mean = Limit(-0.01, "nats", "mean KL, more than rounding")
+    mean = Limit(-0.01, "nats", "mean KL, low enough to exclude rounding errors")
 
 
 @Check(
@@ -423,7 +423,9 @@ markup_turns = Check(
 
 
 class _EmptyResults(Limits):
-    rise = Limit(0.3, "of answers", "share without text of one tool: last window minus first")
+    rise = Limit(
+        0.3, "of answers", "share of one tool's answers without text: last window minus first"
+    )
     answers = Limit(50, "answers", "answers of a tool in the run; below it not judged")
 
 
@@ -487,7 +489,7 @@ class _ToolDisuse(Limits):
     limits=_ToolDisuse,
     title="Responses make {end:figure} tool calls on average ({start:figure} at the start).",
     statement="responses make {end:short} tool calls on average ({start:short} at the start)",
-    why="The policy is learning to guess; what is forgotten seldom comes back.",
+    why="The policy learns to guess instead of calling tools, and rarely goes back to them.",
     suggestion="Look for errors, costs and unrecognised calls; choose tasks that need a tool.",
     explains=(*FALLS, "reward_stalled", "length_collapse", "diversity_collapse"),
     trend=True,

@@ -198,7 +198,9 @@ _FAULTS = {
         "{early:count} files stop early, first {early_file} after step {early_step}."
     ),
     "unequal": translatable("{unequal:count} responses have token arrays of unequal length."),
-    "torn": translatable("Files with an incomplete last line, as if still written: {torn:count}."),
+    "torn": translatable(
+        "Files with an incomplete last line, as if still being written: {torn:count}."
+    ),
     "unreadable": translatable(
         "{unreadable:count} of {lines:count} lines could not be read, first {bad_file}:{bad_line} "
         "({reason})."
@@ -313,7 +315,7 @@ def _early_ranks(tables: Tables, order: Ints) -> Iterator[_Fault]:
     title="{text}",
     statement="several runs are in one report",
     why="Means over several runs describe none of them.",
-    suggestion="Build a report of each run, or pass --merge if these files are of one.",
+    suggestion="Build a report of each run, or pass --merge if they are one run.",
     source="this project's convention",
     whole_run=True,
 )

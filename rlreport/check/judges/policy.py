@@ -62,7 +62,7 @@ class KlExplosion(Limits):
         "excursion": "the trainer's KL rises, to {kl:short} at most",
         "excursions": "the trainer's KL rises again and again, to {kl:short} at most",
     },
-    why="Far from the reference the reward model judges text it never saw.",
+    why="Far from the reference policy, the reward model scores text unlike its training data.",
     suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
     needs_also="logprobs and ref_logprobs, or the trainer's KL",
     explains=("watched_reward_fall",),

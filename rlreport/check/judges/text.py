@@ -229,7 +229,7 @@ def template_collapse(check: Check, run: Run) -> Result:
 
 
 def _match_rates(run: Run, least: int) -> Floats:
-    """Return by step how often texts resemble those of their prompt: 1 always, 0 chance, or NaN."""
+    """Return by step how often texts can be matched to their prompt: 1 always, 0 by chance."""
     sample = run.tables.ngrams
     rates = np.full(len(run.steps), np.nan)
     if sample is None:
@@ -286,7 +286,7 @@ class _LanguageDrift(Limits):
     charts=("reward",),
     sampled=("share",),
     limits=_LanguageDrift,
-    title="{share:percent} of responses are in another script than their prompt "
+    title="{share:percent} of responses use a different script from their prompt "
     "({share_start:percent} at the start).",
     statement="{share:percent} of responses leave the prompt's language",
     why="The reward does not require the prompt's language.",
@@ -465,7 +465,7 @@ def _all_empty(check: Check, run: Run) -> Result:
 
 
 def _shrunk(check: Check, run: Run) -> Result:
-    """Find a fall of the mean length; in a run that learns, a moderate one counts only if rewarded.
+    """Find a fall of the mean length; a moderate one, in a run that learns, only if it earns more.
 
     Learning to stop is not a collapse: if the log tells which responses finished, only these
     count. If it does not, the trainer's metric is judged or, without one, all responses.

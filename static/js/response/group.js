@@ -148,7 +148,7 @@ function comparison(best, worst, text) {
       side(best, marked("Best: response {n}, reward {reward}")),
       side(worst, marked("Worst: response {n}, reward {reward}")),
     ];
-    const button = differenceButton(message("Mark differences to the worst"), text("response", best.at) ?? "", text("response", worst.at) ?? "", one.body, other.body);
+    const button = differenceButton(message("Mark differences from the worst"), text("response", best.at) ?? "", text("response", worst.at) ?? "", one.body, other.body);
     node.append(button, el("div", { class: "side-by-side" }, one.node, other.node));
     button.click();
   });

@@ -7,7 +7,6 @@ import { message } from "../shared/words.js";
 
 /** @type {Record<string, [string[], (...x: number[]) => number]>} */
 const DERIVED = {
-  log_ratio: [["logp", "ref_logp"], (logp, ref) => logp - ref],
   ref_logp: [["logp", "log_ratio"], (logp, ratio) => logp - ratio],
   // k3 with the ratio the right way up: an estimate of KL(policy‖reference).
   kl: [["log_ratio"], (ratio) => Math.expm1(-ratio) + ratio],
@@ -29,11 +28,7 @@ export function valuesOf(data, key) {
   if (known) return known;
   const rule = DERIVED[key];
   if (!rule) return null;
-  // Each of log_ratio and ref_logp derives from the other: only shipped ones may feed them.
-  const circular = key === "log_ratio" || key === "ref_logp";
-  const inputs = rule[0].map((name) =>
-    circular ? (data.columns.get(name) ?? null) : valuesOf(data, name),
-  );
+  const inputs = rule[0].map((name) => valuesOf(data, name));
   if (inputs.some((input) => input === null)) return null;
   const values = new Float64Array(data.ids.length);
   const [first, second] = /** @type {Float64Array[]} */ (inputs);

@@ -44,7 +44,7 @@ export function textsSection(texts, turns, { query, highlights, titles = {} }) {
       long && shortened(body, text.length),
     );
   });
-  if (texts.response !== null && texts.ref_response !== null) parts.splice(+(texts.prompt !== null), 0, differenceButton(titles.other ? message("Mark differences to {other}", { other: titles.other }) : message("Mark differences to the reference response"), texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
+  if (texts.response !== null && texts.ref_response !== null) parts.splice(+(texts.prompt !== null), 0, differenceButton(titles.other ? message("Mark differences from {other}", { other: titles.other }) : message("Mark differences from the reference response"), texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
   node.append(el("div", { class: "side-by-side" }, ...parts));
   const remark = () => {
     mark("found", node, query ? [query] : []);

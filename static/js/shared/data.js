@@ -1,7 +1,6 @@
 /** Decodes the packed token data; docs/page-data.md specifies the bytes. */
 
 const MISSING_EXPONENT = -128;
-const INFINITE_EXPONENT = 127;
 const POWERS = Float64Array.from({ length: 130 }, (_, i) => Number(`1e${i}`));
 
 /** Tokens of all responses of a page that carry them. */
@@ -81,7 +80,6 @@ function decimals(zigzag, exponents) {
     const mantissa = (zigzag[i] >>> 1) ^ -(zigzag[i] & 1);
     const exponent = exponents[i];
     if (exponent === MISSING_EXPONENT) values[i] = NaN;
-    else if (exponent === INFINITE_EXPONENT) values[i] = mantissa * Infinity;
     // Dividing by an exact power of ten meets the decimal exactly, multiplying would not.
     else values[i] = exponent < 0 ? mantissa / POWERS[-exponent] : mantissa * POWERS[exponent];
   }
