@@ -208,11 +208,6 @@ class Course:
     slipped: bool  # whether it is better than the last one by more than its luck alone
 
     @property
-    def is_flat(self) -> bool:
-        """Whether the whole course is one level phase, whatever its first and last values are."""
-        return [phase.kind for phase in self.phases] == ["flat"]
-
-    @property
     def settled_since(self) -> int | None:
         """First step of the flat or dead phase that ends the course, None if it ends otherwise."""
         end = self.phases[-1] if len(self.phases) > 1 else None

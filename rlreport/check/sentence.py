@@ -29,11 +29,8 @@ FALL_OF: dict[Quantity, str] = dict(zip(("reward", "watched_reward"), COLLAPSES,
 
 # A level part of at least this part of the steps at the end is worth a word
 LONG_PART = 0.2
-
 STILL = 0.1  # What stays ends, and began, within this part of its mean
-
 LARGE = 1 / 3  # A change of this part of the larger value is told also where noise explains it
-
 NAMES: dict[Quantity, str] = {
     "reward": translatable("the reward"),
     "watched_reward": translatable("validation"),
@@ -178,6 +175,12 @@ def _rose(course: Course) -> bool:
     return course.direction > 0 or (course.gained and course.last.value > course.first.value)
 
 
+def _is_healthy_by_other_means(verdict: Verdict) -> bool:
+    """Whether the reward rose over the reference or on the same prompts, not by its mean."""
+    rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
+    return verdict.level == "healthy" and not any(map(_rose, rewards))
+
+
 def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: str) -> str:
     """Return a clause on the course of a quantity, without what the sentence ``cause`` told."""
     first, best, last = (part.value for part in (course.first, course.best, course.last))
@@ -188,11 +191,10 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
     texts = numbers_of((first, best, last), course)
     collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(COLLAPSES)
     is_lower = best > last and texts[1] != texts[2]
-    lost = course.lost and not course.is_flat
+    is_flat = [phase.kind for phase in course.phases] == ["flat"]
+    lost = course.lost and not is_flat
     fell = is_lower and (lost or (collapsed and course.best.steps[1] < course.last.steps[0]))
-    # A run can be healthy by its gain over the reference, or over the same prompts.
-    rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
-    by_other_means = verdict.level == "healthy" and not any(map(_rose, rewards))
+    by_other_means = _is_healthy_by_other_means(verdict)
     has_dip = fall is not None and fall.facts.get("kind") == "dip" and texts[0] == texts[2]
     facts: dict[str, Fact] = {"name": message(NAMES[quantity]), "since": course.settled_since}
     facts |= {"at": span(course.best.steps), "end": span(course.last.steps)}
@@ -201,7 +203,8 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
         literal = _fall_words(course, texts, is_told=is_told)
     elif texts[0] != texts[2] and (_rose(course) or (last > first and by_other_means)):
         # A reward is not called flat while validation still rises.
-        rising = quantity == "reward" and any(one.phases[-1].kind == "rise" for one in rewards)
+        watched = verdict.courses.get("watched_reward", course)
+        rising = quantity == "reward" and watched.phases[-1].kind == "rise"
         literal = translatable("{name} rose from {first} to {last}")
         if course.slipped and is_lower:
             literal = translatable(
@@ -218,12 +221,12 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
             literal = translatable(
                 "{name} starts and ends at {last}, with a low of {low:short} within {when}"
             )
-    elif course.direction < 0 and texts[0] != texts[2] and not course.is_flat:
+    elif course.direction < 0 and texts[0] != texts[2] and not is_flat:
         literal = translatable("{name} fell from {first} to {last}")
     else:
         literal = _unchanged_words(course, verdict)
-    shown = [name for name in ("first", "best", "last") if f"{{{name}}}" in literal]
     values = {"first": first, "best": best, "last": last}
+    shown = [name for name in values if f"{{{name}}}" in literal]
     numbers = numbers_of([values[name] for name in shown], course)
     facts |= zip(shown, numbers, strict=True)
     low = _low_before_recovery(course)
@@ -276,8 +279,7 @@ def _is_flat_at_the_end(course: Course) -> bool:
     if since is None or steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
         return False
     after = course.values[steps >= since][: course.window].mean()
-    level = abs(course.last.value - after) <= course.error
-    return course.phases[-1].kind == "flat" and bool(level)
+    return course.phases[-1].kind == "flat" and bool(abs(course.last.value - after) <= course.error)
 
 
 def _low_before_recovery(course: Course) -> Phase | None:
@@ -296,15 +298,11 @@ def _with_reason(clause: str, course: Course, verdict: Verdict, quantity: Quanti
     if course.lost or course.direction < 0:
         if any(f.id == "mix_changed" for f in verdict.findings):
             return message("{clause}, as harder tasks came in", clause=clause)
-        rose = any(map(_rose, verdict.courses.values()))
         prompts = any(f.facts.get("kind") == "prompts" for f in verdict.findings)
-        # A run can be healthy by its gain over the reference, or over the same prompts.
-        if prompts or (verdict.level == "healthy" and not rose):
+        if prompts or _is_healthy_by_other_means(verdict):
             return message("{clause}, as the prompts became harder", clause=clause)
-    if verdict.one_prompt and course.source == "rollouts" and course.direction:
-        if course.direction < 0:
-            return message("{clause}, but each step has a single prompt", clause=clause)
-        return message("{clause}, with a single prompt at each step", clause=clause)
+    if verdict.one_prompt and course.source == "rollouts" and course.direction < 0:
+        return message("{clause}, but each step has a single prompt", clause=clause)
     return clause
 
 

@@ -120,7 +120,7 @@ def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
     if np.isnan(tokens) and length is not None:
         tokens = mean(run.last_values(run.align(length)))
     per_response = kl.name == run.roles.get("kl")
-    means = (end, end / tokens) if per_response else (end * tokens, end)
+    means = (end, end / (tokens or np.nan)) if per_response else (end * tokens, end)
     severity, met = _level(run, *means)
     if severity is None:
         return _excursion(check, run, kl)
