@@ -41,7 +41,7 @@ class RLLM(BaseFormat):
     """rLLM's format: one episode per file, one row per trajectory in it."""
 
     id = "rllm"
-    description = "rLLM episodes of training and of `rllm eval`: one JSON file an episode"
+    description = "rLLM episodes of training and of `rllm eval`: one JSON file per episode"
     files = ("episodes/*_step_*_epoch_*/episode_*.json", "eval_results/*/episodes/episode_*.json")
     container = "json"
     claims = tuple(("trajectories", key) for key in ("task_hash", "training_step", "eval_idx"))
@@ -208,7 +208,7 @@ class SkyRL(BaseFormat):
     id = "skyrl"
     alone = False
     evaluates = True
-    description = "SkyRL dumped evaluations, a folder a step, a file a data source"
+    description = "SkyRL dumped evaluations, one folder per step, one file per data source"
     files = ("global_step_*_evals/*.jsonl",)
     claims = (("input_prompt", "output_response", "score"),)
 

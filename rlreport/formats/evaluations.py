@@ -152,7 +152,7 @@ class LMEval(BaseFormat):
 
     id = "lm_eval"
     evaluates = True
-    description = "lm-evaluation-harness --log_samples: one evaluation, a file a task"
+    description = "lm-evaluation-harness --log_samples: one evaluation, one file per task"
     files = ("samples_<task>_<time>.jsonl",)
     claims = (("doc_id", "arguments", "resps", "target"),)
     filter: str | None = None  # the file's first filter: only its lines are read; None for all

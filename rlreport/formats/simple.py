@@ -38,7 +38,7 @@ class RLBoard(BaseFormat):
     """Logs that already are canonical rows; a line that lacks a field is reported when read."""
 
     id = "rlboard"
-    description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
+    description = "RLLoggingBoard and its OpenRLHF fork: one response per line, token arrays"
     files = ("*.jsonl",)
     claims = (("step", *_TEXTS, "reward"),)
     confidence = 60
@@ -149,7 +149,7 @@ class Renamed(BaseFormat):
 
 class AReaL(Renamed):
     id = "areal"
-    description = "AReaL rollouts: a folder a policy version, a file a task"
+    description = "AReaL rollouts: one folder per policy version, one file per task"
     files = ("rollout/<version>/<task_id>.jsonl",)
     claims = (("task_id", "prompt", "completion", "reward", "head_version"),)
     response = "completion"
@@ -266,7 +266,7 @@ class PrimeRLTokens(Renamed):
 
 class Roll(Renamed):
     id = "roll"
-    description = "ROLL rlvr rollout dumps: one line of columns a step"
+    description = "ROLL rlvr rollout dumps: one line of columns per step"
     files = ("rollout_dump_data.step_*.jsonl",)
     claims = (("prompt", "responses", "scores"),)
     columnar = True
@@ -280,7 +280,7 @@ class Roll(Renamed):
 
 class RollAgentic(BaseFormat):
     id = "roll_agentic"
-    description = "ROLL agentic rollout dumps: one line a step, columns of JSON strings"
+    description = "ROLL agentic rollout dumps: one line per step, columns of JSON strings"
     files = ("rollout_dump_data.step_*.jsonl",)
     claims = (("trajectory_data", "messages"),)
     columnar = True
@@ -376,7 +376,7 @@ def _is_float_column(values: object) -> bool:
 
 class ART(Renamed):
     id = "art"
-    description = "OpenPipe ART trajectories: parquet, a file a step, messages"
+    description = "OpenPipe ART trajectories: Parquet, one file per step, messages"
     files = ("trajectories/<split>/<step>.parquet",)
     container = "parquet"
     claims = (("group_index", "reward", "messages"),)

@@ -40,7 +40,7 @@ class TRL(BaseFormat):
 
     id = "trl"
     alone = False
-    description = "TRL GRPO log_completions: parquet, a column a reward function"
+    description = "TRL GRPO log_completions: Parquet, one column per reward function"
     files = ("completions/completions_*.parquet",)
     container = "parquet"
     claims = (("step", *_TEXTS, "advantage"), ("step", *_TEXTS), (*_TEXTS, "advantage"), _TEXTS)
