@@ -80,7 +80,7 @@ def drawable(values: Floats) -> Floats:
 
 
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
-    """Return axis limits with a margin; those of shares (``percent``) stay within 0 to 1."""
+    """Return axis limits; the margin goes below 0, or above 1 (``percent``), only if values do."""
     values = np.concatenate([array[np.isfinite(array)] for array in arrays])
     if not values.size:
         return (0.0, 1.0)

@@ -136,7 +136,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
 
 
 def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mask:
-    """Note the branches, and return those at steps where no row was trained, bool (R,)."""
+    """Add notes on branches; return which are at steps where no row was trained, bool (R,)."""
     step, file = (rows.chunk.columns[name].astype(np.int64) for name in ("step", "file"))
     branches = responses & (rows.chunk.columns["validation"] == IN_BRANCH)
     alone: Mask = branches & ~np.isin(step, step[responses & ~branches])

@@ -219,7 +219,7 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
 def _same_prompt_change(
     run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
 ) -> float | None:
-    """Return the mean change of ``values`` from early to late responses to the same prompts."""
+    """Return the mean change from early to late responses to the same prompts; None if few."""
     prompts, early = run.responses["prompt_id"].to_numpy(), ~late if early is None else early
     sides = (np.isfinite(values) & part for part in (late, early))
     after, before = (pd.Series(values[side]).groupby(prompts[side]).mean() for side in sides)
