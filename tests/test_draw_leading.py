@@ -79,11 +79,9 @@ def test_metrics_of_steps_without_rollouts_are_drawn_beside_the_rollouts():
     tables.metrics = pd.DataFrame({"step": range(100, 120), "reward": 0.5})
     chart = charts_of_run(tables)["reward"]
     assert widths(chart) == {"trainer": BOLD, "policy": THIN}
-    ends: dict[str, list[int]] = {"trainer": [], "policy": []}
-    for row in chart.spec["data"]["values"]:
-        if row["value"] is not None:
-            ends["policy" if row["series"] == "policy" else "trainer"].append(row["step"])
-    assert ends == {"trainer": [*range(100, 120)], "policy": [*range(6)]}
+    values = [row for row in chart.spec["data"]["values"] if row["value"] is not None]
+    steps = [[v["step"] for v in values if v["series"] == name] for name in ("trainer", "policy")]
+    assert steps == [[*range(100, 120)], [*range(6)]]
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from rlreport.text.numbers import short
 
 MAX_WORDS = 25  # Maximum number of words in the bold sentence, checkpoint included
 
-COLLAPSES = ("reward_collapse", "watched_reward_fall")
-FALL_OF: dict[Quantity, str] = dict(zip(("reward", "watched_reward"), COLLAPSES, strict=True))
+FALL_OF = {"reward": "reward_collapse", "watched_reward": "watched_reward_fall"}
+COLLAPSES = tuple(FALL_OF.values())
 
 # A level part of at least this part of the steps at the end is worth a word
 LONG_PART = 0.2
@@ -61,7 +61,7 @@ def with_sentence(verdict: Verdict) -> Verdict:
     if told_courses:
         text = clauses([clause for _, clause in told_courses])
         course = message("{one:capital}.", one=text)
-    course = sentences([course, _earlier_sentence(verdict, cause)])
+    course = sentences([course, _earlier_sentence(lead, verdict, cause) if lead else ""])
     return replace(
         verdict,
         headline=sentences([first, keep]),
@@ -143,10 +143,9 @@ def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
     return message("{text}.", text=text)
 
 
-def _earlier_sentence(verdict: Verdict, cause: str) -> str:
+def _earlier_sentence(lead: Finding, verdict: Verdict, cause: str) -> str:
     """Return a sentence on what began before the lead did, but after the checkpoint to keep."""
-    lead = next((f for f in verdict.findings if f.id == verdict.lead), None)
-    if lead is None or lead.onset is None or verdict.keep_step is None:
+    if lead.onset is None or verdict.keep_step is None:
         return ""
     between = range(verdict.keep_step + 1, lead.onset.step)
     for finding in verdict.findings:

@@ -116,8 +116,9 @@ def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[D
 
     The third value is the number of steps in each mean.
     """
-    sparse = all(is_sparse(c.values) and np.isfinite(c.values).sum() <= MOST_POINTS for c in series)
-    if len(steps) <= MOST_POINTS or sparse:
+    if len(steps) <= MOST_POINTS or all(
+        is_sparse(c.values) and np.isfinite(c.values).sum() <= MOST_POINTS for c in series
+    ):
         return steps, list(series), 1
     group_size = -(-len(steps) // AVERAGED_POINTS)
     groups = np.arange(len(steps)) // group_size
