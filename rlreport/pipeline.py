@@ -308,7 +308,7 @@ def build_comparison(
     bases, news = ([run for path in side for run in seeds_at(path)] for side in (bases, news))
     without_figures = {form.suffix: form.words for form in FORMS.values() if not form.comparable}
     for run in (*bases, *news):
-        if (kind := without_figures.get(Path(run).suffix.lower())) and Path(run).is_file():
+        if (kind := without_figures.get(Path(run).suffix.lower())) and not Path(run).is_dir():
             raise UnusableInputError(f"{run}: {kind} has no figures to compare; give its logs")
     if options.metrics and sum(report_about(source) is None for source in (*bases, *news)) > 1:
         raise UsageError(

@@ -200,7 +200,7 @@ def nested(path: Path) -> None:
         ("a.json", lambda path: path.write_bytes(b"{}\n" * 40_000_000), "bytes of memory"),
         ("a.parquet", parquet(repeated), "too much memory when decoded"),
         ("a.parquet", parquet(lambda pa: {"a": pa.repeat(1.0, 25_000_000)}), "too many for its"),
-        ("a.parquet", parquet(lambda _: {"a": ["x" * 300_000_000]}), "uncompressed, too much for"),
+        ("a.parquet", parquet(lambda _: {"a": ["x" * 300_000_000]}), "unpacks to over"),
         ("a.parquet", parquet(lambda _: {f"c{i}": [1] for i in range(5_001)}), "5,000 columns"),
         ("a.parquet", nested, "not a Parquet file"),
     ],
