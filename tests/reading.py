@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rlreport.columns import TOKEN_FIGURES
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
@@ -77,6 +78,8 @@ def token_figures(scan: Scan) -> pd.DataFrame:
     return token_table(scan.tokens, scan.responses).set_index("raw")
 
 
-def textbook_kl(ratio: Any) -> Any:
-    """The column ``kl`` of tokens, from their log-ratios, as its formula stands in textbooks."""
-    return np.exp(-ratio) - 1 + ratio
+def described_kl(ratio: Any) -> Any:
+    """Return a token's KL of its log-ratio r by the formula that pages and docs show for it."""
+    described = next(column.help for column in TOKEN_FIGURES if column.name == "kl")
+    formula = described.partition(", ")[0].replace("−", "-")
+    return eval(formula, {"exp": np.exp, "log": np.log, "r": ratio})

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.pages_reading import page_tokens
-from tests.reading import read, textbook_kl
+from tests.reading import described_kl, read
 from tests.schemas import validate
 
 GAMMA, LAM = 1.0, 0.95
@@ -34,7 +34,7 @@ def token_figures(row: dict) -> dict[str, np.ndarray]:
         "logp": logp,
         "ref_logp": ref,
         "log_ratio": ratio,
-        "kl": textbook_kl(ratio),
+        "kl": described_kl(ratio),
         "token_reward": np.array(row["token_rewards"]),
     }
     if row.get("values") is not None:

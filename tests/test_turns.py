@@ -14,7 +14,7 @@ import rlreport
 from rlreport.check import run_checks
 from rlreport.figures.metadata import ToolCounts
 from rlreport.summarise import summarise
-from tests.reading import kinds, read, row, textbook_kl, token_figures, tokens, write
+from tests.reading import described_kl, kinds, read, row, token_figures, tokens, write
 
 STRINGS = ("a", "b", "(", "4", ")", "c", "a", "b", "[", "c")
 MASK = [1, 1, 0, 0, 0, 1, 1, 1, 0, 1]
@@ -49,7 +49,7 @@ def test_token_figures_count_sampled_tokens_only(tmp_path, kind, more):
         bigrams = list(pairwise(strings))
         expected = {
             "kl_k1": ratio.sum(),
-            "kl_k3": textbook_kl(ratio).sum(),
+            "kl_k3": described_kl(ratio).sum(),
             "log_ratio_mean": ratio.mean(),
             "surprisal_mean": -logp.mean(),
             "mismatch_ratio": np.exp(np.abs(logp - sampler)).mean(),
@@ -63,7 +63,7 @@ def test_token_figures_count_sampled_tokens_only(tmp_path, kind, more):
         assert {name: response[name] for name in expected} == pytest.approx(expected)
     assert found["env_tokens"] == 4
     assert found["kl_k1"] != pytest.approx(every["kl_k1"])
-    kl = textbook_kl(array("logprobs") - array("ref_logprobs"))
+    kl = described_kl(array("logprobs") - array("ref_logprobs"))
     assert found["kl_max_position"] == np.flatnonzero(KEEP)[np.argmax(kl[KEEP])]
     assert set(token_figures(scan)["count"].items()) == {
         ("a", 4), ("b", 4), ("c", 4), ("(", 1), ("4", 1), (")", 1), ("[", 1),
