@@ -197,6 +197,7 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
         "findings": [
             (label, [(f.severity, title(f)) for f in changed[change]])
             for change, label in _CHANGES.items()
+            if changed[change]
         ],
         "card": _settings("card", _CARD, card, redact=outcome.redact),
         "versions": _settings("versions", _VERSIONS, versions, redact=outcome.redact),
