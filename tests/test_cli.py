@@ -337,9 +337,10 @@ def test_links_that_point_up_are_followed_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["训练".encode("gbk"), b"run \xff"])
-def test_a_folder_whose_name_is_no_utf8_in_a_mail(name: bytes, tmp_path: Path) -> None:
+def test_a_folder_and_files_whose_names_are_no_utf8_in_a_mail(name: bytes, tmp_path: Path) -> None:
     logs = tmp_path / os.fsdecode(name)
-    write(logs / "a.jsonl", [row(step) for step in range(3)])
+    for first, file in enumerate((b"\xff.jsonl", b"\xfe.jsonl")):
+        write(logs / os.fsdecode(file), [row(step) for step in range(first, first + 3)])
     odd = "a\udcd1b"
     for given in ({}, {"title": odd, "subject": odd}):
         report = package.build(logs, tmp_path / "run.eml", **given)

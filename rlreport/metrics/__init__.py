@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.errors import RlreportError, UnusableInputError, UsageError
+from rlreport.fields import LARGEST_NUMBER
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.formats.logged import MAX_NAME, STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import readers
@@ -87,6 +88,7 @@ class MetricsTable:
             for name, pairs in columns.items():
                 steps = np.array([step for step, _ in pairs], np.int64)
                 values = np.array([value for _, value in pairs], np.float64)
+                values[np.abs(values) > LARGEST_NUMBER] = np.inf  # counts as an overflow
                 self._add(safe_text(name), [Part(steps, values, ~np.isfinite(values))])
             if self.size > MAX_VALUES:
                 self._merge(self.width)

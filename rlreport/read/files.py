@@ -229,7 +229,8 @@ def _relative(path: str, root: str) -> str:
     if is_url(path):
         path = shown(path)
         return path.removeprefix(shown(root)).lstrip("/") or PurePosixPath(path).name
-    return Path(os.path.relpath(Path(path).absolute(), Path(root).absolute())).as_posix()
+    name = Path(os.path.relpath(Path(path).absolute(), Path(root).absolute())).as_posix()
+    return name.encode(errors="backslashreplace").decode()  # names need not be UTF-8
 
 
 def with_content(sources: Sequence[Source], most: int) -> list[Source]:
