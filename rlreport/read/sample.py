@@ -33,7 +33,7 @@ Ids = NDArray[np.int32]
 
 
 class Units(NamedTuple):
-    """Texts as token or word ids: row and length of each text, and the ids of all, concatenated."""
+    """Texts as token or word ids: row and length of each text, and all ids concatenated."""
 
     rows: Ints  # ascending
     lengths: Ints
@@ -155,7 +155,7 @@ def _as_units(texts: list[tuple[int, Ids]]) -> Units:
 
 
 def holds_label(response: str, label: str | None) -> int:
-    """Return 1 if a response contains its label, else 0; −1 without a label."""
+    """Return 1 if a response contains its label, else 0; −1 without a label or an empty one."""
     if label is None:
         return -1
     wanted = _normalize(label.rpartition("####")[2])
@@ -217,8 +217,8 @@ def _notes(shortened: int, others: int) -> list[Note]:
         edge=EDGE,
     )
     others_text = message(
-        "responses whose tokens are not logged like those of most; left out of figures of texts "
-        "and tokens"
+        "responses that, unlike most, have token strings, or have none; left out of figures of "
+        "texts and tokens"
     )
     notes = Note("shortened", shortened_text, shortened), Note("mixed_units", others_text, others)
     return [note for note in notes if note.count]
