@@ -179,7 +179,7 @@ def _is_suspect(part: str) -> bool:
 
 
 def _is_reference(text: str) -> bool:
-    """Return whether a text only stands for a value: ``<KEY>``, ``HF_TOKEN`` or ``${key}``."""
+    """Return whether a text is a placeholder or a variable: ``<KEY>``, ``HF_TOKEN``, ``${key}``."""
     if _VARIABLE.fullmatch(text) and _is_suspect(text):
         return True
     previous = ""
@@ -238,7 +238,7 @@ def _is_random(run: str) -> bool:
 
 
 def named_value(pairs: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return ``{"API_KEY": ...}`` for ``{key: API_KEY, value: ...}``, to check the name."""
+    """Return ``{"API_KEY": x}`` for ``{"key": "API_KEY", "value": x}``, so that names match."""
     by_key = {str(key).lower(): value for key, value in pairs.items()}
     values = [by_key[key] for key in ("value", "val") if key in by_key]
     names = [by_key[key] for key in ("name", "key", "variable", "var") if key in by_key]
@@ -345,7 +345,7 @@ def redacted_text(name: str, text: str) -> str:
 
 
 def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
-    """Return configuration values as text, with ``config.`` before each name, for a comparison."""
+    """Return ``config.NAME`` -> value as text for each entry of a configuration."""
     return {
         f"config.{name}": "null" if value is None else str(value)
         for name, value in card_values(entries).items()
@@ -419,7 +419,7 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 def _text(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         # str() fails for integers of thousands of digits
-        return f"a whole number of {value.bit_length():,} bits"
+        return f"an integer of {value.bit_length():,} bits"
     return safe_text(str(value)[:_MAX_CHECKED])
 
 
