@@ -332,9 +332,10 @@ def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes:
     if not files.sources and not bad:
         # Name a file of each reason, those that --map could read first.
         refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)
-        reasons = [f"{note.file}: {note.text}" for note in refused[:_MAX_NAMED]]
-        if len(refused) > _MAX_NAMED:
-            reasons.append(f"and {len(refused) - _MAX_NAMED:,} more files")
+        named = list({note.text: note for note in refused}.values())[:_MAX_NAMED]
+        reasons = [f"{note.file}: {note.text}" for note in named]
+        if len(refused) > len(named):
+            reasons.append(f"and {len(refused) - len(named):,} more files")
         return "No rollout log found" + (f" ({'; '.join(reasons)})" if reasons else "")
     text = f"No usable response in {len(files.sources):,} log files"
     if bad:
