@@ -86,7 +86,7 @@ def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
 
 
 def extremeness(values: Floats) -> Ints:
-    """Return per row of ``values`` (R, M) its smallest rank from an end of any column, (R,)."""
+    """Return the rank of each row from the nearest end of any column of ``values`` (R, M), (R,)."""
     ends = np.hstack([values, -values])
     ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)
     ranks[np.isnan(ends)] = len(values)

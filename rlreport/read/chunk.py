@@ -341,7 +341,7 @@ def read_chunk(
 def in_batches(
     items: Iterable[Item], size: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
-    """Yield consecutive items in lists of total size up to about ``most`` and _BATCH_ROWS items."""
+    """Yield lists of consecutive items; a list ends at a size of ``most`` or _BATCH_ROWS items."""
     batch, total = list[Item](), 0
     for item in items:
         batch.append(item)

@@ -101,7 +101,7 @@ class LogFiles:
 
 
 def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
-    """Detect each file's format; drop files of other splits; add notes on files not in ``used``."""
+    """Detect the format of each log; add notes on other files, except those in ``used``."""
     files = LogFiles()
     row_splits: list[frozenset[str]] = []
     stepless: set[str] = set()

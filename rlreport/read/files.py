@@ -133,7 +133,7 @@ def is_url(path: str) -> bool:
 
 
 class _Found(NamedTuple):
-    """A listed file; equal ``identity`` means the same file. ``given``: not found in a folder."""
+    """A listed file; equal ``identity`` means the same file. ``given``: the user named its path."""
 
     source: Source
     identity: object

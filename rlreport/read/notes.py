@@ -85,7 +85,7 @@ ODDITIES = {
     "tolerant": translatable(
         "lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"
     ),
-    "reasonless": translatable("unknown finish reasons, left out"),
+    "reasonless": translatable("unknown finish reasons, counted as another reason"),
     "bad_mask": translatable(
         "response masks that do not match the tokens or contain values other than 0 and 1, ignored"
     ),

@@ -348,7 +348,7 @@ class Rollouts(RolloutPart):
     style: Style  # how the run's token strings encode bytes
 
     def indices(self, rows: Sequence[int] | Ints) -> Ints:
-        """Return the index of each row of the response table, or raise LookupError."""
+        """Return the index here of each response-table row; LookupError if one is missing."""
         wanted = np.asarray(rows, np.int64)
         if not np.isin(wanted, self.places.row).all():
             raise LookupError("a response that was not chosen")
