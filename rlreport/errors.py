@@ -17,7 +17,7 @@ class UsageError(RlreportError):
 
 
 class UnusableInputError(RlreportError):
-    """The logs were found, but no report can be built from them."""
+    """An input file cannot be used, or no report can be built from the logs."""
 
 
 class UnreadableReportError(UnusableInputError):

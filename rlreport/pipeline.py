@@ -252,7 +252,7 @@ def _sampled_rows(tables: Tables) -> Ints:
 
 def _texts(rows: Ints, rollouts: Rollouts, options: BuildOptions) -> pd.DataFrame:
     if options.redact:
-        raise UsageError("--redact leaves texts out")
+        raise UsageError("texts are not available with --redact")
     names = ["step", "n", "prompt", "response"]
     sampled = rollouts.read(rows, with_tokens=0)
     return pd.DataFrame([[getattr(row, name) for name in names] for row in sampled], columns=names)
@@ -280,12 +280,12 @@ class ComparisonReport:
 
     @property
     def sentence(self) -> str:
-        """The verdict as text: runs that broke, then the reward difference with its interval."""
+        """The verdict as text: broken runs, then the reward difference with its interval."""
         return words.sentence(self.outcome)
 
     @property
     def notes(self) -> list[str]:
-        """What readers should know about the comparison, one sentence each."""
+        """Remarks on the comparison, such as limits of its evidence, one sentence each."""
         learning = words.learning(self.outcome)
         return [*([learning] if learning else []), *words.notes(self.outcome)]
 
@@ -297,7 +297,7 @@ def build_comparison(
     options: CompareOptions,
     progress: Progress,
 ) -> ComparisonReport:
-    """Compare ``news`` with ``bases``, one run or several seeds each; see ``build_report``."""
+    """Compare ``news`` with ``bases``, one run or several seeds each, and write a report."""
     form, language = form_of(out, options.form), options.language
     limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
     form.check(options)

@@ -212,7 +212,7 @@ class Tables(LogTables):
         return replace(earlier_steps, bad_lines=complete_lines, bad_count=bad_count)
 
     def between(self, start: int, stop: int) -> Tables:
-        """Return rows with ``start <= step < stop``; ``prompts`` and ``tokens`` are unchanged."""
+        """Return tables of ``start <= step < stop``; ``prompts`` and ``tokens`` are unchanged."""
         low, high = np.searchsorted(self.responses["step"].to_numpy(), (start, stop)).tolist()
         samples: dict[str, Any] = {
             name: _cut(sample, low, high)

@@ -193,7 +193,7 @@ def _words(name: str) -> list[str]:
 
 
 def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
-    """Return whether a text looks like a credential; ``words`` are those of the entry's name."""
+    """Return whether a text looks like a credential; ``words`` are the words of its name."""
     if _SHAPE.search(text) or _PASSWORD.fullmatch(text) or _assigns_secret(text):
         return True
     if any(_HASH_NAME.fullmatch(word) for word in words) and _HEX.fullmatch(text):
@@ -238,7 +238,7 @@ def _is_random(run: str) -> bool:
 
 
 def named_value(pairs: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return ``{"API_KEY": x}`` for ``{"key": "API_KEY", "value": x}``, so that names match."""
+    """Convert ``{"key": "API_KEY", "value": x}`` to ``{"API_KEY": x}``; else return ``pairs``."""
     by_key = {str(key).lower(): value for key, value in pairs.items()}
     values = [by_key[key] for key in ("value", "val") if key in by_key]
     names = [by_key[key] for key in ("name", "key", "variable", "var") if key in by_key]

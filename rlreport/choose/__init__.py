@@ -80,7 +80,7 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
 def rank_by_interest(
     responses: pd.DataFrame, shown: int, pinned: Iterable[int] = ()
 ) -> NDArray[np.int64]:
-    """Return up to ``shown`` indices: rows with ``pinned`` n, then extremes, then a sample."""
+    """Return indices of up to ``shown`` rows: ``pinned`` values of ``n``, extremes, a sample."""
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
     is_pinned = np.isin(responses["n"].to_numpy(), np.fromiter(pinned, np.int64))
     rank[is_pinned] = -1
@@ -117,7 +117,7 @@ MAX_FINE_VALUES = 120_000
 
 
 class Level(NamedTuple):
-    """A level of detail for the pages of steps; None: no limit."""
+    """A level of detail for the pages of steps; a limit of None is no limit."""
 
     rows: int | None  # maximum number of responses on a page
     with_tokens: int | None  # maximum number of responses with token values
@@ -174,7 +174,7 @@ def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
 
 
 def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return the most detailed level (index into LEVELS) expected to fit into ``room`` bytes."""
+    """Return the index of the most detailed level that fits in ``room`` bytes, else of the last."""
     most_values = max((c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0)
     for level in range(0 if most_values <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
         if expected_bytes(candidates, level) <= room:
@@ -183,7 +183,7 @@ def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
 
 
 def affordable(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return how many steps fit in ``room`` bytes at the second-lowest level, or at the lowest."""
+    """Return how many steps fit in ``room`` at the second-lowest level, or FEWEST at the lowest."""
     second_lowest, lowest = (
         expected_bytes(candidates, level) / len(candidates)
         for level in (len(LEVELS) - 2, len(LEVELS) - 1)

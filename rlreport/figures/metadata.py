@@ -130,7 +130,7 @@ class RowMetadata:
 
 
 def row_metadata(record: Mapping[str, Any], step: int, prompt: str, response: str) -> RowMetadata:
-    """Return the metadata of a row after ``normalize_turns_and_mask``; ignore unusable values."""
+    """Return metadata of a row that ``normalize_turns_and_mask`` processed; skip invalid values."""
     turns = record.get("turns") or turns_in_text(response)
     metadata = RowMetadata(split_named(record.get("split")) or None)
     if record.get("errors") and not response.strip():
@@ -242,7 +242,7 @@ def _calls_of(turn: Turn) -> list[Any]:
 
 
 def _late_calls(turns: Sequence[Turn]) -> int:
-    """Return the number of tool calls made with or after a final answer to the last question."""
+    """Return the number of calls in or after a final answer and before the next user turn."""
     late, answered = 0, False
     for turn in turns:
         if turn["sampled"]:
@@ -281,7 +281,7 @@ def split_named(value: object) -> str:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Return whether a value is a number, not NaN, that float64 represents without overflow."""
+    """Return whether a value is a number within ±LARGEST_NUMBER (an integer: ±2^53), not NaN."""
     most = _LARGEST_INTEGER if type(value) is int else LARGEST_NUMBER
     return type(value) in (int, float) and abs(value) <= most
 

@@ -34,7 +34,7 @@ class Where:
 
     @property
     def path(self) -> str:
-        """Path of the object's file, in its archive if it is in one."""
+        """Path of the object's file, including the archive that contains the file."""
         return f"{self.name}/{self.member}" if self.member else self.name
 
 

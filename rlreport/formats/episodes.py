@@ -182,7 +182,7 @@ def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
 
 
 def _shared(before: Sequence[Row], chat: Sequence[Row]) -> int:
-    """Return how many messages at the beginning of two chats are the same."""
+    """Return the number of leading messages that two chats have in common."""
     pairs = enumerate(zip(before, chat, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(before), len(chat)))
 

@@ -478,7 +478,7 @@ def flat_numbers(
 
 
 def step_in(obj: dict[str, Any]) -> int | None:
-    """Return the step of an object, None if it has no step, or an invalid or too large one."""
+    """Return the step of an object; None if it is missing, invalid or too large."""
     # Only the first key is used, because others may count something else.
     value = next((value for key in STEP_KEYS if (value := obj.get(key)) is not None), None)
     if isinstance(value, str):

@@ -87,7 +87,7 @@ class Mapped(BaseFormat):
 
     @property
     def cacheable(self) -> bool:
-        """Whether rows may be cached: those of ``base``, if any, may be."""
+        """Whether rows may be cached, as those of ``base`` may, or without ``base``."""
         return self.base is None or self.base.cacheable
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
@@ -205,7 +205,7 @@ def _keys(obj: Row) -> str:
 
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
-    """Return mappings to suggest for ``--map``; {} without a path to a response or a reward."""
+    """Return field -> dotted path to suggest for ``--map``; {} without response and reward."""
     paths: dict[str, Any] = {}
     for obj in objects[:20]:
         for path, value in _paths(obj):

@@ -140,7 +140,7 @@ def _messages(trajectories: FileStamp, sample: int | None) -> Any:
 
 @lru_cache(maxsize=4)
 def _positions(trajectories: FileStamp) -> dict[int | None, int]:
-    """Return sample index -> byte offset of its line, without indices of several samples."""
+    """Return sample index -> byte offset of its line; omit indices that several samples share."""
     samples: list[tuple[int | None, int]] = []
     offset = 0
     with suppress(OSError), Path(trajectories.path).open("rb") as stream:

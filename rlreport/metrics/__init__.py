@@ -236,7 +236,7 @@ def find_metrics(path: Path) -> list[MetricsSource]:
 
 
 def sources_of(path: Path) -> list[MetricsSource]:
-    """Return the metrics in a file or folder that the user named, without checking the file."""
+    """Return the metrics in a file or folder that the user named; raise if there are none."""
     if path.is_dir():
         if sources := find_metrics(path):
             return sources

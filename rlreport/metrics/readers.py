@@ -269,7 +269,7 @@ def csv_cells(line: bytes, separator: str) -> list[str]:
 
 
 def csv_runs(path: Path) -> list[str]:
-    """Return the runs named in columns "RUN - METRIC", or in a column of RUN_KEYS if several."""
+    """Return the runs named in columns "RUN - METRIC", or in a column of RUN_KEYS; [] for one."""
     with closing(lines_of(path)) as lines:
         header = next(lines, b"")
         separator = csv_separator(header)

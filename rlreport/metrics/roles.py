@@ -157,7 +157,7 @@ class Key(NamedTuple):
 
 @cache
 def known_keys() -> dict[Key, re.Pattern[str]]:
-    """Return the rows of ``keys.csv``, most preferred first, each with a pattern of names."""
+    """Return the rows of ``keys.csv``, most preferred first, with patterns of names."""
     text = (files("rlreport.metrics") / "keys.csv").read_text("utf-8")
     keys = [Key(**row) for row in csv.DictReader(text.splitlines())]
     plain = [re.escape(_RUN.sub("", key.key.lower())) for key in keys]
@@ -181,8 +181,8 @@ def in_unit_of(role: str, name: str, values: Floats) -> Floats:
 def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     """Return role -> name of the metric with this role; a role that no metric has is missing.
 
-    Keys in ``keys.csv`` come first, best those of the framework with the most logged keys, then the
-    patterns in ROLES. Of several names for a key or pattern, prefer one that begins with
+    Keys in ``keys.csv`` are preferred to patterns in ROLES, and first those of the framework with
+    the most logged keys. Of several names for a key or pattern, prefer one that begins with
     ``rollout`` (it covers all responses), then the shortest.
     """
     names = sorted(

@@ -139,7 +139,7 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return ``step``, ``bigrams`` and ``distinct``: bigrams in the sampled texts of each step."""
+    """Return columns ``step``, ``bigrams``, ``distinct``: numbers of bigrams in sampled texts."""
     if texts is None:
         return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
     step = responses["step"].to_numpy()[texts.rows]
@@ -235,6 +235,6 @@ def _refuse_several(runs: Sequence[str]) -> None:
     names = [safe_text(name) for name in runs]
     rest = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     raise UsageError(
-        f"metrics of {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose one with "
-        "--run NAME; 'rlreport index' lists all of them"
+        f"the metrics belong to {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose "
+        "one with --run NAME; 'rlreport index' lists all of them"
     )

@@ -237,7 +237,7 @@ def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
 
 
 def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:
-    """Return the number of steps of the first and of the last window, which overlap if short."""
+    """Return the number of steps in a run's first and last window; in short runs they overlap."""
     return min(steps, max(least, int(steps * share)))
 
 
@@ -360,7 +360,7 @@ def advantage_fit(column: Mapping[str, Floats], steps: Grouped) -> tuple[Floats,
 
 
 def typical(values: Floats) -> float:
-    """Return the median absolute value, without those as small as rounding errors, or NaN."""
+    """Return the median absolute value, ignoring values as small as rounding errors, or NaN."""
     sizes = np.abs(values[np.isfinite(values)])
     least = NO_VARIANCE * np.quantile(sizes, 0.9) if len(sizes) else 0.0
     return float(np.median(sizes[sizes > least])) if (sizes > least).any() else np.nan
@@ -425,7 +425,7 @@ class Environments:
 
 
 def environments_of(tables: Tables) -> Environments | None:
-    """Return the environments of all responses, by a logged field with 2 to MAX_VALUES values."""
+    """Return the environments by a field in ENVIRONMENT_FIELDS; None without a suitable field."""
     fields = {str(name).lower(): str(name) for name in reversed(tables.extras.columns)}
     for column in (fields[name] for name in ENVIRONMENT_FIELDS if name in fields):
         values = tables.extras[column]
