@@ -347,6 +347,17 @@ def test_a_folder_whose_name_is_no_utf8_in_a_mail(name: bytes, tmp_path: Path) -
         assert "\N{REPLACEMENT CHARACTER}" in mail["Subject"]
 
 
+def test_files_whose_names_are_no_utf8_stay_apart_and_pictures_of_such_a_name_are_linked(
+    tmp_path: Path,
+) -> None:
+    for name in (b"\xfe", b"\xff"):
+        write(tmp_path / f"logs/{os.fsdecode(name)}.jsonl", [row(step) for step in range(3)])
+    out = tmp_path / os.fsdecode(b"\xff.md")
+    package.build(tmp_path / "logs", out)
+    assert r"\xfe, \xff look like 2 runs" in out.read_text().replace(r"\\", "\\")
+    assert "(%FF" in out.read_text()
+
+
 def test_a_lone_surrogate_in_any_field_is_made_safe(tmp_path: Path) -> None:
     fields = ("split", "agent", "group_id", "note", "prompt", "\ud800")
     rows = [{**row(step), field: "a\ud800"} for field in fields for step in range(3)]
