@@ -17,6 +17,7 @@ from rlreport.text.clean import escape
 from tests.browser import box_of, copy, in_url, listed, numbers, until, visiting
 from tests.hostile import write_log
 from tests.pages import Made, write_step
+from tests.reading import row, write
 from tests.test_compare_data import FORMULAS, IDS
 
 pytestmark = pytest.mark.untraced
@@ -114,6 +115,14 @@ def test_texts_are_escaped_as_in_the_exported_files(browser, tmp_path):
     page.close()
     cells = [row[0] for row in csv.reader(io.StringIO(copied)) if row]
     assert cells == [escape(text) for text in texts]
+
+
+def test_a_very_long_word_of_letters_that_are_kerned_is_laid_out_at_once(browser, tmp_path):
+    log = write(tmp_path / "log.jsonl", [row(step, response="AV" * 50_000) for step in range(3)])
+    rlreport.build(log, tmp_path / "out")
+    with visiting(browser, tmp_path / "out/steps/0.html", "#r=0") as page:
+        page.wait_for_selector(".prose")
+        assert page.evaluate("performance.now()") < 6_000  # it was half a minute
 
 
 @pytest.mark.parametrize("count", [STATIC_ROWS + 1, 300])

@@ -337,15 +337,25 @@ def test_links_that_point_up_are_followed_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["训练".encode("gbk"), b"run \xff"])
-def test_a_folder_and_files_whose_names_are_no_utf8_in_a_mail(name: bytes, tmp_path: Path) -> None:
+def test_a_folder_whose_name_is_no_utf8_in_a_mail(name: bytes, tmp_path: Path) -> None:
     logs = tmp_path / os.fsdecode(name)
-    for first, file in enumerate((b"\xff.jsonl", b"\xfe.jsonl")):
-        write(logs / os.fsdecode(file), [row(step) for step in range(first, first + 3)])
+    write(logs / "a.jsonl", [row(step) for step in range(3)])
     odd = "a\udcd1b"
     for given in ({}, {"title": odd, "subject": odd}):
         report = package.build(logs, tmp_path / "run.eml", **given)
         mail = message_from_bytes(Path(str(report.out)).read_bytes(), policy=policy.default)
         assert "\N{REPLACEMENT CHARACTER}" in mail["Subject"]
+
+
+def test_files_whose_names_are_no_utf8_stay_apart_and_pictures_of_such_a_name_are_linked(
+    tmp_path: Path,
+) -> None:
+    for name in (b"\xfe", b"\xff"):
+        write(tmp_path / f"logs/{os.fsdecode(name)}.jsonl", [row(step) for step in range(3)])
+    out = tmp_path / os.fsdecode(b"\xff.md")
+    package.build(tmp_path / "logs", out)
+    assert r"\xfe, \xff look like 2 runs" in out.read_text().replace(r"\\", "\\")
+    assert "(%FF" in out.read_text()
 
 
 def test_a_lone_surrogate_in_any_field_is_made_safe(tmp_path: Path) -> None:

@@ -98,6 +98,14 @@ def test_only_the_first_steps_of_values_that_are_not_finite_are_named(tmp_path: 
     assert found.broken == {"loss": list(range(MAX_BROKEN))}
 
 
+def test_a_number_too_large_to_calculate_with_counts_as_infinite(tmp_path: Path) -> None:
+    losses = [1e150, 1e151, -1e300, math.inf]
+    rows = [{"step": step, "loss": loss} for step, loss in enumerate(losses)]
+    found = find_and_read([], [write(tmp_path / "metrics.jsonl", rows)])
+    assert found.table["loss"].dropna().tolist() == [1e150]
+    assert found.broken == {"loss": [1, 2, 3]}
+
+
 def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) -> None:
     shutil.copytree(WRITTEN, tmp_path, dirs_exist_ok=True)
     (tmp_path / "table.csv").write_text("step,loss\n1,0.5\n")

@@ -200,9 +200,6 @@ FAULTS: dict[str, tuple[dict[str, Callable[[int], float]], str, str]] = {
     "nan_metrics of the reward": (
         {"reward": lambda s: 0.5 if s < 50 else float("nan")}, "critical", "Broken"
     ),
-    "nan_metrics of numbers whose squares overflow": (
-        {"reward": lambda s: 0.5 if s < 50 else -1e200}, "critical", "Broken"
-    ),
     "no_updates": ({"learning_rate": lambda s: 1e-6 * (s < 20)}, "warning", "Warning"),
     "length_collapse": (
         {"completions/mean_length": lambda s: 200.0 if s < 30 else 4.0}, "warning", "Warning"

@@ -102,7 +102,7 @@ def notebook_html(
 
 def _address(page: Path) -> str:
     try:
-        return "./" + quote(Path(os.path.relpath(page)).as_posix())
+        return "./" + quote(os.fsencode(Path(os.path.relpath(page)).as_posix()))
     except ValueError:  # another drive
         return page.resolve().as_uri()
 
@@ -203,7 +203,7 @@ def summary_text(
     shared = {
         "run": builder.run,
         "pictures": drawn,
-        "folder": re.sub(r"[^\w.~-]", lambda match: quote(match[0]), folder),
+        "folder": re.sub(r"[^\w.~-]", lambda match: quote(os.fsencode(match[0])), folder),
     }
     texts = (
         _run_texts(builder, shared)

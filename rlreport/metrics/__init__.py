@@ -45,7 +45,7 @@ _GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
 
 
 class Part(NamedTuple):
-    """Values of a metric at its ``steps``; ``broken`` marks those logged as NaN or infinity."""
+    """Values of a metric at its ``steps``; ``broken`` marks those logged as NaN or too large."""
 
     steps: Ints
     values: Floats
@@ -55,18 +55,14 @@ class Part(NamedTuple):
         """Merge runs of values whose steps fall into the same interval of ``width`` steps.
 
         A merged value has the first step of the interval. It is the mean of the values, NaN if any
-        is not finite; or the largest of the finite ones if ``largest``.
+        is NaN; or the largest of the others if ``largest``.
         """
         at = self.steps - self.steps % width
         starts = np.flatnonzero(np.diff(at, prepend=at[0] - 1))
-        with np.errstate(over="ignore", invalid="ignore"):
-            if largest:
-                finite = np.isfinite(self.values)
-                values = np.maximum.reduceat(np.where(finite, self.values, -np.inf), starts)
-            else:
-                counts = np.diff(starts, append=len(at))
-                values = np.add.reduceat(self.values, starts) / counts
-        values = np.where(np.isfinite(values), values, np.nan)
+        if largest:
+            values = np.fmax.reduceat(self.values, starts)
+        else:
+            values = np.add.reduceat(self.values, starts) / np.diff(starts, append=len(at))
         return Part(at[starts], values, np.logical_or.reduceat(self.broken, starts))
 
 
@@ -88,8 +84,8 @@ class MetricsTable:
             for name, pairs in columns.items():
                 steps = np.array([step for step, _ in pairs], np.int64)
                 values = np.array([value for _, value in pairs], np.float64)
-                values[np.abs(values) > LARGEST_NUMBER] = np.inf  # counts as an overflow
-                self._add(safe_text(name), [Part(steps, values, ~np.isfinite(values))])
+                broken = ~(np.abs(values) <= LARGEST_NUMBER)
+                self._add(safe_text(name), [Part(steps, np.where(broken, np.nan, values), broken)])
             if self.size > MAX_VALUES:
                 self._merge(self.width)
                 if self.size > MAX_VALUES // 2:
