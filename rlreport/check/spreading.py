@@ -290,17 +290,18 @@ def _phrases(
 ) -> Iterator[tuple[tuple[str, ...], Ints]]:
     """Yield phrases that ``least`` responses of the last window contain, and where they start.
 
-    Phrases grow by a word in each pass. In pass n, ``index`` numbers the n-word phrase that starts
-    at each word (-1: none), and a key is that number × vocabulary size + next word (-1: none).
+    Phrases grow by a word in each pass. In pass n, ``index`` numbers the n-word phrases that start
+    at the words ``at``, and a key is that number × vocabulary size + next word (-1: none).
     """
     phrases: list[tuple[str, ...]] = [()]
     holders = np.zeros(1)
-    index = np.zeros(len(words), np.int64)
+    at, index = np.arange(len(words)), np.zeros(len(words), np.int64)
     for n in range(MAX_WORDS + 1):
-        same_response = response[n:] == response[: len(words) - n]
-        following = np.append(np.where(same_response, words[n:], -1), np.full(n, -1))[: len(words)]
-        keys = np.where((index >= 0) & (following >= 0), index * len(vocabulary) + following, -1)
-        pairs = pd.DataFrame({"key": keys, "response": response})[(keys >= 0) & in_end]
+        last = np.minimum(at + n, len(words) - 1)
+        inside = (at + n == last) & (response[last] == response[at]) & (words[last] >= 0)
+        keys = np.where(inside, index * len(vocabulary) + words[last], -1)
+        of_end = inside & in_end[at]
+        pairs = pd.DataFrame({"key": keys[of_end], "response": response[at[of_end]]})
         counted = pairs.drop_duplicates().groupby("key").size()
         counted = counted[counted >= least * (1 - 1e-9)]
         longer = {}
@@ -318,15 +319,15 @@ def _phrases(
             parts += [numbers[phrase[1:]]] if distinct and phrase[0] not in _BEFORE else []
             parts = [part for part in parts if of_longer[row] >= CONTINUED * holders[part]]
             continued.update(parts)
-        order = np.argsort(index, kind="stable")
-        bounds = np.searchsorted(index[order], np.arange(len(phrases) + 1))
-        for i, phrase in enumerate(phrases if n else ()):
+        starts = pd.Series(at).groupby(index).indices.values() if n else ()
+        for i, rows in enumerate(starts):
             if i not in continued:
-                yield phrase, order[bounds[i] : bounds[i + 1]]
+                yield phrases[i], at[rows]
         phrases, holders = list(longer.values()), of_longer
         if not phrases:
             break
-        index = pd.Index(list(longer), dtype=np.int64).get_indexer(pd.Index(keys))
+        numbered = pd.Index(list(longer), dtype=np.int64).get_indexer(pd.Index(keys))
+        at, index = at[numbered >= 0], numbered[numbered >= 0]
 
 
 def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
