@@ -355,7 +355,7 @@ def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
 
 
 def _jump(series: Floats, low: float, high: float) -> int | None:
-    """Return from where a series stays above ``high`` after a value below ``low``; else None."""
+    """Return the index from which a series stays above ``high``, after ``low`` or less, or None."""
     before, after = np.fmax.accumulate(series), np.fmin.accumulate(series[::-1])[::-1]
     at = np.flatnonzero((before[:-1] <= low) & (after[1:] > high)) + 1
     return int(at[0]) if len(at) and MIN_WINDOW <= at[0] <= len(series) - MIN_WINDOW else None

@@ -39,7 +39,7 @@ class _NanMetrics(Limits):
 
 
 class _Nan(NamedTuple):
-    """A period of consecutive steps with NaN in one metric, or in a field of ``rows``."""
+    """A period of consecutive steps with NaN in a metric, or in some field of responses."""
 
     severity: Severity
     since: int

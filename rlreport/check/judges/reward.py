@@ -39,7 +39,7 @@ SUDDEN = 0.6
 STRAY = 0.5
 NEW = 0.8  # The prompts changed if this fraction of the responses after a jump have new prompts
 MIN_SIDE = 3  # Minimum number of steps on each side of a jump
-# A mean over recurring prompts needs so many that have both early and late responses
+# Minimum number of prompts with early and late responses for a mean change on the same prompts
 MIN_SHARED_PROMPTS = 8
 # Minimum size of a jump of the reward, in standard errors of a single step's mean reward
 EVIDENT = 5.0
@@ -89,7 +89,7 @@ def reward_collapse(check: Check, run: Run) -> Result:
 
 
 def _fall(run: Run) -> Result:
-    """Return what ``reward_collapse`` finds if the mix of environments is disregarded."""
+    """Return the result of ``reward_collapse``, without regard to the mix of environments."""
     check, shape = reward_collapse, run.reward_shape
     if shape is None:
         return check.too_short(run, run.reward)

@@ -114,7 +114,7 @@ def diversity_collapse(check: Check, run: Run) -> Result:
 
 
 def distinct_loss(run: Run) -> bool:
-    """Return whether distinct-2 (fraction of distinct word pairs) fell too far, maybe by chance."""
+    """Return whether distinct-2 (fraction of distinct word pairs) fell below the limit."""
     fall = run.once(distinct_fall)
     return fall is not None and fall.share > run.limits[_DiversityCollapse].fall
 
@@ -466,7 +466,7 @@ def _all_empty(check: Check, run: Run) -> Result:
 
 
 def _shrunk(check: Check, run: Run) -> Result:
-    """Find a fall of the mean length; a moderate one, in a run that learns, only if it earns more.
+    """Return a finding if the mean length fell far, or less far without the run learning from it.
 
     Learning to stop is not a collapse: if the log tells which responses finished, only these
     count. If it does not, the trainer's metric is judged or, without one, all responses.
