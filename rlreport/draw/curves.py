@@ -112,9 +112,9 @@ def is_sparse(values: Floats) -> bool:
 
 
 def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[DrawnCurve], int]:
-    """Return at most MOST_POINTS values as they are, else means of neighbours with their range.
+    """Return (steps, curves, steps per point), averaged if there are more than MOST_POINTS steps.
 
-    The third value is the number of steps in each mean.
+    Averaged curves also have ``min`` and ``max``, the range of the values in each mean.
     """
     if len(steps) <= MOST_POINTS or all(
         is_sparse(c.values) and np.isfinite(c.values).sum() <= MOST_POINTS for c in series
@@ -219,7 +219,7 @@ class Frame:
         return Axis(low, high, message("step"), format=",d", count=count)
 
     def marks(self, chart: str) -> list[Mark]:
-        """Return what to shade on the chart with this name: the findings that refer to it."""
+        """Return the steps to shade on a chart: those of the findings that refer to its name."""
         marks = []
         for finding in self.findings:
             if chart not in finding.charts:
@@ -328,7 +328,7 @@ def curve_chart(
 
 
 def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
-    """Return what to fill into a chart template: the curves' keys, colours, dashes and widths."""
+    """Return placeholder values of a chart template: keys, colours, dashes, widths of curves."""
     return {
         "$series.key": [curve.key for curve in series],
         "$series.color": [curve.colour for curve in series],
@@ -444,7 +444,7 @@ def spread_out(positions: Floats, height: float) -> Floats:
 def _make_interactive(
     spec: Spec, rows: Rows, curves: Sequence[DrawnCurve], noisy: Sequence[str], *, percent: bool
 ) -> None:
-    """Give a specification the logged values, which the browser smooths, and a tooltip."""
+    """Add the logged values, which the browser smooths, and a tooltip to a specification."""
     unused = {"raw"}
     if not any(curve.has_band for curve in curves):
         unused.add("band")

@@ -45,7 +45,7 @@ class ChartFunction:
 
 
 def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
-    """Return all public functions defined, not imported, in the files, and installed ones."""
+    """Return the public functions that the files define, and those of installed packages."""
     functions = [function for file in files for function in _functions_of_file(file)]
     installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)
     return functions + [ChartFunction(entry.name, entry.value, entry.load) for entry in installed]

@@ -46,7 +46,7 @@ _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"valu
 
 
 def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
-    """Render the charts that lack it: return copies with ``svg``, texts in the given language."""
+    """Return the charts with ``svg`` rendered where it is missing, with texts in ``language``."""
     result = []
     for chart in charts:
         if chart.svg:
@@ -64,7 +64,7 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
 def drawn_alone(chart: Chart) -> Chart:
     """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered.
 
-    Data from an address is an error of the renderer; pictures it would leave out without a word.
+    The renderer fails on data from a URL, but ignores image marks: they raise a ValueError here.
     """
     vega = _vl_convert().vegalite_to_vega(_json(chart.spec))
     drawing = _svg(_json(vega))
