@@ -89,7 +89,7 @@ _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
 def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Group]:
-    """Return groups of runs, told by name or configuration, in the order of their first runs."""
+    """Group runs that differ only in their seed, by name or configuration, in their order."""
     rows = [_row(report, language) for report in reports]
     counts = Counter(row["run"] for row in rows)
     groups: dict[str, Group] = {}
@@ -251,7 +251,7 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
 
 
 def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
-    """Return settings that differ -> whether they are equal in each group; such come first."""
+    """Return settings that differ -> whether each group's runs agree; these come first."""
     counts = Counter(key for group in groups for run in group.runs for key in run.settings)
     is_equal = {}
     for key, _ in counts.most_common():
@@ -284,7 +284,7 @@ def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
 
 
 def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return quantity ("reward") -> its course, without those in units of their own."""
+    """Return quantity -> its course, without lengths in characters and KL per token."""
     return {
         str(course.get("quantity")): course
         for course in dicts(section(about, "verdict").get("course"))

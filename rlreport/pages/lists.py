@@ -106,7 +106,7 @@ def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
 def prompts_view(
     context: RunContext, addresses: Addresses, shown: Container[int]
 ) -> dict[str, Any]:
-    """Return what the page prints; ``shown``: prompts with a row on the responses page."""
+    """Return the tables of the page; ``shown`` are prompts that the responses page lists."""
     return {
         "table": _prompts(context, addresses, shown),
         "groups": _groups(context.tables, addresses),
@@ -284,7 +284,7 @@ ListedRows = dict[str, Any]
 
 
 def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
-    """Return how many responses of a step may be listed if the report has ``limit`` bytes."""
+    """Return how many responses per step the responses page of a report may list."""
     room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
     counts = np.array([len(plan.rows) for plan in plans])
     most = range(int(counts.max(initial=0)) + 1)

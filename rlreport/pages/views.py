@@ -362,7 +362,7 @@ class RunContext(PageContext):
 
     @property
     def windows(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """(From step, to step) at the start and at the end of the run, to be compared."""
+        """First and last window of steps of the run, each as (first step, last step)."""
         if self.verdict.windows:
             return self.verdict.windows
         # a very short run
