@@ -107,7 +107,7 @@ class Outcome:
 
     @property
     def base(self) -> ComparedRun:
-        """The first BASE run; curves, findings, and prompts won or lost are its and ``new``'s."""
+        """The first BASE run; curves, findings, and prompts won or lost compare it with ``new``."""
         return self.bases[0]
 
     @property
@@ -172,7 +172,7 @@ def outcome_of(
 def _is_undecided(
     guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
 ) -> bool:
-    """Return whether a change is not judged: due to a collapse, or of metrics of few runs alone."""
+    """Return whether a guardrail is not judged, due to a collapse or too few runs of metrics."""
     if comparison.metrics_alone and not comparison.has_enough_runs:
         return guardrail.level in ("better", "worse")
     if new.collapsed:
@@ -212,7 +212,7 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
-    """Return prompts whose mean reward differs, by difference shrunk as in ``shrunk``."""
+    """Return prompts whose mean reward differs, largest differences (see ``shrunk``) first."""
     if not comparison.effect.paired:
         return []
     base, new = comparison.compared
@@ -231,7 +231,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
 
 
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per prompt: mean ``reward``, its standard ``error``, and a ``response``."""
+    """Return by prompt: mean ``reward``, its standard ``error``, nearest ``response`` (step, n)."""
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
     deviation, counts = frame["reward"] - rewards.transform("mean"), rewards.count()
