@@ -1,4 +1,4 @@
-"""``rlreport watch``."""
+"""The command ``rlreport watch``, which rebuilds a report while its logs grow."""
 
 from __future__ import annotations
 
