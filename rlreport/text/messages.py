@@ -65,7 +65,7 @@ class Joined(str):
 
 
 def message(literal: str, **places: object) -> str:
-    """Create a message like ``message("step {step}", step=3)``; formats: ``format_message``."""
+    """Create a message such as ``message("step {step}", step=3)``; see ``format_message``."""
     return format_message(literal, places)
 
 
