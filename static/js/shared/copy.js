@@ -1,4 +1,4 @@
-/** Puts text on the clipboard, also where the clipboard API is refused (`file://` in places). */
+/** Copies text to the clipboard, also without the clipboard API, as in some browsers on `file://`. */
 
 import { message } from "./words.js";
 
@@ -25,7 +25,7 @@ function copyBySelection(text) {
 }
 
 /**
- * Makes a button copy: it says so for a moment, to screen readers too.
+ * Makes a button copy a text; its label confirms this briefly, also for screen readers.
  * @param {HTMLButtonElement} button
  * @param {() => string} text
  */
