@@ -1,8 +1,7 @@
 """The course of a quantity over a run: its first, best and last window, and its phases.
 
-Sentence, tiles, charts, index, comparison, mail and Markdown print these numbers. Each quantity
-has one leading series: the trainer's metric, which covers all rollouts, else the mean over the
-logged rollouts.
+All outputs print these numbers. Each quantity has one leading series: the trainer's metric, which
+covers all rollouts, else the mean over the logged rollouts.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class LimitedFigure:
 
 class MixChanged(Limits):
     share = Limit(0.5, "of the fall", "part of a fall of the reward that the mix explains")
-    rest = Limit(0.1, "of the fall", "what remains at the same mix, if it is more than chance")
+    rest = Limit(0.1, "of the fall", "largest fall at a constant mix, unless it may be chance")
 
 
 class MixChange(NamedTuple):

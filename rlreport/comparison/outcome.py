@@ -320,20 +320,20 @@ _IN_THESE_RUNS = {
 
 REASONS = {
     "other_steps": translatable(
-        "The runs have no common steps near their ends: compared are {base_window} of BASE and "
+        "The runs have no common steps near their ends. Compared: {base_window} of BASE with "
         "{new_window} of NEW. The curve of the difference covers common steps only."
     ),
     "no_band": translatable(
         "The difference has no band at steps with fewer than three prompts, or with one value of "
-        "the trainer's metrics: how far it varies there is unknown."
+        "the trainer's metrics, as its variation there is unknown."
     ),
     "few_common_prompts": translatable(
-        "Fewer than 30% of the prompts are in both runs: compared unpaired, clustered by "
-        "prompt, with far less power."
+        "Fewer than 30% of the prompts are in both runs, so the runs are compared unpaired, "
+        "clustered by prompt, with far less power."
     ),
     "metrics_alone": translatable(
-        "Of runs with trainer metrics only, blocks of steps are compared. The interval "
-        "covers variation within these runs; another run may differ by more."
+        "Runs with trainer metrics only are compared by blocks of steps. The interval covers "
+        "variation within these runs; another run may differ by more."
     ),
     "redacted": translatable(
         "A side is a report without texts or hashes (--redact): its prompts cannot be "
@@ -342,7 +342,7 @@ REASONS = {
     ),
     "no_reward": translatable("A side has no rewards in the compared responses."),
     "few_prompts": translatable(
-        "Fewer than three prompts, or blocks of steps of metrics, can be compared."
+        "Fewer than three prompts (of metrics: blocks of steps) can be compared."
     ),
 }
 

@@ -315,13 +315,13 @@ def curve_chart(
     if group_size > 1:
         parts.append(message("Each point is the mean of up to {every} steps.", every=group_size))
     if noisy:
-        parts.append(message("Noisy curves are smoothed, with their values behind."))
+        parts.append(message("Noisy curves are smoothed; thin lines show the logged values."))
     if marks:
         titles = dict.fromkeys(row["finding"] for row in marked)
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
         parts.append(message("Marked: {marks}.", marks=listed))
     if omitted:
-        parts.append(plural("{count} more is not drawn.", "{count} more are not drawn.", omitted))
+        parts.append(plural("{count} curve is left out.", "{count} curves are left out.", omitted))
     text = sentences([*parts, note])
     shaded = tuple((mark.severity, mark.words) for mark in marks)
     return Chart(name, title, text, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy))

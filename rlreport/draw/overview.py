@@ -227,7 +227,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     _chart(
         "markup_turns",
-        "Turns with a call's markup left",
+        "Turns with unrecognized tool-call markup",
         Curve("markup_turns_share", "markup"),
         needs="markup_turns_share",
     ),
@@ -249,7 +249,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("lag_mean", "mean"),
         Curve("lag_max", "largest", key="max", style=SECOND),
         needs="lag_max",
-        note="How many steps older the sampling policy is than the step of the response.",
+        note="The lag is the age of the policy that sampled a response, in steps.",
     ),
     _chart(
         "failed_rollouts",

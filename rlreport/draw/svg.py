@@ -64,12 +64,12 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
 def drawn_alone(chart: Chart) -> Chart:
     """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered.
 
-    The renderer fails on data from a URL, but ignores image marks: they raise a ValueError here.
+    Image marks raise a ValueError, as the renderer would omit them without an error.
     """
     vega = _vl_convert().vegalite_to_vega(_json(chart.spec))
     drawing = _svg(_json(vega))
     if any("mark-image" in element.get("class", "") for element in drawing.iter()):
-        raise ValueError("has image marks, but reports load no pictures")
+        raise ValueError("has image marks, but reports cannot load images")
     return replace(chart, vega=vega, svg=_page_svg(drawing, chart.name, chart.description))
 
 

@@ -127,7 +127,7 @@ def runs_view(groups: Sequence[Group]) -> dict[str, Any]:
     if broken := sum(run.report.about is None for run in runs):
         summary.append(message("{count:count} could not be read.", count=broken))
     shown = {"some": MOST_KEYS, "all": len(settings)}
-    note = format_message("{some:count} of {all:count} settings that differ are columns.", shown)
+    note = format_message("{some:count} of {all:count} settings that differ have a column.", shown)
     note = note if len(settings) > MOST_KEYS else ""
     hrefs = [run.report.href for run in runs]
     return {
@@ -149,7 +149,7 @@ def _groups_table(
         columns[column] = [_mean_cell(group, column) for group in groups]
     between = [key for key, is_equal in settings.items() if is_equal]
     columns |= _setting_columns(between, [group.runs[0].settings for group in groups])
-    note = message("Means over the runs of a group; of rewards with the range of the runs.")
+    note = message("Means over the runs of each group; for rewards, also their range.")
     return table("groups", message("Groups of runs"), columns, note=note)
 
 
@@ -276,7 +276,7 @@ def _setting_columns(keys: Sequence[str], cards: Sequence[Mapping[str, Scalar]])
 def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
     key = column.label
     if key not in card:
-        return Cell(MISSING, exact=message("not in its configuration"))
+        return Cell(MISSING, exact=message("not in the run's configuration"))
     text, value = _text("null" if card[key] is None else card[key]), _number(card[key])
     if column.kind == "text":
         return Cell(text)

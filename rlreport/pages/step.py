@@ -374,7 +374,7 @@ def step_view(
     plan, linked = job.plan, job.linked
     overview = addresses.page("overview")
     index = linked.index(plan.step)
-    all_steps = [Link(message("all of them"), overview)]
+    all_steps = [Link(message("all steps"), overview)]
     data = _data(job, rows, context)
     # Training responses are judged; if there are none, those of validation.
     training = job.columns["validation"] == 0

@@ -384,7 +384,7 @@ class RunContext(PageContext):
             sentences = left_out(plans, steps, len(responses), token_responses)
         count, total = self.response_data[1], len(responses)
         if not count and total:  # mail and Markdown have no data files
-            text = message("The report contains no data with the figures of each response.")
+            text = message("The report contains no data file with the figures of each response.")
             sentences.append(text)
         elif count < total:
             text = message(
@@ -395,7 +395,7 @@ class RunContext(PageContext):
             )
             sentences.append(text)
         if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
-            text = message("The trainer metrics would be too large for a data file (metrics.csv).")
+            text = message("metrics.csv is left out, as the trainer metrics are too large.")
             sentences.append(text)
         return sentences
 
@@ -461,7 +461,7 @@ def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) ->
 
 
 _WHY_ENDED = message(
-    "why the response ended, as logged; without a reason, by its end token, text or number of turns"
+    "why the response ended, as logged; otherwise inferred from its end token, text or turns"
 )
 _ENDING = ColumnView("ending", message("How it ended"), kind="text", help=_WHY_ENDED, hidden=True)
 

@@ -32,7 +32,7 @@ MIN_STEP = 0.25  # A step counts if it has this part of an environment's usual n
 class EnvironmentFall(Limits):
     responses = Limit(100, "responses", "an environment with fewer is not judged")
     steps = Limit(10, "steps", "an environment with fewer is not judged")
-    carried = Limit(0.8, "of the fall", "its part in a fall of the mean of all (note)")
+    carried = Limit(0.8, "of the fall", "part of a fall of the overall mean due to it (note)")
 
 
 @Check(

@@ -382,7 +382,7 @@ class _NoUpdates(Limits):
         "updates change nothing.",
     },
     statement="updates change nothing",
-    why="The run costs its compute, and the policy stays as it is.",
+    why="The run uses compute, but the policy does not change.",
     suggestion="Check the learning rate's schedule, frozen parameters and the groups' rewards.",
     explains=("reward_stalled",),
     needs_also="the trainer's gradient norm or learning rate",

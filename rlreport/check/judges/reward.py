@@ -272,7 +272,7 @@ def reward_stalled(check: Check, run: Run) -> Result:
 class _RewardShift(Limits):
     z = Limit(6.0, "std errors", "jump of the reference's reward at one step (warning)")
     spread = Limit(0.25, "std of reward", "size of the jump, relative to the std inside a step")
-    still = Limit(4.0, "std errors", "jump of length, KL, … that rules it out (no reference)")
+    still = Limit(4.0, "std errors", "jump of length, KL, … that excludes it (without reference)")
 
 
 @Check(
@@ -282,8 +282,8 @@ class _RewardShift(Limits):
     charts=("reward",),
     limits=_RewardShift,
     title={
-        "prompts": "The prompts changed at step {at}: mean reward went from {before:figure} to "
-        "{after:figure}, but not that of prompts seen on both sides.",
+        "prompts": "The prompts changed at step {at}: the mean reward went from {before:figure} to "
+        "{after:figure}, but hardly changed on prompts seen before and after.",
         "reference": "The frozen reference's mean reward changed from {before:figure} to "
         "{after:figure} at step {at}: the scoring changed, not the policy.",
         "reward": "The mean reward changed from {before:figure} to {after:figure} at step {at}, "
@@ -291,7 +291,7 @@ class _RewardShift(Limits):
     },
     statement="the reward function changed",
     event=True,
-    why="Rewards before and after are not comparable; checks judge the gap or the longer part.",
+    why="Rewards before and after are not comparable; checks use the reference gap or longer part.",
     suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
     explains=("reward_collapse", "reward_stalled"),
     trend=True,

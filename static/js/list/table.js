@@ -160,7 +160,7 @@ export class TableView {
   }
 
   emptyRow() {
-    const text = this.rows.size ? message("No row passes the search and the filters.") : message("Nothing to list.");
+    const text = this.rows.size ? message("No row matches the search and the filters.") : message("Nothing to list.");
     return el("tr", { class: "empty" }, el("td", { colspan: this.renderedColumns.length }, text));
   }
 

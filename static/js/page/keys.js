@@ -13,7 +13,7 @@ export function mountKeys(place, bindings) {
   const button = el("button", { type: "button", onclick: open }, ...nodes("Keys {key}", { key: el("kbd", {}, "?") }));
   place.append(button);
   /** @type {Binding[]} */
-  const always = [{ keys: ["?"], what: message("this list"), run: open }];
+  const always = [{ keys: ["?"], what: message("show this list"), run: open }];
 
   function open() {
     const items = [...always, ...bindings()].flatMap(({ keys, what, shown }) => [

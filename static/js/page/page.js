@@ -217,8 +217,8 @@ function bindings(root, list) {
     { keys: ["j"], what: message("next response"), run: () => list.panel.move(1) },
     { keys: ["k"], what: message("previous response"), run: () => list.panel.move(-1) },
     { keys: ["n"], what: message("next most extreme token"), run: () => list.panel.tokens?.jump(1) },
-    { keys: ["N"], what: message("the one before"), run: () => list.panel.tokens?.jump(-1) },
-    { keys: ["w"], what: message("the worst token of the metric"), run: () => list.panel.tokens?.worst() },
+    { keys: ["N"], what: message("previous most extreme token"), run: () => list.panel.tokens?.jump(-1) },
+    { keys: ["w"], what: message("most extreme token of the metric"), run: () => list.panel.tokens?.worst() },
     { keys: ["t"], what: message("next turn"), run: () => list.panel.conversation?.next(1) },
     { keys: ["T"], what: message("previous turn"), run: () => list.panel.conversation?.next(-1) },
     { keys: ["e"], what: message("next error of a tool"), run: () => list.panel.conversation?.error(1) },
@@ -226,7 +226,7 @@ function bindings(root, list) {
     { keys: ["b"], what: message("next branch of the rollout"), run: () => list.panel.nextBranch() },
     { keys: ["a"], what: message("last answer"), run: () => list.panel.conversation?.lastAnswer() },
     { keys: ["Escape"], what: message("close"), run: () => !list.panel.node.hidden && list.open(null) },
-    { keys: [], shown: "← → ↑ ↓", what: message("from token to token, once one has the focus"), run: () => {} },
-    { keys: [], shown: "↑ ↓", what: message("in a list: from row to row"), run: () => {} },
+    { keys: [], shown: "← → ↑ ↓", what: message("move between tokens, once one has the focus"), run: () => {} },
+    { keys: [], shown: "↑ ↓", what: message("move between the rows of a list"), run: () => {} },
   ];
 }

@@ -29,7 +29,7 @@ export function groupStrip(data, i, { text, open }) {
       message("reward {reward}", { reward: written(one.reward) }),
       inTokens ? message("{count} tokens", length) : message("{count} characters", length),
       verdict && (one.right ? message("right") : message("wrong")),
-      one.at < 0 && message("not carried with its text"),
+      one.at < 0 && message("its text is not in the report"),
     ]);
     return el(
       "li",

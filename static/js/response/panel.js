@@ -244,7 +244,7 @@ export class Panel {
     const tokens = await this.decoding;
     if (this.open !== i) return;
     if (!tokens.spans.has(n)) {
-      holder.append(el("p", { class: "note" }, message("No token values of this response are carried in the report.")));
+      holder.append(el("p", { class: "note" }, message("The report contains no token values of this response.")));
       return;
     }
     const { address, tip, stepScales } = this;

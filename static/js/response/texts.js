@@ -82,7 +82,7 @@ export function differenceButton(label, after, before, afterBody, beforeBody) {
     const on = button.getAttribute("aria-pressed") !== "true";
     const runs = on ? difference(before, after) : null;
     if (on && !runs) {
-      button.textContent = message("The two share too little to mark");
+      button.textContent = message("The texts differ too much to mark differences");
       button.disabled = true;
       return;
     }

@@ -33,7 +33,7 @@ export function copies(button, text) {
   const label = button.textContent;
   button.setAttribute("aria-live", "polite");
   button.addEventListener("click", async () => {
-    button.textContent = (await copyText(text())) ? message("Copied") : message("Copying was refused");
+    button.textContent = (await copyText(text())) ? message("Copied") : message("The browser refused to copy");
     setTimeout(() => (button.textContent = label), 1500);
   });
 }
