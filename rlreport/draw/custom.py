@@ -1,7 +1,7 @@
 """Custom charts: the user's functions that take the tables and return Altair charts.
 
-The functions are defined in files that the user names, or in installed packages with entry points
-in the group ``rlreport.charts``. Files next to the logs are never run, as they contain code.
+The functions are defined in files that the user names. Files next to the logs are never run, as
+they contain code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from rlreport.errors import UsageError
 from rlreport.tables import Note, Tables, length_column
 from rlreport.text.messages import message
 
-ENTRY_POINTS = "rlreport.charts"
 CHARTS = "charts"  # Value of ``Note.kind`` that marks notes about chart functions that failed
 GROUP = message("Custom charts")
 MOST_BYTES = 500_000  # Maximum size in bytes of a specification, which is embedded in the page
@@ -39,16 +37,13 @@ _REASON_CHARS = 200
 @dataclass(frozen=True, slots=True)
 class ChartFunction:
     name: str
-    source: str  # file name, or value of the entry point, that defines the function
-    # returns the function; an entry point is imported by this call
-    load: Callable[[], Callable[..., Any]]
+    file: str  # name of the file that defines the function
+    call: Callable[..., Any]
 
 
 def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
-    """Return the public functions that the files define, and those of installed packages."""
-    functions = [function for file in files for function in _functions_of_file(file)]
-    installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)
-    return functions + [ChartFunction(entry.name, entry.value, entry.load) for entry in installed]
+    """Return all public functions that are defined, not imported, in the files."""
+    return [function for file in files for function in _functions_of_file(file)]
 
 
 def custom_charts(
@@ -67,7 +62,7 @@ def custom_charts(
             text = message(
                 "custom chart {name} ({file}) failed: {reason}",
                 name=function.name,
-                file=function.source,
+                file=function.file,
                 reason=_reason(error) if quote else type(error).__name__,
             )
             notes.append(Note(CHARTS, text, 1))
@@ -87,7 +82,7 @@ def _functions_of_file(file: Path) -> list[ChartFunction]:
     except (Exception, SystemExit) as error:
         raise UsageError(f"--charts {file}: cannot be run: {_reason(error)}") from error
     functions = [
-        ChartFunction(name, file.name, lambda value=value: value)  # type: ignore[misc]
+        ChartFunction(name, file.name, value)
         for name, value in vars(module).items()
         if inspect.isfunction(value)
         and value.__module__ == module.__name__
@@ -104,17 +99,16 @@ def _functions_of_file(file: Path) -> list[ChartFunction]:
 def _charts_of(
     function: ChartFunction, tables: Tables, texts: Callable[[], pd.DataFrame]
 ) -> list[Chart]:
-    call = function.load()
     copies = {field.name: copy(getattr(tables, field.name)) for field in fields(tables)}
     lengths = tables.responses[length_column(tables.responses)]
     copies["responses"] = tables.responses.assign(length=lengths)
-    arguments = {"texts": texts()} if "texts" in inspect.signature(call).parameters else {}
-    result = call(Tables(**copies), **arguments)
+    arguments = {"texts": texts()} if "texts" in inspect.signature(function.call).parameters else {}
+    result = function.call(Tables(**copies), **arguments)
     results = list(result) if isinstance(result, list | tuple | Iterator) else [result]
     if len(results) > MOST_CHARTS:
         raise ValueError(f"returned {len(results)} charts; the maximum is {MOST_CHARTS}")
     title = function.name.replace("_", " ").capitalize()
-    summary = (inspect.getdoc(call) or title).split("\n\n")[0].replace("\n", " ")
+    summary = (inspect.getdoc(function.call) or title).split("\n\n")[0].replace("\n", " ")
     names = [function.name, *(f"{function.name}_{i}" for i in range(2, len(results) + 1))]
     return [_to_chart(chart, n, title, summary) for chart, n in zip(results, names, strict=False)]
 
