@@ -39,7 +39,7 @@ Template = str | Mapping[str, str] | Callable[[Facts], str]
 
 
 class Need(NamedTuple):
-    """Columns of responses, all of them, or metrics, any of them, that a check needs."""
+    """Data that a check needs: all of ``columns``, or any of the metrics in ``roles``."""
 
     words: str  # names of the logged fields for readers, such as "logprobs and ref_logprobs"
     # columns of the table of responses; each must contain at least one number
@@ -238,13 +238,13 @@ class Check:
         ranking: Ranking | None = None,
         **details: Any,
     ) -> Finding | None:
-        """Return a finding if the mean of ``values``, one per response, is or rose too high."""
+        """Return a finding if the mean of per-response ``values`` is too high or rose too much."""
         moved, series = run.change(values, weights), Series(run.steps, run.by_step(values, weights))
         ranking = ranking or Ranking(values, among=values > 0)
         return self.judge_share(run, moved, series, ranking=ranking, **details)
 
     def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
-        """Return a finding if the trainer's metric of a role, a fraction, is or rose too high."""
+        """Return a finding if the trainer's metric of ``role`` is too high or rose too much."""
         if (metric := run.series_of(role, MIN_STEPS)) is None:
             return self.not_run(self.needs_also or self.needs[0].words)
         return self.judge_share(run, metric.change(), metric, **details)

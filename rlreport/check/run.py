@@ -475,7 +475,7 @@ class Run:
 
 
 def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray[np.bool_]:
-    """Return a mask of values beyond the quantile NORMAL (or 1 − NORMAL) of the normal ones."""
+    """Return a mask of values beyond the quantile NORMAL of the ``normal`` ones; all if few are."""
     if normal.sum() < LEAST_NORMAL:
         return np.ones(len(by), bool)
     bound = np.quantile(by[normal], NORMAL if highest else 1 - NORMAL)

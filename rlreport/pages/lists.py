@@ -284,7 +284,7 @@ ListedRows = dict[str, Any]
 
 
 def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
-    """Return how many responses per step the responses page of a report may list."""
+    """Return how many responses of a step may be listed if the report has ``limit`` bytes."""
     room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
     counts = np.array([len(plan.rows) for plan in plans])
     most = range(int(counts.max(initial=0)) + 1)

@@ -445,7 +445,7 @@ def number_columns(tables: Tables) -> list[ColumnView]:
 def extra_columns(
     names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
 ) -> list[ColumnView]:
-    """Return columns of logged fields, named as logged."""
+
     return [
         ColumnView(extra_key(name), str(name), kind=kind, hidden=hidden, group=group)
         for name in names
@@ -481,7 +481,7 @@ def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
 
 
 def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
-    """Return ``filters`` of a list's data: key of a column of strings -> label of all values."""
+    """Return {"filters": {key of a column of strings: label of "all values"}}, or {}."""
     keys = {column.key for column in context.string_columns}
     labels = {
         context.environment: message("All environments"),

@@ -190,7 +190,7 @@ def calls_in_text(text: str) -> list[str]:
 
 
 def is_unparsed(call: object) -> bool:
-    """Return whether a call, a text or its dict, is empty or JSON that cannot be parsed.
+    """Return whether a tool call (text or dict) is empty or has JSON that cannot be parsed.
 
     Calls of other syntaxes, such as ``<function=…>``, are left alone.
     """
@@ -284,7 +284,7 @@ def prompt_fields(value: object) -> Row:
 
 
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
-    """Return ``response`` and ``turns`` of chat messages; without ``sampled``, by their roles."""
+    """Return a dict with ``response`` (the policy's text) and, for chat messages, ``turns``."""
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list | tuple):

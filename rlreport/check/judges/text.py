@@ -114,7 +114,7 @@ def diversity_collapse(check: Check, run: Run) -> Result:
 
 
 def distinct_loss(run: Run) -> bool:
-    """Return whether distinct-2 (fraction of distinct word pairs) fell below the limit."""
+    """Return whether distinct-2 (fraction of distinct word pairs) fell by more than its limit."""
     fall = run.once(distinct_fall)
     return fall is not None and fall.share > run.limits[_DiversityCollapse].fall
 
@@ -466,8 +466,9 @@ def _all_empty(check: Check, run: Run) -> Result:
 
 
 def _shrunk(check: Check, run: Run) -> Result:
-    """Return a finding if the mean length fell far, or less far without the run learning from it.
+    """Return a finding for a large fall of the mean length, or for a suspicious moderate one.
 
+    A moderate fall is suspicious if the run does not learn, or if shorter responses earn more.
     Learning to stop is not a collapse: if the log tells which responses finished, only these
     count. If it does not, the trainer's metric is judged or, without one, all responses.
     """
@@ -500,7 +501,7 @@ def _shrunk(check: Check, run: Run) -> Result:
 
 
 def _shortness_pays(run: Run, length: Floats) -> bool:
-    """Return whether shorter responses earn more, and no reward that is not trained on rose."""
+    """Return whether shorter responses earn more while the watched reward did not rise."""
     watched = run.watched_shape
     correlation, z = _correlation_with_reward(run, -length)
     pays = run.met(_LengthCollapse.paid, ">=", correlation) and z >= run.limits[Trend].z
