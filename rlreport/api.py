@@ -29,7 +29,7 @@ _OPTIONS = "        **options: as on the command line."
 
 
 def _add_options(options: Any) -> Callable[[Function], Function]:
-    """Return a decorator that adds the class ``options``' fields to signature and docstring."""
+    """Return a decorator that adds all options of a class to signature and docstring."""
 
     def add(function: Function) -> Function:
         signature, typed = inspect.signature(function), inspect.signature(options).parameters
@@ -81,17 +81,17 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
 def compare(
     base: Logs, new: Logs, out: str | Path = "comparison", **options: Any
 ) -> ComparisonReport:
-    """Compare one run with another, or several seeds of it with several of the other.
+    """Compare a run NEW with a run BASE, or several seeds of NEW with several of BASE.
 
     Args:
-        base: logs or an earlier report (folder, zip or one file) of BASE; a list for its seeds, or
-            a folder of them.
-        new: the same of NEW.
+        base: logs or an earlier report (folder, zip or one file) of BASE; for several seeds a list,
+            or a folder that contains them.
+        new: the same for NEW.
         out: output path or URL; the suffix selects the format as in ``build``.
         **options: as on the command line.
 
     Returns:
-        The comparison, the result of the gate with its exit status, and the output path.
+        The comparison, the result of ``fail_on`` with its exit status, and the output path.
 
     Raises:
         RlreportError: a run, an option or the destination cannot be used.
@@ -123,7 +123,7 @@ def index(
 
 
 def _path_list(logs: Logs) -> list[str | Path]:
-    """Return one or several paths as a list; raise UsageError if it is empty."""
+    """Return one or several paths as a list; raise UsageError if there are none."""
     paths = [logs] if isinstance(logs, str | Path) else list(logs)
     if not paths:
         raise UsageError("no logs given: name a file, a folder or a URL")

@@ -17,7 +17,7 @@ from rlreport.text.numbers import NumberKind
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, or a number logged or computed for each token (figure)."""
+    """A column of a table, or a value that is logged or computed for each token (figure)."""
 
     name: str  # in exports
     label: str  # on pages; "" if no page shows the column
@@ -26,7 +26,7 @@ class Column:
     dtype: str = "float64"
     kind: NumberKind = "number"  # its format on pages
     signed: bool = False  # whether the token view colors values above and below 0 differently
-    # in the response list: shown, hidden until the reader selects the column, or "" for never
+    # in the response list: shown, hidden until the reader selects the column, or never ("")
     listed: Literal["", "shown", "hidden"] = ""
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class Column:
 
     @property
     def axis(self) -> str:
-        """Title of a chart axis: explanation and unit."""
+        """Title of a chart axis: the help text and the unit."""
         return message("{what}, {unit}", what=self.help, unit=self.unit) if self.unit else self.help
 
     @property
@@ -167,8 +167,8 @@ STEP_COLUMNS = (
     Column("ref_reward_mean", "Reference reward", "", "mean over responses of the reference"),
     Column("ref_reward_std", "Reference reward, std", "", "population standard deviation"),
     Column("reward_gap_mean", "Gap", "", "mean of reward − reference reward"),
-    Column("valid_reward_mean", "Valid reward", "", "mean of the watched reward"),
-    Column("ref_valid_reward_mean", "Reference valid reward", "", "mean of its watched reward"),
+    Column("valid_reward_mean", "Valid reward", "", "mean of the second reward, not trained on"),
+    Column("ref_valid_reward_mean", "Reference valid reward", "", "mean over reference responses"),
     _share("win_rate", "Win rate", "", "share with reward above the reference's"),
     _share("lose_rate", "Lose rate", "", "share with reward below the reference's"),
     Column("log_ratio_mean", "Mean log-ratio", "nats", "mean over responses of their mean"),
@@ -225,16 +225,18 @@ STEP_COLUMNS = (
     Column("thinking_tokens_mean", "Thinking", "tokens", "mean over responses that think"),
     Column("answer_tokens_mean", "Answer", "tokens", "mean over responses that think"),
     Column("thinking_chars_mean", "Thinking", "characters", "mean over responses that think"),
-    _share("unclosed_thinking", "Unclosed thinking", "", "no end, of responses that think"),
-    _share("at_turn_limit", "At the turn limit", "", "share of conversations"),
+    _share("unclosed_thinking", "Unclosed thinking", "", "share of responses that think"),
+    _share("at_turn_limit", "At the turn limit", "", "share of conversations that ended at it"),
     Column("seconds_mean", "Time", "seconds", "mean over responses"),
     Column("lag_mean", "Lag", "steps", "mean of step − version of the policy that sampled"),
-    Column("lag_max", "Largest lag", "steps", "over single responses"),
-    _whole("failed_rollouts", "Failed rollouts", "", "ended in errors before the policy spoke"),
+    Column("lag_max", "Largest lag", "steps", "largest over responses"),
+    _whole("failed_rollouts", "Failed rollouts", "", "failed before the policy wrote text"),
     _whole("filtered_rollouts", "Filtered rollouts", "", "not trained on, or not yet"),
     Column("validation_reward_mean", "Validation reward", "", "mean over validation responses"),
-    Column("validation_tokens_mean", "Validation length", "tokens", "mean over its responses"),
-    Column("validation_chars_mean", "Validation length", "characters", "mean over its responses"),
+    Column("validation_tokens_mean", "Validation length", "tokens",
+           "mean over validation responses"),
+    Column("validation_chars_mean", "Validation length", "characters",
+           "mean over validation responses"),
     Column("incomplete", "Incomplete", "", "fewer responses than the run's usual step", "bool"),
     _whole("nan_values", "NaN values", "", "numbers skipped by the means above"),
 )  # fmt: skip

@@ -17,7 +17,7 @@ class UsageError(RlreportError):
 
 
 class UnusableInputError(RlreportError):
-    """The logs were found, but no report can be built from them."""
+    """An input file cannot be used, or no report can be built from the logs."""
 
 
 class UnreadableReportError(UnusableInputError):
@@ -42,7 +42,7 @@ class RowError(ValueError):
 
 
 class UnreadRow(dict[str, Any]):
-    """Stands for a row that cannot be read, if a logged dict (JSON object) has several rows."""
+    """A placeholder for an unreadable row of a logged dict (JSON object) with several rows."""
 
     def __init__(self, error: RowError) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ LARGEST_NUMBER = 1e150  # Larger numbers, either sign, count as missing: their s
 
 
 class AssumedStep(int):
-    """The step of a row that logged none: the step in the path of its file, else 0."""
+    """The step of a row without a logged step: the step in the path of its file, else 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,10 @@ _LONGEST_NAME = 80  # characters; longer names are cut
 
 
 def add_unread_field(fields: UnreadFields, name: str, kind: str) -> None:
-    """Add an unrecognized field; keep the alphabetically first types, and the first names."""
+    """Add a field, but keep at most MOST_UNREAD_FIELDS, those first in alphabetical order."""
     name = name[:_LONGEST_NAME]
     fields[name] = min(fields.get(name, kind), kind)
-    if len(fields) > MOST_UNREAD_FIELDS:  # the same names remain in whatever order they are added
+    if len(fields) > MOST_UNREAD_FIELDS:  # the order of additions does not change the result
         del fields[max(fields)]
 
 

@@ -48,7 +48,7 @@ def declared(options: type) -> list[Field[Any]]:
 
 
 def part(kind: type[Options], options: object) -> Options:
-    """Return an instance of the options class ``kind``, with values taken from ``options``."""
+    """Return an instance of the options class ``kind`` with the values that ``options`` has."""
     values = options if isinstance(options, dict) else vars(options)
     names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})

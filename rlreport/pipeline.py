@@ -215,7 +215,7 @@ def _read(
     progress: Progress,
     workers: Workers,
 ) -> tuple[str, Rollouts, Tables]:
-    """Read logs; return the run's name, the chosen responses with their texts, and all tables."""
+    """Read logs; return the run's name, the responses with texts, and all tables."""
     read, gae = part(ReadOptions, options), part(GaeOptions, options)
     metrics = find_and_read(logs, read.metrics, read.run)
     named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
@@ -252,7 +252,7 @@ def _sampled_rows(tables: Tables) -> Ints:
 
 def _texts(rows: Ints, rollouts: Rollouts, options: BuildOptions) -> pd.DataFrame:
     if options.redact:
-        raise UsageError("--redact leaves texts out")
+        raise UsageError("texts are not available with --redact")
     names = ["step", "n", "prompt", "response"]
     sampled = rollouts.read(rows, with_tokens=0)
     return pd.DataFrame([[getattr(row, name) for name in names] for row in sampled], columns=names)
@@ -265,28 +265,27 @@ class ComparisonReport:
     out: Destination  # output path, or URL without credentials
     form: str  # id of the output format, such as ``html``
     size: int  # size of the report in bytes
-    # the results: reward difference, guardrails (other metrics, checked for harm), prompts won or
-    # lost, findings
+    # reward difference, guardrails (other metrics, checked for harm), prompts won or lost, findings
     outcome: Outcome
 
     @property
     def gate(self) -> Gate:
-        """The result of ``--fail-on`` (gate): its conditions, those that were met, exit status."""
+        """The result of ``--fail-on``: conditions, those that were met, and the exit status."""
         return self.outcome.gate
 
     @property
     def gate_sentence(self) -> str:
-        """The result of ``--fail-on`` (gate) as a sentence, "" if that option is not given."""
+        """The result of ``--fail-on`` as a sentence, "" if that option is not given."""
         return words.gate_sentence(self.outcome)
 
     @property
     def sentence(self) -> str:
-        """The verdict as text: runs that broke, then the reward difference with its interval."""
+        """The verdict as text: broken runs, then the reward difference with its interval."""
         return words.sentence(self.outcome)
 
     @property
     def notes(self) -> list[str]:
-        """What readers should know about the comparison, one sentence each."""
+        """Remarks on the comparison, such as limits of its evidence, one sentence each."""
         learning = words.learning(self.outcome)
         return [*([learning] if learning else []), *words.notes(self.outcome)]
 
@@ -298,7 +297,7 @@ def build_comparison(
     options: CompareOptions,
     progress: Progress,
 ) -> ComparisonReport:
-    """Compare ``news`` with ``bases``, one run or several seeds each; see ``build_report``."""
+    """Compare ``news`` with ``bases``, one run or several seeds each, and write a report."""
     form, language = form_of(out, options.form), options.language
     limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
     form.check(options)
@@ -458,5 +457,5 @@ def _entry(path: Path, why: str, root: Path) -> Listed:
     if isinstance(about, RlreportError):
         return Listed(name, href, None, safe_text(str(about).removeprefix(f"{path}: ")))
     if about is None:
-        return Listed(name, href, None, "is not a report of rlreport")
+        return Listed(name, href, None, "not a report of rlreport")
     return Listed(name, href, about)

@@ -51,7 +51,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class MetricsFile:
-    """A file of trainer metrics: path relative to the logs, number of steps, names of metrics."""
+    """A file of trainer metrics: path relative to the logs, number of steps, metric names."""
 
     name: str
     steps: int
@@ -103,7 +103,7 @@ class LogTables:
         words: words of the sampled responses, each with its leading space; may be None, too.
         ref_words: words of the reference policy's responses to the same prompts, or None.
         sampled: number of sampled responses; statistics of texts and tokens use only these.
-        sampled_of: number of responses from which the sample was drawn.
+        sampled_of: number of responses from which these were sampled.
         reward_parts: names of the columns of ``extras`` that are components of the reward.
         files, notes: log files that were read, and remarks about the logs.
         bad_lines, bad_count: the first unreadable lines, and the number of all of them.
@@ -212,7 +212,7 @@ class Tables(LogTables):
         return replace(earlier_steps, bad_lines=complete_lines, bad_count=bad_count)
 
     def between(self, start: int, stop: int) -> Tables:
-        """Keep rows with ``start <= step < stop``; ``prompts`` and ``tokens`` are not filtered."""
+        """Return tables of ``start <= step < stop``; ``prompts`` and ``tokens`` are unchanged."""
         low, high = np.searchsorted(self.responses["step"].to_numpy(), (start, stop)).tolist()
         samples: dict[str, Any] = {
             name: _cut(sample, low, high)
@@ -269,6 +269,6 @@ def _cut(sample: TextSample, low: int, high: int) -> TextSample:
 
 
 def length_column(responses: pd.DataFrame | Mapping[str, NDArray[np.float64]]) -> str:
-    """Return the name of the length column: tokens if logged, else characters."""
+    """Return the column of lengths: ``response_tokens`` if logged, else ``response_chars``."""
     missing = np.isnan(np.asarray(responses["response_tokens"], np.float64)).all()
     return "response_chars" if missing else "response_tokens"

@@ -48,7 +48,7 @@ class RolloutWriter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, flags, 0o666)
         except OSError as error:
-            raise OutputError(f"{directory}: no log can be written: {error.strerror}") from error
+            raise OutputError(f"{directory}: cannot write a log there: {error.strerror}") from error
         self._torn = True  # whether the file may end within a line
 
     def write(self, *, step: int, prompt: str, response: str, reward: Any, **fields: Any) -> None:
@@ -152,14 +152,14 @@ def _number(name: str, value: Any) -> Any:
     if size == 1:
         return value.reshape(-1)[0].item() if is_array else value[0]
     if name in _NUMBERS:
-        raise UsageError(f"{name} must be a single number; it has {size}")
+        raise UsageError(f"{name} must be a single number, got {size} numbers")
     return value
 
 
 def _token_count(name: str, value: Any) -> int:
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape) != 1:
-        raise UsageError(f"{name} has the shape {tuple(shape)}, not (tokens,)")
+        raise UsageError(f"{name} must have the shape (tokens,), got {tuple(shape)}")
     try:
         return len(value)
     except TypeError:
@@ -178,7 +178,7 @@ def _encode(row: dict[str, Any]) -> bytes:
                 row, default=lambda value: np.asarray(_array_or_number(value)).tolist()
             )
         except (TypeError, ValueError) as error:
-            raise UsageError(f"a field cannot be logged: {error}") from error
+            raise UsageError(f"a field cannot be written as JSON: {error}") from error
         plain = safe_value(json.loads(text, parse_constant=lambda name: None))
         return json.dumps(plain, ensure_ascii=False).encode() + b"\n"
 
@@ -194,5 +194,5 @@ def _array_or_number(value: Any) -> Any:
     if array.dtype.kind not in "biuf":
         if array.dtype.name == "bfloat16":
             return np.ascontiguousarray(array.astype(np.float32))
-        raise TypeError(f"{type(value).__name__} is not a text, number, list, array or tensor")
+        raise TypeError(f"{type(value).__name__} is not text, a number, list, array or tensor")
     return array.item() if array.ndim == 0 else np.ascontiguousarray(array)

@@ -257,7 +257,7 @@ def test_a_file_that_cannot_be_read_has_no_effect_and_is_not_quoted(text, tmp_pa
 def test_numbers_too_large_for_json_are_said_in_words(tmp_path):
     (tmp_path / "config.yaml").write_text(f"a: 0x{'f' * 20000}\nb: 0x{'f' * 20}\n")
     said = run_card([tmp_path]).entries.values()
-    assert list(said) == ["a whole number of 80,000 bits", "a whole number of 80 bits"]
+    assert list(said) == ["an integer of 80,000 bits", "an integer of 80 bits"]
 
 
 def test_logs_with_a_configuration_each_have_no_card_in_common(tmp_path):

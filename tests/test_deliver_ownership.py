@@ -293,7 +293,7 @@ FOREIGN = {
 def test_a_file_that_merely_mentions_rlreport_is_never_overwritten(log, tmp_path, suffix, text):
     out = tmp_path / f"run.{suffix}"
     out.write_text(text)
-    with pytest.raises(OutputError, match="is not a report of rlreport"):
+    with pytest.raises(OutputError, match="not a report of rlreport"):
         rlreport.build(log, out, workers=1)
     assert out.read_text() == text
 

@@ -98,7 +98,7 @@ def test_it_can_be_asked_for_by_its_id(installed: dict[str, str], log: Path) -> 
     assert "mine.jsonl:7: not a valid diary row: a day without points" in done.stdout
     done = rlreport("inspect", log, "--log-format", "diary")
     assert done.returncode == 2
-    assert "there is no log format 'diary'; formats are rlboard, trl," in done.stderr
+    assert "unknown log format 'diary'; known formats: rlboard, trl," in done.stderr
 
 
 @pytest.fixture

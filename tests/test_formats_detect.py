@@ -139,7 +139,7 @@ def test_the_step_can_come_from_the_path() -> None:
 
 
 def test_slips_in_a_mapping_are_named() -> None:
-    with pytest.raises(UsageError, match="no field 'rewrd'"):
+    with pytest.raises(UsageError, match="unknown field 'rewrd'"):
         detect("x.jsonl", [ODD], mapping={"rewrd": "score"})
     with pytest.raises(UsageError, match="not a regular expression"):
         detect("x.jsonl", [ODD], mapping=MAPPING, step_from_path="(")

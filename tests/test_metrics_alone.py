@@ -385,7 +385,7 @@ COMPUTED = """CREATE TABLE metrics
     ("name", "content", "why"),
     [
         ("a.json", b'{"a": 1}', r"No rollout log found \(a\.json"),
-        ("a.csv", b"x,y\n1,2\n", r"a\.csv: no column named step"),
+        ("a.csv", b"x,y\n1,2\n", r"a\.csv: not a metrics table"),
         ("a.csv", b"step,reward\n1e300,1\n", "no steps with numbers"),
         ("a.csv", "step,reward\n1,0.5\n".encode("utf-16"), r"a\.csv: encoded as UTF-16; save it"),
         ("a.csv", b"step,re\rward\n1,0.5\n", "a.csv"),

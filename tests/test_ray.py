@@ -139,7 +139,7 @@ def test_logs_on_a_disk_that_all_nodes_share_are_read_there(nodes, shared_data, 
 def test_nodes_that_are_not_as_this_one_are_named(nodes, log, tmp_path, monkeypatch):
     own = ray_executor._versions()
     monkeypatch.setattr(ray_executor, "_versions", lambda: {**own, "NumPy": "0.1"})
-    with pytest.raises(UsageError, match=f"has NumPy {own['NumPy']}, here it is 0.1"):
+    with pytest.raises(UsageError, match=f"has NumPy {own['NumPy']}, this machine 0.1"):
         build(log, tmp_path / "report", ray=nodes.address)
     monkeypatch.undo()
     find = find_sources

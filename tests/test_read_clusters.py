@@ -77,7 +77,7 @@ def test_what_is_no_file_is_named_and_never_opened(tmp_path: Path) -> None:
     scan = read(tmp_path)
     names = ("linked", "null", "pipe", "s")
     assert {bad.file: bad.reason for bad in scan.bad_lines} == {
-        f"{name}.jsonl": "a pipe, a socket or a device: skipped" for name in names
+        f"{name}.jsonl": "not a regular file (a pipe, socket or device)" for name in names
     }
     assert len(scan.responses) == 1
 
@@ -268,7 +268,7 @@ def test_bad_lines_and_bad_members_cost_only_themselves(tmp_path: Path) -> None:
     assert {0, 1, 2, 3, 4, 6} <= set(scan.responses["step"])
     assert scan.bad_count == 4
     assert {"a.jsonl.zip"} == {line.file for line in scan.bad_lines}
-    lost = "'damaged.jsonl' cannot be read further, the rest of the member is lost: "
+    lost = "the rest of 'damaged.jsonl' cannot be read: "
     assert any(line.reason.startswith(lost) for line in scan.bad_lines)
     assert not list(tmp_path.parent.rglob("escape.jsonl"))
 

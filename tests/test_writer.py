@@ -86,7 +86,7 @@ def test_any_values_are_one_line_of_json(tmp_path_factory, fields, text):
 
 
 def test_a_value_that_is_no_data_is_refused(tmp_path: Path) -> None:
-    with RolloutWriter(tmp_path) as writer, pytest.raises(UsageError, match="object is not a text"):
+    with RolloutWriter(tmp_path) as writer, pytest.raises(UsageError, match="object is not text"):
         writer.write(**ROW, odd=object())
     assert writer.path.read_bytes() == b""
 
@@ -174,7 +174,7 @@ def test_a_full_disk_is_one_clear_error_and_costs_no_other_line(tmp_path: Path) 
 
 def test_slips_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="no log can be written"):
+    with pytest.raises(OutputError, match="cannot write a log"):
         RolloutWriter(tmp_path / "file")
     writer = RolloutWriter(tmp_path)
     writer.close()

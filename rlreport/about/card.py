@@ -186,7 +186,7 @@ def _is_suspect(part: str) -> bool:
 
 
 def _is_reference(text: str) -> bool:
-    """Return whether a text only stands for a value: ``<KEY>``, ``HF_TOKEN`` or ``${key}``."""
+    """Return whether a text is a placeholder or a variable: ``<KEY>``, ``HF_TOKEN``, ``${key}``."""
     if _VARIABLE.fullmatch(text) and _is_suspect(text):
         return True
     previous = ""
@@ -200,7 +200,7 @@ def _words(name: str) -> list[str]:
 
 
 def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
-    """Return whether a text looks like a credential; ``words`` are those of the entry's name."""
+    """Return whether a text looks like a credential; ``words`` are the words of its name."""
     if _SHAPE.search(text) or _PASSWORD.fullmatch(text) or _assigns_secret(text):
         return True
     if any(_HASH_NAME.fullmatch(word) for word in words) and _HEX.fullmatch(text):
@@ -246,7 +246,7 @@ def _is_random(run: str) -> bool:
 
 
 def named_value(pairs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return ``{API_KEY: {value: ...}}`` for ``{key: API_KEY, value: ...}``, to check the name."""
+    """Convert ``{key: API_KEY, value: x}`` to ``{API_KEY: {value: x}}``; else return ``pairs``."""
     has_value = not _VALUE_KEYS.isdisjoint(map(str.lower, pairs))
     for key, name in pairs.items():
         if key.lower() in _VALUE_KEYS or not isinstance(name, str) or " " in name:
@@ -356,7 +356,7 @@ def redacted_text(name: str, text: str) -> str:
 
 
 def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
-    """Return configuration values as text, with ``config.`` before each name, for a comparison."""
+    """Return ``config.NAME`` -> value as text for each entry of a configuration."""
     return {
         f"config.{name}": "null" if value is None else str(value)
         for name, value in card_values(entries).items()
@@ -434,7 +434,7 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 def _text(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         # str() fails for integers of thousands of digits
-        return f"a whole number of {value.bit_length():,} bits"
+        return f"an integer of {value.bit_length():,} bits"
     return safe_text(str(value)[:_MAX_CHECKED])
 
 

@@ -10,10 +10,10 @@ from rlreport.about.card import configured
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import message
 
-SEVERAL_RUNS = "several_runs"  # Kind of the ``Note`` that says that the logs look like several runs
+SEVERAL_RUNS = "several_runs"  # Kind of the note that the logs look like several runs
 _MAX_NAMED = 3  # names listed in a note
-_MIN_SHARED_FRACTION = 0.8
-# Minimum fraction and number of steps (or of prompts per step) that several runs share
+_MIN_SHARED_FRACTION = 0.8  # minimum fraction of steps (or prompts) that several runs share
+# Minimum number of steps (or of prompts per step) that several runs share
 _MIN_SHARED_COUNT = 3
 
 _RUN_NAME = re.compile(
@@ -36,7 +36,7 @@ _COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst|zip)$", re.IGNORECASE)
 
 
 def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
-    """Return a note if folders (or files of one folder) look like runs, not like parts of one."""
+    """Return a note if folders, or files of one folder, look like several runs, else None."""
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
     rows = tables.responses.loc[tables.responses["validation"] == 0, ["file", "step"]]

@@ -227,47 +227,54 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     baseline = start if len(samples) == 1 else step < 0
     if not (end.any() and baseline.any()):
         return []
-    of_end = int(end.sum())
-
-    def measured(text: tuple[str, ...], counts: Ints, before: Bools) -> _Text | None:
-        """Return the text if far fewer of the responses ``before`` contain it, else None."""
-        holders = [np.array((counts[part] > 0).sum(), float) for part in (end, before)]
-        of_before = int(before.sum())
-        z = float(log_odds_z(holders[0], of_end, holders[1], of_before))
-        shares = float(holders[1] / of_before), float(holders[0] / of_end)
-        rose = meets(">=", shares[1], max(limits.share, limits.ratio * shares[0]))
-        if rose and z >= limits.z:
-            return _Text(text, counts[:size], *shares, z)
-        if min(shares) < limits.held or _BEFORE.issuperset(text):
-            return None
-        last, first = (counts[part & (counts > 0)] for part in (end, before))
-        error = np.sqrt(last.var() / len(last) + first.var() / len(first))
-        z = float((last.mean() - first.mean()) / max(error, 1e-9))
-        if last.mean() < limits.ratio * first.mean() or z < limits.z:
-            return None
-        return _Text(text, counts[:size], *shares, z, often=True)
-
-    forms = []
-    bits = np.zeros(len(lengths), np.int64)
-    bits[:size] = run.responses["structure"].to_numpy(np.int64)[sample.rows]
-    masks = {name: 1 << bit for bit, name in enumerate(STRUCTURES)} | {ANY_STRUCTURE: -1}
-    for name, mask in masks.items() if start.any() else ():
-        if form := measured((), np.asarray(bits & mask != 0, np.int64), start):
-            forms.append(form._replace(name=name))
-    # Prefer a specific structure to ANY_STRUCTURE if most responses with any structure have it.
-    forms.sort(key=lambda form: -form.after * (SAME if form.name == ANY_STRUCTURE else 1))
-    phrases = []
-    for phrase, starts in _phrases(words, names, response, end[response], limits.share * of_end):
+    texts = _structures(run, sample, start[:size], end[:size])
+    least, phrases = limits.share * end.sum(), []
+    for phrase, starts in _phrases(words, names, response, end[response], least):
         counts = np.bincount(response[starts], minlength=len(lengths))
-        if spreads := measured(phrase, counts, baseline):
-            phrases.append(_spell_out(spreads, sample, words, starts[response[starts] < size]))
-    texts = forms[:1]
+        if text := _spreading_text(limits, phrase, counts, baseline, end):
+            text = text._replace(counts=counts[:size])
+            phrases.append(_spell_out(text, sample, words, starts[response[starts] < size]))
     # For equal z, prefer the phrase that occurs most often: the others are shifted repetitions.
     phrases.sort(key=lambda text: (-text.z, -text.counts.sum(), -len(text.words)))
     for text in phrases:
         if not any(_is_same(text, other) for other in texts):
             texts.append(text)
     return sorted(texts, key=lambda text: -text.z)
+
+
+def _spreading_text(
+    limits: Spreading, words: tuple[str, ...], counts: Ints, baseline: Bools, end: Bools
+) -> _Text | None:
+    """Return the text if far more of the responses at the ``end`` contain it, or far more often."""
+    of_end, of_baseline = int(end.sum()), int(baseline.sum())
+    with_text = [np.array((counts[part] > 0).sum(), float) for part in (end, baseline)]
+    z = float(log_odds_z(with_text[0], of_end, with_text[1], of_baseline))
+    shares = float(with_text[1] / of_baseline), float(with_text[0] / of_end)
+    rose = meets(">=", shares[1], max(limits.share, limits.ratio * shares[0]))
+    if rose and z >= limits.z:
+        return _Text(words, counts, *shares, z)
+    if min(shares) < limits.held or _BEFORE.issuperset(words):
+        return None
+    last, first = (counts[part & (counts > 0)] for part in (end, baseline))
+    error = np.sqrt(last.var() / len(last) + first.var() / len(first))
+    z = float((last.mean() - first.mean()) / max(error, 1e-9))
+    if last.mean() < limits.ratio * first.mean() or z < limits.z:
+        return None
+    return _Text(words, counts, *shares, z, often=True)
+
+
+def _structures(run: Run, sample: TextSample, start: Bools, end: Bools) -> list[_Text]:
+    """Return the structure that spread most, such as lists; [] if none did."""
+    bits = run.responses["structure"].to_numpy(np.int64)[sample.rows]
+    masks = {name: 1 << bit for bit, name in enumerate(STRUCTURES)} | {ANY_STRUCTURE: -1}
+    structures = []
+    for name, mask in masks.items() if start.any() else ():
+        counts = np.asarray(bits & mask != 0, np.int64)
+        if text := _spreading_text(run.limits[Spreading], (), counts, start, end):
+            structures.append(text._replace(name=name))
+    # Prefer a specific structure to ANY_STRUCTURE if most responses with any structure have it.
+    structures.sort(key=lambda text: -text.after * (SAME if text.name == ANY_STRUCTURE else 1))
+    return structures[:1]
 
 
 def _word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
@@ -283,17 +290,18 @@ def _phrases(
 ) -> Iterator[tuple[tuple[str, ...], Ints]]:
     """Yield phrases that ``least`` responses of the last window contain, and where they start.
 
-    Phrases grow by a word in each pass. In pass n, ``index`` numbers the n-word phrase that starts
-    at each word (-1: none), and a key is that number × vocabulary size + next word (-1: none).
+    Phrases grow by a word in each pass. In pass n, ``index`` numbers the n-word phrases that start
+    at the words ``at``, and a key is that number × vocabulary size + next word (-1: none).
     """
     phrases: list[tuple[str, ...]] = [()]
     holders = np.zeros(1)
-    index = np.zeros(len(words), np.int64)
+    at, index = np.arange(len(words)), np.zeros(len(words), np.int64)
     for n in range(MAX_WORDS + 1):
-        same_response = response[n:] == response[: len(words) - n]
-        following = np.append(np.where(same_response, words[n:], -1), np.full(n, -1))[: len(words)]
-        keys = np.where((index >= 0) & (following >= 0), index * len(vocabulary) + following, -1)
-        pairs = pd.DataFrame({"key": keys, "response": response})[(keys >= 0) & in_end]
+        last = np.minimum(at + n, len(words) - 1)
+        inside = (at + n == last) & (response[last] == response[at]) & (words[last] >= 0)
+        keys = np.where(inside, index * len(vocabulary) + words[last], -1)
+        of_end = inside & in_end[at]
+        pairs = pd.DataFrame({"key": keys[of_end], "response": response[at[of_end]]})
         counted = pairs.drop_duplicates().groupby("key").size()
         counted = counted[counted >= least * (1 - 1e-9)]
         longer = {}
@@ -311,15 +319,15 @@ def _phrases(
             parts += [numbers[phrase[1:]]] if distinct and phrase[0] not in _BEFORE else []
             parts = [part for part in parts if of_longer[row] >= CONTINUED * holders[part]]
             continued.update(parts)
-        order = np.argsort(index, kind="stable")
-        bounds = np.searchsorted(index[order], np.arange(len(phrases) + 1))
-        for i, phrase in enumerate(phrases if n else ()):
+        starts = pd.Series(at).groupby(index).indices.values() if n else ()
+        for i, rows in enumerate(starts):
             if i not in continued:
-                yield phrase, order[bounds[i] : bounds[i + 1]]
+                yield phrases[i], at[rows]
         phrases, holders = list(longer.values()), of_longer
         if not phrases:
             break
-        index = pd.Index(list(longer), dtype=np.int64).get_indexer(pd.Index(keys))
+        numbered = pd.Index(list(longer), dtype=np.int64).get_indexer(pd.Index(keys))
+        at, index = at[numbered >= 0], numbered[numbered >= 0]
 
 
 def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:

@@ -1,4 +1,4 @@
-"""Choose which responses a report shows, the most interesting first, and in which detail.
+"""Choose which responses a report shows, the most interesting first, and with how much detail.
 
 All pages of steps have the same level of detail, the most detailed that fits the report's size.
 """
@@ -27,7 +27,7 @@ EXTREME_SHARE = 0.5
 
 TOOL_ERRORS = "tool_errors"
 
-# label, metric, "min" or "max", whether to link to the token with the largest KL
+# Extremes: (label, metric, "min" or "max", whether to link to the token with the largest KL)
 _ENDS = (
     (translatable("Lowest reward"), "reward", "min", False),
     (translatable("Highest reward"), "reward", "max", False),
@@ -80,12 +80,12 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
 def rank_by_interest(
     responses: pd.DataFrame, shown: int, pinned: Iterable[int] = ()
 ) -> NDArray[np.int64]:
-    """Return rows to show: those of ``pinned`` n, extremes of the step, a sample over prompts."""
+    """Return indices of up to ``shown`` rows: ``pinned`` values of ``n``, extremes, a sample."""
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
     is_pinned = np.isin(responses["n"].to_numpy(), np.fromiter(pinned, np.int64))
     rank[is_pinned] = -1
     branches = responses["validation"].to_numpy() == IN_BRANCH
-    if branches.any():  # shown with the response that was trained
+    if branches.any():  # a branch gets the rank of the trained response of its rollout
         trained = pd.Series(rank).mask(branches).groupby(responses["rollout"].to_numpy())
         rank[branches] = trained.transform("min").fillna(len(rank))[branches]
     order = rank.argsort(kind="stable")
@@ -101,13 +101,13 @@ def rank_by_interest(
 
 
 FINEST_DIGITS = 6  # Significant digits of token values at the highest level of detail
-COMPACT = 4  # Those of pages with many token values
+COMPACT = 4  # Significant digits on pages with many token values
 
-# Typical bytes of a page, of a response and of a token value by its digits, compressed. The first
-# rendering tells how far they are off.
+# Typical compressed bytes of a page, of a response, and of a token value by its digits. The first
+# rendering shows how far these estimates are off.
 PAGE_BYTES, ROW_BYTES = 8_000, 1_000
 VALUE_BYTES = {FINEST_DIGITS: 2.4, COMPACT: 1.7, 3: 1.3}
-FEWEST = 24  # steps that have a page even if only the lowest level of detail fits
+FEWEST = 24  # this many steps get a page even if only the lowest level of detail fits
 
 # Maximum number of steps with a page; longer runs have pages for every n-th step only
 MAX_STEP_PAGES = 1_000
@@ -117,7 +117,7 @@ MAX_FINE_VALUES = 120_000
 
 
 class Level(NamedTuple):
-    """A level of detail for the pages of steps; None: no limit."""
+    """A level of detail for the pages of steps; a limit of None is no limit."""
 
     rows: int | None  # maximum number of responses on a page
     with_tokens: int | None  # maximum number of responses with token values
@@ -164,7 +164,7 @@ class StepPlan:
 
 
 def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
-    """Return roughly how many bytes the pages of these steps take at a level of detail."""
+    """Return the estimated bytes of the pages of these steps at a level of detail."""
     total = 0.0
     for candidate in candidates:
         plan = candidate.at(level)
@@ -174,7 +174,7 @@ def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
 
 
 def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return the most detailed level (index into LEVELS) expected to fit into ``room`` bytes."""
+    """Return the index of the most detailed level that fits in ``room`` bytes, else of the last."""
     most_values = max((c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0)
     for level in range(0 if most_values <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
         if expected_bytes(candidates, level) <= room:
@@ -183,7 +183,7 @@ def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
 
 
 def affordable(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return how many steps can have a page in ``room`` bytes at one of the two lowest levels."""
+    """Return how many steps fit in ``room`` at the second-lowest level, or FEWEST at the lowest."""
     second_lowest, lowest = (
         expected_bytes(candidates, level) / len(candidates)
         for level in (len(LEVELS) - 2, len(LEVELS) - 1)
@@ -194,7 +194,7 @@ def affordable(candidates: Sequence[StepPlan], room: float) -> int:
 def left_out(
     steps: Sequence[StepPlan], steps_in_all: int, responses_in_all: int, token_responses: int
 ) -> list[str]:
-    """Return sentences about what the pages of these steps leave out; empty if nothing."""
+    """Return sentences on what a report with pages of ``steps`` leaves out; [] if nothing."""
     responses = sum(len(step.rows) for step in steps)
     token_rows = sum(step.with_tokens for step in steps)
     digits = min((step.digits for step in steps), default=FINEST_DIGITS)
@@ -228,7 +228,7 @@ def left_out(
 
 
 def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
-    """Choose up to ``room`` steps with a page: both ends, those of findings, every n-th step."""
+    """Choose up to ``room`` steps: first, last, those with pinned responses, and every n-th."""
     room = min(max(2, room), MAX_STEP_PAGES)
     if room >= len(steps):
         return list(steps)
@@ -254,9 +254,9 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     """Choose up to ``max_responses`` responses to show at each step, in order of interest."""
     if len(tables.steps) > MOST_STEPS:
         raise UnusableInputError(
-            f"the logs hold {len(tables.steps):,} steps, and a report can list {MOST_STEPS:,} at "
-            "most. If 'step' counts samples or tokens, name the field of the training step with "
-            "--map step=FIELD; otherwise build several reports, each from fewer files"
+            f"the logs have {len(tables.steps):,} steps, but a report can list at most "
+            f"{MOST_STEPS:,}. If 'step' counts samples or tokens, name the field of the training "
+            "step with --map step=FIELD; otherwise build several reports, each from fewer files"
         )
     with_texts = np.flatnonzero(tables.responses["has_texts"].to_numpy() == 1)
     if not len(with_texts):
@@ -287,7 +287,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
 def shown_prompts(
     responses: pd.DataFrame, shown: Sequence[NDArray[np.int64]]
 ) -> dict[str, list[int]]:
-    """Return, for prompts shown at several steps, ``prompt_id`` -> [step, n, step, n, …]."""
+    """Return ``prompt_id`` -> [step, n, step, n, …] of prompts that are shown at several steps."""
     if not shown:
         return {}
     rows = responses[["prompt_id", "step", "n"]].iloc[np.concatenate(shown)]

@@ -311,16 +311,7 @@ def curve_chart(
         size=size,
         right=labels or 16,
     )
-    # The interactive chart contains the logged values and smooths them in the browser.
-    spec["data"] = {"values": rows}
-    spec["layer"] = [layer for layer in spec["layer"] if layer["name"] != "raw"]
-    _add_tooltip(spec, curves, percent)
-    if not any(curve.has_band for curve in curves):
-        spec["layer"].remove(layer_named(spec, "band"))
-    if all(curve.min is None for curve in curves):
-        spec["layer"].remove(layer_named(spec, "range"))
-    if any("ema_9" in row for row in rows):
-        _offer_smoothing(spec, noisy)
+    _make_interactive(spec, rows, curves, noisy, percent=percent)
     if group_size > 1:
         parts.append(message("Each point is the mean of up to {every} steps.", every=group_size))
     if noisy:
@@ -448,6 +439,22 @@ def spread_out(positions: Floats, height: float) -> Floats:
     lowest: Floats = np.maximum.accumulate(positions - gaps)
     lowest = np.minimum(lowest, height - gaps[-1:])
     return lowest + gaps
+
+
+def _make_interactive(
+    spec: Spec, rows: Rows, curves: Sequence[DrawnCurve], noisy: Sequence[str], *, percent: bool
+) -> None:
+    """Give a specification the logged values, which the browser smooths, and a tooltip."""
+    unused = {"raw"}
+    if not any(curve.has_band for curve in curves):
+        unused.add("band")
+    if all(curve.min is None for curve in curves):
+        unused.add("range")
+    spec["data"] = {"values": rows}
+    spec["layer"] = [layer for layer in spec["layer"] if layer["name"] not in unused]
+    _add_tooltip(spec, curves, percent)
+    if any("ema_9" in row for row in rows):
+        _offer_smoothing(spec, noisy)
 
 
 def _add_tooltip(spec: Spec, series: Sequence[DrawnCurve], percent: bool) -> None:

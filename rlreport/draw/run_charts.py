@@ -295,7 +295,7 @@ class _Group:
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart per trainer metric and extra column but reward parts, with a role first."""
+    """Yield a chart of each trainer metric and other extra column, those with a role first."""
     for group in _groups(tables):
         roles = {metric: role for role, metric in roles_of(group.values).items()}
         keys = zip(unique_names(group.drawn), group.drawn, strict=True)

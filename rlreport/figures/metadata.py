@@ -1,4 +1,4 @@
-"""Metadata of a logged row (split, errors), and numbers of its turns, tool calls and thinking."""
+"""Metadata of a logged row (split, errors), and counts of its turns, tool calls and thinking."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Ending(IntEnum):
     OTHER = 8  # the logged reason is not a known one
 
 
-# How lists and charts name endings, in the order of charts
+# Labels of endings in lists and charts, in the order of charts
 ENDING_WORDS = {
     Ending.FINISHED: translatable("by itself"),
     Ending.TURN_LIMIT: translatable("at the turn limit"),
@@ -54,7 +54,7 @@ ENDING_WORDS = {
 
 
 def several_endings(codes: Iterable[int]) -> bool:
-    """Return whether endings other than by itself and at the token limit are known."""
+    """Return whether any code is an ending other than FINISHED, CUT_OFF or unknown (0)."""
     return not set(codes) <= {0, Ending.FINISHED, Ending.CUT_OFF}
 
 
@@ -98,11 +98,11 @@ ERROR_KINDS = {
 
 
 class ToolCounts(NamedTuple):
-    """A tool's answers in a response: how many, how many are errors, and their characters in all.
+    """Counts of a tool's answers in a response: answers, errors among them, total characters.
 
-    ``ranges``: number of answers whose range of tokens is logged; ``tokens``: their tokens.
-    ``empty``: answers that are no errors and without text.
-    Then the errors of each kind; those of no known kind count in ``errors`` only.
+    ``ranges``: answers whose token range is logged; ``tokens``: total tokens in these ranges.
+    ``empty``: answers without text that are not errors. The last five fields count errors by kind;
+    an error of another kind counts only in ``errors``.
     """
 
     answers: int = 0
@@ -123,14 +123,14 @@ class RowMetadata:
     """Values of a row other than text and tokens."""
 
     split: str | None = None  # standard name, such as "val"
-    # why the row is no response of the trained policy, a key of ``notes.ODDITIES``; "" if it is one
+    # why the row is not a trained response, a key of ``notes.ODDITIES``; "" if it is one
     left_out: str = ""
     figures: dict[str, float] = field(default_factory=dict)  # by column of the response table
     tools: dict[str, ToolCounts] = field(default_factory=dict)  # counts of answers by tool name
 
 
 def row_metadata(record: Mapping[str, Any], step: int, prompt: str, response: str) -> RowMetadata:
-    """Return the metadata of a row after ``normalize_turns_and_mask``; ignore unusable values."""
+    """Return metadata of a row that ``normalize_turns_and_mask`` processed; skip invalid values."""
     turns = record.get("turns") or turns_in_text(response)
     metadata = RowMetadata(split_named(record.get("split")) or None)
     if record.get("errors") and not response.strip():
@@ -236,13 +236,13 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
 
 
 def _calls_of(turn: Turn) -> list[Any]:
-    # An empty list of calls is that of a parser that read none of those in the text.
+    # An empty list means that the trainer's parser found no call: look for calls in the text.
     calls = turn.get("calls")
     return calls if calls and isinstance(calls, list) else calls_in_text(turn["text"])
 
 
 def _late_calls(turns: Sequence[Turn]) -> int:
-    """Return how many calls come with or after a final answer, and before a new question."""
+    """Return the number of calls in or after a final answer and before the next user turn."""
     late, answered = 0, False
     for turn in turns:
         if turn["sampled"]:
@@ -281,7 +281,7 @@ def split_named(value: object) -> str:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Return whether a value is a number, not NaN, that float64 represents without overflow."""
+    """Return whether a value is a number within ±LARGEST_NUMBER (an integer: ±2^53), not NaN."""
     most = _LARGEST_INTEGER if type(value) is int else LARGEST_NUMBER
     return type(value) in (int, float) and abs(value) <= most
 
@@ -289,8 +289,8 @@ def is_number(value: Any) -> TypeGuard[float]:
 def normalize_turns_and_mask(row: dict[str, Any], tokens: int, *, cut: bool = False) -> list[str]:
     """Normalize a row's turns in place, delete invalid turns or masks; return what was invalid.
 
-    ``tokens``: number of the row's tokens, -1 without strings and numbers of tokens; ``cut``:
-    whether longer arrays were cut to it, as the mask is then.
+    ``tokens`` is the number of the row's tokens, -1 if it has no token strings or arrays. With
+    ``cut``, longer arrays were cut to ``tokens``, so the mask is cut, too.
     """
     problems: list[str] = []
     mask, logged_turns, ids = row.get("response_mask"), row.get("turns"), row.get("token_ids")

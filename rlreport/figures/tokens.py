@@ -189,7 +189,8 @@ def token_figures(
 
 
 CLIP_RANGE = 0.2
-# A response has one advantage if its tokens' deviate by no more than this part of their mean
+# Advantages of a response's tokens are equal if the norm of their deviations is at most this
+# fraction of their mean
 SAME_ADVANTAGE = 1e-3
 
 
@@ -202,8 +203,8 @@ def response_figures(
 ) -> dict[str, Floats]:
     """Return the columns of the response table that derive from tokens, float64 (R,) each.
 
-    Columns whose inputs are not logged are missing. ``logged_advantage``, the weights of the loss,
-    and ``old_logp``, under the policy before the update, have a value per token.
+    Columns whose inputs are not logged are missing. ``logged_advantage`` (weights of the loss) and
+    ``old_logp`` (log-probability under the policy before the update) have a value per token.
     """
     columns: dict[str, Floats] = {"response_tokens": np.diff(offsets).astype(np.float64)}
     if figures.surprisal is not None:
@@ -285,10 +286,10 @@ def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
 
     In a loop of period p <= MAX_PERIOD, unit i equals unit i - p at max(24, 2 p) or more
     consecutive i; these and the p units before them are the loop. It counts from 100 units on, or
-    from 32 if it is at least a quarter of the text. Of several, it is the longest of the smallest
-    period; zeros stand for none. ``units``, int32 (N,), are the ids (>= 0) of the words of all
-    texts; text r is units[offsets[r]:offsets[r + 1]]. No loop extends over a unit that occurs only
-    once, such as GAP: fewer than p units beyond it could equal earlier ones. Source: rlreport.
+    from 32 if it is at least a quarter of the text. Of several loops, return the longest of the
+    smallest period; zeros without a loop. ``units``, int32 (N,), are the ids (>= 0) of the words of
+    all texts; text r is units[offsets[r]:offsets[r + 1]]. No loop extends over a unit that occurs
+    only once, such as GAP: fewer than p units beyond it could equal earlier ones. Source: rlreport.
     """
     found = np.zeros((len(offsets) - 1, 3), np.int64)
     # 24 consecutive positions include three successive multiples of 8, so only texts with three
@@ -310,7 +311,7 @@ def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
 
 
 def is_cut_off(finished: Floats, ending: Floats | Ints) -> Floats:
-    """Return 1 where a limit of tokens ended a response, else 0, NaN where it is unknown."""
+    """Return 1 for responses that a token limit ended, 0 for others, NaN if unknown; (R,)."""
     by_tokens = np.isin(ending, (0, Ending.FINISHED, Ending.CUT_OFF, Ending.OTHER))
     return np.where(by_tokens, 1 - finished, 0.0)
 
@@ -318,9 +319,9 @@ def is_cut_off(finished: Floats, ending: Floats | Ints) -> Floats:
 def thinking_tokens(
     opens: NDArray[np.bool_], closes: NDArray[np.bool_], offsets: Ints
 ) -> dict[str, Floats]:
-    """Return numbers of thinking tokens (with opening and closing ones) and of answer tokens.
+    """Return the columns ``thinking_tokens`` (tags included) and ``answer_tokens``, (R,) each.
 
-    These two columns are NaN for responses without such tokens, and missing if there are none.
+    ``opens`` and ``closes`` mark <think> and </think>, (N,). NaN for responses without these tags.
     """
     marks = np.flatnonzero(opens | closes)
     if not len(marks):
@@ -342,7 +343,7 @@ def thinking_tokens(
 
 
 def correctness(extras: pd.DataFrame, reward: Floats) -> Floats:
-    """Return 1 for right, 0 for wrong responses, else NaN: as logged, or by two rewards; (R,)."""
+    """Return 1 for right, 0 for wrong, else NaN: as logged, or by a two-valued reward; (R,)."""
     logged = extras.select_dtypes("number").filter(regex=_CORRECT_FIELD)
     grades = [values.to_numpy(np.float64) for _, values in logged.items()]
     rewards = np.unique(reward[~np.isnan(reward)])

@@ -73,7 +73,7 @@ def format_by_id(identity: str) -> BaseFormat:
         return formats()[identity]
     except KeyError:
         raise UsageError(
-            f"there is no log format {identity!r}; formats are {', '.join(formats())}"
+            f"unknown log format {identity!r}; known formats: {', '.join(formats())}"
         ) from None
 
 
@@ -87,8 +87,8 @@ def detect(
 ) -> Detected | None:
     """Return the format of a file, or None if no format fits (``refusal`` explains why).
 
-    ``name`` is the file's path in the logs' folder, ``objects`` are its first ones (twenty are
-    enough). ``log_format`` is used without detection, ``mapping`` is field -> dotted path.
+    ``name`` is the path in the folder of the logs; ``objects`` are the file's first objects (twenty
+    are enough). ``log_format`` is used without detection, ``mapping`` is field -> dotted path.
     """
     detected = None
     if log_format is not None:
@@ -107,7 +107,7 @@ def detect(
 
 
 class Preview(NamedTuple):
-    splits: set[str]  # the data splits of the rows
+    splits: set[str]  # the data splits of the rows, "" for rows that name none
     stepless: bool  # whether any row has no step
     unread: UnreadFields  # fields of the objects that the format does not recognize
 
@@ -125,7 +125,7 @@ class RowReader:
             yield row if isinstance(row, UnreadRow) else self._complete(row, where)
 
     def preview(self, objects: Collection[Row], name: str) -> Preview:
-        """Convert a file's first objects, tracking which of their keys are read."""
+        """Convert a file's first objects; return their splits and the fields that were not read."""
         rows: list[Row] = []
         unread: UnreadFields = {}
         for obj in objects:

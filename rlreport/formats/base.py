@@ -24,22 +24,22 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The location of an object: file (path in the log folder), line from 1, index from 0."""
+    """Location of an object: file (path in the log folder), line from 1, index from 0."""
 
     name: str
     line: int = 0
     index: int = 0
-    step: AssumedStep | None = None  # that the file's name has among all files, None without one
+    step: AssumedStep | None = None  # the step in the file's path, None without one
     member: str = ""  # name of the object's file in ``name``, if that is an archive
 
     @property
     def path(self) -> str:
-        """Path of the object's file, in its archive if it is in one."""
+        """Path of the object's file, including the archive that contains the file."""
         return f"{self.name}/{self.member}" if self.member else self.name
 
 
 class Match(NamedTuple):
-    """A format's claim that it can read a file: its confidence (1 to 100), and the reason in words.
+    """A format's claim that it can read a file: a confidence (1 to 100), and the reason as text.
 
     The claim with the highest confidence wins; ties go to the format registered first. The
     confidence is 40 for just prompt, response and reward (``plain``), 60 for canonical rows, and 70
@@ -127,7 +127,7 @@ class BaseFormat:
         return not self.columnar or all(isinstance(obj.get(k), list) for k in self.claims[0])
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Self | str:
-        """Return the format set up to also read files next to a local log, or why not to read it.
+        """Return the format set up to also read files next to a log, or why the log is not read.
 
         ``listed`` are the paths of all log files of the run. The format must be picklable.
         """

@@ -59,7 +59,7 @@ ROLLOUT_ID = "dump.rollout_id"
 
 
 def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, sample) of the samples ``wanted`` of ``{"rollout_id": …, "samples": […]}``."""
+    """Yield (index, sample) of a torch dump's ``samples``; only indices in ``wanted`` if given."""
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
     if not isinstance(samples, list):
@@ -106,7 +106,7 @@ def _check(file: IO[bytes]) -> None:
         raise RowError(message("not a plain file of torch.save: it is compressed"))
     if sum(info.file_size for info in infos if info.filename.endswith(".pkl")) > MAX_PICKLE:
         why = message(
-            "over {most:count} bytes that are no tensors; {export}", most=MAX_PICKLE, export=_EXPORT
+            "over {most:count} bytes besides tensors; {export}", most=MAX_PICKLE, export=_EXPORT
         )
         raise RowError(why)
 
@@ -177,7 +177,7 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
         file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
         length, mark = file.read(4), file.read(4)
         if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
-            raise LimitError(message("a footer of over {most:count} bytes", most=MAX_FOOTER))
+            raise LimitError(message("its footer exceeds {most:count} bytes", most=MAX_FOOTER))
         with pq.ParquetFile(file, thrift_container_size_limit=MAX_ELEMENTS) as parquet:
             metadata = parquet.metadata
         _check_metadata(metadata, file.seek(0, io.SEEK_END))
@@ -249,7 +249,7 @@ def _text_bytes(batch: Any) -> int:
 def _check_metadata(metadata: Any, size: int) -> None:
     """Raise LimitError if there are too many columns, or too much data for ``size`` bytes."""
     if metadata.num_columns > MAX_COLUMNS:
-        raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
+        raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     chunks = [group.column(i) for group in groups for i in range(metadata.num_columns)]
     unpacked, values = MAX_UNPACKED + MAX_GROWTH * size, MAX_VALUES + MAX_VALUE_GROWTH * size
@@ -345,7 +345,7 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
         data = read_stream(file, MAX_JSON)
     except LimitError:
         why = message(
-            "a JSON document of over {most:count} bytes; convert it to .jsonl", most=MAX_JSON
+            "JSON document exceeds {most:count} bytes; convert it to .jsonl", most=MAX_JSON
         )
         raise RowError(why) from None
     try:
@@ -437,7 +437,7 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
     with _open_archive(file, translatable("not an Inspect log: {why}")) as (archive, infos, most):
         names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
         if not names:
-            raise RowError(message("no samples in it"))
+            raise RowError(message("contains no samples"))
         used, header = 0, {}
         for name in ("_journal/start.json", "header.json"):
             if name in infos:
@@ -458,7 +458,7 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
 def _open_archive(
     file: IO[bytes], refusal: str
 ) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo], int]]:
-    """Open an archive; yield it, its entries by name, and how many bytes it may unpack to."""
+    """Open an archive; yield it, its entries by name, and the maximum of unpacked bytes."""
     try:
         with open_zip(file) as archive:
             # Of several documents with the same name, use the last one.
@@ -499,7 +499,7 @@ def _zipped_objects(file: IO[bytes]) -> Iterator[Row]:
                     yield row if isinstance(row, UnreadRow) else Member(row, name)
             except _ZIP_ERRORS as error:
                 text = message(
-                    "{member} cannot be read further, the rest of the member is lost: {why}",
+                    "the rest of {member} cannot be read: {why}",
                     member=repr(name[:80]),
                     why=str(error),
                 )
@@ -531,20 +531,20 @@ def _row_of_line(line: bytes) -> Row:
 
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
-    """Return an archive's JSON document, or an ``UnreadRow`` if it is no object."""
+    """Return the JSON object in an archive entry, or an ``UnreadRow`` if there is none."""
     try:
         document = load_json(_decompress(archive, info))
     except _ZIP_ERRORS as error:
         return UnreadRow(RowError(f"{info.filename[:80]}: {error}"))
     if isinstance(document, dict):
         return document
-    return UnreadRow(RowError(f"{info.filename[:80]}: no JSON object"))
+    return UnreadRow(RowError(f"{info.filename[:80]}: not a JSON object"))
 
 
 def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """Return the decompressed bytes of an archive entry: at most MAX_SAMPLE, else ValueError."""
     if info.compress_type not in _METHODS:
-        raise ValueError("packed in a way that Inspect does not write")
+        raise ValueError("compressed with an unsupported method")
     if info.compress_type != _ZSTANDARD:
         with archive.open(info) as entry:
             return read_stream(entry, MAX_SAMPLE)

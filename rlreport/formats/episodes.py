@@ -33,7 +33,7 @@ _USED_KEYS = frozenset(
     {"training_step", "task", "task_hash", "termination_reason", "trajectories", "id"}
     | {"episode_id", "session_id"}
 )
-# Names of agents that are not trained, unless all have such names; episodes do not say it
+# Matches names of agents that are assumed not to be trained, unless all agents have such names
 _OTHER_AGENTS = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
 
 
@@ -62,7 +62,7 @@ class RLLM(BaseFormat):
         trajectories = dicts(obj.get("trajectories"))
         if not trajectories:
             if obj.get("termination_reason") is None:
-                raise RowError(message("an episode without trajectories"))
+                raise RowError(message("the episode has no trajectories"))
             reason = coerce.text(obj["termination_reason"])
             yield {**shared, **logged.failed_fields(_question(task), reason)}
             return
@@ -86,7 +86,7 @@ class RLLM(BaseFormat):
             if is_evaluation and trajectory.get("reward") is None:
                 row["reward"] = coerce.grade(obj.get("is_correct"))
             if not all(is_other) and (is_other[i] or i == last):
-                branch = "another agent" if is_other[i] else None  # in no mean of the policy
+                branch = "another agent" if is_other[i] else None  # left out of statistics
                 row |= fields(rollout_id=episode, branch=branch)
             if group:
                 # Different agents on the same task, such as solver and judge, are separate groups.
@@ -182,7 +182,7 @@ def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
 
 
 def _shared(before: Sequence[Row], chat: Sequence[Row]) -> int:
-    """Return how many messages at the beginning of two chats are the same."""
+    """Return the number of leading messages that two chats have in common."""
     pairs = enumerate(zip(before, chat, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(before), len(chat)))
 
@@ -224,7 +224,7 @@ class SkyRL(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         if obj.get("output_response") is None:
-            raise RowError(message("no `output_response`"))
+            raise RowError(message("{field} is missing", field="`output_response`"))
         # A list of scores has one per token, and their sum is the reward.
         scores, extras = coerce.numbers(obj.get("score")), mapping(obj.get("env_extras"))
         spec = extras.get("reward_spec") or extras.get("reward_model")
@@ -322,9 +322,9 @@ Group = tuple[list[tuple[str, list[int]]], list[tuple[str, Row]]]
 class Tinker(BaseFormat):
     """tinker-cookbook's format: one trajectory per line, without texts.
 
-    Texts come from the logtree (``sibling``), a JSON log next to the file. It has them only for
-    some trajectories with one answer, and without the trajectory's index. So groups are matched by
-    their returns and lengths, and answers by reward and length.
+    Texts come from the logtree (``sibling``), a JSON log next to the file. It has the texts of some
+    trajectories with one answer, but not their indices. Therefore groups are matched by returns and
+    lengths, and answers by reward and length.
     """
 
     id = "tinker"
@@ -505,7 +505,7 @@ class NemoGym(BaseFormat):
 
 
 def _messages_of_items(items: Iterable[Row]) -> list[Row]:
-    """Convert items of OpenAI's Responses API to chat messages: a call of the model is one."""
+    """Convert items of OpenAI's Responses API to chat messages, one per call of the model."""
     messages: list[Row] = []
     ended = True  # whether the model's last call ended
     for item in items:
@@ -519,7 +519,7 @@ def _messages_of_items(items: Iterable[Row]) -> list[Row]:
             continue
         if ended or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant", "content": "", "tool_calls": []})
-        ended = bool(item.get("generation_token_ids"))  # stand at the last item of a call
+        ended = bool(item.get("generation_token_ids"))  # only the last item of a call has them
         reply = messages[-1]
         if kind == "message":
             reply["content"] += content_text(content)

@@ -176,7 +176,7 @@ class LMEval(BaseFormat):
         arguments = [mapping(requests[name]) for name in requests]
         resps = obj.get("resps")
         if not arguments or not isinstance(resps, list) or not resps:
-            raise RowError(message("no `arguments` or `resps`"))
+            raise RowError(message("`arguments` or `resps` is missing or empty"))
         metrics = obj.get("metrics")
         names = metrics if isinstance(metrics, list) else []
         names = [name for name in names if isinstance(name, str)] or ["exact_match"]
@@ -238,7 +238,7 @@ class ATIF(BaseFormat):
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         steps = dicts(obj.get("steps"))
         if not steps:
-            raise RowError(message("a trajectory without `steps`"))
+            raise RowError(message("the trajectory has no `steps`"))
         agent = mapping(obj.get("agent"))
         calls = [mapping(step.get("metrics")) for step in steps if step.get("source") == "agent"]
         row = {

@@ -1,4 +1,4 @@
-"""Make rows of a logged object's values: keys that a format reads, token ids, trainer metrics."""
+"""Helpers of log formats: track the keys that are read, convert values, tokens and metrics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class KeyTracker(dict[str, Any]):
         super().__init__({key: _tracked(value, depth) for key, value in obj.items()})
         self.plain = obj
         self.read: set[str] = set()
-        self.entries: list[KeyTracker] = []  # if any, their keys are tracked instead of this dict's
+        self.entries: list[KeyTracker] = []  # if any, only the keys of these are tracked
 
     def __getitem__(self, key: str) -> Any:
         self.read.add(key)
@@ -76,7 +76,7 @@ def _tracked(value: Any, depth: int) -> Any:
 
 
 def read_all(obj: dict[str, Any]) -> Row:
-    """Return a plain copy of an object, and count all its keys as read if it is ``KeyTracker``."""
+    """Return a plain copy of an object; a ``KeyTracker`` is emptied, so no key counts as unread."""
     if not isinstance(obj, KeyTracker):
         return dict(obj)
     obj.clear()
@@ -113,9 +113,9 @@ def explode(obj: Row, key: str) -> Iterator[Row]:
 
 
 def required(obj: Mapping[str, Any], key: str) -> float | None:
-    """Return the reward under ``key``, None for null (the response was not graded)."""
+    """Return the reward under ``key``, None for null (not graded); raise RowError without it."""
     if key not in obj:
-        raise RowError(message("no {field}", field=f"`{key}`"))
+        raise RowError(message("{field} is missing", field=f"`{key}`"))
     return coerce.grade(obj[key])
 
 
@@ -151,7 +151,7 @@ def total(parts: Iterable[float]) -> float | None:
 
 _CRITERION = ("name", "criterion", "criteria", "question")
 _REASONS = ("reasons", "reason", "explanation", "judge_response")
-_LONGEST_CRITERION = 60  # characters; longer ones are of a single prompt, and no reward parts
+_LONGEST_CRITERION = 60  # characters; longer criteria belong to one prompt: no reward parts
 
 
 def rubric(obj: Row) -> tuple[dict[str, float], str]:
@@ -224,12 +224,12 @@ def step_of(
     pattern: re.Pattern[str] | None = None,
     default: int | None = None,
 ) -> int:
-    """Return ``value`` if it is an integer, else the step of the path, the file, or ``default``."""
+    """Return the first step among ``value``, ``pattern`` in the path, ``where`` and ``default``."""
     in_path = None if pattern is None else step_in_path(where.name, pattern)
     candidates = (coerce.integer(value), in_path, where.step, default)
     step = next((one for one in candidates if one is not None), None)
     if step is None:
-        raise RowError(message("no step, neither in the row nor in the path"))
+        raise RowError(message("no step in the row or in the path"))
     return step
 
 
@@ -339,8 +339,8 @@ def after_prompt(
 ) -> Row:
     """Split a token sequence at its first sampled token; return the row's token fields.
 
-    ``sampled`` is true for tokens of the policy; ids beyond its end are padding. ``arrays`` is key
-    of a float array in ``obj``, as long as ``ids`` -> field of the row.
+    ``sampled`` is true for tokens of the policy; ids beyond its end are padding. ``arrays`` maps
+    keys of float arrays in ``obj``, as long as ``ids``, to fields of the row.
     """
     mask = [int(bool(one)) for one in sampled[: len(ids)]]
     first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
@@ -356,8 +356,8 @@ def after_prompt(
 def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
     """Join the steps (model calls) of a conversation; return the row's token fields.
 
-    A step is the ids of its prompt, and the ids and logprobs of its reply. {} if a step has no ids,
-    or if a prompt does not begin with the prompt and reply of the step before it.
+    A step is (ids of the prompt, ids of the reply, logprobs of the reply). Return {} if a step has
+    no ids, or if a prompt does not begin with the prompt and reply of the step before.
     """
     history: list[int] = []
     row: Row = {}
@@ -401,7 +401,7 @@ def error_text(error: object, *keys: str) -> str:
 
 
 def seconds_of(times: Row, *keys: str) -> float | None:
-    """Return the first duration in milliseconds under ``keys`` in seconds."""
+    """Return the first logged duration under ``keys`` (milliseconds) in seconds, else None."""
     millis = coerce.real(next((times[key] for key in keys if key in times), None))
     return None if millis is None else millis / 1000
 
@@ -410,7 +410,7 @@ def span_turns(row: Row) -> None:
     """Set ``tokens`` of a row's turns to (start, stop) of their tokens, found in the mask.
 
     Each run of 1 in the mask is a turn of the policy; nothing is set if their numbers differ or the
-    mask starts with 0. A single turn between two turns of the policy gets the tokens between.
+    mask starts with 0. A single turn between two turns of the policy gets the tokens between them.
     """
     turns, mask = row.get("turns"), row.get("response_mask")
     if not turns or not mask:
@@ -478,7 +478,7 @@ def flat_numbers(
 
 
 def step_in(obj: dict[str, Any]) -> int | None:
-    """Return the step of an object, None if it has no step, or an invalid or too large one."""
+    """Return the step of an object; None if it is missing, invalid or too large."""
     # Only the first key is used, because others may count something else.
     value = next((value for key in STEP_KEYS if (value := obj.get(key)) is not None), None)
     if isinstance(value, str):
@@ -490,7 +490,7 @@ def step_in(obj: dict[str, Any]) -> int | None:
 
 
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:
-    """Return the metrics of a logged event by name; the names of its kind are ``prefixed``."""
+    """Return the metrics of a logged event by name, ``prefixed`` with the kind of the event."""
     kinds = (v.lower() for key, v in event.items() if key in KIND_KEYS and isinstance(v, str))
     kind = next(kinds, "")
     numbers = dict(flat_numbers(_metrics_object(event)))
@@ -498,7 +498,7 @@ def numbers_of(event: dict[str, Any]) -> dict[str, float]:
 
 
 def prefixed(kind: str, name: str) -> str:
-    """Return ``kind/name``, or ``name`` if it begins with kind, or kind is training or invalid."""
+    """Return ``kind/name``; only ``name`` if it has the prefix, or kind is training or invalid."""
     if not kind or _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind) or name.startswith(kind):
         return name
     return f"{kind}/{name}"

@@ -15,7 +15,7 @@ from rlreport.system import coerce
 from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, message, translatable
 
-_METRICS = translatable("trainer metrics (a step and numbers), to plot with the rollouts")
+_METRICS = translatable("trainer metrics (steps, numbers), not rollouts; give them with --metrics")
 _BY_NAME = {
     "metadata.json": translatable("metadata of an evaluation, not its rollouts"),
     "aggregated_results.jsonl": translatable(
@@ -23,12 +23,12 @@ _BY_NAME = {
     ),
     "meta.json": translatable("metadata of an evaluation, not its rollouts"),
     "batch_summary.json": translatable("a summary of rLLM's episodes, not one of them"),
-    "trainer_state.json": translatable("trainer metrics, to plot with the rollouts"),
+    "trainer_state.json": translatable("trainer metrics, not rollouts; give them with --metrics"),
     "tokenizer.json": translatable("a tokenizer; give it with --tokenizer"),
     "rollouts_materialized_inputs.jsonl": translatable("requests of NeMo Gym, not rollouts"),
 }
 _BY_KEYS = {
-    ("log_history",): translatable("trainer metrics (`log_history`), to plot with the rollouts"),
+    ("log_history",): translatable("trainer metrics (`log_history`), not rollouts"),
     ("trial_name", "verifier_result"): translatable(
         "a trial's result, read with the trajectory next to it"
     ),
@@ -80,21 +80,21 @@ class Mapped(BaseFormat):
         unknown = sorted(mapping.keys() - CANONICAL)
         if unknown:
             fields = ", ".join(field.name for field in FIELDS)
-            raise UsageError(f"--map: there is no field {unknown[0]!r}; fields are {fields}")
+            raise UsageError(f"--map: unknown field {unknown[0]!r}; known fields: {fields}")
         self.mapping, self.base = mapping, base
         self.alone = base is None or base.alone
         self._step = None if step_from_path is None else _step_pattern(step_from_path)
 
     @property
     def cacheable(self) -> bool:
-        """Whether rows may be cached: those of ``base``, if any, may be."""
+        """Whether rows may be cached, as those of ``base`` may, or without ``base``."""
         return self.base is None or self.base.cacheable
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         if not all(any(look_up(o, path)[0] for o in objects) for path in self.mapping.values()):
             return None
         options = ", ".join(f"{key}={path}" for key, path in self.mapping.items())
-        return Match(100, f"has what was mapped ({options or 'step from the path'})")
+        return Match(100, f"has the mapped fields ({options or 'step from the path'})")
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the rows of format ``base`` (if None, the object itself) plus the mapped fields."""
@@ -185,11 +185,11 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
     if last in _BY_NAME:
         return message(_BY_NAME[last])
     if last.endswith(".csv"):
-        return message("not a table of metrics: it needs columns of steps and numbers")
+        return message("not a table of metrics: it needs a column of steps and columns of numbers")
     if not objects:
         return message("contains no JSON object")
     if has_keys(objects, "step", "data") and all(isinstance(o["data"], dict) for o in objects):
-        return message("trainer metrics (`step`, `data`), to plot with the rollouts")
+        return message("trainer metrics (`step`, `data`), not rollouts; give them with --metrics")
     for keys, reason in _BY_KEYS.items():
         if has_keys(objects, *keys):
             return message(reason)
@@ -205,7 +205,7 @@ def _keys(obj: Row) -> str:
 
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
-    """Suggest ``--map``: canonical field -> dotted path; {} without a response or a reward."""
+    """Return field -> dotted path to suggest for ``--map``; {} without response and reward."""
     paths: dict[str, Any] = {}
     for obj in objects[:20]:
         for path, value in _paths(obj):

@@ -124,7 +124,7 @@ class Renamed(BaseFormat):
         texts: Row = {}
         if self.response:
             if obj.get(self.response) is None:
-                raise RowError(message("no {field}", field=f"`{self.response}`"))
+                raise RowError(message("{field} is missing", field=f"`{self.response}`"))
             used |= {self.prompt, self.response}
             texts = prompt_and_response_fields(obj.get(self.prompt), obj[self.response])
         row = {
@@ -256,7 +256,7 @@ class PrimeRLTokens(Renamed):
     def complete(self, row: Row, obj: Row) -> None:
         ids, mask = coerce.ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
-            raise RowError(message("no `token_ids` and `loss_mask`"))
+            raise RowError(message("`token_ids` or `loss_mask` is missing or not a list"))
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
         row["reward"] = coerce.number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
@@ -331,7 +331,7 @@ def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
 
 
 class Swift(Renamed):
-    """ms-swift's GRPO completions: a column per reward function; of the Ray trainer, a total."""
+    """ms-swift's GRPO completions: a column per reward function, or a total (Ray trainer)."""
 
     id = "swift"
     description = "ms-swift GRPO completions.jsonl (also Megatron's and Ray's)"
@@ -360,7 +360,7 @@ class Swift(Renamed):
         return logged.each(entries, row_of) if columnar else map(row_of, entries)
 
     def _reward_functions(self, obj: Row) -> list[str]:
-        """Return the reward functions: the float columns (before ``advantages``, if logged)."""
+        """Return the names of reward functions: float columns, before ``advantages`` if logged."""
         names = list(obj)
         if "advantages" in names:
             names = names[: names.index("advantages")]
@@ -388,7 +388,7 @@ class ART(Renamed):
     def complete(self, row: Row, obj: Row) -> None:
         messages = obj.get("messages")
         if not isinstance(messages, list) or not messages:
-            raise RowError(message("no `messages`"))
+            raise RowError(message("`messages` is missing or empty"))
         for key in self.objects:
             about = mapping(logged.from_json(obj.get(key)))
             row |= {k: v for k, v in columns(about, ("step", "reward")).items() if k not in row}

@@ -37,8 +37,8 @@ _TOTALS = ("score", "reward", "total")
 class Slime(BaseFormat):
     """The format of slime and Miles: torch dumps of samples, or Miles' trajectories.
 
-    A dump's ``sibling`` is ``trajectory/<n>.jsonl``, which has conversations. Without a dump the
-    trajectories are read, which have no tokens.
+    A dump's ``sibling`` is ``trajectory/<n>.jsonl``, which has the conversations. Without a dump,
+    the trajectories are read alone, without tokens.
     """
 
     id = "slime"
@@ -140,10 +140,7 @@ def _messages(trajectories: FileStamp, sample: int | None) -> Any:
 
 @lru_cache(maxsize=4)
 def _positions(trajectories: FileStamp) -> dict[int | None, int]:
-    """Return sample index -> byte offset of its line.
-
-    Omit an index if samples of several data sets share it.
-    """
+    """Return sample index -> byte offset of its line; omit indices that several samples share."""
     samples: list[tuple[int | None, int]] = []
     offset = 0
     with suppress(OSError), Path(trajectories.path).open("rb") as stream:

@@ -83,7 +83,7 @@ class TRL(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         if obj.get("completion") is None:
-            raise RowError(message("no `completion`"))
+            raise RowError(message("{field} is missing", field="`completion`"))
         parts = self._parts(obj)
         total = logged.total(parts.values())
         prompt, answer = _without_nulls(obj.get("prompt")), _without_nulls(obj["completion"])
@@ -144,7 +144,7 @@ def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int | None, list[Row]]
 
 
 def repeated_files(files: Iterable[Source]) -> dict[str, str]:
-    """Find files that repeat the rows of an earlier step: name -> name of the earlier file.
+    """Return name of a file that repeats the rows of an earlier step -> name of the earlier file.
 
     TRL writes the completions of its last generation at every log event. If it logs more often than
     it generates, several files are equal except for ``step``. ``files`` are those of one folder, in
@@ -210,17 +210,17 @@ def _table_row(values: Row, where: Where, step: int) -> Row:
         return next(TRL().rows(row, where))
     if Plain().match(where.name, [row]):
         return next(Plain().rows(row, where))
-    raise RowError(message("a table without prompt, completion and reward"))
+    raise RowError(message("the table lacks prompt, completion or reward"))
 
 
 def _trace(obj: Row, where: Where) -> Row:
     messages = logged.from_json(obj.get("messages"))
     metadata = mapping(logged.from_json(obj.get("metadata")))
     if not is_messages(messages):
-        raise RowError(message("`messages` does not contain messages"))
+        raise RowError(message("`messages` is not a list of messages"))
     reward = next((metadata[key] for key in _REWARDS if key in metadata), None)
     if reward is None:
-        raise RowError(message("a trace without `reward` in its metadata"))
+        raise RowError(message("the trace's metadata has no `reward`"))
     is_error = metadata.get("error") or metadata.get("status") == "error"
     parts = [key for key in metadata if key.startswith(_PREFIX)]
     return {

@@ -50,7 +50,7 @@ def annotation_files(path: Path) -> tuple[FileStamp, ...]:
 
 
 class Updates:
-    """An index of update files: the location of each trace's updates, which ``of`` then reads.
+    """An index of update files, with the locations of each trace's updates, which ``of`` reads.
 
     Memory grows with the number of updates. Compressed files are unpacked into temporary files.
     """
@@ -91,7 +91,7 @@ class Updates:
         if b'"effective"' in line:
             info = mapping(logged.json_object(line).get("info"))
             self.judged |= {kind for kind in info if _is_effective(mapping(info[kind]))}
-            # Newer marks do not tell the kind. An evaluation's unmarked traces may be unfinished.
+            # Newer marks have no kind; in an evaluation, unmarked traces may only be unfinished.
             self.judged |= {"train"} if _is_effective(info) else set()
         return True
 
@@ -147,9 +147,9 @@ def _branches(nodes: Sequence[Row]) -> list[list[int]]:
 
 
 def _trained_last(nodes: Sequence[Row]) -> list[tuple[list[int], str]]:
-    """Return the branches of a trace and their kinds, the last one that was trained on at the end.
+    """Return (branch, kind) of a trace's branches, the last one that was trained on at the end.
 
-    The trace's own agent comes after sub-agents, and summaries that were dropped come first.
+    Sub-agents come before the trace's own agent, dropped summaries before both.
     """
     whole = [(list(range(len(nodes))), "")]
     if not any(node.get("parent") is not None for node in nodes):
@@ -279,7 +279,7 @@ class Verifiers(BaseFormat):
             yield _result(obj, where)
             return
         if not _is_episode(obj):
-            raise RowError(message("`traces` does not contain traces"))
+            raise RowError(message("`traces` is not a list of traces"))
         shared = _episode(obj, where)
         errors = _errors(obj.get("errors"))
         if not obj["traces"]:
@@ -292,7 +292,7 @@ class Verifiers(BaseFormat):
                 if self.annotated:
                     apply_updates(trace, updates_in(self.siblings).of(coerce.text(trace["id"])))
                 branches = _trained_last(dicts(trace["nodes"]))
-                # A trace that is left out is one row, so that it counts once.
+                # A trace that is left out yields only one row, so that it counts once.
                 for branch, kind in branches[-1:] if self._leaves_out(trace, shared) else branches:
                     yield position, trace, branch, kind
 
@@ -362,7 +362,7 @@ def _advantages(file: FileStamp) -> dict[str, float | None]:
 
 def _result(obj: Row, where: Where) -> Row:
     if obj.get("completion") is None:
-        raise RowError(message("no `completion`"))
+        raise RowError(message("{field} is missing", field="`completion`"))
     timing, error = mapping(obj.get("timing")), obj.get("error")
     seconds, millis = coerce.real(timing.get("total")), logged.seconds_of(timing, "total_ms")
     return {

@@ -192,7 +192,7 @@ _JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
 
 
 class MetricsSource(NamedTuple):
-    """The metrics of one run in a file or MLflow folder, and the function that reads them."""
+    """The metrics of one run in a file or MLflow folder; ``read`` yields them."""
 
     path: Path
     read: Callable[[LeftOut], Iterator[Record]]
@@ -232,14 +232,14 @@ def find_metrics(path: Path) -> list[MetricsSource]:
 
 
 def sources_of(path: Path) -> list[MetricsSource]:
-    """Return the metrics in a file or folder that the user named; a file is not tested first."""
+    """Return the metrics in a file or folder that the user named; raise if there are none."""
     if path.is_dir():
         if sources := find_metrics(path):
             return sources
-        raise UnusableInputError(f"{path.name}: no trainer metrics in this folder")
+        raise UnusableInputError(f"{path.name}: this folder contains no trainer metrics")
     if not path.is_file():
         # Opening a pipe would block until another process writes to it.
-        raise UnusableInputError(f"{path.name}: there is no such file")
+        raise UnusableInputError(f"{path.name}: no such file")
     return _files_of(path, path.parent)
 
 
@@ -347,7 +347,7 @@ class TrainerMetrics:
 def find_and_read(
     logs: Sequence[str | Path], given: Sequence[str | Path] = (), run: str = ""
 ) -> TrainerMetrics:
-    """Read the metrics files ``given``, else those found in the logs; ``run`` "" reads all runs."""
+    """Read the metrics files ``given``, else those in the logs; only of ``run`` if it is not ""."""
     result, table = TrainerMetrics(), MetricsTable()
     seen: dict[str, Ints] = {}
     overlapping = False
@@ -405,5 +405,5 @@ def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
     with _unreadable(source.path):
         table.add(source.read(left_out))
     if not table.parts:
-        raise UnusableInputError(f"{source.path.name}: no steps with numbers in it")
+        raise UnusableInputError(f"{source.path.name}: contains no steps with numbers")
     return table

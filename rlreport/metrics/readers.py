@@ -1,4 +1,4 @@
-"""Read trainer metrics as records of a step, from JSON, logs, CSV, TensorBoard and trackers."""
+"""Read trainer metrics as (step, metrics) from JSON, CSV, TensorBoard, trackers and logs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def lines_of(
     lines, line, count = Lines(ByteRange(0, source), longest), None, 0
     for line in lines:
         if line.data is None:
-            raise LimitError(message("a line of over {most:count} bytes", most=longest))
+            raise LimitError(message("a line is longer than {most:count} bytes", most=longest))
         if line.offset > MAX_UNPACKED:
             raise LimitError(message("larger than {most:count} bytes", most=MAX_UNPACKED))
         count += 1
@@ -109,7 +109,7 @@ def json_line_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
 
 def _records(events: Iterable[Any], left_out: LeftOut, line: int | None = None) -> Iterator[Record]:
-    """Yield (step, metrics) of events; count events whose step is no whole number."""
+    """Yield (step, metrics) of each event; add events with an invalid step to ``left_out``."""
     for event in events:
         if not isinstance(event, dict) or not (metrics := numbers_of(event)):
             continue
@@ -129,10 +129,10 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
         yield from _records(kept, left_out)
         return
     if path.name.endswith("trainer_state.json"):
-        raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
+        raise UnusableInputError(f"{path.name}: not a trainer state, as it has no `log_history`")
     records = [*_records(json_objects(io.BytesIO(content)), left_out)]
     if not records:
-        raise UnusableInputError(f"{path.name}: no steps with numbers in it, so no metrics")
+        raise UnusableInputError(f"{path.name}: contains no steps with numbers")
     yield from records
 
 
@@ -195,7 +195,7 @@ def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
 
 # Columns that may name the run of a row, most preferred first
 RUN_KEYS = ("run", "run_id", "run_name", "experiment")
-MAX_RUNS = 200  # Maximum number of runs that such a column may name, as each reads the file once
+MAX_RUNS = 200  # Maximum number of runs in a CSV file, which is read once for each
 
 _BOOLEANS = {"True": 1.0, "False": 0.0}
 
@@ -216,10 +216,10 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
     decimal = "," if separator == ";" else "."
     names = csv_cells(header, separator)
     if len(names) > MAX_COLUMNS:
-        raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
+        raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
     step = next((names.index(key) for key in STEP_KEYS if key in names), None)
     if step is None:
-        raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
+        raise UnusableInputError(f"{path.name}: not a metrics table, as no column is named step")
     kind = next((index for index, name in enumerate(names) if name in KIND_KEYS), None)
     column = _run_column(names) if run else None
     metrics = csv_metrics(names, run if column is None else "")
@@ -243,7 +243,7 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
 def _csv_rows(
     lines: Iterator[bytes], separator: str, left_out: LeftOut
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (first line, cells) of each row that is not empty; it may span lines."""
+    """Yield (line number, cells) of each nonempty row; a row may span several lines."""
     texts = (line.decode("utf-8", "replace") + "\n" for line in lines)
     rows, line = csv.reader(texts, delimiter=separator, strict=True), 2
     try:
@@ -269,7 +269,7 @@ def csv_cells(line: bytes, separator: str) -> list[str]:
 
 
 def csv_runs(path: Path) -> list[str]:
-    """Return the runs of a CSV file that names several, in RUN_KEYS or "RUN - METRIC"; else []."""
+    """Return the runs named in columns "RUN - METRIC", or in a column of RUN_KEYS; [] for one."""
     with closing(lines_of(path)) as lines:
         header = next(lines, b"")
         separator = csv_separator(header)
@@ -282,7 +282,7 @@ def csv_runs(path: Path) -> list[str]:
             for _, cells in _csv_rows(lines, separator, LeftOut()):
                 runs.update(filter(None, cells[column:][:1]))
                 if len(runs) > MAX_RUNS:
-                    raise LimitError(message("a table of over {most:count} runs", most=MAX_RUNS))
+                    raise LimitError(message("more than {most:count} runs", most=MAX_RUNS))
     return sorted(runs) if len(runs) > 1 else []
 
 
@@ -291,7 +291,7 @@ def _run_column(names: list[str]) -> int | None:
 
 
 def csv_metrics(names: list[str], run: str) -> dict[int, str]:
-    """Return column index -> metric for ``run``'s columns, but not W&B's __MIN and __MAX."""
+    """Return column index -> metric name, of ``run`` or of all; omit W&B's __MIN and __MAX."""
     metrics = {}
     for index, name in enumerate(names):
         base, _, end = name.rpartition("__")
@@ -314,7 +314,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # Wire types of protocol buffe
 
 
 def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
-    """Read MLflow's files of a metric each: lines of "time value step"; others are skipped."""
+    """Yield the records of MLflow's files, one per metric with lines of "time value step"."""
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
         name = path.relative_to(folder).as_posix()
         for line in lines_of(path):

@@ -1,4 +1,4 @@
-"""Recognize what trainer metrics measure (their role) by name, and which trainer wrote them.
+"""Recognize by name what trainer metrics measure (their role), and which trainer logged them.
 
 A role, such as ``grad_norm``, has one meaning and one unit in all frameworks. ``keys.csv`` lists
 the keys of each framework, from its source; patterns recognize the names of other loggers. Metrics
@@ -111,7 +111,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "lag": (rf"{_AVG}(?:policy_lag|staleness){_MEAN}",),
 }
 
-# Roles of figures of the disagreement between sampler and trainer
+# Roles of metrics that measure how far sampler and trainer disagree
 MISMATCHES = ("mismatch_k3", "mismatch_prob", "mismatch_ratio", "mismatch_lagged")
 
 # Role -> a simple metric name that ``roles_of`` recognizes as this role
@@ -131,7 +131,7 @@ PLAIN_NAMES = {
 
 # Prefixes that name the run or the phase of a metric, not what it measures
 _PREFIXES = re.compile(r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*")
-# Those that loggers put before the keys of a trainer
+# Prefixes that loggers put before the keys of a trainer
 _RUN = re.compile(r"^(?:.* - )?(?:train/)?")
 
 
@@ -157,7 +157,7 @@ class Key(NamedTuple):
 
 @cache
 def known_keys() -> dict[Key, re.Pattern[str]]:
-    """Return the rows of ``keys.csv``, most preferred first, each with a pattern of names."""
+    """Return the rows of ``keys.csv``, most preferred first, with patterns of names."""
     text = (files("rlreport.metrics") / "keys.csv").read_text("utf-8")
     keys = [Key(**row) for row in csv.DictReader(text.splitlines())]
     plain = [re.escape(_RUN.sub("", key.key.lower())) for key in keys]
@@ -173,17 +173,17 @@ def _keys_of(name: str) -> tuple[Key, ...]:
 
 
 def in_unit_of(role: str, name: str, values: Floats) -> Floats:
-    """Return values of the metric ``name`` in the unit of its role."""
+    """Convert values of the metric ``name`` to the unit of ``role``."""
     unit = next((key.unit for key in _keys_of(name) if key.role == role), "")
     return _UNITS[unit](values) if unit in _UNITS else values
 
 
 def roles_of(metrics: Iterable[str]) -> dict[str, str]:
-    """Return role -> metric name, if any: the most preferred key of the framework in ``keys.csv``.
+    """Return role -> name of the metric with this role; a role that no metric has is missing.
 
-    The framework is the one most of whose keys are logged. Roles without a key are given to the
-    name that matches the most preferred pattern. Of several equal names, take one that begins with
-    ``rollout`` (these cover all responses) if there is one, then the shortest.
+    Keys in ``keys.csv`` are preferred to patterns in ROLES, and first those of the framework with
+    the most logged keys. Of several names for a key or pattern, prefer one that begins with
+    ``rollout`` (it covers all responses), then the shortest.
     """
     names = sorted(
         metrics, key=lambda name: (not name.lower().startswith("rollout"), len(name), name)
@@ -221,19 +221,19 @@ ROLLOUT_SETTINGS = {
 
 
 def logging_advice(metrics: Iterable[str]) -> dict[str, str]:
-    """Return how to log rollouts with the trainer: ``how`` (a sentence) and ``code`` (a line)."""
+    """Return how to log rollouts: {"how": a sentence, "code": a setting or a line of Python}."""
     framework = framework_of(metrics)
     if framework is None:
-        how = message("Log them with {name}:", name="rlreport.RolloutWriter")
+        how = message("Log rollouts with {name}:", name="rlreport.RolloutWriter")
         return {"how": how, "code": ROLLOUT_WRITER}
-    how = message("These look like metrics of {name}, which logs them with:", name=framework)
+    how = message("These look like metrics of {name}; log rollouts with:", name=framework)
     return {"how": how, "code": ROLLOUT_SETTINGS[framework]}
 
 
 def framework_of(metrics: Iterable[str]) -> str | None:
-    """Return the framework of ROLLOUT_SETTINGS most of whose keys are logged, at least two.
+    """Return the framework in ROLLOUT_SETTINGS with the most logged keys; None below two keys.
 
-    Keys of one or two words, such as ``grad_norm``, are those of any trainer and do not count.
+    Keys of one or two words, such as ``grad_norm``, are common to all trainers and do not count.
     """
     keys = {key for name in metrics for key in _keys_of(name)}
     long_keys = [key for key in keys if len(re.findall("[/_]", _RUN.sub("", key.key))) > 1]

@@ -1,8 +1,8 @@
-"""Choose, from the table of responses alone, which of them have their texts and tokens read.
+"""Choose the responses whose texts and tokens are read, from the response table alone.
 
-They are a sample for the figures of texts and tokens, the extremes of every figure in the run (and
-at each step, unless there are too many steps), and a response to each of the first prompts. Checks
-and pages quote no others.
+Chosen are a sample for statistics of texts and tokens, the extremes of every metric in the run (and
+at each step, unless there are too many steps), and one response to each of the first prompts.
+Checks and pages quote only chosen responses.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Choice(NamedTuple):
 
 
 def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
-    """Choose responses; the tokens of the most extreme in their step are kept first."""
+    """Choose the responses to read with texts; within limits, extreme ones keep all tokens."""
     sample = sampled_rows(responses, file_names)
     values = responses[list(METRICS)].to_numpy(np.float64)
     rank, texts, tokens = _step_ranks(responses, values), *_bytes_of(responses)
     chosen = np.zeros(len(responses), np.bool_)
     chosen[sample] = True
     chosen[np.flatnonzero(responses["tool_errors"].to_numpy(np.float64) > 0)[:1]] = True
-    # The run's extremes: the latest of equal rows, as ``choose.extremes`` takes them.
+    # Of equal extremes of the run, choose the latest, as ``choose.extremes`` does.
     ends = np.where(np.isfinite(values), [[[1]], [[-1]]] * values, np.inf)[:, ::-1]
     chosen[len(values) - 1 - ends.argmin(axis=1)] = True
     whole_run = len(responses) <= MAX_CHOSEN and texts.sum() <= MAX_CHOSEN_BYTES
@@ -86,7 +86,7 @@ def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
 
 
 def extremeness(values: Floats) -> Ints:
-    """Return each response's best rank by any of M metrics (R, M), 0 for lowest or highest."""
+    """Return the rank of each row from the nearest end of any column of ``values`` (R, M), (R,)."""
     ends = np.hstack([values, -values])
     ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)
     ranks[np.isnan(ends)] = len(values)
@@ -106,8 +106,8 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
     """Choose which rows of the response table to sample; return them in ascending order.
 
     Logs within MAX_SAMPLED and MAX_SAMPLED_TOKENS are sampled whole. Otherwise take k training
-    responses per step, in random but repeatable order (by a hash of their location), one group of
-    responses to a prompt after another. k is the largest power of two that respects both limits,
+    responses per step, in random but repeatable order (by a hash of their location), keeping
+    responses of the same group together. k is the largest power of two that respects both limits,
     so a growing run rarely changes its sample. If even k = 1 is too many, take one response of
     every m-th step, with m a power of two.
     """

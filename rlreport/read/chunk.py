@@ -46,7 +46,7 @@ from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.messages import message
 from rlreport.text.tokens import structure_of
 
-# Codes in ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
+# Codes in column ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 
 # Codes in ``left_out``: rollouts that are counted by step only, and branches that were not trained
@@ -70,7 +70,7 @@ Item = TypeVar("Item")
 
 
 class RangeCounts(NamedTuple):
-    """Number of lines, and of unusable lines, in one byte range of a file, from byte ``start``."""
+    """Numbers of lines and of unusable lines in the byte range of a file from ``start`` on."""
 
     file: int
     start: int
@@ -124,7 +124,7 @@ def batch_columns(
     gae: GaeOptions,
     chunk: Chunk,
 ) -> Columns:
-    """Return table columns of ``rows``; add their other values to ``chunk``."""
+    """Return the columns of ``rows`` (R,); add extra fields, tools and remarks to ``chunk``."""
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
@@ -247,7 +247,7 @@ def _prompt_hash(prompt: str, pad_tokens: tuple[str, ...], system_end_token: str
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:
-    """Concatenate columns by name; where a part lacks a column, fill NaN (0 for integers)."""
+    """Concatenate columns by name, with NaN (or 0) where one is missing; empties ``parts``."""
     lengths = [len(part["step"]) for part in parts]
     joined: Columns = {}
     for name in sorted({name for part in parts for name in part}):
@@ -327,7 +327,7 @@ _UNUSABLE = (RowError, RecursionError, OverflowError)
 def read_chunk(
     ranges: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, *, keep: int = 0
 ) -> Chunk:
-    """Read byte ranges into one table; keep texts and tokens, too, if at most ``keep`` bytes."""
+    """Read byte ranges into one table, with texts and tokens if these fit in ``keep`` bytes."""
     chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
     for batch in in_batches(_rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES):
         rows, places = zip(*batch, strict=True)
@@ -341,7 +341,7 @@ def read_chunk(
 def in_batches(
     items: Iterable[Item], size: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
-    """Group items until their sizes reach ``most``; there are at most _BATCH_ROWS in a group."""
+    """Yield lists of consecutive items; a list ends at a size of ``most`` or _BATCH_ROWS items."""
     batch, total = list[Item](), 0
     for item in items:
         batch.append(item)
@@ -428,7 +428,7 @@ class _RangeReader:
             elif kind == "untrained" and "rollout_id" in row.carried:
                 kind = "branch"
             left_out = _CODES.get(kind, 0)
-            if kind and left_out != BRANCH:  # those are counted once their rollout is known
+            if kind and left_out != BRANCH:  # branches are counted once their rollout is known
                 remarks.add(kind, position)
                 if not left_out:
                     continue
@@ -484,7 +484,7 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions) -> b
 
 
 def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
-    """Return hashes of the formats and the tokenizer for a cache key; [] if not cacheable."""
+    """Return hashes of formats and tokenizer for a cache key; [] if rows must not be cached."""
     keys: list[str] = []
     for log_format in formats:
         # A database may have further files.

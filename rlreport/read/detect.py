@@ -40,7 +40,7 @@ MAX_PEEKED = 20  # Number of objects at the start of a file used to detect its f
 
 FORMAT = "format"  # Kind of the note on how a format interpreted a file
 SIBLING = "sibling"  # Kind of the note on files that are read together with a log next to them
-# Kind of the note that rows without a step have the step in the path of their file
+# Kind of the note that rows without a step get the step in the path of their file
 PATH_STEP = "path_step"
 
 OTHER_SPLIT = "other_split"  # Kind of the note that the files of a data split are not read
@@ -56,7 +56,7 @@ _Peek = tuple[list[dict[str, Any]], str]
 
 _NUMBERED_BY_STEP = (RLBoard.id, "plain", "verl")  # other formats may number files by task or part
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
-# Numbers in paths that are no steps: of ranks, runs, versions, …
+# Matches numbers in paths that are not steps, but of ranks, runs, versions, …
 _NO_STEPS = re.compile(
     "[-_.]?(?<![a-z])"
     + RANK.replace(
@@ -68,8 +68,8 @@ _NO_STEPS = re.compile(
     re.IGNORECASE,
 )
 
-# A number at the end of a file's name, but no date, exponent or part of a word such as ``aime24``:
-# text before, number, suffixes
+# Matches file names that end in a number, unless it is a date, an exponent or part of a word such
+# as ``aime24``; groups: text before the number, number, suffixes
 _LAST_NUMBER = re.compile(
     r"(|.*[^a-z\d](?<!\d[-_.:])(?<!\de-))(\d{1,7})((?:\.[a-z]\w*)+)", re.IGNORECASE
 )
@@ -101,7 +101,7 @@ class LogFiles:
 
 
 def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
-    """Detect the format of every file, and select the files of the splits; see ``read_logs``."""
+    """Detect the format of each log; add notes on other files, except those in ``used``."""
     files = LogFiles()
     row_splits: list[frozenset[str]] = []
     stepless: set[str] = set()
@@ -185,8 +185,8 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
 def path_steps(names: Sequence[str]) -> dict[str, int]:
     """Return path -> step of the files with a step in their paths.
 
-    It is the number after a word such as ``step``, else the number at the end of the file's name,
-    if there are files whose names differ only in that number.
+    The step is the number after a word such as ``step``, else the number at the end of the file's
+    name, if there are files whose names differ only in that number.
     """
     steps = {n: step for n in names if (step := step_in_path(n, STEP_WORD)) is not None}
     series: dict[tuple[str, str], dict[str, int]] = {}
@@ -224,7 +224,7 @@ def _chosen_splits(
     by_path = ["" if rows else f.split for rows, f in zip(row_splits, files.formats, strict=True)]
     named = sorted({*by_path, *chain.from_iterable(row_splits)} - {""})
     if wanted is not None and wanted not in named and named and not mixed:
-        raise UsageError(f"No log of split {wanted!r}; there are: {', '.join(named)}")
+        raise UsageError(f"--split: no log of split {wanted!r}; found: {', '.join(named)}")
     main = wanted or ("train" if mixed or "train" in named or not named else named[0])
     others = [split for split in named if split != main]
     watched = None

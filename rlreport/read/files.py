@@ -33,7 +33,7 @@ _SUFFIXES = (
     *(*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval"),
     *(".jsonl.zip", ".ndjson.zip", ".json.zip"),
 )
-# Names of torch files that hold rollouts; other torch files are mostly model weights
+# Matches names of torch files with rollouts; other torch files are mostly model weights
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
@@ -58,7 +58,7 @@ class LogFormat:
         return None if step is None else AssumedStep(step)
 
     def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
-        """Convert a logged dict to rows with standard fields, ``UnreadRow`` for unreadable ones."""
+        """Convert a logged dict to canonical rows; an unreadable row becomes an ``UnreadRow``."""
         try:
             where = Where(
                 name, line, index, self.step_in_path(obj, name), getattr(obj, "member", "")
@@ -133,7 +133,7 @@ def is_url(path: str) -> bool:
 
 
 class _Found(NamedTuple):
-    """A listed file. Equal ``identity``: the same file; ``given``: the user named it itself."""
+    """A listed file; equal ``identity`` means the same file. ``given``: the user named its path."""
 
     source: Source
     identity: object
@@ -195,7 +195,7 @@ def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             # Opening a pipe or a device would wait for ever.
-            raise OSError(0, message("a pipe, a socket or a device: skipped"))
+            raise OSError(0, message("not a regular file (a pipe, socket or device)"))
         if not os.access(path, os.R_OK):
             raise OSError(0, message("Permission denied"))
     except OSError as error:
@@ -238,7 +238,7 @@ def _encodable(path: Path) -> str:
 
 
 def with_content(sources: Sequence[Source], most: int) -> list[Source]:
-    """Return the files; ``content`` of remote ones is set to the first ``most`` bytes."""
+    """Return ``sources``; remote ones get their first ``most`` bytes as ``content``."""
     remote = [source for source in sources if source.store and source.size]
     parts = read_ranges([(source, 0, min(source.size, most)) for source in remote])
     local_copies = {
@@ -272,7 +272,7 @@ _SMALL_PACKED_BYTES = 64 << 10
 class ByteRange:
     """All lines of a file whose first byte is at an offset in [start, stop).
 
-    Files can therefore be cut anywhere; those that are compressed or have no lines never are.
+    Files can therefore be cut anywhere, except compressed files and files without lines.
     """
 
     file: int  # index of the file in the list of log files
@@ -328,7 +328,7 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Lines:
-    """The lines of a byte range, with blank ones, up to the size that the file had when listed."""
+    """The lines of a byte range, including blank ones, but not lines added since the listing."""
 
     part: ByteRange
     max_line: int

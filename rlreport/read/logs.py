@@ -72,7 +72,7 @@ def read_logs(
 ) -> Scan:
     """Read logs from files, folders, globs and URLs into tables.
 
-    ``used`` are files that are read as something else: no note says that they are not logs.
+    ``metrics`` and ``used`` are files with another purpose: no note says that they are not logs.
 
     Raises:
         UnusableInputError: no response can be read, or ``options.strict`` is set and anything was
@@ -123,7 +123,7 @@ def read_chunks(
     workers: Workers,
     spool: RolloutSpool | None = None,
 ) -> list[Chunk]:
-    """Read all byte ranges in groups; append texts and tokens to ``spool``, up to a limit."""
+    """Read all byte ranges, one chunk per group of ranges; append texts and tokens to ``spool``."""
     groups = grouped_ranges(ranges)
     store = store_at(options.cache) if options.cache else None
     shared = options, gae, store, spool is not None
@@ -221,7 +221,7 @@ def _scan(
 def _complete(
     responses: pd.DataFrame, extras: pd.DataFrame, reward_parts: list[str], files: LogFiles
 ) -> None:
-    """Set what responses take from extra fields, and clear the parts of invalid rewards."""
+    """Set columns of ``responses`` that come from ``extras``; clear parts of invalid rewards."""
     unrewarded = [i for i, one in enumerate(files.formats) if not one.reader.format.rewarded]
     # A reward missing from a format that never logs rewards is not counted as a NaN value.
     without = responses["file"].isin(unrewarded) & responses["reward"].isna()
@@ -335,7 +335,7 @@ def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes:
         named = list({note.text: note for note in refused}.values())[:_MAX_NAMED]
         reasons = [f"{note.file}: {note.text}" for note in named]
         if len(refused) > len(named):
-            reasons.append(f"and {len(refused) - len(named):,} files more")
+            reasons.append(f"and {len(refused) - len(named):,} more files")
         return "No rollout log found" + (f" ({'; '.join(reasons)})" if reasons else "")
     text = f"No usable response in {len(files.sources):,} log files"
     if bad:

@@ -18,17 +18,17 @@ from rlreport.tables import Note
 from rlreport.text.messages import message, translatable
 
 _RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECASE)
-# Two attempts have at least this many steps in common, in which each logged at least this part of
-# its usual rows; and at least this part of the older rows has a prompt that the newer files have
+# Two attempts share at least this many steps, where each has at least this fraction of its usual
+# rows, and at least this fraction of the older rows has a prompt that occurs in the newer files
 _MIN_SHARED_STEPS, _WHOLE_STEP, _SHARED_PROMPTS = 3, 0.75, 0.1
 
 MAX_UNREAD = 1000  # Maximum number of unusable lines that are listed; further ones are only counted
 
-NO_STEP = "no_step"  # Kind of the note that no row has a step, and no path
+NO_STEP = "no_step"  # Kind of the note that neither rows nor paths have a step
 
 
 class LogPosition(NamedTuple):
-    """Place of a line: file number, byte offset, and line number (from 1) in its byte range."""
+    """Position of a line: index of the file, byte offset, line number (from 1) in its range."""
 
     file: int
     offset: int
@@ -85,7 +85,7 @@ ODDITIES = {
     "tolerant": translatable(
         "lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"
     ),
-    "reasonless": translatable("unknown finish reasons, left out"),
+    "reasonless": translatable("unknown finish reasons, counted as another reason"),
     "bad_mask": translatable(
         "response masks that do not match the tokens or contain values other than 0 and 1, ignored"
     ),
@@ -133,12 +133,12 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
 def later_attempts(
     files: Ints, steps: Ints, prompts: NDArray[np.uint64], names: Sequence[str]
 ) -> list[tuple[Ints, Ints]]:
-    """Return pairs of (older files, newer files) that a restarted run wrote; one value per row.
+    """Find restarts: return (files of an attempt, files of a later attempt) for each, as indices.
 
-    Files whose names differ only in a rank, or that cover the same steps, are of one attempt. The
-    newer files log steps of the older ones again as a whole. Files of two environments have no
-    prompt in common: prompts have to be shared if the newer files do not begin after the older
-    ones and end after them, or if the prompts of the older ones recur.
+    ``files``, ``steps`` and ``prompts`` have one value per row. Files whose names differ only in a
+    rank, or that cover the same steps, belong to one attempt. A later attempt logs whole steps of
+    an earlier one again. Files of two environments share no prompt, so prompts have to be shared
+    unless the later attempt also begins and ends later and prompts of the earlier one do not recur.
     """
     table = pd.DataFrame({"file": files, "step": steps, "prompt": prompts})
     ranges = table.groupby("file")["step"].agg(["min", "max"])
@@ -153,11 +153,11 @@ def later_attempts(
     bounds: list[Any] = list(spans.itertuples())
     pairs: list[tuple[Ints, Ints]] = []
     for at in range(1, len(bounds)):
-        # The one before, and the one that got furthest, which may go on after those inside it.
+        # Compare with the attempt before, and with the one that ends at the highest step.
         furthest = max(range(at), key=lambda i: bounds[i].last)
         for before in sorted({at - 1, furthest}):
             one, two = bounds[before], bounds[at]
-            # Of two attempts, one inside the other, the file read first is the older one.
+            # If one attempt covers the steps of the other, the file read first is the older.
             nested = two.last <= one.last and two.file < one.file
             older, newer = (attempts[i] for i in ((at, before) if nested else (before, at)))
             continued = bool(two.first > one.first and two.last > one.last)
@@ -223,7 +223,7 @@ _NOTES = {
 }
 _GRADERS = ("judge", "grader", "reward", "verifier", "scorer", "rubric")
 _TRUE, _FALSE = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no")
-# (Reason why a reward is invalid, values of a row's field that say so, names of such fields)
+# (Reason why a reward is invalid, values that mean it, names of the fields with such a value)
 _SIGNS = (
     (Missing.JUDGE_FAILED, _TRUE, [f"{grader}_failed" for grader in _GRADERS]),
     (Missing.MASKED, _TRUE, ["mask_sample", "is_masked", "masked"]),
@@ -233,7 +233,7 @@ _SIGNS = (
     (Missing.JUDGE_FAILED, ("judge_failed",), ["_ng_failure_class"]),
 )
 
-# Field that marks rows that the trainer dropped, or kept -> its value for kept ones
+# Field that marks rows that the trainer dropped, or kept -> its value for kept rows
 _KEPT = {
     **dict.fromkeys(("filtered", "is_filtered", "overlong_filtered", "discarded"), 0),
     **dict.fromkeys(("dropped", "is_dropped", "removed", "is_removed"), 0),
@@ -292,7 +292,7 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
 
 
 def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float64]:
-    """Return 1 for rows that the trainer dropped or masked, else 0; NaN without a mark; (R,)."""
+    """Return 1 for rows that the trainer dropped or masked, 0 for others, NaN if not logged."""
     masked = kinds == Missing.MASKED
     dropped = np.where(masked.any(), masked.astype(np.float64), np.nan)
     for name in _KEPT.keys() & set(extras.select_dtypes("number")):

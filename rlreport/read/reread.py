@@ -1,6 +1,6 @@
 """Read the chosen rows of the logs a second time, with their texts and tokens.
 
-Without ``--cache``, ``read.chunk`` keeps all rows of logs up to ``KEPT_BYTES``: they are read once.
+Logs up to ``KEPT_BYTES`` need no second pass without ``--cache``: ``read.chunk`` keeps all rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Shared = tuple[LogFiles, ReadOptions, GaeOptions, Store | None]
 
 
 class _Rows(NamedTuple):
-    """Where the rows of a part are in the logs, (R,) each, ascending by file, offset and sub."""
+    """Locations of R rows in the logs, (R,) each, ascending by file, offset and sub."""
 
     file: Ints
     offset: Ints
@@ -65,7 +65,7 @@ def read_chosen(
     workers: Workers,
     progress: Progress,
 ) -> tuple[RolloutSpool, Ints]:
-    """Read the chosen rows; return their texts and tokens, and the index of each row there."""
+    """Read the chosen rows; return a spool of them, and each row's index in the spool, (R,)."""
     table = responses.iloc[choice.rows]
     columns = [table[name].to_numpy() for name in _Rows._fields[:-1]]
     rows = _Rows._make([*columns, choice.whole])
@@ -111,7 +111,7 @@ def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
                 values = tokens.sampled_only().figures(gae)
             texts = [clean_text(row.response, options.pad_tokens) for row in batch]
             if list(map(text_hash, texts)) != rows.response_hash[start:stop].tolist():
-                raise RowError("another response")
+                raise RowError("a response is different")
             whole = rows.whole[start:stop]
             parts.append(rollout_part(batch, tokens, values, texts, options, whole))
     except (RowError, IndexError, ValueError, *DAMAGED) as error:
@@ -150,7 +150,7 @@ def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[ParsedRow]:
         if isinstance(logged, OSError):
             raise logged
         if isinstance(logged, bytes) and xxhash.xxh3_64_intdigest(logged) != rows.line_hash[i]:
-            raise RowError("another line")
+            raise RowError("a line is different")
         if (file, offset) != last:  # the first row of this object
             obj = load_object(logged)[0] if isinstance(logged, bytes) else logged
             records = files.formats[file].rows(obj, files.sources[file].name, line, offset)
@@ -179,7 +179,7 @@ def _objects(
 
 
 def _request_lines(rows: _Rows, files: LogFiles) -> dict[int, bytes | OSError]:
-    # All files in a store are asked at once, as each request takes long.
+    # Request the lines of all remote files at once, as each request takes long.
     ranges = {}
     for i, (file, start, size) in enumerate(zip(*map(np.ndarray.tolist, rows[:3]), strict=True)):
         source = files.sources[file]

@@ -48,7 +48,7 @@ class Turn:
 
     @property
     def words(self) -> str:
-        """What the turn says, with its calls; a tool's answer with the tool's name."""
+        """Text (or error) and tool calls of the turn; a tool's answer begins with its name."""
         calls = [f"{tool}({arguments})" for tool, arguments in self.calls]
         said = " ".join(filter(None, [self.error or self.text, *calls])) or "(empty)"
         return f"{self.tool}: {said}" if self.tool else said
@@ -145,7 +145,7 @@ def rollout_part(
     options: ReadOptions,
     whole: NDArray[np.bool_] | None = None,
 ) -> RolloutPart:
-    """Convert R rows; ``figures`` are values of sampled tokens, ``responses`` the cleaned texts.
+    """Convert R rows; ``figures`` has values of sampled tokens, ``responses`` the cleaned texts.
 
     Of rows that are not ``whole``, only the first and last EDGE sampled tokens are kept.
     """
@@ -305,7 +305,7 @@ class RolloutSpool:
         self.size += part.size
 
     def rollouts(self, places: RowIds, order: Ints) -> Rollouts:
-        """Return the responses; ``order``: the index of each among all that were appended."""
+        """Return the appended responses at the indices ``order``; ``places`` identifies them."""
         spans, lengths, flags = map(np.concatenate, zip(*self._rows, strict=True))
         starts, vocabulary = offsets_of(lengths)[:-1], list(self._numbers)
         return Rollouts(
@@ -326,7 +326,7 @@ class RolloutSpool:
 
 
 class RowIds(NamedTuple):
-    """Which responses R rows are, int64 (R,) each, ascending by ``row``."""
+    """Identifiers of R responses, int64 (R,) each, ascending by ``row``."""
 
     row: Ints  # row of the response table
     step: Ints
@@ -348,7 +348,7 @@ class Rollouts(RolloutPart):
     style: Style  # how the run's token strings encode bytes
 
     def indices(self, rows: Sequence[int] | Ints) -> Ints:
-        """Return the index of each row of the response table, or raise LookupError."""
+        """Return the index here of each response-table row; LookupError if one is missing."""
         wanted = np.asarray(rows, np.int64)
         if not np.isin(wanted, self.places.row).all():
             raise LookupError("a response that was not chosen")
@@ -360,7 +360,7 @@ class Rollouts(RolloutPart):
         return None if start == _ABSENT else self.texts[start:stop].tobytes().decode()
 
     def take(self, rows: Sequence[int] | Ints) -> Rollouts:
-        """Return only the responses of some rows, without files."""
+        """Return the responses in ``rows`` with arrays in memory, not in temporary files."""
         at = np.unique(self.indices(rows))
         spans = self.spans[at].copy()
         data, size = [], 0
@@ -394,7 +394,7 @@ class Rollouts(RolloutPart):
         )
 
     def read(self, rows: Sequence[int] | Ints, with_tokens: int | None = None) -> list[Rollout]:
-        """Return responses as pages show them, the first ``with_tokens`` of them with tokens."""
+        """Return the responses ``rows``, the first ``with_tokens`` of them with token values."""
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
@@ -446,7 +446,7 @@ def no_rollouts() -> Rollouts:
 
 
 class Selection(NamedTuple):
-    """Some responses of a run, for a job. A pickle contains only these responses."""
+    """The responses ``rows`` of a run; a pickle contains only these, to send them to a worker."""
 
     rollouts: Rollouts
     rows: Ints

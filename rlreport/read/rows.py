@@ -99,7 +99,7 @@ class ParsedRow(NamedTuple):
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
-    """Parse a line that holds a JSON object; also return whether it is not strict JSON."""
+    """Return the JSON object in a line, and whether it needed a tolerant parser (e.g. NaN)."""
     lenient = False
     try:
         value = orjson.loads(line)
@@ -107,7 +107,7 @@ def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
         value = _load_lenient(line)
         lenient = True
     if not isinstance(value, dict):
-        raise RowError(message("not an object but {kind}", kind=_kind(value)))
+        raise RowError(message("expected an object, found {kind}", kind=_kind(value)))
     return value, lenient
 
 
@@ -132,7 +132,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
     """Parse a dict with the standard field names (``fields.CANONICAL``), or raise RowError."""
     for name in REQUIRED:
         if name not in record:
-            raise RowError(message("no {field}", field=name))
+            raise RowError(message("{field} is missing", field=name))
     oddities: list[str] = []
     step = _step_of(record["step"])
     prompt, response = _text(record, "prompt"), _text(record, "response")
@@ -230,7 +230,7 @@ def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list
 
 
 def _mask(record: dict[str, Any], size: int) -> bytes | None:
-    """Return 1 per sampled token, 0 per other, as logged or by turns' spans; None if unknown."""
+    """Return 1 per sampled token and 0 per other, as logged or from turns; None if unknown."""
     if (logged := record.get("response_mask")) is not None:
         return bytes(map(bool, logged))
     spans = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
@@ -284,7 +284,7 @@ def _floats_of(values: object) -> array[float]:
 def _text(record: dict[str, Any], name: str) -> str:
     value = record[name]
     if not isinstance(value, str):
-        raise RowError(message("{field} is not text but {kind}", field=name, kind=_kind(value)))
+        raise RowError(message("{field} must be text, found {kind}", field=name, kind=_kind(value)))
     return value
 
 
@@ -313,7 +313,7 @@ class TokenRows:
     arrays: dict[str, Floats]
     nan_values: Ints  # int64 (R,), number of values logged as NaN, infinite or null
     sampled: Bools | None = None  # (N,), whether the policy sampled the token; None for all
-    masked: Bools | None = None  # (R,), whether the row logs that; None if no row does
+    masked: Bools | None = None  # (R,), whether the row logs ``sampled``; None if no row does
 
     def marks(self, token: str) -> Bools:
         """Return which tokens equal ``token``, bool (N,)."""

@@ -33,7 +33,7 @@ Ids = NDArray[np.int32]
 
 
 class Units(NamedTuple):
-    """Texts as token or word ids: row and length of each text, and the ids of all, concatenated."""
+    """Texts as token or word ids: row and length of each text, and all ids concatenated."""
 
     rows: Ints  # ascending
     lengths: Ints
@@ -55,6 +55,7 @@ class Part(NamedTuple):
 
 
 def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) -> Scan:
+    """Return the scan with the text samples of ``rows``, whose texts and tokens were read."""
     starts = range(0, len(rows), _JOB_ROWS)
     jobs = [Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts]
     seconds = len(rows) / _ROWS_PER_SECOND
@@ -154,7 +155,7 @@ def _as_units(texts: list[tuple[int, Ids]]) -> Units:
 
 
 def holds_label(response: str, label: str | None) -> int:
-    """Return 1 if a response contains its label, else 0; −1 without a label."""
+    """Return 1 if a response contains its label, else 0; −1 without a label or an empty one."""
     if label is None:
         return -1
     wanted = _normalize(label.rpartition("####")[2])
@@ -190,21 +191,8 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     unit = "token" if mostly_tokens and filled.any() else "word"
     of_unit = trained & (is_token == (unit == "token"))
     texts, places = _text_sample(everything, of_unit, strings, unit)
-    notes = []
-    if longer := np.count_nonzero(lengths > 2 * EDGE):
-        text = message(
-            "responses of over {most:count} tokens; figures of texts and tokens use only the "
-            "first and the last {edge:count}",
-            most=2 * EDGE,
-            edge=EDGE,
-        )
-        notes.append(Note("shortened", text, int(longer)))
-    if texts is not None and (others := np.count_nonzero(trained & ~of_unit)):
-        text = message(
-            "responses whose tokens are not logged like those of most; left out of figures of "
-            "texts and tokens"
-        )
-        notes.append(Note("mixed_units", text, int(others)))
+    others = 0 if texts is None else int((trained & ~of_unit).sum())
+    notes = _notes(int((lengths > 2 * EDGE).sum()), others)
     tokens = None
     if unit == "token" and texts is not None:
         chosen = np.concatenate([part.figures for part in parts], axis=1)[:, places]
@@ -219,6 +207,21 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
         sampled_of=len(training) if len(rows) == len(training) else int(training.sum()),
         notes=[*scan.notes, *notes],
     )
+
+
+def _notes(shortened: int, others: int) -> list[Note]:
+    shortened_text = message(
+        "responses of over {most:count} tokens; figures of texts and tokens use only the first "
+        "and the last {edge:count}",
+        most=2 * EDGE,
+        edge=EDGE,
+    )
+    others_text = message(
+        "responses that, unlike most, have token strings, or have none; left out of figures of "
+        "texts and tokens"
+    )
+    notes = Note("shortened", shortened_text, shortened), Note("mixed_units", others_text, others)
+    return [note for note in notes if note.count]
 
 
 def _text_sample(

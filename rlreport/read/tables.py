@@ -55,12 +55,12 @@ class Scan(LogTables):
 
     name: str  # name of the run, from the folder or file that the user gave
     tokens: TokenSample | None = None  # KL etc. per token; None without token strings
-    failed: dict[int, int] = field(default_factory=dict)  # training rollouts by step
-    filtered: dict[int, int] = field(default_factory=dict)  # training rollouts by step
-    rollouts: Rollouts = field(default_factory=no_rollouts)  # those of the chosen responses
+    failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
+    filtered: dict[int, int] = field(default_factory=dict)  # training step -> filtered rollouts
+    rollouts: Rollouts = field(default_factory=no_rollouts)  # texts of the chosen responses
 
     def prompt_texts(self) -> list[str]:
-        """Return the first MAX_PROMPTS prompts, cut; "" if no response to it was chosen."""
+        """Return the first MAX_PROMPTS prompts, shortened; "" for one without a chosen response."""
         prompts = self.responses["prompt_id"].to_numpy()
         ids, first = np.unique(prompts[self.rollouts.places.row], return_index=True)
         texts = [""] * min(MAX_PROMPTS, int(prompts.max(initial=-1)) + 1)
@@ -95,7 +95,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
 
     Of each rollout, the last row counts and the others are its branches. Of steps that a restarted
     run logged again, the last attempt is kept unless ``keep_restarted``. Without training rows,
-    validation rows count as such.
+    validation rows count as training rows.
     """
     rows = LogRows(joined_chunk(chunks), np.zeros(0, np.int64))
     columns = rows.chunk.columns
@@ -136,7 +136,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
 
 
 def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mask:
-    """Add notes on branches; return which are at steps where no row was trained, bool (R,)."""
+    """Add notes on branches; return which rows are branches at steps without trained rows, (R,)."""
     step, file = (rows.chunk.columns[name].astype(np.int64) for name in ("step", "file"))
     branches = responses & (rows.chunk.columns["validation"] == IN_BRANCH)
     alone: Mask = branches & ~np.isin(step, step[responses & ~branches])
@@ -172,7 +172,7 @@ def _mark_older_files(
         again = (
             keep & np.isin(file, older) & np.isin(split_steps, split_steps[np.isin(file, newer)])
         )
-        if not again.any():  # an attempt before has left them out
+        if not again.any():  # another pair of attempts has marked these rows
             continue
         name = names[int(older.min())]
         rows.notes.append(restart_note(step[again], name, kept=keep_restarted))
@@ -247,13 +247,13 @@ def _ids(*keys: NDArray[np.generic]) -> Ints:
     return np.asarray(table.groupby([*table], sort=False).ngroup(), np.int64)
 
 
-# Responses that are not completed probably ended at a limit of turns if at least this share of
-# them has the largest number of turns, and that number is at least this
+# Uncompleted responses are assumed to have ended at a turn limit if at least this share of them
+# has the largest number of turns, and that number is at least LEAST_LIMIT
 PILED_UP, LEAST_LIMIT = 0.2, 4
 
 
 def _set_endings(columns: Columns, turns: Floats) -> None:
-    """Set ``ending``, ``finished`` and ``at_turn_limit`` from logged reasons, else inferred."""
+    """Set ``ending``, ``finished`` and ``at_turn_limit`` from logged reasons, or infer them."""
     source, ending, finished = (columns[n] for n in ("finish_source", "ending", "finished"))
     del columns["finish_source"]
     for kind in (FROM_TOKEN, FROM_TEXT):
@@ -274,13 +274,13 @@ def _set_endings(columns: Columns, turns: Floats) -> None:
         # An unknown reason may be the limit, and without turns there may be no limit.
         at_limit[np.isnan(finished) | np.isnan(turns)] = np.nan
     columns["at_turn_limit"] = at_limit
-    # Without a reason, an end token or the text tells.
+    # Without a logged reason, ``finished`` comes from the last token or the text.
     ending[(ending == 0) & (finished == 1)] = Ending.FINISHED
     ending[(ending == 0) & (finished == 0)] = Ending.CUT_OFF
 
 
 def carried_fields(rows: LogRows) -> dict[str, int]:
-    """Return standard field -> number of responses with it; call before ``response_table``."""
+    """Return canonical field -> number of responses with it; call before ``response_table``."""
     bits = rows.chunk.columns["carried"].astype(np.int64)[rows.order]
     counts = {name: int(np.count_nonzero(bits & bit)) for name, bit in FIELD_BITS.items()}
     return {name: count for name, count in counts.items() if count}
@@ -324,7 +324,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
-    """Return counts of tool answers per step; call before ``response_table``."""
+    """Return counts of tool answers per step and tool; call before ``response_table``."""
     names = ["step", "tool", *ToolCounts._fields]
     if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)

@@ -1,4 +1,4 @@
-"""Summarise responses in tables by prompt and by token; the table of steps is in ``steps``."""
+"""Summarise responses in tables of prompts and tokens; ``steps`` builds the table of steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1"
 
 
 def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
-    """Return PROMPT_COLUMNS, one row per ``prompt_id``; only the first prompts have ``texts``."""
+    """Return the prompt table (PROMPT_COLUMNS); ``texts`` are those of the first prompts."""
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
     column = {name: responses[name].to_numpy()[order] for name in _USED}
     step, reward, reference = column["step"], column["reward"], column["ref_reward"]
@@ -93,7 +93,7 @@ _EXAMPLE = ("example_step", "example_n", "example_position")
 
 
 def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return TOKEN_COLUMNS, one row per distinct token string, by descending share of the KL."""
+    """Return the token table (TOKEN_COLUMNS) by descending share of KL; empty without a sample."""
     if sample is None:
         return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
     texts = sample.texts
@@ -139,7 +139,7 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return, per step, the number of bigrams in the sampled texts and of distinct ones."""
+    """Return columns ``step``, ``bigrams``, ``distinct``: numbers of bigrams in sampled texts."""
     if texts is None:
         return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
     step = responses["step"].to_numpy()[texts.rows]
@@ -158,7 +158,7 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
 
 
 def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
-    """Find an example of each token: its first place in the response with the largest KL."""
+    """Return an example per token: its first position in the response with the largest KL."""
     row, position = np.full((2, len(sample.vocabulary)), -1, np.int64)
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
     tokens = responses["response_tokens"].to_numpy()[sample.rows]
@@ -235,6 +235,6 @@ def _refuse_several(runs: Sequence[str]) -> None:
     names = [safe_text(name) for name in runs]
     rest = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     raise UsageError(
-        f"metrics of {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose one with "
-        "--run NAME; 'rlreport index' lists all of them"
+        f"the metrics belong to {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose "
+        "one with --run NAME; 'rlreport index' lists all of them"
     )

@@ -1,4 +1,4 @@
-"""Build the tables of steps, also by environment, from responses or the trainer's metrics."""
+"""Build the tables of steps and environments from responses or the trainer's metrics."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Grouped:
         return np.asarray(pd.Series(values).groupby(self.codes).quantile(part), np.float64)
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_]) -> Floats:
-        """Return, per group, the share of rows in ``among`` with a true ``mask``."""
+        """Return per group the fraction of rows in ``among`` whose ``mask`` is true."""
         return self.mean(np.where(among, mask.astype(np.float64), np.nan))
 
     def correlation(self, x: Floats, y: Floats) -> Floats:
@@ -154,9 +154,9 @@ _LEFT_OUT = ("failed_rollouts", "filtered_rollouts")
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
-@np.errstate(invalid="ignore")  # figures of logs are finite, those of a caller's table may be any
+@np.errstate(invalid="ignore")  # a caller's table may contain infinite values, logs do not
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
-    """Return STEP_COLUMNS, one row per step, of responses sorted by step."""
+    """Return the step table (STEP_COLUMNS) of responses, which are sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps, passes = Grouped.by(column["step"]), passes_of(responses)
     every = np.fmax(column["reward"], column["masked_reward"])
@@ -198,9 +198,9 @@ def step_tables(
     validation: pd.DataFrame,
     bigrams: pd.DataFrame,
     failed: Mapping[int, int],  # step -> number of failed rollouts
-    filtered: Mapping[int, int],  # and of those that were filtered out
+    filtered: Mapping[int, int],  # step -> number of rollouts that were filtered out
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return STEP_COLUMNS of training and validation (may be empty) over the steps of both."""
+    """Return the step tables of training and validation (may be empty) over the steps of both."""
     steps = step_table(training, bigrams)
     failed_steps = np.array([step for step, count in failed.items() if count > 0], np.int64)
     if len(np.setdiff1d(failed_steps, steps["step"])):
@@ -237,7 +237,7 @@ def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
 
 
 def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:
-    """Return how many of a run's steps the first and the last window have; short runs' overlap."""
+    """Return the number of steps in a run's first and last window; in short runs they overlap."""
     return min(steps, max(least, int(steps * share)))
 
 
@@ -251,12 +251,12 @@ def most_common(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
 
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return which steps have fewer responses (``counts``) than the most common number, bool."""
+    """Return which ``counts`` of responses per step are below the most common one, bool (S,)."""
     return counts.astype(np.int64) < (most_common(counts) or 0)
 
 
 def _of_responses(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return the step columns named after a response column and a statistic: ``reward_mean``."""
+    """Return columns named after a response column and a statistic, such as ``reward_mean``."""
     statistics = {"mean": steps.mean, "std": steps.std, "min": steps.min, "max": steps.max}
     statistics |= {f"p{p}": partial(steps.quantile, part=p / 100) for p in (50, 95)}
     parts = {c.name: c.name.rpartition("_") for c in STEP_COLUMNS}
@@ -308,13 +308,13 @@ def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.g
 
 
 class Passes(NamedTuple):
-    k: int  # usual number of responses in a group; 1 if there is none, or right ones are unknown
-    at_1: Floats  # pass@1 and pass@k of each group at its first response, else NaN; (R,)
-    at_k: Floats
+    k: int  # usual number of graded responses in a group; 1 if there is none
+    at_1: Floats  # (R,), pass@1 of a group at its first response, NaN at the others
+    at_k: Floats  # (R,), pass@k in the same way
 
 
 def passes_of(responses: pd.DataFrame) -> Passes:
-    """Return pass@1 and pass@k of each group, where k is the usual size of a group.
+    """Return pass@1 and pass@k of each group of responses, where k is the usual size of a group.
 
     If c of the n responses of a group are right, pass@k = 1 − C(n − c, k) / C(n, k), which is
     unbiased (Chen et al. 2021, "Evaluating Large Language Models Trained on Code"). Groups with
@@ -341,10 +341,10 @@ FAR = 50.0
 def advantage_fit(column: Mapping[str, Floats], steps: Grouped) -> tuple[Floats, Floats]:
     """Return advantages recomputed from rewards (R,), and their correlation with logged ones (S,).
 
-    Of the usual formulas, the one that correlates best: reward minus the mean of its group (of its
-    step where there are no groups), or that divided by the std of its group plus 1e-4, as in TRL.
+    The formula is the one with the highest correlation: reward minus the mean of its group, the
+    same divided by the std of its group plus 1e-4 (TRL), or reward minus the mean of its step.
     Correlations within a step do not depend on a trainer's scale or offset. Leave-one-out, and the
-    population's std, differ from these by a factor that depends only on the size of the group.
+    population std, differ from these by a factor that depends only on the size of the group.
     """
     reward, logged = column["reward"], column["advantage_logged_mean"]
     if np.isnan(logged).all():
@@ -360,7 +360,7 @@ def advantage_fit(column: Mapping[str, Floats], steps: Grouped) -> tuple[Floats,
 
 
 def typical(values: Floats) -> float:
-    """Return the median size of values that are more than rounding errors; NaN without any."""
+    """Return the median absolute value, ignoring values as small as rounding errors, or NaN."""
     sizes = np.abs(values[np.isfinite(values)])
     least = NO_VARIANCE * np.quantile(sizes, 0.9) if len(sizes) else 0.0
     return float(np.median(sizes[sizes > least])) if (sizes > least).any() else np.nan
@@ -397,7 +397,7 @@ def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, 
     return {"distinct_2": ratio(distinct, total), "bigrams": total}
 
 
-# Names of logged fields that tell the environment, in order of preference; case is ignored
+# Names of logged fields that contain the environment, most preferred first; case is ignored
 ENVIRONMENT_FIELDS = (
     *("data_source", "env", "env_name", "environment", "env_id"),
     *("task", "task_name", "dataset", "agent"),
@@ -409,23 +409,23 @@ MAX_ENVIRONMENTS = 12  # the largest are kept apart, the others are pooled as on
 
 @dataclass(frozen=True, slots=True)
 class Environments:
-    """The environments of a run: the MAX_ENVIRONMENTS with the most responses, and the rest."""
+    """The MAX_ENVIRONMENTS environments with the most responses; the others are pooled as one."""
 
     column: str  # name of the logged field
-    names: list[str]  # as logged, those with the most responses first; the pooled ones have none
-    # int64 (rows,), index of each response's environment in ``names``; ``len(names)`` if it is one
-    # of the pooled ones, −1 if it has none
+    names: list[str]  # as logged, the one with the most responses first, without the pooled ones
+    # int64 (rows,), index of each response's environment in ``names``; ``len(names)`` for a pooled
+    # environment, −1 for a response without one
     index: Ints
 
     @property
     def labels(self) -> list[str]:
-        """The names, and that of the pooled ones, which is no name in the log."""
+        """The names, then a label for the pooled environments that differs from all names."""
         pooled = message("others")
         return [*self.names, pooled if pooled not in self.names else message("all others")]
 
 
 def environments_of(tables: Tables) -> Environments | None:
-    """Return the environments of training responses, None unless there are 2 to MAX_VALUES."""
+    """Return the environments by a field in ENVIRONMENT_FIELDS; None without a suitable field."""
     fields = {str(name).lower(): str(name) for name in reversed(tables.extras.columns)}
     for column in (fields[name] for name in ENVIRONMENT_FIELDS if name in fields):
         values = tables.extras[column]
@@ -447,8 +447,8 @@ def environments_of(tables: Tables) -> Environments | None:
 def environment_steps(tables: Tables, environments: Environments) -> pd.DataFrame:
     """Return one row per environment and step that has responses.
 
-    Columns: ``environment`` (index), ``step``, ``responses``, and the means ``reward``, ``length``
-    (tokens or, if none are logged, characters) and ``finished``.
+    Columns: ``environment`` (index in ``names``), ``step``, ``responses`` (their number), and the
+    means ``reward``, ``length`` (tokens or, if none are logged, characters) and ``finished``.
     """
     length = length_column(tables.responses)
     columns = tables.responses[["step", "reward", length, "finished"]]

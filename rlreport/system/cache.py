@@ -144,5 +144,5 @@ def store_at(where: str | Path) -> Store:
 
 @cache
 def program() -> str:
-    """Return the versions of rlreport, Python and libraries: others use other entries."""
+    """Return the versions of rlreport, Python and libraries, a part of each key of the cache."""
     return " ".join([__version__, sys.version, *map(version, _LIBRARIES)])

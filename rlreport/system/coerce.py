@@ -1,6 +1,6 @@
-"""Convert logged values: None for a value of another kind, which is left out like a missing one.
+"""Convert logged values to a type; most functions return None for a value of another type.
 
-Only ``number`` raises RowError, as a wrong reward must be told.
+``number``, ``numbers`` and ``grade`` raise RowError instead, so that wrong rewards are reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
 
 
 def number(value: object) -> float:
-    """Return a value as a float: NaN for null and beyond float64; strings are parsed."""
+    """Return a number, numeric string or list of one as a float, NaN for null, else RowError."""
     if isinstance(value, Decimal):  # of Parquet
         value = float(value)
     if value is None or isinstance(value, int | float):
@@ -54,9 +54,9 @@ def grade(value: object) -> float | None:
 
 
 def unquoted(value: str) -> str | bool | float:
-    """Convert strings that ``json.dumps(..., default=str)`` made of values: "True", "tensor(0.5)".
+    """Convert a string that ``json.dumps(..., default=str)`` made, as "True" or "tensor(0.5)".
 
-    Other strings are returned unchanged, also those of digits only, which may be answers.
+    Other strings are returned unchanged, including those of digits only, which may be answers.
     """
     word = _WORDS.get(value.strip().lower()) if len(value) <= 5 else None
     if word is not None or len(value) > 48:
@@ -71,7 +71,7 @@ def unquoted(value: str) -> str | bool | float:
 
 
 def real(value: object) -> float | None:
-    """Return a number within the range of floats as a float."""
+    """Return a number as a float; None for another value, or an integer beyond float64."""
     try:
         return float(value) if isinstance(value, int | float) else None
     except OverflowError:
@@ -79,7 +79,7 @@ def real(value: object) -> float | None:
 
 
 def integer(value: object) -> int | None:
-    """Return a whole number (also ``"12"``, ``12.0``) as an int."""
+    """Return a whole number, also ``"12"`` or ``12.0``, as an int; None for another value."""
     if type(value) is int:
         return value
     if isinstance(value, str):
@@ -120,6 +120,6 @@ def ints(value: object) -> list[int] | None:
 
 
 def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
-    """Return the policy version if all are equal, else [lowest, highest]."""
+    """Return the version if all are equal, else [lowest, highest]; None without integers."""
     found = [version for one in versions or () if (version := integer(one)) is not None]
     return [min(found), max(found)] if len(set(found)) > 1 else next(iter(found), None)

@@ -58,9 +58,9 @@ class LimitError(RowError):
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Return the content of a regular file: a pipe or a device may never end."""
+    """Return the content of a regular file (a pipe may never end) of at most ``most`` bytes."""
     if not path.is_file():
-        raise OSError("is not a regular file")
+        raise OSError("not a regular file")
     with path.open("rb") as stream:
         return read_stream(stream, most)
 
@@ -117,16 +117,16 @@ def load_config(path: Path) -> Any:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError("is not UTF-8") from None
+        raise ValueError("not UTF-8 text") from None
     suffix = path.suffix.lower()
     try:
         if suffix == ".json":
             return load_json(text.encode())
         return load_toml(text) if suffix == ".toml" else load_yaml(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON, line {error.lineno}") from None
+        raise ValueError(f"not valid JSON (line {error.lineno})") from None
     except tomllib.TOMLDecodeError:
-        raise ValueError("is not TOML") from None
+        raise ValueError("not valid TOML") from None
 
 
 def load_toml(text: str) -> dict[str, Any]:
@@ -150,12 +150,12 @@ def load_yaml(text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         if "nesting depth" in str(error.problem):  # libyaml has a limit of its own
             raise _too_deep(MAX_CONFIG_DEPTH) from None
-        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
-        raise ValueError(f"is not plain YAML{line}") from None
+        line = "" if error.problem_mark is None else f" (line {error.problem_mark.line + 1})"
+        raise ValueError(f"not plain YAML{line}") from None
     except LimitError:
         raise
     except (yaml.YAMLError, ValueError, OverflowError, TypeError, KeyError, AttributeError):
-        raise ValueError("is not plain YAML") from None
+        raise ValueError("not plain YAML") from None
 
 
 def _check_yaml(events: Iterator[Any], text: str) -> None:
@@ -206,10 +206,10 @@ def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
     except csv.Error as error:
         raise ValueError(str(error)) from None
     if columns > MAX_COLUMNS:
-        raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
+        raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
     rows = data.count(b"\n") + data.count(b"\r")
     if max(data.count(b",") + rows, columns * rows) > cells:
-        raise LimitError(message("a table of over {most:count} cells", most=cells))
+        raise LimitError(message("more than {most:count} cells", most=cells))
     table: pd.DataFrame = pd.read_csv(io.BytesIO(data), index_col=False, **options)
     return table
 
@@ -228,7 +228,7 @@ def open_zip(file: Any) -> Iterator[zipfile.ZipFile]:
                 (directory_size,) = struct.unpack_from(layout, tail, start + offset)
                 if directory_size > MAX_DIRECTORY:
                     raise LimitError(
-                        message("a list of entries of over {most:count} bytes", most=MAX_DIRECTORY)
+                        message("list of entries exceeds {most:count} bytes", most=MAX_DIRECTORY)
                     )
         stream.seek(0)
         with zipfile.ZipFile(stream) as archive:

@@ -74,14 +74,15 @@ def _run_task(versions: dict[str, str], data: Any, job: Any) -> bytes:
         if version != versions[name]:
             node = platform.node()
             raise UsageError(
-                f"--ray: node {node} has {name} {version}, here it is {versions[name]}"
+                f"--ray: node {node} has {name} {version}, this machine {versions[name]}; they "
+                "must be equal"
             )
     function, shared = pickle.loads(data)
     return pickle.dumps(function(job, shared), pickle.HIGHEST_PROTOCOL)
 
 
 def _versions() -> dict[str, str]:
-    # What must be equal on all nodes for a reproducible report.
+    # These must be equal on all nodes for a reproducible report.
     return {
         "rlreport": __version__,
         "Python": platform.python_version(),

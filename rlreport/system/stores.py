@@ -1,4 +1,4 @@
-"""Open log files: local ones, and remote ones (such as s3://…), which fsspec reads in ranges.
+"""Open local log files, and remote ones (such as s3://…), whose ranges fsspec reads.
 
 The libraries behind fsspec (such as s3fs) find the credentials. URLs are removed from
 error messages, as they may contain signatures.
@@ -66,7 +66,7 @@ class Source:
         return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
 
     def digest(self, start: int = 0, stop: int | None = None) -> str:
-        """Return a string that changes with the lines that begin in the range; "" if unknown."""
+        """Return a hash of the lines in a range, or a remote file's version; "" if unknown."""
         if self.store:
             return f"{self.version}-{self.size}" if self.version else ""
         hasher = xxhash.xxh3_128()
@@ -196,7 +196,7 @@ def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
 
 
 def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
-    """Return the bytes, or the error, of each (file, start, stop); all are requested at once."""
+    """Return the bytes of each (file, start, stop), or its error; request all at once."""
     ranges = [(source.store, source.path, start, stop) for source, start, stop in wanted]
     contents: dict[tuple[str, str, int, int], bytes | OSError] = {}
     for store, group in itertools.groupby(sorted(set(ranges)), key=itemgetter(0)):

@@ -41,7 +41,7 @@ class Workers:
     """A context manager that runs jobs in several processes, and ends them."""
 
     def __init__(self, count: int = 0, ray: str | None = None) -> None:
-        """Connect to the Ray cluster, if any; local processes start with the first jobs."""
+        """Connect to the Ray cluster at ``ray``, if given; ``count`` 0 is one process per core."""
         self._count = count or os.cpu_count() or 1
         self._at_end = ExitStack()
         self._cluster: RayCluster | None = None
@@ -143,7 +143,7 @@ def _map_in_processes(
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    # They stay blocked in processes that start meanwhile, until these are prepared for them.
+    # Signals stay blocked in processes started in this context until ``_prepare`` unblocks them.
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -156,7 +156,7 @@ def _signals_blocked() -> Iterator[None]:
 
 @contextmanager
 def _safe_start() -> Iterator[None]:
-    """Keep processes that start meanwhile from importing the program or from its folder."""
+    """Keep processes started in this context from importing the script, or from its folder."""
     path, main, environment = sys.path, sys.modules["__main__"], dict(os.environ)
     # Python lets scripts import from the current folder, which may be untrusted.
     outside = [p for p in path if p and (p != path[0] or Path(p).resolve() != Path.cwd())]

@@ -175,10 +175,11 @@ def _distinct_2(responses: list[Ints], size: int) -> float:
     size = min(size, MAX_BIGRAMS)
     if sum(map(len, responses)) < size:
         return np.nan
+    numbers, _ = pd.factorize(np.concatenate(responses))  # once, instead of a sort of each draw
+    parts = np.split(numbers, np.cumsum([*map(len, responses)])[:-1])
     orders = [np.random.default_rng(draw).permutation(len(responses)) for draw in range(DRAWS)]
-    draws = [np.concatenate([responses[i] for i in order])[:size] for order in orders]
-    # np.unique takes twice the time of a sort.
-    distinct = sum(1 + np.count_nonzero(np.diff(np.sort(draw))) for draw in draws)
+    draws = [np.concatenate([parts[i] for i in order])[:size] for order in orders]
+    distinct = sum(np.count_nonzero(np.bincount(draw)) for draw in draws)
     return distinct / (DRAWS * size)
 
 
