@@ -121,7 +121,7 @@ def test_a_function_that_fails_costs_its_chart_and_is_named(logs, tmp_path):
         ("number", "returned int, not an altair chart"),
         ("elsewhere", "https://example.org/a.csv"),
         ("local", "External data url not allowed"),
-        ("picture", "reports load no pictures"),
+        ("picture", "reports cannot load images"),
         ("large", "aggregate"),
     )
     assert len(notes) == len(expected)

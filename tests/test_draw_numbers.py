@@ -136,7 +136,7 @@ def test_spreading_texts_are_drawn_most_telling_first():
     assert sorted(data["series"].unique()) == [f"text_{i}" for i in range(6)]
     assert data.groupby("series")["value"].first().tolist() == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
     assert "“text 0”" in chart.svg
-    assert "2 more are not drawn." in chart.description
+    assert "2 curves are left out." in chart.description
 
 
 def test_of_many_parts_of_the_reward_those_that_range_widest_are_drawn_in_their_order():
@@ -146,7 +146,7 @@ def test_of_many_parts_of_the_reward_those_that_range_widest_are_drawn_in_their_
         chart = charts_of_run(tables_of(rows, extras=parts))["reward_parts"]
         series = {row["series"] for row in chart.spec["data"]["values"]}
         assert series == {f"part_p{i}" for i in range(first, count)}
-        assert ("2 more are not drawn." in chart.description) == (first == 2)
+        assert ("2 curves are left out." in chart.description) == (first == 2)
 
 
 def test_the_highest_reward_and_the_first_step_are_described_however_many_steps_are_drawn():

@@ -56,10 +56,10 @@ together: [important options](usage.md).
 """
 
 _TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
-    ("Steps", "`data/steps.csv`, and `steps` of `data/report.json`: one row a step.", STEP_COLUMNS),
-    ("Prompts", "`data/prompts.csv`: one row a prompt.", PROMPT_COLUMNS),
-    ("Tokens", "`data/tokens.csv`: one row a token string.", TOKEN_COLUMNS),
-    ("Responses", "The response table, one row a response; pages list those with a label.",
+    ("Steps", "`data/steps.csv`, `steps` of `data/report.json`: one row per step.", STEP_COLUMNS),
+    ("Prompts", "`data/prompts.csv`: one row per prompt.", PROMPT_COLUMNS),
+    ("Tokens", "`data/tokens.csv`: one row per token string.", TOKEN_COLUMNS),
+    ("Responses", "The response table: one row per response; pages list columns with a label.",
      RESPONSE_COLUMNS),
     ("Figures of a token", "What the token view offers.", TOKEN_FIGURES),
 )  # fmt: skip

@@ -39,7 +39,7 @@ Template = str | Mapping[str, str] | Callable[[Facts], str]
 
 
 class Need(NamedTuple):
-    """Data that a check needs."""
+    """Data that a check needs: all of ``columns``, or any of the metrics in ``roles``."""
 
     words: str  # names of the logged fields for readers, such as "logprobs and ref_logprobs"
     # columns of the table of responses; each must contain at least one number
@@ -91,9 +91,9 @@ class Check:
     charts: tuple[str, ...] = ()  # names of the charts in the report that show its findings
     limits: type[Limits] = Limits  # class that declares the thresholds of the check
     source: str = ""  # where the thresholds come from; by default the source of the first threshold
-    # what the verdict says of it in a clause, such as before "from step N on"; or ``name``
+    # clause that states a finding in the verdict ("rewards are NaN"); by default ``name``
     statement: Template | None = None
-    event: bool = False  # whether it happened at its onset, not from it on
+    event: bool = False  # whether the problem happened in one step, rather than lasted since then
     # ids of other checks whose findings this check's finding may have caused
     explains: tuple[str, ...] = ()
     trend: bool = False  # whether it compares early with late steps; then short runs are not judged
@@ -134,7 +134,7 @@ class Check:
         return _fill_template(self.statement or self.name, facts)
 
     def close_to_limit(self, run: Run) -> Close | None:
-        """Return the figure that is furthest below its limit if even this one is close to it."""
+        """Return the value with the lowest ratio to its limit if all are close, else None."""
         limits = self.limits.declared()
         tested = [run.tested[limits[name]] for name in self.close if limits[name] in run.tested]
         if any(not met.value >= CLOSE * met.limit > 0 for met in tested):
@@ -151,7 +151,7 @@ class Check:
         return Close(self.id, title, met.value, met.limit, met.unit)
 
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
-        """Return a NotRun: too few steps, or values in ``reward``, to judge a trend."""
+        """Return the result for too few steps, or values in ``reward``, to judge a trend."""
         if reward is not None and run.first is not None:
             literal = translatable("at least {least} values of the reward (this run has {count})")
             count = int(np.isfinite(reward.values).sum())
@@ -219,7 +219,7 @@ class Check:
         severity: Severity = "warning",
         **details: Any,
     ) -> Finding | None:
-        """Return a finding if a share, such as of failed calls, is too high or rose too much."""
+        """Return a finding if a fraction, such as of failed calls, is too high or rose too much."""
         limits = self.limits
         assert issubclass(limits, RiseOrShare)
         rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
@@ -238,13 +238,13 @@ class Check:
         ranking: Ranking | None = None,
         **details: Any,
     ) -> Finding | None:
-        """Return a finding if the mean of ``values``, a share, is too high or rose too much."""
+        """Return a finding if the mean of per-response ``values`` is too high or rose too much."""
         moved, series = run.change(values, weights), Series(run.steps, run.by_step(values, weights))
         ranking = ranking or Ranking(values, among=values > 0)
         return self.judge_share(run, moved, series, ranking=ranking, **details)
 
     def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
-        """Judge the trainer's metric of a role, a share, as that of rollouts is judged."""
+        """Return a finding if the trainer's metric of ``role`` is too high or rose too much."""
         if (metric := run.series_of(role, MIN_STEPS)) is None:
             return self.not_run(self.needs_also or self.needs[0].words)
         return self.judge_share(run, metric.change(), metric, **details)
@@ -252,7 +252,7 @@ class Check:
     def judge_figures(
         self, run: Run, figures: Sequence[LimitedFigure], ranking: Ranking, **facts: Fact
     ) -> Result:
-        """Return a finding if any number exceeds its limit, dated by the first one that does."""
+        """Return a finding if any figure violates its limit; the first such figure dates it."""
         exceeded = [(f, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
         if not exceeded:
             return None
@@ -267,9 +267,9 @@ class Check:
 def share_of(
     column: str, per: str = "", role: str = "", facts: Facts = MappingProxyType({})
 ) -> Callable[[Check, Run], Result]:
-    """Return a judge of a share: mean of ``column`` (over ``per``), else the metric of ``role``.
+    """Return a ``judge`` function for the fraction ``column`` / ``per``, or for a trainer metric.
 
-    ``facts`` are further facts of the finding; ``kind`` of them selects the title.
+    ``role`` is the metric's, used if the log lacks the column. Each finding has these ``facts``.
     """
 
     def judge(check: Check, run: Run) -> Result:

@@ -1,8 +1,7 @@
 """The course of a quantity over a run: its first, best and last window, and its phases.
 
-Sentence, tiles, charts, index, comparison, mail and Markdown print these numbers. Each quantity
-has one leading series: the trainer's metric, which covers all rollouts, else the mean over the
-logged rollouts.
+All outputs print these numbers. Each quantity has one leading series: the trainer's metric, which
+covers all rollouts, else the mean over the logged rollouts.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MAX_WINDOW = 10  # maximum number of values in a window, which is a 20th of the 
 
 # The last window differs from the first beyond noise if it is this many standard errors away
 CLAIM_Z = 3.0
-# The best window differs from another if it is this many standard errors above, plus its luck
+# The best window is better than another if it is above chance by this many standard errors
 BEST_Z = 2.0
 
 MAX_PHASES = 5
@@ -45,8 +44,8 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
     """Return the course of a series, None if it has no values.
 
     By chance alone, the best of n / w windows of w values lies √(2 ln(n / w)) standard errors above
-    the others. ``gained`` and ``lost`` demand BEST_Z standard errors more. A loss between phases
-    counts without this luck, but for evaluations, which are few.
+    the others. ``gained`` and ``lost`` demand BEST_Z standard errors more. A fall by BEST_Z from
+    the best end of a phase to the last also sets ``lost``, except for evaluations.
     """
     series = series.without_gaps()
     y, steps = series.values, series.steps
@@ -91,7 +90,7 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
 
 
 def best_index(course: Course, onset: int) -> int:
-    """Return the latest index (before ``onset``, if any) with a window within noise of the best."""
+    """Return the end of the latest window within noise of the best, if possible before ``onset``."""
     means = running_mean(course.values, course.window)
     is_best = means >= course.best.value - course.error / math.sqrt(2)
     indices = np.flatnonzero(is_best) + course.window - 1
@@ -151,7 +150,7 @@ def phases_of(
 
 
 def _cuts(points: Floats, shortest: int) -> list[int]:
-    """Return where the best pieces of points with noise of std 1 begin, and the last one's end."""
+    """Return the start index of each piece, then len(points); the points' noise must have std 1."""
     count = len(points)
     residuals = _residuals(points)
     lengths = np.subtract.outer(np.arange(count + 1), np.arange(count + 1)).T

@@ -62,7 +62,7 @@ class Onset:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """A threshold that a value met (``value op limit``); ``name`` is its key in a TOML file."""
+    """A threshold that a value crossed (``value op limit``), and its key in a TOML file."""
 
     name: str
     op: Op
@@ -178,7 +178,7 @@ class WindowMean:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A piece of a course, with the values of the line fitted to it at its first and last step."""
+    """A stretch of steps, and the values at both ends of the line fitted to it."""
 
     kind: PhaseKind
     steps: tuple[int, int]
@@ -188,7 +188,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The course of a series without gaps: windows, whether it gained or lost, and phases."""
+    """How a series changed over a run: first, best and last window, gain and loss, and phases."""
 
     # int64 and float64 (n,), the steps with a value and their values
     steps: NDArray[np.int64] = field(repr=False, compare=False)
@@ -205,7 +205,7 @@ class Course:
     direction: int  # 1 if the last window lies above the first beyond noise, -1 if below, else 0
     gained: bool  # whether the best window is better than the first one beyond noise and luck
     lost: bool  # whether the best window is better than the last one beyond noise and luck
-    slipped: bool  # whether it is better than the last one by more than its luck alone
+    slipped: bool  # whether the best window is better than the last one beyond luck alone
 
     @property
     def settled_since(self) -> int | None:
@@ -245,7 +245,7 @@ class Verdict:
     sentence: str = ""
 
     def reaches(self, severity: Severity) -> bool:
-        """Return whether any finding, also an effect of another, is of this severity or worse."""
+        """Return whether any finding, even one explained by another, is this severe or worse."""
         severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
         return any(finding.severity in severities for finding in self.findings)
 

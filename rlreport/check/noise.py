@@ -30,7 +30,7 @@ TINY = float(np.finfo(float).tiny)
 
 
 class Trend(Limits):
-    """Thresholds of all checks: size of the first and last window of steps, least significant z."""
+    """Thresholds of all checks: sizes of the first and last window, and the minimum z."""
 
     share = Limit(WINDOW_SHARE, "of steps", "size of the first and of the last window")
     least_steps = Limit(LEAST_WINDOW, "steps", "least size of a window")

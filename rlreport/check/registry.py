@@ -75,7 +75,7 @@ def load_thresholds(path: str | Path) -> Thresholds:
         if name not in LIMITS:
             raise UsageError(f"{path}: unknown check [{name}]; known: {', '.join(LIMITS)}")
         if not isinstance(settings, dict):
-            raise UsageError(f"{path}: [{name}] must be a table, such as [{name}]")
+            raise UsageError(f"{path}: {name} must be a table: list its thresholds under [{name}]")
         for key, value in settings.items():
             if problem := _problem(LIMITS[name].declared(), key, value):
                 raise UsageError(f"{path}: [{name}] {problem}")
@@ -87,5 +87,5 @@ def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> s
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
     is_integer = isinstance(declared[key].default, int)
     if isinstance(value, bool) or not isinstance(value, int if is_integer else int | float):
-        return f"{key} must be {'a whole number' if is_integer else 'a number'}"
+        return f"{key} must be {'an integer' if is_integer else 'a number'}, got {value!r:.40}"
     return "" if abs(value) <= sys.float_info.max else f"{key} must be finite"

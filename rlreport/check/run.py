@@ -36,12 +36,12 @@ from rlreport.text.messages import message
 
 T = TypeVar("T")
 
-# An example's figure lies beyond this part of those of at least so many normal responses
+# Examples lie beyond this quantile of the responses before the onset, if these are so many
 NORMAL, LEAST_NORMAL = 0.9, 10
 
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
 
-MAX_RULE_VALUES = 8  # A reward with at most so many values comes from a rule or label, not a model
+MAX_RULE_VALUES = 8  # A reward with more distinct values is taken for that of a reward model
 
 
 class Ranking(NamedTuple):
@@ -63,7 +63,7 @@ class Ranking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LimitedFigure:
-    """A number that should not meet its limit (``end op limit``)."""
+    """A figure and its limit: if ``end op limit`` holds, there is a problem."""
 
     limit: Limit[float]
     op: Op
@@ -74,7 +74,7 @@ class LimitedFigure:
 
 class MixChanged(Limits):
     share = Limit(0.5, "of the fall", "part of a fall of the reward that the mix explains")
-    rest = Limit(0.1, "of the fall", "what remains at the same mix, if it is more than chance")
+    rest = Limit(0.1, "of the fall", "largest fall at a constant mix, unless it may be chance")
 
 
 class MixChange(NamedTuple):
@@ -88,7 +88,7 @@ class MixChange(NamedTuple):
     means: Floats  # m, float64 (2, environments)
     mix: float  # Σ m̄ Δs, due to the mix of environments
     within: Floats  # s̄ Δm, due to the rewards within each, float64 (environments,)
-    same_mix: Change  # the latter and its significance: both windows weighted to the same mix
+    same_mix: Change  # change of the mean reward with both windows weighted to the same mix
     explains_fall: bool  # whether Δ < 0 is due to the mix: see ``MixChanged``
 
     @property
@@ -124,7 +124,7 @@ class Run:
         self.first = None if is_short else self.window(0, size)
         self.last = self.window(0 if is_short else count - size, count)
         self._computed: dict[Callable[[Run], Any], Any] = {}
-        # Limit -> of the values tested against it, the largest relative to it
+        # Limit -> the largest value that was compared with it
         self.tested: dict[Limit[Any], Met] = {}
 
     @property
@@ -162,7 +162,7 @@ class Run:
         return roles_of(str(name) for name in self.tables.metrics.columns[1:])
 
     def series_of(self, role: str, least: int = 0) -> Series | None:
-        """Return the trainer's metric of a role in its unit, without NaN; None if too short."""
+        """Return the trainer's metric of a role without NaN; None if absent or too short."""
         if (name := self.roles.get(role)) is None:
             return None
         metrics = self.tables.metrics
@@ -179,7 +179,7 @@ class Run:
         return Series(self.steps, self.by_step(values), errors)
 
     def covers(self, series: Series) -> bool:
-        """Return whether a metric has values at half of the steps, or enough without responses."""
+        """Return whether a series has values at half of the steps (or MIN_STEPS, for metrics)."""
         enough = self.responses.empty and len(series.steps) >= MIN_STEPS
         often = 2 * len(series.steps) >= len(self.steps)
         return enough or (often and not self.tables.metrics_apart)
@@ -198,7 +198,7 @@ class Run:
 
     @cached_property
     def courses(self) -> dict[Quantity, Course]:
-        """The course of each quantity that is logged, by its leading series."""
+        """Quantity ("reward", "kl", ...) -> its course over the run, if the quantity is logged."""
         kl = self.leading_series("kl", "kl_k1") or self.series_of("kl_token")
         entropy = self.leading_series("entropy", "surprisal_mean")
         length = self.leading_series("length", self.length)
@@ -224,7 +224,7 @@ class Run:
 
     @cached_property
     def watched_reward(self) -> Series | None:
-        """The reward not trained on: ``valid_reward``, else of validation responses or a metric."""
+        """A reward not trained on: ``valid_reward``, or that of validation responses or metrics."""
         if self.has("valid_reward"):
             return self.series_by_step("valid_reward")
         if self.validation is not None and has(self.validation.responses, "reward"):
@@ -280,7 +280,7 @@ class Run:
     def change_and_series(
         self, column: str, role: str, weights: Floats | None = None
     ) -> tuple[Change, Series] | None:
-        """Return change and series of a column's mean by step or, without it, of the metric."""
+        """Return the change and series of a column's mean or, if missing, of a role's metric."""
         if self.has(column):
             values = self.column(column)
             return self.change(values, weights), Series(self.steps, self.by_step(values, weights))
@@ -290,7 +290,7 @@ class Run:
     def figure(
         self, limit: Limit[float], column: str, weights: Floats | None = None, op: Op = ">"
     ) -> LimitedFigure:
-        """Return a column's mean, else the metric of that role, with its limit; NaN if neither."""
+        """Return the mean of a column, or the metric of that role, as a figure with a limit."""
         moved, series = self.change_and_series(column, column, weights) or (None, None)
         if moved is None or series is None:
             return LimitedFigure(limit, op, np.full(len(self.steps), np.nan), np.nan)
@@ -301,7 +301,7 @@ class Run:
         return environments_of(self.tables)
 
     def mix_change(self, first: Window, last: Window) -> MixChange | None:
-        """Split the change of the mean reward into that of the mix of environments and the rest."""
+        """Split the change of mean reward between two windows by environment; None without any."""
         if self.environments is None:
             return None
         reward, windows = self.column("reward"), (first.rows, last.rows)
@@ -327,7 +327,7 @@ class Run:
         return MixChange(shares, means, mix, within, same_mix, explains_fall)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
-        """Return [Met] if ``value`` meets a threshold times ``of``, but for rounding, else []."""
+        """Return [Met] if ``value`` crosses limit × ``of``, else []; record it in ``tested``."""
         bound: float = getattr(self.limits[limit.owner], limit.key)
         met = Met(limit.key, op, bound, float(value / of) if of else np.inf, limit.unit)
         highest = self.tested.get(limit)
@@ -402,7 +402,7 @@ class Run:
 
     @cached_property
     def labels_contained(self) -> float | None:
-        """Share of the best late responses that contain their label; None without labels."""
+        """Fraction of the best responses of the last window that contain their label, or None."""
         words = self.tables.words
         if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
             return None
@@ -419,8 +419,8 @@ class Run:
     def examples(self, ranking: Ranking, onset: Onset | None) -> tuple[Example, ...]:
         """Return up to three responses after the onset (else of the last window) by ``ranking``.
 
-        Only responses whose figure differs from those before the onset are examples, if their
-        texts were read, as those of all extremes are. Responses to different prompts come first.
+        A response qualifies if its texts were read and its figure was unusual before the onset.
+        Responses to different prompts come first.
         """
         by = ranking.by
         step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
@@ -476,7 +476,7 @@ class Run:
 
 
 def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray[np.bool_]:
-    """Return which figures reach the NORMAL quantile of the ``normal`` ones (or 1 − NORMAL)."""
+    """Return a mask of values beyond the quantile NORMAL of the ``normal`` ones; all if few are."""
     if normal.sum() < LEAST_NORMAL:
         return np.ones(len(by), bool)
     bound = np.quantile(by[normal], NORMAL if highest else 1 - NORMAL)
@@ -494,7 +494,7 @@ def median(values: Floats) -> float:
 
 
 def met_from_start(series: Floats, met: Met) -> bool:
-    """Return whether the first three values of a series (their median) already met a threshold."""
+    """Return whether the median of the first three values already crossed the limit of ``met``."""
     return meets(met.op, median(series[np.isfinite(series)][:3]), met.limit)
 
 

@@ -27,10 +27,10 @@ MAX_WORDS = 25  # Maximum number of words in the bold sentence, checkpoint inclu
 FALL_OF = {"reward": "reward_collapse", "watched_reward": "watched_reward_fall"}
 COLLAPSES = tuple(FALL_OF.values())
 
-# A level part of at least this part of the steps at the end is worth a word
+# A flat phase at the end is mentioned if it has at least this fraction of the steps
 LONG_PART = 0.2
-STILL = 0.1  # What stays ends, and began, within this part of its mean
-LARGE = 1 / 3  # A change of this part of the larger value is told also where noise explains it
+STILL = 0.1  # A quantity "stays" if its first and last window are this close to its mean
+LARGE = 1 / 3  # A change by this fraction of the larger value is stated even if it may be noise
 NAMES: dict[Quantity, str] = {
     "reward": translatable("the reward"),
     "watched_reward": translatable("validation"),
@@ -38,7 +38,7 @@ NAMES: dict[Quantity, str] = {
 
 
 def with_sentence(verdict: Verdict) -> Verdict:
-    """Return the verdict with its headline, its course in words, and both with the checkpoint."""
+    """Return the verdict with ``headline``, ``course_text`` and ``sentence`` filled in."""
     lead = next((f for f in verdict.findings if f.id == verdict.lead), None)
     cause = "" if lead is None else _lead_sentence(lead, verdict)
     told_courses = [
@@ -95,7 +95,7 @@ def headline(verdict: Verdict) -> str:
 
 
 def _dated(lead: Finding, what: str, verdict: Verdict, lasting: str) -> str:
-    """Return the level, what happened and when; ``lasting`` if it goes on from its onset."""
+    """Return the level, what happened and when; ``lasting`` is the template of lasting problems."""
     if lead.onset and lead.until is not None:
         literal = translatable("{level}: {what} in {steps}")
     elif lead.onset is None or lead.onset.step == verdict.first_step:
@@ -144,7 +144,7 @@ def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
 
 
 def _earlier_sentence(lead: Finding, verdict: Verdict, cause: str) -> str:
-    """Return a sentence on what began before the lead did, but after the checkpoint to keep."""
+    """Return a sentence on a problem between the checkpoint to keep and the lead, or ""."""
     if lead.onset is None or verdict.keep_step is None:
         return ""
     between = range(verdict.keep_step + 1, lead.onset.step)
@@ -175,13 +175,13 @@ def _rose(course: Course) -> bool:
 
 
 def _is_healthy_by_other_means(verdict: Verdict) -> bool:
-    """Whether the reward rose over the reference or on the same prompts, not by its mean."""
+    """Return whether the run is healthy although its mean reward did not rise."""
     rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
     return verdict.level == "healthy" and not any(map(_rose, rewards))
 
 
 def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: str) -> str:
-    """Return a clause on the course of a quantity, without what the sentence ``cause`` told."""
+    """Return a clause on the course of a quantity, without what ``cause`` already states."""
     first, best, last = (part.value for part in (course.first, course.best, course.last))
     fall = next((f for f in verdict.findings if f.id == FALL_OF[quantity]), None)
     is_told = fall is not None and fall.clause in cause
@@ -243,7 +243,7 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
 
 
 def _fall_words(course: Course, texts: Sequence[str], *, is_told: bool) -> str:
-    """Return a template of what fell; what it fell to is left out if the sentence told it."""
+    """Return the template for a fall; ``is_told`` leaves out the low, which is already stated."""
     if course.gained and texts[0] != texts[1]:
         if is_told:
             return translatable("{name} had risen from {first} to {best} ({at})")
@@ -259,7 +259,7 @@ def _fall_words(course: Course, texts: Sequence[str], *, is_told: bool) -> str:
 
 
 def _unchanged_words(course: Course, verdict: Verdict) -> str:
-    """Return a template of what neither rose nor fell beyond noise."""
+    """Return the template for a quantity that neither rose nor fell beyond noise."""
     first, last, mean = course.first.value, course.last.value, float(course.values.mean())
     if max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):
         return translatable("{name} stays at about {last}")
@@ -273,7 +273,7 @@ def _unchanged_words(course: Course, verdict: Verdict) -> str:
 
 
 def _is_flat_at_the_end(course: Course) -> bool:
-    """Whether a level part at the end, which is long enough to be told, keeps its level."""
+    """Return whether the course ends in a flat phase that is long enough to be mentioned."""
     since, steps = course.settled_since, course.steps
     if since is None or steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
         return False
@@ -291,7 +291,7 @@ def _low_before_recovery(course: Course) -> Phase | None:
 
 
 def _with_reason(clause: str, course: Course, verdict: Verdict, quantity: Quantity) -> str:
-    """Return the clause on the reward with what changed in its prompts meanwhile, if they did."""
+    """Return a clause on the reward, extended by a change of the prompts that explains it."""
     if quantity != "reward":
         return clause
     if course.lost or course.direction < 0:
@@ -315,7 +315,7 @@ def numbers_of(values: Sequence[float], course: Course) -> list[str]:
 
 
 def is_percentage(course: Course) -> bool:
-    """Whether the series counts in percent: an accuracy or rate between 1 and 100."""
+    """Return whether the values are percentages: an accuracy or rate of up to 100."""
     name, top = course.column.lower(), float(course.values.max(initial=0.0))
     words = ("acc", "percent", "pct", "rate", "pass", "solve")
     return 1.5 < top <= 100 and any(word in name for word in words)

@@ -1,4 +1,4 @@
-"""Tell whether a series by step rose, fell, died (stays at its lowest value) or dipped, and when.
+"""Detect whether and when a series rose, fell, dipped or died (stayed at its lowest value).
 
 Noise is estimated from successive differences, which a trend hardly changes. The model of a value
 is a slow trend, plus independent noise of known std e (sampling), plus an AR(1) process of std a

@@ -108,7 +108,7 @@ class _Text(NamedTuple):
 
 
 def prevalence(kind: str, counts: Floats) -> Floats:
-    """Return 1 or 0 per response (contains the text); for "often" its count, NaN if it is 0."""
+    """Return whether each response contains the text (1 or 0); for "often", how often (0: NaN)."""
     return np.where(counts > 0, counts, np.nan) if kind == "often" else has_text(counts)
 
 
@@ -245,7 +245,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
 def _spreading_text(
     limits: Spreading, words: tuple[str, ...], counts: Ints, baseline: Bools, end: Bools
 ) -> _Text | None:
-    """Return the text if far more of the responses at the ``end`` contain it, or far more often."""
+    """Return the text if it became far more common at the ``end``, or more frequent within each."""
     of_end, of_baseline = int(end.sum()), int(baseline.sum())
     with_text = [np.array((counts[part] > 0).sum(), float) for part in (end, baseline)]
     z = float(log_odds_z(with_text[0], of_end, with_text[1], of_baseline))

@@ -40,7 +40,7 @@ from rlreport.read.rollouts import Rollout, Rollouts
 from rlreport.tables import Tables
 from rlreport.text.messages import listed, message, span, translatable
 
-# Findings about a quantity whose clause prints the first and last of its course
+# Check id -> quantity whose first and last mean the clause of the finding states
 OF_COURSES: dict[str, Quantity] = {
     "length_collapse": "length",
     "length_hacking": "length",
@@ -130,7 +130,7 @@ def _fill_texts(finding: Finding, verdict: Verdict, sample_note: str) -> Finding
 
 
 def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, Fact]:
-    """Return first and last of the course that a finding is about, if its mean is of all tokens."""
+    """Return facts on the course that a finding is about (``OF_COURSES``), {} if there is none."""
     quantity = OF_COURSES.get(finding.id)
     course = verdict.courses.get(quantity) if quantity else None
     if course is None or finding.facts.get("kind") == "finished":
@@ -235,7 +235,7 @@ def _basis(run: Run) -> str:
 
 
 def _not_observed(run: Run) -> tuple[str, ...]:
-    """Return what is not logged, in words, and which figures of the policy are missing with it."""
+    """Return phrases for what is not logged, such as "log-probabilities (no KL or entropy)"."""
     unseen = [figure for figure, names in OF_POLICY.items() if not _logs(run, *names)]
     logprobs = message("log-probabilities (no {figures})", figures=_either(unseen))
     if run.has("surprisal_mean"):
@@ -285,7 +285,7 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
 
 
 def _order(findings: list[Finding], run: Run) -> list[Finding]:
-    """Return findings, in the order of checks, by severity, each followed by its effects."""
+    """Sort findings by severity, set ``explained_by``, and put effects after their cause."""
     ranked = sorted(findings, key=lambda f: (_rank_index(f), SEVERITIES.index(f.severity)))
     roots: dict[str, str] = {}
     for finding in ranked:

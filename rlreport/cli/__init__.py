@@ -1,4 +1,4 @@
-"""The command line. Commands import pandas and the like only when they run, as it takes long."""
+"""The command line. Commands import slow packages, such as pandas, only when they run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERRUPTED, TERMINATED = 130, 143
 
 
 class Program(click.Group):
-    """All commands."""
+    """The ``rlreport`` command with its subcommands; ``main`` handles errors and signals."""
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and exit; expected errors are printed as one line without a traceback."""

@@ -209,6 +209,6 @@ def _pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and (value or param.metavar == "KEY=VALUE")):
-            raise UsageError(f"{param.opts[0]}: write {param.metavar}")
+            raise UsageError(f"{param.opts[0]}: must have the form {param.metavar}")
         pairs[name] = value
     return pairs

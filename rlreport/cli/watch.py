@@ -1,4 +1,4 @@
-"""``rlreport watch``."""
+"""The command ``rlreport watch``, which rebuilds a report while its logs grow."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def watch(
     except KeyboardInterrupt:  # the last report was written completely
         pass
     if failed:
-        consequence = "the last report is of earlier logs" if report else "there is no report"
+        consequence = "the last report shows earlier logs" if report else "there is no report"
         say(f"ended after a failed build; {consequence}", err=True)
     if report and fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)

@@ -1,4 +1,4 @@
-"""Compare one or several runs (NEW) with others (BASE) over the last steps that all have."""
+"""Compare one or several runs (NEW) with others (BASE) over their last common steps."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Reached(NamedTuple):
 
 
 def speed_of(base: Series, new: Series) -> dict[str, Reached]:
-    """Return when window means reach half and 90% of the larger gain; {} if no run gains."""
+    """Return when both runs reach half and 90% of the larger gain in reward, {} without a gain."""
     courses = [c for c in (course_of(series, "reward") for series in (base, new)) if c]
     leading = max((c for c in courses if c.gained), key=lambda c: c.best.value, default=None)
     if leading is None or len(courses) < 2:
@@ -224,7 +224,7 @@ def effect_on(means: Means, column: str, *, paired: bool) -> Effect:
 def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail]:
     """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing.
 
-    Figures that responses do not have are the trainer's, by block of steps.
+    Figures that the responses lack come from trainer metrics, with blocks of steps as units.
     """
     parts = [n for n in map(str, means.news[0]) if n.startswith(PART) and n in means.bases[0]]
     guardrails, directions = [], {}

@@ -1,4 +1,4 @@
-"""Groups of runs that differ in their seed alone, told by name or configuration."""
+"""Recognize runs that differ only in their seed, by name or configuration."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ BOOKKEEPING = re.compile(
 
 
 def name_without_seed(name: str) -> str:
-    """Return what the names of a group's runs share, "" for a name without a seed."""
+    """Return a name without its seed, SEEDS if nothing else is left, "" if it has no seed."""
     shared = _SEED.sub("", name).strip("-_. ")
     return "" if shared == name else shared or SEEDS
 
 
 def settings_without_seed(settings: Mapping[str, object]) -> str:
-    """Return what the settings of a group's runs share, "" for settings without a seed."""
+    """Return settings without seeds and bookkeeping as a text, "" if there is no seed."""
     names = [key for key in settings if not BOOKKEEPING.search(key)]
     rest = [(key, str(settings[key])) for key in sorted(names) if "seed" not in key.lower()]
     return repr(rest) if len(rest) < len(names) else ""
 
 
 def seeds_at(path: str | Path) -> list[str | Path]:
-    """Return the runs in a folder that differ in their seed alone; the path itself for others."""
+    """Return the runs in a folder if they differ only in their seed, else the path itself."""
     folder = Path(path)
     if is_url(str(path)) or not folder.is_dir() or (folder / REPORT).is_file():
         return [path]
@@ -57,5 +57,5 @@ def _settings(run: Path) -> Mapping[str, object]:
         if about := report_about(run):
             return card_texts(section(section(about, "card"), "entries"))
         return card_texts(run_card([], configs=configured(run)).entries)
-    except RlreportError:  # such as a page of others among logs
+    except RlreportError:  # for example an HTML file that is not a report
         return {}

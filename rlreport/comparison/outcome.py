@@ -107,7 +107,7 @@ class Outcome:
 
     @property
     def base(self) -> ComparedRun:
-        """The first BASE run; curves, findings, and prompts won or lost are its and ``new``'s."""
+        """The first BASE run; curves, findings, and prompts won or lost compare it with ``new``."""
         return self.bases[0]
 
     @property
@@ -172,7 +172,7 @@ def outcome_of(
 def _is_undecided(
     guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
 ) -> bool:
-    """Return whether a change is not judged: due to a collapse, or of metrics of few runs alone."""
+    """Return whether a guardrail is not judged, due to a collapse or too few runs of metrics."""
     if comparison.metrics_alone and not comparison.has_enough_runs:
         return guardrail.level in ("better", "worse")
     if new.collapsed:
@@ -212,7 +212,7 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
-    """Return prompts whose mean reward differs, by difference shrunk as in ``shrunk``."""
+    """Return prompts whose mean reward differs, largest differences (see ``shrunk``) first."""
     if not comparison.effect.paired:
         return []
     base, new = comparison.compared
@@ -231,7 +231,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
 
 
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per prompt: mean ``reward``, its standard ``error``, and a ``response``."""
+    """Return by prompt: mean ``reward``, its standard ``error``, nearest ``response`` (step, n)."""
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
     deviation, counts = frame["reward"] - rewards.transform("mean"), rewards.count()
@@ -320,20 +320,20 @@ _IN_THESE_RUNS = {
 
 REASONS = {
     "other_steps": translatable(
-        "The runs have no common steps near their ends: compared are {base_window} of BASE and "
+        "The runs have no common steps near their ends. Compared: {base_window} of BASE with "
         "{new_window} of NEW. The curve of the difference covers common steps only."
     ),
     "no_band": translatable(
         "The difference has no band at steps with fewer than three prompts, or with one value of "
-        "the trainer's metrics: how far it varies there is unknown."
+        "the trainer's metrics, as its variation there is unknown."
     ),
     "few_common_prompts": translatable(
-        "Fewer than 30% of the prompts are in both runs: compared unpaired, clustered by "
-        "prompt, with far less power."
+        "Fewer than 30% of the prompts are in both runs, so the runs are compared unpaired, "
+        "clustered by prompt, with far less power."
     ),
     "metrics_alone": translatable(
-        "Of runs with trainer metrics only, blocks of steps are compared. The interval "
-        "covers variation within these runs; another run may differ by more."
+        "Runs with trainer metrics only are compared by blocks of steps. The interval covers "
+        "variation within these runs; another run may differ by more."
     ),
     "redacted": translatable(
         "A side is a report without texts or hashes (--redact): its prompts cannot be "
@@ -342,7 +342,7 @@ REASONS = {
     ),
     "no_reward": translatable("A side has no rewards in the compared responses."),
     "few_prompts": translatable(
-        "Fewer than three prompts, or blocks of steps of metrics, can be compared."
+        "Fewer than three prompts (of metrics: blocks of steps) can be compared."
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Response data, the input of comparisons: its file format, and how earlier reports are read.
+"""Response data for comparisons: write and parse its file format, and read earlier reports.
 
 Reports are untrusted, like logs: their content is checked, and only the parts that a comparison
 needs are decompressed.

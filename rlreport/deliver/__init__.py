@@ -130,7 +130,7 @@ FORMS = {
 
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
-    """Return the format ``name``, or that of the suffix: a folder if there is none or unknown."""
+    """Return the format ``name``, or that of the suffix; the folder format for other suffixes."""
     if str(out) == "-":
         raise UsageError("-o -: give an output path; reports are not written to standard output")
     if name is not None:

@@ -22,7 +22,7 @@ FOR_STEPS = 0.75
 # Share of the size limit that ``data/metrics.csv`` may take in a report with pages of steps
 METRICS_SHARE = 0.3
 
-CAUTION = 0.9  # of the room that a rendering left, what a more detailed one may use
+CAUTION = 0.9  # Fraction of the available bytes that a second, more detailed rendering may use
 
 
 def deliver(

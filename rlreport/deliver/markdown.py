@@ -54,7 +54,7 @@ def overview(builder: ReportBuilder) -> dict[str, Any]:
 
 
 def pictures(builder: Builder, most: int, *, width: int) -> list[Chart]:
-    """Draw the most important charts: of the verdict, the reward, other findings, common ones."""
+    """Return the ``most`` important charts with PNG pictures, ``width`` pixels wide."""
     language = builder.options.language
     return builder.once(
         ("pictures", most, width),
@@ -112,7 +112,7 @@ MOST_CHARACTERS = 60_000
 
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 MOST_PICTURES = 6
-MANIFEST_BYTES = 200  # at most, of the list of files beside the pictures, by picture
+MANIFEST_BYTES = 200  # Maximum size in bytes of a picture's entry in the manifest
 MOST_NOTES = 20_000  # characters of the author's notes as HTML
 PICTURE_WIDTH = 720
 

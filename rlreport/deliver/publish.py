@@ -1,4 +1,4 @@
-"""Publish a report: write it next to its destination and swap, or send it to an object store.
+"""Publish a report: write it next to its destination and swap, or upload it to an object store.
 
 An object store cannot rename, so the entry page is sent last: until then the old one stays. Only
 files that rlreport wrote are replaced: they are in a manifest, or carry a mark.
@@ -41,7 +41,7 @@ def pictures_of(path: Path) -> Path:
 
 
 def write_manifests(path: Path, form: Form) -> None:
-    """Write a list of its files into each folder of a report; a later build may replace these."""
+    """Write a manifest into each folder of a report: the files that a later build may replace."""
     for folder, name in folders_of(path, form):
         if folder.is_dir():
             names = [*files_below(folder), name]
@@ -283,7 +283,7 @@ class _ObjectStore:
         self.has_bucket = url.partition("://")[0] in _BUCKETS
 
     def existing(self) -> tuple[set[str], set[str]]:
-        """Return the names of all files at the destination, and of those of the old report."""
+        """Return the names of all files at the destination, and those of the old report."""
         with self._errors("cannot be read"):
             self.system.invalidate_cache()
             bucket, _, key = self.root.partition("/")

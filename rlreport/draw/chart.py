@@ -51,7 +51,7 @@ class Axis:
     scale: Scale = "linear"
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
-        """Return what to fill into a chart template for ``channel`` x or y, e.g. {"$x.low": 0}."""
+        """Return placeholder values of a chart template for ``channel`` x or y: {"$x.low": 0}."""
         return {
             f"${channel}.low": self.low,
             f"${channel}.high": self.high,
@@ -80,7 +80,10 @@ def drawable(values: Floats) -> Floats:
 
 
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
-    """Return axis limits; the margin goes below 0, or above 1 (``percent``), only if values do."""
+    """Return axis limits with a margin, which stops at 0 if no value is negative.
+
+    With ``percent``, they also start at 0 or above, and end at 1 unless a value is higher.
+    """
     values = np.concatenate([array[np.isfinite(array)] for array in arrays])
     if not values.size:
         return (0.0, 1.0)
@@ -167,7 +170,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def label(text: str, longest: int = 40) -> str:
-    """Return text as one printable line cut to ``longest`` characters; a ``Message`` as it is."""
+    """Return text as one printable line of up to ``longest`` characters; keep a ``Message``."""
     if isinstance(text, Message):
         return text
     return shortened(printable(" ".join(text.split())), longest)

@@ -112,9 +112,9 @@ def is_sparse(values: Floats) -> bool:
 
 
 def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[DrawnCurve], int]:
-    """Return at most MOST_POINTS values as they are, else means of neighbours with their range.
+    """Return (steps, curves, steps per point), averaged if there are more than MOST_POINTS steps.
 
-    The third value is the number of steps in each mean.
+    Averaged curves also have ``min`` and ``max``, the range of the values in each mean.
     """
     if len(steps) <= MOST_POINTS or all(
         is_sparse(c.values) and np.isfinite(c.values).sum() <= MOST_POINTS for c in series
@@ -219,7 +219,7 @@ class Frame:
         return Axis(low, high, message("step"), format=",d", count=count)
 
     def marks(self, chart: str) -> list[Mark]:
-        """Return what to shade on the chart with this name: the findings that refer to it."""
+        """Return the steps to shade on a chart: those of the findings that refer to its name."""
         marks = []
         for finding in self.findings:
             if chart not in finding.charts:
@@ -315,20 +315,20 @@ def curve_chart(
     if group_size > 1:
         parts.append(message("Each point is the mean of up to {every} steps.", every=group_size))
     if noisy:
-        parts.append(message("Noisy curves are smoothed, with their values behind."))
+        parts.append(message("Noisy curves are smoothed; thin lines show the logged values."))
     if marks:
         titles = dict.fromkeys(row["finding"] for row in marked)
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
         parts.append(message("Marked: {marks}.", marks=listed))
     if omitted:
-        parts.append(plural("{count} more is not drawn.", "{count} more are not drawn.", omitted))
+        parts.append(plural("{count} curve is left out.", "{count} curves are left out.", omitted))
     text = sentences([*parts, note])
     shaded = tuple((mark.severity, mark.words) for mark in marks)
     return Chart(name, title, text, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy))
 
 
 def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
-    """Return what to fill into a chart template: the curves' keys, colours, dashes and widths."""
+    """Return placeholder values of a chart template: keys, colours, dashes, widths of curves."""
     return {
         "$series.key": [curve.key for curve in series],
         "$series.color": [curve.colour for curve in series],
@@ -444,7 +444,7 @@ def spread_out(positions: Floats, height: float) -> Floats:
 def _make_interactive(
     spec: Spec, rows: Rows, curves: Sequence[DrawnCurve], noisy: Sequence[str], *, percent: bool
 ) -> None:
-    """Give a specification the logged values, which the browser smooths, and a tooltip."""
+    """Add the logged values, which the browser smooths, and a tooltip to a specification."""
     unused = {"raw"}
     if not any(curve.has_band for curve in curves):
         unused.add("band")

@@ -106,7 +106,7 @@ def _charts_of(
     result = function.call(Tables(**copies), **arguments)
     results = list(result) if isinstance(result, list | tuple | Iterator) else [result]
     if len(results) > MOST_CHARTS:
-        raise ValueError(f"returned {len(results)} charts, at most {MOST_CHARTS} are drawn")
+        raise ValueError(f"returned {len(results)} charts; the maximum is {MOST_CHARTS}")
     title = function.name.replace("_", " ").capitalize()
     summary = (inspect.getdoc(function.call) or title).split("\n\n")[0].replace("\n", " ")
     names = [function.name, *(f"{function.name}_{i}" for i in range(2, len(results) + 1))]

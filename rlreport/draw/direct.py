@@ -31,7 +31,7 @@ _RADIUS = math.sqrt(26) / 2  # of a dot whose size is 26, as Vega defines sizes
 
 
 def draw(axes: Axes, marks: Iterable[str], description: str, language: Language) -> str:
-    """Return the SVG of a chart: ``marks`` in the frame that the two axes define."""
+    """Return a chart as SVG: both axes, and ``marks`` (SVG elements) inside the plot."""
     x, y = axes
     description, x_title, y_title = (
         escape(printable(language.of(text))) for text in (description, x.title, y.title)
@@ -63,7 +63,7 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
 
 
 def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
-    """Return rectangles from ``edges`` (left, right) and ``ends`` in y; ``look``: attributes."""
+    """Return an SVG path of bars from ``edges`` in x to ``ends`` in y, with attributes ``look``."""
     left, right = (_place(values, axes[0], 0, PLOT_WIDTH) for values in edges)
     top, bottom = np.sort([_place(values, axes[1], PLOT_HEIGHT, 0) for values in ends], axis=0)
     path = "".join(

@@ -227,7 +227,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     _chart(
         "markup_turns",
-        "Turns with a call's markup left",
+        "Turns with unrecognized tool-call markup",
         Curve("markup_turns_share", "markup"),
         needs="markup_turns_share",
     ),
@@ -249,7 +249,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("lag_mean", "mean"),
         Curve("lag_max", "largest", key="max", style=SECOND),
         needs="lag_max",
-        note="How many steps older the sampling policy is than the step of the response.",
+        note="The lag is the age of the policy that sampled a response, in steps.",
     ),
     _chart(
         "failed_rollouts",
@@ -325,7 +325,7 @@ def _add_description(chart: Chart, sample_note: str) -> Chart:
 def _curve_charts(
     tables: Tables, run: Run, frame: Frame, entry: CurveChart
 ) -> Iterator[Chart | None]:
-    """Yield the chart of an entry, and charts of those of its curves that need another scale."""
+    """Yield the chart of an entry, and separate charts of its curves that need another scale."""
     if entry.needs and not np.nan_to_num(floats(tables.steps, entry.needs)).any():
         return
     title, joined = message(entry.title), list[DrawnCurve]()
@@ -358,7 +358,7 @@ def _curve_charts(
 
 
 def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
-    """Return the parts of a chart, which may differ in unit, the leading one first and bold."""
+    """Return the curves of a chart, grouped by unit; the leading group is first and bold."""
     first, parts, last = list[Part](), list[Part](), list[Part]()
     for curve in entry.curves:
         series, axis = _series(tables, curve), STEP[curve.column].axis

@@ -33,7 +33,7 @@ MOST_PARTS = 6  # maximum number of reward parts in a chart
 
 
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of each reward's share if few are distinct, else of median and quantiles."""
+    """Yield the reward distribution: shares of few distinct values, or median and quantiles."""
     reward = floats(tables.responses, "reward")
     finite = np.isfinite(reward)
     if not finite.any():
@@ -69,7 +69,7 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of the means of the reward's parts, those of the widest range."""
+    """Yield a chart of the mean of each reward part, of MOST_PARTS with the widest range."""
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
         return
@@ -155,7 +155,7 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of the share of each ending, if there are others than at the token limit."""
+    """Yield a chart of how responses end, if some end neither by EOS nor at the token limit."""
     ending = tables.responses["ending"]
     if not several_endings(ending):
         return
@@ -295,7 +295,7 @@ class _Group:
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of each trainer metric and other extra column, those with a role first."""
+    """Yield a chart of each trainer metric and extra column; metrics with a role come first."""
     for group in _groups(tables):
         apart = tables.metrics_apart and group.prefix == "metric_"
         roles = {metric: role for role, metric in roles_of(group.values).items()}

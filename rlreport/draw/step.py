@@ -40,7 +40,7 @@ MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
 def step_charts(
     rows: Mapping[str, Floats], first_rewards: Floats, language: Language = ENGLISH
 ) -> list[Chart]:
-    """Return the charts with data; interactive ones use the page's dataset ``rows``."""
+    """Return the charts of a step that have data: histogram, reference gap, scatter plots."""
     length = length_column(rows)
     rows = {name: drawable(values) for name, values in rows.items()}
     charts = (

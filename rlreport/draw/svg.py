@@ -46,7 +46,7 @@ _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"valu
 
 
 def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
-    """Render the charts that lack it: return copies with ``svg``, texts in the given language."""
+    """Return the charts with ``svg`` rendered where it is missing, with texts in ``language``."""
     result = []
     for chart in charts:
         if chart.svg:
@@ -64,12 +64,12 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
 def drawn_alone(chart: Chart) -> Chart:
     """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered.
 
-    Data from an address is an error of the renderer; pictures it would leave out without a word.
+    Image marks raise a ValueError, as the renderer would omit them without an error.
     """
     vega = _vl_convert().vegalite_to_vega(_json(chart.spec))
     drawing = _svg(_json(vega))
     if any("mark-image" in element.get("class", "") for element in drawing.iter()):
-        raise ValueError("has image marks, but reports load no pictures")
+        raise ValueError("has image marks, but reports cannot load images")
     return replace(chart, vega=vega, svg=_page_svg(drawing, chart.name, chart.description))
 
 

@@ -79,7 +79,7 @@ _UNSIGNED = {
 
 
 def tokens(theme: Theme) -> dict[str, str]:
-    """Return CSS custom property (without ``--``) → the theme's colour as ``#rrggbb``."""
+    """Return a theme's colours: CSS custom property (without ``--``) → ``#rrggbb``."""
     colours = dict(LIGHT if theme == "light" else DARK)
     for prefix, scale in (("div", _SIGNED), ("seq", _UNSIGNED)):
         for index, colour in enumerate(scale[theme].split(), start=1):
@@ -88,7 +88,7 @@ def tokens(theme: Theme) -> dict[str, str]:
 
 
 def sentinels() -> dict[str, str]:
-    """Return light colour → CSS custom property, such as ``--policy``, that replaces it."""
+    """Return a map of each light colour to the CSS property that replaces it (``--policy``)."""
     return {colour: f"--{name}" for name, colour in tokens("light").items()}
 
 

@@ -40,7 +40,7 @@ def source_environment() -> jinja2.Environment:
 
 
 def compile_templates(folder: Path) -> None:
-    """Write the folder ``COMPILED``, without Markdown, whose filters ``deliver.markdown`` has."""
+    """Compile the templates into ``folder``, except Markdown, whose filters are not known here."""
     source_environment().compile_templates(
         folder, zip=None, filter_func=lambda name: not name.endswith(".md"), ignore_errors=False
     )

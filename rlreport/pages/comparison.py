@@ -71,11 +71,11 @@ _INTERVAL = (
 )
 _SHOWS = ColumnView(
     "level",
-    message("Shows"),
+    message("Result"),
     kind="text",
     help=message("with Holm's correction; ~ means that no difference is shown"),
 )
-_CARD = message("Differences of configuration")
+_CARD = message("Differences in configuration")
 _VERSIONS = message("Package versions, defaults, names and locations")
 _SETTING = ColumnView("name", message("Setting"), kind="text")
 _SIDES = (ColumnView("base", "BASE", kind="text"), ColumnView("new", "NEW", kind="text"))
@@ -87,7 +87,7 @@ _FLIP_NUMBERS = (
     ColumnView("base", message("BASE"), help=_REWARD),
     ColumnView("new", message("NEW"), help=_REWARD),
 )
-_NEAREST = message("nearest to the prompt's mean")
+_NEAREST = message("the response whose reward is nearest to the prompt's mean")
 _NUMBER = ColumnView("n", "#", help=message("the clearest difference first"), written="count")
 _NEW_TEXT = ColumnView("response", message("NEW's response"), kind="text", help=_NEAREST)
 _BASE_TEXT = ColumnView("ref_response", message("BASE's response"), kind="text", help=_NEAREST)
@@ -340,7 +340,7 @@ def _ngrams(outcome: Outcome) -> TableView:
 def _tokens(outcome: Outcome) -> TableView:
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
     note = message(
-        "Not available for both runs: it needs log-probabilities, from logs, a folder or a zip."
+        "Not available for both runs: log-probabilities from logs, a folder or a .zip are needed."
     )
     caption = message("Tokens by change of their share of the KL")
     columns = {column: tokens[column.key].tolist() for column in _TOKENS}

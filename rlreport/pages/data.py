@@ -77,7 +77,7 @@ def note_in_words(note: Note) -> str:
 
 
 def settings(options: BuildOptions) -> dict[str, object]:
-    """Return option -> value for ``report.json``; names of fields and files None if redacted."""
+    """Return option -> value for ``report.json``; redaction sets names of fields to None."""
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
     values |= {"map": options.mapping or None, "merge": options.merge or None}
     values["pad_tokens"] = list(options.pad_tokens)

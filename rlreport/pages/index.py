@@ -89,7 +89,7 @@ _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
 def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Group]:
-    """Return groups of runs, told by name or configuration, in the order of their first runs."""
+    """Group runs that differ only in their seed, by name or configuration, in their order."""
     rows = [_row(report, language) for report in reports]
     counts = Counter(row["run"] for row in rows)
     groups: dict[str, Group] = {}
@@ -127,7 +127,7 @@ def runs_view(groups: Sequence[Group]) -> dict[str, Any]:
     if broken := sum(run.report.about is None for run in runs):
         summary.append(message("{count:count} could not be read.", count=broken))
     shown = {"some": MOST_KEYS, "all": len(settings)}
-    note = format_message("{some:count} of {all:count} settings that differ are columns.", shown)
+    note = format_message("{some:count} of {all:count} settings that differ have a column.", shown)
     note = note if len(settings) > MOST_KEYS else ""
     hrefs = [run.report.href for run in runs]
     return {
@@ -149,7 +149,7 @@ def _groups_table(
         columns[column] = [_mean_cell(group, column) for group in groups]
     between = [key for key, is_equal in settings.items() if is_equal]
     columns |= _setting_columns(between, [group.runs[0].settings for group in groups])
-    note = message("Means over the runs of a group; of rewards with the range of the runs.")
+    note = message("Means over the runs of each group; for rewards, also their range.")
     return table("groups", message("Groups of runs"), columns, note=note)
 
 
@@ -251,7 +251,7 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
 
 
 def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
-    """Return settings that differ -> whether they are equal in each group; such come first."""
+    """Return settings that differ -> whether each group's runs agree; these come first."""
     counts = Counter(key for group in groups for run in group.runs for key in run.settings)
     is_equal = {}
     for key, _ in counts.most_common():
@@ -276,7 +276,7 @@ def _setting_columns(keys: Sequence[str], cards: Sequence[Mapping[str, Scalar]])
 def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
     key = column.label
     if key not in card:
-        return Cell(MISSING, exact=message("not in its configuration"))
+        return Cell(MISSING, exact=message("not in the run's configuration"))
     text, value = _text("null" if card[key] is None else card[key]), _number(card[key])
     if column.kind == "text":
         return Cell(text)
@@ -284,7 +284,7 @@ def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
 
 
 def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return quantity ("reward") -> its course, without those in units of their own."""
+    """Return quantity -> its course, without lengths in characters and KL per token."""
     return {
         str(course.get("quantity")): course
         for course in dicts(section(about, "verdict").get("course"))

@@ -84,7 +84,7 @@ _SPREAD = (
     ColumnView("share_first", message("First steps"), help=_SHARE, written="share"),
     ColumnView("share_last", message("Last steps"), help=_SHARE, written="share"),
     ColumnView("z", "z", help=message("significance of the rise of its share, in standard errors")),
-    ColumnView("reward_lift", message("Reward lift"), help=message("inside a step")),
+    ColumnView("reward_lift", message("Reward lift"), help=message("gain over others in the step")),
 )
 _SEEN_IN = ColumnView(
     "example", message("Seen in"), kind="link", help=message("a response that contains it")
@@ -106,7 +106,7 @@ def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
 def prompts_view(
     context: RunContext, addresses: Addresses, shown: Container[int]
 ) -> dict[str, Any]:
-    """Return what the page prints; ``shown``: prompts with a row on the responses page."""
+    """Return the tables of the page; ``shown`` are prompts that the responses page lists."""
     return {
         "table": _prompts(context, addresses, shown),
         "groups": _groups(context.tables, addresses),
@@ -148,7 +148,7 @@ def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -
             some=len(prompts),
             all=len(judged),
         )
-        whole = message("{file} has all of them.", file=PROMPTS)
+        whole = message("{file} lists all prompts.", file=PROMPTS)
         note = sentences([listed, whole if addresses.file(PROMPTS) else "", note])
     return table(
         "prompts",
@@ -412,10 +412,10 @@ def _summary(count: int, shown: int, splits: pd.Series) -> str:
         some=count,
         all=len(splits),
     )
-    texts = message("{count:count} have their text on the page of their step.", count=shown)
+    texts = message("{count:count} of these have their text on their step's page.", count=shown)
     among = message(
-        "{count:count} of them are branches that were not trained; the filter of splits lists "
-        "them.",
+        "{count:count} responses are branches that were not trained; select them with the filter "
+        "of splits.",
         count=branches,
     )
     return sentences([order, texts if count < shown else "", among if branches else ""])

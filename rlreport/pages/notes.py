@@ -95,7 +95,7 @@ def read_notes(
 
 
 def notes_file(logs: Sequence[str | Path], given: str | Path | None) -> Path | None:
-    """Return the file of the author's notes, None if there is none or each folder has its own."""
+    """Return the file of the author's notes, None if no folder or several folders have one."""
     if given:
         return Path(given)
     paths = {Path(log) / NOTES_FILE for log in logs if not is_url(str(log)) and Path(log).is_dir()}

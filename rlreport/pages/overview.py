@@ -333,7 +333,7 @@ def environments_table(context: RunContext, addresses: Addresses) -> TableView |
 
 
 def _ends(part: pd.DataFrame, column: str) -> tuple[float, ...]:
-    """Return first, best and last of a column's course; the best is NaN if it is the last one."""
+    """Return first, best and last of a column's course; best is NaN if not clearly above last."""
     series = Series(part["step"].to_numpy(np.int64), part[column].to_numpy(np.float64))
     course = course_of(series, column)
     if course is None:
@@ -578,7 +578,7 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
 
 
 def windows_in_words(context: RunContext) -> str:
-    """Return what the numbers of key figures are."""
+
     windows = (course.window for course in context.verdict.courses.values())
     return plural(
         "First → last, or first → best → last.",
@@ -588,7 +588,7 @@ def windows_in_words(context: RunContext) -> str:
 
 
 def _logged_part(context: RunContext) -> str:
-    """Return a note that the bold line is the trainer's mean over more rollouts than are logged."""
+    """Return a note if the bold line is the trainer's mean over all rollouts, not those logged."""
     reward = context.verdict.courses.get("reward")
     counts = context.tables.training().steps["responses"].to_numpy()
     count = most_common(counts[counts > 0])

@@ -66,7 +66,7 @@ DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_p
 
 @dataclass(frozen=True, kw_only=True)
 class ReportBuilder(RunContext, Maker):
-    """What an output format needs; ``pages`` renders all pages but those of steps (step_pages)."""
+    """Everything an output format needs to write a report: data, charts and pages."""
 
     finish: Finish  # encodes a page for the output format
     progress: Progress

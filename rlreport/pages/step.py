@@ -183,7 +183,7 @@ def group_data(
 def branch_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
 ) -> dict[str, list[list[int]]]:
-    """Return {"branches": lists of the n of one rollout, the trained one first}."""
+    """Return {"branches": the n of each rollout's responses, the trained one first}, or {}."""
     shown = pd.DataFrame(
         {name: columns[name][shown_rows] for name in ("rollout", "validation", "n")}
     )
@@ -291,9 +291,9 @@ def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
 
 
 def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """Return mantissas (int64, no trailing zeros), exponents (int8): m · 10 ** e with ``digits``.
+    """Return mantissas (int64, no trailing zeros), exponents (int8), with ``digits`` digits.
 
-    NaN has exponent -128. Other values are within float32, as those per token are stored.
+    NaN has exponent -128. Other values must be in the range of float32.
     """
     missing = np.isnan(values)
     numbers = np.where(missing, 0.0, values)
@@ -374,7 +374,7 @@ def step_view(
     plan, linked = job.plan, job.linked
     overview = addresses.page("overview")
     index = linked.index(plan.step)
-    all_steps = [Link(message("all of them"), overview)]
+    all_steps = [Link(message("all steps"), overview)]
     data = _data(job, rows, context)
     # Training responses are judged; if there are none, those of validation.
     training = job.columns["validation"] == 0

@@ -33,7 +33,7 @@ _AHEAD = 32  # pages per process that may be rendered while one process draws th
 def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
     """Render the pages of all the builder's steps; ``level`` of detail is an index into LEVELS.
 
-    A process other than this draws the run's charts with them, as V8 prevents forks.
+    A worker process draws the run's charts, as a process that started V8 cannot fork any more.
     """
     plans, result = [plan.at(level) for plan in builder.plans], []
     shown_steps, charts = builder.shown_steps, [builder.page_charts]

@@ -170,7 +170,7 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
 
 @lru_cache(maxsize=8)
 def environment(language: Language) -> jinja2.Environment:
-    """Return the environment of templates, whose values must be translated already."""
+    """Return the Jinja environment; templates receive values that are translated already."""
     result = source_environment()
     result.install_gettext_translations(language.translations)  # type: ignore[attr-defined]
     openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}

@@ -362,7 +362,7 @@ class RunContext(PageContext):
 
     @property
     def windows(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """(From step, to step) at the start and at the end of the run, to be compared."""
+        """First and last window of steps of the run, each as (first step, last step)."""
         if self.verdict.windows:
             return self.verdict.windows
         # a very short run
@@ -384,7 +384,7 @@ class RunContext(PageContext):
             sentences = left_out(plans, steps, len(responses), token_responses)
         count, total = self.response_data[1], len(responses)
         if not count and total:  # mail and Markdown have no data files
-            text = message("The report contains no data with the figures of each response.")
+            text = message("The report contains no data file with the figures of each response.")
             sentences.append(text)
         elif count < total:
             text = message(
@@ -395,7 +395,7 @@ class RunContext(PageContext):
             )
             sentences.append(text)
         if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
-            text = message("The trainer metrics would be too large for a data file (metrics.csv).")
+            text = message("metrics.csv is left out, as the trainer metrics are too large.")
             sentences.append(text)
         return sentences
 
@@ -445,7 +445,7 @@ def number_columns(tables: Tables) -> list[ColumnView]:
 def extra_columns(
     names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
 ) -> list[ColumnView]:
-    """Return columns of logged fields, named as logged."""
+
     return [
         ColumnView(extra_key(name), str(name), kind=kind, hidden=hidden, group=group)
         for name in names
@@ -461,7 +461,7 @@ def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) ->
 
 
 _WHY_ENDED = message(
-    "why the response ended, as logged; without a reason, by its end token, text or number of turns"
+    "why the response ended, as logged; otherwise inferred from its end token, text or turns"
 )
 _ENDING = ColumnView("ending", message("How it ended"), kind="text", help=_WHY_ENDED, hidden=True)
 
@@ -481,7 +481,7 @@ def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
 
 
 def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
-    """Return ``filters`` of a list's data: key of a column of strings -> label of all values."""
+    """Return {"filters": {key of a column of strings: label of "all values"}}, or {}."""
     keys = {column.key for column in context.string_columns}
     labels = {
         context.environment: message("All environments"),

@@ -57,8 +57,8 @@ _LLAMA2_SYSTEM = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
 # Blanks are stripped later, as matching them next to a lazy group would take quadratic time.
 _CALLS = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _ANSWERS = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
-# Where no mark tells errors, an answer is one if it begins as errors do. Marks of a template and
-# lines such as "RESULT 3:" may come first. "Standard error: 0.3" and "error: none" are no errors.
+# An answer without an error flag is an error if it begins like one, after template tags or lines
+# such as "RESULT 3:". "Standard error: 0.3" and "error: none" are no errors.
 _ERROR_CHARS, _LONGEST_ERROR = 400, 200
 _ERROR = re.compile(
     r"""(?:<[^<>\n]{1,40}>\s*(?:(?:tool|function|user)\b\s*)? | [a-z][\w #-]{0,30}:\s*\n)*
@@ -172,7 +172,7 @@ def turns_in_text(response: str) -> list[Turn]:
 
 
 def error_in_answer(text: str) -> str:
-    """Return the line of a tool's answer that tells an error, "" if it does not begin as one."""
+    """Return the error line of a tool's answer, "" if the answer does not begin like an error."""
     head = text.lstrip()[:_ERROR_CHARS]
     if (match := _ERROR.match(head)) is None:
         return ""
@@ -190,7 +190,7 @@ def calls_in_text(text: str) -> list[str]:
 
 
 def is_unparsed(call: object) -> bool:
-    """Return whether a call, a text or its dict, is empty or JSON that cannot be parsed.
+    """Return whether a tool call (text or dict) is empty or has JSON that cannot be parsed.
 
     Calls of other syntaxes, such as ``<function=…>``, are left alone.
     """
@@ -284,7 +284,7 @@ def prompt_fields(value: object) -> Row:
 
 
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
-    """Return ``response`` (text of the policy, else of the assistant) and ``turns`` of messages."""
+    """Return a dict with ``response`` (the policy's text) and, for chat messages, ``turns``."""
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list | tuple):

@@ -85,7 +85,7 @@ def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
 
 
 def clean_prompt(text: str, pad_tokens: tuple[str, ...], system_end_token: str | None) -> str:
-    """Clean a prompt, without all up to and including the last ``system_end_token``."""
+    """Clean a prompt like ``clean_text``, without its part up to the last ``system_end_token``."""
     if system_end_token:
         text = text.rpartition(system_end_token)[2]
     return clean_text(text, pad_tokens)

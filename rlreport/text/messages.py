@@ -4,8 +4,7 @@ Every text that users read is a literal with named placeholders such as ``{count
 passed to ``message`` or ``plural``, or to ``translatable`` if placeholders get their values later.
 gettext catalogues translate the literals. A message is a ``str`` with the English text, which
 machine-readable output contains. ``Language.of`` translates it when a page is rendered, a chart
-is drawn or a line is printed. There is no global language, so one process can build reports in
-two languages. Messages can be pickled.
+is drawn or a line is printed; there is no global language. Messages can be pickled.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Joined(str):
 
 
 def message(literal: str, **places: object) -> str:
-    """Create a message like ``message("step {step}", step=3)``; formats: ``format_message``."""
+    """Create a message such as ``message("step {step}", step=3)``; see ``format_message``."""
     return format_message(literal, places)
 
 
@@ -75,8 +74,7 @@ def format_message(literal: str, facts: Places) -> str:
     ``facts`` maps placeholders to values. A placeholder may name a format after a colon:
     ``figure``, ``short``, ``percent`` and ``count`` format numbers; ``quoted`` puts a text in
     quotes, ``capital`` makes its first letter upper case, ``clause`` removes the full stop at its
-    end. A tuple is written as a list, None as "–". A
-    literal that is a message already is returned unchanged.
+    end. A tuple is written as a list, None as "–". A message is returned unchanged.
     """
     is_message = isinstance(literal, Message | Joined) or not literal
     return literal if is_message else Message(literal, facts)

@@ -367,7 +367,7 @@ unparsed_calls = Check(
     close={"share": "{value:percent} of tool calls cannot be parsed"},
     title="{share:percent} of tool calls cannot be parsed ({before:percent} at the start).",
     statement="{share:percent} of tool calls cannot be parsed",
-    why="A call that is not run teaches nothing about the tool, and the policy may give up calls.",
+    why="A call that is not run teaches nothing about the tool; the policy may stop calling.",
     suggestion="Compare the calls with what the parser reads, and check whether the token limit "
     "cuts them off.",
     source=AGENTS,
@@ -390,7 +390,7 @@ late_calls = Check(
     limits=_LateCalls,
     title="{share:percent} of tool calls follow a final answer ({before:percent} at the start).",
     statement="{share:percent} of tool calls follow a final answer",
-    why="The answer does not use them: they cost turns, and may be made for a reward of calls.",
+    why="The answer does not use these calls: they cost turns, maybe only to earn a reward.",
     suggestion="End the rollout at the final answer, and give no reward for calls alone.",
     source=AGENTS,
     explains=("turn_limit", "reward_stalled", *FALLS),
@@ -411,9 +411,9 @@ markup_turns = Check(
     needs=(Need("turns", ("markup_turns",)),),
     charts=("markup_turns", "reward"),
     limits=_MarkupTurns,
-    title="{share:percent} of turns contain markup of a tool call that was not read as one "
+    title="{share:percent} of turns contain markup of a tool call that was not recognized "
     "({before:percent} at the start).",
-    statement="{share:percent} of turns contain markup of a call that was not read",
+    statement="{share:percent} of turns contain markup of an unrecognized tool call",
     why="Such a call is not run: the policy waits for an answer that does not come.",
     suggestion="Compare the markup with the format that the parser of the tool calls expects.",
     source=AGENTS,
@@ -552,8 +552,8 @@ turn_limit = Check(
     title={
         "logged": "{share:percent} of conversations hit the turn limit ({before:percent} at the "
         "start).",
-        "inferred": "{share:percent} of conversations hit the turn limit ({before:percent} at the "
-        "start), as their number of turns suggests: no reason is logged.",
+        "inferred": "{share:percent} of conversations seem to hit the turn limit ({before:percent} "
+        "at the start), judged by their number of turns, as no reason is logged.",
     },
     statement="{share:percent} of conversations hit the turn limit",
     why="A conversation that is stopped has no answer to judge.",

@@ -32,7 +32,7 @@ MIN_STEP = 0.25  # A step counts if it has this part of an environment's usual n
 class EnvironmentFall(Limits):
     responses = Limit(100, "responses", "an environment with fewer is not judged")
     steps = Limit(10, "steps", "an environment with fewer is not judged")
-    carried = Limit(0.8, "of the fall", "its part in a fall of the mean of all (note)")
+    carried = Limit(0.8, "of the fall", "part of a fall of the overall mean due to it (note)")
 
 
 @Check(
@@ -112,7 +112,7 @@ def _part(run: Run, index: int) -> Run:
 
 
 def _fall(part: Run, count: int) -> Finding | None:
-    """Return what ``reward_collapse`` finds in one of ``count`` environments, beyond chance."""
+    """Return a lasting fall of the reward in ``part``; z limits are corrected for ``count`` tests."""
     raised = dict(part.limits.given)
     for limits in (part.limits[RewardCollapse], part.limits[Trend]):
         z = -NormalDist().inv_cdf(NormalDist().cdf(-limits.z) / count)

@@ -35,7 +35,7 @@ class _MissingGrades(Limits):
     window = Limit(
         0.3, "of responses", "share without a grade in any three consecutive steps (warning)"
     )
-    part = Limit(0.1, "of steps", "part of the run where this holds, or its end")
+    part = Limit(0.1, "of steps", "steps with many missing grades (fewer count at the end)")
 
 
 def _missing_title(facts: Facts) -> str:
@@ -264,9 +264,9 @@ CENTRED = 0.01  # The mean advantage of groups is 0 if it is below this part of 
 
 class _AdvantageMismatch(Limits):
     sign = Limit(-0.5, "", "correlation of logged advantages with recomputed ones", GRPO)
-    own = Limit(0.5, "", "that correlation, if they fit other rows, or fitted before")
-    other = Limit(0.8, "", "correlation with the neighbouring row's, or with their own before")
-    offset = Limit(0.25, "of their size", "mean of a group (RMS) where it was 0 before", GRPO)
+    own = Limit(0.5, "", "that correlation, if advantages fit other rows or fitted before")
+    other = Limit(0.8, "", "correlation with the neighbouring row, or with the own row before")
+    offset = Limit(0.25, "of their size", "mean advantage of groups (RMS) if it was 0 before", GRPO)
     far = Limit(FAR, "times", "an advantage that its reward does not explain, over the median")
 
 
@@ -282,9 +282,9 @@ class _AdvantageMismatch(Limits):
         "other": "Logged advantages fit the reward of the neighbouring row (correlation "
         "{other:figure}), not that of their own ({own:figure}).",
         "own": "Logged advantages no longer follow from rewards: correlation {own:figure}.",
-        "offset": "The mean advantage of a group is no longer 0: it is {offset:percent} of their "
-        "size.",
-        "far": "Advantages reach {most:figure}, {ratio:figure} × the median; their rewards do not.",
+        "offset": "The mean advantage of a group is no longer 0, but {offset:percent} of the usual "
+        "size of advantages.",
+        "far": "Advantages reach {most:figure}, {ratio:figure} × the median, unlike their rewards.",
     },
     statement={
         "sign": "advantages have the wrong sign",
@@ -341,7 +341,7 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
     severity = "info" if always and run.learned else severity
     facts: Facts = {"kind": kind, "own": own, "other": other, "offset": end, "ratio": ratio}
     facts = {**facts, "most": ratio * size}
-    ranking = Ranking(error, unit="off the expected", among=error > size / 2)
+    ranking = Ranking(error, unit="from the expected value", among=error > size / 2)
     return check.finding(run, severity, met, facts, ranking, onset=onset)
 
 
@@ -355,7 +355,7 @@ def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
 
 
 def _jump(series: Floats, low: float, high: float) -> int | None:
-    """Return from where a series stays above ``high`` after a value below ``low``; else None."""
+    """Return the index from which a series stays above ``high``, after ``low`` or less, or None."""
     before, after = np.fmax.accumulate(series), np.fmin.accumulate(series[::-1])[::-1]
     at = np.flatnonzero((before[:-1] <= low) & (after[1:] > high)) + 1
     return int(at[0]) if len(at) and MIN_WINDOW <= at[0] <= len(series) - MIN_WINDOW else None
@@ -364,8 +364,8 @@ def _jump(series: Floats, low: float, high: float) -> int | None:
 class _DroppedGroups(RiseOrShare):
     share = Limit(0.5, "of responses", "share that the trainer dropped, last window", GROUPS)
     rise = Limit(0.1, "of responses", "rise of that share since the first window")
-    kept = Limit(2.0, "std errors", "significance of the rise of the mean reward of kept ones")
-    gap = Limit(0.25, "std of reward", "by how much more it rises than that of all")
+    kept = Limit(2.0, "std errors", "significance of the rise of the mean reward of kept responses")
+    gap = Limit(0.25, "std of reward", "rise of that mean beyond that of all responses")
 
 
 @Check(

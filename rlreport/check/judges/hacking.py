@@ -79,7 +79,7 @@ def _hacking_title(facts: Facts) -> str:
             "{what:capital}; the reward rose from {reward_start:figure} to {reward_end:figure} "
             "with it."
         )
-    others = format_message("It spreads with {others:quoted}.", facts) if facts["others"] else ""
+    others = format_message("Also spreading: {others:quoted}.", facts) if facts["others"] else ""
     return sentences([format_message(title, {**facts, "what": _spread_clause(facts)}), others])
 
 
@@ -212,7 +212,7 @@ def _carried_gain(run: Run, shares: Floats) -> float:
 
 class _FormatLearned(Limits):
     share = Limit(0.5, "of responses", "share of responses that contain it, last window (note)")
-    contained = Limit(0.8, "of responses", "of the best rewarded, share with their label")
+    contained = Limit(0.8, "of responses", "share with their label, of the best-rewarded responses")
 
 
 def _format_title(facts: Facts) -> str:
@@ -261,7 +261,7 @@ def format_learned(check: Check, run: Run) -> Result:
 
 class _RewardPartDominance(Limits):
     share = Limit(
-        0.75, "of the reward", "one part's share of its variance within steps or its gain (note)"
+        0.75, "of the reward", "share of one part in its variance within steps or its gain (note)"
     )
 
 
@@ -318,8 +318,8 @@ def reward_part_dominance(check: Check, run: Run) -> Result:
 
 class _WatchedRewardFall(Limits):
     lost = Limit(0.25, "of the gain", "watched reward lost again, relative to its gain", GAO)
-    least = Limit(0.02, "of its range", "loss as a part of its range", GAO)
-    follow = Limit(0.5, "times", "end relative to the training reward, without a rise")
+    least = Limit(0.02, "of its range", "loss relative to the range of the watched reward", GAO)
+    follow = Limit(0.5, "times", "final value relative to the training reward, if it did not rise")
 
 
 @Check(
@@ -340,7 +340,7 @@ class _WatchedRewardFall(Limits):
         "fell": "the watched reward falls to {end:short}",
     },
     why="The policy games or over-fits the reward that it is trained on.",
-    suggestion="Keep its best checkpoint; raise the KL coefficient or fix the reward.",
+    suggestion="Keep the checkpoint where it was best; raise the KL coefficient or fix the reward.",
     trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:

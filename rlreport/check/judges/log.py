@@ -35,11 +35,11 @@ class _NanMetrics(Limits):
         0.05, "of rewards", "rewards NaN or infinite, from the first such step on (critical)"
     )
     logprobs = Limit(0.05, "of tokens", "share of a response's log-probabilities that are NaN")
-    death = Limit(0.1, "of steps", "the reward dies within this part after it (critical)")
+    death = Limit(0.1, "of steps", "the reward collapses this soon after the NaN (critical)")
 
 
 class _Nan(NamedTuple):
-    """A period of consecutive steps with NaN in one metric, or in a field of ``rows``."""
+    """A period of consecutive steps with NaN in a metric, or in some field of responses."""
 
     severity: Severity
     since: int
@@ -70,7 +70,7 @@ class _Nan(NamedTuple):
         "other": "values, advantages or token rewards are NaN",
     },
     why="One NaN makes the whole update NaN, unless the trainer skips the batch.",
-    suggestion="Go back to a checkpoint before it, clip gradients, and look for an overflow.",
+    suggestion="Go back to a checkpoint before the NaN, clip gradients, and look for an overflow.",
     source="logs of diverged runs",
     explains=(
         *(*FAILURES, "length_hacking", "entropy_explosion", "unclosed_thinking", "reward_shift"),
@@ -173,7 +173,7 @@ def _worst_period(run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: Fa
 
 class _BrokenLog(Limits):
     unreadable = Limit(0.001, "of lines", "unreadable lines (warning; below it a note)")
-    usual = Limit(0.8, "of steps", "steps of the usual size or distance; below it not judged")
+    usual = Limit(0.8, "of steps", "steps of usual size or distance; with fewer not judged")
     fewer = Limit(0.9, "of the usual", "responses of a step; with fewer it is incomplete")
 
 

@@ -164,7 +164,7 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
 
 
 def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
-    """Return the change of the mean surprisal, or else of the trainer's entropy metric."""
+    """Return the change of mean surprisal or of the entropy metric, and fields of a finding."""
     figure = run.change_and_series("surprisal_mean", "entropy", run.column("logp_tokens"))
     if figure is None:
         return None
@@ -382,7 +382,7 @@ class _NoUpdates(Limits):
         "updates change nothing.",
     },
     statement="updates change nothing",
-    why="The run costs its compute, and the policy stays as it is.",
+    why="The run uses compute, but the policy does not change.",
     suggestion="Check the learning rate's schedule, frozen parameters and the groups' rewards.",
     explains=("reward_stalled",),
     needs_also="the trainer's gradient norm or learning rate",

@@ -39,7 +39,7 @@ SUDDEN = 0.6
 STRAY = 0.5
 NEW = 0.8  # The prompts changed if this fraction of the responses after a jump have new prompts
 MIN_SIDE = 3  # Minimum number of steps on each side of a jump
-# A mean over recurring prompts needs so many that have both early and late responses
+# Minimum number of prompts with early and late responses for a mean change on the same prompts
 MIN_SHARED_PROMPTS = 8
 # Minimum size of a jump of the reward, in standard errors of a single step's mean reward
 EVIDENT = 5.0
@@ -89,7 +89,7 @@ def reward_collapse(check: Check, run: Run) -> Result:
 
 
 def _fall(run: Run) -> Result:
-    """Return what ``reward_collapse`` finds if the mix of environments is disregarded."""
+    """Return the result of ``reward_collapse``, without regard to the mix of environments."""
     check, shape = reward_collapse, run.reward_shape
     if shape is None:
         return check.too_short(run, run.reward)
@@ -272,7 +272,7 @@ def reward_stalled(check: Check, run: Run) -> Result:
 class _RewardShift(Limits):
     z = Limit(6.0, "std errors", "jump of the reference's reward at one step (warning)")
     spread = Limit(0.25, "std of reward", "size of the jump, relative to the std inside a step")
-    still = Limit(4.0, "std errors", "jump of length, KL, … that rules it out (no reference)")
+    still = Limit(4.0, "std errors", "jump of length, KL, … that excludes it (without reference)")
 
 
 @Check(
@@ -282,8 +282,8 @@ class _RewardShift(Limits):
     charts=("reward",),
     limits=_RewardShift,
     title={
-        "prompts": "The prompts changed at step {at}: mean reward went from {before:figure} to "
-        "{after:figure}, but not that of prompts seen on both sides.",
+        "prompts": "The prompts changed at step {at}: the mean reward went from {before:figure} to "
+        "{after:figure}, but hardly changed on prompts seen before and after.",
         "reference": "The frozen reference's mean reward changed from {before:figure} to "
         "{after:figure} at step {at}: the scoring changed, not the policy.",
         "reward": "The mean reward changed from {before:figure} to {after:figure} at step {at}, "
@@ -291,7 +291,7 @@ class _RewardShift(Limits):
     },
     statement="the reward function changed",
     event=True,
-    why="Rewards before and after are not comparable; checks judge the gap or the longer part.",
+    why="Rewards before and after are not comparable; checks use the reference gap or longer part.",
     suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
     explains=("reward_collapse", "reward_stalled"),
     trend=True,

@@ -114,7 +114,7 @@ def diversity_collapse(check: Check, run: Run) -> Result:
 
 
 def distinct_loss(run: Run) -> bool:
-    """Return whether distinct-2 (fraction of distinct word pairs) fell too far, maybe by chance."""
+    """Return whether distinct-2 (fraction of distinct word pairs) fell by more than its limit."""
     fall = run.once(distinct_fall)
     return fall is not None and fall.share > run.limits[_DiversityCollapse].fall
 
@@ -184,12 +184,12 @@ def _distinct_2(responses: list[Ints], size: int) -> float:
 
 
 class _TemplateCollapse(Limits):
-    prompts = Limit(4, "prompts", "with two responses each that a step needs to be judged")
+    prompts = Limit(4, "prompts", "with two responses each; steps with fewer are not judged")
     first = Limit(
-        0.3, "beyond chance", "responses from which their prompt can be told, first window", RAGEN_2
+        0.3, "beyond chance", "responses that can be matched to their prompt, first window", RAGEN_2
     )
     last = Limit(
-        0.1, "beyond chance", "responses from which their prompt can be told, last window", RAGEN_2
+        0.1, "beyond chance", "responses that can be matched to their prompt, last window", RAGEN_2
     )
     surprisal = Limit(0.8, "times", "surprisal relative to the first window")
 
@@ -208,7 +208,7 @@ class _TemplateCollapse(Limits):
     suggestion="Drop groups of low reward variance; lower the KL and entropy coefficients.",
     source=RAGEN_2,
     explains=("reward_stalled", "group_std_fall"),
-    needs_also="n-grams of two or more responses to each of several prompts a step",
+    needs_also="n-grams of two or more responses to each of several prompts per step",
     trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
@@ -412,7 +412,7 @@ def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
 class _LengthCollapse(Limits):
     ratio = Limit(0.5, "times", "mean length against the first window", SHORT_RESPONSES)
     severe = Limit(0.25, "times", "mean length against the first three steps", SHORT_RESPONSES)
-    paid = Limit(0.3, "", "correlation of reward and shortness, or no gain")
+    paid = Limit(0.3, "", "correlation of reward and shortness, if the run learns")
     tokens = Limit(4, "tokens", "length below which a response is nearly empty", SHORT_RESPONSES)
     stubs = Limit(0.1, "of responses", "share nearly empty, last window", SHORT_RESPONSES)
 
@@ -424,7 +424,7 @@ class _LengthCollapse(Limits):
     charts=("length",),
     limits=_LengthCollapse,
     title={
-        "empty": "Every response is empty or an end token alone, from step {since} on.",
+        "empty": "From step {since} on, every response is empty or only an end token.",
         "shrunk": "The mean length fell from {start:figure} to {end:figure} {unit}.",
         "finished": "The mean length of finished responses fell from {start:figure} to "
         "{end:figure} {unit}.",
@@ -466,8 +466,9 @@ def _all_empty(check: Check, run: Run) -> Result:
 
 
 def _shrunk(check: Check, run: Run) -> Result:
-    """Find a fall of the mean length; a moderate one, in a run that learns, only if it earns more.
+    """Return a finding for a large fall of the mean length, or for a suspicious moderate one.
 
+    A moderate fall is suspicious if the run does not learn, or if shorter responses earn more.
     Learning to stop is not a collapse: if the log tells which responses finished, only these
     count. If it does not, the trainer's metric is judged or, without one, all responses.
     """
@@ -500,7 +501,7 @@ def _shrunk(check: Check, run: Run) -> Result:
 
 
 def _shortness_pays(run: Run, length: Floats) -> bool:
-    """Return whether shorter responses earn more, and no reward that is not trained on rose."""
+    """Return whether shorter responses earn more while the watched reward did not rise."""
     watched = run.watched_shape
     correlation, z = _correlation_with_reward(run, -length)
     pays = run.met(_LengthCollapse.paid, ">=", correlation) and z >= run.limits[Trend].z
@@ -581,7 +582,7 @@ def _same_length(run: Run, cut_off: Floats) -> bool:
 class _Loops(Limits):
     rise = Limit(0.08, "of responses", "rise of the share that repeat themselves")
     z = Limit(4.0, "std errors", "significance of that rise")
-    lost = Limit(0.25, "std of reward", "reward that these responses lack (warning)")
+    lost = Limit(0.25, "std of reward", "reward of these responses below that of others (warning)")
 
 
 @Check(
@@ -672,8 +673,8 @@ NEARLY = 0.99
 
 
 class _CutTexts(Limits):
-    share = Limit(0.2, "of responses", "share of at least 99% of the largest length (note)")
-    least = Limit(64, "characters", "shorter ones may be of equal length by chance")
+    share = Limit(0.2, "of responses", "responses with at least 99% of the largest length (note)")
+    least = Limit(64, "characters", "largest length; shorter ones may be equal by chance")
 
 
 @Check(

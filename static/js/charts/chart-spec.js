@@ -1,4 +1,4 @@
-/** A chart's specification as the page shows it now: colours, zoom, scale. */
+/** Adapts a chart's specification to the page's theme, zoom and scale. */
 
 import { recoloured } from "./colours.js";
 import { message } from "../shared/words.js";
@@ -40,11 +40,11 @@ export function specFor(spec, colours, { zoom, log, smoothing }) {
   return copy;
 }
 
-/** Least distance of two names at the right edge, in pixels. */
+/** Minimum distance of two curve names at the right edge, in pixels. */
 const LABEL_GAP = 13;
 
 /**
- * Puts the names of curves at the right edge, each at its curve's last value in the part that is shown.
+ * Places the names of curves at the right edge, each at the last visible value of its curve.
  * @param {any} spec
  * @param {[number, number] | null} zoom
  */
@@ -69,7 +69,7 @@ function placeLabels(spec, zoom) {
   layer.encoding.y = { field: "place", type: "quantitative", scale: null };
 }
 
-/** Extent of what a part of the run shows, with a little air; null where it shows nothing. */
+/** Returns the extent of the values between two steps, with a margin; null if they do not differ. */
 function within(rows, [from, to]) {
   const shown = rows.filter(({ step }) => step >= from && step <= to);
   const values = shown.flatMap(({ value, low, high }) => [value, low, high]).filter((value) => Number.isFinite(value));
@@ -78,7 +78,7 @@ function within(rows, [from, to]) {
   return high > low ? [low - air, high + air] : null;
 }
 
-/** Steps of the finding that the reader points at. */
+/** Returns a layer, empty at first, that shades the steps of the finding under the pointer. */
 function pointedAt() {
   return {
     name: "pointed",
@@ -92,13 +92,13 @@ function pointedAt() {
   };
 }
 
-/** What layers say of the y axis, each the same. */
+/** Returns the encodings of the y axis of all layers, which are equal. */
 function yAxes(spec) {
   return (spec.layer ?? []).map((layer) => layer.encoding?.y).filter((place) => place?.axis && place.scale);
 }
 
 /**
- * Extent of positive values of the y axis, or null where a logarithm makes no sense.
+ * Returns the extent of the positive y values, null if a logarithmic axis makes no sense.
  * @param {any} spec
  * @param {Record<string, any>[]} rows
  */
@@ -125,7 +125,7 @@ function logarithmic(spec) {
     axis.title = message("{axis}, logarithmic", { axis: axis.title });
   }
   for (const layer of spec.layer) {
-    // What reaches 0 or below has no place on the axis; a band ends at its edge.
+    // Values of 0 or below are not on the axis; a band is cut at its edge.
     const fields = Object.entries(layer.encoding).filter(([key, place]) => /^y2?$/.test(key) && place.field);
     layer.mark = { ...layer.mark, clip: true };
     layer.transform = [

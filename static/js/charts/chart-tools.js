@@ -1,11 +1,11 @@
-/** What the charts of a page share: the part of the run they show, smoothing, shaded findings. */
+/** State that the charts of a page share: zoom, smoothing, shaded findings. */
 
 import { el } from "../shared/dom.js";
 import { message, nodes } from "../shared/words.js";
 
 /** @typedef {import("./charts.js").Chart} Chart */
 
-/** What the charts of a page have in common. */
+/** State of all charts of a page: the zoom, the smoothing, and signals passed between them. */
 export class Shared {
   constructor() {
     /** @type {Set<Chart>} */
@@ -18,7 +18,7 @@ export class Shared {
     this.listeners = new Set();
   }
 
-  /** Shows a part of the run on all charts over the steps; null the whole. */
+  /** Zooms all charts over the steps to a range of steps; null shows all. */
   zoomTo(zoom) {
     if (zoom === this.zoom) return;
     this.zoom = zoom;
@@ -31,7 +31,7 @@ export class Shared {
     this.signal("smoothing", factor, null);
   }
 
-  /** Sets a signal of all charts that have it, but of `source`. */
+  /** Sets a signal in all charts that have it, except `source`. */
   signal(name, value, source) {
     for (const chart of this.charts) {
       if (chart !== source && chart.view && chart.has(name)) chart.view.signal(name, value).runAsync();
@@ -39,7 +39,7 @@ export class Shared {
   }
 }
 
-/** How much to smooth, and the way back from a zoom. */
+/** Adds the control for smoothing and the button that resets the zoom. */
 export function smoothingTools(tools, charts, shared) {
   const params = [...charts].flatMap((chart) => chart.spec.params ?? []);
   const { options, labels } = params.find(({ name }) => name === "smoothing").bind;
@@ -59,7 +59,7 @@ function zoomed(zoom) {
   return message("Steps {low}–{high}: show all", { low, high });
 }
 
-/** The colour of a finding's severity as it is now. @param {Element} finding */
+/** Returns the colour of a finding's severity in the current theme. @param {Element} finding */
 function inkOf(finding) {
   return getComputedStyle(finding.querySelector(".severity") ?? finding).color;
 }
@@ -69,7 +69,7 @@ function severityOf(finding) {
   return ["critical", "warning"].find((word) => finding.classList.contains(word)) ?? "info";
 }
 
-/** Shades the steps of the finding that has the pointer or the focus. */
+/** Shades the steps of the finding under the pointer or with the focus. */
 export function shadeFindings(root, charts, signal) {
   const all = [...charts];
   /** @type {Element | null | undefined} */

@@ -11,10 +11,10 @@ import { message } from "../shared/words.js";
 
 /**
  * @typedef {object} Hooks
- * @property {() => Promise<any>} loadVega gives vegaEmbed
+ * @property {() => Promise<any>} loadVega returns vegaEmbed
  * @property {import("../shared/tip.js").Tip} tip
  * @property {AbortSignal} signal
- * @property {string} page begins the names of downloaded files
+ * @property {string} page prefix of the names of downloaded files
  * @property {any} table the list or table whose columns can be drawn against each other, or null
  * @property {(step: number) => void} openStep
  * @property {(n: number) => void} openResponse
@@ -24,7 +24,7 @@ import { message } from "../shared/words.js";
  * @property {(ranges: Map<string, [number, number] | null>) => void} brushed
  */
 
-/** A specification as the page has it, its data back in rows. @param {HTMLElement} figure */
+/** Reads a figure's specification, and converts its data from columns to rows. @param {HTMLElement} figure */
 function readSpec(figure) {
   const spec = readJson(figure, "script.spec");
   const columns = Object.entries(spec.data?.columns ?? {});
@@ -35,7 +35,7 @@ function readSpec(figure) {
   return spec;
 }
 
-/** A click waits this long (ms) for a second one, which zooms out instead of opening a step. */
+/** Time in ms to wait after a click for a second one, which zooms out instead of opening a step. */
 const SECOND_CLICK = 250;
 
 export class Chart {
@@ -71,7 +71,7 @@ export class Chart {
     this.menu = menu("⋯", (sheet) => this.fillMenu(sheet));
     this.menu.node.classList.add("chart-menu");
     this.menu.button.setAttribute("aria-label", message("Menu of the chart {title}", { title: this.title }));
-    /** What the interactive chart leaves out of the rendered one. */
+    /** Note that the interactive chart has only part of the responses. */
     this.partial = el("span", { class: "smoothed" }, hooks.partial);
     figure.querySelector("figcaption")?.append(this.menu.node);
     signal.addEventListener("abort", () => this.unmount());
@@ -81,7 +81,7 @@ export class Chart {
     return this.figure.querySelector("figcaption > span")?.textContent ?? "";
   }
 
-  /** Whether its x axis are the run's steps. */
+  /** Whether the x axis has the steps of the run. */
   get overSteps() {
     return this.has("at");
   }
@@ -91,13 +91,13 @@ export class Chart {
     return Boolean(this.spec.params?.some((param) => param.name === name));
   }
 
-  /** The data as they are shown. @returns {Record<string, any>[]} */
+  /** Returns the rows of data that the chart shows. @returns {Record<string, any>[]} */
   values() {
     if (!this.showsResponses) return this.spec.data?.values ?? Object.values(this.spec.datasets ?? {}).flat();
     return this.rows().filter(({ kept }) => kept).map(({ kept, ...row }) => row);
   }
 
-  /** A logarithmic axis where it makes sense, and downloads. */
+  /** Fills the chart's menu: logarithmic axis, if it makes sense, and downloads. */
   fillMenu(sheet) {
     const name = [this.hooks.page, this.figure.dataset.chart].filter(Boolean).join("-").replace(/[^\p{L}\p{N}_-]+/gu, "_");
     const box = el("input", { type: "checkbox", onchange: () => {
@@ -115,14 +115,14 @@ export class Chart {
     );
   }
 
-  /** The chart's Vega view. */
+  /** Returns the chart's Vega view, once it is drawn. */
   async ready() {
     if (!this.view) await this.draw();
     if (!this.view) throw new Error("the chart could not be drawn");
     return this.view;
   }
 
-  /** A drag over the steps zooms. */
+  /** Zooms when the reader drags over the steps. */
   dragged() {
     const range = this.overSteps && this.view?.signal("zoom")?.step;
     if (!range) return;
@@ -135,7 +135,7 @@ export class Chart {
     return this.hooks.rows !== null && this.spec.data?.name === "rows";
   }
 
-  /** Responses that pass all filters but this chart's own brush. */
+  /** Returns the responses that pass all filters except this chart's brush. */
   rows() {
     return this.hooks.rows?.(this.brushedKeys) ?? [];
   }
@@ -154,7 +154,7 @@ export class Chart {
         ast: true,
         actions: false,
         renderer: "svg",
-        // Errors only: a series without values is drawn empty and no cause to warn readers.
+        // Errors only: Vega would also warn of a series without values, which is harmless.
         logLevel: 1,
         defaultStyle: false,
         tooltip: (_handler, event, _item, value) => this.showTip(event, value),
@@ -163,7 +163,7 @@ export class Chart {
       if (draw !== this.draws || this.hooks.signal.aborted) return void result.view.finalize();
       this.view?.finalize();
       this.view = result.view;
-      // The figure's caption describes it; screen readers would read Vega's marks one by one.
+      // Screen readers have the figure's description, and would read Vega's marks one by one.
       place.querySelector("svg")?.setAttribute("aria-hidden", "true");
       this.plot.replaceChildren(place);
       if (this.showsResponses && this.hooks.partial) this.menu.node.before(this.partial);
@@ -216,7 +216,7 @@ export class Chart {
     }
   }
 
-  /** The step the pointer is nearest to, where the chart tells. */
+  /** Returns the step nearest to the pointer, if the chart has this signal. */
   hovered() {
     try {
       return this.view.signal("hover")?.step?.[0];
@@ -252,7 +252,7 @@ export class Chart {
     if (span) this.menu.node.before(el("span", { class: `shaded pointed ${span.severity}` }, message("shaded: {words}", { words })));
   }
 
-  /** Applies the filters of the list. */
+  /** Updates the chart's responses after the list's filters changed. */
   update() {
     if (!this.view || !this.showsResponses) return;
     this.view.data("rows", this.rows()).runAsync();
@@ -291,7 +291,7 @@ export class Chart {
 }
 
 /**
- * Makes the charts below `root` live once they come near the view and the page is idle.
+ * Makes the charts below `root` interactive when they are near the viewport and the page is idle.
  * @param {HTMLElement} root
  * @param {Hooks} hooks
  */

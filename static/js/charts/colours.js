@@ -1,4 +1,4 @@
-/** Colours as the theme has them now, for charts that cannot read custom properties. */
+/** Colours of the current theme, for charts, which cannot use CSS custom properties. */
 
 /**
  * Light colours by the names of their design tokens, padding of charts and places of their axes'
@@ -8,8 +8,8 @@
 export const LOOK = {};
 
 /**
- * Specifications are written in the light theme's colours, each of one design token only.
- * Returns light colour → colour now, both as #rrggbb.
+ * Specifications have the colours of the light theme, each of which belongs to one design token.
+ * Returns a map of light colours to those of the current theme, both as #rrggbb.
  * @returns {Map<string, string>}
  */
 export function themeColours() {
@@ -31,7 +31,7 @@ function hex(colour) {
 }
 
 /**
- * A copy of a specification with its colours replaced.
+ * Returns a copy of a specification with its colours replaced.
  * @param {any} value
  * @param {Map<string, string>} colours
  * @returns {any}

@@ -17,13 +17,13 @@ function download(name, blob) {
   setTimeout(() => URL.revokeObjectURL(href), 10_000);
 }
 
-/** Rows of any fields as CSV. @param {Record<string, any>[]} rows */
+/** Converts rows, which may have different fields, to CSV. @param {Record<string, any>[]} rows */
 function rowsToCsv(rows) {
   const fields = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   return csvOf(fields, rows.map((row) => fields.map((field) => row[field])));
 }
 
-/** Label → what downloads the format. @type {Record<string, (chart: import("./charts.js").Chart, name: string) => Promise<void>>} */
+/** Label of a format → function that downloads a chart in it. @type {Record<string, (chart: import("./charts.js").Chart, name: string) => Promise<void>>} */
 export const FORMATS = {
   PNG: async (chart, name) => {
     const canvas = await (await chart.ready()).toCanvas(2);

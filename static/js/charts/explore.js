@@ -1,4 +1,4 @@
-/** Any column against any other: of the table of steps, or of a step's responses. */
+/** A chart of any two columns of the table of steps, or of a step's responses. */
 
 import { LOOK } from "./colours.js";
 import { el } from "../shared/dom.js";
@@ -52,7 +52,7 @@ function finite(value) {
   return Number.isFinite(value) ? value : null;
 }
 
-/** Points, in the look of the other charts. */
+/** Returns the specification of a scatter plot that looks like the other charts. */
 function scatter(xColumn, yColumn, id, values) {
   const axis = ({ label, unit }, place) => ({
     field: place,

@@ -1,17 +1,17 @@
-/** Loads Vega's bundle once, when the first chart asks for it. */
+/** Loads Vega's bundle once, when the first chart needs it. */
 
 import { unpack } from "../shared/data.js";
 
 /** @type {Promise<any> | null} */
 let loading = null;
 
-/** @returns {Promise<any>} vegaEmbed; rejects when the report carries no bundle */
+/** @returns {Promise<any>} vegaEmbed; rejects if the report has no bundle */
 export function loadVega() {
   loading ??= load();
   return loading;
 }
 
-/** Whether the report carries it; the attachment of a mail does not. */
+/** Returns whether the report contains Vega; mail attachments do not. */
 export function hasVega() {
   return document.querySelector("script.vega-data") !== null || document.body.dataset.vega !== undefined;
 }
@@ -27,7 +27,7 @@ async function load() {
 }
 
 /**
- * Runs the bundle of the one-file form; its policy lists the hash of this very text.
+ * Runs the bundle of a one-file report; its content security policy lists the script's hash.
  * @param {string} packed
  */
 async function runPacked(packed) {
@@ -37,7 +37,7 @@ async function runPacked(packed) {
 }
 
 /**
- * Runs the bundle that lies beside the page.
+ * Runs the bundle of a report folder.
  * @param {string} src
  * @returns {Promise<void>}
  */

@@ -1,4 +1,4 @@
-/** Reads a baked table, and the page's row data where there is some, into `Rows`. */
+/** Reads a rendered table, and the page's row data if there are any, into `Rows`. */
 
 import { Rows } from "./rows.js";
 
@@ -6,9 +6,9 @@ import { Rows } from "./rows.js";
 
 /**
  * @param {HTMLElement} section
- * @param {any} data the page's row data, or null for a table that stands alone
+ * @param {any} data the page's row data, or null if the table has all rows
  * @returns {{rows: Rows, nodes: (HTMLTableRowElement | null)[], rowIds: string[]}} `nodes` are the
- *   baked rows, null for those carried as data only; `rowIds` aligned with them
+ *   rendered rows, null for rows that are only in the data; `rowIds` are in the same order
  */
 export function readTable(section, data) {
   const table = /** @type {HTMLTableElement} */ (section.querySelector("table"));
@@ -28,7 +28,7 @@ export function readTable(section, data) {
   return { rows, nodes, rowIds };
 }
 
-/** Rows of one step are named by their n, those of a run by step and n. @returns {string[]} */
+/** Returns the ids of rows: n for those of one step, step and n for those of a run. @returns {string[]} */
 function idsOf({ n, values }) {
   return n.map((name, i) => (values.step ? `${values.step[i]}-${name}` : String(name)));
 }
@@ -62,7 +62,7 @@ function fromData(header, at, nodes, data) {
   return { ...about, numbers: null, strings, prefixes: key === "prompt" ? data.prefixes : [] };
 }
 
-/** A column that the baked table leaves out. @returns {Column} */
+/** Returns a column that is in the data but not in the rendered table. @returns {Column} */
 function unseen(meta, data) {
   const values = data.values[meta.key];
   const about = { ...meta, shown: false };
@@ -80,7 +80,7 @@ function fromCells(header, at, nodes) {
   return { ...about, numbers: readable ? numbers : null, strings: readable ? null : cells.map(cellText) };
 }
 
-/** A cell's `title` is its exact value; `data-v` stands where nothing is shown on hover. */
+/** Returns a cell's number: `data-v` or else the `title`, its exact value; NaN without either. */
 function cellNumber(cell) {
   const text = cell.dataset.v ?? cell.title;
   return text === "" ? NaN : Number(text);

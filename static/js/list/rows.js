@@ -1,4 +1,4 @@
-/** The rows of a list as columns of numbers and texts: what sorting and filtering work on. */
+/** The rows of a list as columns of numbers and texts, which can be sorted and filtered. */
 
 /**
  * @typedef {object} Column
@@ -7,24 +7,24 @@
  * @property {string} unit
  * @property {string} kind
  * @property {import("../shared/format.js").Kind} written
- * @property {string} group what menus list it under, "" for our own figures
+ * @property {string} group heading above the column in menus, "" for computed figures
  * @property {string} help
  * @property {boolean} shown
- * @property {Float64Array | null} numbers NaN is missing
+ * @property {Float64Array | null} numbers NaN for missing values
  * @property {(string | null)[] | null} strings
- * @property {string[]} [prefixes] shared beginnings of its texts, which cells hide
+ * @property {string[]} [prefixes] shared beginnings of the texts, which cells hide
  */
 /** @typedef {{key: string, down: boolean}} SortKey */
 
-/** What spreadsheets take for a formula, but for numbers with a sign. */
+/** Matches the start of a text that spreadsheets read as a formula (or a signed number). */
 const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
-/** A number as text. */
+/** Matches a text that is a number. */
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
-/** Branches of rollouts, which do not count, are listed only if this column's filter asks for them. */
+/** Column of data splits; branches that were not trained are listed only if its filter selects them. */
 const SPLIT = "extra:split";
 export const BRANCH = "branch";
 
-/** A text as it is searched: lower case, any white space one blank. @param {string} text */
+/** Normalizes a text for searching: lower case, single spaces. @param {string} text */
 export function searchable(text) {
   return text.toLowerCase().replace(/\s+/g, " ");
 }
@@ -43,12 +43,12 @@ export class Rows {
     this.sort = [];
     /** @type {Map<string, [number, number]>} column key → range, either end may be infinite */
     this.ranges = new Map();
-    /** @type {Map<string, string>} column key → what its text must hold, lower case */
+    /** @type {Map<string, string>} column key → words that its text must contain, in lower case */
     this.words = new Map();
-    /** @type {Map<string, string>} column key whose text must be the words, not only hold them → label of all */
+    /** @type {Map<string, string>} key of a column that is filtered by whole values → label of "all values" */
     this.filters = new Map();
     this.query = "";
-    /** @type {number[]} indices of the rows that pass, in order */
+    /** @type {number[]} indices of the rows that pass the filters, in sorted order */
     this.order = Array.from({ length: size }, (_, i) => i);
     /** @type {string[] | null} */
     this.haystack = null;
@@ -86,7 +86,7 @@ export class Rows {
     this.update();
   }
 
-  /** @param {string} key @param {string} words what its text must hold; "" for anything */
+  /** @param {string} key @param {string} words that the column's text must contain; "" for any text */
   require(key, words) {
     if (words) this.words.set(key, this.filters.has(key) ? words : words.toLowerCase());
     else this.words.delete(key);
@@ -108,15 +108,15 @@ export class Rows {
     for (const listener of [...this.listeners]) listener();
   }
 
-  /** Rows that may be listed: without branches, unless the filter asks for them. @returns {number[]} */
+  /** Returns the rows to list: without branches, unless the split filter selects them. @returns {number[]} */
   listable() {
     const splits = this.words.has(SPLIT) ? null : this.column(SPLIT)?.strings;
     return Array.from({ length: this.size }, (_, i) => i).filter((i) => splits?.[i] !== BRANCH);
   }
 
   /**
-   * Rows that pass the search and every range but those of `without`: a brushed chart
-   * follows all filters except its own.
+   * Returns the rows that pass the search and every filter except those on the columns `without`,
+   * as a brushed chart shows also the responses that only its own brush excludes.
    * @param {Set<string>} [without]
    */
   passing(without = new Set()) {
@@ -139,7 +139,7 @@ export class Rows {
     return found;
   }
 
-  /** Lower-cased text of every row, joined once at the first search. */
+  /** Returns the lower-case text of every row, computed at the first search. */
   texts() {
     if (!this.haystack) {
       const columns = this.columns.filter((column) => column.strings);
@@ -150,7 +150,7 @@ export class Rows {
     return this.haystack;
   }
 
-  /** Missing values come last whichever way a column is sorted. @param {SortKey} key */
+  /** Returns a comparison of two rows by one column; missing values are last. @param {SortKey} key */
   comparison({ key, down }) {
     const column = /** @type {Column} */ (this.column(key));
     const sign = down ? -1 : 1;
@@ -170,7 +170,7 @@ export class Rows {
   }
 }
 
-/** "-reward,kl_k1" → sort keys. @param {string} text @returns {SortKey[]} */
+/** Parses sort keys such as "-reward,kl_k1". @param {string} text @returns {SortKey[]} */
 export function parseSort(text) {
   return text
     .split(",")
@@ -178,20 +178,20 @@ export function parseSort(text) {
     .map((part) => ({ key: part.replace(/^-/, ""), down: part.startsWith("-") }));
 }
 
-/** Sort keys → "-reward,kl_k1". @param {SortKey[]} sort */
+/** Formats sort keys as a text such as "-reward,kl_k1". @param {SortKey[]} sort */
 export function formatSort(sort) {
   return sort.map(({ key, down }) => (down ? `-${key}` : key)).join(",");
 }
 
-/** Whether programs that open CSV would change a text: a formula, "0007", "true". @param {string} text */
+/** Returns whether CSV readers would change a text: a formula, "0007", "true". @param {string} text */
 function changedByPrograms(text) {
   if (NUMBER.test(text)) return String(Number(text)) !== text;
   return FORMULA.test(text) || /^(true|false|nan|inf(inity)?)$/i.test(text);
 }
 
 /**
- * Comma-separated values; a text that programs would change gets an apostrophe
- * before it, as in the exported files.
+ * Formats lines as CSV. As in the exported files, an apostrophe is put before a text that CSV
+ * readers would change.
  * @param {string[]} header
  * @param {any[][]} lines
  */
@@ -203,13 +203,13 @@ export function csvOf(header, lines) {
   return [header, ...lines].map(line).join("\n");
 }
 
-/** What is listed, as CSV. @param {Rows} rows */
+/** Returns the listed rows as CSV. @param {Rows} rows */
 export function toCsv(rows) {
   const lines = rows.order.map((i) => rows.columns.map((column) => valueAt(column, i)));
   return csvOf(rows.columns.map((column) => column.key), lines);
 }
 
-/** What is listed, as JSON. @param {Rows} rows */
+/** Returns the listed rows as JSON. @param {Rows} rows */
 export function toJson(rows) {
   const record = (i) => Object.fromEntries(rows.columns.map((column) => [column.key, valueAt(column, i)]));
   return JSON.stringify(rows.order.map(record), null, 1);

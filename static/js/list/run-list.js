@@ -1,4 +1,4 @@
-/** The list of the run: all shown responses. A row opens beside it; texts are loaded when needed. */
+/** The list of all shown responses of the run; whole texts are loaded when needed. */
 
 import { Panel } from "../response/panel.js";
 import { unpack } from "../shared/data.js";
@@ -12,12 +12,12 @@ import { TableView } from "./table.js";
 import { keepInUrl } from "./table-state.js";
 import { mountToolbar } from "./toolbar.js";
 
-/** Characters of a text in a cell, and of those before a match. */
+/** Maximum number of characters of a text in a cell, and of those before a match. */
 const SHOWN_CHARS = 120;
 const BEFORE_MATCH = 40;
 
 /**
- * Makes the list interactive; the rendered rows can be read while the others are unpacked.
+ * Makes the list interactive; until all rows are unpacked, it shows the rendered ones.
  * @param {HTMLElement} root
  * @param {HTMLElement} section
  * @param {string} packed
@@ -30,7 +30,7 @@ export async function mountRunList(root, section, packed, address, signal) {
   const read = readTable(section, data);
   const { rows, rowIds } = read;
   rows.defaultSort = [{ key: "worth", down: false }];
-  /** Data of the steps that were loaded. @type {Map<number, Promise<any>>} */
+  /** Step → its data, for steps that were opened. @type {Map<number, Promise<any>>} */
   const loaded = new Map();
   const ofStep = (step) => {
     if (!loaded.has(step)) loaded.set(step, textsOfStep(step).then((texts) => forPanel(texts, data, rowIds)));
@@ -63,7 +63,7 @@ export async function mountRunList(root, section, packed, address, signal) {
   return { section, rows, view, panel, open };
 }
 
-/** The data of a step for the panel: its texts, and the list's figures of its rows. */
+/** Returns a step's data for the response panel: its texts, and figures from the list. */
 function forPanel(texts, { columns, strings, values: { step, prompt_id, worth, ...values } }, rowIds) {
   const places = texts.n.map((n) => rowIds.indexOf(`${texts.step}-${n}`));
   const ofStep = (all) => Object.fromEntries(Object.entries(all).map(([key, column]) => [key, places.map((place) => column[place] ?? null)]));
@@ -71,7 +71,7 @@ function forPanel(texts, { columns, strings, values: { step, prompt_id, worth, .
   return { ...texts, columns, values: ofStep(values), strings: ofStep(strings), ranks: {}, titles: { row } };
 }
 
-/** Searches whole texts, once they are loaded, and shows where they match. */
+/** Searches whole texts after loading them, and returns excerpts around the matches. */
 class Search {
   constructor(rows, data, ofStep) {
     this.rows = rows;
@@ -79,10 +79,10 @@ class Search {
     this.ofStep = ofStep;
     /** @type {Promise<void> | null} */
     this.loading = null;
-    /** Text of each row beside its columns: turns, calls and outputs of tools. @type {string[]} */
+    /** Text of each row's conversation: turns, tool calls and tool outputs. @type {string[]} */
     this.turns = [];
     this.note = el("output", { class: "note", "aria-live": "polite" });
-    /** What the reader should know while not all texts are there. */
+    /** Message while the texts are being loaded, or if some are missing. */
     this.status = "";
     rows.listeners.add(() => this.queryChanged());
   }
@@ -120,7 +120,7 @@ class Search {
     rows.update();
   }
 
-  /** What a cell shows of a text: its beginning, or what is around the match. */
+  /** Returns the part of a text to show in a cell: around the match, else the beginning. */
   excerpt(column, i) {
     const text = column.strings[i];
     const beginning = this.data.texts[column.key]?.[i] ?? text;
@@ -139,7 +139,7 @@ function textOfTurn({ text, thinking = "", calls = [], error = "" }) {
   return [thinking, text, error, ...calls.flat()].filter(Boolean).join("\n");
 }
 
-/** The part of a text that is shown for a match at a place. @param {string | null} text @param {number} at */
+/** Cuts a text to the part around index `at`. @param {string | null} text @param {number} at */
 function shortened(text, at) {
   if (text === null) return null;
   const from = at > SHOWN_CHARS - BEFORE_MATCH ? at - BEFORE_MATCH : 0;

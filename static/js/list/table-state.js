@@ -1,6 +1,6 @@
 /**
  * Keeps sort, search and filters of a table in the URL: `sort`, `q`, `min.KEY`, `max.KEY`,
- * `has.KEY`, each after a prefix where a page has several tables.
+ * `has.KEY`, each with a prefix if a page has several tables.
  */
 
 import { formatSort, parseSort, searchable } from "./rows.js";
@@ -8,15 +8,15 @@ import { formatSort, parseSort, searchable } from "./rows.js";
 /** @typedef {import("./rows.js").Rows} Rows */
 
 /**
- * Takes the state from the URL, now and whenever it changes, and writes changes of it there.
- * What does not parse is ignored and disappears from the URL.
+ * Synchronizes the table's state with the URL, in both directions.
+ * Invalid parameters are ignored and removed from the URL.
  * @param {Rows} rows
  * @param {import("../shared/address.js").Address} address
  * @param {AbortSignal} signal
  * @param {string} [prefix]
  */
 export function keepInUrl(rows, address, signal, prefix = "") {
-  /** @type {string | null} what was read or written last */
+  /** @type {string | null} the state that was read or written last */
   let current = null;
   const matches = (key) => key.startsWith(prefix) && /^(sort|q|(min|max|has)\..*)$/.test(key.slice(prefix.length));
   const read = () => {

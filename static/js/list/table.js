@@ -1,4 +1,4 @@
-/** Shows `Rows` in a table: reuses the rendered rows, and adds rows of a long list while one scrolls. */
+/** Shows `Rows` in a table: reuses the rendered rows, and adds rows while the reader scrolls. */
 
 import { el } from "../shared/dom.js";
 import { MISSING, exact, written } from "../shared/format.js";
@@ -8,19 +8,19 @@ import { valueAt } from "./rows.js";
 
 /** Rows added at a time. */
 const CHUNK = 50;
-/** More are added when the end of those shown is this near. */
+/** Rows are added when the last one is this near to the visible part, in pixels. */
 const NEAR_PX = 400;
 
-/** Numbers that are no magnitudes. */
+/** Columns of numbers that are ids or ranks, so that bars would mean nothing. */
 const WITHOUT_BAR = ["n", "prompt_id", "worth"];
 
 /**
  * @typedef {object} Options
  * @property {AbortSignal} signal
  * @property {(i: number) => string} href address of row i
- * @property {(i: number) => void} [open] what a click on row i does; else its link is followed
- * @property {(column: import("./rows.js").Column, i: number) => string} [cellClass] of a number, instead of a bar
- * @property {(column: import("./rows.js").Column, i: number) => string | null} [text] what a cell shows of a text
+ * @property {(i: number) => void} [open] called on a click on row i; by default its link is followed
+ * @property {(column: import("./rows.js").Column, i: number) => string} [cellClass] class of a number's cell, instead of a bar
+ * @property {(column: import("./rows.js").Column, i: number) => string | null} [text] returns the excerpt of a text to show
  * @property {(i: number) => string[]} [badges] labels after the first cell of row i
  */
 
@@ -39,13 +39,13 @@ export class TableView {
     this.body = this.table.tBodies[0];
     this.box = /** @type {HTMLElement} */ (section.querySelector(".scroll"));
     this.head = /** @type {HTMLTableSectionElement} */ (this.table.tHead).rows[0];
-    /** Columns that have cells in the table, in its order. */
+    /** Columns that have cells in the rendered table, in order. */
     this.renderedColumns = rows.columns.slice(0, this.head.cells.length);
-    /** Rows of the order that are in the document. */
+    /** Number of rows that are in the document. */
     this.shown = 0;
     this.selected = -1;
     this.box.removeAttribute("tabindex");
-    // The browser would scroll the page to a row that the URL names.
+    // Otherwise the browser would scroll to the row that the URL names.
     for (const row of nodes) row?.removeAttribute("id");
     for (const cell of this.head.cells) this.addSortButton(cell);
     const { signal } = options;
@@ -64,7 +64,7 @@ export class TableView {
     cell.append(button);
   }
 
-  /** Numbers start with the largest, texts with the first; a third press ends it. */
+  /** Sorts by a column: numbers descending first, texts ascending; a third press stops sorting. */
   toggleSort(key) {
     const { rows } = this;
     const current = rows.sort.find((part) => part.key === key);
@@ -98,7 +98,7 @@ export class TableView {
     }
   }
 
-  /** Arrows move between the links of rows. @param {KeyboardEvent} event */
+  /** Moves the focus between the links of rows on arrow keys. @param {KeyboardEvent} event */
   keyPressed(event) {
     const delta = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     const row = /** @type {Element} */ (event.target).closest("tr");
@@ -107,7 +107,7 @@ export class TableView {
     this.focusRow(this.rows.order.indexOf(this.rowIds.indexOf(row.dataset.n ?? "")) + delta);
   }
 
-  /** Shows the rows in their order, `count` of them at first. */
+  /** Shows the first `count` rows in sorted order. */
   render(count = CHUNK) {
     this.showSort();
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
@@ -117,7 +117,7 @@ export class TableView {
     this.showRows(count);
     // Re-inserting a focused row blurs it.
     if (inside && focused?.isConnected) focused.focus({ preventScroll: true });
-    // Sizes are read after all changes: the browser lays the table out once.
+    // Read sizes after all changes, so that the browser computes the layout only once.
     const { offsetHeight } = this.head;
     this.addNearRows();
     this.box.style.scrollPaddingTop = `${offsetHeight}px`;
@@ -128,7 +128,7 @@ export class TableView {
     if (box.scrollTop + box.clientHeight > box.scrollHeight - NEAR_PX) this.showRows(this.shown + CHUNK);
   }
 
-  /** Shows the first `count` rows at least. @param {number} count */
+  /** Shows at least the first `count` rows. @param {number} count */
   showRows(count) {
     const { order, query } = this.rows;
     if (Math.min(count, order.length) <= this.shown) return;
@@ -137,21 +137,21 @@ export class TableView {
     mark("found", this.body, query ? [query] : []);
   }
 
-  /** The row at a place of the order, in the document; null where there is none. @param {number} place */
+  /** Returns the row at a sorted position, null if there is none. @param {number} place */
   rowAt(place) {
     if (place < 0 || place >= this.rows.order.length) return null;
     if (place >= this.shown) this.showRows(place + CHUNK);
     return this.nodes[this.rows.order[place]];
   }
 
-  /** @param {number} place in the order */
+  /** @param {number} place sorted position */
   focusRow(place) {
     const row = this.rowAt(place);
     row?.querySelector("a")?.focus({ preventScroll: true });
     if (row) this.reveal(row);
   }
 
-  /** Scrolls the box, never the page, until a row lies below the header. @param {HTMLElement} row */
+  /** Scrolls the table, not the page, so that a row is visible below the header. @param {HTMLElement} row */
   reveal(row) {
     const [outer, inner] = [this.box.getBoundingClientRect(), row.getBoundingClientRect()];
     const top = outer.top + this.head.offsetHeight;
@@ -160,11 +160,11 @@ export class TableView {
   }
 
   emptyRow() {
-    const text = this.rows.size ? message("No row passes the search and the filters.") : message("Nothing to list.");
+    const text = this.rows.size ? message("No row matches the search and the filters.") : message("Nothing to list.");
     return el("tr", { class: "empty" }, el("td", { colspan: this.renderedColumns.length }, text));
   }
 
-  /** The node of row i, with a cell for every column that was ever shown. @param {number} i */
+  /** Returns the node of row i, with cells for all columns that were shown so far. @param {number} i */
   row(i) {
     const node = (this.nodes[i] ??= el("tr", { "data-n": this.rowIds[i] }));
     const { cells } = node;
@@ -219,7 +219,7 @@ export class TableView {
     this.render(this.shown);
   }
 
-  /** Marks row i as the open one and brings it into view; -1 for none. @param {number} i */
+  /** Marks row i as open and scrolls to it; -1 for none. @param {number} i */
   select(i) {
     this.nodes[this.selected]?.removeAttribute("aria-current");
     this.selected = i;
@@ -234,7 +234,7 @@ export function headerCell({ key, kind, label, unit, help }) {
   return el("th", { scope: "col", class: kind, "data-key": key, title: help }, label, unit && el("span", { class: "unit" }, unit));
 }
 
-/** Class of the bar under a number: its length in twentieths of the column's largest. */
+/** Returns the class of a number's bar, whose length is in twentieths of the column's maximum. */
 function barClass(column, number) {
   if (WITHOUT_BAR.includes(column.key)) return "";
   column.largest ??= column.numbers.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);

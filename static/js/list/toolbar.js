@@ -1,4 +1,4 @@
-/** The tools above a list: search, ranges, columns, row height, count, copies. */
+/** The toolbar above a list: search, filters, columns, row height, number of rows, copy buttons. */
 
 import { copies } from "../shared/copy.js";
 import { el } from "../shared/dom.js";
@@ -9,7 +9,7 @@ import { message } from "../shared/words.js";
 
 /** @typedef {import("./rows.js").Rows} Rows */
 
-/** A column of so few different short texts offers them as options, others a field to type in. */
+/** Maximum number of distinct values of a column to offer them as options instead of a text field. */
 const MAX_OPTIONS = 30;
 const MAX_OPTION_CHARS = 80;
 
@@ -26,7 +26,7 @@ export function mountToolbar(section, view) {
     if (event.key === "Escape") search.blur();
     else if (event.key === "ArrowDown") view.focusRow(0);
     else return;
-    // The browser would empty the field, or scroll.
+    // Prevent the browser from clearing the field or scrolling.
     event.preventDefault();
   });
   const total = el("output", { class: "count", "aria-live": "polite" });
@@ -90,7 +90,7 @@ function between(rows, key, [low, high]) {
   return message("{name} from {low} to {high}", places);
 }
 
-/** Values of a column to choose from. @param {Rows} rows @param {import("./rows.js").Column} column @param {string} all */
+/** Creates a select of a column's values. @param {Rows} rows @param {import("./rows.js").Column} column @param {string} all */
 function filterSelect(rows, column, all) {
   const names = [...new Set(column.strings)].filter((name) => name !== null).sort();
   const options = names.map((name) => el("option", { value: name }, name));
@@ -99,7 +99,7 @@ function filterSelect(rows, column, all) {
   return select;
 }
 
-/** A short form on one column at a time. @param {Rows} rows */
+/** Creates the menu in which filters on one column at a time are edited. @param {Rows} rows */
 function filterMenu(rows) {
   let current = rows.column("reward")?.key ?? rows.columns.find((column) => column.numbers)?.key ?? rows.columns[0].key;
   return menu(message("Filter"), (sheet) => {
@@ -122,7 +122,7 @@ function filterMenu(rows) {
 }
 
 /**
- * Columns by what menus list them under, our own first.
+ * Groups columns by their heading in menus, computed figures first.
  * @param {import("./rows.js").Column[]} columns
  * @param {(column: import("./rows.js").Column) => any} make
  * @returns {[string, any[]][]}
@@ -138,7 +138,7 @@ function grouped(columns, make) {
   return [...found];
 }
 
-/** A text's filter: one of few, or what it must hold. */
+/** Creates the filter of a text column: a select for few values, else a text field. */
 function wordsInput(rows, column) {
   const current = rows.words.get(column.key) ?? "";
   const distinct = new Set();

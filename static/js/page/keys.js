@@ -1,4 +1,4 @@
-/** Keys of the page and the panel that lists them. */
+/** Keyboard shortcuts, and the dialog that lists them. */
 
 import { el, isTyping } from "../shared/dom.js";
 import { message, nodes } from "../shared/words.js";
@@ -6,14 +6,14 @@ import { message, nodes } from "../shared/words.js";
 /** @typedef {{keys: string[], what: string, run: (key: string) => void, shown?: string}} Binding */
 
 /**
- * @param {HTMLElement} place where the button that lists the keys goes
- * @param {() => Binding[]} bindings those of the page at this moment
+ * @param {HTMLElement} place parent of the button that opens the list of keys
+ * @param {() => Binding[]} bindings returns the shortcuts that the page has now
  */
 export function mountKeys(place, bindings) {
   const button = el("button", { type: "button", onclick: open }, ...nodes("Keys {key}", { key: el("kbd", {}, "?") }));
   place.append(button);
   /** @type {Binding[]} */
-  const always = [{ keys: ["?"], what: message("this list"), run: open }];
+  const always = [{ keys: ["?"], what: message("show this list"), run: open }];
 
   function open() {
     const items = [...always, ...bindings()].flatMap(({ keys, what, shown }) => [

@@ -1,10 +1,10 @@
-/** A page that is still written about (`--live`): it looks for a newer report and shows it. */
+/** Reloads the page when `rlreport watch --live` has written a newer report. */
 
 import { el } from "../shared/dom.js";
 
 const LEFT = "rlreport-left";
 
-/** Comes back to where the reader was, and looks for a newer report from now on. */
+/** Restores the scroll position after a reload, and starts to look for newer reports. */
 export function stayFresh() {
   const run = /** @type {any} */ (globalThis).rlreportSteps;
   const script = /** @type {HTMLScriptElement | null} */ (document.querySelector('script[src*="data/run.js"]'));
@@ -12,7 +12,7 @@ export function stayFresh() {
   comeBack();
   const { live, built } = run;
   const look = () => {
-    // A script is all that a page of `file://` may load. Its address is new, so that it is read again.
+    // Pages of `file://` may load scripts only. A new address avoids the cache.
     const again = el("script", { src: `${script.src.split("?")[0]}?${Date.now()}` });
     again.addEventListener("load", () => {
       again.remove();
@@ -21,16 +21,16 @@ export function stayFresh() {
     again.addEventListener("error", () => again.remove());
     document.head.append(again);
   };
-  // Nobody reads a hidden page, and one who types is not interrupted.
+  // Do not reload a hidden page, or while the reader types.
   setInterval(() => document.hidden || document.activeElement?.matches("input, select, textarea") || look(), live * 1000);
 }
 
-/** Sort, filters and the open response are in the address; the place on the page is kept here. */
+/** Reloads; the scroll position is stored, while the URL holds sort, filters and open response. */
 function leave() {
   try {
     sessionStorage.setItem(LEFT, JSON.stringify([location.href, scrollX, scrollY]));
   } catch {
-    // Without storage the browser's own memory of the place has to do.
+    // Without storage, the browser may restore the scroll position by itself.
   }
   location.reload();
 }

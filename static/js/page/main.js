@@ -1,4 +1,4 @@
-/** Starts the page of the folder form. */
+/** Starts a page of a report folder. */
 
 import { Address } from "../shared/address.js";
 import { mountKeys } from "./keys.js";

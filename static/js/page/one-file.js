@@ -1,4 +1,4 @@
-/** Starts the one-file form: the overview at once, the other views as they are asked for. */
+/** Starts a one-file report: shows the overview at once, other views on demand. */
 
 import { Address } from "../shared/address.js";
 import { mountKeys } from "./keys.js";

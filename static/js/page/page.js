@@ -1,4 +1,4 @@
-/** One page, or one view of the one-file form. */
+/** Makes one page, or one view of a one-file report, interactive. */
 
 import { mountCharts } from "../charts/charts.js";
 import { hasVega, loadVega } from "../charts/vega.js";
@@ -17,7 +17,7 @@ import { Tip } from "../shared/tip.js";
 import { message } from "../shared/words.js";
 import { mountScrubber } from "./scrubber.js";
 
-/** A shorter table has no toolbar, only sorting. */
+/** Minimum number of rows of a table with a toolbar; shorter tables can only be sorted. */
 const TOOLBAR_FROM = 30;
 
 /**
@@ -73,7 +73,7 @@ export function mount(root, address) {
   return { bindings: () => bindings(root, list), unmount: () => mounted.abort() };
 }
 
-/** Shows what a step's page takes from the data of the whole run. */
+/** Adds parts of a step's page that need data of the whole run: the step picker and findings. */
 function showRun(root, data) {
   const scrubber = root.querySelector(".scrubber");
   const run = scrubber && stepsOfRun();
@@ -142,7 +142,7 @@ function mountResponses(root, section, data, address, signal) {
   return { section, rows, view, panel, open, chartRows, brushed };
 }
 
-/** Shows what the URL says. */
+/** Updates the page to the state in the URL. */
 function update(root, list, address) {
   const base = root.dataset.title ?? "";
   if (!list) {
@@ -171,7 +171,7 @@ function update(root, list, address) {
   document.title = i < 0 ? base : message("Response {n} · {page}", { n: wanted ?? "", page: base });
 }
 
-/** Scrolls to the head of a response that was just opened, unless a place in it is shown. */
+/** Scrolls to the head of a newly opened response, unless the URL names a token or turn in it. */
 async function scrollToResponse(panel, shown, fresh, address) {
   if (!fresh) return;
   // Beside the list the panel scrolls by itself, below it the page does.
@@ -183,7 +183,7 @@ async function scrollToResponse(panel, shown, fresh, address) {
   toHead();
 }
 
-/** Scrolls to the chart or the finding that the URL names. */
+/** Scrolls to the chart or finding that the URL names. */
 function showNamed(root, address) {
   const name = ["chart", "finding"].flatMap((kind) => (address.get(kind) === null ? [] : [`${kind}=${address.get(kind)}`]))[0];
   if (name === root.dataset.named) return; // something else of the URL changed
@@ -217,8 +217,8 @@ function bindings(root, list) {
     { keys: ["j"], what: message("next response"), run: () => list.panel.move(1) },
     { keys: ["k"], what: message("previous response"), run: () => list.panel.move(-1) },
     { keys: ["n"], what: message("next most extreme token"), run: () => list.panel.tokens?.jump(1) },
-    { keys: ["N"], what: message("the one before"), run: () => list.panel.tokens?.jump(-1) },
-    { keys: ["w"], what: message("the worst token of the metric"), run: () => list.panel.tokens?.worst() },
+    { keys: ["N"], what: message("previous most extreme token"), run: () => list.panel.tokens?.jump(-1) },
+    { keys: ["w"], what: message("most extreme token of the metric"), run: () => list.panel.tokens?.worst() },
     { keys: ["t"], what: message("next turn"), run: () => list.panel.conversation?.next(1) },
     { keys: ["T"], what: message("previous turn"), run: () => list.panel.conversation?.next(-1) },
     { keys: ["e"], what: message("next error of a tool"), run: () => list.panel.conversation?.error(1) },
@@ -226,7 +226,7 @@ function bindings(root, list) {
     { keys: ["b"], what: message("next branch of the rollout"), run: () => list.panel.nextBranch() },
     { keys: ["a"], what: message("last answer"), run: () => list.panel.conversation?.lastAnswer() },
     { keys: ["Escape"], what: message("close"), run: () => !list.panel.node.hidden && list.open(null) },
-    { keys: [], shown: "← → ↑ ↓", what: message("from token to token, once one has the focus"), run: () => {} },
-    { keys: [], shown: "↑ ↓", what: message("in a list: from row to row"), run: () => {} },
+    { keys: [], shown: "← → ↑ ↓", what: message("move between tokens, once one has the focus"), run: () => {} },
+    { keys: [], shown: "↑ ↓", what: message("move between the rows of a list"), run: () => {} },
   ];
 }

@@ -1,4 +1,4 @@
-/** The views of the one-file form: unpacked when asked for, one at a time in `<main>`. */
+/** Shows one view of a one-file report at a time in `<main>`; views are unpacked on demand. */
 
 import { unpack } from "../shared/data.js";
 import { el } from "../shared/dom.js";
@@ -14,21 +14,21 @@ export class Router {
     this.main = main;
     this.address = address;
     const overview = /** @type {HTMLElement} */ (main.querySelector(".page"));
-    /** The overview as it was baked: what mounting adds to a page must not pile up. */
+    /** Unmodified copy of the overview, as mounting it adds nodes. */
     this.overview = /** @type {HTMLElement} */ (overview.cloneNode(true));
-    /** @type {HTMLElement | null} the one in the document, shown first */
+    /** @type {HTMLElement | null} the overview in the document, until it was shown once */
     this.opened = overview;
     /** @type {ReturnType<typeof mount> | null} */
     this.page = null;
-    /** @type {string | null} path of the view that is shown or on its way */
+    /** @type {string | null} path of the view that is shown or being unpacked */
     this.path = null;
-    /** @type {Map<string, number>} path → where the reader left it */
+    /** @type {Map<string, number>} path of a view → scroll position when it was left */
     this.left = new Map();
     history.scrollRestoration = "manual";
     address.onChange(() => this.follow());
   }
 
-  /** Shows the view that the address names. */
+  /** Shows the view that the URL names. */
   async follow() {
     const path = this.address.path.replace(/^\//, "");
     if (path === this.path) return;
@@ -65,7 +65,7 @@ export class Router {
     }
   }
 
-  /** Says in the navigation where the reader is. @param {string} path */
+  /** Marks the current view in the navigation. @param {string} path */
   mark(path) {
     for (const link of document.querySelectorAll("header.site nav a")) {
       const to = link.getAttribute("href");

@@ -41,7 +41,7 @@ export function mountScrubber(place, { steps, rewards, href }, current) {
     const aloud = known ? marked("step {step}, reward {reward}; Enter opens it") : marked("step {step}; Enter opens it");
     slider.setAttribute("aria-valuetext", message(aloud, places));
   };
-  // A slider moved by keys passes many steps; only letting go of the pointer or Enter goes there.
+  // Keys move the slider over many steps, so only Enter or releasing the pointer opens one.
   const go = () => {
     if (Number(slider.value) !== start) location.href = hrefs[Number(slider.value)];
   };

@@ -1,4 +1,4 @@
-/** Light, dark, or as the system says; the choice is remembered where that is allowed. */
+/** Theme (light, dark or that of the system); the choice is stored if the browser allows it. */
 
 import { el } from "../shared/dom.js";
 import { marked, message } from "../shared/words.js";
@@ -22,7 +22,7 @@ function apply(name) {
   document.dispatchEvent(new CustomEvent("rlreport:theme"));
 }
 
-/** Runs before the page is drawn, so that it does not flash in the other theme. */
+/** Applies the theme before the page is drawn, so that it does not flash in another one. */
 export function startTheme() {
   apply(remembered());
 }

@@ -1,4 +1,4 @@
-/** The conversation after the prompt: who spoke, what, with which tool, at what cost. */
+/** The conversation after the prompt: role, text, tool calls and cost of each turn. */
 
 import { searchable } from "../list/rows.js";
 import { el } from "../shared/dom.js";
@@ -20,21 +20,21 @@ import { message, nodes } from "../shared/words.js";
  * @property {number} [reward]
  */
 
-/** A longer output of the environment shows its head and its tail. */
+/** Longer outputs of the environment (in characters) are folded to their head and tail. */
 const FOLD_FROM = 1600;
 const HEAD = 800;
 const TAIL = 400;
 
 const [OPEN, CLOSE] = ["<think>", "</think>"];
-/** Thoughts of one text that are folded; more are no thinking. */
+/** Maximum number of thinking parts of a text; with more, they are not thinking. */
 const MOST_PARTS = 200;
 
 export class Conversation {
-  /** @param {Turn[]} turns @param {string[]} errors what went wrong in the whole rollout */
+  /** @param {Turn[]} turns @param {string[]} errors of the whole rollout */
   constructor(turns, errors) {
     this.turns = turns;
     this.at = -1;
-    /** The first turn with what was searched for. */
+    /** Index of the first turn that contains the search text, -1 if none does. */
     this.found = -1;
     this.items = turns.map((turn, k) => item(turn, k));
     const go = (label, key, run) => el("button", { type: "button", title: message("Key {key}", { key }), onclick: run }, label);
@@ -57,7 +57,7 @@ export class Conversation {
     );
   }
 
-  /** Marks what was searched for, unfolds it and scrolls to the first. @param {string} query lower case */
+  /** Highlights a search text, unfolds its turns and scrolls to the first. @param {string} query lower case */
   mark(query) {
     this.turns.forEach((turn, k) => {
       if (!query || !searchable(Object.values(turn).flat(2).join("\n")).includes(query)) return;
@@ -73,7 +73,7 @@ export class Conversation {
     this.go(Math.max(0, Math.min(this.turns.length - 1, this.at + way)));
   }
 
-  /** To the next (1) or previous (-1) error; from the last to the first again. @param {number} way */
+  /** Goes to the next (1) or previous (-1) error, cyclically. @param {number} way */
   error(way) {
     const wrong = this.turns.flatMap((turn, k) => (turn.error ? [k] : []));
     const ahead = way > 0 ? wrong.find((k) => k > this.at) : wrong.findLast((k) => k < this.at);
@@ -84,7 +84,7 @@ export class Conversation {
     this.go(this.turns.findLastIndex((turn) => turn.sampled));
   }
 
-  /** Brings a turn into sight, and the focus to it. @param {number} k */
+  /** Scrolls to a turn and focuses it. @param {number} k */
   go(k) {
     if (k < 0) return;
     this.items[k].focus({ preventScroll: true });
@@ -97,7 +97,7 @@ export class Conversation {
     this.at = k;
     const node = this.items[k];
     node.classList.add("at");
-    // Turns out of sight have guessed heights: the first scroll lays them out.
+    // The browser estimates heights of turns that are not visible, so scroll several times.
     for (let turn = 0; turn < 3; turn += 1) node.scrollIntoView({ block: "start" });
   }
 }
@@ -129,14 +129,14 @@ function item(turn, k) {
   );
 }
 
-/** A text of the policy, its thinking folded. @param {string} text @returns {(Node | string)[]} */
+/** Splits a text of the policy into nodes, with its thinking folded. @param {string} text @returns {(Node | string)[]} */
 export function splitThinking(text) {
   const parts = [];
   let at = 0;
   while (at < text.length) {
     const opened = text.indexOf(OPEN, at);
     const closed = text.indexOf(CLOSE, opened < 0 ? at : opened);
-    // A chat template often opens the thinking itself: then the text has only its end.
+    // If the chat template opens the thinking, the text has only the closing tag.
     const begun = at === 0 && text.indexOf(CLOSE) >= 0 && (opened < 0 || text.indexOf(CLOSE) < opened);
     if (begun) {
       at = text.indexOf(CLOSE);
@@ -163,7 +163,7 @@ function thought(text, closed) {
   return el("details", { class: "thought" }, el("summary", {}, length), el("div", { class: "prose", dir: "auto" }, text.trim()));
 }
 
-/** Head and tail of a long text, and a button for what lies between. @param {string} text */
+/** Returns head and tail of a long text, and a button that shows the rest. @param {string} text */
 function folded(text) {
   if (text.length <= FOLD_FROM) return [text];
   const [from, to] = [whole(text, HEAD), whole(text, text.length - TAIL)];
@@ -172,7 +172,7 @@ function folded(text) {
   return [text.slice(0, from), button, text.slice(to)];
 }
 
-/** A place that does not cut a character in two. @param {string} text @param {number} at */
+/** Returns an index near `at` that does not split a surrogate pair. @param {string} text @param {number} at */
 function whole(text, at) {
   const code = text.charCodeAt(at);
   return code >= 0xdc00 && code < 0xe000 ? at + 1 : at;
@@ -188,7 +188,7 @@ function call(name, given) {
   );
 }
 
-/** JSON with a line for each member; other texts, and numbers that would change, stay. @param {string} text */
+/** Indents a JSON text; other texts, and numbers that parsing would change, stay as they are. @param {string} text */
 function laidOut(text) {
   try {
     const value = JSON.parse(text);

@@ -1,6 +1,6 @@
-/** Differences of two texts by words (single characters in Chinese or Japanese). */
+/** Word differences of two texts; in Chinese and Japanese, differences of characters. */
 
-/** Above this many edits two texts share too little for marks to help. */
+/** Maximum number of edits; texts that differ more are not compared. */
 const MOST_EDITS = 2000;
 
 /** @param {string} text @returns {string[]} */
@@ -8,16 +8,16 @@ export function words(text) {
   if (!globalThis.Intl?.Segmenter) return text.match(/\w+|\s+|[^\w\s]/gu) ?? [];
   const cut = new Intl.Segmenter(undefined, { granularity: "word" });
   return Array.from(cut.segment(text), ({ segment }) => segment).flatMap((segment) =>
-    // The dictionary groups Han characters into guessed words; a difference is shown by character.
+    // The segmenter guesses words of Han characters; compare single characters instead.
     /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]+$/u.test(segment) ? [...segment] : [segment],
   );
 }
 
 /**
- * The shortest edit script (Myers 1986), as runs of one kind.
+ * Returns the shortest edit script (Myers 1986) as a list of same, removed and added texts.
  * @param {string} before
  * @param {string} after
- * @returns {{kind: "same" | "removed" | "added", text: string}[] | null} null when too different
+ * @returns {{kind: "same" | "removed" | "added", text: string}[] | null} null if they differ too much
  */
 export function difference(before, after) {
   const [a, b] = [words(before), words(after)];
@@ -41,8 +41,9 @@ export function difference(before, after) {
 }
 
 /**
- * `furthest` holds, for each diagonal k = x − y, how far along `a` so many edits reach; what it
- * was before each round is kept for the way back (diagonals −edits−1 … edits+1).
+ * Finds the number of edits. `furthest` has, for each diagonal k = x − y, the largest x that the
+ * edits so far reach; its copies before each round (diagonals −edits−1 … edits+1) are the trace
+ * from which the edit script is reconstructed.
  * @param {string[]} a
  * @param {string[]} b
  */
@@ -65,7 +66,7 @@ function trace(a, b) {
   return null;
 }
 
-/** Whether the furthest way to diagonal k adds a word of `b` rather than removes one of `a`. */
+/** Returns whether the furthest path to diagonal k adds a word of `b`, not removes one of `a`. */
 function fromAbove(furthest, at, k, edits) {
   return k === -edits || (k !== edits && furthest[at - 1] < furthest[at + 1]);
 }

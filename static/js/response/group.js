@@ -1,4 +1,4 @@
-/** The siblings of a response (its prompt's others in this step), and the branches of its rollout. */
+/** The group of a response (all to its prompt in this step), and the branches of its rollout. */
 
 import { BRANCH } from "../list/rows.js";
 import { el } from "../shared/dom.js";
@@ -12,7 +12,7 @@ import { listed, marked, message } from "../shared/words.js";
  * @param {any} data
  * @param {number} i
  * @param {{text: (key: string, i?: number) => string | null, open: (i: number) => void}} on
- * @returns {HTMLElement[]} empty for a response that has no siblings
+ * @returns {HTMLElement[]} empty for a response without a group
  */
 export function groupStrip(data, i, { text, open }) {
   const group = data.groups?.find((members) => members.includes(data.n[i]));
@@ -29,7 +29,7 @@ export function groupStrip(data, i, { text, open }) {
       message("reward {reward}", { reward: written(one.reward) }),
       inTokens ? message("{count} tokens", length) : message("{count} characters", length),
       verdict && (one.right ? message("right") : message("wrong")),
-      one.at < 0 && message("not carried with its text"),
+      one.at < 0 && message("its text is not in the report"),
     ]);
     return el(
       "li",
@@ -66,14 +66,14 @@ export function groupStrip(data, i, { text, open }) {
 /**
  * @param {any} data
  * @param {number} i
- * @returns {number[]} n of the rows of its rollout, the trained one first; empty if it is the only one
+ * @returns {number[]} n of the branches of its rollout, the trained one first; empty for one branch
  */
 export function branchesOf(data, i) {
   return data.branches?.find((members) => members.includes(data.n[i])) ?? [];
 }
 
 /**
- * The branches of a response's rollout: which one was trained, and what sets the others apart.
+ * Creates links to the branches of a response's rollout, with the turn at which they differ.
  * @param {any} data
  * @param {number} i
  * @param {(i: number) => void} open
@@ -99,7 +99,7 @@ export function branchStrip(data, i, open) {
   return [el("section", { class: "group", "aria-label": message("Branches") }, el("p", { class: "group-title" }, title), el("ul", {}, ...cells))];
 }
 
-/** From which turn on a branch differs from the first. */
+/** Returns the turn from which on a branch differs from the first branch. */
 function parting(data, first, at) {
   const prompts = data.texts.prompt;
   if (prompts && prompts[first] !== prompts[at]) return message("another prompt");
@@ -109,7 +109,7 @@ function parting(data, first, at) {
   return turn >= 0 && message("differs from turn {turn} on", { turn: turn + 1 });
 }
 
-/** Mean, std and advantage, or that the group gives no signal. */
+/** Returns a line with the group's mean and std and the advantage, or that it gives no signal. */
 function groupLine({ values, right, advantage: source }, i, rewards) {
   const [mean, std, advantage] = ["group_mean", "group_std", "group_advantage"].map((key) => values[key]?.[i] ?? null);
   if (mean === null || std === null) return null;
@@ -135,7 +135,7 @@ function sibling(data, n) {
   return { n, at, reward: values.reward?.[at] ?? null, length, right: right(data.right?.[at]) };
 }
 
-/** Best against worst, made when it is asked for. */
+/** Creates a comparison of the best and the worst response, filled when it is opened. */
 function comparison(best, worst, text) {
   const node = el("details", { class: "versus" }, el("summary", {}, message("Best against worst")));
   node.addEventListener("toggle", () => {

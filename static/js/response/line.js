@@ -1,4 +1,4 @@
-/** A metric as a line over the position, linked to the text. */
+/** A plot of token metrics over the token position; a click selects the token. */
 
 import { el, svg } from "../shared/dom.js";
 import { written } from "../shared/format.js";
@@ -9,7 +9,7 @@ const HEIGHT = 100;
 const BUCKETS = 1000;
 
 /**
- * @param {{label: string, unit: string, values: Float64Array}[]} lines the first solid, the
+ * @param {{label: string, unit: string, values: Float64Array}[]} lines the first is solid, the
  *   second dashed
  * @param {(i: number) => void} pick
  */
@@ -72,7 +72,7 @@ function extent(all) {
   return low === high ? [low - 0.5, high + 0.5] : [low, high];
 }
 
-/** Long lines keep the smallest and the largest value of each bucket, so no peak is lost. */
+/** Returns SVG path data; long lines keep the minimum and maximum of each bucket of tokens. */
 function path(values, x, y) {
   const width = Math.max(1, values.length / BUCKETS);
   let d = "";

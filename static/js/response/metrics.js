@@ -1,4 +1,4 @@
-/** Token metrics: those shipped, those derived from them, and the colour scale of each. */
+/** Token metrics, stored in the page or derived from stored ones, and their colour scales. */
 
 import { message } from "../shared/words.js";
 
@@ -8,7 +8,7 @@ import { message } from "../shared/words.js";
 /** @type {Record<string, [string[], (...x: number[]) => number]>} */
 const DERIVED = {
   ref_logp: [["logp", "log_ratio"], (logp, ratio) => logp - ratio],
-  // k3 with the ratio the right way up: an estimate of KL(policy‖reference).
+  // k3 of the inverse ratio, an estimate of KL(policy‖reference).
   kl: [["log_ratio"], (ratio) => Math.expm1(-ratio) + ratio],
   prob: [["logp"], Math.exp],
   ref_prob: [["ref_logp"], Math.exp],
@@ -18,10 +18,10 @@ const DERIVED = {
 };
 
 /**
- * Values of a metric for all tokens of the page, derived once.
+ * Returns the values of a metric for all tokens of the page; derived values are cached.
  * @param {TokenData} data
  * @param {string} key
- * @returns {Float64Array | null} null where the page cannot feed it
+ * @returns {Float64Array | null} null if the page lacks the data
  */
 export function valuesOf(data, key) {
   const known = data.columns.get(key);
@@ -37,19 +37,19 @@ export function valuesOf(data, key) {
   return values;
 }
 
-/** Metrics whose small values are the ones worth a look. */
+/** Metrics whose smallest values are the extremes. */
 const SMALL_IS_EXTREME = new Set(["logp", "ref_logp", "prob", "ref_prob", "sampler_logp"]);
 
-/** Metrics whose usual level is not zero: what is far from it is worth a look. */
+/** Metrics whose extremes are the values furthest from the median, as their usual level is not 0. */
 const AROUND_MEDIAN = new Set(["value", "return"]);
 
-/** The level from which a metric's values are unusual. @param {Float64Array} values @param {Metric} metric */
+/** Returns the usual level of a metric: 0 or the median. @param {Float64Array} values @param {Metric} metric */
 function middleOf(values, metric) {
   return AROUND_MEDIAN.has(metric.key) ? quantile(values.filter(Number.isFinite).sort(), 0.5) : 0;
 }
 
 /**
- * Indices of the most extreme values first: largest, largest in size where signed, furthest
+ * Returns the indices sorted by extremeness: largest, largest magnitude if signed, furthest
  * from the median for values and returns, or least likely for probabilities.
  * @param {Float64Array} values
  * @param {Metric} metric
@@ -62,7 +62,7 @@ export function extremes(values, metric) {
     .sort((a, b) => size(values[b]) - size(values[a]) || a - b);
 }
 
-/** What the jump is called. @param {Metric} metric */
+/** Returns the label of the button that jumps to the most extreme token. @param {Metric} metric */
 export function extremeName(metric) {
   if (SMALL_IS_EXTREME.has(metric.key)) return message("Next least likely");
   if (AROUND_MEDIAN.has(metric.key)) return message("Next furthest from the median");
@@ -72,8 +72,8 @@ export function extremeName(metric) {
 export const CLIP = 0.98;
 
 /**
- * The value at a share of the sorted ones, rounded outwards to one that occurs: of fewer than
- * 50 values none lies beyond the 98th percentile.
+ * Returns a quantile, rounded outwards to a value that occurs, so that no value of fewer than 50
+ * is beyond the 98th percentile.
  * @param {Float64Array} sorted ascending
  * @param {number} share
  */
@@ -83,10 +83,10 @@ function quantile(sorted, share) {
 }
 
 /**
- * A scale in bins, dark where a value is unusual: 11 centred on zero (values and returns: on
+ * A colour scale in bins, darker for unusual values: 11 centred on zero (values and returns: on
  * their median) for signed metrics; for the others 9 from the usual end to the other, which is
  * the low end for log-probabilities and probabilities.
- * It is clipped at the 98th percentile so that one outlier does not bleach the rest.
+ * It is clipped at the 98th percentile, so that an outlier does not make all other values pale.
  */
 export class Scale {
   /** @param {Float64Array} values @param {Metric} metric */
@@ -113,7 +113,7 @@ export class Scale {
     this.clipped = finite.reduce((n, x) => n + Number(x < this.low || x > this.high), 0);
   }
 
-  /** Class of a value's bin, or "none" when it is missing. @param {number} value */
+  /** Returns the CSS class of a value's bin, "none" if it is missing. @param {number} value */
   className(value) {
     if (Number.isNaN(value)) return "none";
     const share = (value - this.low) / (this.high - this.low);

@@ -1,4 +1,4 @@
-/** The response panel: one response in full, beside or below the list it came from. */
+/** The response panel, which shows one response in full, beside or below the list. */
 
 import { copies } from "../shared/copy.js";
 import { menu } from "../shared/menu.js";
@@ -14,13 +14,13 @@ import { Tip } from "../shared/tip.js";
 import { TokenView } from "./tokens.js";
 import { marked, message } from "../shared/words.js";
 
-/** A ground truth of so few characters stands in the line of figures. */
+/** Maximum number of characters of a ground truth to show it in the line of figures. */
 const SHORT_TRUTH = 80;
 const GLYPHS = { critical: "✕", warning: "▲", info: "i" };
 /** @type {Record<string, string>} */
 const SEVERITIES = { critical: marked("critical"), warning: marked("warning"), info: marked("note") };
 
-/** @typedef {{data: any, at: number}} Located a page's row data, and a response's index in it */
+/** @typedef {{data: any, at: number}} Located row data, and the index of a response in them */
 
 export class Panel {
   /**
@@ -32,9 +32,9 @@ export class Panel {
    * @param {import("../shared/address.js").Address} given.address
    * @param {(i: number | null) => void} given.go opens row i, or closes the panel
    * @param {AbortSignal} given.signal
-   * @param {(i: number) => Located | Promise<Located>} [given.locate] where the data of row i is
-   * @param {(data: any, at: number) => number} [given.rowOf] the row of a response of such data
-   * @param {(data: any, at: number) => (Node | null)[]} [given.links] to related responses
+   * @param {(i: number) => Located | Promise<Located>} [given.locate] returns the data of row i
+   * @param {(data: any, at: number) => number} [given.rowOf] returns the row of a response in such data
+   * @param {(data: any, at: number) => (Node | null)[]} [given.links] returns links to related responses
    */
   constructor(node, { data, rows, packed, address, go, signal, locate, rowOf, links }) {
     this.node = node;
@@ -51,7 +51,7 @@ export class Panel {
     this.conversation = null;
     const button = (label, key, run, props = {}) =>
       el("button", { type: "button", title: message("Key {key}", { key }), onclick: run, ...props }, label);
-    // Controls of the head outlive the response: the focus stays where it is.
+    // Reuse the controls of the head for every response, so that they keep the focus.
     this.previous = button(message("← Previous"), "k", () => this.move(-1));
     this.next = button(message("Next →"), "j", () => this.move(1));
     this.closeButton = button(message("Close"), "Escape", () => go(null), { class: "close" });
@@ -59,7 +59,7 @@ export class Panel {
     this.status = el("output", { class: "said" });
     /** Index of the open row, −1 when closed. */
     this.open = -1;
-    /** Its index in `data`. */
+    /** Index of the open response in `data`. */
     this.at = -1;
     this.locate = locate ?? ((i) => ({ data, at: i }));
     this.rowOf = rowOf ?? ((_, at) => at);
@@ -111,7 +111,7 @@ export class Panel {
     texts.remark();
     this.conversation?.mark(this.rows.query);
     this.showPlace();
-    // Re-inserting a focused button blurs it; the last response has no next one.
+    // Re-inserting a focused button blurs it; a disabled one cannot have the focus.
     if (inside) (focused.isConnected && !focused.matches(":disabled") ? focused : this.node).focus({ preventScroll: true });
     const turn = this.address.get("turn");
     if (turn === "error") this.conversation?.error(1);
@@ -136,7 +136,7 @@ export class Panel {
     return other ? other.replace("{n}", String(n)) : message("Response {n}", { n });
   }
 
-  /** Says that the address names a response which is not here. @param {string} n */
+  /** Shows a message that the URL names a response which the report does not show. @param {string} n */
   showMissing(n) {
     this.close();
     this.node.replaceChildren(
@@ -187,7 +187,7 @@ export class Panel {
     );
   }
 
-  /** Where the response stands in the list as it is now sorted and filtered. */
+  /** Shows the position of the response in the sorted and filtered list. */
   showPlace() {
     if (this.open < 0) return;
     const { order } = this.rows;
@@ -197,7 +197,7 @@ export class Panel {
     this.next.disabled = at === order.length - 1;
   }
 
-  /** To the next (1) or previous (−1) response of the list. @param {number} delta */
+  /** Goes to the next (1) or previous (−1) response of the list. @param {number} delta */
   move(delta) {
     const { order } = this.rows;
     const at = this.open < 0 ? -1 : order.indexOf(this.open);
@@ -205,14 +205,14 @@ export class Panel {
     if (next >= 0 && next < order.length) this.go(order[next]);
   }
 
-  /** To the next branch of the open response's rollout. */
+  /** Goes to the next branch of the open response's rollout. */
   nextBranch() {
     const branches = branchesOf(this.data, this.at);
     const next = branches[(branches.indexOf(this.data.n[this.at]) + 1) % branches.length];
     if (next !== undefined) this.go(this.rowOf(this.data, this.data.n.indexOf(next)));
   }
 
-  /** To the same prompt at an earlier (−1) or later (1) step. @param {number} way */
+  /** Goes to a response to the same prompt at an earlier (−1) or later (1) step. @param {number} way */
   samePrompt(way) {
     const there = samePrompt(this.data, this.at)[way < 0 ? 0 : 1];
     if (there) location.assign(hrefOf(this.address, there));
@@ -244,7 +244,7 @@ export class Panel {
     const tokens = await this.decoding;
     if (this.open !== i) return;
     if (!tokens.spans.has(n)) {
-      holder.append(el("p", { class: "note" }, message("No token values of this response are carried in the report.")));
+      holder.append(el("p", { class: "note" }, message("The report contains no token values of this response.")));
       return;
     }
     const { address, tip, stepScales } = this;

@@ -1,4 +1,4 @@
-/** The same prompt at other steps, and the address parameters kept from step to step. */
+/** Links to responses to the same prompt at other steps, which keep the reader's settings. */
 
 import { format } from "../shared/address.js";
 import { el } from "../shared/dom.js";
@@ -8,11 +8,11 @@ import { message } from "../shared/words.js";
 /** @typedef {import("../shared/address.js").Address} Address */
 /** @typedef {[number, number]} ResponseId step and n */
 
-/** Settings that stay when the step changes; token and ranges belong to one step. */
+/** URL parameters that links to other steps keep; token and ranges belong to one step. */
 const CARRIED_PARAMS = ["sort", "q", "metric", "b", "scale"];
 
 /**
- * Address of a step and, unless n is null, of a response, with the reader's settings.
+ * Returns the address of a step or, unless n is null, a response, with the reader's settings.
  * @param {Address} address
  * @param {[number | string, number | null]} id
  */
@@ -28,7 +28,7 @@ export function hrefOf(address, [step, n]) {
 }
 
 /**
- * Responses to the prompt of response i at the nearest earlier and later step that shows it.
+ * Returns the responses to the prompt of response i at the nearest earlier and later step.
  * @param {any} data
  * @param {number} i -1 for none
  * @returns {[ResponseId | null, ResponseId | null]}
@@ -46,7 +46,7 @@ export function samePrompt(data, i) {
 }
 
 /**
- * Links to the same prompt at the nearest earlier and later step.
+ * Creates links to the same prompt at the nearest earlier and later step.
  * @param {any} data
  * @param {number} i
  * @param {Address} address
@@ -55,7 +55,7 @@ export function samePromptLinks(data, i, address) {
   const [earlier, later] = samePrompt(data, i);
   const link = (id, label, key) => {
     const node = id && el("a", { class: "same-prompt", href: hrefOf(address, id), title: message("The same prompt, key {key}", { key }) }, label(id[0]));
-    // The address may change after the link was made.
+    // The address may change after the link was created.
     node?.addEventListener("click", () => (node.href = hrefOf(address, id)));
     return node;
   };
@@ -66,7 +66,7 @@ export function samePromptLinks(data, i, address) {
 }
 
 /**
- * Link to all shown responses to the prompt of response i.
+ * Creates a link to all shown responses to the prompt of response i.
  * @param {any} data
  * @param {number} i
  */

@@ -1,23 +1,23 @@
-/** The figures of a response: six in a line with its short texts, all others folded below. */
+/** The figures of a response: six in a line with its short texts, the others folded below. */
 
 import { el } from "../shared/dom.js";
 import { exact, ordinal, written } from "../shared/format.js";
 import { marked, message, plural } from "../shared/words.js";
 
-/** What a reader looks at first; the first six that the log feeds stand in the line. */
+/** Figures by importance; the line has the first six that are logged. */
 const FIRST = [
   ..."reward ref_reward valid_reward advantage_mean group_advantage group_mean".split(" "),
   ..."kl_k1 response_tokens surprisal_mean finished kl_max response_chars kl_k3".split(" "),
 ];
 const IN_LINE = 6;
 
-/** Strings of the log that stand in the line. */
+/** Logged strings that the line has, too. */
 const STRINGS = ["extra:finish_reason"];
 
-/** Fewer different values than this are classes, and a place among them says nothing. */
+/** Minimum number of distinct values of a figure to show the response's rank. */
 const RANKED_FROM = 5;
 
-/** Values that are words. @type {Record<string, Record<number, string>>} */
+/** Column key → text of each value that is shown as text. @type {Record<string, Record<number, string>>} */
 const WORDS = { finished: { 0: marked("cut off at the limit"), 1: marked("by itself") } };
 /** @type {Record<string, string>} */
 const LABELS = { finished: marked("Ended") };
@@ -26,10 +26,10 @@ const LABELS = { finished: marked("Ended") };
  * @param {any} data the page's row data
  * @param {number} i
  * @param {string} truth the ground truth if it is short, else ""
- * @returns {HTMLElement[]} the line, and the fold with the rest where there is more
+ * @returns {HTMLElement[]} the line and, if there are more figures, the folded rest
  */
 export function stats(data, i, truth) {
-  // The logged advantage stands for the computed one, which the group's line says.
+  // If an advantage is logged, show it; the group's line has the computed one.
   const logged = (data.values.advantage_mean?.[i] ?? null) !== null;
   const known = data.columns.filter(({ key }) => (data.values[key]?.[i] ?? null) !== null && !(logged && key === "group_advantage"));
   const place = ({ key }) => (FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length);
@@ -69,7 +69,7 @@ function stat(data, i, { key, label, unit, help, written: how }) {
   );
 }
 
-/** The rank in the whole step, where values differ enough for it to say something. */
+/** Returns the response's rank in the step, if there are enough distinct values. */
 function rankOf(data, key, i) {
   const ranks = data.ranks[key];
   const rank = ranks?.[i];

@@ -16,14 +16,14 @@ const TITLES = [
   ["ground_truth", marked("Ground truth"), ""],
 ];
 
-/** Longer texts show their beginning and a button: what stands below them stays near. */
+/** Maximum number of characters to show; longer texts are cut and get a button. */
 const LONG = { prompt: 900, other: 6000 };
 
 /**
  * @param {Texts} texts
- * @param {[string, string][]} turns chat turns of the prompt, [] when it has none
- * @param {{query: string, highlights: string[], titles?: Record<string, string>}} marks names of
- *   texts where they are not those of a response and its reference
+ * @param {[string, string][]} turns chat turns of the prompt, [] if it has none
+ * @param {{query: string, highlights: string[], titles?: Record<string, string>}} marks texts to
+ *   highlight, and headings of the texts if they are not the usual ones
  */
 export function textsSection(texts, turns, { query, highlights, titles = {} }) {
   const node = el("section", { class: "texts", "aria-label": message("Texts") });
@@ -54,7 +54,7 @@ export function textsSection(texts, turns, { query, highlights, titles = {} }) {
   return { node, remark };
 }
 
-/** Cuts a text to its beginning; returns the button that shows all of it. @param {HTMLElement} body @param {number} length */
+/** Cuts a text to its beginning; returns a button that shows the whole text. @param {HTMLElement} body @param {number} length */
 export function shortened(body, length) {
   body.classList.add("cut");
   const button = el("button", { type: "button", class: "whole" }, message("Show all {count} characters", { count: written(length, "count") }));
@@ -71,8 +71,8 @@ function turn([role, text]) {
 }
 
 /**
- * Marks, while pressed, what differs between two texts.
- * @param {string} label of the button: what the first is compared with
+ * Creates a toggle button that highlights the differences between two texts.
+ * @param {string} label of the button: the text that the first one is compared with
  * @param {string} after @param {string} before
  * @param {HTMLElement} afterBody @param {HTMLElement} beforeBody
  */
@@ -82,7 +82,7 @@ export function differenceButton(label, after, before, afterBody, beforeBody) {
     const on = button.getAttribute("aria-pressed") !== "true";
     const runs = on ? difference(before, after) : null;
     if (on && !runs) {
-      button.textContent = message("The two share too little to mark");
+      button.textContent = message("The texts differ too much to mark differences");
       button.disabled = true;
       return;
     }

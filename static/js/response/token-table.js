@@ -1,4 +1,4 @@
-/** Every metric of every token as a table, folded; built when it is first opened. */
+/** A folded table of all metrics of all tokens, built when it is first opened. */
 
 import { Rows } from "../list/rows.js";
 import { TableView, headerCell } from "../list/table.js";
@@ -53,7 +53,7 @@ export class TokenTable {
     this.view.select(this.at);
   }
 
-  /** Colours the cells anew after the scale changed. */
+  /** Updates the colours of the cells after the scale changed. */
   recolour() {
     if (!this.view) return;
     this.view.nodes.fill(null);

@@ -1,20 +1,19 @@
-/** A response's text, each token on the colour of one metric. */
+/** The text of a response, with tokens coloured by one metric. */
 
 import { el } from "../shared/dom.js";
 import { message, plural } from "../shared/words.js";
 
 /**
- * Tokens go into blocks that the browser may skip while they are out of view. A block ends
- * at a line break of the text, so that blocks do not show; only a text of this many tokens
- * without one is cut where it has none.
+ * Minimum number of tokens in a block. The browser skips blocks that are not visible. A block ends
+ * at the next line break, so that its end does not show, but after BLOCK_TO tokens in any case.
  */
 const BLOCK_FROM = 250;
 const BLOCK_TO = 2000;
 
-/** Special tokens of the usual tokenizers: set apart, they are not text. */
+/** Matches special tokens of common tokenizers, which are not text. */
 const SPECIAL = /^(<\|.*\|>|<｜.*｜>|<\/?[a-zA-Z_]+>|\[[A-Z]+\]|<0x[0-9A-F]{2}>)$/;
 
-/** White space as one sees it; breaks and tabs keep their effect. @param {string} text */
+/** Makes white space visible; line breaks and tabs keep their effect. @param {string} text */
 export function visible(text) {
   if (!/\s/.test(text)) return text;
   const spaced = /^\s+$/.test(text) ? text.replace(/[ \u00a0\u3000]/g, "␣") : text;
@@ -23,9 +22,9 @@ export function visible(text) {
 
 export class TokenText {
   /**
-   * @param {string[]} texts readable text of each token, "" where a later one completes it
-   * @param {import("./conversation.js").Turn[]} turns whose heads stand between the tokens
-   * @param {[number, number][]} given tokens that the policy did not sample, from and to
+   * @param {string[]} texts readable text of each token, "" if a later token completes its character
+   * @param {import("./conversation.js").Turn[]} turns turns whose headings are between the tokens
+   * @param {[number, number][]} given [start, end] of tokens that the policy did not sample
    * @param {{pick: (i: number) => void, hover: (i: number, node: Element) => void, leave: () => void}} on
    */
   constructor(texts, turns, given, on) {
@@ -34,7 +33,7 @@ export class TokenText {
     this.blocks = [];
     /** @type {number[]} index of each block's first token */
     this.starts = [];
-    /** @type {string[]} classes that say what a token is, kept while its colour changes */
+    /** @type {string[]} classes of each token that do not depend on its colour */
     this.kinds = [];
     this.at = -1;
     this.node = el("div", { class: "token-text", role: "group", dir: "auto" });
@@ -63,7 +62,7 @@ export class TokenText {
     let block = this.open(0, false, heads.get(0));
     let broke = false;
     let grey = false;
-    /** @type {Map<string, {kind: string, shown: string}>} the same few tokens come again and again */
+    /** @type {Map<string, {kind: string, shown: string}>} cache by token, as most tokens recur */
     const known = new Map();
     texts.forEach((text, i) => {
       const length = i - this.starts[this.starts.length - 1];
@@ -84,7 +83,7 @@ export class TokenText {
     this.fold();
   }
 
-  /** Of many blocks of one text of the environment only the first and the last are shown. */
+  /** Folds long texts of the environment to their first and last block. */
   fold() {
     let run = [];
     for (const block of [...this.blocks, null]) {
@@ -132,7 +131,7 @@ export class TokenText {
     if (this.at >= 0) this.span(this.at).classList.add("at");
   }
 
-  /** @param {EventTarget | null} target @returns {number} −1 when it is no token */
+  /** @param {EventTarget | null} target @returns {number} index of the token, −1 if it is none */
   indexOf(target) {
     const span = target instanceof Element ? target.closest(".t") : null;
     const block = span?.parentElement;
@@ -148,7 +147,7 @@ export class TokenText {
   }
 
   /**
-   * Marks token i as the present one; only it can be reached with Tab, arrows do the rest.
+   * Marks token i as the current one, the only one that Tab reaches; arrow keys move from it.
    * @param {number} i
    * @param {{focus?: boolean, describedBy?: string}} [how]
    */
@@ -169,7 +168,7 @@ export class TokenText {
     reveal(span);
   }
 
-  /** The token nearest to i one line up (−1) or down (1). @param {number} i @param {number} way */
+  /** Returns the token nearest to i one line up (−1) or down (1). @param {number} i @param {number} way */
   vertical(i, way) {
     const from = this.span(i).getBoundingClientRect();
     let best = i;
@@ -200,12 +199,12 @@ function kindOf(text) {
   return text.length > 1 && text.startsWith(" ") ? "t lead" : "t";
 }
 
-/** Room kept below a token for the box with its figures, and above it for controls that stick. */
+/** Space in pixels below a token for its tooltip, and above it for sticky controls. */
 const ROOM_PX = 96;
 
-/** Brings a token into sight in every box that scrolls, and the page. @param {HTMLElement} span */
+/** Scrolls to a token, in the page and in every scrollable element. @param {HTMLElement} span */
 function reveal(span) {
-  // Blocks out of sight have guessed heights: the first scroll lays them out, the next is exact.
+  // The browser estimates heights of blocks that are not visible, so scroll several times.
   for (let turn = 0; turn < 3 && !inSight(span); turn += 1) span.scrollIntoView({ block: "center", inline: "nearest" });
 }
 

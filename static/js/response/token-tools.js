@@ -68,7 +68,7 @@ export function legend(metric, scale, byStep) {
   ];
 }
 
-/** Which values the scale is of, and how many lie beyond it. */
+/** Returns a note on which values the scale covers, and how many are beyond it. */
 function clipped(scale, byStep) {
   const places = { share: CLIP * 100, count: written(scale.clipped, "count") };
   if (!scale.clipped) return byStep ? message("scale of the step") : message("scale of the response");

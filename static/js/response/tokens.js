@@ -1,4 +1,4 @@
-/** The token view of one response: text, line and table around one current token. */
+/** The token view of a response: text, plot and table, all with the same current token. */
 
 import { format } from "../shared/address.js";
 import { el } from "../shared/dom.js";
@@ -12,7 +12,7 @@ import { listed, message, withUnit } from "../shared/words.js";
 
 /** @typedef {import("./metrics.js").Metric} Metric */
 
-/** Tokens above which the text comes last. */
+/** With more tokens than this, the text is below the plot and the table. */
 const LONG = 1500;
 
 export class TokenView {
@@ -43,11 +43,11 @@ export class TokenView {
     this.byStep = false;
     this.turns = turns;
     this.given = given;
-    /** @type {string | undefined} metrics and scale drawn now */
+    /** @type {string | undefined} metrics and scale that are shown now */
     this.state = undefined;
-    /** @type {Metric[]} the metric of each text */
+    /** @type {Metric[]} metric of each of `views` */
     this.shown = [];
-    /** @type {TokenText[]} one, or two side by side */
+    /** @type {TokenText[]} one text, or two side by side */
     this.views = [];
     /** @type {HTMLElement[]} */
     this.legends = [];
@@ -82,7 +82,7 @@ export class TokenView {
       el("dl", { class: "meanings" }, ...this.metrics.flatMap((metric) => [el("dt", {}, metric.label, metric.unit && el("span", { class: "unit" }, ` ${metric.unit}`)), el("dd", {}, metric.help)])),
     );
     const empty = this.withoutValues.length && el("p", { class: "note" }, message("NaN or not logged in every token: {names}.", { names: listed(this.withoutValues) }));
-    // What stands below a long text would never be found.
+    // Readers would not find a plot below a long text.
     const body = this.texts.length > LONG ? [this.lines, this.table.node, this.pair] : [this.pair, this.lines, this.table.node];
     root.append(...[head, this.tools.node, empty, ...body, meanings].filter(Boolean));
     root.addEventListener("keydown", (event) => this.key(event));
@@ -118,7 +118,7 @@ export class TokenView {
     return made;
   }
 
-  /** Follows the address: metrics, scale and token. */
+  /** Updates metrics, scale and token to those in the URL. */
   sync() {
     const chosen = this.metric(this.address.get("metric"));
     const beside = this.address.get("b") ? this.metric(this.address.get("b")) : null;
@@ -134,7 +134,7 @@ export class TokenView {
     }
     const token = this.address.get("token");
     const wanted = token === null ? this.at : Math.max(0, Math.min(this.texts.length - 1, Number(token) || 0));
-    // A token that the address names was asked for: it is shown with its figures.
+    // Show the tooltip of a token that the URL names.
     if (wanted !== this.at) this.select(wanted, true);
   }
 
@@ -151,7 +151,7 @@ export class TokenView {
     this.pair.replaceChildren(
       ...this.views.map((text, k) => el("div", {}, this.legends[k], text.node)),
     );
-    // The first token can be reached with Tab before any has been picked.
+    // Until a token is selected, Tab reaches the first one.
     if (this.at < 0) for (const text of this.views) text.span(0).tabIndex = 0;
     else for (const text of this.views) text.select(this.at);
   }
@@ -180,7 +180,7 @@ export class TokenView {
     if (this.at >= 0) for (const plot of this.plots) plot.select(this.at);
   }
 
-  /** The reader chose a token. @param {number} i */
+  /** Selects a token on the reader's request. @param {number} i */
   pick(i) {
     this.select(i, true);
     this.address.set({ token: i });
@@ -198,7 +198,7 @@ export class TokenView {
     if (focus) this.describe(i, held.span(i));
   }
 
-  /** Keeps the tooltip at its token. */
+  /** Moves the tooltip with its token, or hides it if the token is out of view. */
   moveTip() {
     if (!this.described || this.tip.node.hidden) return;
     const rect = this.described.getBoundingClientRect();
@@ -206,7 +206,7 @@ export class TokenView {
     else this.tip.place(rect);
   }
 
-  /** All values of token i. @param {number} i @param {HTMLElement} beside */
+  /** Shows the tooltip with all values of token i. @param {number} i @param {HTMLElement} beside */
   describe(i, beside) {
     const raw = this.data.raw(this.data.ids[this.start + i]);
     const lines = this.metrics.map((metric) => {
@@ -221,7 +221,7 @@ export class TokenView {
     this.described = beside;
   }
 
-  /** To the next most extreme token of the metric. @param {number} way 1 or −1 */
+  /** Goes to the next (1) or previous (−1) most extreme token of the metric. @param {number} way */
   jump(way) {
     const [metric] = this.shown;
     const order = this.ranked.get(metric.key) ?? extremes(this.values(metric), metric);
@@ -232,13 +232,13 @@ export class TokenView {
     this.pick(order[next]);
   }
 
-  /** To the most extreme token of the metric. */
+  /** Goes to the most extreme token of the metric. */
   worst() {
     this.at = -1;
     this.jump(1);
   }
 
-  /** Arrows walk tokens while one of them has the focus. @param {KeyboardEvent} event */
+  /** Handles arrow keys while a token has the focus. @param {KeyboardEvent} event */
   key(event) {
     const text = this.views.find((one) => one.indexOf(event.target) >= 0);
     if (!text || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -1,13 +1,13 @@
 /**
- * The page's state lives in the hash. Both forms share it: `#r=17&metric=kl&sort=-reward` in a
- * folder, `#/steps/100?r=17&metric=kl&sort=-reward` in one file.
+ * Keeps the page's state in the URL's hash: `#r=17&metric=kl&sort=-reward` in a report folder,
+ * `#/steps/100?r=17&metric=kl&sort=-reward` in a one-file report.
  */
 
 /** Browsers limit calls of `replaceState`: Safari throws at 100 in 10 s. */
 const WRITE_EVERY_MS = 300;
 
 /**
- * Splits a hash into the view's path ("" in the folder form) and its parameters.
+ * Splits a hash into the view's path ("" in a report folder) and its parameters.
  * @param {string} hash
  */
 function parse(hash) {
@@ -18,7 +18,7 @@ function parse(hash) {
 }
 
 /**
- * Joins a path and parameters to a hash; "#" without either.
+ * Joins a path and parameters to a hash, "#" if both are empty.
  * @param {string} path
  * @param {URLSearchParams} params
  */
@@ -28,13 +28,13 @@ export function format(path, params) {
   return query ? `#${path}?${query}` : `#${path}`;
 }
 
-/** The state of the page: held in memory, written to the URL a few times a second at most. */
+/** The state of the page, held in memory and written to the URL with a delay. */
 export class Address {
   constructor() {
     /** @type {Set<() => void>} */
     this.listeners = new Set();
     this.hash = location.hash;
-    /** The hash that the URL has. */
+    /** The hash that was last written to or read from the URL. */
     this.written = location.hash;
     this.timer = 0;
     const changed = () => {
@@ -42,10 +42,10 @@ export class Address {
       this.hash = this.written = location.hash;
       this.notify();
     };
-    // Going back fires both, as does editing the hash by hand; `written` makes it one change.
+    // Going back or editing the hash fires both events; `written` ignores the second one.
     addEventListener("popstate", changed);
     addEventListener("hashchange", changed);
-    // Whatever leaves the page or copies its URL finds the present state in it.
+    // Before the reader leaves the page or copies its URL, the URL must have the current state.
     addEventListener("pagehide", () => this.write());
     addEventListener("click", () => this.write(), true);
   }

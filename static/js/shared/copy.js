@@ -1,4 +1,4 @@
-/** Puts text on the clipboard, also where the clipboard API is refused (`file://` in places). */
+/** Copies text to the clipboard, also without the clipboard API, as in some browsers on `file://`. */
 
 import { message } from "./words.js";
 
@@ -25,7 +25,7 @@ function copyBySelection(text) {
 }
 
 /**
- * Makes a button copy: it says so for a moment, to screen readers too.
+ * Makes a button copy a text; its label confirms this briefly, also for screen readers.
  * @param {HTMLButtonElement} button
  * @param {() => string} text
  */
@@ -33,7 +33,7 @@ export function copies(button, text) {
   const label = button.textContent;
   button.setAttribute("aria-live", "polite");
   button.addEventListener("click", async () => {
-    button.textContent = (await copyText(text())) ? message("Copied") : message("Copying was refused");
+    button.textContent = (await copyText(text())) ? message("Copied") : message("The browser refused to copy");
     setTimeout(() => (button.textContent = label), 1500);
   });
 }

@@ -3,7 +3,7 @@
 const MISSING_EXPONENT = -128;
 const POWERS = Float64Array.from({ length: 130 }, (_, i) => Number(`1e${i}`));
 
-/** Tokens of all responses of a page that carry them. */
+/** Tokens and token figures of the responses of a page. */
 export class TokenData {
   /**
    * @param {{n: number[], lengths: number[], text: string[], raw: (string | null)[]}} header
@@ -24,7 +24,7 @@ export class TokenData {
     });
   }
 
-  /** A token's string as logged. @param {number} id @returns {string} */
+  /** Returns a token's string as logged. @param {number} id @returns {string} */
   raw(id) {
     return this.strings[id] ?? this.vocabulary[id];
   }
@@ -80,7 +80,7 @@ function decimals(zigzag, exponents) {
     const mantissa = (zigzag[i] >>> 1) ^ -(zigzag[i] & 1);
     const exponent = exponents[i];
     if (exponent === MISSING_EXPONENT) values[i] = NaN;
-    // Dividing by an exact power of ten meets the decimal exactly, multiplying would not.
+    // Dividing by an exact power of ten gives the exact decimal, multiplying would not.
     else values[i] = exponent < 0 ? mantissa / POWERS[-exponent] : mantissa * POWERS[exponent];
   }
   return values;

@@ -1,4 +1,4 @@
-/** The only place nodes are made: strings become text nodes, never markup. */
+/** Creates DOM nodes; strings become text nodes, never markup. */
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
@@ -41,14 +41,14 @@ function fill(node, props, children) {
 
 let ids = 0;
 
-/** An id no other element of the document has; views come and go in the one-file form. */
+/** Returns an id that no other element has, also after views of a one-file report changed. */
 export function uid(prefix = "id") {
   ids += 1;
   return `${prefix}-${ids}`;
 }
 
 /**
- * The value of an inert JSON node, or null where there is none.
+ * Returns the parsed content of a JSON script element, null if there is none.
  * @param {ParentNode} root
  * @param {string} selector
  * @returns {any}
@@ -58,7 +58,7 @@ export function readJson(root, selector) {
   return text ? JSON.parse(text) : null;
 }
 
-/** Whether keys typed now belong to a control rather than to the page. @param {Event} event */
+/** Returns whether the event's target is a control that handles keys. @param {Event} event */
 export function isTyping(event) {
   const target = /** @type {Element} */ (event.target);
   return Boolean(target.closest?.("input:not([type=checkbox]), select, textarea, dialog"));

@@ -1,4 +1,4 @@
-/** How numbers are written, the one place for it in the browser: as rlreport/text/numbers.py. */
+/** Formats numbers in the browser, like rlreport/text/numbers.py. */
 
 import { marked, message } from "./words.js";
 
@@ -11,7 +11,7 @@ const MINUS = "−";
 const DIGITS = 3;
 
 /**
- * A number as it is shown: with three significant digits, as a count or as a percentage.
+ * Formats a number for display: three significant digits, a count or a percentage.
  * @param {number | null | undefined} value
  * @param {Kind} [kind]
  */
@@ -22,7 +22,7 @@ export function written(value, kind = "number") {
   return significant(value);
 }
 
-/** The value itself, as short as it is exact, for places that a program may read. @param {number} value */
+/** Returns the shortest text that parses to exactly this value. @param {number} value */
 export function exact(value) {
   if (Number.isNaN(value)) return message("not logged, not a number, or not in the sample");
   const size = Math.abs(value);
@@ -30,13 +30,13 @@ export function exact(value) {
   return plain ? String(value) : value.toExponential().replace("e+", "e");
 }
 
-/** As the page's data have it, four digits, for a hover. @param {number} value */
+/** Formats a number with four significant digits, for tooltips. @param {number} value */
 export function precise(value) {
   if (Number.isNaN(value)) return NAN;
   return exact(Number(value.toPrecision(4))).replace(/-/g, MINUS).replace("Infinity", "∞");
 }
 
-/** "1st", "2nd", "3rd", "11th". @param {number} rank */
+/** Formats a rank: "1st", "2nd", "3rd", "11th". @param {number} rank */
 export function ordinal(rank) {
   const tens = rank % 100;
   const end = tens >= 11 && tens <= 13 ? 0 : rank % 10;

@@ -1,10 +1,10 @@
-/** Marks texts inside the page through the CSS Custom Highlight API: no node is changed. */
+/** Highlights texts with the CSS Custom Highlight API, which does not change nodes. */
 
-/** @type {Map<string, Map<Node, Range[]>>} name of the highlight → where → ranges */
+/** @type {Map<string, Map<Node, Range[]>>} name of the highlight → root node → ranges */
 const marked = new Map();
 
 /**
- * Marks every occurrence of `needles` below `root`, in place of what was marked there before.
+ * Highlights every occurrence of `needles` below `root`, instead of those highlighted before.
  * @param {"found" | "finding"} name
  * @param {Node} root
  * @param {string[]} needles lower case
@@ -27,7 +27,7 @@ function ranges(root, needles) {
   while (walker.nextNode()) {
     const text = walker.currentNode.nodeValue ?? "";
     const lower = text.toLowerCase();
-    // Lower-casing may change the length ("İ"): then places would be wrong, so none are given.
+    // Lower-casing may change the length ("İ"), and then positions would be wrong.
     if (lower.length !== text.length) continue;
     for (const needle of needles) {
       for (let at = lower.indexOf(needle); at >= 0; at = lower.indexOf(needle, at + needle.length)) {

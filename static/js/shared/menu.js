@@ -1,4 +1,4 @@
-/** A button that opens a sheet of controls below it. */
+/** A button that opens a popover with controls below it. */
 
 import { el, uid } from "./dom.js";
 
@@ -15,7 +15,7 @@ export function menu(title, build) {
   });
   sheet.addEventListener("toggle", (event) => {
     if (event.newState !== "open") return;
-    // Inside the view, however far to the right its button is.
+    // Move the popover left if it would extend beyond the window.
     const over = sheet.getBoundingClientRect().right + 8 - document.documentElement.clientWidth;
     if (over > 0) sheet.style.left = `${parseFloat(sheet.style.left) - over}px`;
   });

@@ -1,9 +1,9 @@
-/** What pages of steps know about the whole run. */
+/** Data about the whole run, for the pages of steps. */
 
 import { readJson } from "./dom.js";
 
 /**
- * @typedef {object} Steps what pages of steps say about the whole run; see docs/page-data.md
+ * @typedef {object} Steps data about the whole run; see docs/page-data.md
  * @property {number[]} steps
  * @property {(number | null)[]} rewards
  * @property {string} href
@@ -13,7 +13,7 @@ import { readJson } from "./dom.js";
  */
 
 /**
- * The steps of the run: of the script beside the pages, or of the one file's node.
+ * Returns the data about the run, from `data/run.js` or a node of the one-file report.
  * @returns {Steps | null}
  */
 export function stepsOfRun() {

@@ -1,4 +1,4 @@
-/** The texts of all shown responses by step: in `data/texts.js`, or in a node of the one file. */
+/** Loads the texts of all shown responses, from `data/texts.js` or a node of the one-file report. */
 
 import { unpack } from "./data.js";
 import { readJson } from "./dom.js";
@@ -31,7 +31,7 @@ function runScript(src) {
 }
 
 /**
- * The data of a step's shown responses; see docs/page-data.md.
+ * Returns the texts and turns of a step's shown responses; see docs/page-data.md.
  * @param {number | string} step
  * @returns {Promise<any>}
  */

@@ -1,4 +1,4 @@
-/** One small box of figures beside the pointer or the focused thing. */
+/** A tooltip with figures, beside the pointer or the focused element. */
 
 import { el, uid } from "./dom.js";
 
@@ -31,7 +31,7 @@ export class Tip {
     this.place(beside);
   }
 
-  /** Puts the box below, else above, what it speaks of, whole in the window. @param {DOMRect | {left: number, right: number, top: number, bottom: number}} beside */
+  /** Places the tooltip below its element, or above it if there is no room. @param {DOMRect | {left: number, right: number, top: number, bottom: number}} beside */
   place(beside) {
     const { offsetWidth: width, offsetHeight: height } = this.node;
     const left = Math.max(4, Math.min(beside.left, innerWidth - width - 4));

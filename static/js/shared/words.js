@@ -1,13 +1,13 @@
-/** Texts of ours that readers see: whole messages, so that another language is a catalogue. */
+/** Translatable messages of the page; each is a whole sentence or label. */
 
-/** Message → what it is in the report's language; filled when the report is built. */
+/** Message → its translation into the report's language; filled in when the report is built. */
 const WORDS = {};
 
 /** @typedef {Record<string, string | number>} Places */
 
 /**
- * The message with its places filled; it stands here as a literal in double quotes, by which
- * tools/catalogue.py finds it.
+ * Returns a translated message with its placeholders filled in. Callers pass a literal in double
+ * quotes, so that tools/catalogue.py finds it.
  * @param {string} literal "{shown} of {all}"
  * @param {Places} [places]
  */
@@ -16,7 +16,7 @@ export function message(literal, places = {}) {
 }
 
 /**
- * The message for a count: that for one, or that for any other number.
+ * Returns the message `one` if the count is 1, else `other`, translated and filled in.
  * @param {string} one
  * @param {string} other
  * @param {number} count
@@ -27,7 +27,7 @@ export function plural(one, other, count, places = {}) {
   return filled(count === 1 ? single : several, places);
 }
 
-/** A message that is passed on to `message` later. @param {string} literal */
+/** Marks a literal for translation, to be passed to `message` later. @param {string} literal */
 export function marked(literal) {
   return literal;
 }
@@ -38,7 +38,7 @@ function filled(said, places) {
 }
 
 /**
- * The message as nodes, where a place is a control or an element.
+ * Returns a message as nodes; its placeholders are replaced by elements.
  * @param {string} literal "Smoothing {choice}"
  * @param {Record<string, Node>} places
  * @returns {(Node | string)[]}
@@ -48,12 +48,12 @@ export function nodes(literal, places) {
   return said.split(/\{(\w+)\}/).map((part, k) => (k % 2 ? places[part] : part));
 }
 
-/** Items as a list in a sentence; what is empty or false is no item. @param {(string | false)[]} items */
+/** Joins items with commas, without empty and false ones. @param {(string | false)[]} items */
 export function listed(items) {
   return items.filter(Boolean).join(message(", "));
 }
 
-/** A written number with its unit, where it has one. @param {string} number @param {string} [unit] */
+/** Appends the unit, if any, to a formatted number. @param {string} number @param {string} [unit] */
 export function withUnit(number, unit) {
   return unit ? message("{number} {unit}", { number, unit }) : number;
 }
