@@ -196,9 +196,9 @@ STEP_COLUMNS = (
     _share("zero_variance_groups", "Zero-variance groups", "", "share whose reward std is < 1e-6"),
     Column("group_std_mean", "Std in group", "", "mean over groups of the reward's std"),
     Column("group_best_mean", "Best of group", "", "mean over groups of the best reward"),
-    _share("pass_at_1", "pass@1", "", "mean over groups of c / n, c of n responses are right"),
+    _share("pass_at_1", "pass@1", "", "mean of c / n over the groups of pass@k; c of n are right"),
     _share("pass_at_k", "pass@k", "", "mean over groups of 1 − C(n − c, k) / C(n, k); k is the "
-           "usual n, and groups with n < k are left out"),
+           "usual n (empty without one), and groups with n < k are left out"),
     Column("advantage_fit", "Advantage and reward", "",
            "correlation of logged advantages with recomputed ones"),
     _share("dropped_share", "Dropped", "", "share of responses that the trainer left out"),

@@ -165,6 +165,15 @@ class Tables(LogTables):
         """Number of steps that have responses; only these can have a page."""
         return len(np.unique(self.responses["step"].to_numpy()))
 
+    @property
+    def metrics_apart(self) -> bool:
+        """Whether the steps of the metrics are too far from those of rollouts for a common axis."""
+        if self.responses.empty or "step" not in self.metrics:
+            return False
+        columns = self.steps["step"], self.metrics["step"]
+        (first, end), (begin, last) = sorted((steps.min(), steps.max()) for steps in columns)
+        return bool(begin - end > 10 * (1 + end - first + last - begin))
+
     def training(self) -> Tables:
         """Return the tables without validation responses and without steps of 0 responses.
 

@@ -59,7 +59,12 @@ SNIPPETS: dict[str, tuple[str, ...]] = {
         "headers: [[Authorization, «otter69hush»], [Accept, text/html]]",
         "env: [[DB_PASSWORD, «otter70hush»]]",
         "inputs: [{type: password, value: «otter71hush»}]",
+        "env: [{name: password, data: «otter112hush»}, {k: API_KEY, v: «otter113hush»}]",
         # Lists and command lines.
+        "env: [TOKEN, «otter114hush»]",
+        "header: ['Authorization:', Bearer, «otter115hush»]",
+        "args: [[train.py], [--password], [«otter116hush»]]",
+        "args: [{lr: 1}, --api-key, «otter117hush»]",
         "env: [DB_PASSWORD=«otter72hush», SEED=1]",
         "env: ['HF_TOKEN=«otter73hush»']",
         "args: [--judge, http, --api-key, «otter74hush», --lr, '1e-6']",
@@ -86,6 +91,7 @@ SNIPPETS: dict[str, tuple[str, ...]] = {
         "url: https://b.example.org/x?X-Amz-Signature=«otter92hush»",
         "remote: https://bob:«otter93hush»@example.org/x.git",
         "remote: https://«otter94hush»@example.org/x.git",
+        "remote: //bob:«otter118hush»@example.org/x.git",
         "tracker: postgresql+psycopg2://bob:«otter95hush»@db:5432/runs",
         "broker: redis://:«otter96hush»@cache:6379/0",
         "store: Server=db;Uid=bob;Pwd=«otter97hush»;",
@@ -107,6 +113,7 @@ SNIPPETS: dict[str, tuple[str, ...]] = {
         '{"a": "«AIzaSyA-1234567890abcdefghijklmnopqrstu»"}',
         '{"a": "Bearer «otter100hush»"}',
         '{"a": "Basic «Ym9iOm90dGVyMTAxaHVzaA==»"}',
+        '{"a": "Basic «dXNlcjpwYXNz»"}',
         '{"a": "-----BEGIN PRIVATE KEY-----\\n«MIIBVgIBADANBgkqhkiG9w0BAQEFAASCAUAwggE8»"}',
         # No more than high entropy.
         '{"blob": "«QWxhZGRpbjpvcGVuIHNlc2FtZSBhbmQgbW9yZSBzdHVmZg==»"}',
@@ -179,6 +186,8 @@ SHOWN: dict[str, str | float] = {
     "store": "abfss://runs@lake.example.org/grpo",
     "run_name": "DeepSeek-R1-Distill-Qwen-7B-grpo-lr1e-6-b256-s1-2025-01-02T10-11-12",
     "target_modules": "q_proj, key, value",
+    "levels": "token, sequence",
+    "note": "PASS rate of Basic TensorFlow",
     "system_prompt": "Reason step by step, then give the key: one word, in <answer> tags.",
 }
 
@@ -195,6 +204,12 @@ def test_files_beside_the_logs_are_found_and_flattened(tmp_path):
     card = run_card([logs])
     assert card.entries == {"algorithm.kl_coef": 0.001, "algorithm.gpus": "0, 1", "名": "值"}
     assert card.sources == ["config.yaml"]
+
+
+def test_a_name_and_a_value_among_other_settings_are_all_shown(tmp_path):
+    run = {"name": "run 1", "value": 0.5, "lr": 1e-6, "loss_agg_mode": "token-mean"}
+    (tmp_path / "config.json").write_text(json.dumps(run))
+    assert run_card([tmp_path]).entries == run
 
 
 def test_given_files_win_over_found_ones_and_meta_over_both(tmp_path):

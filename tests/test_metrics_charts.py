@@ -97,6 +97,20 @@ def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs
         find_and_read([logs], [broken])
 
 
+def test_metrics_at_steps_far_from_the_rollouts_have_an_axis_of_their_own(logs):
+    rows = [{"step": 10**9 + s, "reward": s / 10, "loss": s / 100} for s in STEPS]
+    write(logs / "metrics.jsonl", rows)
+    found, report = charts(logs)
+    assert {extent(spec, "x") for spec in found.values()} == {(1e9 + 10, 1e9 + 30)}
+    drawn = {chart.name: chart.spec for chart in overview_charts(report.tables)}
+    assert extent(drawn["reward"], "x") == (10.0, 30.0)
+    assert {datum["series"] for datum in drawn["reward"]["data"]["values"]} == {"policy"}
+    assert report.verdict.courses["reward"].source == "rollouts"
+    assert "far from the steps of rollouts" in (Path(report.out) / "data.html").read_text("utf-8")
+    write(logs / "metrics.jsonl", [{**row, "step": row["step"] - 10**9 + 100} for row in rows])
+    assert extent(charts(logs)[0]["loss"], "x") == (10.0, 130.0)
+
+
 def main_of(page: Path) -> str:
     return page.read_text("utf-8").partition("<main")[2]
 

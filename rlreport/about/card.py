@@ -13,7 +13,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,8 @@ _SHAPE = re.compile(
     | \b(?:AKIA|ASIA)[A-Z0-9]{12,} | \bAIza[\w-]{20,} | \bya29\.[\w-]{10,}
     | \beyJ[\w-]{8,200}\.[\w-]{8,} | -----BEGIN
     | \bBearer\s+(?!token)[\w+/=.-]{4,} | \bBasic\s+(?=\S{0,200}[\d=])[a-z0-9+/=]{8,}
+    | \bBasic\s+(?=\w*(?-i:[a-z][A-Z]))(?:[a-z0-9+/]{4}){2,}(?![\w.-])
+    | (?<!:)//[^/\s@:]{1,100}:[^/\s@]{1,200}@
     | (?<!\babfs)(?<!\babfss)(?<!\bwasbs)://(?!git@)[^/\s@]{1,200}@
     | (?<![\w/.-])[\w.-]{1,100}+:[^/\s@:]{1,200}@[\w.-]
     | \s(?:-u|--user)[\s=,]+[^\s:]{1,100}:\S | \blogin\s+\S{1,100}\s+password\s+\S
@@ -111,7 +113,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE
 _ASSIGNED = re.compile(
     r"""
     (?<![\w.-]) (?P<name>[\w.-]{1,200}+) ["'\]]{0,2}
-    (?P<sign> \s*(?:=>|:=|[=:](?!=))\s* | \ is\s+ | > | [\s,]+ )
+    (?P<sign> \s*(?:=>|:=|[=:](?!=))[\s,]* | \ is\s+ | > | [\s,]+ )
     ["'\[]{0,3} (?P<value>[^\s"',;&<>(){}\[\]|\\]{1,200})
     """,
     re.VERBOSE,
@@ -127,6 +129,11 @@ _NAME_BEFORE_VALUE = re.compile(
     r"|(?:\w+_)?(?:api|access|private|auth|hf|hub|bearer)[_-]?(?:key|token))",
     re.IGNORECASE,
 )
+
+# The same, and ``TOKEN`` before a value in a list or a mapping
+_SECRET_NAME = re.compile(rf"{_NAME_BEFORE_VALUE.pattern}|(?-i:[A-Z][A-Z\d_]+)", re.IGNORECASE)
+_NAME_KEYS = frozenset(("name", "key", "k", "variable", "var", "field", "header", "env", "type"))
+_VALUE_KEYS = frozenset(("value", "val"))
 
 # A text with more blanks is prose, where "the key: a word" does not assign a value to a key
 _PROSE_BLANKS = 8
@@ -214,8 +221,9 @@ def _assigns_secret(text: str) -> bool:
         if sign.strip() in ("", ","):
             is_flag = name.startswith("-") and not value.startswith("-")
             is_variable = _VARIABLE.fullmatch(bare_name) and not _VARIABLE.fullmatch(value)
-            name_in_list = _NAME_BEFORE_VALUE.fullmatch(bare_name) and not prose
             is_whole = match.span() == (0, len(text))
+            strong = _SECRET_NAME if is_whole and "," in sign else _NAME_BEFORE_VALUE
+            name_in_list = strong.fullmatch(bare_name) and not prose
             in_list = is_whole or "," in sign or text[: match.start()].endswith(("ENV ", "setenv "))
             if not (is_flag or (in_list and (is_variable or name_in_list))):
                 continue
@@ -237,14 +245,16 @@ def _is_random(run: str) -> bool:
     return size >= 20 and (size < 3.6 * chunks or bool(_NO_WORD.search(run)))
 
 
-def named_value(pairs: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Convert ``{"key": "API_KEY", "value": x}`` to ``{"API_KEY": x}``; else return ``pairs``."""
-    by_key = {str(key).lower(): value for key, value in pairs.items()}
-    values = [by_key[key] for key in ("value", "val") if key in by_key]
-    names = [by_key[key] for key in ("name", "key", "variable", "var") if key in by_key]
-    texts = [text for text in by_key.values() if isinstance(text, str)]
-    names += [text for text in texts if " " not in text and _is_suspect(text)]
-    return {names[0]: values[0]} if values and names and isinstance(names[0], str) else pairs
+def named_value(pairs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Convert ``{key: API_KEY, value: x}`` to ``{API_KEY: {value: x}}``; else return ``pairs``."""
+    has_value = not _VALUE_KEYS.isdisjoint(map(str.lower, pairs))
+    for key, name in pairs.items():
+        if key.lower() in _VALUE_KEYS or not isinstance(name, str) or " " in name:
+            continue
+        signs = has_value, key.lower() in _NAME_KEYS, bool(_SECRET_NAME.fullmatch(name))
+        if sum(signs) > 1 and _is_suspect(name):
+            return {name: {other: pairs[other] for other in pairs if other != key}}
+    return pairs
 
 
 # Paths of configuration files, relative to the folder of the logs or to its parent
@@ -258,6 +268,7 @@ MOST_CHARACTERS = 500  # maximum characters of a name or a value
 MOST_IN_ALL = 60_000  # maximum characters of all names and values together
 _MAX_BITS = 63  # larger integers are replaced by a description
 _MAX_CHECKED = 20_000  # only this many characters of a value are searched for secrets
+_NESTED = (Mapping, list, tuple)
 _MAX_DEPTH = 24  # values nested deeper are ignored
 _MAX_NESTING, _INDENT = 12, "  "  # maximum nesting, and indentation per level, on a page
 # Entries of configuration files that are results of the run, not settings
@@ -390,7 +401,7 @@ def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
 
 def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
     for name, value in islice(_nodes("", values, 0), 4 * MOST_ENTRIES):
-        if not isinstance(value, (Mapping, list, tuple)):
+        if not isinstance(value, _NESTED):
             yield name, value
 
 
@@ -401,8 +412,12 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         pairs = named_value({_text(key): child for key, child in value.items()})
         children: Iterable[tuple[Any, Any]] = pairs.items()
     elif isinstance(value, (list, tuple)):
-        if not any(isinstance(item, (Mapping, list, tuple)) for item in value):
-            yield name, _text(", ".join(_text(item) for item in value[:100]))
+        items = chain.from_iterable(i if isinstance(i, (list, tuple)) else [i] for i in value)
+        scalars = (item for item in items if not isinstance(item, _NESTED))
+        text = _text(", ".join(map(_text, islice(scalars, 100))))
+        # A name and its value may be lists of one item: [[--password], [hunter2]].
+        if not any(isinstance(item, _NESTED) for item in value) or _assigns_secret(text):
+            yield name, text
             return
         yield name, value
         children = enumerate(value)

@@ -181,7 +181,8 @@ class Run:
     def covers(self, series: Series) -> bool:
         """Return whether a series has values at half of the steps (or MIN_STEPS, for metrics)."""
         enough = self.responses.empty and len(series.steps) >= MIN_STEPS
-        return enough or 2 * len(series.steps) >= len(self.steps)
+        often = 2 * len(series.steps) >= len(self.steps)
+        return enough or (often and not self.tables.metrics_apart)
 
     def leading_series(self, role: str, column: str) -> Series | None:
         """Return the trainer's metric if it covers the run, else the column's mean, if any."""

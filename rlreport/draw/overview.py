@@ -271,7 +271,7 @@ def overview_charts(tables: Tables, findings: Sequence[Finding] = ()) -> list[Ch
     if tables.steps.empty:
         return []
     judged = Run(tables)
-    if "step" in tables.metrics:
+    if "step" in tables.metrics and not tables.metrics_apart:
         # The trainer logs more steps than rollouts, such as an evaluation before the first.
         every_step = np.union1d(tables.steps["step"], tables.metrics["step"])
         by_step = tables.steps.set_index("step").reindex(pd.Index(every_step, name="step"))

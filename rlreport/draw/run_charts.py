@@ -297,6 +297,7 @@ class _Group:
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     """Yield a chart of each trainer metric and extra column; metrics with a role come first."""
     for group in _groups(tables):
+        apart = tables.metrics_apart and group.prefix == "metric_"
         roles = {metric: role for role, metric in roles_of(group.values).items()}
         keys = zip(unique_names(group.drawn), group.drawn, strict=True)
         for rank, (key, name) in enumerate(keys):
@@ -306,7 +307,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
                 for finding in frame.findings
                 if chart_name in finding.charts
             ]
-            metric_frame = Frame(group.steps, findings, frame.extent)
+            metric_frame = Frame(group.steps, findings, None if apart else frame.extent)
             chart = curve_chart(
                 metric_frame,
                 group.prefix + key,

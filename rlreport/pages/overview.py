@@ -143,6 +143,7 @@ _ONE = {
     "steps": translatable("step"),
     "calls": translatable("call"),
     "times in its step": translatable("time in its step"),
+    "occurrences": translatable("occurrence"),
 }
 
 

@@ -132,13 +132,15 @@ Finish = Callable[[Page], tuple[tuple[str, bytes], int]]
 
 
 def rendered(
-    kind: str, view: object, context: PageContext, addresses: Addresses, step: int | None = None
+    kind: str, view: Any, context: PageContext, addresses: Addresses, step: int | None = None
 ) -> Page:
     """Render a page: a whole document, or for a one-file report the content of ``<main>``."""
     frame = shell(kind, context, addresses, step)
     template = f"main/{kind}.html" if context.one_file else "page.html"
     language = context.options.language
-    html = environment(language).get_template(template).render(view=language.of(view), shell=frame)
+    shown = {**language.of(view)}
+    html = environment(language).get_template(template).render(view=shown, shell=frame)
+    shown.clear()  # else Jinja's macros, which are in a reference cycle, would keep it for long
     if step is not None:
         return Page(f"steps/{step}.html", f"steps/{step}", frame.title, html)
     return Page(PAGE_FILES[kind], "" if kind == "overview" else kind, frame.title, html)

@@ -124,7 +124,8 @@ def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
     """Return a file's path relative to the common folder of the logs, or its name if outside."""
     roots = [str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))]
     whole, root = path.resolve(), Path(_common_root(roots))
-    return _encodable(whole.relative_to(root) if whole.is_relative_to(root) else Path(path.name))
+    outside = not whole.is_relative_to(root)
+    return _relative(path.name, "") if outside else _relative(str(whole), str(root))
 
 
 def is_url(path: str) -> bool:
@@ -229,12 +230,8 @@ def _relative(path: str, root: str) -> str:
     if is_url(path):
         path = shown(path)
         return path.removeprefix(shown(root)).lstrip("/") or PurePosixPath(path).name
-    return _encodable(Path(os.path.relpath(Path(path).absolute(), Path(root).absolute())))
-
-
-def _encodable(path: Path) -> str:
-    """Return a path as text, with an escape sequence for a byte that is not UTF-8."""
-    return os.fsencode(path.as_posix()).decode(errors="backslashreplace")
+    relative = Path(os.path.relpath(Path(path).absolute(), Path(root).absolute())).as_posix()
+    return os.fsencode(relative).decode(errors="backslashreplace")
 
 
 def with_content(sources: Sequence[Source], most: int) -> list[Source]:

@@ -23,8 +23,9 @@ from rlreport.summarise.steps import (
     trainer_steps,
     window_size,
 )
-from rlreport.tables import GAP, LogTables, Tables, TextSample, TokenSample
+from rlreport.tables import GAP, LogTables, Note, Tables, TextSample, TokenSample
 from rlreport.text.clean import safe_text
+from rlreport.text.messages import message
 from rlreport.text.tokens import detect_style, token_text
 
 _USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
@@ -216,7 +217,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     shared["notes"] = [*scan.notes, *metrics.notes]
     extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
     extras_by_step = extras.groupby(training["step"].to_numpy()).mean()
-    return Tables(
+    tables = Tables(
         **shared,
         steps=steps,
         prompts=prompt_table(scan.responses, scan.prompt_texts()),
@@ -227,6 +228,10 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         metrics_broken=metrics.broken,
         validation=validation,
     )
+    if tables.metrics_apart:
+        text = message("trainer metrics far from the steps of rollouts, in charts of their own")
+        tables.notes.append(Note("metrics", text, len(metrics.table)))
+    return tables
 
 
 def _refuse_several(runs: Sequence[str]) -> None:
