@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -72,11 +73,9 @@ def _collect(selection: Selection, options: ReadOptions) -> Part:
     collector = _Collector(rollouts, options.pad_tokens)
     indices = rollouts.indices(rows)
     figures = rollouts.figures_of(indices)
-    first = 0
-    for row, index in zip(rows.tolist(), indices.tolist(), strict=True):
-        stop = first + int(rollouts.lengths[index])
-        collector.add(row, index, figures.between(first, stop))
-        first = stop
+    offsets = offsets_of(rollouts.lengths[indices]).tolist()
+    for row, index, bounds in zip(rows.tolist(), indices.tolist(), pairwise(offsets), strict=True):
+        collector.add(row, index, figures.between(*bounds))
     return collector.part()
 
 
@@ -111,7 +110,8 @@ class _Collector:
         # Until all tokens are numbered at once, they are −1 minus their index in the vocabulary.
         ids = -1 - tokens if flags & HAS_TOKENS else self._numbers.of(units(text))
         pairs = (ids[:-1].astype(np.int64) << 32) + ids[1:]
-        self._distinct_2.append(len(np.unique(pairs)) / len(pairs) if len(pairs) else np.nan)
+        distinct = 1 + np.count_nonzero(np.diff(np.sort(pairs)))
+        self._distinct_2.append(distinct / len(pairs) if len(pairs) else np.nan)
         cut = bool(flags & IS_CUT)
         all_units.append((row, self._edges(ids, cut=cut)))
         values = np.full((len(FIGURES), len(ids)), np.nan, np.float32)
