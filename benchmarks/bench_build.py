@@ -1,4 +1,4 @@
-"""Whole builds against their yardsticks, and the memory of the process tree.
+"""Time whole builds against their baselines, and measure the memory of the process tree.
 
     python benchmarks/bench_build.py small LOGS   against ``import pandas, altair``, best of five
     python benchmarks/bench_build.py large LOGS   against loading the same logs as a live board does
@@ -24,7 +24,7 @@ import psutil
 
 
 def board_loading(logs: Path) -> float:
-    """Seconds to load the logs as a live board does."""
+    """Return the seconds to load the logs as a live board does."""
     began = time.perf_counter()
     by_step: dict[int, dict[str, list[object]]] = {}
     for log in sorted(logs.glob("*.jsonl")):
@@ -48,7 +48,7 @@ def board_loading(logs: Path) -> float:
 
 
 def run(*command: str) -> tuple[float, float]:
-    """Wall seconds of a command, and the largest memory of its process tree in MB (PSS)."""
+    """Run a command; return wall seconds and the peak memory of its process tree in MB (PSS)."""
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     peak = 0.0
@@ -77,7 +77,7 @@ def run(*command: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Runs one of the two comparisons and prints its figures."""
+    """Run one of the two comparisons and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["small", "large"])
     parser.add_argument("logs", type=Path)

@@ -72,7 +72,7 @@ def _measure(given: argparse.Namespace, size: int, ray: str) -> None:
 
 
 class _Peak:
-    """Memory of this process, measured ten times a second."""
+    """Measures the peak memory of this process, ten times per second."""
 
     def __init__(self) -> None:
         self.size = self.before = _memory()
@@ -85,12 +85,12 @@ class _Peak:
 
 
 def _memory() -> int:
-    """Return the resident bytes, including what is shared with the object store."""
+    """Return the resident bytes, including memory shared with the object store."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _copies(folder: Path, size: int, objects: int, tokens: int) -> int:
-    """Fill the folder unless it exists; return its bytes."""
+    """Write copies of a log into the folder unless it exists; return their bytes."""
     if not folder.exists():
         folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory() as generated:

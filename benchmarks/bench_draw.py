@@ -23,7 +23,7 @@ STEPS, EACH = 24, 128
 
 
 def main() -> None:
-    """Prints the best CPU time of each in milliseconds."""
+    """Print the best CPU time of each way to draw, in milliseconds."""
     random = np.random.default_rng(0)
     responses = table_of_rows(
         [
@@ -65,13 +65,13 @@ def main() -> None:
 
 
 def alone(specs: list[str]) -> None:
-    """Draws the charts by vl-convert, one after the other."""
+    """Draw the charts with plain vl-convert, one after the other."""
     for spec in specs:
         vl_convert.vegalite_to_svg(spec)
 
 
 def best(draw: Callable[[], object]) -> float:
-    """Least CPU milliseconds of several runs."""
+    """Return the least CPU time of several calls, in milliseconds."""
     taken = []
     for _ in range(RUNS):
         start = time.process_time()

@@ -54,7 +54,7 @@ RECOLOUR = f"""() => new Promise(done => {{
 
 
 def main() -> None:
-    """Prints each median beside its bar, in milliseconds."""
+    """Print each median and its limit, in milliseconds."""
     folder = Path(tempfile.mkdtemp())
     try:
         many = write_step(
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def listed(measure: str) -> Callable[[Page], float]:
-    """Measures once the list of the run is unpacked."""
+    """Return a function that waits for the list of the run, then evaluates ``measure``."""
 
     def measured(page: Page) -> float:
         page.wait_for_selector(".list-tools .count")
@@ -97,13 +97,13 @@ def listed(measure: str) -> Callable[[Page], float]:
 
 
 def recolour(page: Page) -> float:
-    """Opens the response, then times the change of its metric."""
+    """Open a response, then time the change of the token metric."""
     page.evaluate(OPEN)
     return float(page.evaluate(RECOLOUR))
 
 
 def median(browser: Browser, path: Path, measure: Callable[[Page], float]) -> float:
-    """Median of RUNS measurements, each on a page freshly opened."""
+    """Return the median of RUNS measurements, each on a newly opened page."""
     times = []
     for _ in range(RUNS):
         page = browser.new_page(viewport={"width": 1400, "height": 900})
@@ -115,7 +115,7 @@ def median(browser: Browser, path: Path, measure: Callable[[Page], float]) -> fl
 
 
 def report(what: str, milliseconds: float, bar: float) -> None:
-    """One line."""
+    """Print a measurement and its limit."""
     print(f"{what:52} {milliseconds:6.0f} ms   (at most {bar:.0f})")
 
 

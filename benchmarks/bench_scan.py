@@ -35,7 +35,7 @@ def yardstick(folder: Path, loads: Callable[[bytes], object]) -> float:
 
 
 def parse_all(folder: Path, loads: Callable[[bytes], object]) -> None:
-    """Parse every line and forget it."""
+    """Parse every line and discard the result."""
     for path in sorted(folder.glob("*.jsonl")):
         with path.open("rb") as file:
             for line in file:
@@ -53,12 +53,12 @@ def best(work: Callable[[], object]) -> float:
 
 
 def scan(folder: Path, workers: int) -> None:
-    """Run the first pass, tables and all."""
+    """Run the first pass over the logs, including its tables."""
     read_logs([folder], ReadOptions(workers=workers), GaeOptions())
 
 
 def peak_memory(command: list[str]) -> int:
-    """Return the largest sum of resident memory (proportional set size) of a process tree."""
+    """Return the peak memory (sum of proportional set sizes) of a process tree."""
     process = subprocess.Popen(command)
     peak = 0
     while process.poll() is None:

@@ -22,7 +22,7 @@ from tests.store import BUCKET, Store, serving
 
 
 def main() -> None:
-    """Print seconds, CPU and bytes moved."""
+    """Print wall time, CPU time and transferred bytes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("log", type=Path)
     parser.add_argument("--objects", type=int, default=2000)

@@ -42,7 +42,7 @@ def rows(as_arrays: bool) -> list[dict[str, Any]]:
 
 
 def bare(folder: Path, batch: list[dict[str, Any]]) -> None:
-    """Dump and write each row, nothing else."""
+    """Serialize and write each row, without a RolloutWriter."""
     with (folder / "bare.jsonl").open("wb", buffering=0) as log:
         for row in batch:
             log.write(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
@@ -56,7 +56,7 @@ def written(folder: Path, batch: list[dict[str, Any]]) -> None:
 
 
 def best(run: Callable[[Path], None]) -> float:
-    """Return the best of ROUNDS times, in milliseconds, each in a folder of its own."""
+    """Return the best of ROUNDS times in milliseconds, each run in its own folder."""
     times = []
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as folder:

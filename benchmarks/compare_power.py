@@ -1,4 +1,4 @@
-"""How often a comparison cries wolf, and how often it finds a planted loss, on tables.
+"""Measure how often a comparison gives false alarms, and how often it finds a planted loss.
 
 Null pairs are two halves of one run's responses to each prompt, at random. Losses are planted in
 30% of 128 prompts with 8 responses a step and a binary reward, over a window of two steps. Beside
@@ -54,7 +54,7 @@ REWARDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 def null_design(
     rewards: str, prompts: int, responses: int, *, paired: bool, runs: int, seed: int
 ) -> list[pd.DataFrame]:
-    """Prompts' means of BASE's runs, then of NEW, all alike; unpaired, NEW has other prompts."""
+    """Return means by prompt of equal runs: BASE runs, then NEW, with other prompts if unpaired."""
     random = np.random.default_rng([seed, prompts, responses, runs])
     means = []
     for run in range(runs + 1):
@@ -91,7 +91,7 @@ def design_table(responses: int, null_pairs: int) -> float:
 def made_up(
     seed: int, *, lost: float = 0.0, share: float = 0.3, steps: int = 2
 ) -> tuple[Side, ...]:
-    """Two runs of 128 prompts x 8 responses a step; prompts below ``share`` lose in the second."""
+    """Return two runs of 128 prompts x 8 responses; a ``share`` of prompts loses in the second."""
     random = np.random.default_rng(seed)
     ability = random.beta(1.5, 1.5, 128)
     chosen = np.arange(128) < round(share * 128)
@@ -107,7 +107,7 @@ def made_up(
 
 
 def halves(whole: Side, seed: int) -> tuple[Side, Side]:
-    """A run's responses to each prompt in two halves at random."""
+    """Return a run's responses to each prompt, split into two random halves."""
     random = np.random.default_rng(seed)
     table = whole.responses.iloc[random.permutation(len(whole.responses))]
     odd = table.groupby("pair").cumcount().to_numpy() % 2 == 1
@@ -116,14 +116,14 @@ def halves(whole: Side, seed: int) -> tuple[Side, Side]:
 
 
 def naive_worse(ends: Comparison) -> bool:
-    """Welch's test on responses, as if they were independent and prompts were none."""
+    """Return whether Welch's test on responses, which ignores prompts, calls NEW worse."""
     base, new = (side["reward"].dropna().to_numpy() for side in ends.compared)
     error = np.sqrt(base.var(ddof=1) / len(base) + new.var(ddof=1) / len(new))
     return bool(new.mean() - base.mean() < -1.96 * error)
 
 
 def null_pairs(runs: Sequence[Side]) -> Iterator[tuple[Side, Side]]:
-    """NULL_PAIRS pairs in which nothing differs."""
+    """Yield NULL_PAIRS pairs of runs that do not differ."""
     for seed in range(NULL_PAIRS):
         if runs:
             yield halves(runs[seed % len(runs)], seed)
@@ -192,14 +192,14 @@ def group_table(pairs: int) -> float:
 
 
 def run_of(logs: str) -> Side:
-    """The figures of a run's responses."""
+    """Read the logs of a run and return its response data."""
     scan = read_logs([logs], ReadOptions(workers=1), GaeOptions(), Progress(), ())
     data = response_data(summarise(scan))
     return side_of(scan.name, data)
 
 
 def main(logs: Sequence[str]) -> bool:
-    """Prints the table; returns whether every bar is met."""
+    """Print the table; return whether every limit is met."""
     worse, anywhere, naive = 0, 0, 0
     for base, new in null_pairs([run_of(path) for path in logs]):
         ends = compare_runs([base], [new])

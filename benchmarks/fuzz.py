@@ -74,7 +74,7 @@ def seeds() -> list[tuple[str, str, bytes]]:
 
 
 def mutate(content: bytes, rng: random.Random) -> bytes:
-    """Return content with a few bytes or values changed, of archives inside a part."""
+    """Return content with a few bytes or values changed; in archives, within one of their files."""
     if content[:2] == b"PK" and rng.random() < 0.8:
         return _mutate_archive(content, rng)
     if rng.random() < 0.5:
@@ -127,7 +127,7 @@ def _mutate_archive(content: bytes, rng: random.Random) -> bytes:
 
 
 def read(kind: str, path: Path) -> None:
-    """Read a file as the program does."""
+    """Read a file of this kind with the function that rlreport uses."""
     if kind == "log":
         scan = read_logs([path], ReadOptions(workers=1), GaeOptions())
         rows = range(min(4, len(scan.responses)))
@@ -179,7 +179,7 @@ def child(count: int, seed: int, kept: Path) -> None:
 
 
 def main(inputs: int, seed: int, kept: Path) -> None:
-    """Run children one after the other and print the totals; the exit status tells of failures."""
+    """Run child processes in sequence and print the totals; exit with status 1 after a failure."""
     totals, peak = Counter[str](), 0
     for start in range(0, inputs, PER_CHILD):
         command = [sys.executable, __file__, str(PER_CHILD), str(seed + start), str(kept), "child"]

@@ -26,7 +26,7 @@ _CHUNK = 256
 
 
 def vocabulary(rng: np.random.Generator) -> list[str]:
-    """Return distinct byte-level BPE strings, some of them of several bytes a character."""
+    """Return distinct byte-level BPE strings, some with characters of several bytes."""
     words: dict[str, None] = {}
     letter = {byte: char for char, byte in BYTE_OF.items()}
     for special in (".", ",", "Ċ", "Ġ", '"', "]", "\\", "Ġ(", ")"):
@@ -101,7 +101,7 @@ def _text(tokens: NDArray[np.object_]) -> str:
 
 
 def main() -> None:
-    """Write the log that the arguments ask for."""
+    """Write a log as specified by the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--rows", type=int, default=16_000)

@@ -1,4 +1,4 @@
-"""Judge runs whose truth is known: level, findings, lead and onset.
+"""Compare verdicts on runs with their known truth: level, findings, lead and onset.
 
     python benchmarks/judge_runs.py RUNS... [--json | --markdown | --rows | --growing] [--sentences]
     python benchmarks/judge_runs.py --cases 300
@@ -47,7 +47,7 @@ CUT = 5  # steps between two cuts of a growing log
 
 @dataclass
 class Outcome:
-    """How the verdict on one run compares with its truth."""
+    """The result of comparing the verdict on one run with its truth."""
 
     name: str
     base: str
@@ -67,7 +67,7 @@ class Outcome:
 
     @property
     def right(self) -> bool:
-        """Nothing that the truth speaks of is wrong."""
+        """Whether nothing that the truth mentions is wrong."""
         wrong = self.missed or self.false or self.distance
         return not wrong and self.level_right is not False and self.lead_right is not False
 
@@ -86,7 +86,7 @@ def verdict_on(tables: Tables) -> Verdict:
 
 
 def truth_of(folder: Path) -> dict[str, Any]:
-    """Read a truth of either form."""
+    """Read a run's ``truth.json``, which has one of two forms."""
     truth: dict[str, Any] = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
     truth.setdefault("expected", truth.get("must", []))
     truth.setdefault("not_expected", truth.get("must_not", []))
@@ -140,7 +140,7 @@ def compare(folder: Path) -> Outcome:
 
 
 def _judge_onset(outcome: Outcome, verdict: Verdict, found: dict[str, Finding]) -> None:
-    """Set the distance of the onset from its interval: large where there is no onset."""
+    """Set the distance of the onset from its interval; it is large if there is no onset."""
     low, high = outcome.interval or (0, 0)
     names: list[str | None] = [verdict.lead]
     if outcome.base == "real" or outcome.lead_right is None:
@@ -153,7 +153,7 @@ def _judge_onset(outcome: Outcome, verdict: Verdict, found: dict[str, Finding]) 
 
 
 def folders(given: Sequence[Path]) -> Iterator[Path]:
-    """Yield the folders with a truth among those given and right below them."""
+    """Yield the folders with a ``truth.json``, among those given and their subfolders."""
     for path in given:
         if (path / "truth.json").exists():
             yield path
@@ -162,7 +162,7 @@ def folders(given: Sequence[Path]) -> Iterator[Path]:
 
 
 def print_outcome(one: Outcome, sentences: bool, findings: bool) -> None:
-    """Print a run in a line, and what is wrong with its verdict."""
+    """Print a line about a run, and the errors of its verdict."""
     parts = [f"{one.name:34} found {len(one.expected) - len(one.missed)}/{len(one.expected)}"]
     parts.append(f"lead {'WRONG ' if one.lead_right is False else ''}{one.lead or '-'}")
     if one.interval:
@@ -180,7 +180,7 @@ def print_outcome(one: Outcome, sentences: bool, findings: bool) -> None:
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """Count what is right, in a line."""
+    """Return a line with the numbers of expected findings found, false warnings and right leads."""
     expected = sum(len(one.expected) for one in outcomes)
     missed = sum(len(one.missed) for one in outcomes)
     false = sum(len(one.false) for one in outcomes)
@@ -215,7 +215,7 @@ def print_rows(outcomes: Sequence[Outcome]) -> None:
 
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
-    """Return the table of how often each check was right, for ``docs/checks.md``."""
+    """Return the Markdown table of each check's accuracy, for ``docs/checks.md``."""
     lines = ["| check | " + " | ".join(f"{b}: found | {b}: no false warning" for b in BASES) + " |"]
     lines.append("|---" * 5 + "|")
     for check in CHECKS:
@@ -271,7 +271,7 @@ def grow(folder: Path) -> tuple[int, int, list[str]]:
 
 
 def print_growing(runs: Sequence[Path]) -> bool:
-    """Print what growing logs take back; return whether it is too much."""
+    """Print how verdicts change as logs grow; return whether too many do."""
     total, warned, faulty, unstable = 0, 0, 0, 0
     for folder in runs:
         cuts, warnings_of, lost = grow(folder)
@@ -288,7 +288,7 @@ def print_growing(runs: Sequence[Path]) -> bool:
 
 
 def print_cases(count: int, cases: dict[str, Case] = CASES) -> bool:
-    """Judge so many runs of each case; return whether more than 3% of one are wrong."""
+    """Judge ``count`` runs of each case; return whether more than 3% of any case are wrong."""
     bad = False
     for name, case in cases.items():
         words: Counter[str] = Counter()
@@ -304,7 +304,7 @@ def print_cases(count: int, cases: dict[str, Case] = CASES) -> bool:
 
 
 def main() -> int:
-    """Print the table, or JSON; return 1 when anything is missed."""
+    """Print the table or JSON; return exit status 1 if anything was missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--json", action="store_true", help="outcomes as JSON")

@@ -1,5 +1,5 @@
-"""A laboratory of runs with known truths, to measure the health checks with.
+"""Generators of runs with known truths, to measure the accuracy of the health checks.
 
 ``python -m benchmarks.lab --help`` lists what can be made; README.md says how.
-Nothing here looks at the checks: the truths come from what was planted.
+The code does not use the checks: truths follow from the faults that were planted.
 """

@@ -1,4 +1,4 @@
-"""The laboratory's command line."""
+"""The command line ``python -m benchmarks.lab``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .write import read_run, write_run
 
 
 def main() -> None:
-    """Make runs, or print their figures."""
+    """Generate runs, or print their figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, does in (

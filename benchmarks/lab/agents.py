@@ -96,7 +96,7 @@ def _rollout(rng: Rng, step: int, shares: dict[str, float], tries: int = 0) -> R
 
 
 def _call(rng: Rng, turns: list[Row], tool: str, shares: dict[str, float]) -> bool:
-    """Add a call and its answer; return whether it went wrong."""
+    """Add a tool call and its answer to ``turns``; return whether the call failed."""
     number = int(rng.integers(1000))
     given = (
         f'{{"query": "火车 {number}"}}' if tool == "search" else f'{{"code": "print({number})"}}'

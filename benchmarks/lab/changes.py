@@ -1,4 +1,4 @@
-"""Last hands on a run's rows: what engines, critics and loggers do to them."""
+"""Changes of a run's rows after the simulation, as by engines, critics and loggers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Change = Callable[[list[Row], np.random.Generator], None]
 
 
 def not_a_number(since: int) -> Change:
-    """Log-probabilities and rewards become NaN: of some responses at first, then of all."""
+    """Set log-probabilities and rewards to NaN, of some responses at first, then of all."""
 
     def change(rows: list[Row], rng: np.random.Generator) -> None:
         for row in rows:
@@ -25,7 +25,7 @@ def not_a_number(since: int) -> Change:
 
 
 def diverging_critic(since: int, until: int) -> Change:
-    """The critic's outputs swing ever wider around the returns."""
+    """Let the critic's values oscillate around the returns with growing amplitude."""
 
     def change(rows: list[Row], rng: np.random.Generator) -> None:
         for row in rows:
@@ -69,7 +69,7 @@ def mismatched_engine(since: int | None, spread: float, calm: float = 0.004) -> 
 
 
 def cold_start(at: int) -> Change:
-    """A rank's file loses three quarters of some steps' rows, as after a crash."""
+    """Remove three quarters of some steps' rows from one rank's file, as after a crash."""
 
     def change(rows: list[Row], rng: np.random.Generator) -> None:
         rows[:] = [
@@ -80,7 +80,7 @@ def cold_start(at: int) -> Change:
 
 
 def in_progress(share: float) -> Change:
-    """The last step is still being written: only a share of its responses is there."""
+    """Keep only a share of the last step's responses, as while it is being written."""
 
     def change(rows: list[Row], _: np.random.Generator) -> None:
         last = rows[-1]["step"]

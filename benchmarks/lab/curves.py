@@ -42,9 +42,9 @@ class Case:
 
 
 def _sizes(rng: Rng, low: int = 40, high: int = 200) -> tuple[Floats, int]:
-    """Return the part of the run that is over at each step, 0 to 1, and the responses a prompt.
+    """Return the progress of the run at each step (0 to 1), and the responses per prompt.
 
-    Not two: most pairs of right or wrong are alike, and may be called groups without signal.
+    Two responses per prompt are avoided, as most pairs would be groups without signal.
     """
     return np.linspace(0, 1, int(rng.integers(low, high + 1))), int(rng.choice([1, 4, 8]))
 
@@ -77,7 +77,7 @@ def _run(
 
 
 def _binary(rng: Rng, logit: Floats) -> Callable[[Floats, Any, Any], Floats]:
-    """Right or wrong, with these log-odds at each step for a prompt of medium difficulty."""
+    """Return binary rewards with these log-odds by step, for prompts of medium difficulty."""
     return lambda hard, step, _: (
         rng.random(len(step)) < 1 / (1 + np.exp(hard - logit[step]))
     ).astype(float)
@@ -88,12 +88,12 @@ def _constant(rng: Rng, share: float) -> Callable[[Floats, Any, Any], Floats]:
 
 
 def _dense(rng: Rng, mean: Floats, std: float) -> Callable[[Floats, Any, Any], Floats]:
-    """A score with this mean at each step, that varies with prompts and responses."""
+    """Return dense rewards with this mean by step that vary by prompt and response."""
     return lambda hard, step, _: mean[step] + std * (0.5 * hard + rng.normal(size=len(step)))
 
 
 def _learning(rng: Rng, part: Floats, gain: float = 2.5) -> Floats:
-    """Return log-odds that rise as they do in good runs, fast at first."""
+    """Return log-odds that rise as in good runs, fast at first."""
     start, pace = rng.uniform(-2, 0), rng.uniform(0.15, 0.6)
     return start + gain * (1 - np.exp(-part / pace)) / (1 - np.exp(-1 / pace))
 
@@ -106,7 +106,7 @@ def _autocorrelated(rng: Rng, steps: int, std: float) -> Floats:
 
 
 def _validation(rng: Rng, values: Floats, every: int, noise: float) -> Floats:
-    """Return validation scores, NaN at the steps between."""
+    """Return validation scores at every ``every``-th step, NaN at the others."""
     found = values + noise * rng.normal(size=len(values))
     found[np.arange(len(values)) % every != 0] = np.nan
     return found
@@ -128,9 +128,9 @@ def _flat_autocorrelated(rng: Rng) -> Tables:
 
 
 def _by_difficulty(rng: Rng, epochs: int) -> Tables:
-    """Prompts in order of difficulty, in each of so many epochs or all over the run.
+    """Return a run with prompts in order of difficulty, in each epoch or over the whole run.
 
-    Either the prompts return, or there is validation, which shows that the policy learns.
+    Either the prompts recur, or validation shows that the policy learns.
     """
     part, group = _sizes(rng, 60)
     rank = part if epochs == 1 else (part * epochs) % 1
@@ -220,7 +220,7 @@ def _solved(rng: Rng) -> Tables:
 def _learns(
     rng: Rng, low: float = 0.0, high: float = 1.0, steps: tuple[int, int] = (40, 200)
 ) -> Tables:
-    """A dense reward that rises from ``low`` to ``high``."""
+    """Return a run whose dense reward rises from ``low`` to ``high``."""
     at = _sizes(rng, *steps)
     at = at[0], max(at[1], 4 if steps[1] <= 20 else 1)
     mean = low + (high - low) * (1 - np.exp(-3 * at[0]))
@@ -246,7 +246,7 @@ def _parts(rng: Rng) -> Tables:
 
 
 def _restarts(rng: Rng) -> Tables:
-    """Two crashes: the steps since the last checkpoint are done, and logged, again."""
+    """Return a run with two crashes, whose steps since the last checkpoint are logged twice."""
     tables = _run(rng, _binary(rng, _learning(rng, (at := _sizes(rng, 60))[0])), at)
     table = tables.responses[["step", "prompt_id", "reward"]]
     again = [table]
@@ -258,7 +258,7 @@ def _restarts(rng: Rng) -> Tables:
 
 
 def _rare_validation(rng: Rng, change: float) -> Tables:
-    """Training rises; validation, at every 50th step, changes by so much."""
+    """Return a run whose reward rises, while validation at every 50th step moves by ``change``."""
     at = _sizes(rng, 350, 500)
     at = at[0], min(at[1], 4)
     values = _validation(rng, 0.4 + change * at[0], 50, 0.012)

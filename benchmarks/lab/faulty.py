@@ -1,4 +1,4 @@
-"""Runs with one thing planted in each: a flaw of the reward, of the training or of the log."""
+"""Runs with one planted fault each: of the reward, the training or the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _talk(seed: int, kinds: tuple[str, ...] = ALL, count: int = 80) -> list[Prom
 
 
 def hacks() -> list[Case]:
-    """Runs whose reward pays for something that nobody asked for."""
+    """Return runs whose reward pays for something other than the task."""
     hack = ("reward_hacking_token",)
     may = ("length_hacking", "diversity_collapse", "entropy_collapse", "missing_eos")
     word, star = r"lovely", "⭐"
@@ -108,7 +108,7 @@ def hacks() -> list[Case]:
 
 
 def falls() -> list[Case]:
-    """Runs whose reward, length, entropy or variety goes."""
+    """Return runs whose reward, length, entropy or diversity collapses."""
     fall = ("reward_collapse",)
     rise = settle(10, 1.6)
     pinned = {
@@ -201,7 +201,7 @@ def falls() -> list[Case]:
 
 
 def machinery() -> list[Case]:
-    """Runs whose reward function, critic, engine, groups or log is at fault."""
+    """Return runs with a fault of the reward function, critic, engine, groups or log."""
     shifted = ("reward_shift",)
     hard = [
         *sums(np.random.default_rng(51), 40, 3, 5.0), *sums(np.random.default_rng(52), 30, 1, -4.5)

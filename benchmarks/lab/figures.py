@@ -1,4 +1,4 @@
-"""A run's figures by step, computed apart from the product, and what they say beyond doubt."""
+"""A run's figures by step, computed without rlreport, and consequences that they prove."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EOS = set(EOS.values())
 
 
 def _mean(values: Any) -> float:
-    """Mean of the finite values, NaN where there are none."""
+    """Return the mean of the finite values, NaN if there are none."""
     array = np.asarray(values, dtype=np.float64)
     array = array[np.isfinite(array)]
     return float(array.mean()) if array.size else float("nan")
@@ -39,29 +39,29 @@ def series(steps: Sequence[Sequence[Row]], of: Callable[[Row], float]) -> Floats
 
 
 def kl(row: Row) -> float:
-    """Sum of log-ratios of a response, nats."""
+    """Return the sum of a response's log-ratios, in nats."""
     if "ref_logprobs" not in row:
         return np.nan
     return float(np.sum(np.array(row["logprobs"], float) - np.array(row["ref_logprobs"], float)))
 
 
 def length(row: Row) -> float:
-    """Tokens of a response, or its characters where no tokens are logged."""
+    """Return the number of a response's tokens, or of its characters if no tokens are logged."""
     return float(len(row.get("response_tokens") or row["response"]))
 
 
 def surprisal(row: Row) -> float:
-    """Mean surprisal of a response's tokens, nats."""
+    """Return the mean surprisal of a response's tokens, in nats."""
     return float(-np.mean(row["logprobs"])) if row.get("logprobs") else np.nan
 
 
 def reward(row: Row) -> float:
-    """Reward of a response."""
+    """Return the reward of a response."""
     return float(row["reward"]) if row["reward"] is not None else np.nan
 
 
 def cut_off(row: Row) -> float:
-    """1 where a response did not end, 0 where it did, NaN where the log cannot say."""
+    """Return 1 if a response was cut off, 0 if it ended, NaN if the log does not tell."""
     if "finish_reason" in row:
         return float(row["finish_reason"] == "length")
     tokens = row.get("response_tokens")
@@ -69,7 +69,7 @@ def cut_off(row: Row) -> float:
 
 
 def holding(pattern: str) -> Callable[[Row], float]:
-    """Return the figure: 1 where a response holds the pattern."""
+    """Return a function of a row: 1 if the response contains the pattern, else 0."""
     compiled = re.compile(pattern)
     return lambda row: float(compiled.search(row["response"]) is not None)
 
@@ -79,7 +79,7 @@ _LATIN = re.compile("[A-Za-z]")
 
 
 def foreign(row: Row) -> float:
-    """1 where most letters of a response are of the script that its prompt is not written in."""
+    """Return 1 if most letters of a response are in another script than its prompt, else 0."""
 
     def chinese(text: str) -> float:
         # A Chinese character says about as much as three Latin letters.
@@ -97,13 +97,13 @@ def _bigrams(row: Row) -> list[tuple[str, str]]:
 
 
 def distinct2(rows: Sequence[Row], most: int | None = None) -> float:
-    """Different bigrams over all bigrams of a step's responses, or of its first ``most``."""
+    """Return distinct over all bigrams of a step's responses, or of its first ``most`` bigrams."""
     seen = [bigram for row in rows for bigram in _bigrams(row)][:most]
     return len(set(seen)) / max(len(seen), 1)
 
 
 def variety_lost(first: Sequence[Sequence[Row]], last: Sequence[Sequence[Row]]) -> float:
-    """Share of distinct-2 that was lost, each step judged by as many bigrams."""
+    """Return the relative fall of distinct-2, from equally many bigrams of each step."""
     fewest = min(sum(len(_bigrams(row)) for row in s) for s in (*first, *last))
     if fewest < 200:
         return 0.0
@@ -112,7 +112,7 @@ def variety_lost(first: Sequence[Sequence[Row]], last: Sequence[Sequence[Row]]) 
 
 
 def explained_variance(rows: Sequence[Row]) -> float:
-    """1 - Var(return - value) / Var(return), returns undiscounted (gamma = lambda = 1)."""
+    """Return 1 - Var(return - value) / Var(return), with gamma = lambda = 1."""
     returns, errors = [], []
     for row in rows:
         if not row.get("values") or not row.get("token_rewards"):
@@ -124,7 +124,7 @@ def explained_variance(rows: Sequence[Row]) -> float:
 
 
 def _graded(figure: float, found: float, absent: float, says: dict[str, bool], name: str) -> None:
-    """Note a finding where its figure is clearly beyond or clearly inside its limit."""
+    """Set ``says[name]`` if the figure is clearly beyond or clearly inside its limit."""
     up = found > absent
     if (figure >= found) if up else (figure <= found):
         says[name] = True
@@ -143,7 +143,7 @@ MEASURED = frozenset(
 
 
 def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
-    """Say which consequences a run clearly has (True) or clearly has not (False).
+    """Return which consequences a run clearly has (True) or clearly does not have (False).
 
     Limits are those that the field uses, with a margin on both sides; in between nothing is
     said, as two colleagues might differ. Windows are the first and the last fifth of steps.

@@ -1,4 +1,4 @@
-"""Harder runs: faults of every kind with 4 to 64 responses a step, and healthy runs that tempt.
+"""Harder runs: faults of every kind with few responses per step, and healthy look-alikes.
 
 Sizes, onsets and strengths are random, so another seed gives other runs of the same kinds.
 """
@@ -97,7 +97,7 @@ def _until(step: int, before: Schedule, after: Schedule) -> Schedule:
 
 
 def _chat_hack(rng: Rng, i: int) -> Harder:
-    """A text that the reward pays for, in English or Chinese, while KL leaves its band."""
+    """Return a run whose reward pays for a text, in English or Chinese, while KL rises."""
     chinese = i < 3
     slot, option, pattern = (
         ("good_zh", "不错", "不错"), ("good_zh", "热情", "热情"), ("tail", "🔥", "🔥"),
@@ -120,7 +120,7 @@ def _chat_hack(rng: Rng, i: int) -> Harder:
 
 
 def _reasoning_faults(rng: Rng, i: int) -> Iterator[Harder]:
-    """One run of each kind of fault, sized by ``i``."""
+    """Yield one run of each kind of fault; ``i`` selects the sizes."""
     seed = int(rng.integers(1 << 30))
 
     def made(name: str, **changes: Any) -> Reasoning:

@@ -1,4 +1,4 @@
-"""Runs of many kinds in which nothing is wrong: none may get a warning."""
+"""Healthy runs of many kinds, for which no check may give a warning."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NO_CRITIC = frozenset({"values", "ref_response"})
 def _curriculum(
     digits: Callable[[int], int], hardness: Callable[[int], float]
 ) -> Callable[[int, np.random.Generator], Sequence[Prompt]]:
-    """New sums at each step, of so many digits and so hard."""
+    """Return new sums for each step; number of digits and difficulty follow schedules."""
     return lambda step, rng: sums(rng, 64, digits(step), hardness(step))
 
 
 def _new_talk(step: int, rng: np.random.Generator) -> Sequence[Prompt]:
-    """Prompts of conversation that do not come back: each names a number of its own."""
+    """Return prompts of conversation that never recur, as each contains a unique number."""
     return [
         dataclasses.replace(p, text=f"[{step}-{i}] {p.text}")
         for i, p in enumerate(talk_prompts(rng, ALL, 80))

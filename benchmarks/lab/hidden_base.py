@@ -1,4 +1,4 @@
-"""What the hidden runs share: sizes, simulated rows, truths, and how a run is written."""
+"""Shared code of the hidden runs: sizes, simulated rows, truths and files."""
 
 from __future__ import annotations
 
@@ -67,29 +67,29 @@ def simulate(rng: Rng, keep: Sequence[str] = (), **settings: Any) -> list[Row]:
 
 
 def plus(*schedules: Schedule) -> Schedule:
-    """The sum of schedules."""
+    """Return the sum of schedules."""
     return lambda step: sum(schedule(step) for schedule in schedules)
 
 
 def a_third_in(rng: Rng, steps: int) -> tuple[int, int]:
-    """Return the first and last step of a change, after a fourth and before the last third."""
+    """Return the first and last step of a change between a quarter and two thirds of the run."""
     start = int(rng.integers(steps // 4, steps // 2))
     return start, start + int(rng.integers(3, max(4, steps // 6)))
 
 
 def between(start: int, stop: int) -> list[int]:
-    """Return the steps at which a change from ``start`` to ``stop`` may be said to begin."""
+    """Return the interval of acceptable onsets of a change from ``start`` to ``stop``."""
     return [max(0, start - 1), (start + stop) // 2 + 3]
 
 
 def shown_by(rows: Sequence[Row], start: int, by: Callable[[Row], float]) -> list[int]:
-    """Return the steps at which a change that a figure of the rows shows may be said to begin."""
+    """Return the interval of acceptable onsets of a change that a figure of the rows shows."""
     low, high = onset_interval(rows, Planted(("planted",), start, by)) or (0, 0)
     return [max(0, low - 1), high + 3]
 
 
 def planted(check: str, onset: Sequence[int] | None = None, **other: Any) -> dict[str, Any]:
-    """Return a truth with a finding that must come and lead, unless ``other`` says otherwise."""
+    """Return a truth with a required finding that leads; ``other`` overrides keys."""
     keys = {"level": ALARM, "expected": [check], "lead": [check], "onset": onset}
     return {key: value for key, value in (keys | other).items() if value is not None}
 
@@ -108,5 +108,5 @@ def in_groups(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def rewards(rows: Sequence[Row]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the rewards."""
+    """Return the rewards of the rows."""
     return np.array([row["reward"] for row in rows], dtype=float)

@@ -1,4 +1,4 @@
-"""Hidden runs in which not the policy but the log is odd: two attempts, steps only in paths."""
+"""Hidden runs with an unusual log: two attempts at some steps, steps only in paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _between(rows: list[Row], first: int, stop: int) -> list[Row]:
 
 
 def _by_rank(rows: list[Row], ranks: int, name: str) -> dict[str, list[Row]]:
-    """Distribute the groups over ranks; ``name`` has a place for the rank."""
+    """Distribute the groups over the files of ranks; ``name`` has a placeholder for the rank."""
     files: dict[str, list[Row]] = {name.format(rank): [] for rank in range(ranks)}
     for row in rows:
         files[name.format(row["group_id"] % ranks)].append(row)

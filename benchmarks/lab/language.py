@@ -131,7 +131,7 @@ PARTS_ZH = ["老板", "面条", "早餐", "环境", "价格", "花园", "服务"
 
 @dataclass(frozen=True)
 class Slot:
-    """A place of choice: the options' texts and the reference's weights, not normalised."""
+    """A choice: the texts of its options and the reference's weights, not normalised."""
 
     options: tuple[str, ...]
     weights: tuple[float, ...]

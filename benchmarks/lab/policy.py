@@ -57,7 +57,7 @@ def _log_softmax(logits: Floats) -> Floats:
 
 
 class Wander:
-    """A policy's own direction away from the reference: mostly fixed, a little of it moving."""
+    """The direction in which a policy drifts from the reference: fixed, plus a random walk."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
@@ -74,7 +74,7 @@ class Wander:
 
 
 class Sampler:
-    """Draws choices for one step; ``sample`` collects the response under way."""
+    """Samples choices for one step; ``sample`` collects the current response."""
 
     def __init__(
         self, settings: Settings, direction: Mapping[str, Floats], rng: np.random.Generator
@@ -101,18 +101,18 @@ class Sampler:
         self._pending = (0.0, 0.0)
 
     def draw(self, slot: str) -> str:
-        """Choose an option without writing it; its nats go to the next piece written."""
+        """Choose an option without writing it; the next piece gets its log-probability."""
         cumulative, logp, ref = self._tables[slot]
         i = int(np.searchsorted(cumulative, self._rng.random() * cumulative[-1]))
         self._pending = (self._pending[0] + logp[i], self._pending[1] + ref[i])
         return SLOTS[slot].options[i]
 
     def weigh(self, logp: float, ref_logp: float) -> None:
-        """Give nats of a choice that was made elsewhere to the next piece."""
+        """Add the log-probabilities of a choice made elsewhere to the next piece."""
         self._pending = (self._pending[0] + logp, self._pending[1] + ref_logp)
 
     def write(self, text: str) -> None:
-        """Write a piece, or a fragment in its stead where the policy rots."""
+        """Write a piece or, with the chance ``rot``, a fragment instead."""
         if not text:
             return
         logp, ref = self._pending
@@ -131,7 +131,7 @@ class Sampler:
         self._pending = (0.0, 0.0)
 
     def finish(self) -> Sample:
-        """End the response; what is pending goes to the end-of-text token."""
+        """End the response; pending log-probabilities go to the end-of-text token."""
         self.sample.end = self._pending
         return self.sample
 

@@ -221,7 +221,7 @@ def _metrics(run: Reasoning, step: int, drawn: Sequence[Row], rng: Rng) -> Row:
 
 
 def write_metrics(folder: Path, table: Sequence[Row]) -> None:
-    """Write ``metrics.jsonl`` where anything was logged."""
+    """Write ``metrics.jsonl`` if the run logs metrics."""
     if table:
         lines = "".join(json.dumps(record) + "\n" for record in table)
         (folder / "metrics.jsonl").write_text(lines, encoding="utf8")

@@ -19,17 +19,17 @@ Schedule = Callable[[float], float]
 
 
 def flat(value: float) -> Schedule:
-    """A schedule that stays."""
+    """Return a constant schedule."""
     return lambda _: value
 
 
 def ramp(start: float, stop: float, to: float, base: float = 0.0) -> Schedule:
-    """From ``base`` at step ``start`` to ``to`` at step ``stop``, straight, flat outside."""
+    """Return a schedule that is linear from ``base`` at ``start`` to ``to`` at ``stop``."""
     return lambda step: base + (to - base) * min(1.0, max(0.0, (step - start) / (stop - start)))
 
 
 def settle(pace: float, to: float) -> Schedule:
-    """Learning as it usually goes: fast at first, then slower, towards ``to``."""
+    """Return a schedule that approaches ``to``, fast at first, then more slowly."""
     return lambda step: to * (1.0 - float(np.exp(-step / pace)))
 
 
@@ -41,7 +41,7 @@ WANDERS = settle(15, 0.55)
 
 @dataclass
 class Scenario:
-    """All that makes a run; each schedule gives a policy's setting at a step.
+    """The settings of a simulated run; schedules give the policy's settings by step.
 
     Attributes:
         name, seed: of the run; the same pair gives the same bytes.
@@ -115,7 +115,7 @@ class _Response:
 
 
 def _spell(sample: Sample, scenario: Scenario, rng: np.random.Generator, cut: bool) -> _Response:
-    """Turn pieces into tokens; those after a piece's first are nearly certain."""
+    """Convert pieces to tokens; all but the first token of a piece are nearly certain."""
     tokens: list[str] = []
     logp: list[float] = []
     ref_logp: list[float] = []
@@ -164,7 +164,7 @@ def _respond(
 def _critic(
     row: Row, mean: float, step: int, scenario: Scenario, rng: np.random.Generator
 ) -> list[float]:
-    """A critic that learns: nothing at step 0, later the step's mean and a part of the rest."""
+    """Return values of a critic that learns: 0 at first, later close to the returns."""
     learnt = 1 - np.exp(-step / 8)
     steps_left = np.linspace(0.3, 1.0, len(row["logprobs"]))
     guess = learnt * (mean + 0.5 * steps_left * (row["reward"] - mean))

@@ -1,4 +1,4 @@
-"""Writers: each composes one response to a prompt out of a sampler's choices."""
+"""Writers, each of which composes a response to a prompt from a sampler's choices."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def sums(
 
 
 def tool_prompts(rng: np.random.Generator, count: int) -> list[Prompt]:
-    """Return tasks that are done with tools."""
+    """Return tasks that need tools."""
     places = SUBJECTS["review"]
     asks = ("Find the opening hours of the {}.", "How far is the {}?", "Book a visit to the {}.")
     found = [Prompt(ask.format(p), "tool", p) for ask in asks for p in places]
@@ -153,7 +153,7 @@ def _sum(sampler: Sampler, prompt: Prompt, rng: np.random.Generator) -> None:
 
 
 def _reasoning(sampler: Sampler, prompt: Prompt, room: int, rng: np.random.Generator) -> None:
-    """Think aloud until the sampler stops, then give the answer."""
+    """Write a chain of thought until the sampler stops, then the answer."""
     target = room * (0.25 + 0.2 * rng.random()) * float(np.exp(sampler.settings.more))
     length = 0
     sampler.write("<think>")

@@ -97,7 +97,7 @@ RUNS = (
 
 
 class Speech:
-    """Tokens to numbers and back; 0 is padding, 1 the end."""
+    """Converts tokens to numbers and back; 0 is padding, 1 the end."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         known = dict.fromkeys(token for text in texts for token in tokenize(text, "bpe"))
@@ -157,7 +157,7 @@ def base_model(seed: int = 0) -> tuple[Model, Speech, list[Prompt]]:
 
 
 def _advantages(rewards: Tensor, values: Tensor, lam: float = 0.95) -> Tensor:
-    """GAE with gamma = 1; zero after the end, as rewards and values are there."""
+    """Return GAE advantages with gamma = 1; they are 0 after the end, like rewards and values."""
     following = torch.cat([values[:, 1:], torch.zeros(len(values), 1)], 1)
     delta = rewards + following - values
     out = torch.zeros_like(delta)
@@ -259,7 +259,7 @@ def _update(
     run: Run, policy: Model, optimiser: torch.optim.Optimizer, asked: Tensor, said: Tensor,
     old: Tensor, ref: Tensor, advantages: Tensor, returns: Tensor,
 ) -> None:  # fmt: skip
-    """PPO's clipped objective, a squared error for the critic, in halves of the batch."""
+    """Update the model with PPO's clipped objective and a squared error for the critic."""
     known = (said != 0).float()
     if run.critic:
         mean = (advantages * known).sum() / known.sum()

@@ -1,4 +1,4 @@
-"""Truths: what a report should find in a run, from what was planted and what is beyond doubt."""
+"""Truths: the findings that a report should have, from planted faults and clear figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CAUSES = CHECKS[: CHECKS.index("entropy_explosion") + 1]
 
 @dataclass
 class Planted:
-    """What was done to a run.
+    """The fault that was planted in a run.
 
     Attributes:
         findings: that must be found; empty in a healthy run.
@@ -44,7 +44,7 @@ class Planted:
 
 
 def onset_interval(rows: Sequence[Row], planted: Planted) -> list[int] | None:
-    """Return the first and last step at which the trouble may be said to begin.
+    """Return the first and last acceptable step for the onset of the fault.
 
     The first is the step at which the change sets in; the last the one from which the
     figure, smoothed over three steps, stays beyond a third of its whole change.

@@ -55,7 +55,7 @@ def write_run(folder: Path, rows: Sequence[Row], truth: Mapping[str, Any], ranks
 
 
 def read_run(folder: Path) -> list[Row]:
-    """Read back the rows of a folder's rank files, of whatever suffix."""
+    """Read the rows of a folder's rank files, with any suffix."""
     rows: list[Row] = []
     for path in sorted(folder.glob("*.jsonl*")):
         opened = gzip.open if path.suffix == ".gz" else open

@@ -90,7 +90,7 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
 
 
 def best_index(course: Course, onset: int) -> int:
-    """Return the end of the last window within noise of the best, if possible before ``onset``."""
+    """Return where the latest window within noise of the best ends, preferably before ``onset``."""
     means = running_mean(course.values, course.window)
     is_best = means >= course.best.value - course.error / math.sqrt(2)
     indices = np.flatnonzero(is_best) + course.window - 1

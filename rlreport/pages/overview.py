@@ -578,7 +578,6 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
 
 
 def windows_in_words(context: RunContext) -> str:
-
     windows = (course.window for course in context.verdict.courses.values())
     return plural(
         "First → last, or first → best → last.",

@@ -445,7 +445,6 @@ def number_columns(tables: Tables) -> list[ColumnView]:
 def extra_columns(
     names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
 ) -> list[ColumnView]:
-
     return [
         ColumnView(extra_key(name), str(name), kind=kind, hidden=hidden, group=group)
         for name in names

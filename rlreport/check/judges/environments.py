@@ -112,7 +112,7 @@ def _part(run: Run, index: int) -> Run:
 
 
 def _fall(part: Run, count: int) -> Finding | None:
-    """Return a lasting fall of the reward in ``part``; z limits allow for ``count`` tests."""
+    """Return a lasting fall of the reward in ``part``; z limits account for ``count`` tests."""
     raised = dict(part.limits.given)
     for limits in (part.limits[RewardCollapse], part.limits[Trend]):
         z = -NormalDist().inv_cdf(NormalDist().cdf(-limits.z) / count)
