@@ -382,7 +382,7 @@ def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
     assert found["verdict"]["reasons"] == ["other_steps"]
     assert found["verdict"]["pairs"] == 48
     found, outcome = compared(runs["main"], write_run(tmp_path / "late", steps=range(100, 110)))
-    assert any("compared are steps 8–9 of BASE and steps 108–109" in n for n in notes(outcome))
+    assert any("Compared: steps 8–9 of BASE with steps 108–109" in n for n in notes(outcome))
     assert found["curves"]["step"] == []
 
 
@@ -393,7 +393,7 @@ def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
     found, outcome = compared(base, new)
     said = notes(outcome)
     assert found["window"] == {"steps": [80, 80], "steps_base": [100, 100], "split": "train"}
-    assert any("near their ends: compared are step 100 of BASE and step 80" in n for n in said)
+    assert any("near their ends. Compared: step 100 of BASE with step 80" in n for n in said)
     both = "step 100 of BASE against step 80 of NEW"
     assert f"48 prompts in pairs, {both})" in found["verdict"]["sentence"]
     assert said[0].startswith(f"Compared: {both} of training responses; 48 prompts")
@@ -484,7 +484,7 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     made = rlreport.compare(base, new, tmp_path / "out", fail_on=["any"])
     assert made.sentence == (
         "Cannot be compared. "
-        "Fewer than three prompts, or blocks of steps of metrics, can be compared."
+        "Fewer than three prompts (of metrics: blocks of steps) can be compared."
     )
     found = comparison_json(tmp_path / "out")
     assert found["verdict"]["reasons"] == ["few_prompts"]

@@ -134,8 +134,8 @@ def test_unfinished_conversations_that_pile_up_at_the_most_turns_ended_at_their_
     assert set(finished(scan)) == set(cut_off(scan)) == {0.0}
     (finding,) = [f for f in run_checks(summarise(scan)).findings if f.id == "turn_limit"]
     assert finding.title == (
-        "88% of conversations hit the turn limit (88% at the start), as their number of turns "
-        "suggests: no reason is logged."
+        "88% of conversations seem to hit the turn limit (88% at the start), judged by their "
+        "number of turns, as no reason is logged."
     )
 
 

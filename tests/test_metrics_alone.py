@@ -322,7 +322,7 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tm
 def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tmp_path):
     log = write(tmp_path / "a.jsonl", events())
     notes = rlreport.compare(log, log, tmp_path / "c.html").notes
-    assert any(note.startswith("Of runs with trainer metrics only, blocks") for note in notes)
+    assert any(note.startswith("Runs with trainer metrics only are compared") for note in notes)
     page = (tmp_path / "c.html").read_text("utf-8")
     assert "Not compared, as a run has no data: Watched reward, KL, Cut off at the limit, " in page
     assert "At equal KL: not compared, as this needs KL per response in both runs." in page
@@ -332,7 +332,7 @@ def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tm
     sentence = rlreport.compare(short, short, tmp_path / "c.html").sentence
     assert sentence == (
         "Cannot be compared. "
-        "Fewer than three prompts, or blocks of steps of metrics, can be compared."
+        "Fewer than three prompts (of metrics: blocks of steps) can be compared."
     )
 
 
