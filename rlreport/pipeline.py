@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import several_runs
@@ -38,7 +39,7 @@ from rlreport.comparison.run import compared_run
 from rlreport.deliver import FORMS, form_of
 from rlreport.deliver.email import assemble, encode_view
 from rlreport.deliver.fit import deliver, deliver_comparison
-from rlreport.deliver.markdown import append_summary, notebook_html, summary_file
+from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, local_path, publishing
 from rlreport.draw.custom import chart_functions, custom_charts
 from rlreport.draw.step import comparison_charts
@@ -104,8 +105,10 @@ class Report:
     language: Language = ENGLISH  # language of the report
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows for the report."""
-        return notebook_html(self.out, self.form, self.verdict, self.figures, self.language)
+        """Return the verdict and the path of the report as HTML, which notebooks show."""
+        texts = self.language.of([self.verdict.headline, self.verdict.course_text])
+        html = Markup('<p dir="auto"><strong>{}</strong> {}</p><p><code>{}</code></p>')
+        return html.format(*texts, str(self.out))
 
 
 def build_report(

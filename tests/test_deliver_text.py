@@ -377,3 +377,12 @@ def test_the_chart_of_the_verdict_stands_beside_the_reward(exploded):
     assert re.findall(r"run_files/(\w+)\.png", visible) == ["reward"]
     mail = (folder / "run.eml").read_bytes()
     assert re.findall(rb"Content-ID: <(\w+)@", mail)[:2] == [b"metric_grad_norm", b"reward"]
+
+
+def test_a_notebook_shows_the_verdict_and_the_path(tmp_path):
+    log = write(tmp_path / "log.jsonl", [row(step) for step in range(12)])
+    report = rlreport.build(log, tmp_path / "<b>.html", lang="zh")
+    assert len(repr(report)) < 1000
+    shown = report._repr_html_()
+    assert str(report.language.of(report.verdict.headline)) in shown
+    assert "/&lt;b&gt;.html</code>" in shown

@@ -300,9 +300,8 @@ def _phrases(
         last = np.minimum(at + n, len(words) - 1)
         inside = (at + n == last) & (response[last] == response[at]) & (words[last] >= 0)
         keys = np.where(inside, index * len(vocabulary) + words[last], -1)
-        of_end = inside & in_end[at]
-        pairs = pd.DataFrame({"key": keys[of_end], "response": response[at[of_end]]})
-        counted = pairs.drop_duplicates().groupby("key").size()
+        pairs = pd.DataFrame({"key": keys, "response": response[at]}, copy=False)
+        counted = pairs[inside & in_end[at]].drop_duplicates().groupby("key").size()
         counted = counted[counted >= least * (1 - 1e-9)]
         longer = {}
         for key in counted.index.tolist() if n < MAX_WORDS else ():
@@ -319,8 +318,7 @@ def _phrases(
             parts += [numbers[phrase[1:]]] if distinct and phrase[0] not in _BEFORE else []
             parts = [part for part in parts if of_longer[row] >= CONTINUED * holders[part]]
             continued.update(parts)
-        starts = pd.Series(at).groupby(index).indices.values() if n else ()
-        for i, rows in enumerate(starts):
+        for i, rows in enumerate(pd.Series(at).groupby(index).indices.values() if n else ()):
             if i not in continued:
                 yield phrases[i], at[rows]
         phrases, holders = list(longer.values()), of_longer

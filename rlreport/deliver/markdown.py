@@ -2,7 +2,7 @@
 
 Text is escaped for GitHub and GitLab, so that model output cannot become markup, a link or a
 mention. Both turn ``@name``, ``#12``, ``!12`` and similar text into references, and bare URLs into
-links. Mail and notebooks use some of its parts.
+links. Mail uses some of its parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from rlreport.check.finding import Course, Verdict
+from rlreport.check.finding import Course
 from rlreport.choose import Extreme, evenly
 from rlreport.columns import Column
 from rlreport.deliver import FORMS, Builder
@@ -34,14 +34,11 @@ from rlreport.pages.notes import render_notes
 from rlreport.pages.overview import extreme_number, overview_view, run_courses
 from rlreport.pages.report import ReportBuilder
 from rlreport.pages.templates import Addresses, environment
-from rlreport.pages.views import KeyFigure, TableView, listed_prompt
+from rlreport.pages.views import TableView, listed_prompt
 from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
-
-# Maximum size in bytes of a report embedded in a notebook; larger ones are only linked
-MOST_EMBEDDED = 5_000_000
 
 _USUAL = ("kl", "length", "reward_distribution", "surprisal", "win_rate", "eos", "distinct_2")
 
@@ -73,38 +70,6 @@ def _ranked_charts(builder: Builder) -> list[Chart]:
     charts = [c for c in builder.charts if c.name in names or c.subject in subjects]
     # Sorting is stable: in each place the charts keep the order of the overview.
     return sorted(charts, key=lambda chart: get_args(PageSlot).index(chart.place))
-
-
-def notebook_html(
-    out: Path | str, form: str, verdict: Verdict, figures: Sequence[KeyFigure], language: Language
-) -> str:
-    """Return verdict, key figures and the report, in a sandboxed frame, for a notebook cell."""
-    name = href = str(out)
-    document = ""
-    if isinstance(out, Path):
-        if form == "html" and out.is_file() and out.stat().st_size <= MOST_EMBEDDED:
-            # Without a base, links to fragments would lead to the notebook.
-            base = '<head><base href="about:srcdoc">'
-            document = out.read_text("utf-8", "replace").replace("<head>", base, 1)
-        page = out / "index.html" if out.is_dir() else out
-        name, href = page.as_posix(), _address(page)
-    template = environment(language).get_template("notebook.html")
-    return template.render(
-        level=verdict.level,
-        headline=language.of(verdict.headline),
-        course=language.of(verdict.course_text),
-        figures=language.of(list(figures)),
-        name=name,
-        href=href,
-        document=document,
-    )
-
-
-def _address(page: Path) -> str:
-    try:
-        return "./" + quote(os.fsencode(Path(os.path.relpath(page)).as_posix()))
-    except ValueError:  # another drive
-        return page.resolve().as_uri()
 
 
 # Maximum length; a GitHub comment may have 65,536 characters, which leaves room for more text

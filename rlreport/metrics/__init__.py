@@ -321,8 +321,7 @@ def _is_table(path: Path, kind: str) -> bool:
     names, cells = (readers.csv_cells(line, separator) for line in (first, second))
     if len(cells) != len(names) or not TEXT_KEYS.isdisjoint(names):
         return False
-    decimal = "," if separator == ";" else "."
-    row = dict(zip(names, (cell.replace(decimal, ".") for cell in cells), strict=True))
+    row = dict(zip(names, cells, strict=True))
     steps = [row.pop(key) for key in STEP_KEYS if key in row]
     return all(map(_is_number, steps[:1])) and any(map(_is_number, row.values())) and bool(steps)
 

@@ -212,8 +212,6 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnusableInputError(f"{path.name}: encoded as UTF-16; save it as UTF-8")
     separator = csv_separator(header)
-    # Programs that write a comma in decimal numbers separate cells by semicolons.
-    decimal = "," if separator == ";" else "."
     names = csv_cells(header, separator)
     if len(names) > MAX_COLUMNS:
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
@@ -233,7 +231,7 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
         elif column is None or cells[column:][:1] == [run]:
             group = "" if kind is None else "".join(cells[kind:][:1]).lower()
             numbers = {
-                prefixed(group, name): number(cells[index].replace(decimal, "."))
+                prefixed(group, name): number(cells[index])
                 for index, name in metrics.items()
                 if index < len(cells)
             }

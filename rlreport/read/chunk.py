@@ -236,9 +236,7 @@ def _add_token_columns(
         columns[name][tokens.rows] = values
     if "rlhf_reward" in token_figures:
         columns["non_score_reward"] = columns["rlhf_reward"] - columns["reward"]  # type: ignore[operator]
-    nan_values = columns["nan_values"].astype(np.int64)
-    nan_values[tokens.rows] += sampled.nan_values
-    columns["nan_values"] = nan_values
+    columns["nan_values"].view(np.int64)[tokens.rows] += sampled.nan_values
 
 
 @lru_cache(maxsize=512)

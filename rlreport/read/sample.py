@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -72,11 +73,9 @@ def _collect(selection: Selection, options: ReadOptions) -> Part:
     collector = _Collector(rollouts, options.pad_tokens)
     indices = rollouts.indices(rows)
     figures = rollouts.figures_of(indices)
-    first = 0
-    for row, index in zip(rows.tolist(), indices.tolist(), strict=True):
-        stop = first + int(rollouts.lengths[index])
-        collector.add(row, index, figures.between(first, stop))
-        first = stop
+    offsets = offsets_of(rollouts.lengths[indices]).tolist()
+    for row, index, bounds in zip(rows.tolist(), indices.tolist(), pairwise(offsets), strict=True):
+        collector.add(row, index, figures.between(*bounds))
     return collector.part()
 
 
@@ -111,7 +110,8 @@ class _Collector:
         # Until all tokens are numbered at once, they are −1 minus their index in the vocabulary.
         ids = -1 - tokens if flags & HAS_TOKENS else self._numbers.of(units(text))
         pairs = (ids[:-1].astype(np.int64) << 32) + ids[1:]
-        self._distinct_2.append(len(np.unique(pairs)) / len(pairs) if len(pairs) else np.nan)
+        distinct = 1 + np.count_nonzero(np.diff(np.sort(pairs)))
+        self._distinct_2.append(distinct / len(pairs) if len(pairs) else np.nan)
         cut = bool(flags & IS_CUT)
         all_units.append((row, self._edges(ids, cut=cut)))
         values = np.full((len(FIGURES), len(ids)), np.nan, np.float32)
@@ -191,8 +191,21 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     unit = "token" if mostly_tokens and filled.any() else "word"
     of_unit = trained & (is_token == (unit == "token"))
     texts, places = _text_sample(everything, of_unit, strings, unit)
-    others = 0 if texts is None else int((trained & ~of_unit).sum())
-    notes = _notes(int((lengths > 2 * EDGE).sum()), others)
+    notes = []
+    if longer := np.count_nonzero(lengths > 2 * EDGE):
+        text = message(
+            "responses of over {most:count} tokens; figures of texts and tokens use only the first "
+            "and the last {edge:count}",
+            most=2 * EDGE,
+            edge=EDGE,
+        )
+        notes.append(Note("shortened", text, int(longer)))
+    if texts is not None and (others := np.count_nonzero(trained & ~of_unit)):
+        text = message(
+            "responses that, unlike most, have token strings, or have none; left out of figures of "
+            "texts and tokens"
+        )
+        notes.append(Note("mixed_units", text, int(others)))
     tokens = None
     if unit == "token" and texts is not None:
         chosen = np.concatenate([part.figures for part in parts], axis=1)[:, places]
@@ -207,21 +220,6 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
         sampled_of=len(training) if len(rows) == len(training) else int(training.sum()),
         notes=[*scan.notes, *notes],
     )
-
-
-def _notes(shortened: int, others: int) -> list[Note]:
-    shortened_text = message(
-        "responses of over {most:count} tokens; figures of texts and tokens use only the first "
-        "and the last {edge:count}",
-        most=2 * EDGE,
-        edge=EDGE,
-    )
-    others_text = message(
-        "responses that, unlike most, have token strings, or have none; left out of figures of "
-        "texts and tokens"
-    )
-    notes = Note("shortened", shortened_text, shortened), Note("mixed_units", others_text, others)
-    return [note for note in notes if note.count]
 
 
 def _text_sample(
