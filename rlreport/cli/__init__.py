@@ -33,8 +33,7 @@ class Program(click.Group):
                 os.open(os.devnull, os.O_RDWR)
             if isinstance(stream, TextIOWrapper) and stream is not sys.stdin:
                 stream.reconfigure(errors="replace")
-        # NumPy's linear algebra, which is hardly used, would start threads: then no process could
-        # be forked.
+        # NumPy's linear algebra (hardly used) would start threads, and threads rule out forking.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         collect_rarely()
         atexit.register(gc.freeze)  # else Python searches all objects for cycles at exit

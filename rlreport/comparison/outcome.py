@@ -311,8 +311,7 @@ _LEVELS = {
     "no_evidence": translatable("No evidence either way"),
     "incomparable": translatable("Cannot be compared"),
 }
-# Used instead of "Better" and "Worse", which are about the change, if a side has fewer than three
-# runs or any run is broken
+# Instead of "Better" and "Worse" if a side has fewer than three runs, or if any run is broken
 _IN_THESE_RUNS = {
     "better": translatable("Higher in these runs"),
     "worse": translatable("Lower in these runs"),

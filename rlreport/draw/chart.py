@@ -26,8 +26,7 @@ Scale = Literal["linear", "log", "symlog"]
 LEAST_SPAN = 0.02
 # Differences below this fraction of the largest magnitude count as rounding errors
 LEAST_VARIED = 1e-12
-# Charts leave out magnitudes above MOST and draw those below LEAST as 0, so that squares neither
-# overflow nor vanish
+# Charts omit magnitudes above MOST and draw those below LEAST as 0: their squares are inf or 0
 MOST, LEAST = 1e150, 1e-140
 MOST_BINS = 24
 # Curves do not share an axis if their magnitudes, or both ranges together and the wider of them,
@@ -210,8 +209,7 @@ class Chart:
     shaded: tuple[tuple[str, str], ...] = ()
     group: str = ""  # heading of the group of charts that this one belongs to, "" for none
     subject: str = ""  # second name, by which findings refer to this chart if no chart is named so
-    # section of the overview page: ``lead`` (most prominent), ``reward``, ``open``, or ``more``
-    # (collapsed)
+    # section of the overview page: ``lead`` (on top), ``reward``, ``open``, ``more`` (collapsed)
     place: PageSlot = "open"
     smoothed: bool = False  # whether curves are smoothed, with the logged values behind them
     png: bytes = b""  # picture for mail and Markdown, b"" until it is drawn

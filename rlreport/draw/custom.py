@@ -1,7 +1,6 @@
 """Custom charts: the user's functions that take the tables and return Altair charts.
 
-The functions are defined in files that the user names. Files next to the logs are never run, as
-they contain code.
+The functions are defined in files that the user names; files next to the logs are never run.
 """
 
 from __future__ import annotations

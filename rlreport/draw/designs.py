@@ -91,8 +91,7 @@ def curves(scale: Any) -> Spec:
 def paths() -> Spec:
     """Return the design of one path per series. Data: ``step``, ``series``, ``x``, ``y``.
 
-    Layers with their own data: ``label`` (``x``, ``y``, ``series``, ``label``) and the ``halo``
-    behind it.
+    Layers with their own data: ``label`` (``x``, ``y``, ``series``, ``label``) and its ``halo``.
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
     place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}

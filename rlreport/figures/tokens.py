@@ -189,8 +189,7 @@ def token_figures(
 
 
 CLIP_RANGE = 0.2
-# Advantages of a response's tokens are equal if the norm of their deviations is at most this
-# fraction of their mean
+# Advantages of a response count as equal if their deviations' norm is at most this part of the mean
 SAME_ADVANTAGE = 1e-3
 
 

@@ -99,8 +99,7 @@ def bare_separator(separator: str) -> str:
     return _OUTER_PLACEHOLDERS.sub("", separator)
 
 
-# Functions that join texts, without empty ones: items of a list in a sentence, clauses without and
-# with commas, and sentences
+# Functions that join the texts that are not empty: items of a list, clauses, and sentences
 listed: _Join = partial(Joined, translatable(", "))
 phrases: _Join = partial(Joined, translatable("{clause}, {next}"))
 clauses: _Join = partial(Joined, translatable("{clause}; {next}"))
