@@ -87,5 +87,5 @@ def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> s
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
     is_integer = isinstance(declared[key].default, int)
     if isinstance(value, bool) or not isinstance(value, int if is_integer else int | float):
-        return f"{key} must be {'an integer' if is_integer else 'a number'}, got {value!r:.40}"
+        return f"{key} must be {'an integer' if is_integer else 'a number'}"
     return "" if abs(value) <= sys.float_info.max else f"{key} must be finite"
