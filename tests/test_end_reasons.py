@@ -70,15 +70,6 @@ def test_only_what_ended_by_itself_is_finished_and_only_limits_of_tokens_cut_off
     assert "reasonless" not in kinds(scan)
 
 
-def test_every_other_logged_reason_is_no_limit_of_turns(tmp_path: Path) -> None:
-    rows = [row(finish_reason=other) for other in ("stop", "length", "error", "sunspots")]
-    rows += [row(), row(finish_reason="max_turns")]
-    limits = read(write(tmp_path / "a.jsonl", rows)).responses["at_turn_limit"]
-    np.testing.assert_array_equal(limits, [0, 0, 0, 0, np.nan, 1])
-    limits = read(write(tmp_path / "b.jsonl", rows[:-1])).responses["at_turn_limit"]
-    assert limits.isna().all()
-
-
 def change(path: Path, edit: Any) -> None:
     """Edit every second object of a log of lines or of JSON documents."""
     for log in sorted(p for p in path.rglob("*.json*") if p.is_file()):

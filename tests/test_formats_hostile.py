@@ -24,6 +24,7 @@ SAMPLE = {
     "id": 1,
     "epoch": 1,
     "input": "2+2?",
+    "target": "4",
     "messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}],
     "scores": {"match": {"value": "C"}},
 }
@@ -104,6 +105,12 @@ def test_tensors_without_numbers_of_their_own_are_told_by_their_shape(tmp_path: 
     ((_, row),) = iterate((tmp_path / "0.pt").open("rb"), "torch")
     assert row["plain"] == [1, 2]
     assert (row["sparse"], row["meta"]) == ("tensor of shape (3,)",) * 2
+
+
+def test_a_damaged_sample_costs_itself_only(tmp_path: Path) -> None:
+    samples = [json.dumps(SAMPLE).encode(), b"{", b" " * 65_000_000, b"[1]"]
+    scan = read(archive(tmp_path / "x.eval", *samples))
+    assert (scan.responses["reward"].tolist(), scan.bad_count) == ([1.0], 3)
 
 
 @pytest.mark.parametrize("kind", ["eval", "db", "json"])

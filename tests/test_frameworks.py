@@ -63,20 +63,6 @@ def by_step(scan: Scan, column: str = "reward") -> dict[int, float]:
     return dict(zip(means.index.tolist(), means.tolist(), strict=True))
 
 
-MEANS = {
-    "rllm_branches": {5: (1 + 0.75 + 0 + 0.5) / 4},  # no judge, no branch
-    "verl_v1": {1: 0.5, 2: 0.5},  # of sessions, whose last output counts
-    "nemo_gym": {1: (1 + 0 + 1) / 3, 2: (1 + 0 + 0.25) / 3},  # a judge failed, a sample is masked
-    "nemo_rl_distillation": {1: np.nan, 2: np.nan},
-}
-"""Log to the mean reward of each step that its writer gave."""
-
-
-@pytest.mark.parametrize("name", MEANS)
-def test_the_mean_reward_of_each_step_is_what_the_writer_gave(name: str) -> None:
-    assert by_step(read(DUMPS / name)) == pytest.approx(MEANS[name], nan_ok=True)
-
-
 # TRL
 
 
@@ -256,20 +242,3 @@ def test_a_database_is_never_written_to_and_runs_nothing(tmp_path: Path) -> None
     assert {path: path.read_bytes() for path in before} == before
     refused = {n.file for n in scan.notes if n.kind == "not_a_log"}
     assert refused == {"other.db", "view.db"}
-
-
-# Inspect
-
-
-def test_a_damaged_sample_costs_itself_only(tmp_path: Path) -> None:
-    path = tmp_path / "x.eval"
-    good = {"id": 1, "epoch": 1, "input": "2+2?", "target": "4", "scores": {"m": {"value": "C"}}}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("header.json", json.dumps({"eval": {"task": "t"}}))
-        archive.writestr("samples/1_epoch_1.json", json.dumps(good))
-        archive.writestr("samples/2_epoch_1.json", "{")
-        archive.writestr("samples/3_epoch_1.json", b" " * 65_000_000)
-        archive.writestr("samples/4_epoch_1.json", "[1]")
-    scan = read(path)
-    assert (len(scan.responses), scan.bad_count) == (1, 3)
-    assert scan.responses["reward"].tolist() == [1.0]

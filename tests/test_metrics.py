@@ -110,6 +110,7 @@ def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) 
     shutil.copytree(WRITTEN, tmp_path, dirs_exist_ok=True)
     (tmp_path / "table.csv").write_text("step,loss\n1,0.5\n")
     (tmp_path / "answers.csv").write_text("step,answer\n1,four\n")
+    (tmp_path / "run.csv").write_text("step,prompt,response,reward\n1,2+2?,4,1\n")
     expected = {
         trainer_state(tmp_path / "checkpoint-9", step=9),
         write(

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rlreport.figures.tokens import TokenFigures
 from rlreport.pages.data import csv
 from rlreport.pages.step import decimal, pack_tokens
 from rlreport.pages.templates import canonical_json, script_json
@@ -82,26 +81,6 @@ def test_nan_and_infinity_become_null_in_lists_and_arrays():
     assert canonical_json(value) == b'{"a":[null,2.0],"b":[null,1.5]}'
 
 
-def rollout(n, raw, **figures):
-    tokens = [token.replace("Ġ", " ") for token in raw]
-    return Rollout(
-        0, n, "f", 1, "p", "r", raw_tokens=raw, tokens=tokens, figures=TokenFigures(**figures)
-    )
-
-
-def test_tokens_and_values_come_back():
-    logp = np.array([-0.11, -2.5, np.nan])
-    packed = pack_tokens([rollout(3, ["Ġa", "b", "Ġa"], logp=logp), rollout(9, ["b"])], 6)
-    header, ids, columns = unpack(packed)
-    assert header["n"] == [3, 9]
-    assert header["lengths"] == [3, 1]
-    assert [header["text"][i] for i in ids] == [" a", "b", " a", "b"]
-    assert header["raw"] == ["Ġa", None]
-    assert [as_logged(header, i) for i in ids] == ["Ġa", "b", "Ġa", "b"]
-    assert list(columns) == ["logp"]
-    np.testing.assert_array_equal(columns["logp"], [-0.11, -2.5, np.nan, np.nan])
-
-
 @given(st.lists(st.text(st.sampled_from("aé ▁Ġ春\n🎉<>0xE4\x00"), max_size=6), min_size=1))
 def test_any_strings_come_back(raw):
     for style in Style:
@@ -113,8 +92,11 @@ def test_any_strings_come_back(raw):
 
 
 def test_nothing_is_packed_without_tokens_and_the_same_to_the_same_bytes():
-    assert pack_tokens([rollout(0, [])], 4) == ""
-    assert pack_tokens([rollout(0, ["a"])], 4) == pack_tokens([rollout(0, ["a"])], 4)
+    empty, one = (
+        Rollout(0, 0, "f", 1, "p", "r", raw_tokens=raw, tokens=raw) for raw in ([], ["a"])
+    )
+    assert pack_tokens([empty], 4) == ""
+    assert pack_tokens([one], 4) == pack_tokens([one], 4)
 
 
 @pytest.mark.parametrize("digits", [3, 4, 6, 9])
@@ -132,13 +114,3 @@ def test_short_decimals_are_kept_exactly(mantissa, places):
     m, e = decimal(value, 6)
     back = m[0] / 10.0 ** -float(e[0]) if e[0] < 0 else m[0] * 10.0 ** float(e[0])
     assert back == value[0]
-
-
-def test_the_page_has_no_column_that_it_can_compute():
-    x = np.array([-1.0, -2.0])
-    figures = dict.fromkeys(
-        ("logp", "ref_logp", "log_ratio", "token_reward", "value", "advantage", "return_"), x
-    )
-    made = [rollout(0, ["a", "b"], **figures)]
-    kept = ["logp", "log_ratio", "token_reward", "value", "advantage", "return"]
-    assert list(unpack(pack_tokens(made, 4))[2]) == kept

@@ -10,12 +10,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import rlreport
 from tests.pages_reading import page_tokens
-from tests.reading import described_kl, read
+from tests.reading import described_kl, read, write
 from tests.schemas import validate
 
 GAMMA, LAM = 1.0, 0.95
 EOS = "<|endoftext|>"
+AVERAGED = (
+    *("reward", "log_ratio_mean", "kl_k1", "kl_k3", "response_tokens", "rlhf_reward"),
+    "non_score_reward",
+)
+"""Figures of responses whose means are figures of a step."""
 
 
 def gae(rewards: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -89,14 +95,16 @@ def token_run(request, shared_data, real_report):
     return rows, real_report(request.param)
 
 
-def test_a_run_of_texts_has_no_token_figures_and_names_its_incomplete_step(real_report):
-    report = real_report("eval_poem_task")
+def test_a_run_of_texts_has_no_token_figures_and_names_its_incomplete_step(tmp_path):
+    texts = {"prompt": "Say hi.", "response": "Hi there.", "reward": 1.0}
+    rows = [{"step": s, **texts} for s, size in enumerate((4, 4, 4, 2)) for _ in range(size)]
+    report = tmp_path / "report"
+    rlreport.build(write(tmp_path / "log.jsonl", rows), report, workers=1)
     steps = pd.read_csv(report / "data" / "steps.csv").set_index("step")
     for missing in ("kl_k1_mean", "surprisal_mean", "value_mean", "response_tokens_mean"):
         assert steps[missing].isna().all()
-    assert steps.index[steps["incomplete"]].tolist() == [2300]
-    page = (report / "steps" / "2300.html").read_text("utf-8")
-    assert "incomplete</span>" in page
+    assert steps.index[steps["incomplete"]].tolist() == [3]
+    assert "incomplete</span>" in (report / "steps" / "3.html").read_text("utf-8")
 
 
 def test_every_figure_of_responses_equals_numpys(token_run, shared_data):
@@ -115,29 +123,18 @@ def test_steps_equal_numpy(token_run):
     for step in steps.index:
         mine = [row for row in rows if row["step"] == step]
         figures = [row["figures"] for row in mine]
-        reward = np.array([row["reward"] for row in mine])
-        logp = np.concatenate([f["logp"] for f in figures])
+        of_rows = pd.DataFrame([expected(row) for row in mine])
+        reward = of_rows["reward"].to_numpy()
         pairs = [p for row in mine for p in pairwise(row["response_tokens"])]
-        expected = {
+        wanted = {
+            **{f"{name.removesuffix('_mean')}_mean": of_rows[name].mean() for name in AVERAGED},
             "responses": len(mine),
-            "reward_mean": reward.mean(),
             "prompts": len({row["prompt"] for row in mine}),
             "reward_std": reward.std(),
             "reward_min": reward.min(),
             "reward_max": reward.max(),
-            "log_ratio_mean": np.mean([f["log_ratio"].mean() for f in figures]),
-            "kl_k1_mean": np.mean([f["log_ratio"].sum() for f in figures]),
-            "kl_k3_mean": np.mean([f["kl"].sum() for f in figures]),
-            "response_tokens_mean": np.mean([len(f["logp"]) for f in figures]),
             "response_chars_mean": np.mean([len(row["response"]) for row in mine]),
-            "surprisal_mean": -logp.mean(),
-            "rlhf_reward_mean": np.mean([f["token_reward"].sum() for f in figures]),
-            "non_score_reward_mean": np.mean(
-                [
-                    f["token_reward"].sum() - row["reward"]
-                    for f, row in zip(figures, mine, strict=True)
-                ]
-            ),
+            "surprisal_mean": -np.concatenate([f["logp"] for f in figures]).mean(),
             "eos_rate": np.mean([row["response_tokens"][-1] == EOS for row in mine]),
             "distinct_2": len(set(pairs)) / len(pairs),
         }
@@ -145,15 +142,15 @@ def test_steps_equal_numpy(token_run):
             value, returns = (
                 np.concatenate([f[key] for f in figures]) for key in ("value", "return")
             )
-            expected["value_mean"] = value.mean()
-            expected["explained_variance"] = 1 - np.var(returns - value) / np.var(returns)
+            wanted["value_mean"] = value.mean()
+            wanted["explained_variance"] = 1 - np.var(returns - value) / np.var(returns)
         if "ref_reward" in mine[0]:
-            reference = np.array([row["ref_reward"] for row in mine])
-            expected["ref_reward_mean"] = reference.mean()
-            expected["reward_gap_mean"] = (reward - reference).mean()
-            expected["win_rate"] = (reward > reference).mean()
-            expected["lose_rate"] = (reward < reference).mean()
-        for name, value in expected.items():
+            reference = of_rows["ref_reward"].to_numpy()
+            wanted["ref_reward_mean"] = reference.mean()
+            wanted["reward_gap_mean"] = (reward - reference).mean()
+            wanted["win_rate"] = (reward > reference).mean()
+            wanted["lose_rate"] = (reward < reference).mean()
+        for name, value in wanted.items():
             assert steps.loc[step, name] == pytest.approx(value, rel=1e-9, abs=1e-9), (step, name)
     assert (steps["nan_values"] == 0).all()
 

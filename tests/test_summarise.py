@@ -16,7 +16,6 @@ from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import FIGURES
 from rlreport.summarise import prompt_table, step_bigrams, token_table
 from rlreport.summarise.steps import (
-    Grouped,
     incomplete,
     most_common,
     passes_of,
@@ -221,16 +220,3 @@ def test_a_token_in_the_last_part_of_a_long_response_has_its_place_there():
 
 def example(tokens: pd.DataFrame, raw: str) -> tuple[int, ...]:
     return tuple(tokens.loc[raw, ["example_step", "example_n", "example_position"]])
-
-
-def test_correlation_equals_numpy_and_is_missing_without_spread():
-    random = np.random.default_rng(2)
-    x, y = random.normal(size=12), random.normal(size=12)
-    groups = Grouped.by(np.repeat([0, 1], [10, 2]))
-    y[10:] = 3.0
-    found = groups.correlation(x, y)
-    assert found[0] == pytest.approx(np.corrcoef(x[:10], y[:10])[0, 1])
-    assert np.isnan(found[1])
-    none = Grouped.by(np.zeros(0, np.int64))
-    assert len(none) == 0
-    assert none.mean(np.zeros(0)).shape == (0,)

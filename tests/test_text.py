@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -133,17 +131,6 @@ def test_one_token_alone_shows_its_bytes() -> None:
     assert token_text("Ġä½ł", Style.BYTE_LEVEL) == " 你"
     assert token_text("</s>", Style.SENTENCEPIECE) == "</s>"
     assert token_text("caf", Style.PLAIN) == "caf"
-
-
-def test_tokens_of_a_real_run_read_as_its_responses(shared_data: Path) -> None:
-    log = shared_data / "ppo_reward_hacking" / "rank_0.jsonl"
-    rows = [json.loads(line) for line in log.read_text().splitlines()[:400]]
-    style = detect_style({token for row in rows for token in row["response_tokens"]})
-    assert style is Style.BYTE_LEVEL
-    for row in rows:
-        readable = readable_tokens(row["response_tokens"], style)
-        text = "".join(token for token in readable if token not in EOS_TOKENS)
-        assert text == row["response"]
 
 
 def test_control_tokens_are_special_and_text_is_not() -> None:

@@ -30,7 +30,7 @@ import typing
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -198,18 +198,9 @@ def swift(out: Path) -> None:
 
 
 def roll(out: Path) -> None:
-    class Timer:
-        def __init__(self, **_: Any) -> None:
-            self.last = 0.0
-
-        def __enter__(self) -> Timer:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
+    timer = nullcontext(self_of(last=0.0))
     write = code("alibaba/ROLL", "roll/pipeline/rlvr/utils.py", "write_to_json_process",
-                 Timer=Timer)["write_to_json_process"]  # fmt: skip
+                 Timer=lambda **_: timer)["write_to_json_process"]  # fmt: skip
     clean = code("alibaba/ROLL", "roll/pipeline/agentic/utils.py", "remove_nan_items")
     ask = [{"role": "system", "content": "Use tools."}, {"role": "user", "content": "2+2?"}]
 
@@ -248,25 +239,15 @@ def roll(out: Path) -> None:
 
 
 def areal(out: Path) -> None:
-    @contextmanager
-    def opened(path: str, mode: str) -> Any:
+    @asynccontextmanager
+    async def opened(path: str, mode: str) -> Any:
         with Path(path).open(mode) as file:
             yield self_of(write=lambda text: _now(file.write(text)))
-
-    class Opened:
-        def __init__(self, path: str, mode: str) -> None:
-            self._file = opened(path, mode)
-
-        async def __aenter__(self) -> Any:
-            return self._file.__enter__()
-
-        async def __aexit__(self, *args: Any) -> None:
-            self._file.__exit__(*args)
 
     async def makedirs(path: str, exist_ok: bool) -> None:
         Path(path).mkdir(parents=True, exist_ok=exist_ok)
 
-    files = self_of(open=Opened, os=self_of(makedirs=makedirs))
+    files = self_of(open=opened, os=self_of(makedirs=makedirs))
     path = "areal/infra/workflow_executor.py"
     dump = code("inclusionAI/AReaL", path, "_dump_trajectory", aiofiles=files)["_dump_trajectory"]
     executor = self_of(
