@@ -1,7 +1,5 @@
 """Builds pages of made-up runs: hostile texts, many rows, long responses."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

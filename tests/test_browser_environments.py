@@ -1,7 +1,5 @@
 """Reports of several environments and endings: their table, charts, filter of lists."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

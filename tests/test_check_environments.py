@@ -1,7 +1,5 @@
 """Checks of environments: one that falls, and a mean that falls because the mix changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Single checks: what each finds at, just under and just over its limits, and when it is quiet."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The verdict: on real runs and made-up ones, its order, and the watched reward behind it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

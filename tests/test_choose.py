@@ -1,7 +1,5 @@
 """What is shown is chosen by worth, and fits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

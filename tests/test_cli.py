@@ -1,7 +1,5 @@
 """The command line: what it says, also of odd folders and names, and what it leaves behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

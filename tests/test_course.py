@@ -1,7 +1,5 @@
 """Course and level of a run: the formula holds, and every place says the same numbers and words."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import html
