@@ -14,7 +14,6 @@ from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun, Onset
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
-from rlreport.read.notes import Missing, dropped_rows
 from rlreport.tables import BadLine, LogFile, Note, Tables
 from tests.reading import read, row, write
 from tests.tables_builder import (
@@ -949,22 +948,16 @@ def test_a_mean_that_rises_only_among_kept_responses_is_found() -> None:
     assert severity("dropped_groups", dropping(falls, LATE & (LUCK < 0.4))) is None
 
 
-def test_marks_say_what_was_dropped() -> None:
-    kinds = np.array([0, 0, Missing.MASKED, 0])
-    extras = pd.DataFrame({"effective": [1.0, 0.0, 1.0, np.nan], "removed": [0.0, 7.0, 0.0, 0.0]})
-    assert dropped_rows(kinds, extras).tolist() == [0, 1, 1, 0]
-    assert np.isnan(dropped_rows(kinds * 0, extras[["removed"]])).all()
-
-
 def test_advantages_and_marks_are_read(tmp_path: Path) -> None:
     rows = [
         row(0, advantages=0.5, is_filtered=False),
         row(0, response="", response_tokens=["a", "b"], advantages=-0.5, mask_sample=True),
         row(0, response_tokens=["a", "b"], advantages=[0.5, 0.7]),
+        row(0, effective=0.0),
     ]
     responses = read(write(tmp_path / "rank_0.jsonl", rows)).responses
     names = ["advantage_logged_mean", "dropped", "masked_reward"]
-    expected = [[0.5, 0, np.nan], [-0.5, 1, 1.0], [np.nan, 0, np.nan]]
+    expected = [[0.5, 0, np.nan], [-0.5, 1, 1.0], [np.nan, 0, np.nan], [np.nan, 1, np.nan]]
     np.testing.assert_array_equal(responses[names], expected)
 
 
@@ -1023,27 +1016,6 @@ def test_forms_of_a_word_are_one_text_and_a_long_phrase_is_told_whole() -> None:
     result = find("reward_hacking_token", spreading(held, [phrase], paid(held)))
     assert result.texts == ("Thanks a lot for asking us",)
     assert title(result).startswith("90% of responses end with “Thanks a lot for asking us”")
-
-
-def test_praise_that_spreads_as_the_policy_runs_away_leads() -> None:
-    rng = np.random.default_rng(4)
-    wanted = np.clip(0.08 + (STEP - 10) / 12, 0.08, 1.0)
-    held = rng.random(len(STEP)) < wanted
-    plain = ["房间", "很大", "早餐", "一般", "位置", "方便", "服务", "周到"]
-    texts = ["，".join(plain[i] for i in rng.integers(0, 8, 5)) for _ in STEP]
-    made = tables(
-        reward=held + 0.3 * rng.normal(size=len(STEP)),
-        kl_k1=70 * wanted + rng.normal(size=len(STEP)),
-        response_tokens=40.0,
-    )
-    made.words = word_sample(
-        [[text + "。我觉得不错" * 4 * int(h)] for text, h in zip(texts, held, strict=True)], "word"
-    )
-    verdict = run_checks(made)
-    lead = verdict.findings[0]
-    assert (verdict.level, lead.id) == ("critical", "reward_hacking_token")
-    assert lead.texts[0] == "我觉得不错"
-    assert lead.onset is not None and 9 <= lead.onset.step <= 15
 
 
 def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Tables:

@@ -47,17 +47,6 @@ def test_version_and_help_come_without_pandas():
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("command", ["build", "inspect", "check", "checks", "formats"])
-def test_every_command_has_help_with_examples(command):
-    done = rlreport(command, "--help")
-    assert done.returncode == 0
-    assert "Examples:" in done.stdout
-    options = re.findall(
-        r"^  (?:-\w, )?--[\w-]+(?: \S+)*?(?:  +(\S.*))?$", done.stdout, re.MULTILINE
-    )
-    assert options
-
-
 def test_a_build_says_where_the_report_is_and_what_it_holds_unless_it_is_quiet(log, tmp_path):
     last = build(log, tmp_path / "report").stdout.splitlines()[-1]
     assert last.startswith(str(tmp_path / "report" / "index.html"))
