@@ -8,7 +8,7 @@ import pytest
 
 import rlreport
 from tests import test_browser_list, test_browser_response
-from tests.browser import serious, until, visiting
+from tests.browser import until, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
@@ -47,12 +47,6 @@ def report(shared_data, tmp_path_factory):
     out = tmp_path_factory.mktemp("report") / "run.html"
     logs = shared_data / "ppo_reward_hacking"
     return Path(rlreport.build(logs, out, max_size=2_500_000, workers=1).out)
-
-
-def test_a_view_has_no_serious_finding_of_axe(browser, report):
-    with visiting(browser, report, "#/steps/59?r=23&metric=kl") as page:
-        page.wait_for_selector(".response .token-text .t")
-        assert serious(page) == []
 
 
 def test_back_and_forward_go_through_views_and_find_the_place_again(browser, report):

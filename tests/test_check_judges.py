@@ -13,7 +13,6 @@ import pytest
 from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun, Onset
 from rlreport.check.registry import CHECKS
-from rlreport.check.run import Run
 from rlreport.tables import BadLine, LogFile, Note, Tables
 from tests.reading import read, row, write
 from tests.tables_builder import (
@@ -698,11 +697,6 @@ def test_steps_of_two_attempts_are_a_note_and_no_hole() -> None:
     assert severity("repeated_steps", tables()) is None
 
 
-def test_a_reward_that_fell_is_not_said_not_to_rise() -> None:
-    finding = find("reward_stalled", tables(reward=moved(1.0, 0.2) + 0.1 * SIGN))
-    assert title(finding) == "The reward fell: 1.00 at first, 0.200 at the end."
-
-
 def test_length_is_no_hack_where_the_watched_reward_rises_or_groups_do_not_pay_it() -> None:
     tokens = moved(40, 80) + 10 * SIGN
     assert severity("length_hacking", tables(response_tokens=tokens)) == "warning"
@@ -763,13 +757,11 @@ def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
     names += ["value_error_mean", "value_error_m2", "return_mean", "return_m2", "value_mean"]
     columns = dict.fromkeys(names, np.ones(kept.sum()))
     made = make_tables({"step": STEP[kept], "reward": SIGN[kept], **columns})
-    fed = [check for check in CHECKS if all(need.is_available(Run(made)) for need in check.needs)]
-    trends = [check for check in fed if check.trend]
-    assert len(trends) >= 6
-    for check in trends:
-        result = check.run(Run(made))
-        assert isinstance(result, NotRun)
-        assert f"(this run has {steps})" in result.needs
+    verdict = run_checks(made)
+    short = {one.id for one in verdict.not_run if f"(this run has {steps})" in one.needs}
+    trends = {check.id for check in CHECKS if check.trend}
+    assert len(short & trends) >= 6
+    assert not trends & {*verdict.passed, *(finding.id for finding in verdict.findings)}
 
 
 def test_sequence_weights_are_those_of_numpy() -> None:
