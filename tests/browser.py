@@ -1,7 +1,5 @@
 """A browser for the tests: pages opened from ``file://`` that must stay silent and offline."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@
 frameworks' own code wrote (``tests/data/frameworks``), and others (``tests/data/runs/written``).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Reads back what the forms hold, by other means than those that wrote it."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import io

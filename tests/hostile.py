@@ -1,7 +1,5 @@
 """Logs full of strings that try to become markup, script, or trouble."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Jobs for a pool; importable from its processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

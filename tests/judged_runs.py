@@ -1,7 +1,5 @@
 """Made-up runs with a known truth: what leads, and since when; or that nothing is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

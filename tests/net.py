@@ -3,8 +3,6 @@
 ``python -m tests.net`` shows what differs from ``tests/data/net``, ``--accept`` keeps it.
 """
 
-from __future__ import annotations
-
 import difflib
 import gzip
 import hashlib

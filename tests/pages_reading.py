@@ -1,7 +1,5 @@
 """Reads baked pages the way an independent reader of docs/page-data.md would."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Makes the READMEs' pictures, light and dark: ``python -m tests.pictures REPORT LANGUAGE``."""
 
-from __future__ import annotations
-
 import base64
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ What is left in plain Latin letters was never passed through a message, and a te
 one pair of brackets was glued of several.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Small logs made by hand, and shorthand to read them."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Prints what the changelog says of a version: ``python tests/release_notes.py 0.1.0``."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

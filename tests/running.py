@@ -1,7 +1,5 @@
 """Runs the command line as a user does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Validation against the JSON Schemas that ship with the package."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from importlib.resources import files

@@ -4,8 +4,6 @@ The pages are those of the repository. Links to what is a page lead to it; links
 lead to the repository's.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -4,8 +4,6 @@ Needs nothing but rlreport, and runs wherever it is installed: CI calls it for t
 sdist on every system and Python.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

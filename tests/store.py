@@ -3,8 +3,6 @@
 ``python -m tests.store PORT LOG`` serves until it is ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Tables of a made-up run, from arrays, and what single checks find in them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

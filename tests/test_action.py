@@ -1,7 +1,5 @@
 """The GitHub action and the recipe of docs/ci.md: which run's report is the baseline."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Agents: what is wrong with their tools is found at its turn, and only trained branches count."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``rlreport.build``: the command line's options, from Python."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +11,8 @@ from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures import tokens as token
 from rlreport.pages.step import pack_tokens
 from rlreport.pages.templates import join_scripts
-from rlreport.read.rollouts import Rollout
 from tests.pages_reading import node, rows_data, unpack
+from tests.reading import read
 
 STATIC = Path(__file__).resolve().parents[1] / "static" / "js"
 ENTRY = """import { decodeTokens, unpack } from "./shared/data.js";
@@ -76,43 +75,12 @@ def test_the_pages_of_real_runs_derive_what_python_computes(real_report, in_page
         assert offered == {name for name, values in shown.items() if not np.isnan(values).all()}
 
 
-def random_rollout(n: int, *, missing: bool, masked: bool = False) -> Rollout:
-    random = np.random.default_rng(n)
-    size = int(random.integers(1, 70))
-    arrays: dict[str, Any] = {
-        "logp": -random.exponential(2, size),
-        "ref_logp": -random.exponential(2, size),
-        "token_reward": random.normal(size=size),
-        "value": random.normal(size=size),
-    }
-    if missing:
-        for values in arrays.values():
-            values[random.random(size) < 0.05] = np.nan
-    sampled = random.random(size) < 0.7 if masked else np.ones(size, np.bool_)
-    own = token.TokenFigures(**{name: values[sampled] for name, values in arrays.items()})
-    figures = token.token_figures(own, np.array([0, sampled.sum()]), gamma=0.9, lam=0.8)
-    for name in figures.__slots__:
-        if (of_sampled := getattr(figures, name)) is not None:
-            setattr(figures, name, np.full(size, np.nan))
-            getattr(figures, name)[sampled] = of_sampled
-    return Rollout(
-        step=0, n=n, file="a", line=n, prompt="", response="", ref_response=None, ground_truth=None,
-        turns=[], tokens=["x"] * size, raw_tokens=["x"] * size, figures=figures,
-        sampled=sampled if masked else None,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("digits", [COMPACT, 9])
-def test_short_of_bytes_or_not_the_page_derives_what_python_computes(
-    in_page, digits, missing, masked
-):
-    rollouts = [random_rollout(n, missing=missing, masked=masked) for n in range(12)]
+def test_short_of_bytes_or_not_the_page_derives_what_python_computes(shared_data, in_page, digits):
+    rollouts = list(read(shared_data / "ppo_healthy").rollouts.read(range(12)))
     shown = assert_same(pack_tokens(rollouts, digits), in_page)
     for name in set(NAMES) - {"sampler_logp"}:
         attribute = "return_" if name == "return" else name
         exact = np.concatenate([getattr(r.figures, attribute) for r in rollouts])
-        # A log-ratio near 20 is off by 100 units of its last digit once it stands in an exponent.
         close = 100 * 10.0**-digits
         np.testing.assert_allclose(shown[name], exact, rtol=close, atol=close, err_msg=name)

@@ -115,19 +115,8 @@ def test_white_space_special_and_partial_tokens_can_be_seen_and_values_on_hover_
     assert page.locator(f"#{described}").is_visible()
 
 
-AS_READ = ("é", "🎉", " the", "\n", " 猫", "</s>")
-
-
-@pytest.mark.parametrize(
-    "logged",
-    [
-        ["Ġthe", "Ċ", "ĠçĮ«", "Ã©", "ðŁİī", "ÂŃ", "Ģ"],
-        ["▁the", "<0x0A>", "▁猫", "é", "🎉", "a▁▁b"],
-        [" the", "\n", " 猫", "é", "</s>"],
-    ],
-    ids=["byte-level", "sentencepiece", "plain"],
-)
-def test_a_token_says_how_it_was_logged(browser, tmp_path, logged):
+def test_a_token_says_how_it_was_logged(browser, tmp_path):
+    logged = ["Ġthe", "Ċ", "ĠçĮ«", "Ã©", "ðŁİī", "ÂŃ", "Ģ", "plain"]
     step = write_step(tmp_path, Made(responses=1, with_tokens=1, words=logged))
     raw = page_tokens(step)[0][0]
     assert set(raw) == set(logged)
@@ -136,10 +125,7 @@ def test_a_token_says_how_it_was_logged(browser, tmp_path, logged):
         for i, string in enumerate(raw):
             page.keyboard.press("ArrowRight") if i else page.locator(".token-text .t").first.click()
             said = page.text_content(".tip .raw") or ""
-            if string in AS_READ:
-                assert "logged as" not in said
-            else:
-                assert said.endswith(f"(logged as {string})")
+            assert said.endswith(f"(logged as {string})") == (string != "plain")
 
 
 def test_arrows_walk_tokens_and_a_finding_leads_to_its_own(page):

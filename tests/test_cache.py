@@ -1,7 +1,5 @@
 """A build with a cache finds what one without does, and reads only what changed."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """A second build reads and writes what changed, and gives the report that a first one would."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is told of a run: its card without secrets, and whether the logs are several runs."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

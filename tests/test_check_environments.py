@@ -1,7 +1,5 @@
 """Checks of environments: one that falls, and a mean that falls because the mix changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +10,6 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.check.finding import LogText
-from rlreport.check.run import Run
 from rlreport.summarise.steps import environment_steps, environments_of
 from rlreport.tables import Tables
 from tests.tables_builder import STEPS, find, make_tables, severity, title
@@ -140,17 +137,6 @@ def test_the_metric_of_the_trainer_has_to_fall_as_the_logged_rollouts_do():
     metrics["reward/mean"] = reward + np.where(made.steps["step"] < 24, 0, -4.0)
     deep = replace(made, metrics=pd.DataFrame(metrics))
     assert severity("reward_collapse", deep) is not None
-
-
-def test_the_parts_of_a_change_add_up_and_the_mix_leaves_the_means_alone():
-    judged = Run(environments([rising(0.6, 0.8), rising(0.1, 0.3)], [shifted(24, 4)] * 2))
-    assert judged.first is not None
-    mix = judged.mix_change(judged.first, judged.last)
-    assert mix is not None
-    change = judged.change(judged.column("reward"))
-    assert mix.mix + mix.rest == pytest.approx(change.difference)
-    assert mix.mix == pytest.approx(0, abs=1e-12)
-    assert mix.same_mix.difference == pytest.approx(mix.rest)
 
 
 @pytest.mark.parametrize(

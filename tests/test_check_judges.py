@@ -1,7 +1,5 @@
 """Single checks: what each finds at, just under and just over its limits, and when it is quiet."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,8 +13,6 @@ import pytest
 from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun, Onset
 from rlreport.check.registry import CHECKS
-from rlreport.check.run import Run
-from rlreport.read.notes import Missing, dropped_rows
 from rlreport.tables import BadLine, LogFile, Note, Tables
 from tests.reading import read, row, write
 from tests.tables_builder import (
@@ -67,12 +63,6 @@ def critic(explained: Any, spread: Any = 1.0, variance: Any = 1.0, **columns: An
     )
 
 
-def follower(error: float) -> Tables:
-    """A critic that is right of itself, and errs by so much of what came."""
-    came = {"mc_return_mean": 0.0, "mc_return_m2": 10.0, "mc_error_mean": 0.0}
-    return critic(0.9, mc_error_m2=error, **came)
-
-
 def mismatched(column: str, value: float) -> Tables:
     quiet = {"mismatch_ratio": 1.0, "mismatch_k3": 0.0, "mismatch_prob": 0.0}
     # Eight tokens a response keep the mean over tokens exact.
@@ -103,11 +93,6 @@ def shortened(step: Any, left: Any) -> Tables:
     return make_tables({"step": STEP[kept], "reward": SIGN[kept]})
 
 
-def collapsing(end: float) -> Tables:
-    """The reward is 0, then 1, then ``end``, with little noise inside a step."""
-    return tables(reward=np.select([STEP < 10, STEP < 28], [0.0, 1.0], end) + 0.01 * SIGN)
-
-
 def falling(peak: int, end: float) -> Tables:
     """The reward rises to 1 at the peak, then falls evenly to ``end``."""
     rise = np.minimum(STEP / max(peak, 1), 1.0) if peak else np.ones(len(STEP))
@@ -115,23 +100,11 @@ def falling(peak: int, end: float) -> Tables:
     return tables(reward=rise + (end - 1) * fall + 0.1 * SIGN)
 
 
-def winning(wins: float) -> Tables:
-    reward = STEP / STEPS
-    gap = np.where(share(wins, wins) == 1, 1.0, -1.0)
-    return tables(reward=reward, ref_reward=reward - gap)
-
-
 def longer(ratio: float, r: float) -> Tables:
     """Lengths that vary by a token in each step, and rewards that correlate with them at r."""
     other = np.where(INDEX % 4 < 2, 1.0, -1.0)
     reward = r * SIGN + np.sqrt(1 - r * r) * other
     return tables(response_tokens=moved(40, 40 * ratio) + SIGN, reward=reward)
-
-
-def emptied(since: int) -> Tables:
-    empty = since <= STEP
-    tokens, chars = np.where(empty, 1.0, 40.0), np.where(empty, 0, 160)
-    return tables(response_tokens=tokens, response_chars=chars, finished=1.0)
 
 
 def repeating(distinct: int, **columns: Any) -> Tables:
@@ -143,12 +116,6 @@ def repeating(distinct: int, **columns: Any) -> Tables:
     made = tables(**columns)
     made.ngrams = sample(texts)
     return made
-
-
-def learning(rose: float) -> Tables:
-    """A checked run that loses variety; its share of right answers rose by ``rose``."""
-    right = np.random.default_rng(5).random(len(STEP)) < 0.2 + rose * STEP / STEPS
-    return repeating(50, reward=right.astype(float))
 
 
 def few_bigrams(bigrams: int) -> Tables:
@@ -172,12 +139,6 @@ def spread_in_groups(last: float, drift: float) -> Tables:
     return made
 
 
-def identical(first: float, last: float) -> Tables:
-    same = share(first, last) == 1
-    hashes = np.where(same, STEP, 10_000 + np.arange(len(STEP))).astype(np.uint64)
-    return tables(response_hash=hashes)
-
-
 def shared_of(column: str, first: float, last: float) -> Tables:
     return tables(tool_calls=1.0, turns=2.0, **{column: share(first, last)})
 
@@ -185,67 +146,67 @@ def shared_of(column: str, first: float, last: float) -> Tables:
 LATE: Any = STEP >= 20
 LUCK: Any = np.random.default_rng(5).random(len(STEP))
 NOISE = np.random.default_rng(3).normal(size=len(STEP))
-ENDINGS = {(0.0, 0.2): "warning", (0.0, 0.19): None, (0.4, 0.5): None, (0.51, 0.51): "warning"}
+ENDINGS = {None: [(0.0, 0.19), (0.4, 0.5)], "warning": [(0.0, 0.2), (0.51, 0.51)]}
 
-LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
+LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
     "kl_explosion: the mean of the last window": (
         lambda kl: tables(kl_k1=moved(1, kl)),
-        {9.99: None, 10.0: None, 10.01: "warning", 50.0: "warning", 50.01: "critical"},
+        {None: [9.99, 10.0], "warning": [10.01, 50.0], "critical": [50.01]},
     ),
-    "kl_explosion: a mean that came back": (lambda kl: tables(kl_k1=moved(30, kl)), {5: None}),
+    "kl_explosion: a mean that came back": (lambda kl: tables(kl_k1=moved(30, kl)), {None: [5]}),
     "kl_explosion: the trainer's own KL": (
         lambda kl: with_metrics(tables(), objective__kl=kl),
-        {10.0: None, 11.0: "warning", 51.0: "critical"},
+        {None: [10.0], "warning": [11.0], "critical": [51.0]},
     ),
     "negative_kl: more than rounding": (
         lambda mean: tables(kl_k1=mean),
-        {-0.009: None, -0.01: None, -0.011: "warning"},
+        {None: [-0.009, -0.01], "warning": [-0.011]},
     ),
     "negative_kl: 2.9 and 3.1 standard errors below zero": (
         lambda mean: tables(kl_k1=NOISE + mean),
-        {-0.17467: None, -0.19075: "warning"},
+        {None: [-0.17467], "warning": [-0.19075]},
     ),
     "negative_kl: half of the responses below zero": (
         lambda size: tables(kl_k1=size * SIGN),
-        {1.0: None},
+        {None: [1.0]},
     ),
     "value_divergence: explained variance": (
         critic,
-        {0.5: None, 0.0: None, -0.01: "info", -0.5: "info", -0.51: "warning"},
+        {None: [0.5, 0.0], "info": [-0.01, -0.5], "warning": [-0.51]},
     ),
     "value_divergence: the spread of values": (
         partial(critic, 0.5),
-        {4.9: None, 5.0: None, 5.1: "warning"},
+        {None: [4.9, 5.0], "warning": [5.1]},
     ),
-    "value_divergence: a critic that only follows itself": (follower, {30.0: "warning", 5.0: None}),
+    "value_divergence: a critic that is right of itself, and errs by so much of what came": (
+        lambda error: critic(
+            0.9, mc_return_mean=0.0, mc_return_m2=10.0, mc_error_mean=0.0, mc_error_m2=error
+        ),
+        {"warning": [30.0], None: [5.0]},
+    ),
     "value_divergence: returns that no longer vary": (
         lambda left: critic(moved(0.8, -9), moved(1, 10**0.5), moved(1, left)),
-        {1.0: "warning", 1e-5: None},
+        {"warning": [1.0], None: [1e-5]},
     ),
     "ratio_drift: the mean, its limits lower beyond, and the share outside": (
         lambda ratio, outside: tables(ratio_tokens=16.0, ratio_mean=ratio, ratio_outside=outside),
         {
-            (1.0, 0.1): None,
-            (0.5, 0.1): None,
-            (0.49, 0.1): "warning",
-            (2.0, 0.1): None,
-            (2.01, 0.1): "warning",
-            (1.0, 0.3): None,
-            (1.0, 0.31): "warning",
+            None: [(1.0, 0.1), (0.5, 0.1), (2.0, 0.1), (1.0, 0.3)],
+            "warning": [(0.49, 0.1), (2.01, 0.1), (1.0, 0.31)],
         },
     ),
     "ratio_drift: the trainer's own ratio": (
         lambda ratio: with_metrics(tables(), val__ratio=ratio),
-        {1.0: None, 2.5: "warning"},
+        {None: [1.0], "warning": [2.5]},
     ),
     "ratio_drift: the clip fraction of the trainer": (
         lambda clipped: with_metrics(tables(), actor__pg_clipfrac=clipped),
-        {0.3: None, 0.31: "warning"},
+        {None: [0.3], "warning": [0.31]},
     ),
     **{
         f"engine_mismatch: {column}": (
             partial(mismatched, column),
-            {limit * 0.999: None, limit: None, limit * 1.001: "warning"},
+            {None: [limit * 0.999, limit], "warning": [limit * 1.001]},
         )
         for column, limit in {
             "mismatch_ratio": 1.05,
@@ -255,34 +216,32 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
     },
     "zero_variance_groups: groups of one reward, and groups that are solved": (
         groups,
-        {24: None, 25: None, 26: "warning", (40, 1.0): "info"},
+        {None: [24, 25], "warning": [26], "info": [(40, 1.0)]},
     ),
     "zero_variance_groups: hard groups that become fewer where the run learns": (
         lambda wrong: tables(
             prompt_id=INDEX // 2,
             reward=np.where(moved(45, wrong) > INDEX // 2, 0.0, np.where(INDEX % 2, 1.0, 0.0)),
         ),
-        {30: "info", 45: "warning"},
+        {"info": [30], "warning": [45]},
     ),
     "group_std_fall: against the first ten steps": (
         spread_in_groups,
-        {(0.09, 0.0): "warning", (0.11, 0.0): None, (0.09, 0.1): "info"},
+        {"warning": [(0.09, 0.0)], None: [(0.11, 0.0)], "info": [(0.09, 0.1)]},
     ),
     "broken_log: steps with fewer responses": (
         shortened,
-        {(20, 90): None, (20, 89): "warning", (39, 50): "info", (39, 90): None},
+        {None: [(20, 90), (39, 90)], "warning": [(20, 89)], "info": [(39, 50)]},
     ),
     "broken_log: steps of no usual size": (
         lambda more: shortened(STEP, 20 + more * STEP),
-        {2: None},
+        {None: [2]},
     ),
     "broken_log: gaps in an even cadence": (
         lambda *steps: make_tables({"step": np.repeat(steps, 4), "reward": np.repeat(steps, 4)}),
         {
-            tuple(range(10)): None,
-            (1, *range(100, 1000, 100)): None,
-            (0, 1, 2, 3, 5, 6, 7, 8): "warning",
-            (0, 1, 3, 7, 8, 20, 21): None,
+            None: [tuple(range(10)), (1, *range(100, 1000, 100)), (0, 1, 3, 7, 8, 20, 21)],
+            "warning": [(0, 1, 2, 3, 5, 6, 7, 8)],
         },
     ),
     "broken_log: files that follow each other are no ranks": (
@@ -290,120 +249,115 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
             tables(file=(first <= STEP).astype(int)),
             files=[LogFile("a.jsonl", 1), LogFile("b.jsonl", 1)],
         ),
-        {20: None},
+        {None: [20]},
     ),
     "reward_collapse: half of the gain": (
-        collapsing,
-        {0.51: None, 0.5: None, 0.49: "warning"},
+        lambda end: tables(reward=np.select([STEP < 10, STEP < 28], [0.0, 1.0], end) + SIGN / 100),
+        {None: [0.51, 0.5], "warning": [0.49]},
     ),
     "reward_collapse: a dip that recovers": (
         lambda end: tables(reward=1.0 * ((STEP < 16) | (end <= STEP)) + 0.1 * SIGN),
-        {22: None, 40: "critical"},
+        {None: [22], "critical": [40]},
     ),
     "reward_collapse: wherever the peak lies": (
         falling,
-        {(0, 0.0): "critical", (3, -0.5): "critical", (20, 0.4): "warning", (20, 0.9): None},
+        {"critical": [(0, 0.0), (3, -0.5)], "warning": [(20, 0.4)], None: [(20, 0.9)]},
     ),
     "reward_stalled: a gain beyond chance": (
         lambda gain: tables(reward=NOISE + gain * STEP / STEPS),
-        {0.0: "info", 0.1: "info", 1.0: None},
+        {"info": [0.0, 0.1], None: [1.0]},
     ),
-    "reward_stalled: wins and losses": (winning, {0.49: "info", 0.5: "info", 0.51: None}),
+    "reward_stalled: wins and losses": (
+        lambda wins: tables(
+            reward=STEP / STEPS, ref_reward=STEP / STEPS + 1 - 2 * share(wins, wins)
+        ),
+        {"info": [0.49, 0.5], None: [0.51]},
+    ),
     "entropy_collapse: the part that is left, and nats": (
         lambda first, last: tables(surprisal_mean=moved(first, last), logp_tokens=16.0),
         {
-            (1.0, 0.21): None,
-            (1.0, 0.2): None,
-            (1.0, 0.19): "warning",
-            (2.0, 0.31): None,
-            (2.0, 0.3): None,
-            (2.0, 0.29): "warning",
+            None: [(1.0, 0.21), (1.0, 0.2), (2.0, 0.31), (2.0, 0.3)],
+            "warning": [(1.0, 0.19), (2.0, 0.29)],
         },
     ),
     "entropy_collapse: of the trainer, in a run that learns or not": (
         lambda rise: with_metrics(
             tables(reward=SIGN + rise * STEP), actor__entropy=entropy(0.9, 0.05)
         ),
-        {0: "warning", 1: "info"},
+        {"warning": [0], "info": [1]},
     ),
     "entropy_explosion: of the trainer": (
         lambda last: with_metrics(tables(), actor__entropy=entropy(0.5, last)),
-        {0.5: None, 4.0: "warning"},
+        {None: [0.5], "warning": [4.0]},
     ),
     "length_hacking: until lengths run into their limit": (
         lambda sign: tables(
             response_tokens=np.where(STEP < 30, 40 + STEP + 5 * SIGN, 128.0), reward=sign * SIGN
         ),
-        {1: "warning", -1: None},
+        {"warning": [1], None: [-1]},
     ),
     "length_hacking: longer responses, and length that is paid": (
         longer,
         {
-            (1.49, 0.8): None,
-            (1.5, 0.8): "warning",
-            (1.51, 0.8): "warning",
-            (2.0, 0.39): None,
-            (2.0, 0.4 + 1e-9): "warning",
-            (2.0, 0.41): "warning",
+            None: [(1.49, 0.8), (2.0, 0.39)],
+            "warning": [(1.5, 0.8), (1.51, 0.8), (2.0, 0.4 + 1e-9), (2.0, 0.41)],
         },
     ),
     "length_collapse: half of the length": (
         lambda ratio: tables(response_tokens=moved(100, 100 * ratio)),
-        {0.51: None, 0.5: None, 0.49: "warning"},
+        {None: [0.51, 0.5], "warning": [0.49]},
     ),
     "length_collapse: responses of at most three tokens": (
         lambda first, last: tables(response_tokens=np.where(share(first, last) == 1, 3.0, 20.0)),
-        {(0.0, 0.1): None, (0.0, 0.11): "warning", (0.3, 0.3): "info", (0.3, 0.05): None},
+        {None: [(0.0, 0.1), (0.3, 0.05)], "warning": [(0.0, 0.11)], "info": [(0.3, 0.3)]},
     ),
     "length_collapse: a few long responses less": (
         lambda few: tables(response_tokens=20 + 1980.0 * ((few > INDEX) & (STEP < 30)) + SIGN),
-        {10: None, 90: "warning"},
+        {None: [10], "warning": [90]},
     ),
-    "length_collapse: four tokens": (lambda size: tables(response_tokens=size), {4.0: None}),
+    "length_collapse: four tokens": (lambda size: tables(response_tokens=size), {None: [4.0]}),
     "length_collapse: all responses empty at the end, or always": (
-        emptied,
-        {37: "critical", 0: "info"},
+        lambda since: tables(
+            response_tokens=np.where(since <= STEP, 1.0, 40.0),
+            response_chars=np.where(since <= STEP, 0, 160),
+            finished=1.0,
+        ),
+        {"critical": [37], "info": [0]},
     ),
     "missing_eos: a share that rose, or is over half": (
         lambda first, last: tables(finished=1 - share(first, last)),
-        {
-            (0.0, 0.19): None,
-            (0.0, 0.2): "warning",
-            (0.5, 0.5): None,
-            (0.51, 0.51): "warning",
-            (0.6, 0.3): None,
-        },
+        {None: [(0.0, 0.19), (0.5, 0.5), (0.6, 0.3)], "warning": [(0.0, 0.2), (0.51, 0.51)]},
     ),
     "missing_eos: a high share counts only at one length": (
         lambda spread: tables(
             finished=1.0 * (INDEX >= 60),
             response_tokens=np.where(INDEX < 60, 256.0 + spread * INDEX, 80.0),
         ),
-        {0: "warning", 1: None},
+        {"warning": [0], None: [1]},
     ),
     "missing_eos: all responses, by their finish reason": (
         lambda ended: tables(finished=ended, response_tokens=50.0 + INDEX),
-        {0.0: "warning", 1.0: None},
+        {"warning": [0.0], None: [1.0]},
     ),
     "missing_eos: lengths that come to pile up at one maximum": (
         lambda last: tables(response_tokens=np.where(share(0, last) == 1, 256.0, 50.0 + INDEX)),
-        {0.19: None, 0.21: "warning"},
+        {None: [0.19], "warning": [0.21]},
     ),
     "sharpening: of each step's groups of ten, how many any response solves, and how many solve": (
-        narrowing,
-        {
-            (10, 2, 6, 8): "info",
-            (10, 2, 10, 8): None,  # as many are solved
-            (10, 6, 6, 5): None,  # pass@1 falls, too
-            (6, 2, 10, 8): None,
-        },
+        narrowing,  # of the last three as many are solved, pass@1 falls, or more are solved
+        {"info": [(10, 2, 6, 8)], None: [(10, 2, 10, 8), (10, 6, 6, 5), (6, 2, 10, 8)]},
     ),
-    "diversity_collapse: distinct bigrams": (repeating, {71: None, 70: None, 69: "warning"}),
-    "diversity_collapse: a checked run that learns": (learning, {0.5: "info", 0.0: "warning"}),
-    "diversity_collapse: few bigrams": (few_bigrams, {199: None, 200: "warning"}),
+    "diversity_collapse: distinct bigrams": (repeating, {None: [71, 70], "warning": [69]}),
+    "diversity_collapse: a checked run that learns": (
+        lambda rose: repeating(50, reward=(0.2 + rose * STEP / STEPS > LUCK) * 1.0),
+        {"info": [0.5], "warning": [0.0]},
+    ),
+    "diversity_collapse: few bigrams": (few_bigrams, {None: [199], "warning": [200]}),
     "diversity_collapse: identical responses": (
-        identical,
-        {(0.1, 0.5): None, (0.1, 0.51): "warning", (0.6, 0.6): None, (0.9, 0.6): None},
+        lambda first, last: tables(
+            response_hash=np.where(share(first, last), STEP, 1e4 + np.arange(len(STEP)))
+        ),
+        {None: [(0.1, 0.5), (0.6, 0.6), (0.9, 0.6)], "warning": [(0.1, 0.51)]},
     ),
     "diversity_collapse: equal answers to one prompt": (
         lambda last: tables(
@@ -412,76 +366,71 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
                 share(0.1, last), STEP * 100 + INDEX // 10, 1e4 + STEP * 100 + INDEX
             ),
         ),
-        {0.9: None},
+        {None: [0.9]},
     ),
     "cut_texts: one text that is repeated": (
         lambda same: tables(
             response_chars=np.where(INDEX < 30, 500, 100 + INDEX),
             response_hash=np.where((INDEX < 30) & same, 1, np.arange(len(STEP))),
         ),
-        {True: None, False: "info"},
+        {None: [True], "info": [False]},
     ),
     "cut_texts: many of one largest length, and few": (
         lambda few, above: tables(response_chars=np.where(few > INDEX, 500, 100 + above * INDEX)),
-        {(30, 1): "info", (10, 0): None},
+        {"info": [(30, 1)], None: [(10, 0)]},
     ),
     "loops: their share": (
         lambda first, last: looping(np.where(LATE, last, first)),
-        {(0.0, 0.3): "warning", (0.0, 0.07): None, (0.3, 0.3): None},
+        {"warning": [(0.0, 0.3)], None: [(0.0, 0.07), (0.3, 0.3)]},
     ),
     "loops: that earn the same, or no reward": (
         lambda reward: looping(np.where(LATE, 0.3, 0.0), reward=reward * (np.arange(4000) % 3 > 0)),
-        {1.0: "info", np.nan: "info"},
+        {"info": [1.0, np.nan]},
     ),
     "dropped_groups: those without variance": (
         lambda rise: dropping(
             reward := graded(rise), pd.Series(reward).groupby(GROUP).transform("std") == 0
         ),
-        dict.fromkeys((-0.3, 0.0, 0.3)),
+        {None: [-0.3, 0.0, 0.3]},
     ),
     "advantage_mismatch: a wrong sign from the start, in a run that learns or not": (
         lambda rise: advantages(-centred(graded(rise)), reward=graded(rise)),
-        {0.0: "critical", 0.6: "info"},
+        {"critical": [0.0], "info": [0.6]},
     ),
     "dropped_groups: more than half, if it was less": (
         lambda first, last, rise: dropping(graded(rise), np.where(LATE, last, first) > LUCK),
         {
-            (0.2, 0.7, 0.0): "warning",
-            (0.2, 0.7, 0.6): "info",
-            (0.6, 0.6, 0.0): None,
-            (0.2, 0.45, 0.0): None,
+            "warning": [(0.2, 0.7, 0.0)],
+            "info": [(0.2, 0.7, 0.6)],
+            None: [(0.6, 0.6, 0.0), (0.2, 0.45, 0.0)],
         },
     ),
     "reward_hacking_token: one that spreads with the reward": (
         lambda first, last: spreading(held := share(first, last), [["#"]], paid(held)),
         {
-            (0.02, 0.19): None,
-            (0.02, 0.2): "warning",
-            (0.1, 0.29): None,
-            (0.1, 0.3): "warning",
-            (0.5, 0.9): None,
-            (0.9, 0.1): None,
+            None: [(0.02, 0.19), (0.1, 0.29), (0.5, 0.9), (0.9, 0.1)],
+            "warning": [(0.02, 0.2), (0.1, 0.3)],
         },
     ),
     "reward_hacking_token: what is paid more": (
         lambda lift: spreading(held := share(0.02, 0.6), [["#"]], paid(lift * held)),
-        {0.0: None, 0.1: None, 1.0: "critical"},
+        {None: [0.0, 0.1], "critical": [1.0]},
     ),
     "reward_hacking_token: special tokens and blanks are formatting": (
         lambda *text: spreading(held := share(0.02, 0.9), [text], paid(held)),
-        {("<|im_end|>",): None, ("Ċ", "Ċ"): None},
+        {None: [("<|im_end|>",), ("Ċ", "Ċ")]},
     ),
     "reward_hacking_token: a word of the prompts that are paid better": (
         lambda rich: spreading(
             (rich > INDEX) * share(0.02, 0.5), [["Ġsea"]], paid(rich > INDEX), prompt_id=INDEX
         ),
-        {50: None},
+        {None: [50]},
     ),
     "tool_disuse: calls that fall, whatever the reward does": (
         lambda first, *reward: tables(
             tool_calls=moved(first, 0) + 0.1 * first * SIGN, reward=moved(*reward) + 0.1 * SIGN
         ),
-        {(2, 0, 0): "warning", (2, 0, 1): "warning", (2, 1, 0): "warning", (0.1, 0, 0): None},
+        {"warning": [(2, 0, 0), (2, 0, 1), (2, 1, 0)], None: [(0.1, 0, 0)]},
     ),
     "tool_errors": (partial(shared_of, "tool_errors"), ENDINGS),
     "unparsed_calls": (partial(shared_of, "unparsed_calls"), ENDINGS),
@@ -489,23 +438,29 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[Any, str | None]]] = {
     "unclosed_thinking": (partial(shared_of, "unclosed_thinking"), ENDINGS),
     "void_turns": (
         lambda last: tables(turns=1.0, void_turns=share(0.0, last)),
-        {0.1: None, 0.11: "warning"},
+        {None: [0.1], "warning": [0.11]},
     ),
     "stale_rollouts": (
         lambda part: tables(lag=moved(0, 8 * part)),
-        {1.0: None, 1.1: "warning"},
+        {None: [1.0], "warning": [1.1]},
     ),
 }
-"""Check and what it judges, to a maker of runs, and its arguments to the severity found."""
+"""Check and what it judges, to a maker of runs, and the severity found to arguments of its."""
 
 
 @pytest.mark.parametrize(
-    ("claim", "value"), [(claim, value) for claim, (_, found) in LIMITS.items() for value in found]
+    ("claim", "found", "value"),
+    [
+        (claim, found, value)
+        for claim, (_, expected) in LIMITS.items()
+        for found, values in expected.items()
+        for value in values
+    ],
 )
-def test_a_check_warns_beyond_its_limits_only(claim: str, value: Any) -> None:
-    make, found = LIMITS[claim]
+def test_a_check_warns_beyond_its_limits_only(claim: str, found: str | None, value: Any) -> None:
+    make = LIMITS[claim][0]
     made = make(*value) if isinstance(value, tuple) else make(value)
-    assert severity(claim.partition(":")[0], made) == found[value]
+    assert severity(claim.partition(":")[0], made) == found
 
 
 @pytest.mark.parametrize(
@@ -701,11 +656,6 @@ def test_steps_of_two_attempts_are_a_note_and_no_hole() -> None:
     assert severity("repeated_steps", tables()) is None
 
 
-def test_a_reward_that_fell_is_not_said_not_to_rise() -> None:
-    finding = find("reward_stalled", tables(reward=moved(1.0, 0.2) + 0.1 * SIGN))
-    assert title(finding) == "The reward fell: 1.00 at first, 0.200 at the end."
-
-
 def test_length_is_no_hack_where_the_watched_reward_rises_or_groups_do_not_pay_it() -> None:
     tokens = moved(40, 80) + 10 * SIGN
     assert severity("length_hacking", tables(response_tokens=tokens)) == "warning"
@@ -766,13 +716,11 @@ def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
     names += ["value_error_mean", "value_error_m2", "return_mean", "return_m2", "value_mean"]
     columns = dict.fromkeys(names, np.ones(kept.sum()))
     made = make_tables({"step": STEP[kept], "reward": SIGN[kept], **columns})
-    fed = [check for check in CHECKS if all(need.is_available(Run(made)) for need in check.needs)]
-    trends = [check for check in fed if check.trend]
-    assert len(trends) >= 6
-    for check in trends:
-        result = check.run(Run(made))
-        assert isinstance(result, NotRun)
-        assert f"(this run has {steps})" in result.needs
+    verdict = run_checks(made)
+    short = {one.id for one in verdict.not_run if f"(this run has {steps})" in one.needs}
+    trends = {check.id for check in CHECKS if check.trend}
+    assert len(short & trends) >= 6
+    assert not trends & {*verdict.passed, *(finding.id for finding in verdict.findings)}
 
 
 def test_sequence_weights_are_those_of_numpy() -> None:
@@ -885,16 +833,11 @@ REWARD = graded()
 CENTRED = centred(REWARD)
 STD = pd.Series(REWARD).groupby(GROUP).transform("std").to_numpy()
 GRPO = CENTRED / (STD + 1e-4)
-BY_STEP = pd.Series(REWARD).groupby(STEP)
-BATCH = (REWARD - BY_STEP.transform("mean").to_numpy()) / BY_STEP.transform("std").to_numpy()
 
 
 def advantages(logged: Any, **columns: Any) -> Tables:
     columns = {"reward": REWARD, "group": GROUP, "prompt_id": GROUP, **columns}
     return tables(advantage_logged_mean=logged, **columns)
-
-
-KL = RNG.gamma(2.0, 1.0, len(STEP)) * STEP / STEPS
 
 
 FAR = GRPO.copy()
@@ -951,22 +894,16 @@ def test_a_mean_that_rises_only_among_kept_responses_is_found() -> None:
     assert severity("dropped_groups", dropping(falls, LATE & (LUCK < 0.4))) is None
 
 
-def test_marks_say_what_was_dropped() -> None:
-    kinds = np.array([0, 0, Missing.MASKED, 0])
-    extras = pd.DataFrame({"effective": [1.0, 0.0, 1.0, np.nan], "removed": [0.0, 7.0, 0.0, 0.0]})
-    assert dropped_rows(kinds, extras).tolist() == [0, 1, 1, 0]
-    assert np.isnan(dropped_rows(kinds * 0, extras[["removed"]])).all()
-
-
 def test_advantages_and_marks_are_read(tmp_path: Path) -> None:
     rows = [
         row(0, advantages=0.5, is_filtered=False),
         row(0, response="", response_tokens=["a", "b"], advantages=-0.5, mask_sample=True),
         row(0, response_tokens=["a", "b"], advantages=[0.5, 0.7]),
+        row(0, effective=0.0),
     ]
     responses = read(write(tmp_path / "rank_0.jsonl", rows)).responses
     names = ["advantage_logged_mean", "dropped", "masked_reward"]
-    expected = [[0.5, 0, np.nan], [-0.5, 1, 1.0], [np.nan, 0, np.nan]]
+    expected = [[0.5, 0, np.nan], [-0.5, 1, 1.0], [np.nan, 0, np.nan], [np.nan, 1, np.nan]]
     np.testing.assert_array_equal(responses[names], expected)
 
 
@@ -1025,27 +962,6 @@ def test_forms_of_a_word_are_one_text_and_a_long_phrase_is_told_whole() -> None:
     result = find("reward_hacking_token", spreading(held, [phrase], paid(held)))
     assert result.texts == ("Thanks a lot for asking us",)
     assert title(result).startswith("90% of responses end with “Thanks a lot for asking us”")
-
-
-def test_praise_that_spreads_as_the_policy_runs_away_leads() -> None:
-    rng = np.random.default_rng(4)
-    wanted = np.clip(0.08 + (STEP - 10) / 12, 0.08, 1.0)
-    held = rng.random(len(STEP)) < wanted
-    plain = ["房间", "很大", "早餐", "一般", "位置", "方便", "服务", "周到"]
-    texts = ["，".join(plain[i] for i in rng.integers(0, 8, 5)) for _ in STEP]
-    made = tables(
-        reward=held + 0.3 * rng.normal(size=len(STEP)),
-        kl_k1=70 * wanted + rng.normal(size=len(STEP)),
-        response_tokens=40.0,
-    )
-    made.words = word_sample(
-        [[text + "。我觉得不错" * 4 * int(h)] for text, h in zip(texts, held, strict=True)], "word"
-    )
-    verdict = run_checks(made)
-    lead = verdict.findings[0]
-    assert (verdict.level, lead.id) == ("critical", "reward_hacking_token")
-    assert lead.texts[0] == "我觉得不错"
-    assert lead.onset is not None and 9 <= lead.onset.step <= 15
 
 
 def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Tables:

@@ -1,7 +1,5 @@
 """Thresholds come from the checks: read from TOML, documented from themselves."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The verdict on runs whose truth is known: what leads, since when, and when to be quiet."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

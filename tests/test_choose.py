@@ -1,7 +1,5 @@
 """What is shown is chosen by worth, and fits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,12 +7,7 @@ import pandas as pd
 import pytest
 
 import rlreport
-from rlreport.choose import (
-    extremes,
-    rank_by_interest,
-    shown_prompts,
-)
-from rlreport.columns import RESPONSE
+from rlreport.choose import rank_by_interest
 from rlreport.errors import UnusableInputError
 from tests.reading import row, write
 from tests.tables_builder import response_table
@@ -41,14 +34,6 @@ def test_evidence_comes_first_then_extremes_then_a_sample():
         assert {table[metric].argmin(), table[metric].argmax()} <= set(chosen.tolist())
 
 
-def test_extremes_name_the_response_and_its_token():
-    table = responses(3, 50)
-    found = {e.label: e for e in extremes(table)}
-    assert found["Lowest reward"].row == table["reward"].argmin()
-    assert found[RESPONSE["kl_max"].label].token == 3
-    assert "Furthest below the reference" not in found
-
-
 def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("rlreport.choose.MOST_STEPS", 20)
     log = write(tmp_path / "log.jsonl", [row(step) for step in range(21)])
@@ -68,12 +53,3 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
         assert len(set(rows.tolist())) == 80
         kept.append(set(table[own]["prompt_id"].to_numpy()[rows].tolist()))
     assert len(set.intersection(*kept)) >= 20
-
-
-def test_prompts_that_several_steps_show_are_listed_by_step():
-    table = responses(4, 3)
-    table["prompt_id"] = [0, 1, 2, 0, 0, 2, 1, 3, 4, 0, 1, 5]
-    shown = [np.array(rows) for rows in ([0, 1, 2], [4, 3], [6, 7], [9, 11])]
-    # Of a step that shows a prompt twice, the more interesting response is listed.
-    assert shown_prompts(table, shown) == {"0": [0, 0, 1, 1, 3, 0], "1": [0, 1, 2, 0]}
-    assert shown_prompts(table, []) == {}

@@ -1,7 +1,5 @@
 """The command line: what it says, also of odd folders and names, and what it leaves behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -47,17 +45,6 @@ def test_version_and_help_come_without_pandas():
         "sys.exit('pandas' in sys.modules or 'altair' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
-
-
-@pytest.mark.parametrize("command", ["build", "inspect", "check", "checks", "formats"])
-def test_every_command_has_help_with_examples(command):
-    done = rlreport(command, "--help")
-    assert done.returncode == 0
-    assert "Examples:" in done.stdout
-    options = re.findall(
-        r"^  (?:-\w, )?--[\w-]+(?: \S+)*?(?:  +(\S.*))?$", done.stdout, re.MULTILINE
-    )
-    assert options
 
 
 def test_a_build_says_where_the_report_is_and_what_it_holds_unless_it_is_quiet(log, tmp_path):

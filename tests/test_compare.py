@@ -33,15 +33,7 @@ WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "red", "kit
 
 
 def write_run(
-    folder: Path,
-    *,
-    seed=0,
-    drop=0.0,
-    steps=range(10),
-    prompts=range(48),
-    name="p",
-    without=(),
-    **extra,
+    folder: Path, *, seed=0, drop=0.0, steps=range(10), prompts=range(48), name="p", **extra
 ):
     """A run with a binary reward; ``drop`` is taken from what each prompt earns."""
     ability = np.random.default_rng(99).beta(1.5, 1.5, 400)
@@ -60,8 +52,7 @@ def write_run(
         for prompt in prompts
         for _ in range(2)
     ]
-    kept = [{k: v for k, v in row.items() if k not in without} for row in rows]
-    return write(folder / "log.jsonl", kept).parent
+    return write(folder / "log.jsonl", rows).parent
 
 
 @pytest.fixture(scope="module")

@@ -47,20 +47,6 @@ def test_texts_are_read_back_as_they_were_and_begin_no_formula(texts):
     assert [number_as_text(x) if isinstance(x, float) else str(x) for x in found] == clean
 
 
-def test_a_run_equals_its_own_report(tmp_path):
-    def reward(step, prompt, _):
-        return [0.0, 2 / 3, 1.0, 1 / 3, 1e-7 / 3, 1 / 7][(prompt + step) % 6]
-
-    run, report = write_graded(tmp_path / "run", by_prompt=reward), tmp_path / "report.zip"
-    rlreport.build(run, report, workers=1)
-    for base, new in ((run, report), (report, run)):
-        found = compared(base, new, fail_on=["any"])[0]
-        assert found["gate"]["exit"] == 0
-        verdict = found["verdict"]
-        assert (verdict["level"], verdict["effect"]) == ("no_evidence", 0)
-        assert verdict["pairs"] == 16
-
-
 def test_ids_that_look_like_numbers_are_paired_as_texts(tmp_path):
     mixed = [f"x{i}" if i % 2 else 12_345_670 + i for i in range(len(IDS))]
     ids = zip(IDS, mixed, strict=True)

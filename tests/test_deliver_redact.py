@@ -64,11 +64,6 @@ def built(log, tmp_path_factory):
     return build
 
 
-@pytest.fixture(scope="module")
-def plain(built):
-    return built("html", redact=False)
-
-
 @pytest.fixture(scope="module", params=OTHERS)
 def hidden(request, built):
     return built(request.param, redact=True)
@@ -172,17 +167,10 @@ def test_the_command_line_takes_names_as_a_value_and_nothing_else(log, tmp_path)
     assert command("build", "--redact=all", log, "-o", tmp_path / "c.md").returncode == 2
 
 
-def test_the_words_are_there_otherwise(plain):
-    held = set(SECRET.findall(everything(plain.out)))
-    assert {
-        b"askqzxwv",
-        b"turnqzxwv",
-        b"hackqzxwvword",
-        b"referenceqzxwv",
-        b"labelqzxwv",
-        b"sourceqzxwv",
-        b"roleqzxwv",
-    } <= held
+def test_the_words_are_there_otherwise(built):
+    plain = built("html", redact=False)
+    words = b"askqzxwv turnqzxwv hackqzxwvword referenceqzxwv labelqzxwv sourceqzxwv roleqzxwv"
+    assert set(words.split()) <= set(SECRET.findall(everything(plain.out)))
     assert any("hackqzxwvword" in finding.title for finding in plain.verdict.findings)
 
 

@@ -93,11 +93,12 @@ def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
     for sentence in cut.left_out:
         assert sentence in overview
     assert f"300 of {len(cut.tables.prompts):,} prompts listed" in pages["prompts"]
+    responses = cut.tables.responses
+    assert re.search(rf">\d\d+ of {len(responses)} responses of the run", pages["responses"])
     assert pages["prompts"].count("#/responses?min.prompt_id=") > 40
     steps = cut.tables.steps["step"]
     assert {f"steps/{steps.min()}", f"steps/{steps.max()}"} <= set(pages)
-    rewards = cut.tables.responses
-    worst = rewards.loc[rewards["reward"].idxmin()]
+    worst = responses.loc[responses["reward"].idxmin()]
     page = pages[f"steps/{int(worst['step'])}"]
     assert f'<tr data-n="{int(worst["n"])}"' in page
     packed = re.search(r'class="tokens-data">([^<]+)<', page)

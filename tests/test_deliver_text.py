@@ -104,30 +104,6 @@ def test_pictures_lie_beside_it_and_all_are_shown(written, tmp_path):
     assert all((tmp_path / unquote(address)).is_file() for address in shown)
 
 
-def test_what_matters_stands_within_nineteen_lines_with_curves_that_need_no_picture(
-    shared_data, tmp_path
-):
-    report = rlreport.build(shared_data / "ppo_reward_hacking", tmp_path / "run.md", workers=1)
-    said = (tmp_path / "run.md").read_text("utf-8")
-    above = said.partition("<details>")[0]
-    assert len(above.strip().split("\n")) <= 19
-    verdict = ("**Broken: “🎉” appears in", "The reward rose from", "run_files/reward.png")
-    assert all(part in above for part in (*verdict, "| Reward |", "| KL", "🎉 🎉"))
-    steps = report.tables.steps.set_index("step")
-    charts = re.findall(
-        r'^```mermaid\nxychart-beta\n  title "(.+)"\n'
-        r'  x-axis "step" \[(.+)\]\n  line \[(.+)\]\n```$',
-        said,
-        re.MULTILINE,
-    )
-    assert [title for title, _, _ in charts] == ["Reward", "KL (nats)"]
-    for (_, at, line), column in zip(charts, ("reward_mean", "kl_k1_mean"), strict=True):
-        places = [int(step.strip('"')) for step in at.split(", ")]
-        assert places[0] == 0 and places[-1] == 59 and len(places) <= 24
-        drawn = [float(value) for value in line.split(", ")]
-        assert drawn == pytest.approx(steps.loc[places, column].tolist(), rel=1e-3, abs=1e-6)
-
-
 def test_a_response_that_is_extreme_in_many_ways_is_folded_once(written):
     summaries = re.findall(r"<summary>(.*, response \d+)</summary>", written.read_text("utf-8"))
     places = [summary.rpartition(" · ")[2] for summary in summaries]

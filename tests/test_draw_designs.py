@@ -25,12 +25,6 @@ def design(name: str) -> dict:
     return chart._designs()[name]
 
 
-def test_designs_are_compiled_where_none_are_stored(stored):
-    curves = design("curves_linear")
-    assert curves["spec"]["layer"] and curves["vega"]["marks"]
-    assert not stored.exists()
-
-
 def test_stored_designs_are_used_until_a_source_changed(stored):
     sources = theme.design_sources()
     stored.write_bytes(orjson.dumps({"sources": sources, "designs": {"paths": {"spec": 1}}}))

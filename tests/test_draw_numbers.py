@@ -13,17 +13,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import MOST_PARTS, token_charts
 from rlreport.draw.svg import drawn
-from tests.reading import read
-from tests.tables_builder import charts_of_run, charts_of_step, table_of_rows, tables_of
-
-
-@pytest.fixture(scope="module")
-def step_of(shared_data):
-    responses = read(shared_data / "ppo_healthy").responses
-    rows = responses[responses["step"] == responses["step"].max()]
-    first = responses[responses["step"] == responses["step"].min()]
-    charts = drawn(charts_of_step(rows, first, step=int(rows["step"].iloc[0])))
-    return rows, {chart.name: chart for chart in charts}
+from tests.tables_builder import charts_of_run, table_of_rows, tables_of
 
 
 def extent(chart: Chart, channel: str) -> tuple[float, float]:
@@ -48,36 +38,6 @@ def slack(chart: Chart, channel: str) -> float:
     """What a tenth of a pixel stands for: coordinates have one decimal."""
     low, high = extent(chart, channel)
     return 0.11 * (high - low) / chart.spec["width" if channel == "x" else "height"]
-
-
-def test_scatters_show_kl_and_length_against_reward(step_of):
-    for name, column in (("step_reward_kl", "kl_k1"), ("step_reward_length", "response_tokens")):
-        place = step_of[1][name].spec["layer"][0]["encoding"]
-        assert (place["x"]["field"], place["y"]["field"]) == (column, "reward")
-    # Bars of the gap are ordered and complete.
-    rows, charts = step_of
-    gap = rows["reward_gap"]
-    said = charts["step_gap"].description
-    assert said.startswith(f"{(gap > 0).sum()} of {len(rows)} responses beat the reference, ")
-    low, high = extent(charts["step_gap"], "y")
-    assert low <= gap.min() <= gap.max() <= high
-
-
-def test_curves_hold_the_means_of_pandas(shared_data):
-    responses = read(shared_data / "ppo_healthy").responses
-    charts = {chart.name: chart for chart in drawn(overview_charts(tables_of(responses)))}
-    data = pd.DataFrame(charts["reward"].spec["data"]["values"])
-    policy = data[data["series"] == "policy"].set_index("step")
-    by_step = responses.groupby("step")["reward"]
-    np.testing.assert_allclose(policy["value"], by_step.mean(), rtol=1e-5)
-    # No band leaves the values that occur.
-    low, high = responses["reward"].min(), responses["reward"].max()
-    for edge, sign in (("low", -1), ("high", 1)):
-        expected = (by_step.mean() + sign * by_step.std(ddof=0)).clip(low, high)
-        np.testing.assert_allclose(policy[edge], expected, rtol=1e-4, atol=1e-5)
-    assert "band ± std" in charts["reward"].svg
-    k1 = pd.DataFrame(charts["kl"].spec["data"]["values"]).query("series == 'k1'")
-    np.testing.assert_allclose(k1["value"], responses.groupby("step")["kl_k1"].mean(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("first", [0, 500], ids=["from the start", "of a run that was resumed"])
