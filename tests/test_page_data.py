@@ -36,17 +36,8 @@ def number(text: str) -> bool:
 
 
 def test_a_formula_is_text_and_a_number_stays_a_number():
-    table = pd.DataFrame(
-        {
-            "token": ['=HYPERLINK("http://x")', "+1+cmd|' /C calc'!A0", "@SUM(A1)", "-x", "-1.5"],
-            "logp": [-1.5, np.nan, -2.0, -1e-9, 3.0],
-        }
-    )
-    _, *rows = cells(table)
-    tokens = [row[0] for row in rows]
-    assert tokens[:4] == [f"'{text}" for text in table["token"][:4]]
-    assert tokens[4] == "-1.5"
-    assert [row[1] for row in rows] == ["-1.5", "", "-2.0", "-1e-09", "3.0"]
+    table = pd.DataFrame({"token": ["=1+1", "-x", "-1.5"], "logp": [-1.5, np.nan, -1e-9]})
+    assert cells(table)[1:] == [["'=1+1", "-1.5"], ["'-x", ""], ["-1.5", "-1e-09"]]
 
 
 @given(st.lists(st.text() | st.sampled_from(BEGINS).flatmap(lambda c: st.text().map(c.__add__))))
