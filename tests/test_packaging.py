@@ -84,10 +84,8 @@ def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_pat
     pip = [sys.executable, "-m", "pip", "--python", place, "--disable-pip-version-check"]
     run(*pip, "install", "--quiet", "--no-compile", *_same_versions(), wheel)
     logs, python = ROOT / "sample_logs" / "healthy", place / "bin" / "python"
-    for program, out in (
-        ((place / "bin" / "rlreport",), "a"),
-        ((sys.executable, "-m", "rlreport"), "b"),
-    ):
+    ours, checkout = [python.with_name("rlreport")], [sys.executable, "-m", "rlreport"]
+    for program, out in ((ours, "a"), (checkout, "b")):
         run(*program, "build", logs, "-o", tmp_path / out, "--quiet", cwd=tmp_path)
     loader = "import rlreport.pages as b; print(*b.source_environment().loader.loaders)"
     assert b"ModuleLoader" in run(python, "-c", loader, cwd=tmp_path)
