@@ -1,7 +1,5 @@
 """Why rollouts ended: only those that ended by themselves are finished."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The formulas per token, against their textbook form."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

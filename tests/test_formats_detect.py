@@ -1,7 +1,5 @@
 """Files are recognised, or refused with a reason; what nobody foresaw can be mapped."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Containers of objects: documents, archives and databases; those made to hurt cost a reason."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,8 +1,6 @@
 """Dumps that the frameworks' own code wrote (``tests/data/frameworks``): what their rows are, is
 kept in ``tests/data/net/rows``; here is what those files do not say, such as what checks find."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

@@ -3,8 +3,6 @@
 ``pip install -e '.[test-integrations]'`` brings the trackers; without one its recipe is skipped.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

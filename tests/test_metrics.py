@@ -1,7 +1,5 @@
 """Trainer metrics of every kind of file become one table by step; their names tell their roles."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """A report from trainer metrics alone: sources, verdict, pages, redaction, runs and comparison."""
 
-from __future__ import annotations
-
 import csv
 import html
 import json

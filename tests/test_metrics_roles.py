@@ -1,7 +1,5 @@
 """Checks of rollout figures judge the metrics of each framework, if a run has no rollouts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

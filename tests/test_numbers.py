@@ -1,7 +1,5 @@
 """How numbers are written."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

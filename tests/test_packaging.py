@@ -1,7 +1,5 @@
 """The wheel, built of the sdist, carries everything, and builds what the checkout builds."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Data in pages and CSV files: never markup or a formula, and it comes back as it was."""
 
-from __future__ import annotations
-
 import csv as reader
 import io
 import json

@@ -1,7 +1,5 @@
 """Rows without a step have the step in the path of their file, and the data page says so."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

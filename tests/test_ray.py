@@ -1,7 +1,5 @@
 """Ray: a report made on three nodes is the local report, also when nodes die on the way."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

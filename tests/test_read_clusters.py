@@ -1,7 +1,5 @@
 """What clusters write, zipped or not: each oddity costs its own line or file, and is named."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """The chosen responses and the sample: which they are, and what is read of them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

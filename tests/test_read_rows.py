@@ -1,7 +1,5 @@
 """What rows of a log mean: splits, grades, thinking, critics, and what a restart replaces."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """However a log is cut, batched, shared among processes or stored, the tables are the same."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

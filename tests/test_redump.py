@@ -1,7 +1,5 @@
 """A dump written anew: which keys a newer writer adds or drops."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

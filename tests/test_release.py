@@ -1,7 +1,5 @@
 """What a release is made of: workflows that linters pass, pinned actions, a changelog to quote."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

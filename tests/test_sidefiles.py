@@ -1,7 +1,5 @@
 """Side files that are small on disk and would be large, slow or endless to read."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """The source: packages import in one direction, and the browser's modules become one script."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

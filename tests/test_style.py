@@ -1,7 +1,5 @@
 """Text can be read on the colours of the style sheet."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

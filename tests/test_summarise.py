@@ -1,7 +1,5 @@
 """Tables by step, prompt and token equal what a few lines of NumPy or pandas compute."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

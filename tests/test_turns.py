@@ -1,7 +1,5 @@
 """Turns: figures count what the policy sampled; the rest stands apart, and is not lost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The writer logs what trainers have at hand, whole lines only, from any thread or process."""
 
-from __future__ import annotations
-
 import json
 import math
 import multiprocessing
