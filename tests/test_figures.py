@@ -38,16 +38,6 @@ def test_k3_keeps_small_digits_is_never_negative_and_points_to_the_reference() -
     assert token.k3(np.array([-2.0]))[0] > token.k3(np.array([2.0]))[0]
 
 
-def test_moments_skip_nan() -> None:
-    flat = np.array([1.0, np.nan, 3.0, np.nan])
-    count, mean, squares = ragged.row_moments(flat, np.array([0, 3, 4]))
-    np.testing.assert_array_equal(count, [2.0, 0.0])
-    np.testing.assert_array_equal(mean, [2.0, np.nan])
-    np.testing.assert_array_equal(squares, [2.0, np.nan])
-    largest, position = ragged.row_first_maxima(flat, np.array([0, 3, 4]))
-    np.testing.assert_array_equal([largest, position], [[3.0, np.nan], [2.0, np.nan]])
-
-
 @given(
     st.lists(
         st.tuples(st.integers(1, 45), st.integers(0, 130), st.integers(0, 90)),

@@ -92,9 +92,7 @@ def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
 # The others
 
 
-def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teacher(
-    tmp_path: Path,
-) -> None:
+def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teacher(tmp_path):
     gaps, log = np.linspace(1.0, 0.1, 30), tmp_path / "steps.jsonl"
     words = ["It", " is", " 4", ",", " as", " 2", "+2", "=4"]
     row = {"prompt": "2+2?", "response": "".join(words), "response_tokens": words}

@@ -14,13 +14,7 @@ import pytest
 
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.metrics import MAX_BROKEN, find_and_read, find_metrics
-from rlreport.metrics.roles import (
-    ROLES,
-    in_unit_of,
-    known_keys,
-    roles_of,
-)
-from rlreport.summarise.steps import ROLE_COLUMNS
+from rlreport.metrics.roles import ROLES, in_unit_of, known_keys, roles_of
 from rlreport.system.stores import zstd
 from tests.net import RUNS, WRITTEN
 from tests.reading import write
@@ -140,11 +134,6 @@ def test_each_known_key_has_its_role_alone_and_among_the_keys_of_its_framework(f
 )
 def test_values_are_converted_to_the_unit_of_their_role(role, name, logged, expected):
     assert in_unit_of(role, name, np.array([logged])) == pytest.approx([expected])
-
-
-def test_columns_of_the_table_of_steps_need_no_conversion() -> None:
-    special = {key.role for key in known_keys() if "without" in key.unit or "log" in key.unit}
-    assert special and not special & set(ROLE_COLUMNS)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 
 import rlreport
 from rlreport.pages import COMPILED
+from tests.forms import files_below
 
 pytestmark = pytest.mark.ci
 
@@ -88,12 +89,9 @@ def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_pat
     loader = "import rlreport.pages as b; print(*b.source_environment().loader.loaders)"
     assert b"ModuleLoader" in run(python, "-c", loader, cwd=tmp_path)
     run(python, ROOT / "tests" / "smoke.py", ROOT / "sample_logs", cwd=tmp_path)
-    files = sorted(
-        p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file()
-    )
-    assert len(files) > 40
-    for file in files:
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+    made = files_below(tmp_path / "a")
+    assert len(made) > 40
+    assert made == files_below(tmp_path / "b")
 
 
 def _same_versions() -> list[str]:

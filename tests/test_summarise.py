@@ -13,13 +13,7 @@ from rlreport.figures.tokens import correctness
 from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import FIGURES
 from rlreport.summarise import prompt_table, step_bigrams, token_table
-from rlreport.summarise.steps import (
-    incomplete,
-    most_common,
-    passes_of,
-    step_table,
-    window_size,
-)
+from rlreport.summarise.steps import incomplete, most_common, passes_of, step_table, window_size
 from rlreport.tables import GAP, TokenSample
 from tests.tables_builder import response_table, sample
 
