@@ -276,7 +276,6 @@ def opened(page: Page) -> None:
 
 
 def with_keys(page: Page) -> None:
-    """Open all, and the list of keys."""
     opened(page)
     page.keyboard.press("?")
 
@@ -290,7 +289,6 @@ def with_token(page: Page) -> None:
 
 
 def filtered(page: Page) -> None:
-    """Filter so that nothing is left, and sort."""
     page.fill("input[type=search]", "ψψψ")
     opened(page)
 

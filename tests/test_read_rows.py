@@ -190,7 +190,6 @@ Logged = dict[str, dict[int, int]]
 
 
 def steps(first: int, last: int, rows: int = 4) -> dict[int, int]:
-    """Return step to the number of its rows."""
     return dict.fromkeys(range(first, last + 1), rows)
 
 

@@ -89,7 +89,6 @@ def test_scattered_rows_are_read_again_without_what_lies_between(store, log, mon
 
 @pytest.fixture(scope="module")
 def small(store: Store) -> str:
-    """The address of 300 small objects."""
     for i in range(300):
         store.put(f"small/step_{i}.jsonl", json.dumps(row(i)).encode() + b"\n")
     return f"s3://{BUCKET}/small"
@@ -241,7 +240,6 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(ranks: Path) -> Scan:
-    """What is read of them at once."""
     scan = read(ranks)
     assert scan.failed and scan.reward_parts and scan.bad_lines and scan.notes
     assert len(scan.extras.columns) > 40 and len(scan.tools)

@@ -223,7 +223,6 @@ def test_calls_that_cannot_be_parsed_are_counted(case: str, tmp_path: Path) -> N
 
 
 def called(step: int, answers: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """Return a step's rows, one for each answer of a tool."""
     return [
         row(step, reward=float(i % 2), turns=[
             {"role": "assistant", "text": "", "calls": [{"name": tool}]},

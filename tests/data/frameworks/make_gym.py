@@ -4,8 +4,6 @@ Its agent, its judge's guard, its rubric scores and its collection run; what the
 and the judge reply stands here, in place of servers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess
