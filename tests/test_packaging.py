@@ -7,6 +7,7 @@ import sys
 import tarfile
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +97,8 @@ def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_pat
 
 def _same_versions() -> list[str]:
     """The dependencies at the versions of this environment, so that only the code may differ."""
-    from importlib.metadata import version
-
     names = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
-    return [f"{name}=={version(name)}" for name in names]
+    return [f"{name}=={metadata.version(name)}" for name in names]
 
 
 def test_the_oldest_versions_that_are_allowed_build_the_samples(wheel, tmp_path):
