@@ -79,6 +79,8 @@ def test_refusals_say_why(name: str, obj: Row | None, reason: str) -> None:
 def test_splits_come_from_the_path() -> None:
     assert format_by_id("rlboard").split("evals/rank_0.jsonl") == "eval"
     assert format_by_id("rlboard").split("retrieval/rank_0.jsonl") is None
+    assert format_by_id("art").split("trajectories/train/0001.parquet") == "train"
+    assert format_by_id("skyrl").split("global_step_1_evals/gsm8k.jsonl") == "eval"
 
 
 def test_every_format_describes_itself_and_travels_to_workers() -> None:

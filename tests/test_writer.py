@@ -49,7 +49,10 @@ def test_lists_arrays_and_tensors_are_the_same_to_a_reader(tmp_path: Path) -> No
         for values in (numbers, np.array(numbers), wide[:, 0], tensor(numbers), tuple(numbers)):
             writer.write(**ROW, logprobs=values)
         writer.write(**{**ROW, "reward": tensor(0.5)}, finished=np.bool_(True), kl=np.float32(0.5))
+        for one in ([0.5], np.array([0.5]), np.array([[0.5]]), tensor([0.5])):
+            writer.write(**{**ROW, "reward": one, "step": np.int64(1)}, kl=np.array([0.25]))
     rows = logged(tmp_path / "rank_3.jsonl")
+    assert rows[6:] == [{**ROW, "kl": 0.25}] * 4
     assert all(row["logprobs"] == numbers for row in rows[:5])
     assert rows[5] == {**ROW, "finished": True, "kl": 0.5}
 
@@ -272,14 +275,6 @@ def test_every_recipe_is_python() -> None:
     assert len(RECIPES) == 4
     for block in RECIPES:
         compile(block, "frameworks.md", "exec")
-
-
-@pytest.mark.parametrize("reward", [[0.5], np.array([0.5]), np.array([[0.5]]), tensor([0.5])])
-def test_one_number_in_a_list_or_tensor_is_that_number(tmp_path: Path, reward: Any) -> None:
-    with RolloutWriter(tmp_path) as writer:
-        writer.write(**{**ROW, "reward": reward, "step": np.int64(3)}, kl=np.array([0.25]))
-    (row,) = logged(tmp_path / "rank_0.jsonl")
-    assert (row["reward"], row["step"], row["kl"]) == (0.5, 3, 0.25)
 
 
 @pytest.mark.parametrize(
