@@ -77,10 +77,7 @@ def test_right_is_what_the_log_says_else_the_higher_of_two_rewards():
     reward = np.array([-1.0, 2.0, np.nan, 2.0])
     logged = pd.DataFrame({"Acc": [1.0, 0.0, 1.0, np.nan]})
     np.testing.assert_equal(correctness(logged, reward), logged["Acc"])
-    for extras in (
-        pd.DataFrame(),
-        pd.DataFrame({"acc": reward, "correction": 1.0}),
-    ):
+    for extras in (pd.DataFrame(), pd.DataFrame({"acc": reward, "correction": 1.0})):
         np.testing.assert_equal(correctness(extras, reward), [0.0, 1.0, np.nan, 1.0])
     for others in ([0.0, 0.5, 1.0], [1.0, 1.0, 1.0]):
         assert np.isnan(correctness(pd.DataFrame(index=range(3)), np.array(others))).all()

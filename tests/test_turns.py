@@ -364,14 +364,6 @@ def test_validation_is_followed_beside_training(tmp_path: Path) -> None:
     assert (tables.prompts["validation"] == 1).sum() == 2
 
 
-def test_a_log_of_validation_alone_is_what_is_judged(tmp_path: Path) -> None:
-    path = write(tmp_path / "log.jsonl", [row(1, split="val"), row(2, split="val")])
-    for split in (None, "val"):
-        tables = summarise(read(path, split=split))
-        assert tables.steps["responses"].tolist() == [1, 1]
-        assert tables.validation.empty
-
-
 def test_a_step_whose_rollouts_all_failed_is_seen(tmp_path: Path) -> None:
     rows = [row(s, reward=0.1 * s, prompt=f"p{i}") for s in range(9) for i in range(4)]
     lost = row(0, reward=None, response="", errors=["SandboxError"])
