@@ -242,26 +242,22 @@ PAGE = (Path(__file__).parents[1] / "docs" / "frameworks.md").read_text()
 RECIPES = [block.split("```")[0] for block in PAGE.split("```python\n")[1:]]
 
 
-class Words:
-    def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
-        return " ".join(map(str, ids))
-
-    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-        return [f"t{i}" for i in ids]
-
-
 def test_the_openrlhf_recipe_logs_each_action_with_its_token(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     exec(next(block for block in RECIPES if "def log_experiences" in block), names)
     # Two prompt tokens, three written ones, one of padding: actions are one fewer than tokens.
     numbers = np.array([[0.0, -0.1, -0.2, -0.3, 0.0]])
+    tokenizer = SimpleNamespace(
+        decode=lambda ids, skip_special_tokens: " ".join(map(str, ids)),
+        convert_ids_to_tokens=lambda ids: [f"t{i}" for i in ids],
+    )
     batch = SimpleNamespace(
         sequences=np.array([[1, 2, 3, 4, 5, 0]]), action_mask=np.array([[0, 1, 1, 1, 0]]),
         action_log_probs=numbers, base_action_log_probs=numbers, rollout_log_probs=None,
         values=None, advantages=numbers, prompts=["q"], labels=["5"], info={"reward": [1.0]},
     )  # fmt: skip
     with RolloutWriter(tmp_path) as writer:
-        names["log_experiences"](writer, Words(), [batch], 7)
+        names["log_experiences"](writer, tokenizer, [batch], 7)
     assert logged(writer.path) == [
         {
             "step": 7, "prompt": "q", "response": "3 4 5", "reward": 1.0, "ground_truth": "5",
