@@ -1,7 +1,5 @@
 """The formulas per token, against their textbook form."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -38,16 +36,6 @@ def test_k3_keeps_small_digits_is_never_negative_and_points_to_the_reference() -
     assert (token.k3(np.linspace(-5, 5, 101)) >= 0).all()
     # A token that the reference finds likelier costs more than one it finds less likely.
     assert token.k3(np.array([-2.0]))[0] > token.k3(np.array([2.0]))[0]
-
-
-def test_moments_skip_nan() -> None:
-    flat = np.array([1.0, np.nan, 3.0, np.nan])
-    count, mean, squares = ragged.row_moments(flat, np.array([0, 3, 4]))
-    np.testing.assert_array_equal(count, [2.0, 0.0])
-    np.testing.assert_array_equal(mean, [2.0, np.nan])
-    np.testing.assert_array_equal(squares, [2.0, np.nan])
-    largest, position = ragged.row_first_maxima(flat, np.array([0, 3, 4]))
-    np.testing.assert_array_equal([largest, position], [[3.0, np.nan], [2.0, np.nan]])
 
 
 @given(

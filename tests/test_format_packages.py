@@ -1,7 +1,5 @@
 """A package that is installed beside ours adds a log format, as a user meets it."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

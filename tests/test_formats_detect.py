@@ -1,7 +1,5 @@
 """Files are recognised, or refused with a reason; what nobody foresaw can be mapped."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -18,15 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from rlreport.errors import MissingExtraError, UsageError
-from rlreport.formats import (
-    RowError,
-    RowReader,
-    Where,
-    detect,
-    format_by_id,
-    formats,
-    refusal,
-)
+from rlreport.formats import RowError, RowReader, Where, detect, format_by_id, formats, refusal
 from rlreport.formats.containers import iterate
 from rlreport.formats.logged import TokenNames
 from rlreport.formats.mapping import suggest
@@ -87,12 +77,9 @@ def test_refusals_say_why(name: str, obj: Row | None, reason: str) -> None:
 
 
 def test_splits_come_from_the_path() -> None:
-    assert format_by_id("verl").split("run/validation_data/10.jsonl") == "val"
-    assert format_by_id("verl").split("rollouts/10.jsonl") is None
     assert format_by_id("rlboard").split("evals/rank_0.jsonl") == "eval"
     assert format_by_id("rlboard").split("retrieval/rank_0.jsonl") is None
     assert format_by_id("art").split("trajectories/train/0001.parquet") == "train"
-    assert format_by_id("nemo_rl").split("logs/train_data_step1.jsonl") == "train"
     assert format_by_id("skyrl").split("global_step_1_evals/gsm8k.jsonl") == "eval"
 
 

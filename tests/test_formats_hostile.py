@@ -1,7 +1,5 @@
 """Containers of objects: documents, archives and databases; those made to hurt cost a reason."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -70,7 +68,6 @@ def test_packing_that_inspect_does_not_use_is_not_unpacked(packed: int, tmp_path
 
 
 def database(path: Path, table: str, *rows: tuple[object, ...]) -> Path:
-    """Write a SQLite file with one table."""
     with sqlite3.connect(path) as made:
         made.execute(table)
         for values in rows:

@@ -1,7 +1,5 @@
 """Rows of frameworks' logs, where ``tests/data/net/rows`` does not say it, and their values."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from pathlib import Path

@@ -1,9 +1,6 @@
 """Dumps that the frameworks' own code wrote (``tests/data/frameworks``): what their rows are, is
 kept in ``tests/data/net/rows``; here is what those files do not say, such as what checks find."""
 
-from __future__ import annotations
-
-import json
 import pickle
 import shutil
 import sqlite3
@@ -84,9 +81,7 @@ def test_rollouts_given_to_write_are_read_in_place_of_trl_s(tmp_path: Path) -> N
 # verifiers and prime-rl
 
 
-def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
-    rows = rows_in(DUMPS / "verifiers" / "prime")
-    assert [row.get("trained") for _, row in rows] == [True, False, False, False, None]
+def test_what_prime_rl_trained_on_is_read_alone() -> None:
     effective = DUMPS / "verifiers" / "prime" / "rollouts" / "step_3" / "train" / "effective"
     assert by_step(read(effective)) == {3: 1.0}
 
@@ -94,9 +89,7 @@ def test_prime_rl_reads_each_rollout_once_and_marks_what_was_trained() -> None:
 # The others
 
 
-def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teacher(
-    tmp_path: Path,
-) -> None:
+def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teacher(tmp_path):
     gaps, log = np.linspace(1.0, 0.1, 30), tmp_path / "steps.jsonl"
     words = ["It", " is", " 4", ",", " as", " 2", "+2", "=4"]
     row = {"prompt": "2+2?", "response": "".join(words), "response_tokens": words}
@@ -114,20 +107,11 @@ def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teache
     assert verdict.courses.keys() == {"kl", "length", "entropy"}
 
 
-def test_skyrl_counts_trajectories_and_not_their_turns(tmp_path: Path) -> None:
-    folder = DUMPS / "skyrl" / "dumped_evals"
-    scan = read(folder)
-    # At step 6 prompts do not repeat what came before: the index tells trajectories.
-    for step in (4, 6):
-        kept = folder / f"global_step_{step}_evals" / "aggregated_results.jsonl"
-        truth = json.loads(kept.read_text())["eval/calc/avg_score"]
-        assert by_step(scan)[step] == pytest.approx(truth) == pytest.approx(2 / 3)
-    # Several samples of a prompt have its index, too: then the mean is that of rows.
-    shutil.copytree(folder / "global_step_6_evals", tmp_path / "global_step_6_evals")
-    means = tmp_path / "global_step_6_evals" / "aggregated_results.jsonl"
+def test_skyrl_counts_rows_where_several_samples_of_a_prompt_have_its_index(tmp_path: Path) -> None:
+    kept = DUMPS / "skyrl" / "dumped_evals" / "global_step_6_evals"
+    means = shutil.copytree(kept, tmp_path / kept.name) / "aggregated_results.jsonl"
     means.write_text('{"eval/calc/avg_score": 0.4}')
     assert by_step(read(tmp_path)) == {6: pytest.approx(0.4)}
-    assert by_step(read(folder / "eval_only")) == {0: 0.5}
 
 
 Row = dict[str, Any]

@@ -1,7 +1,5 @@
 """Text from logs never becomes markup, script or a request, on any page."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

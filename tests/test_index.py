@@ -168,11 +168,8 @@ def run_folder(
     root, place, *, run="", settings=None, sentence="", rewards=(0.1, 0.5), level="healthy"
 ):
     """Write a small report.json by hand: two steps, and the course of these two rewards."""
-    about = {
-        "schema": SCHEMA,
-        "generator": {"name": "rlreport", "version": "1"},
-        "run": run or place,
-    }
+    generator = {"name": "rlreport", "version": "1"}
+    about = {"schema": SCHEMA, "generator": generator, "run": run or place}
     about["steps"] = [{"step": s, "responses": 4} for s in range(len(rewards))]
     about["reward"] = {"steps": list(range(len(rewards))), "values": rewards}
     parts = {"first": rewards[0], "best": max(rewards), "last": rewards[-1]}

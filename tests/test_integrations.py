@@ -3,8 +3,6 @@
 ``pip install -e '.[test-integrations]'`` brings the trackers; without one its recipe is skipped.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -35,7 +33,6 @@ def recipe(heading: str, language: str) -> str:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """A folder with logs, and programs that a recipe calls on its PATH."""
     shutil.copytree(ROOT / "sample_logs" / "reward_hacking", tmp_path / "logs")
     return tmp_path
 

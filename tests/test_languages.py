@@ -25,7 +25,7 @@ from rlreport.text.language import ENGLISH, FOLDER, Language
 from rlreport.text.messages import format_message, message, plural
 from tests import pseudo
 from tests.browser import visiting
-from tests.forms import OTHERS
+from tests.forms import OTHERS, files_below
 from tests.test_compare import read_runs_once
 from tools.catalogue import extracted, untranslated
 
@@ -103,16 +103,7 @@ def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
 
 def test_no_message_is_joined_to_another_text():
     """Where text is added to a message, no language can put it elsewhere."""
-    makers = {
-        "message",
-        "format_message",
-        "plural",
-        "listed",
-        "clauses",
-        "phrases",
-        "sentences",
-        "span",
-    }
+    makers = {*MAKERS, "format_message", "listed", "clauses", "phrases", "sentences", "span"}
 
     def made(node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and getattr(node.func, "id", "") in makers
@@ -235,22 +226,18 @@ def three(tmp_path_factory):
 
 
 def test_two_languages_in_one_process_do_not_mix_and_data_are_english(three):
-    first, chinese, again = (
-        {p.relative_to(d): p for p in d.rglob("*") if p.is_file()} for d in three
-    )
-    assert {name: page.read_bytes() for name, page in first.items()} == {
-        name: page.read_bytes() for name, page in again.items()
-    }
-    pages = [name for name in chinese if name.suffix == ".html"]
-    assert {name for name in first if name.suffix == ".html"} == set(pages)
+    first, chinese, again = map(files_below, three)
+    assert first == again
+    pages = {name for name in chinese if name.endswith(".html")}
+    assert {name for name in first if name.endswith(".html")} == pages
     for name in pages:
-        assert '<html lang="zh-CN">' in chinese[name].read_text("utf-8"), name
-        assert '<html lang="en">' in first[name].read_text("utf-8"), name
-        assert "回复" in chinese[name].read_text("utf-8"), name  # whoever baked it
+        assert b'<html lang="zh-CN">' in chinese[name], name
+        assert b'<html lang="en">' in first[name], name
+        assert "回复".encode() in chinese[name], name  # whoever baked it
     # Data are English, but for the names of scripts, which are by what these say.
-    for name, file in first.items():
-        if name.suffix in (".json", ".csv", ".gz") and name != Path("data/manifest.json"):
-            assert file.read_bytes() == chinese[name].read_bytes(), name
+    for name, data in first.items():
+        if name.endswith((".json", ".csv", ".gz")) and name != "data/manifest.json":
+            assert data == chinese[name], name
 
 
 def test_a_language_that_is_none_is_refused(tmp_path):
@@ -289,7 +276,6 @@ def opened(page: Page) -> None:
 
 
 def with_keys(page: Page) -> None:
-    """Open all, and the list of keys."""
     opened(page)
     page.keyboard.press("?")
 
@@ -303,7 +289,6 @@ def with_token(page: Page) -> None:
 
 
 def filtered(page: Page) -> None:
-    """Filter so that nothing is left, and sort."""
     page.fill("input[type=search]", "ψψψ")
     opened(page)
 

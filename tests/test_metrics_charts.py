@@ -40,7 +40,6 @@ def state(path: Path, **metrics: list[float]) -> Path:
 
 @pytest.fixture
 def logs(tmp_path):
-    """A folder with one log of STEPS."""
     write(tmp_path / "run" / "rank_0.jsonl", [row(s, reward=i) for s in STEPS for i in range(2)])
     return tmp_path / "run"
 
@@ -61,7 +60,6 @@ def values(spec: dict) -> dict[int, float]:
 
 
 def extent(spec: dict, channel: str) -> tuple[float, float]:
-    """Ends of an axis."""
     low, high = line_of(spec)[channel]["scale"]["domain"]
     return low, high
 
@@ -182,7 +180,6 @@ def test_metrics_that_are_read_are_nothing_odd_to_strict(logs):
 
 
 def with_metrics(**metrics: list[float]) -> Tables:
-    """A run of STEPS with these metrics."""
     rows = [{"step": step, "reward": 0.0} for step in STEPS]
     metrics_table = pd.DataFrame({"step": STEPS, **metrics})
     return tables_of(table_of_rows(rows), metrics=metrics_table)

@@ -1,7 +1,5 @@
 """Checks of rollout figures judge the metrics of each framework, if a run has no rollouts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,13 +88,9 @@ def _keys(framework: str) -> list[Key]:
 def test_a_run_at_rest_is_quiet(framework: str, tmp_path: Path) -> None:
     verdict = _judge(tmp_path, _keys(framework), learns=True)
     assert verdict.level == "healthy" and verdict.findings == []
-    judged = {check for role, (_, check) in PLANTED.items() if role in _roles(framework)}
+    judged = {PLANTED[key.role][1] for key in _keys(framework) if key.role in PLANTED}
     quiet = {*verdict.passed, *(one.id for one in verdict.close)}
     assert judged - quiet == set()
-
-
-def _roles(framework: str) -> set[str]:
-    return {key.role for key in _keys(framework)}
 
 
 OF_A_ROLE = {

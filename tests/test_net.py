@@ -1,7 +1,5 @@
 """Reports say what is kept of them, and logs are read as kept: ``make net-accept`` keeps anew."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -98,7 +98,6 @@ def built(log, tmp_path_factory):
 
 
 def section(page: str) -> str:
-    """The notes of a page."""
     (found,) = re.findall(r'<section class="author-notes".*?</section>', page, re.DOTALL)
     return str(found)
 

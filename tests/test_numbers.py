@@ -1,7 +1,5 @@
 """How numbers are written."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any
@@ -10,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlreport.choose import Extreme
 from rlreport.pages import package_folder
 from rlreport.pages.data import note_in_words
-from rlreport.pages.overview import change, extreme_number
+from rlreport.pages.overview import change
 from rlreport.pages.views import number_cell
 from rlreport.tables import Note
 from rlreport.text.numbers import MINUS, byte_size, exact, written
@@ -116,11 +113,6 @@ def test_a_change_has_sign_and_direction(now, before, kind, expected):
     found = change(now, before, "step 0", kind)
     assert found is not None
     assert (found.delta.text, found.direction) == expected
-
-
-def test_the_longest_response_has_a_whole_number_of_tokens():
-    assert extreme_number(Extreme("Longest", "response_tokens", 0, 40.0)).text == "40"
-    assert extreme_number(Extreme("Highest reward", "reward", 0, 40.0)).text == "40.0"
 
 
 def test_a_note_has_its_place_and_its_count():

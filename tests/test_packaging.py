@@ -1,7 +1,5 @@
 """The wheel, built of the sdist, carries everything, and builds what the checkout builds."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -9,16 +7,26 @@ import sys
 import tarfile
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rlreport
 from rlreport.pages import COMPILED
+from tests.forms import files_below
 
 pytestmark = pytest.mark.ci
 
 ROOT = Path(__file__).resolve().parents[1]
+ALONE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def run(*command: object, **options: Any) -> bytes:
+    """Run a program, which sees no checkout; return what it says."""
+    options = {"env": ALONE, "capture_output": True, **options}
+    return subprocess.run([*map(str, command)], check=True, **options).stdout
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +34,7 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     # An installed checkout keeps the version of when it was installed.
     version = {"SETUPTOOLS_SCM_PRETEND_VERSION": rlreport.__version__}
-    subprocess.run(
-        [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)],
-        check=True,
-        capture_output=True,
-        env={**os.environ, **version},
-    )
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, env={**os.environ, **version})
     (made,) = folder.glob("*.whl")
     return made
 
@@ -78,56 +81,31 @@ def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_pat
     place = tmp_path / "venv"
     venv.create(place)
     # Our pip installs there: to copy pip, and to compile every module, takes longer than the rest.
-    pip = [sys.executable, "-m", "pip", "--python", str(place), "--disable-pip-version-check"]
-    install = [*pip, "install", "--quiet", "--no-compile"]
-    subprocess.run([*install, *_same_versions(), str(wheel)], check=True)
-    logs = ROOT / "sample_logs" / "healthy"
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    for program, out in (
-        ((str(place / "bin" / "rlreport"),), "a"),
-        ((sys.executable, "-m", "rlreport"), "b"),
-    ):
-        subprocess.run(
-            [*program, "build", str(logs), "-o", str(tmp_path / out), "--quiet"],
-            check=True,
-            cwd=tmp_path,
-            env=env,
-        )
+    pip = [sys.executable, "-m", "pip", "--python", place, "--disable-pip-version-check"]
+    run(*pip, "install", "--quiet", "--no-compile", *_same_versions(), wheel)
+    logs, python = ROOT / "sample_logs" / "healthy", place / "bin" / "python"
+    ours, checkout = [python.with_name("rlreport")], [sys.executable, "-m", "rlreport"]
+    for program, out in ((ours, "a"), (checkout, "b")):
+        run(*program, "build", logs, "-o", tmp_path / out, "--quiet", cwd=tmp_path)
     loader = "import rlreport.pages as b; print(*b.source_environment().loader.loaders)"
-    done = subprocess.run(
-        [str(place / "bin" / "python"), "-c", loader],
-        check=True,
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-    )
-    assert b"ModuleLoader" in done.stdout
-    smoke = [str(place / "bin" / "python"), str(ROOT / "tests" / "smoke.py")]
-    subprocess.run([*smoke, str(ROOT / "sample_logs")], check=True, cwd=tmp_path, env=env)
-    files = sorted(
-        p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file()
-    )
-    assert len(files) > 40
-    for file in files:
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+    assert b"ModuleLoader" in run(python, "-c", loader, cwd=tmp_path)
+    run(python, ROOT / "tests" / "smoke.py", ROOT / "sample_logs", cwd=tmp_path)
+    made = files_below(tmp_path / "a")
+    assert len(made) > 40
+    assert made == files_below(tmp_path / "b")
 
 
 def _same_versions() -> list[str]:
     """The dependencies at the versions of this environment, so that only the code may differ."""
-    from importlib.metadata import version
-
     names = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
-    return [f"{name}=={version(name)}" for name in names]
+    return [f"{name}=={metadata.version(name)}" for name in names]
 
 
 def test_the_oldest_versions_that_are_allowed_build_the_samples(wheel, tmp_path):
-    uv = [sys.executable, "-m", "uv", "--quiet"]
-    place, env = tmp_path / "venv", {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    python = str(place / "bin" / "python")
-    subprocess.run([*uv, "venv", "--python", sys.executable, str(place)], check=True)
+    uv, place = [sys.executable, "-m", "uv", "--quiet"], tmp_path / "venv"
+    python = place / "bin" / "python"
+    run(*uv, "venv", "--python", sys.executable, place)
     install = [*uv, "pip", "install", "--python", python]
-    oldest = ["--resolution", "lowest-direct", "-r", str(ROOT / "pyproject.toml")]
-    subprocess.run([*install, *oldest], check=True)
-    subprocess.run([*install, "--no-deps", str(wheel)], check=True)
-    smoke = [python, str(ROOT / "tests" / "smoke.py"), str(ROOT / "sample_logs")]
-    subprocess.run(smoke, check=True, cwd=tmp_path, env=env)
+    run(*install, "--resolution", "lowest-direct", "-r", ROOT / "pyproject.toml")
+    run(*install, "--no-deps", wheel)
+    run(python, ROOT / "tests" / "smoke.py", ROOT / "sample_logs", cwd=tmp_path)

@@ -1,6 +1,4 @@
-"""Data in pages and CSV files: never markup or a formula, and it comes back as it was."""
-
-from __future__ import annotations
+"""Data in pages and CSV files: never markup or a formula, and as they were; shared prompts."""
 
 import csv as reader
 import io
@@ -12,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from markupsafe import escape
 
 from rlreport.pages.data import csv
 from rlreport.pages.step import decimal, pack_tokens
 from rlreport.pages.templates import canonical_json, script_json
+from rlreport.pages.views import PREFIXES, PromptText, prompt_prefixes
 from rlreport.read.rollouts import Rollout
 from rlreport.text.tokens import Style, readable_tokens
 from tests.pages_reading import Elements, as_logged, unpack
@@ -36,17 +36,8 @@ def number(text: str) -> bool:
 
 
 def test_a_formula_is_text_and_a_number_stays_a_number():
-    table = pd.DataFrame(
-        {
-            "token": ['=HYPERLINK("http://x")', "+1+cmd|' /C calc'!A0", "@SUM(A1)", "-x", "-1.5"],
-            "logp": [-1.5, np.nan, -2.0, -1e-9, 3.0],
-        }
-    )
-    _, *rows = cells(table)
-    tokens = [row[0] for row in rows]
-    assert tokens[:4] == [f"'{text}" for text in table["token"][:4]]
-    assert tokens[4] == "-1.5"
-    assert [row[1] for row in rows] == ["-1.5", "", "-2.0", "-1e-09", "3.0"]
+    table = pd.DataFrame({"token": ["=1+1", "-x", "-1.5"], "logp": [-1.5, np.nan, -1e-9]})
+    assert cells(table)[1:] == [["'=1+1", "-1.5"], ["'-x", ""], ["-1.5", "-1e-09"]]
 
 
 @given(st.lists(st.text() | st.sampled_from(BEGINS).flatmap(lambda c: st.text().map(c.__add__))))
@@ -114,3 +105,46 @@ def test_short_decimals_are_kept_exactly(mantissa, places):
     m, e = decimal(value, 6)
     back = m[0] / 10.0 ** -float(e[0]) if e[0] < 0 else m[0] * 10.0 ** float(e[0])
     assert back == value[0]
+
+
+SYSTEM = "system: You are <helpful> and brief.\nuser: "
+CODER = "system: Write code that runs, and nothing else.\nuser: "
+QUESTIONS = [f"{word} is {k} of {k * k}?" for k, word in enumerate("ABCDEFGHIJ")]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        # Words are not cut, and one prompt in five may differ.
+        ([f"{SYSTEM}Sum {k}123 and 4" for k in range(8)], (f"{SYSTEM}Sum ",)),
+        ([SYSTEM + q for q in QUESTIONS[:8]] + QUESTIONS[8:], (SYSTEM,)),
+        ([SYSTEM + q for q in QUESTIONS[:7]] + QUESTIONS[7:], ()),
+        # Environments have beginnings of their own.
+        ([one + q for one in (SYSTEM, CODER) for q in QUESTIONS], (CODER, SYSTEM)),
+        ([f"{k} is another system prompt\n{q}" for k in range(9) for q in QUESTIONS], ()),
+        # Too few, too short, or shared by a few long prompts only.
+        ([SYSTEM + q for q in QUESTIONS[:3]], ()),
+        ([f"Question: {q}" for q in QUESTIONS], ()),
+        ([*QUESTIONS, *(f"{'Long text ' * 50}{k}" for k in range(2))], ()),
+        (["请用一句话回答下面的问题，不要写出任何多余的内容：" + q for q in QUESTIONS],
+         ("请用一句话回答下面的问题，不要写出任何多余的内容：",)),
+        ([SYSTEM], ()),
+        ([], ()),
+    ],
+)  # fmt: skip
+def test_a_beginning_that_four_of_five_prompts_share_is_found(prompts, expected):
+    assert prompt_prefixes(prompts) == expected
+    assert prompt_prefixes([*prompts[::-1], *prompts, ""]) == expected
+    assert len(expected) <= PREFIXES
+
+
+def test_a_prompt_hides_the_longest_beginning_unless_nothing_would_be_left():
+    prefixes = ("Be brief. ", "Be brief. Sum ")
+    prompt = PromptText("Be brief. Sum 1 < 2", prefixes)
+    assert (prompt, prompt.shared, prompt.rest) == ("Be brief. Sum 1 < 2", prefixes[1], "1 < 2")
+    assert prompt.brief == "… 1 < 2"
+    assert escape(prompt) == '<span class="shared">Be brief. Sum </span>1 &lt; 2'
+    assert PromptText("Be brief. Sum ", prefixes).shared == "Be brief. "
+    assert PromptText("Be brief. ", prefixes).shared == ""
+    assert escape(PromptText("a < b", prefixes)) == "a &lt; b"
+    assert PromptText("Be brief. Sum 123456", prefixes, 5) == "Be b…1234…"

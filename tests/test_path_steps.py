@@ -1,13 +1,10 @@
 """Rows without a step have the step in the path of their file, and the data page says so."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from rlreport.options import ReadOptions
@@ -190,13 +187,10 @@ def test_many_numbered_files_of_which_some_are_examined(tmp_path: Path) -> None:
     assert sorted(scan.responses["step"]) == list(range(40))
 
 
-def test_steps_in_a_store_and_by_other_processes(tmp_path: Path) -> None:
-    store = fsspec.filesystem("memory")
-    for file in logs(tmp_path, "step_1/a.jsonl", "step_2/a.jsonl").rglob("*.jsonl"):
-        store.pipe_file(f"/steps/{file.parent.name}/a.jsonl", file.read_bytes())
-    assert steps_of(read("memory://steps")) == {"step_1/a.jsonl": [1], "step_2/a.jsonl": [2]}
-    sources = find_sources([tmp_path])
-    formats = detect_formats(sources, ReadOptions()).formats
+def test_steps_of_paths_are_read_by_other_processes(tmp_path: Path) -> None:
+    formats = detect_formats(
+        find_sources([logs(tmp_path, "step_1/a.jsonl", "step_2/a.jsonl")]), ReadOptions()
+    ).formats
     assert [[*pickle.loads(pickle.dumps(one)).steps.values()] for one in formats] == [[1], [2]]
 
 

@@ -1,7 +1,5 @@
 """Without what POSIX alone has, as on Windows: the same report, from one process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """prime-rl's stream of traces: updates reach the tables, and what was not used is left out."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

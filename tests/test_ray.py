@@ -1,7 +1,5 @@
 """Ray: a report made on three nodes is the local report, also when nodes die on the way."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -94,13 +92,8 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
     assert files_below(tmp_path / "whole") == wanted
     killing = Killing(nodes, ["reading", "reading texts", "rendering"])
     with Workers(ray=nodes.address) as workers:
-        build_report(
-            [url],
-            out,
-            BuildOptions(ray=nodes.address),
-            progress=killing,
-            workers=workers,
-        )
+        options = BuildOptions(ray=nodes.address)
+        build_report([url], out, options, progress=killing, workers=workers)
     assert not killing.phases
     assert store.files("cluster/report") == wanted
 

@@ -1,7 +1,5 @@
 """Lines made to end a build, and damaged logs, cost themselves only; both parsers read alike."""
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile

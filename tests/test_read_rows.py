@@ -1,7 +1,5 @@
 """What rows of a log mean: splits, grades, thinking, critics, and what a restart replaces."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any
@@ -192,7 +190,6 @@ Logged = dict[str, dict[int, int]]
 
 
 def steps(first: int, last: int, rows: int = 4) -> dict[int, int]:
-    """Return step to the number of its rows."""
     return dict.fromkeys(range(first, last + 1), rows)
 
 

@@ -1,23 +1,19 @@
 """However a log is cut, batched, shared among processes or stored, the tables are the same."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
 import os
-import pickle
 import random
 import threading
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, cast
-from unittest.mock import Mock
+from typing import cast
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pandas as pd
@@ -29,11 +25,10 @@ from numpy.testing import assert_array_equal
 from rlreport.errors import UsageError
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.choice import Choice
-from rlreport.read.chunk import Chunk, read_chunk
-from rlreport.read.detect import LogFiles, detect_formats
+from rlreport.read.detect import detect_formats
 from rlreport.read.files import ByteRange, LogFormat, byte_ranges, find_sources
 from rlreport.read.logs import read_chunks, read_logs
-from rlreport.read.tables import extras_table, log_rows, response_table, tool_table
+from rlreport.read.tables import Scan
 from rlreport.system.stores import Source, shown, zstd
 from rlreport.system.workers import Progress, Workers
 from tests.forms import files_below
@@ -94,7 +89,6 @@ def test_scattered_rows_are_read_again_without_what_lies_between(store, log, mon
 
 @pytest.fixture(scope="module")
 def small(store: Store) -> str:
-    """The address of 300 small objects."""
     for i in range(300):
         store.put(f"small/step_{i}.jsonl", json.dumps(row(i)).encode() + b"\n")
     return f"s3://{BUCKET}/small"
@@ -208,14 +202,11 @@ def test_addresses_are_shown_without_what_they_are_signed_with() -> None:
     assert shown("sftp://user:secret@host/a@b") == "sftp://host/a@b"
 
 
-SETTINGS = ReadOptions(), GaeOptions()
-
-
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two rank files of many kinds of rows, with broken lines in between."""
     rng = np.random.default_rng(0)
-    folder = tmp_path_factory.mktemp("logs")
+    folder = tmp_path_factory.mktemp("ranks")
     for rank in range(2):
         lines: list[object] = []
         for i in range(90):
@@ -244,69 +235,60 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
             else:
                 lines.append(tokens(*words, "<|endoftext|>", step=step, **fields))
         write(folder / f"rank_{rank}.jsonl", lines)  # type: ignore[arg-type]
-    return find_sources([folder]).sources
-
-
-def tables(chunks: Sequence[Chunk], sources: list[Source]) -> list[Any]:
-    chunks = pickle.loads(pickle.dumps(chunks))
-    rows = log_rows(
-        chunks, LogFiles(sources, [LogFormat()] * len(sources), []), keep_restarted=True
-    )
-    totals = pd.DataFrame(rows.chunk.counts).groupby("file")[["lines", "unread"]].sum()
-    remarks = rows.chunk.remarks
-    extras, carried = extras_table(rows)
-    return [
-        extras,
-        carried,
-        tool_table(rows),
-        *response_table(rows),
-        totals,
-        rows.failed,
-        rows.chunk.reward_parts,
-        # Lines are counted inside the range.
-        {kind: (one.times, one.first[:2]) for kind, one in remarks.oddities.items()},
-        [(one.position[:2], one.reason, one.torn) for one in remarks.unread],
-        remarks.unread_count,
-    ]
-
-
-def assert_same(found: list[Any], wanted: list[Any]) -> None:
-    for left, right in zip(found, wanted, strict=True):
-        if isinstance(left, pd.DataFrame):
-            pd.testing.assert_frame_equal(left, right, check_exact=True)
-        else:
-            np.testing.assert_equal(left, right)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def whole(sources: list[Source]) -> list[Any]:
-    """The tables when all is read at once."""
-    ranges = byte_ranges(sources, [LogFormat()] * len(sources))
-    assert len(ranges) == len(sources)
-    found = tables([read_chunk(ranges, *SETTINGS)], sources)
-    assert all(len(part) for part in found if not isinstance(part, int | np.ndarray))
-    return found
+def whole(ranks: Path) -> Scan:
+    scan = read(ranks)
+    assert scan.failed and scan.reward_parts and scan.bad_lines and scan.notes
+    assert len(scan.extras.columns) > 40 and len(scan.tools)
+    return scan
+
+
+def assert_same(found: Scan, wanted: Scan) -> None:
+    for name in ("responses", "extras", "tools"):
+        pd.testing.assert_frame_equal(getattr(found, name), getattr(wanted, name), check_exact=True)
+    for name in ("failed", "reward_parts", "bad_lines", "bad_count", "notes", "fields", "files"):
+        assert getattr(found, name) == getattr(wanted, name), name
+    assert found.tokens is not None and wanted.tokens is not None
+    assert found.tokens.texts.vocabulary == wanted.tokens.texts.vocabulary
+    for ours, theirs in ((found.tokens, wanted.tokens), (found.tokens.texts, wanted.tokens.texts)):
+        for item in fields(ours):
+            if isinstance(values := getattr(ours, item.name), np.ndarray):
+                assert_array_equal(values, getattr(theirs, item.name))
 
 
 @pytest.mark.untraced
 @settings(max_examples=15 * SEARCH, deadline=None)
-@given(data=st.data())
-def test_cuts_at_any_byte_and_any_groups_of_ranges_give_the_same_tables(sources, whole, data):
-    ranges: list[ByteRange] = []
-    for i, source in enumerate(sources):
-        inner = data.draw(st.lists(st.integers(0, source.size), max_size=4))
-        for start, stop in pairwise(sorted({0, source.size, *inner})):
-            ranges.append(ByteRange(i, source, start, stop))
-    cuts = sorted({0, len(ranges), *data.draw(st.lists(st.integers(0, len(ranges)), max_size=4))})
-    groups = [ranges[start:stop] for start, stop in pairwise(cuts)]
-    assert_same(tables([read_chunk(group, *SETTINGS) for group in groups], sources), whole)
+@given(cuts=st.lists(st.floats(0, 1), max_size=8))
+def test_cuts_at_any_byte_give_the_same_tables(ranks, whole, cuts):
+    def cut(sources: list[Source], formats: list[LogFormat]) -> list[ByteRange]:
+        return [
+            ByteRange(i, source, *ends, formats[i])
+            for i, source in enumerate(sources)
+            for ends in pairwise(sorted({0, source.size, *(int(c * source.size) for c in cuts)}))
+        ]
+
+    with patch("rlreport.read.logs.byte_ranges", cut):
+        assert_same(read(ranks), whole)
 
 
-def test_small_buffers_and_small_batches_change_nothing(sources, whole, monkeypatch):
+def test_small_buffers_and_small_batches_change_nothing(ranks, whole, monkeypatch):
     monkeypatch.setattr("rlreport.read.files._BUFFER", 700)
     monkeypatch.setattr("rlreport.read.chunk._BATCH_ROWS", 7)
-    ranges = byte_ranges(sources, [LogFormat()] * len(sources))
-    assert_same(tables([read_chunk(ranges, *SETTINGS)], sources), whole)
+    assert_same(read(ranks), whole)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_any_number_of_processes_reads_the_same(ranks, whole, monkeypatch, workers):
+    monkeypatch.setattr("rlreport.system.workers.FORK_SECONDS", 0)
+    monkeypatch.setattr("rlreport.system.workers.SPAWN_SECONDS", 0)
+    assert byte_ranges.__kwdefaults__
+    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 7_000)
+    sources = find_sources([ranks]).sources
+    assert len(byte_ranges(sources, [LogFormat()] * len(sources))) > 10
+    assert_same(read_logs([ranks], ReadOptions(workers=workers), GaeOptions()), whole)
 
 
 def _unpacked(packed: bytes) -> tuple[bytes, bool]:
@@ -337,29 +319,7 @@ def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) ->
         assert early == (cut not in ends)
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_any_number_of_processes_reads_the_same(sources, monkeypatch, workers):
-    one = read(folder := Path(sources[0].path).parent)
-    monkeypatch.setattr("rlreport.system.workers.FORK_SECONDS", 0)
-    monkeypatch.setattr("rlreport.system.workers.SPAWN_SECONDS", 0)
-    assert byte_ranges.__kwdefaults__
-    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 7_000)
-    assert len(byte_ranges(sources, [LogFormat()] * len(sources))) > 10
-    several = read_logs([folder], ReadOptions(workers=workers), GaeOptions())
-    for name in ("responses", "extras", "tools"):
-        pd.testing.assert_frame_equal(getattr(several, name), getattr(one, name), check_exact=True)
-    for name in ("failed", "reward_parts", "bad_lines", "notes", "fields"):
-        assert getattr(several, name) == getattr(one, name)
-    assert one.tokens is not None
-    assert several.tokens is not None
-    assert several.tokens.texts.vocabulary == one.tokens.texts.vocabulary
-    for ours, theirs in ((several.tokens, one.tokens), (several.tokens.texts, one.tokens.texts)):
-        for item in fields(ours):
-            if isinstance(values := getattr(ours, item.name), np.ndarray):
-                assert_array_equal(values, getattr(theirs, item.name))
-
-
-def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(sources, monkeypatch):
+def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(ranks, monkeypatch):
     monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
 
     counts: list[list[float]] = []
@@ -370,7 +330,6 @@ def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(sources, monkeyp
             counts.append(count)
             return nullcontext(lambda amount: count.__setitem__(0, count[0] + amount))
 
-    folder = Path(sources[0].path).parent
-    scan = read_logs([folder], ReadOptions(workers=1), GaeOptions(), Counting())
-    size, rows = sum(source.size for source in sources), len(scan.responses)
+    scan = read_logs([ranks], ReadOptions(workers=1), GaeOptions(), Counting())
+    size, rows = sum(path.stat().st_size for path in ranks.iterdir()), len(scan.responses)
     assert counts == [[size, size], [rows, rows]]

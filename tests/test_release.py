@@ -1,15 +1,16 @@
-"""What a release is made of: workflows that linters pass, pinned actions, a changelog to quote."""
+"""What maintainers rely on: workflows, pinned actions, a changelog to quote, dumps written anew."""
 
-from __future__ import annotations
-
+import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from rlreport.system.stores import zstd
 from tests import release_notes
 from tests.conftest import ROOT
+from tools.redump import changes
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
@@ -80,3 +81,22 @@ def test_ci_runs_the_hooks_before_a_commit_and_a_release_looks_for_translations(
     assert [hook["entry"] for hook in hooks] == ["make format", "make lint"]
     assert "make release-check" in (ROOT / ".github/workflows/release.yml").read_text("utf-8")
     assert "make lint" in (ROOT / ".github/workflows/ci.yml").read_text("utf-8")
+
+
+def test_new_and_dropped_files_and_keys_are_named(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    for folder, row in (
+        (before, {"step": 1, "turns": [{"text": "a", "old": 1}]}),
+        (after, {"step": 1, "turns": [{"text": "a"}, {"new": {"deep": 1}}]}),
+    ):
+        folder.mkdir()
+        line = json.dumps(row).encode()
+        (folder / "a.jsonl").write_bytes(line)
+        (folder / "b.jsonl.zst").write_bytes(zstd.compress(line))
+    (after / "c.jsonl").write_text("{}")
+    assert list(changes(before, before)) == []
+    assert list(changes(before, after)) == [
+        "+ c.jsonl",
+        "+ a.jsonl: turns.new", "+ a.jsonl: turns.new.deep", "- a.jsonl: turns.old",
+        "+ b.jsonl.zst: turns.new", "+ b.jsonl.zst: turns.new.deep", "- b.jsonl.zst: turns.old",
+    ]  # fmt: skip

@@ -11,7 +11,6 @@ from rlreport.read import choice
 from tests.forms import everything
 from tests.pages_reading import rows_data
 from tests.reading import row, tokens, write
-from tests.running import rlreport as command
 from tests.schemas import validate
 
 LIMIT, STEPS, EACH = 512, 9, 88
@@ -99,11 +98,6 @@ def test_a_comparison_says_so_of_logs_and_of_reports(log, report, tmp_path):
     text = (tmp_path / "compare.md").read_text("utf-8")
     assert text.count(f"distinct-2 and shares of the KL are {NOTE}.") == 2
     assert "| Distinct-2 |" in text
-
-
-def test_check_says_so(log):
-    done = command("check", log, "--json", "--workers", 1)
-    assert f"Counted {NOTE}." in done.stdout
 
 
 def test_a_run_that_is_sampled_whole_says_nothing(tmp_path):

@@ -1,7 +1,5 @@
 """Side files that are small on disk and would be large, slow or endless to read."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import multiprocessing
@@ -21,16 +19,7 @@ from rlreport.comparison.reports import earlier_report
 from rlreport.errors import RlreportError, RowError, UsageError
 from rlreport.formats.containers import container_of, iterate
 from rlreport.metrics import MAX_METRICS, find_and_read
-from rlreport.system.documents import (
-    MAX_COLUMNS,
-    LimitError,
-    load_csv,
-    load_json,
-    load_toml,
-    load_yaml,
-    open_zip,
-    read_bounded,
-)
+from rlreport.system.documents import LimitError, load_json, load_yaml, open_zip
 
 SECONDS = 60
 MEGABYTES = 600
@@ -275,23 +264,11 @@ def test_an_archive_of_endless_entries_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="regular"):
-        read_bounded(Path("/dev/zero"), 10)
-    (tmp_path / "a").write_bytes(b"12345678901")
-    with pytest.raises(LimitError, match="larger than 10 bytes"):
-        read_bounded(tmp_path / "a", 10)
-
-
-def test_usual_files_are_read_as_before() -> None:
+def test_usual_yaml_is_read_as_before() -> None:
     assert load_yaml("a: &a {b: [1, 2.5, 1:30]}\nc: {<<: *a, d: 0x10}") == {
         "a": {"b": [1, 2.5, 90]},
         "c": {"b": [1, 2.5, 90], "d": 16},
     }
-    assert load_toml("[a.b]\nc.d = '1.2.3'\n") == {"a": {"b": {"c": {"d": "1.2.3"}}}}
-    assert list(load_csv(b"a,b\n1,2\n", 10)["b"]) == [2]
-    with pytest.raises(LimitError):
-        load_csv(b"a" + b",a" * MAX_COLUMNS + b"\n", 10**9)
 
 
 @pytest.mark.parametrize("value", ["0x{}", "[0x{}]"])

@@ -1,20 +1,18 @@
-"""The source: packages import in one direction, and the browser's modules become one script."""
-
-from __future__ import annotations
+"""The source: imports in one direction, one script for browsers, colours that can be read on."""
 
 import ast
 import re
 import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import rlreport
+from rlreport.draw.theme import sentinels, tokens
 from rlreport.pages.templates import assets
-from rlreport.text.language import TAGS, language
+from rlreport.text.language import ENGLISH, TAGS, language
 
 PACKAGE = Path(rlreport.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
@@ -59,19 +57,6 @@ def test_packages_import_only_from_those_before_them() -> None:
     ]
     assert wrong == []
     assert " → ".join(LAYERS) in PAGE
-
-
-def test_the_diagram_of_packages_shows_what_they_import() -> None:
-    lines = PAGE.partition("flowchart BT\n")[2].partition("```")[0].splitlines()
-    arrows = {pair for line in lines for pair in pairwise(line.strip().split(" --> "))}
-    parts = ((a.split("."), b.split(".")) for a, targets in imports().items() for b in targets)
-    used = {(*a[1:2], *b[1:2]) for a, b in parts if a[1:2] != b[1:2]}
-    used = {pair for pair in used if len(pair) == 2 and {*pair} <= {*LAYERS}}
-    reached: dict[str, set[str]] = {}
-    for layer in LAYERS:
-        direct = {other for one, other in arrows if one == layer}
-        reached[layer] = direct.union(*(reached[other] for other in direct))
-    assert arrows <= used and {one for one, other in used if other not in reached[one]} == set()
 
 
 @cache
@@ -129,3 +114,47 @@ def test_scripts_and_style_cannot_end_or_change_their_element(lang: str) -> None
     for text in (shared.style, shared.report, shared.one_file):
         assert not re.search(r"</script|</style|<!--|\r", text, re.IGNORECASE)
         assert not re.search(r"^(import|export)\b", text, re.MULTILINE)  # all forms are joined
+
+
+SHEET = assets(ENGLISH).style
+COLOURS = {
+    name: (light, dark)
+    for name, light, dark in re.findall(
+        r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);", SHEET
+    )
+}
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance by WCAG 2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+@pytest.mark.parametrize("ground", ["page", "panel"])
+def test_every_tone_can_be_read_on_page_and_panel(theme: int, ground: str) -> None:
+    tones = ("text", "muted", "policy", "reference", "critical", "warning", "info", "healthy")
+    for tone in tones:
+        assert contrast(COLOURS[tone][theme], COLOURS[ground][theme]) >= 4.5, tone
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+def test_tokens_can_be_read_on_every_bin(theme: int) -> None:
+    bins = [f"div-{k}" for k in range(1, 12)] + [f"seq-{k}" for k in range(1, 10)]
+    for name in bins:
+        rule = re.search(rf"\.{name}\b[^{{}}]*\{{ color: ([^;]+); \}}", SHEET)
+        assert rule, name
+        inks = re.findall(r"#(?:fff|000)", rule[1])
+        ink = "#ffffff" if inks[theme % len(inks)] == "#fff" else "#000000"
+        assert contrast(ink, COLOURS[name][theme]) >= 4.5, name
+
+
+def test_no_two_colours_of_charts_are_the_same_in_the_light() -> None:
+    assert len(sentinels()) == len(tokens("light"))

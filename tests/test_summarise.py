@@ -1,7 +1,5 @@
 """Tables by step, prompt and token equal what a few lines of NumPy or pandas compute."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np
@@ -15,13 +13,7 @@ from rlreport.figures.tokens import correctness
 from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import FIGURES
 from rlreport.summarise import prompt_table, step_bigrams, token_table
-from rlreport.summarise.steps import (
-    incomplete,
-    most_common,
-    passes_of,
-    step_table,
-    window_size,
-)
+from rlreport.summarise.steps import incomplete, most_common, passes_of, step_table, window_size
 from rlreport.tables import GAP, TokenSample
 from tests.tables_builder import response_table, sample
 
@@ -56,11 +48,6 @@ def test_groups_count_those_with_several_responses_alone():
     assert row["group_best_mean"] == 1.0
 
 
-def test_groups_may_be_mixed_up_in_the_log():
-    table = responses(reward=[0.0, 1.0, 1.0, 0.0], group=[7, 3, 7, 3])
-    assert steps_of(table)["group_std_mean"].iloc[0] == 0.5
-
-
 GRADES = st.lists(st.sampled_from([0.0, 1.0, np.nan]), min_size=1, max_size=7)
 
 
@@ -86,20 +73,11 @@ def test_pass_at_k_is_the_share_of_all_subsets_of_a_group_with_a_right_response(
         np.testing.assert_allclose(found[name], means.reindex(found["step"]), atol=1e-12)
 
 
-def test_responses_without_groups_have_no_pass_at_k():
-    table = responses(reward=[0.0, 1.0, 1.0, 0.0, 1.0], group=[0, 1, 2, 3, 3])
-    assert passes_of(table).k == 1
-    assert steps_of(table)[["pass_at_1", "pass_at_k"]].isna().all(axis=None)
-
-
 def test_right_is_what_the_log_says_else_the_higher_of_two_rewards():
     reward = np.array([-1.0, 2.0, np.nan, 2.0])
     logged = pd.DataFrame({"Acc": [1.0, 0.0, 1.0, np.nan]})
     np.testing.assert_equal(correctness(logged, reward), logged["Acc"])
-    for extras in (
-        pd.DataFrame(),
-        pd.DataFrame({"acc": reward, "correction": 1.0}),
-    ):
+    for extras in (pd.DataFrame(), pd.DataFrame({"acc": reward, "correction": 1.0})):
         np.testing.assert_equal(correctness(extras, reward), [0.0, 1.0, np.nan, 1.0])
     for others in ([0.0, 0.5, 1.0], [1.0, 1.0, 1.0]):
         assert np.isnan(correctness(pd.DataFrame(index=range(3)), np.array(others))).all()
@@ -183,13 +161,6 @@ def test_the_middle_that_was_left_out_of_a_long_response_is_no_token():
     assert set(found["raw"]) == {"a", "b"}
     bigrams = step_bigrams(sample([["a", "b", GAP, "a", "b"]]), table)
     assert bigrams.to_numpy().tolist() == [[0, 2, 1]]
-
-
-def test_bigrams_of_a_step_are_those_inside_its_responses():
-    table = pd.DataFrame({"step": [3, 3, 5, 5]})
-    texts = sample([["a", "b"], ["a", "b", "c"], ["a"], []])
-    assert step_bigrams(texts, table).to_numpy().tolist() == [[3, 3, 2], [5, 0, 0]]
-    assert step_bigrams(None, table).empty
 
 
 def test_a_tokens_example_is_the_sampled_response_with_the_largest_kl_that_holds_it():

@@ -1,7 +1,5 @@
 """Token strings and texts become readable text, units, chat turns and forms."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

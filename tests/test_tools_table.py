@@ -63,7 +63,6 @@ def table_of(out: Path) -> dict[str, list[float | None]]:
 
 
 def expected(rows: list[dict[str, Any]], tool: str, size: Callable[[Any], int]) -> list[float]:
-    """Return the values of a tool's row, from the logged turns."""
     turns = [(row["step"], turn) for row in rows for turn in row["turns"]]
     own = [(step, turn) for step, turn in turns if turn.get("tool") == tool]
     total = sum(size(turn) for _, turn in turns)

@@ -1,7 +1,5 @@
 """Turns: figures count what the policy sampled; the rest stands apart, and is not lost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -225,7 +223,6 @@ def test_calls_that_cannot_be_parsed_are_counted(case: str, tmp_path: Path) -> N
 
 
 def called(step: int, answers: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """Return a step's rows, one for each answer of a tool."""
     return [
         row(step, reward=float(i % 2), turns=[
             {"role": "assistant", "text": "", "calls": [{"name": tool}]},
@@ -365,14 +362,6 @@ def test_validation_is_followed_beside_training(tmp_path: Path) -> None:
     # The same prompt in both is two prompts.
     assert len(tables.prompts) == 4
     assert (tables.prompts["validation"] == 1).sum() == 2
-
-
-def test_a_log_of_validation_alone_is_what_is_judged(tmp_path: Path) -> None:
-    path = write(tmp_path / "log.jsonl", [row(1, split="val"), row(2, split="val")])
-    for split in (None, "val"):
-        tables = summarise(read(path, split=split))
-        assert tables.steps["responses"].tolist() == [1, 1]
-        assert tables.validation.empty
 
 
 def test_a_step_whose_rollouts_all_failed_is_seen(tmp_path: Path) -> None:

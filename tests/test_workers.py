@@ -1,7 +1,5 @@
 """Workers: results in order, one clear error when a process is killed, nothing left running."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

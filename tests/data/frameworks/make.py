@@ -7,8 +7,6 @@ function is taken out of its module and run where it stands alone, since most mo
 GPU's libraries; verifiers and ART are installed packages. Nothing of their code is kept here.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import collections

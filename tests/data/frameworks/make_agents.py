@@ -1,7 +1,5 @@
 """Write the dumps of verifiers, prime-rl and ART: as ``make.py``, and with the same arguments."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ verifiers' own graph makes the branches of compacted contexts, retries and sub-a
 calls; prime-rl decides which of them are trained on, and its orchestrator and trainer log that.
 """
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Write the dumps of slime, Miles and tinker-cookbook: as ``make.py``, with the same arguments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Harbor needs another Python than they do: ``make_evals.py OUT atif``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Its agent, its judge's guard, its rubric scores and its collection run; what the
 and the judge reply stands here, in place of servers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess
@@ -61,6 +59,7 @@ def nemo_gym(out: Path) -> None:
 
 async def _collect(out: Path, step: int) -> None:
     from nemo_gym import rollout_collection  # type: ignore[import-not-found]
+    from nemo_gym.server_utils import ServerClient  # type: ignore[import-not-found]
     from responses_api_agents.simple_agent import app  # type: ignore[import-not-found]
 
     config = app.SimpleAgentConfig(
@@ -68,7 +67,7 @@ async def _collect(out: Path, step: int) -> None:
         model_server={"type": "responses_api_models", "name": "policy"},
         resources_server={"type": "resources_servers", "name": "tools"},
     )  # fmt: skip
-    agent = app.SimpleAgent(config=config, server_client=MagicMock(spec=app_client()))
+    agent = app.SimpleAgent(config=config, server_client=MagicMock(spec=ServerClient))
     agent.server_client.global_config_dict = {}
 
     async def run(row: Row) -> tuple[Row, Row]:
@@ -115,12 +114,6 @@ async def _collect(out: Path, step: int) -> None:
     ):
         await collection().run_from_config(settings)
     questions.unlink()
-
-
-def app_client() -> type:
-    from nemo_gym.server_utils import ServerClient  # type: ignore[import-not-found]
-
-    return ServerClient
 
 
 async def _verified(request: Row, step: int, task: int, index: int) -> Row:

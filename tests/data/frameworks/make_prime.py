@@ -86,7 +86,6 @@ def make_update() -> Any:
 
 
 def annotation_writer() -> Any:
-    """Return the trainer's writer of updates."""
     names = ("AnnotationWriter", "_tensor_to_floats", "_sampled_positions", "_mismatch_kl",
              "_tensor_to_optional_bools")  # fmt: skip
     found = code(REPO, "src/prime_rl/trainer/rl/annotations.py", *names,

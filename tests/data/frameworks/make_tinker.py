@@ -1,7 +1,5 @@
 """Write the dumps of tinker-cookbook with its installed package: OUT is the argument."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

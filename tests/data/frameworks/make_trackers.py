@@ -1,7 +1,5 @@
 """Write the dumps of Trackio (and TRL's traces in it) and W&B: arguments as of ``make.py``."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from pathlib import Path
