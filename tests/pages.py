@@ -29,9 +29,10 @@ WORDS = ("Ġthe", "Ġcat", "Ġsat", ".", "Ċ", "ĉ", "ĠĠ", "ĠçĮ«", "<|im_e
 
 @dataclass(frozen=True)
 class Made:
-    """A run of step 100 alone: how many responses and tokens it has."""
+    """A run of step 100 alone: how many responses, further numbers and tokens it has."""
 
     responses: int = 16
+    columns: int = 0
     tokens: int = 40
     with_tokens: int = 16
     words: Sequence[str] = WORDS
@@ -94,6 +95,7 @@ def rows(made: Made) -> list[dict[str, Any]]:
         text = f"answer {n} {HOSTILE[(n + 3) % len(HOSTILE)]}\nand more"
         one = row(100, prompt=HOSTILE[n % len(HOSTILE)], response=text, reward=reward.round(6))
         one |= {"ref_response": f"answer {n} of the reference", "style": random.normal()}
+        one |= {f"m{k}": random.normal() for k in range(made.columns)}
         if n == 0:
             one["prompt_turns"] = [["system", "Be brief."], ["user", "Hello?"]]
         made_up.append(one | token_arrays(n, made, random) if n < made.with_tokens else one)
