@@ -323,9 +323,8 @@ def test_links_that_point_up_are_followed_once(tmp_path: Path) -> None:
         read_logs([f"{tmp_path}/runs/**/*.csv"])
 
 
-@pytest.mark.parametrize("name", ["训练".encode("gbk"), b"run \xff"])
-def test_a_folder_whose_name_is_no_utf8_in_a_mail(name: bytes, tmp_path: Path) -> None:
-    logs = tmp_path / os.fsdecode(name)
+def test_a_folder_whose_name_is_no_utf8_in_a_mail(tmp_path: Path) -> None:
+    logs = tmp_path / os.fsdecode("训练".encode("gbk"))
     write(logs / "a.jsonl", [row(step) for step in range(3)])
     odd = "a\udcd1b"
     for given in ({}, {"title": odd, "subject": odd}):

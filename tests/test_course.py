@@ -51,19 +51,13 @@ RUNS: dict[str, Callable[[int], float]] = {
 def write_log(path: Path, mean: Callable[[int], float], *, metrics: bool) -> None:
     """Write a run whose rewards are 0 or 1; the trainer's metrics say the mean of more of them."""
     rng = np.random.default_rng(7)
-    rows = [
-        {
-            "step": step,
-            "group_id": f"{step}-{prompt}",
-            "prompt": f"Question {prompt} of step {step}",
-            "response": f"answer {rng.integers(1_000_000)} {rng.integers(1_000_000)}",
-            "reward": float(rng.random() < mean(step)),
-        }
-        for step in range(STEPS)
-        for prompt in range(PROMPTS)
-        for _ in range(EACH)
-    ]
-    write(path / "rollouts.jsonl", rows)
+    write_graded(
+        path,
+        steps=STEPS,
+        reward=lambda step, prompt, k: rng.random() < mean(step),
+        each=EACH,
+        fields=({},) * PROMPTS,
+    )
     if metrics:
         lines = [{"step": s, "reward": rng.binomial(256, mean(s)) / 256} for s in range(STEPS)]
         write(path / "metrics.jsonl", lines)
@@ -115,7 +109,7 @@ def assert_words_agree(sentence: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_sentence_and_data_agree(name: str, metrics: bool, tmp_path: Path) -> None:
     write_log(tmp_path, RUNS[name], metrics=metrics)
-    tables = summarise(read(tmp_path / "rollouts.jsonl"), find_and_read([tmp_path]))
+    tables = summarise(read(tmp_path / "log.jsonl"), find_and_read([tmp_path]))
     verdict = findings_json(run_checks(tables))["verdict"]
     for course in verdict["course"]:
         assert_course(course, {"steps.csv": tables.steps, "metrics.csv": tables.metrics})
