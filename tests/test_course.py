@@ -27,7 +27,6 @@ from rlreport.pages.templates import Addresses, environment
 from rlreport.summarise import summarise
 from rlreport.text.language import ENGLISH
 from tests.reading import read, write
-from tests.running import build
 from tests.schemas import validate
 from tests.tables_builder import make_tables
 from tests.test_compare import comparison_json, write_graded
@@ -115,23 +114,6 @@ def test_sentence_and_data_agree(name: str, metrics: bool, tmp_path: Path) -> No
         assert_course(course, {"steps.csv": tables.steps, "metrics.csv": tables.metrics})
     assert_words_agree(verdict["sentence"])
     assert verdict["course"][0]["quantity"] == "reward"
-
-
-@pytest.mark.parametrize(("name", "metrics"), [("falls_by_half", True), ("is_solved", False)])
-def test_tile_and_exported_data_agree(name: str, metrics: bool, tmp_path: Path) -> None:
-    write_log(tmp_path / "logs", RUNS[name], metrics=metrics)
-    report = tmp_path / "report"
-    build(tmp_path / "logs", report, "--workers", 1)
-    courses = json.loads((report / "data/findings.json").read_text())["verdict"]["course"]
-    for course in courses:
-        file = course["series"]["file"]
-        assert_course(course, {file: pd.read_csv(report / "data" / file)})
-    reward = courses[0]
-    tile = (report / "index.html").read_text().split('data-figure="reward_mean"')[1]
-    numbers = re.findall(r'class="num"(?: title="([^",]+)[^"]*")?>([^<]+)<', tile.split("</dd>")[0])
-    shown = [float(exact or text) for exact, text in numbers]
-    assert shown[0] == pytest.approx(reward["first"]["value"])
-    assert shown[-1] == pytest.approx(reward["last"]["value"])
 
 
 def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(tmp_path: Path) -> None:
