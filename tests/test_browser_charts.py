@@ -22,9 +22,24 @@ def live(page: Page, name: str) -> str:
     return figure
 
 
+def names_of_curves(page: Page, figure: str) -> dict[str, float]:
+    """Return where in the plot each curve's name begins, as a share of the plot's width."""
+    return page.locator(figure).evaluate(
+        """figure => {
+            const plot = figure.querySelector('.plot').getBoundingClientRect();
+            return Object.fromEntries([...figure.querySelectorAll('.plot svg text')]
+                .filter(text => ['policy', 'reference'].includes(text.textContent))
+                .map(text => [text.textContent,
+                    (text.getBoundingClientRect().left - plot.left) / plot.width]));
+        }"""
+    )
+
+
 def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(browser, hacking):
     with visiting(browser, hacking / "index.html") as page:
-        figure = live(page, "kl")
+        figure = live(page, "reward")
+        curves = names_of_curves(page, figure)
+        assert set(curves) == {"policy", "reference"}
         address, back = page.url, page.locator(".chart-tools button")
         box = box_of(page.locator(f"{figure} .plot"))
         x, y = box["x"], box["y"] + 100
@@ -34,12 +49,22 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(browser,
         page.mouse.move(x + 400, y, steps=8)
         page.mouse.up()
         back.filter(has_text="show all").wait_for()
+        named = "figure => document.querySelector(figure).textContent.includes('policy')"
+        until(page, named, arg=figure)
+        assert names_of_curves(page, figure) == pytest.approx(curves, abs=0.02)
         rest(page, 600)  # longer than a click waits before it opens a step
         box = box_of(page.locator(f"{figure} .plot"))
         page.mouse.dblclick(box["x"] + 300, box["y"] + 100)
         back.wait_for(state="hidden")
         rest(page, 600)
         assert page.url == address
+        page.locator(".finding[data-charts]").first.hover()
+        page.wait_for_selector(".pointed")
+        # The first printed page holds more than the headline.
+        page.emulate_media(media="print")
+        lead = page.locator(".finding.leading")
+        assert lead.evaluate("node => getComputedStyle(node).breakInside") == "auto"
+        page.emulate_media(media="null")
         # Vega's bundle adds three global names, and cannot end its script element.
         tab = page.context.new_page()
         tab.goto((hacking / "data.html").as_uri())

@@ -1,7 +1,6 @@
 """Clicks, keys, focus, print and the URL in a browser: what each must do."""
 
 import pytest
-from playwright.sync_api import Page
 
 from tests.browser import box_of, in_url, listed, until, visiting
 
@@ -125,47 +124,6 @@ def test_the_overview_keeps_its_sort_in_the_url(browser, hacking):
         address = page.url.split("#")[1]
     with visiting(browser, hacking / "index.html", "#" + address) as page:
         assert page.get_attribute('.steps th[data-key="reward_mean"]', "aria-sort") == "descending"
-
-
-def names_of_curves(page: Page, figure: str) -> dict[str, float]:
-    """Return where in the plot each curve's name begins, as a share of the plot's width."""
-    return page.locator(figure).evaluate(
-        """figure => {
-            const plot = figure.querySelector('.plot').getBoundingClientRect();
-            return Object.fromEntries([...figure.querySelectorAll('.plot svg text')]
-                .filter(text => ['policy', 'reference'].includes(text.textContent))
-                .map(text => [text.textContent,
-                    (text.getBoundingClientRect().left - plot.left) / plot.width]));
-        }"""
-    )
-
-
-def test_a_zoomed_chart_keeps_the_names_of_its_curves_and_a_finding_points_at_it(browser, hacking):
-    figure = 'figure[data-chart="reward"]'
-    with visiting(browser, hacking / "index.html") as page:
-        page.wait_for_selector(f'{figure}[data-live="true"]')
-        before = names_of_curves(page, figure)
-        box = box_of(page.locator(f"{figure} .plot"))
-        page.mouse.move(box["x"] + 120, box["y"] + 80)
-        page.mouse.down()
-        page.mouse.move(box["x"] + 260, box["y"] + 80, steps=8)
-        page.mouse.up()
-        page.locator(".chart-tools button", has_text="show all").wait_for()
-        until(
-            page,
-            "figure => document.querySelector(figure).textContent.includes('policy')",
-            arg=figure,
-        )
-        assert set(before) == {"policy", "reference"}
-        assert names_of_curves(page, figure) == pytest.approx(before, abs=0.02)
-
-        # The first printed page holds more than the headline.
-        page.emulate_media(media="print")
-        lead = page.locator(".finding.leading")
-        assert lead.evaluate("node => getComputedStyle(node).breakInside") == "auto"
-        page.emulate_media(media="null")
-        page.locator(".finding[data-charts]").first.hover()
-        page.wait_for_selector(".pointed")
 
 
 def test_a_removed_filter_leaves_the_focus_nearby(browser, step):

@@ -218,7 +218,7 @@ def test_a_collapse_makes_no_guardrail_better(tmp_path):
 
 
 def test_groups_without_signal_count_by_kind(tmp_path):
-    mixed = write_graded(tmp_path / "mixed", reward=lambda step, k: k % 2)
+    mixed = write_graded(tmp_path / "mixed", reward=lambda step, prompt, k: k % 2)
     kinds = {"right": ("changed", "none"), "wrong": ("none", "worse")}
     for kind, expected in kinds.items():
         alike = write_graded(tmp_path / kind, reward=lambda *_, kind=kind: kind == "right")
@@ -233,7 +233,7 @@ def test_pass_at_k_may_fall_while_the_reward_rises(tmp_path):
         return lambda step, prompt, k: k < often and prompt < of
 
     wide, narrow, larger = (
-        write_graded(tmp_path / name, by_prompt=solved(often, of), each=each)
+        write_graded(tmp_path / name, reward=solved(often, of), each=each)
         for name, often, of, each in (("wide", 1, 16, 4), ("narrow", 4, 8, 4), ("more", 1, 16, 8))
     )
     assert levels(wide, narrow)["pass_at_k"] == "worse"
@@ -244,23 +244,23 @@ def test_pass_at_k_may_fall_while_the_reward_rises(tmp_path):
 def write_graded(
     folder: Path,
     *,
+    steps=20,
     words=lambda step: 12,
-    reward=lambda step, k: (step + k) % 2,
-    by_prompt=None,
+    reward=lambda step, prompt, k: (step + k) % 2,
     each=4,
     fields=({},) * 16,
 ):
-    """Twenty steps of four responses to each of sixteen prompts, or as many as have fields."""
+    """Steps of four responses to each of sixteen prompts, or as many as have fields."""
     random = dice.Random(0)
     rows = [
         {
             "step": step,
             "prompt": f"p{prompt}: what?",
             "response": " ".join(random.choices(WORDS, k=words(step))),
-            "reward": float(by_prompt(step, prompt, k) if by_prompt else reward(step, k)),
+            "reward": float(reward(step, prompt, k)),
             **further,
         }
-        for step in range(20)
+        for step in range(steps)
         for prompt, further in enumerate(fields)
         for k in range(each)
     ]

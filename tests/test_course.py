@@ -27,7 +27,6 @@ from rlreport.pages.templates import Addresses, environment
 from rlreport.summarise import summarise
 from rlreport.text.language import ENGLISH
 from tests.reading import read, write
-from tests.running import build
 from tests.schemas import validate
 from tests.tables_builder import make_tables
 from tests.test_compare import comparison_json, write_graded
@@ -51,19 +50,13 @@ RUNS: dict[str, Callable[[int], float]] = {
 def write_log(path: Path, mean: Callable[[int], float], *, metrics: bool) -> None:
     """Write a run whose rewards are 0 or 1; the trainer's metrics say the mean of more of them."""
     rng = np.random.default_rng(7)
-    rows = [
-        {
-            "step": step,
-            "group_id": f"{step}-{prompt}",
-            "prompt": f"Question {prompt} of step {step}",
-            "response": f"answer {rng.integers(1_000_000)} {rng.integers(1_000_000)}",
-            "reward": float(rng.random() < mean(step)),
-        }
-        for step in range(STEPS)
-        for prompt in range(PROMPTS)
-        for _ in range(EACH)
-    ]
-    write(path / "rollouts.jsonl", rows)
+    write_graded(
+        path,
+        steps=STEPS,
+        reward=lambda step, prompt, k: rng.random() < mean(step),
+        each=EACH,
+        fields=({},) * PROMPTS,
+    )
     if metrics:
         lines = [{"step": s, "reward": rng.binomial(256, mean(s)) / 256} for s in range(STEPS)]
         write(path / "metrics.jsonl", lines)
@@ -115,29 +108,12 @@ def assert_words_agree(sentence: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_sentence_and_data_agree(name: str, metrics: bool, tmp_path: Path) -> None:
     write_log(tmp_path, RUNS[name], metrics=metrics)
-    tables = summarise(read(tmp_path / "rollouts.jsonl"), find_and_read([tmp_path]))
+    tables = summarise(read(tmp_path / "log.jsonl"), find_and_read([tmp_path]))
     verdict = findings_json(run_checks(tables))["verdict"]
     for course in verdict["course"]:
         assert_course(course, {"steps.csv": tables.steps, "metrics.csv": tables.metrics})
     assert_words_agree(verdict["sentence"])
     assert verdict["course"][0]["quantity"] == "reward"
-
-
-@pytest.mark.parametrize(("name", "metrics"), [("falls_by_half", True), ("is_solved", False)])
-def test_tile_and_exported_data_agree(name: str, metrics: bool, tmp_path: Path) -> None:
-    write_log(tmp_path / "logs", RUNS[name], metrics=metrics)
-    report = tmp_path / "report"
-    build(tmp_path / "logs", report, "--workers", 1)
-    courses = json.loads((report / "data/findings.json").read_text())["verdict"]["course"]
-    for course in courses:
-        file = course["series"]["file"]
-        assert_course(course, {file: pd.read_csv(report / "data" / file)})
-    reward = courses[0]
-    tile = (report / "index.html").read_text().split('data-figure="reward_mean"')[1]
-    numbers = re.findall(r'class="num"(?: title="([^",]+)[^"]*")?>([^<]+)<', tile.split("</dd>")[0])
-    shown = [float(exact or text) for exact, text in numbers]
-    assert shown[0] == pytest.approx(reward["first"]["value"])
-    assert shown[-1] == pytest.approx(reward["last"]["value"])
 
 
 def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(tmp_path: Path) -> None:

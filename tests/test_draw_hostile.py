@@ -193,6 +193,7 @@ def test_any_figures_draw_without_a_warning(run: list[list[tuple[float, ...]]]) 
         sparkline(figures)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize(
     "rewards",
     [
@@ -212,7 +213,5 @@ def test_rewards_of_any_size_build_without_a_warning(tmp_path, rewards):
         for reward in rewards
     ]
     logs = write(tmp_path / "log.jsonl", rows)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        api.build(logs, tmp_path / "report", workers=1)
+    api.build(logs, tmp_path / "report", workers=1)
     assert (tmp_path / "report" / "index.html").exists()

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import MOST_PARTS, token_charts
@@ -52,18 +51,6 @@ def test_a_line_runs_through_its_values_and_its_axis_begins_at_the_first_step(fi
     for (x, y), (step, value) in zip(line, enumerate(values, first), strict=True):
         assert value_at(chart, "x", x) == pytest.approx(step, abs=slack(chart, "x"))
         assert value_at(chart, "y", y) == pytest.approx(value, abs=slack(chart, "y"))
-
-
-def test_steps_that_findings_name_are_marked():
-    table = table_of_rows([{"step": s, "reward": float(s)} for s in range(9)])
-    finding = Finding(
-        "reward_up", "warning", "note", title="It rose", steps=(3, 4, 7), charts=("reward",)
-    )
-    chart = drawn(overview_charts(tables_of(table), [finding]))[0]
-    marked = next(x["data"]["values"] for x in chart.spec["layer"] if x["name"] == "marked")
-    assert [(m["from"], m["to"]) for m in marked] == [(2.5, 4.5), (6.5, 7.5)]
-    assert "It rose" in chart.description
-    assert "var(--warning)" in chart.svg
 
 
 def heights(element: ET.Element, above: float = 0.0) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import html
 import json
+import random
 import re
 import shutil
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 import rlreport
+from rlreport.check.course import course_of
 from rlreport.check.finding import SCHEMA
+from rlreport.check.series import Series
 from rlreport.draw.curves import sparkline
 from rlreport.errors import RlreportError
 from rlreport.pipeline import build_report
@@ -291,34 +294,51 @@ def test_more_groups_than_colours_are_drawn_from_the_highest_and_the_chart_says_
     assert names == {f"run{number:02}" for number in range(4, 12)}
 
 
-def test_the_index_has_the_numbers_of_the_report(tmp_path):
-    rewards = [(s, n, float((7 * s + 3 * n) % 11 < s / 3)) for s in range(30) for n in range(8)]
-    rows = [
-        {"step": s, "prompt": f"p{n // 4}", "response": f"r {n}", "reward": reward}
-        for s, n, reward in rewards
-    ]
-    for kind in ("rollouts", "both"):
-        logs = write(tmp_path / "logs" / kind / "a.jsonl", rows).parent
-        if kind == "both":
-            lines = [f"{s},{0.1 + s / 40},{s / 90}\n" for s in range(30)]
-            (logs / "metrics.csv").write_text("".join(["step,reward,kl\n", *lines]))
+def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
+    rng = random.Random(3)
+    kinds = ("rollouts", "metrics", "both")
+    for kind in kinds:
+        logs = tmp_path / "logs" / kind
+        logs.mkdir(parents=True)
+        if kind != "metrics":
+            write(logs / "a.jsonl", [
+                {"step": s, "prompt": f"p{n // 4}", "response": f"r {n}",
+                 "reward": float(rng.random() < 0.2 + s / 60)}
+                for s in range(30) for n in range(8)
+            ])  # fmt: skip
+        if kind != "rollouts":
+            lines = [f"{s},{0.1 + s / 40 + rng.random() / 10},{s / 90}" for s in range(30)]
+            (logs / "metrics.csv").write_text("step,reward,kl\n" + "\n".join(lines))
         rlreport.build(logs, tmp_path / "reports" / kind, title=kind, workers=1)
+    reports = {
+        kind: json.loads((tmp_path / "reports" / kind / "data/report.json").read_text())
+        for kind in kinds
+    }
     page = index_page(tmp_path / "reports")
-    for listed in rows_of(page, "runs"):
-        report = tmp_path / "reports" / listed["run"]
-        about = json.loads((report / "data/report.json").read_text())
-        overview = (report / "index.html").read_text()
-        (course,) = (c for c in about["verdict"]["course"] if c["quantity"] == "reward")
+    rows = {row["run"]: row for row in rows_of(page, "runs")}
+    curves = {}
+    for kind, about in reports.items():
+        course = next(c for c in about["verdict"]["course"] if c["quantity"] == "reward")
+        overview = (tmp_path / "reports" / kind / "index.html").read_text()
         for part in ("first", "best", "last"):
             value = course[part]["value"]
-            assert listed[f"reward_{part}"] == written(value)
+            assert rows[kind][f"reward_{part}"] == written(value)
             assert f'title="{exact(value)}">{written(value)}' in page
             assert part == "best" or f'title="{exact(value)}, step' in overview
-        assert listed["steps"] == "30"
+        assert rows[kind]["steps"] == "30"
+        curves[kind] = np.array([step["reward_mean"] for step in about["steps"]])
         leading = about["reward"]["values"]
         assert sparkline(np.array(leading)) in page
-        of_rollouts = leading == [step["reward_mean"] for step in about["steps"]]
-        assert of_rollouts == (listed["run"] == "rollouts")  # else of the trainer
+        assert (leading == curves[kind].tolist()) == (kind != "both")  # else of the trainer
+    for base, new in (("rollouts", "metrics"), ("both", "rollouts")):
+        one, other = (tmp_path / "reports" / name for name in (base, new))
+        comparison = rlreport.compare(one, other, tmp_path / base).outcome.comparison
+        assert np.allclose(comparison.curves, [curves[base], curves[new]])
+        steps = np.arange(30)
+        courses = [course_of(Series(steps, curves[name]), "reward") for name in (base, new)]
+        leading = max((c for c in courses if c and c.gained), key=lambda course: course.best.value)
+        middle = (leading.first.value + leading.best.value) / 2
+        assert comparison.speed["half"].reward == pytest.approx(middle)
 
 
 def test_groups_are_sorted_by_their_mean_and_no_name_is_cut(browser, tmp_path):

@@ -5,6 +5,7 @@ import re
 import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,19 @@ def test_packages_import_only_from_those_before_them() -> None:
     ]
     assert wrong == []
     assert " → ".join(LAYERS) in PAGE
+
+
+def test_the_diagram_of_packages_shows_what_they_import() -> None:
+    lines = PAGE.partition("flowchart BT\n")[2].partition("```")[0].splitlines()
+    arrows = {pair for line in lines for pair in pairwise(line.strip().split(" --> "))}
+    parts = ((a.split("."), b.split(".")) for a, targets in imports().items() for b in targets)
+    used = {(*a[1:2], *b[1:2]) for a, b in parts if a[1:2] != b[1:2]}
+    used = {pair for pair in used if len(pair) == 2 and {*pair} <= {*LAYERS}}
+    reached: dict[str, set[str]] = {}
+    for layer in LAYERS:
+        direct = {other for one, other in arrows if one == layer}
+        reached[layer] = direct.union(*(reached[other] for other in direct))
+    assert arrows <= used and {one for one, other in used if other not in reached[one]} == set()
 
 
 @cache
