@@ -278,7 +278,7 @@ class ComparisonReport:
 
     @property
     def gate_sentence(self) -> str:
-        """The result of ``--fail-on`` as a sentence, "" if that option is not given."""
+        """The result of ``--fail-on``, or that ``--require-evidence`` is not met; otherwise ""."""
         return words.gate_sentence(self.outcome)
 
     @property
@@ -451,7 +451,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _entry(path: Path, why: str, root: Path) -> Listed:
-    """Return a report's entry of the index, with a link relative to the folder ``root``."""
+    """Return a report's index entry, linked from ``root``; ``why`` it cannot be read, or ""."""
     relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
     page = f"{relative}/index.html" if path.is_dir() else relative
     # Without "./" a browser would read the part before a colon as a URL scheme.

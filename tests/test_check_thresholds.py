@@ -64,7 +64,7 @@ def test_a_changed_threshold_changes_the_verdict(check: str, text: str, toml: Pa
         ('[kl_explosion]\nwarn = "high"\n', "must be a number"),
         ("[kl_explosion]\nwarn = true\n", "must be a number"),
         ("[kl_explosion]\nwarn = nan\n", "must be finite"),
-        ("[trend]\nleast_steps = 3.5\n", "must be an integer, got 3.5"),
+        ("[trend]\nleast_steps = 3.5\n", "must be an integer"),
         ("kl_explosion = 3\n", "must be a table"),
         ("[kl_explosion\n", "not valid TOML"),
         ("[kl_explosion]\nwarn = 1" + "0" * 400, "must be finite"),

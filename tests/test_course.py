@@ -177,7 +177,7 @@ def test_a_lead_that_no_logged_response_shows_says_so() -> None:
     page = environment(ENGLISH).from_string(
         '{% from "macros/findings.html" import verdict with context %}{{ verdict(view) }}'
     )
-    assert page.render(view=view).count("Not visible in the 8 logged responses.") == 1
+    assert page.render(view=view).count("Not visible in the 8 responses read from its steps.") == 1
 
 
 def test_an_unclear_run_has_no_lead_a_valid_report_and_every_output_names_its_level(tmp_path):

@@ -178,10 +178,10 @@ class Check:
 
         ``facts`` are the values filled into the finding's texts (NaN becomes None), ``met`` the
         thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
-        of ``Finding``: by default, ``onset`` (the step at which the problem began, also as a
-        number) is computed from ``series``, the values by step that the check judged (the first
-        step if ``always``), and ``steps`` are all steps from the onset on. ``series`` may be a
-        ``Series``, whose source becomes a fact.
+        of ``Finding``. If ``onset`` (also a step) is not among them, give ``series``, the values by
+        step that were judged: the onset is where they left their baseline, or the first step if
+        ``always=True``. ``steps`` are by default those since the onset, or the last window without
+        one. ``series`` may be a ``Series``, whose source becomes a fact.
         """
         values = dict(facts or {})
         series, always = fields.pop("series", None), fields.pop("always", False)

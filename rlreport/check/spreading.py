@@ -245,7 +245,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
 def _spreading_text(
     limits: Spreading, words: tuple[str, ...], counts: Ints, baseline: Bools, end: Bools
 ) -> _Text | None:
-    """Return the text if it became far more common at the ``end``, or more frequent within each."""
+    """Return the text if far more responses at the ``end`` have it, or have it far more often."""
     of_end, of_baseline = int(end.sum()), int(baseline.sum())
     with_text = [np.array((counts[part] > 0).sum(), float) for part in (end, baseline)]
     z = float(log_odds_z(with_text[0], of_end, with_text[1], of_baseline))

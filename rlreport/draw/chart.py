@@ -129,7 +129,7 @@ def varies(values: Floats) -> bool:
 
 
 def bins(values: Floats) -> tuple[float, float, float]:
-    """Return (bin width, first edge, last edge) for about MOST_BINS or fewer bins."""
+    """Return (bin width, first edge, last edge) of at most MOST_BINS + 1 bins for finite values."""
     low, high = float(values.min()), float(values.max())
     raw = (high - low) / MOST_BINS
     largest = max(abs(low), abs(high))

@@ -130,7 +130,7 @@ class RowMetadata:
 
 
 def row_metadata(record: Mapping[str, Any], step: int, prompt: str, response: str) -> RowMetadata:
-    """Return metadata of a row that ``normalize_turns_and_mask`` processed; skip invalid values."""
+    """Return a row's metadata without invalid values; call ``normalize_turns_and_mask`` before."""
     turns = record.get("turns") or turns_in_text(response)
     metadata = RowMetadata(split_named(record.get("split")) or None)
     if record.get("errors") and not response.strip():

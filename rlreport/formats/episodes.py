@@ -268,7 +268,7 @@ def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
 
 
 def _counts_trajectories(file: FileStamp) -> bool:
-    """Return whether SkyRL's logged mean score counts successive lines with equal index once."""
+    """Return whether SkyRL's logged mean uses only the last of successive lines of equal index."""
     logged_means = FileStamp.of(Path(file.path).with_name("aggregated_results.jsonl"))
     if logged_means is None:
         return False

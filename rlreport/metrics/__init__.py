@@ -232,7 +232,7 @@ def find_metrics(path: Path) -> list[MetricsSource]:
 
 
 def sources_of(path: Path) -> list[MetricsSource]:
-    """Return the metrics in a file or folder that the user named; raise if there are none."""
+    """Return metrics at a path from the user; raise if it is missing or a folder without any."""
     if path.is_dir():
         if sources := find_metrics(path):
             return sources

@@ -233,7 +233,7 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
 
 
 def sampling(tables: Tables) -> str:
-    """Return a note that text and token figures come from a sample, or from parts of responses."""
+    """Return a note on which responses, and parts of them, figures of texts use; "" if all."""
     sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
     cut = message(
         "Of responses over {most:count} tokens, only the first and the last {edge:count} are used.",

@@ -128,8 +128,8 @@ def finding_view(
         "examples": [_example(example, addresses) for example in finding.evidence],
         "unseen": finding.unseen
         and plural(
-            "Not visible in the {count} logged response.",
-            "Not visible in the {count} logged responses.",
+            "Not visible in the {count} response read from its steps.",
+            "Not visible in the {count} responses read from its steps.",
             finding.unseen,
         ),
         "folded": [finding_view(other, addresses) for other in folded],

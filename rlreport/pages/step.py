@@ -183,7 +183,7 @@ def group_data(
 def branch_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
 ) -> dict[str, list[list[int]]]:
-    """Return {"branches": the n of each rollout's responses, the trained one first}, or {}."""
+    """Return {"branches": for each rollout of several rows, their n, trained first}, or {}."""
     shown = pd.DataFrame(
         {name: columns[name][shown_rows] for name in ("rollout", "validation", "n")}
     )

@@ -446,7 +446,7 @@ def no_rollouts() -> Rollouts:
 
 
 class Selection(NamedTuple):
-    """The responses ``rows`` of a run; a pickle contains only these, to send them to a worker."""
+    """Responses of a run, by ``rows`` of the response table; a pickle contains only these."""
 
     rollouts: Rollouts
     rows: Ints

@@ -172,7 +172,7 @@ def turns_in_text(response: str) -> list[Turn]:
 
 
 def error_in_answer(text: str) -> str:
-    """Return the error line of a tool's answer, "" if the answer does not begin like an error."""
+    """Return the first line of the error that a tool's answer begins with, "" if with none."""
     head = text.lstrip()[:_ERROR_CHARS]
     if (match := _ERROR.match(head)) is None:
         return ""

@@ -49,7 +49,7 @@ class EnvironmentFall(Limits):
     "in the others.",
     suggestion="Read its responses; change its share, its reward scale or its learning signal, or "
     "go back to a checkpoint before its fall.",
-    source=translatable("the rules of reward collapse; Holm (1979) over environments"),
+    source=translatable("the rules of reward collapse; Holm's correction (1979) for environments"),
     explains=("reward_stalled", "watched_reward_fall"),
     of_reward=True,
     trend=True,
