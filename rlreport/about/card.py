@@ -222,8 +222,8 @@ def _assigns_secret(text: str) -> bool:
             is_flag = name.startswith("-") and not value.startswith("-")
             is_variable = _VARIABLE.fullmatch(bare_name) and not _VARIABLE.fullmatch(value)
             is_whole = match.span() == (0, len(text))
-            strong = _SECRET_NAME if is_whole and "," in sign else _NAME_BEFORE_VALUE
-            name_in_list = strong.fullmatch(bare_name) and not prose
+            secret_name = _SECRET_NAME if is_whole and "," in sign else _NAME_BEFORE_VALUE
+            name_in_list = secret_name.fullmatch(bare_name) and not prose
             in_list = is_whole or "," in sign or text[: match.start()].endswith(("ENV ", "setenv "))
             if not (is_flag or (in_list and (is_variable or name_in_list))):
                 continue

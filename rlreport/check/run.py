@@ -476,7 +476,7 @@ class Run:
 
 
 def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray[np.bool_]:
-    """Return a mask of values beyond the quantile NORMAL of the ``normal`` ones; all if few are."""
+    """Mask values beyond quantile NORMAL of those marked ``normal``; all, if too few are marked."""
     if normal.sum() < LEAST_NORMAL:
         return np.ones(len(by), bool)
     bound = np.quantile(by[normal], NORMAL if highest else 1 - NORMAL)

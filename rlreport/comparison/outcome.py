@@ -231,7 +231,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
 
 
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return by prompt: mean ``reward``, its standard ``error``, nearest ``response`` (step, n)."""
+    """Return per prompt the mean ``reward``, its ``error`` and the ``response`` nearest to it."""
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
     deviation, counts = frame["reward"] - rewards.transform("mean"), rewards.count()
