@@ -1,8 +1,8 @@
-"""Exceptions that rlreport raises."""
+"""Exceptions that rlreport raises, and those that end a program after a signal."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 
 class RlreportError(Exception):
@@ -47,3 +47,18 @@ class UnreadRow(dict[str, Any]):
     def __init__(self, error: RowError) -> None:
         super().__init__()
         self.error = error
+
+
+_raised_by_signals: list[BaseException] = []
+
+
+def stop(error: BaseException) -> NoReturn:
+    """Raise ``error`` in a signal handler; ``stop_if_signalled`` raises it again."""
+    _raised_by_signals.append(error)
+    raise error
+
+
+def stop_if_signalled() -> None:
+    """Raise the error of an earlier ``stop``; compiled code, as of pandas, may have dropped it."""
+    for error in _raised_by_signals:
+        raise error

@@ -32,9 +32,8 @@ from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.verdict import with_excerpts, with_texts
 from rlreport.choose import choose
 from rlreport.comparison import outcome as words
-from rlreport.comparison.groups import seeds_at
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
-from rlreport.comparison.reports import REPORT, report_about
+from rlreport.comparison.reports import REPORT, report_about, seeds_at
 from rlreport.comparison.run import compared_run
 from rlreport.deliver import FORMS, form_of
 from rlreport.deliver.email import assemble, encode_view

@@ -94,10 +94,6 @@ def _any(name: str, said: str = "yes", other: str = NOTHING) -> Callable[[list[R
     return lambda rows: said if _logged(name, rows) else other
 
 
-def _step(rows: list[Row]) -> str:
-    return "yes" if any(row["step"] for row in rows) else "0"
-
-
 def _reward(rows: list[Row]) -> str:
     if not any(math.isfinite(row["reward"]) for row in rows):
         return NOTHING
@@ -134,7 +130,7 @@ def _turns(rows: list[Row]) -> str:
 
 CELLS: dict[str, Callable[[list[Row]], str]] = {
     "recognised": lambda rows: "yes" if rows else NOTHING,
-    "step": _step,
+    "step": lambda rows: "yes" if any(row["step"] for row in rows) else "0",
     "prompt": _text("prompt", "prompt_token_ids"),
     "response": _text("response", "token_ids"),
     "reward": _reward,
@@ -147,11 +143,6 @@ CELLS: dict[str, Callable[[list[Row]], str]] = {
     "also": _names(_ALSO),
 }
 """Column to what stands in it, from the rows of a format's dumps."""
-
-
-def capabilities(rows: list[Row]) -> dict[str, str]:
-    """Return the cells of a format by column."""
-    return {column: cell(rows) for column, cell in CELLS.items()}
 
 
 SETTINGS = {
@@ -200,7 +191,7 @@ def tables() -> str:
             lines.append(f"| `{identity}` | {setting} | {version} |")
     lines += ["", f"| id | {' | '.join(CELLS)} |", "|---" * (len(CELLS) + 1) + "|"]
     for identity, rows in found.items():
-        lines.append(f"| `{identity}` | {' | '.join(capabilities(rows).values())} |")
+        lines.append(f"| `{identity}` | {' | '.join(cell(rows) for cell in CELLS.values())} |")
     return "\n".join(lines)
 
 

@@ -22,11 +22,12 @@ def rlreport(*arguments: object, **extra: Any) -> subprocess.CompletedProcess[st
     """
     words = list(map(str, arguments))
     if not extra:
-        before = signal.getsignal(signal.SIGTERM)
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             done = CliRunner().invoke(main, words, prog_name="rlreport")
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
         if done.exc_info and done.exc_info[0] not in (None, SystemExit):
             raise done.exc_info[1]
         return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)

@@ -17,8 +17,8 @@ import rlreport
 from rlreport import deliver
 from rlreport.check import Thresholds
 from rlreport.cli import main
-from rlreport.comparison.groups import seeds_at
 from rlreport.comparison.outcome import Outcome, compare_json, notes, outcome_of, texts_note
+from rlreport.comparison.reports import seeds_at
 from rlreport.comparison.run import ComparedRun, compared_run, settings_that_differ
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import CompareOptions

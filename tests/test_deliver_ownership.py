@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport import deliver
+from rlreport import deliver, errors
 from rlreport.deliver.publish import (
     MANIFEST,
     SYSTEM_FILES,
@@ -127,18 +127,32 @@ def test_only_a_manifest_of_rlreport_lists_files(tmp_path, content):
         local_path(tmp_path, FOLDER)
 
 
+def test_an_interrupt_that_a_library_drops_leaves_the_old_report(report, monkeypatch):
+    monkeypatch.setattr(errors, "_raised_by_signals", [])
+    before = files_of(report)
+    with pytest.raises(KeyboardInterrupt), publishing(report, FOLDER) as new:
+        with contextlib.suppress(KeyboardInterrupt):
+            errors.stop(KeyboardInterrupt())
+        (new / "index.html").write_text("new")
+    assert files_of(report) == before
+
+
 @pytest.mark.parametrize("failing", [1, 2])
-def test_a_failure_to_swap_restores_the_old_report(failing, report, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(OSError(5, "Input/output error"), OutputError), (KeyboardInterrupt(), KeyboardInterrupt)],
+)
+def test_a_failure_to_swap_restores_the_old_report(failing, error, raised, report, monkeypatch):
     before, replace, calls = files_of(report), Path.replace, []
 
     def fail(path, target):
         calls.append(path)
         if len(calls) == failing:
-            raise OSError(5, "Input/output error")
+            raise error
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OutputError, match="input/output error"):
+    with pytest.raises(raised):
         place(report)
     assert files_of(report) == before
     assert [p.name for p in report.parent.iterdir()] == ["report"]
@@ -207,22 +221,17 @@ def test_what_is_no_place_is_one_line(out, log, tmp_path, monkeypatch):
     assert list(cwd.iterdir()) == []
 
 
-def killed(log, out):
-    """Starts a build and kills it once its hidden folder is there."""
-    program = [sys.executable, "-m", "rlreport", "build", log, "-o", out, "--workers", "1"]
-    running = subprocess.Popen(program, stderr=subprocess.DEVNULL)
-    while not list(out.parent.glob(".*.part/old")) and running.poll() is None:
-        time.sleep(0.002)
-    running.kill()
-    running.wait()
-
-
 @pytest.mark.parametrize("form", ["folder", "markdown"])
 def test_the_next_build_removes_what_a_killed_one_left(form, log, tmp_path):
     out = tmp_path / f"run{FORMS[form]}"
     theirs = tmp_path / f".{out.name}.mine.part"
     theirs.mkdir()
-    killed(log, out)
+    program = [sys.executable, "-m", "rlreport", "build", log, "-o", out, "--workers", "1"]
+    killed = subprocess.Popen(program, stderr=subprocess.DEVNULL)
+    while not list(tmp_path.glob(".*.part/old")) and killed.poll() is None:
+        time.sleep(0.002)
+    killed.kill()
+    killed.wait()
     (left,) = [p for p in tmp_path.glob(".*.part") if p != theirs]
     other = tmp_path / f".other{FORMS[form]}.x.part"
     shutil.copytree(left, other)

@@ -16,7 +16,7 @@ import click
 
 from rlreport.cli import commands, watch
 from rlreport.cli.terminal import say, say_click_error, say_error
-from rlreport.errors import RlreportError
+from rlreport.errors import RlreportError, stop
 from rlreport.system.workers import collect_rarely
 
 # Exit status (128 + signal) after Ctrl-C, and after SIGTERM, which job schedulers send
@@ -38,7 +38,9 @@ class Program(click.Group):
         collect_rarely()
         atexit.register(gc.freeze)  # else Python searches all objects for cycles at exit
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, _terminate)
+            signal.signal(signal.SIGTERM, _stop)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored
+                signal.signal(signal.SIGINT, _stop)
         try:
             status = super().main(args, **{**extra, "standalone_mode": False})
         except click.exceptions.Exit as error:
@@ -64,9 +66,11 @@ class Program(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
 
-def _terminate(number: int, frame: object) -> None:
-    say("rlreport: terminated; no incomplete report is left", err=True)
-    sys.exit(TERMINATED)
+def _stop(number: int, frame: object) -> None:
+    if number == signal.SIGTERM:
+        say("rlreport: terminated; no incomplete report is left", err=True)
+        stop(SystemExit(TERMINATED))
+    stop(KeyboardInterrupt())
 
 
 @click.group(

@@ -1,5 +1,7 @@
 """Response data for comparisons: write and parse its file format, and read earlier reports.
 
+Reports that differ only in the seed of their run are recognized by name or configuration.
+
 Reports are untrusted, like logs: their content is checked, and only the parts that a comparison
 needs are decompressed.
 """
@@ -25,14 +27,16 @@ import orjson
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from rlreport.about.card import card_texts, configured, run_card
 from rlreport.check.finding import SCHEMA
 from rlreport.check.run import has
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.errors import UnreadableReportError, UnusableInputError
+from rlreport.errors import RlreportError, UnreadableReportError, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import is_cut_off
 from rlreport.formats.logged import dicts, mapping
 from rlreport.metrics.roles import in_unit_of, roles_of
+from rlreport.read.files import is_url
 from rlreport.summarise.steps import passes_of
 from rlreport.system.documents import (
     LimitError,
@@ -68,6 +72,15 @@ TRAINER = "trainer:"  # Prefix of the columns of the trainer's metrics, before t
 METRICS_FILE = "data/metrics.csv"  # Path of the exported trainer metrics
 _NUMBERS = ("step", "n", "prompt_id")
 _HASHES = ("prompt", "group_hash")
+
+SEEDS = "seeds"  # Name of a group whose runs are named by their seed alone
+# Matches the seed in a name, such as ``_s1`` or ``seed_2``
+_SEED = re.compile(r"(?:^|[-_. ])(?:seed[-_.= ]?|s)\d+(?=$|[-_. ])", re.IGNORECASE)
+# Matches names of package versions, paths, ids and other settings that do not affect training
+BOOKKEEPING = re.compile(
+    r"version|commit|host|(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
+    r"(run|experiment)_name|wandb|logg|save|output|timestamp|device|num_workers|report_to|push_to"
+)
 
 
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
@@ -408,3 +421,43 @@ def _node(text: str, name: str) -> str | None:
     start = re.search(_NODE.format(name=name), text)
     end = text.find("</script>", start.end()) if start else -1
     return text[start.end() : end] if start and end >= 0 else None
+
+
+def name_without_seed(name: str) -> str:
+    """Return a name without its seed, SEEDS if nothing else is left, "" if it has no seed."""
+    shared = _SEED.sub("", name).strip("-_. ")
+    return "" if shared == name else shared or SEEDS
+
+
+def settings_without_seed(settings: Mapping[str, object]) -> str:
+    """Return settings without seeds and bookkeeping as a text, "" if there is no seed."""
+    names = [key for key in settings if not BOOKKEEPING.search(key)]
+    rest = [(key, str(settings[key])) for key in sorted(names) if "seed" not in key.lower()]
+    return repr(rest) if len(rest) < len(names) else ""
+
+
+def seeds_at(path: str | Path) -> list[str | Path]:
+    """Return the runs in a folder if they differ only in their seed, else the path itself."""
+    folder = Path(path)
+    if is_url(str(path)) or not folder.is_dir() or (folder / REPORT).is_file():
+        return [path]
+    children = [child for child in sorted(folder.iterdir()) if not child.name.startswith(".")]
+    runs = [child for child in children if child.is_dir() or child.suffix in (".html", ".zip")]
+    groups = (
+        name_without_seed(run.stem if run.is_file() else run.name)
+        or settings_without_seed(_settings(run))
+        for run in runs
+    )
+    first = next(groups, "")
+    alike = first and all(group == first for group in groups)
+    return [*runs] if alike and len(runs) > 1 else [path]
+
+
+def _settings(run: Path) -> Mapping[str, object]:
+    """Return a run's own configuration, not that of the folder that contains it."""
+    try:
+        if about := report_about(run):
+            return card_texts(section(section(about, "card"), "entries"))
+        return card_texts(run_card([], configs=configured(run)).entries)
+    except RlreportError:  # for example an HTML file that is not a report
+        return {}

@@ -17,8 +17,8 @@ from rlreport.check.finding import Finding, Onset
 from rlreport.check.run import Run
 from rlreport.check.verdict import translatable_title, with_texts
 from rlreport.comparison.compare import Side, side_of
-from rlreport.comparison.groups import BOOKKEEPING
 from rlreport.comparison.reports import (
+    BOOKKEEPING,
     Earlier,
     ResponseId,
     earlier_report,

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from rlreport import __version__
 from rlreport.deliver import FORMS, Form
-from rlreport.errors import OutputError
+from rlreport.errors import OutputError, stop_if_signalled
 from rlreport.read.files import is_url
 from rlreport.system.stores import filesystem, shown, store_message
 
@@ -142,6 +142,7 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
             if form.folder:
                 path.mkdir()
             yield path
+            stop_if_signalled()
             store.send(path)
         return
     out = local_path(out, form)
@@ -156,6 +157,7 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
             local_path(out, form)  # its files may have changed since the build began
             for folder, _ in folders_of(out, form):
                 _preserve(folder, path.with_name(folder.name))
+            stop_if_signalled()
             _swap(staging, out, form)
     except OSError as error:
         raise _cannot_write(out, error) from error
@@ -247,7 +249,7 @@ def _remove_leftover(staging: Path) -> None:
 
 
 def _swap(staging: Path, out: Path, form: Form) -> None:
-    """Replace ``out`` and its pictures with the staged ones; on an error restore the old ones."""
+    """Replace ``out`` and its pictures with the staged ones; restore the old ones on an error."""
     names = dict.fromkeys([*(folder.name for folder, _ in folders_of(out, form)), out.name])
     started_names = []
     try:
@@ -258,7 +260,7 @@ def _swap(staging: Path, out: Path, form: Form) -> None:
                 target.replace(staging / "old" / name)
             if new.exists():
                 new.replace(target)
-    except OSError:
+    except BaseException:  # an error, or a signal
         for name in started_names:
             target, old = out.with_name(name), staging / "old" / name
             if old.exists():

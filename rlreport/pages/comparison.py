@@ -124,10 +124,6 @@ class ComparisonBuilder(Maker):
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
     @property
-    def sentence(self) -> str:
-        return words.sentence(self.outcome)
-
-    @property
     def view(self) -> dict[str, Any]:
         return self.options.language.of(_compare_view(self.outcome, self.charts, self.shown))
 

@@ -17,8 +17,14 @@ from rlreport.about.card import Scalar, card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
-from rlreport.comparison.groups import BOOKKEEPING, SEEDS, name_without_seed, settings_without_seed
-from rlreport.comparison.reports import section, verdict_of
+from rlreport.comparison.reports import (
+    BOOKKEEPING,
+    SEEDS,
+    name_without_seed,
+    section,
+    settings_without_seed,
+    verdict_of,
+)
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
 from rlreport.draw.theme import PALETTE
