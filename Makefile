@@ -106,7 +106,8 @@ $(OLDEST)/installed: pyproject.toml
 test-oldest: $(OLDEST)/installed browser
 	PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/pytest -n 3 --dist loadfile -m 'not ci and not timed'
 
-# What CI runs after it: packaging, integrations and long runs; then the floor of coverage over both.
+# What CI runs after it: packaging, integrations, stores and long runs; then the floor of coverage
+# over both.
 test-ci: $(VENV)/installed-integrations browser
 	$(PYTEST) -m ci $(COVERED)
 	$(if $(COVER),$(BIN)/coverage report --skip-covered)

@@ -7,12 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from rlreport.cli import main
 
 SEARCH = int(os.environ.get("RLREPORT_SEARCH", "1"))
 """How many times longer than usual tests look for a counterexample; make search says 10."""
+
+
+def in_ci(*values: object) -> list[Any]:
+    """Values of a test that run in CI only."""
+    return [pytest.param(value, marks=pytest.mark.ci) for value in values]
 
 
 def rlreport(*arguments: object, **extra: Any) -> subprocess.CompletedProcess[str]:

@@ -143,6 +143,7 @@ CHANGES: list[Callable[[Path, random.Random], None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.ci
 @pytest.mark.untraced
 @settings(
     max_examples=8 * SEARCH,

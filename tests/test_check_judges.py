@@ -492,21 +492,18 @@ def test_an_excursion_of_the_kl_is_a_note_and_a_long_one_a_warning(name, small, 
     assert severity("kl_explosion", with_metrics(tables(), **{name: kl / 1000})) is None
 
 
-def test_groups_that_are_all_best_from_the_start_still_teach_nothing() -> None:
-    finding = find("zero_variance_groups", tables(prompt_id=INDEX // 2, reward=1.0))
+def test_groups_of_one_reward_from_the_start_teach_nothing_and_solved_ones_are_a_note() -> None:
+    pairs = {"prompt_id": INDEX // 2}
+    finding = find("zero_variance_groups", tables(**pairs, reward=1.0))
     assert finding.severity == "warning"
     assert "all responses of the run earn the same reward" in title(finding)
-    with_critic = tables(prompt_id=INDEX // 2, reward=1.0, value_mean=0.1)
+    with_critic = tables(**pairs, reward=1.0, value_mean=0.1)
     assert isinstance(run("zero_variance_groups", with_critic), NotRun)
-
-
-def test_groups_that_are_solved_are_a_note_though_the_reward_rises_no_more() -> None:
-    group = INDEX // 2
-    reward = np.where(group < 40, 1.0, np.where(INDEX % 2, 1.0, 0.0))
-    found = find("zero_variance_groups", tables(prompt_id=group, reward=reward))
+    reward = np.where(INDEX < 80, 1.0, INDEX % 2)
+    found = find("zero_variance_groups", tables(**pairs, reward=reward))
     assert found.severity == "info"
     assert "harder prompts would teach more" in title(found)
-    assert severity("zero_variance_groups", tables(prompt_id=group, reward=1 - reward)) == "warning"
+    assert severity("zero_variance_groups", tables(**pairs, reward=1 - reward)) == "warning"
 
 
 def test_many_nan_rewards_are_critical_and_their_first_step_is_named() -> None:

@@ -11,8 +11,9 @@ from rlreport.check.registry import CHECKS
 from rlreport.cli.terminal import verdict_lines
 from tests import pseudo
 from tests.judged_runs import FAULTY, HEALTHY, NOT_IN_NULL_RUNS, null_run
+from tests.running import in_ci
 
-SEEDS = (0, pytest.param(1, marks=pytest.mark.ci))
+SEEDS = (0, *in_ci(1))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -46,6 +47,7 @@ def test_the_cause_leads_and_its_onset_is_right(name, seed, tmp_path, monkeypatc
     assert all("⟦" in spoken.of(line) for line in verdict_lines(verdict))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", CASES)
 def test_cases_on_which_simple_rules_fail(name: str) -> None:
     wrong = []
@@ -56,9 +58,10 @@ def test_cases_on_which_simple_rules_fail(name: str) -> None:
     assert len(wrong) <= 1, wrong
 
 
+@pytest.mark.ci
 @pytest.mark.untraced
-@pytest.mark.parametrize("runs", [20, pytest.param(100, marks=pytest.mark.ci)])
-def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs(runs: int) -> None:
+def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs() -> None:
+    runs = 100
     warned: Counter[str] = Counter()
     ran: Counter[str] = Counter()
     for seed in range(runs):

@@ -17,6 +17,7 @@ from rlreport.comparison.statistics import (
     shrunk,
     unpaired_effect,
 )
+from tests.running import in_ci
 
 
 def unpaired(base: Any, new: Any) -> Effect:
@@ -96,6 +97,7 @@ REWARDS = {
 @pytest.mark.parametrize(
     ("rewards", "prompts"), [*product(REWARDS, [3, 10, 50]), ("equal", 4), ("p = 0.005", 400)]
 )
+@pytest.mark.ci
 def test_equal_runs_are_seldom_told_apart_in_any_design(rewards, prompts, paired, runs):
     random = np.random.default_rng(20)
     wrong = 0
@@ -141,7 +143,7 @@ def test_many_other_prompts_change_sides_in_cells_and_give_the_same_p(base, new)
         assert relabel_p(left, shifted) == pytest.approx(p, abs=0.1 if p > 0.05 else 0.03)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("seeds", [2, *in_ci(3, 5)])
 @pytest.mark.parametrize("spread", [None, 0.3, 0.03], ids=["paired", "other", "equal prompts"])
 def test_with_several_seeds_equal_runs_are_told_apart_no_more_often_than_the_level_says(
     seeds, spread

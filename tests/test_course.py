@@ -62,17 +62,14 @@ def write_log(path: Path, mean: Callable[[int], float], *, metrics: bool) -> Non
         write(path / "metrics.jsonl", lines)
 
 
-def window(count: int, minimum: int) -> int:
-    """The formula of docs/checks.md, written a second time."""
-    return min(max(minimum, min(10, math.floor(count / 20 + 0.5))), max(1, count // 3))
-
-
 def assert_course(course: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
     """Recompute first, best and last from the table of its series, and check the phases' order."""
     column = course["series"]["column"]
     table = tables[course["series"]["file"]].dropna(subset=column)
     steps, values = table["step"].tolist(), table[column].tolist()
-    size = window(len(values), 1 if course["quantity"] == "watched_reward" else 3)
+    # The formula of docs/checks.md, written a second time
+    count, least = len(values), 1 if course["quantity"] == "watched_reward" else 3
+    size = min(max(least, min(10, math.floor(count / 20 + 0.5))), max(1, count // 3))
     means = [sum(values[i : i + size]) / size for i in range(len(values) - size + 1)]
     best = (min if course["lower_is_better"] else max)(means)
     for name, mean in (("first", means[0]), ("best", best), ("last", means[-1])):

@@ -153,6 +153,7 @@ numbers = st.one_of(st.floats(), st.sampled_from((*ODD, np.inf, -np.inf)), st.fl
 runs = st.lists(st.lists(st.tuples(*[numbers] * len(FIGURES)), min_size=1, max_size=5), max_size=3)
 
 
+@pytest.mark.ci
 @pytest.mark.untraced
 @settings(max_examples=5 * SEARCH)
 @given(runs.filter(bool))

@@ -132,6 +132,7 @@ def check(data: bytes) -> None:
             assert len(rollout.tokens) == len(rollout.raw_tokens)
 
 
+@pytest.mark.ci
 @pytest.mark.untraced
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes, max_size=4), st.integers(0, 3))

@@ -48,6 +48,7 @@ def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
                 assert getattr(one, item.name) == getattr(other, item.name), item.name
 
 
+@pytest.mark.ci
 def test_rows_that_are_read_again_are_those_that_were_kept(shared_data, tmp_path, monkeypatch):
     seen: set[tuple[str, ...]] = set()
     quirks = [RUNS / "quirks" / name for name in ("escapes", "ground_truths", "token_strings")]
