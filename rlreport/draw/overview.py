@@ -358,7 +358,7 @@ def _curve_charts(
 
 
 def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
-    """Return a chart's parts that have values, the leading one first, with the trainer's metrics."""
+    """Return a chart's parts that have values, the leading one first, with trainer metrics."""
     first, parts, last = list[Part](), list[Part](), list[Part]()
     for curve in entry.curves:
         series, axis = _series(tables, curve), STEP[curve.column].axis
