@@ -334,8 +334,7 @@ def _ngrams(outcome: Outcome) -> TableView:
 def _tokens(outcome: Outcome) -> TableView:
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
     note = message(
-        "No share differs, or log-probabilities of a run are not available: they need logs or a "
-        "report as a folder or .zip, without --redact."
+        "Needs log-probabilities of both runs, from logs, a folder or a .zip, and no --redact."
     )
     caption = message("Tokens by change of their share of the KL")
     columns = {column: tokens[column.key].tolist() for column in _TOKENS}

@@ -414,9 +414,8 @@ def _summary(count: int, shown: int, splits: pd.Series) -> str:
     )
     texts = message("The pages of steps have the texts of {count:count} of these.", count=shown)
     among = plural(
-        "{count} response is of a branch that was not trained; the filter of splits selects it.",
-        "{count} responses are of branches that were not trained; the filter of splits selects "
-        "them.",
+        "{count} response is of an untrained branch; the filter of splits selects it.",
+        "{count} responses are of untrained branches; the filter of splits selects them.",
         branches,
     )
     return sentences([order, texts if count < shown else "", among if branches else ""])

@@ -291,10 +291,9 @@ def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
 
 
 def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """Return (mantissas, int64, exponents, int8) of values rounded to ``digits`` digits.
+    """Return (mantissas, exponents): values rounded to ``digits`` digits are m × 10^e.
 
-    A value is mantissa × 10^exponent, the mantissa without trailing zeros; NaN has exponent -128.
-    Other values must be in the range of float32.
+    Mantissas have no trailing zeros; NaN has exponent -128. Values must be in float32's range.
     """
     missing = np.isnan(values)
     numbers = np.where(missing, 0.0, values)
