@@ -140,7 +140,7 @@ READING = [field.name for kind in (ReadOptions, GaeOptions) for field in declare
 
 
 def size(value: str | int) -> int:
-    """Parse ``10MB``, ``500kB`` or ``1000`` into bytes (decimal units); raise BadParameter."""
+    """Parse a size such as ``10MB``, ``500kB`` or ``1000`` into bytes (1 kB is 1,000 bytes)."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", str(value).strip(), re.IGNORECASE)
     unit = 1000 ** ["", "k", "m", "g"].index(match[2].lower()) if match else 0
     if not match or float(match[1]) * unit < 1:

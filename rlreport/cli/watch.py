@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def duration(value: str) -> float:
-    """Parse ``30s``, ``5m``, ``2h``, ``1d`` or ``90`` into seconds; raise BadParameter for 0."""
+    """Parse ``30s``, ``5m``, ``2h``, ``1d`` or ``90`` into seconds; 0 raises BadParameter."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value.strip())
     if not match or not float(match[1]):
         raise click.BadParameter(f"{value!r} is not a time such as 30s, 5m or 2h")

@@ -130,7 +130,7 @@ FORMS = {
 
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
-    """Return the format ``name`` or that of the suffix, else folder; raise for OTHER_SUFFIXES."""
+    """Return the format ``name``, or of the suffix, else folder; UsageError for OTHER_SUFFIXES."""
     if str(out) == "-":
         raise UsageError("-o -: give an output path; reports are not written to standard output")
     if name is not None:

@@ -74,7 +74,7 @@ def _steps_and_level(builder: ReportBuilder, room: float) -> tuple[list[StepPlan
 def deliver_comparison(
     path: Path, form: Form, limit: int, builder: ComparisonBuilder
 ) -> tuple[ComparisonBuilder, int]:
-    """Write a comparison, halving its prompts until it fits, or raise; return (builder, size)."""
+    """Write a comparison with fewer prompts until it fits, or raise; return (builder, size)."""
     while (size := _write(form, builder, path)) > limit:
         if not builder.shown:
             raise _too_large(limit, size)

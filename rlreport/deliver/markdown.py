@@ -51,7 +51,7 @@ def overview(builder: ReportBuilder) -> dict[str, Any]:
 
 
 def pictures(builder: Builder, most: int, *, width: int) -> list[Chart]:
-    """Return the first ``most`` charts by importance, with PNG ``width`` CSS pixels wide."""
+    """Return the first ``most`` charts by importance, each with a PNG of ``width`` CSS pixels."""
     language = builder.options.language
     return builder.once(
         ("pictures", most, width),

@@ -285,7 +285,7 @@ class _ObjectStore:
         self.has_bucket = url.partition("://")[0] in _BUCKETS
 
     def existing(self) -> tuple[set[str], set[str]]:
-        """Return (all names at the destination, those of the old report); raise if unusable."""
+        """Return (all names at the destination, those of the old report), or raise OutputError."""
         with self._errors("cannot be read"):
             self.system.invalidate_cache()
             bucket, _, key = self.root.partition("/")

@@ -50,7 +50,7 @@ class Axis:
     scale: Scale = "linear"
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
-        """Return values for a design's placeholders "$x.low" … or, for ``channel`` y, "$y.low" …"""
+        """Return placeholders of axis ``channel`` ("x" or "y") in designs: {"$x.low": 0.0, …}."""
         return {
             f"${channel}.low": self.low,
             f"${channel}.high": self.high,
@@ -73,7 +73,7 @@ class Axis:
 
 
 def drawable(values: Floats) -> Floats:
-    """Return values with NaN for magnitudes above MOST and infinities, 0 for those below LEAST."""
+    """Return the values; magnitudes above MOST and infinity become NaN, those below LEAST 0."""
     magnitudes = np.abs(values)
     return np.where(magnitudes < LEAST, 0.0, np.where(magnitudes <= MOST, values, np.nan))
 
@@ -81,7 +81,8 @@ def drawable(values: Floats) -> Floats:
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
     """Return (low, high) of an axis for the finite values and a margin; (0, 1) without values.
 
-    ``low`` is >= 0 if all values are. With ``percent``, it always is, and ``high`` <= 1 if all are.
+    The margin does not pass 0 if all values are >= 0. With ``percent``, the axis never passes 0,
+    and does not pass 1 if all values are <= 1.
     """
     values = np.concatenate([array[np.isfinite(array)] for array in arrays])
     if not values.size:
@@ -98,7 +99,7 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
 
 
 def on_one_scale(some: Sequence[Floats], others: Sequence[Floats]) -> bool:
-    """Return whether magnitudes and ranges of both are close enough for one axis (MOST_APART)."""
+    """Return whether two groups of curves are near enough to share an axis, see MOST_APART."""
     sides = (some, others)
     sizes = [max(float(np.nanmax(np.abs(array), initial=0.0)) for array in side) for side in sides]
     lows, highs = zip(*map(limits, sides), strict=True)
@@ -109,7 +110,7 @@ def on_one_scale(some: Sequence[Floats], others: Sequence[Floats]) -> bool:
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Return ticks: up to six powers of ten per sign; if ``low`` <= 0, from ±1 on only, and 0."""
+    """Return ticks: up to six powers of ten per sign; if ``low`` <= 0, only 0, ±1 and beyond."""
 
     def decades(least: float, most: float) -> list[float]:
         first, last = np.ceil(np.log10(least)), np.floor(np.log10(most))
@@ -143,7 +144,7 @@ def bins(values: Floats) -> tuple[float, float, float]:
 
 
 def counts(values: Floats, step: float, low: float, high: float) -> tuple[Floats, Floats, Floats]:
-    """Return (starts, ends, counts) of the nonempty bins, (B,) each; ``bins`` chose the edges."""
+    """Return (starts, ends, counts), (B,) each, of the bins that contain values; see ``bins``."""
     # A value on an edge falls into the same bin as in Vega, which draws the interactive chart.
     last = round((high - low) / step) - 1
     indices = np.floor(1e-14 + (values - low) / step).astype(np.int64)
@@ -153,7 +154,10 @@ def counts(values: Floats, step: float, low: float, high: float) -> tuple[Floats
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return unique names of at most LONGEST_NAME letters, digits and ``_``, else "unnamed"."""
+    """Return unique names of ASCII letters, digits and ``_``, "unnamed" if none remains.
+
+    They are cut to LONGEST_NAME. Names that differ at most in case get ``_2``, ``_3``, … appended.
+    """
     # Vega takes ``.``, ``[]`` and quotes for a path; some file systems ignore upper and lower case.
     used_names: set[str] = set()
     result = []

@@ -112,9 +112,10 @@ def is_sparse(values: Floats) -> bool:
 
 
 def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[DrawnCurve], int]:
-    """Return (steps, curves, steps per point); average more than MOST_POINTS steps in blocks.
+    """Return (steps, curves, steps per point), averaged if there are over MOST_POINTS steps.
 
-    Averaged curves have ``min`` and ``max``. Sparse curves with fewer values stay as they are.
+    Averaged curves also have ``min`` and ``max``, the range of the values in each mean. Nothing is
+    averaged if all curves are sparse, with at most MOST_POINTS values each.
     """
     if len(steps) <= MOST_POINTS or all(
         is_sparse(c.values) and np.isfinite(c.values).sum() <= MOST_POINTS for c in series
@@ -198,7 +199,7 @@ class Frame:
 
     @property
     def extent(self) -> tuple[float, float]:
-        """Limits of the axis: ``within`` or the first and last step, ± 0.5 if hardly apart."""
+        """Limits of the axis: ``within``, or first and last step, ± 0.5 if at most 0.5 apart."""
         if self.within is not None:
             return self.within
         first, last = float(self.steps[0]), float(self.steps[-1])
@@ -212,7 +213,7 @@ class Frame:
         return np.concatenate([[self.extent[0]], middles, [self.extent[1]]])
 
     def axis(self, count: int | None = None) -> Axis:
-        """Return the x axis with about ``count`` ticks, one per step for a range < MANY_STEPS."""
+        """Return the x axis with about ``count`` ticks, or one per step if it spans few steps."""
         low, high = self.extent
         if high - low < MANY_STEPS:
             count = max(1, int(high - low))
@@ -328,7 +329,6 @@ def curve_chart(
 
 
 def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
-    """Return values for the placeholders of a design: keys, colours, dashes, widths of curves."""
     return {
         "$series.key": [curve.key for curve in series],
         "$series.color": [curve.colour for curve in series],
@@ -338,7 +338,7 @@ def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
 
 
 def curves_of(columns: Iterable[tuple[Any, Any]], prefix: str = "") -> list[DrawnCurve]:
-    """Return a curve per (title, values), at most one per style of PALETTE; prefix its key."""
+    """Return a curve per (title, values), at most one per style; ``prefix`` starts its key."""
     named = [(str(title), np.asarray(values, np.float64)) for title, values in columns]
     keys = unique_names([title for title, _ in named])
     return [
@@ -354,7 +354,7 @@ def path_chart(
     axis: str,
     paths: Sequence[tuple[DrawnCurve, Floats, Floats, Mapping[int, str]]],
 ) -> Chart:
-    """Return a chart of paths: (curve of rewards, steps, x named ``axis``, {0 or -1: label})."""
+    """Return a chart of reward over ``axis``; a path: (curve, steps, x, {0 or -1: label})."""
     rows, ends = [], []
     for curve, steps, x, labels in paths:
         selection = evenly(len(x), MOST_POINTS)
@@ -434,7 +434,7 @@ def _labels(step: float, series: Sequence[DrawnCurve], rows: Rows, y: Axis, heig
 
 
 def spread_out(positions: Floats, height: float) -> Floats:
-    """Move ascending positions (pixels) apart to LABEL_GAP or more, and below ``height``."""
+    """Return ascending pixel positions moved LABEL_GAP apart, the last at most at ``height``."""
     gaps = LABEL_GAP * np.arange(len(positions))
     lowest: Floats = np.maximum.accumulate(positions - gaps)
     lowest = np.minimum(lowest, height - gaps[-1:])

@@ -41,7 +41,7 @@ class ChartFunction:
 
 
 def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
-    """Run Python files; return the public functions they define, or raise UsageError if none."""
+    """Run Python files and return their public functions; UsageError if a file has none."""
     return [function for file in files for function in _functions_of_file(file)]
 
 

@@ -287,7 +287,7 @@ def _brush(encodings: list[Any], **places: Any) -> Any:
 
 
 def compile_designs() -> bytes:
-    """Return the content of ``designs.json``: all designs, compiled if Vega draws them."""
+    """Return the content of ``designs.json``: all designs; those that Vega draws also compiled."""
     specs = {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
     specs |= {"paths": paths()}
     designs = {name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()}

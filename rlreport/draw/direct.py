@@ -63,7 +63,7 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
 
 
 def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
-    """Return bars as an SVG path with attributes ``look``, "" for none; two x and two y a bar."""
+    """Return an SVG path, with attributes ``look``, of bars between two x and two y; "" if none."""
     left, right = (_place(values, axes[0], 0, PLOT_WIDTH) for values in edges)
     top, bottom = np.sort([_place(values, axes[1], PLOT_HEIGHT, 0) for values in ends], axis=0)
     path = "".join(
@@ -116,7 +116,7 @@ def _ticks(axis: Axis, usual_count: int) -> tuple[list[float], list[str]]:
 
 
 def _tick_values(low: float, high: float, count: float) -> tuple[list[float], float]:
-    """Return about ``count`` multiples of a step of 1, 2 or 5 × a power of ten, and the step."""
+    """Return about ``count`` multiples of a step (1, 2 or 5 × a power of ten), and the step."""
     rough = (high - low) / count
     power = math.floor(math.log10(rough))
     error = rough / 10.0**power

@@ -33,7 +33,7 @@ MOST_PARTS = 6  # maximum number of reward parts in a chart
 
 
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of the shares of few distinct rewards or, of more, the median and quantiles."""
+    """Yield a chart of rewards, if any: shares of up to 8 distinct values, else quantiles."""
     reward = floats(tables.responses, "reward")
     finite = np.isfinite(reward)
     if not finite.any():
@@ -69,7 +69,7 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of mean reward parts, if any: those MOST_PARTS whose means vary most."""
+    """Yield a chart of the mean of each reward part, of those MOST_PARTS that vary most."""
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
         return
@@ -121,7 +121,6 @@ MOST_TOOLS = 5  # Maximum number of curves; the tools that answered the most cal
 
 
 def tool_label(name: object) -> str:
-    """Return the logged name of a tool, or "tool without a name" (translatable) if empty."""
     return str(name) or message("tool without a name")
 
 

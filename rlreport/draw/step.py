@@ -40,7 +40,7 @@ MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
 def step_charts(
     rows: Mapping[str, Floats], first_rewards: Floats, language: Language = ENGLISH
 ) -> list[Chart]:
-    """Return the charts of a step that CHARTED columns of its responses (``rows``) suffice for."""
+    """Return those charts of a step for which its responses (``rows``) have values."""
     length = length_column(rows)
     rows = {name: drawable(values) for name, values in rows.items()}
     charts = (
@@ -187,7 +187,6 @@ def _page_spec(
 
 
 def _key(names: list[tuple[str, str]]) -> list[tuple[float, str, str]]:
-    """Return (right end in pixels, text, colour) for each name, from the last, on the right."""
     right = float(PLOT_WIDTH)
     keys = []
     for text, colour in reversed(names):

@@ -40,7 +40,7 @@ def source_environment() -> jinja2.Environment:
 
 
 def compile_templates(folder: Path) -> None:
-    """Compile templates to Python modules in ``folder``; Markdown needs filters not known here."""
+    """Compile all templates but Markdown, which needs more filters, to modules in ``folder``."""
     source_environment().compile_templates(
         folder, zip=None, filter_func=lambda name: not name.endswith(".md"), ignore_errors=False
     )

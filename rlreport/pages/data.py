@@ -221,7 +221,7 @@ def report_json(context: RunContext) -> dict[str, Any]:
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """Return a table as UTF-8 CSV without its index; ``escape`` texts and names of columns."""
+    """Return a table as UTF-8 CSV without its index; texts and names of columns are escaped."""
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(
         **{

@@ -95,7 +95,7 @@ _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
 def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Group]:
-    """Group runs that differ only in their seed, by name or else configuration; others alone."""
+    """Return groups of runs that differ only in seed, by their names or else configurations."""
     rows = [_row(report, language) for report in reports]
     counts = Counter(row["run"] for row in rows)
     groups: dict[str, Group] = {}
@@ -168,7 +168,7 @@ def _verdicts(group: Group) -> str:
 
 
 def _mean_cell(group: Group, column: ColumnView) -> Cell:
-    """Return a group's mean; for rewards that differ with range: "0.42 (0.38 to 0.45)"."""
+    """Return a group's mean, for different rewards also their range: "0.42 (0.38 to 0.45)"."""
     values = pd.Series([run.row[column.key] for run in group.runs], dtype=float)
     mean, low, high = (float(value) for value in (values.mean(), values.min(), values.max()))
     if low == high or column not in (_FIRST, _LAST) or math.isnan(mean):
@@ -178,7 +178,7 @@ def _mean_cell(group: Group, column: ColumnView) -> Cell:
 
 
 def reward_chart(groups: Sequence[Group]) -> Chart | None:
-    """Return a chart of each group's mean reward and range; None if under two runs have rewards."""
+    """Return a chart of mean reward and range per group; None if fewer than two runs have any."""
     each = ((g, [rewards for run in g.runs if len(rewards := run.row["rewards"])]) for g in groups)
     found = [(group, rewards) for group, rewards in each if rewards]
     if sum(len(rewards) for _, rewards in found) < 2:
@@ -211,7 +211,7 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
 
 
 def _rewards(about: Mapping[str, Any]) -> pd.Series:
-    """Return step -> mean reward, ascending; empty if the report has none that are numbers."""
+    """Return the mean rewards by step, ascending, without entries that are not numbers."""
     both = (section(about, "reward").get(key) for key in ("steps", "values"))
     steps, values = (map(_number, one if isinstance(one, list) else []) for one in both)
     pairs = zip(steps, values, strict=False)
@@ -257,7 +257,7 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
 
 
 def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
-    """Return each setting that differs -> whether the runs of every group agree, those first."""
+    """Return, for each setting that differs, whether the runs of every group agree on it."""
     counts = Counter(key for group in groups for run in group.runs for key in run.settings)
     is_equal = {}
     for key, _ in counts.most_common():

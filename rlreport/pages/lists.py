@@ -106,7 +106,7 @@ def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
 def prompts_view(
     context: RunContext, addresses: Addresses, shown: Container[int]
 ) -> dict[str, Any]:
-    """Return {"table" of prompts, "groups" by step}; ``shown``: prompts to link to responses."""
+    """Return {"table": prompts, "groups": by step or None}; link prompts that are ``shown``."""
     return {
         "table": _prompts(context, addresses, shown),
         "groups": _groups(context.tables, addresses),
@@ -233,7 +233,7 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
 
 
 def sampling(tables: Tables) -> str:
-    """Return a note if figures of texts use a sample, or only the ends of long responses."""
+    """Return a note if figures of texts use a sample, or cut long responses; "" otherwise."""
     sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
     cut = message(
         "Of responses over {most:count} tokens, only the first and the last {edge:count} are used.",
@@ -294,7 +294,7 @@ def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
 def listed_rows(
     job: StepJob, rollouts: Sequence[Rollout], values: Mapping[str, Floats], context: PageContext
 ) -> ListedRows:
-    """Return a step's rows of the responses page, without those columns ``with_interest`` adds."""
+    """Return a step's rows of the responses page, without the columns of ``with_interest``."""
     return {
         "step": job.plan.step,
         "n": [r.n for r in rollouts],

@@ -110,7 +110,7 @@ def render_notes(
     most: int = 10**9,
     words: Callable[[str], str] = str,
 ) -> Notes:
-    """Render the first ``most`` characters; raw HTML, images and broken links become plain text."""
+    """Render blocks up to ``most`` characters; raw HTML, images, broken links become text."""
     if not text.strip():
         return Notes(Markup())
     parser, html, block, broken_links = _parser(), "", [], {}
@@ -158,7 +158,6 @@ def _inline(
     words: Callable[[str], str],
     titles: Mapping[str, str],
 ) -> list[Token]:
-    """Replace images by alt texts and links without ``address`` by texts; apply ``words``."""
     result: list[Token] = []
     linked, target, empty = True, "", False
     for token in tokens:

@@ -387,7 +387,7 @@ def overview_view(
 
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
-    """Return the chart or None of ``lead`` and ``reward``; lists ``charts`` (open) and ``more``."""
+    """Return {"lead", "reward": chart or None, "charts": the visible ones, "more": collapsed}."""
     single_charts = {c.place: c for c in charts if c.place in ("lead", "reward")}
     room = MOST_OPEN - len(single_charts)
     first = [c for c in charts if c.place == "open"]
@@ -525,7 +525,7 @@ _QUANTITIES: dict[str, tuple[Quantity, str]] = {
 
 
 def run_courses(context: RunContext) -> list[tuple[Column, Course]]:
-    """Return (column with label, unit and help; means by window) of the run's key figures."""
+    """Return (column, course) of the run's key figures; a course has the means by window."""
     steps = context.tables.without_step_in_progress().training().steps
     courses = context.verdict.courses
     per_token = roles_of(map(str, context.tables.metrics.columns[1:])).get("kl_token")

@@ -85,7 +85,7 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
 
 
 def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
-    """Return tables with placeholders for all texts of the logs, also those quoted in notes."""
+    """Return tables with placeholders for texts of the logs, also those that notes quote."""
     prompts, tokens, tools = tables.prompts.copy(), tables.tokens.copy(), tables.tools
     # Prompts whose texts were not read stay empty.
     prompts["prompt"] = [

@@ -126,7 +126,7 @@ class ReportBuilder(RunContext, Maker):
         return len({(rollout.step, rollout.n) for _, rollout in self.extremes})
 
     def with_data(self, room: int) -> ReportBuilder:
-        """Return a copy with up to ``room`` bytes of response data; no metrics if 0 or one file."""
+        """Return a copy with response data cut to ``room`` bytes; if 0, also without metrics."""
         tables, metrics = self.tables, self.tables.metrics
         data = pack_table(response_data(tables, redact=bool(self.options.redact)), room)
         without_metrics = self.one_file or metrics.empty or not room

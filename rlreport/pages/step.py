@@ -62,7 +62,7 @@ _LETTERS = re.compile(r"(.)\1{15}")
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
-    """Return "conversation" (turns), "given" (unsampled spans), "errors" by n, where not empty."""
+    """Return {"conversation", "given": spans of unsampled tokens, "errors"} by n, if not empty."""
     parts: dict[str, dict[str, Any]] = {"conversation": {}, "given": {}, "errors": {}}
     for rollout in rollouts:
         n = str(rollout.n)

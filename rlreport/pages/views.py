@@ -409,7 +409,7 @@ def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, l
 
 
 def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return the ``names`` with data; with tokens, lengths in characters are left out."""
+    """Return those ``names`` with data, without ``response_chars_mean`` if tokens are logged."""
     columns = [name for name in names if steps[name].notna().any()]
     tokens = "response_tokens_mean" in columns
     return [name for name in columns if not (tokens and name == "response_chars_mean")]
