@@ -288,7 +288,7 @@ def compare(
         *earlier, last = runs or [""]
         base, new, runs = (*base, *earlier), (last,), ()
     if runs or not (base and all(new)):
-        raise UsageError("compare: give two runs, BASE and NEW: logs or earlier reports")
+        raise UsageError("compare: give two runs, BASE and NEW (logs or earlier reports)")
     comparison = compare_runs(base, new, out, **given)
     if not given["quiet"]:
         translate = Language(given["lang"]).of

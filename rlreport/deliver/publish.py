@@ -205,7 +205,7 @@ def _refusal(out: Path, form: Form) -> str:
     if form.folder and out.is_file():
         return "is a file; give a folder, or a suffix that selects a format"
     if form.folder and out.exists() and Path.cwd().is_relative_to(out.resolve()):
-        return "is the current folder; give the name of a new folder"
+        return "is or contains the current folder; give the name of a new folder"
     if not form.folder and out.is_dir():
         return "is a folder; choose another name"
     return ""

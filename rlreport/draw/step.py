@@ -160,7 +160,7 @@ def _plane(
     x, y = Axis(*limits([across]), titles[field]), Axis(*limits([up]), titles["reward"])
     words = plural("{count} response.", "{count} responses.", len(up))
     if len(up) > MOST_DOTS:
-        words = sentences([words, message("The drawing has {most:count} of them.", most=MOST_DOTS)])
+        words = sentences([words, message("The plot shows {most:count} of them.", most=MOST_DOTS)])
     spec = _page_spec("scatter", (x, y), {})
     # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:

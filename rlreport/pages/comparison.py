@@ -73,7 +73,7 @@ _SHOWS = ColumnView(
     "level",
     message("Result"),
     kind="text",
-    help=message("with Holm's correction; ~ means that no difference is shown"),
+    help=message("with Holm's correction; ~ means no significant difference"),
 )
 _CARD = message("Differences in configuration")
 _VERSIONS = message("Package versions, defaults, names and locations")
