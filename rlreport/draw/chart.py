@@ -50,7 +50,7 @@ class Axis:
     scale: Scale = "linear"
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
-        """Return placeholders of axis ``channel`` ("x" or "y") in designs: {"$x.low": 0.0, …}."""
+        """Return values for axis ``channel`` ("x" or "y") of a design: {"$x.low": 0.0, …}."""
         return {
             f"${channel}.low": self.low,
             f"${channel}.high": self.high,

@@ -69,7 +69,7 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of the mean of each reward part, of those MOST_PARTS that vary most."""
+    """Yield a chart of the mean reward parts, if any, of those MOST_PARTS that vary most."""
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
         return
@@ -178,7 +178,7 @@ MOST_ENVIRONMENTS = 6  # maximum number of curves, those whose mean fell most or
 
 
 def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield charts of the mean reward and length in each environment, if the log has several."""
+    """Yield charts of mean reward and length by environment, if the log has several."""
     environments = environments_of(tables)
     if environments is None:
         return

@@ -208,7 +208,7 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
 
 
 def _severity(outcome: Outcome, caveats: str) -> str:
-    """Return the level that colours the result; "healthy" needs a better NEW without caveats."""
+    """Return the level that colours the result, "healthy" only if there are no caveats."""
     level = outcome.comparison.level
     if any(run.broken for run in outcome.news):
         return "critical"
