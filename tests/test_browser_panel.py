@@ -82,7 +82,7 @@ def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(brows
         first = int(np.flatnonzero(group == one)[0])
         kinds["differ" if std else f"all {rewards[0]:g}"] = data["n"][first]
     assert kinds.keys() == {"differ", "all 0", "all 1"}
-    said = {"all 1": "all right: equal", "all 0": "all wrong: equal", "differ": "mean 0."}
+    said = {"all 1": "all correct: equal", "all 0": "all wrong: equal", "differ": "mean 0."}
     for kind, n in kinds.items():
         with visiting(browser, page_of_step, f"#r={n}") as page:
             page.wait_for_selector(".group")

@@ -180,7 +180,7 @@ def test_a_token_has_an_address_and_figures_without_a_number_are_listed(browser,
         page.wait_for_selector(".token-text .t.at")
         assert tip(page)["Logp"] == "NaN"
         said = page.inner_text(".token-view .note")
-        assert said.startswith("NaN or not logged in every token: ") and "Value" in said
+        assert said.startswith("NaN or missing in all tokens: ") and "Value" in said
         assert page.locator('[name="metric"] option[value="value"]').count() == 0
 
 

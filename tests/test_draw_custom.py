@@ -118,7 +118,7 @@ def test_a_function_that_fails_costs_its_chart_and_is_named(logs, tmp_path):
     notes = [note for note in told if note.startswith("custom chart")]
     expected = (
         ("raises", "KeyError: 'no such column'"),
-        ("number", "returned int, not an altair chart"),
+        ("number", "returned int, not an Altair chart"),
         ("elsewhere", "https://example.org/a.csv"),
         ("local", "External data url not allowed"),
         ("picture", "reports cannot load images"),
@@ -141,5 +141,5 @@ def test_a_file_that_cannot_be_used_is_refused(logs, tmp_path, text):
     assert not (tmp_path / "r").exists()
     done = command("build", logs, "-o", tmp_path / "r", "--charts", tmp_path / "none.py")
     assert done.returncode == 2
-    assert "not a Python file" in done.stderr
+    assert "is not an existing file" in done.stderr
     rlreport.build(logs, tmp_path / "r", workers=1)  # a file beside the logs is never run

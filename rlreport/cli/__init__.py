@@ -27,7 +27,7 @@ class Program(click.Group):
     """The ``rlreport`` command with its subcommands; ``main`` handles errors and signals."""
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command and exit; expected errors are printed as one line without a traceback."""
+        """Run a command and exit; print expected errors, also of the system, without traceback."""
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             if stream is None:  # closed: else the next file gets its number, and V8 panics
                 os.open(os.devnull, os.O_RDWR)
@@ -52,7 +52,7 @@ class Program(click.Group):
             say_error(str(error))
             status = 2
         except (click.Abort, KeyboardInterrupt):
-            say("rlreport: interrupted; nothing was written", err=True)
+            say("rlreport: interrupted; no incomplete report is left", err=True)
             status = INTERRUPTED
         except BrokenPipeError:
             # Standard output was closed, for example by head. Without this, Python would print an

@@ -182,14 +182,14 @@ def _say_steps(scan: Scan) -> None:
     incomplete_steps = sorted(counts.index[counts < (usual_count or 0)])
     if incomplete_steps:
         more = ", …" if len(incomplete_steps) > LISTED else ""
-        say(f"incomplete: {', '.join(map(str, incomplete_steps[:LISTED]))}{more}")
+        say(f"incomplete steps: {', '.join(map(str, incomplete_steps[:LISTED]))}{more}")
 
 
 def _file_line(file: LogFile) -> str:
     left_out = f", {file.bad:,} left out" if file.bad else ""
     why = f" ({file.why})" if file.why else ""
     return (
-        f"{file.name}  {file.format}, {byte_size(file.size)}, {file.rows:,} responses"
+        f"{file.name}  {file.format}, {byte_size(file.size)}, {counted(file.rows, 'response')}"
         f"{left_out}{why}"
     )
 
@@ -200,11 +200,11 @@ def _field_lines(scan: Scan) -> Iterator[str]:
     rows = len(scan.responses)
     for field in FIELDS:
         count = scan.fields.get(field.name, 0)
-        state = "all rows" if count == rows else (f"{count:,} rows" if count else "missing")
+        state = "all rows" if count == rows else (counted(count, "row") if count else "missing")
         optional = "" if field.required else " (optional)"
         yield f"{field.name:18} {state:12} {field.meaning}{optional}"
     for name in (name for name in scan.extras.columns if name not in CANONICAL):
-        yield f"{str(name)[:40]:18} {scan.fields.get(str(name), 0):,} rows   as logged"
+        yield f"{str(name)[:40]:18} {counted(scan.fields.get(str(name), 0), 'row')}   as logged"
 
 
 FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
@@ -288,7 +288,7 @@ def compare(
         *earlier, last = runs or [""]
         base, new, runs = (*base, *earlier), (last,), ()
     if runs or not (base and all(new)):
-        raise UsageError("compare: give two runs, BASE and NEW: logs or earlier reports")
+        raise UsageError("compare: give two runs, BASE and NEW (logs or earlier reports)")
     comparison = compare_runs(base, new, out, **given)
     if not given["quiet"]:
         translate = Language(given["lang"]).of

@@ -27,7 +27,7 @@ LISTED = 10  # maximum number of unreadable lines, or of incomplete steps, to pr
 
 
 def say(line: str = "", *, err: bool = False) -> None:
-    """Print one line, in which unprintable characters and line ends become U+FFFD."""
+    """Print one line, to stderr if ``err``; unprintable characters and line ends become U+FFFD."""
     click.echo(printable(line).replace("\n", REPLACEMENT), err=err)
 
 
@@ -140,7 +140,7 @@ READING = [field.name for kind in (ReadOptions, GaeOptions) for field in declare
 
 
 def size(value: str | int) -> int:
-    """Parse a size such as ``10MB``, ``500kB`` or ``1000`` into bytes; units are decimal."""
+    """Parse a size such as ``10MB``, ``500kB`` or ``1000`` into bytes (1 kB is 1,000 bytes)."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", str(value).strip(), re.IGNORECASE)
     unit = 1000 ** ["", "k", "m", "g"].index(match[2].lower()) if match else 0
     if not match or float(match[1]) * unit < 1:
@@ -162,7 +162,7 @@ def out_option(default: str, help: str) -> Callable[[Command], Command]:
 
 
 def options(kind: type, *names: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options (all, or ``names``) of an options class."""
+    """Return a decorator that adds options of the class ``kind`` to a command, by default all."""
 
     def add(command: Command) -> Command:
         for field in reversed(declared(kind)):
@@ -209,6 +209,6 @@ def _pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and (value or param.metavar == "KEY=VALUE")):
-            raise UsageError(f"{param.opts[0]}: must have the form {param.metavar}")
+            raise UsageError(f"{param.opts[0]} {text}: must have the form {param.metavar}")
         pairs[name] = value
     return pairs

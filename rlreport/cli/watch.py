@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def duration(value: str) -> float:
-    """Parse a duration such as ``30s``, ``5m``, ``2h``, ``1d`` or ``90`` into seconds."""
+    """Parse ``30s``, ``5m``, ``2h``, ``1d`` or ``90`` into seconds; 0 raises BadParameter."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value.strip())
     if not match or not float(match[1]):
         raise click.BadParameter(f"{value!r} is not a time such as 30s, 5m or 2h")
@@ -104,7 +104,7 @@ def watch(
 
 
 def _state(logs: tuple[str, ...]) -> object:
-    """Return a value that changes whenever the logs change; None if no logs can be read."""
+    """Return a value that changes whenever the logs do; None if they cannot be listed."""
     from rlreport.read.files import find_sources
 
     try:

@@ -130,7 +130,7 @@ FORMS = {
 
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
-    """Return the format ``name``, or that of the suffix; the folder format for other suffixes."""
+    """Return the format ``name``, or of the suffix, else folder; UsageError for OTHER_SUFFIXES."""
     if str(out) == "-":
         raise UsageError("-o -: give an output path; reports are not written to standard output")
     if name is not None:
@@ -146,7 +146,7 @@ def form_of(out: Path | str, name: str | None = None) -> Form:
 
 
 def encode_page(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return (path in the report, content) of a page, and the page's size in a folder."""
+    """Return (path in the report, content) of a page, and the bytes it adds to a folder."""
     content = page.html.encode("utf-8", "replace")
     return (page.path, content), len(content) + len(page.path) + _MANIFEST_ENTRY
 
@@ -158,7 +158,7 @@ def write_folder(builder: Builder, folder: Path) -> None:
 
 
 def encode_zipped_page(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return (path in the report, content) of a page, and the page's size in a zip."""
+    """Return (path in the report, content) of a page, and the bytes it adds to a zip."""
     content = page.html.encode("utf-8", "replace")
     packed = len(zlib.compress(content, _ZIP_LEVEL, -zlib.MAX_WBITS))
     return (page.path, content), packed + 2 * len(page.path) + _ZIP_HEADERS

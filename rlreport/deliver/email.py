@@ -40,7 +40,7 @@ _NODE = Markup(
 
 
 def encode_view(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return (path, HTML element) of a page, and its size: all but the overview are compressed."""
+    """Return (path, HTML) of a page, and its size; all but the overview as gzip in a <script>."""
     node = page.html.encode("utf-8", "replace")
     if page.view:
         node = _NODE.format(page.view, page.title, gzip_base64(node)).encode("utf-8", "replace")
@@ -71,7 +71,7 @@ def assemble(
     language: Language,
     charts: bool = True,
 ) -> Iterator[bytes]:
-    """Yield the HTML file in parts, from the pages given as HTML elements."""
+    """Yield the parts of an HTML file; ``views`` come from ``encode_view``, the overview first."""
     shared = assets(language)
     csp = _policy(shared.style, shared.one_file, shared.vega)
     parts = (
@@ -112,7 +112,7 @@ _SPEC = re.compile(r'<script type="application/json" class="spec">.*?</script>',
 
 
 def encode_attached_view(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return (path, HTML element) of a page, interactive charts removed, and its size in a mail."""
+    """Return ``encode_view`` of a page without interactive charts, with its size in a mail."""
     (path, node), _ = encode_view(replace(page, html=_SPEC.sub("", page.html)))
     lines = b2a_qp(node, istext=False)
     return (path, node), len(lines) + lines.count(b"\n")
@@ -184,7 +184,7 @@ def _header(name: str, text: str) -> bytes:
 
 
 def addresses(option: str, *given: str) -> list[Address]:
-    """Parse addresses given in options: ``a@b.c``, ``Name <a@b.c>``, several with commas."""
+    """Parse addresses such as ``a@b.c, Name <d@e.f>``; raise UsageError if one is not valid."""
     result = []
     for text in given:
         refusal = UsageError(f"{option} {one_line(text)}: is not a valid mail address")
@@ -204,7 +204,7 @@ def addresses(option: str, *given: str) -> list[Address]:
 
 
 def file_name(run: str) -> str:
-    """Convert the name of a run to a file name (no suffix) that is valid on every system."""
+    """Return a run's name as a file name valid on every system, "rlreport" if nothing is left."""
     safe = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:60].rstrip("-")
     return safe or "rlreport"
 

@@ -27,7 +27,7 @@ CAUTION = 0.9  # Fraction of the available bytes that a second, more detailed re
 def deliver(
     path: Path, form: Form, limit: int, builder: ReportBuilder
 ) -> tuple[ReportBuilder, int]:
-    """Write the most detailed report that fits ``limit`` bytes; return its builder and its size."""
+    """Write the most detailed report of up to ``limit`` bytes, or raise; return (builder, size)."""
     if not form.pages or not builder.plans:
         size = _write(form, builder, path)
         if size > limit and builder.metrics_data:
@@ -74,7 +74,7 @@ def _steps_and_level(builder: ReportBuilder, room: float) -> tuple[list[StepPlan
 def deliver_comparison(
     path: Path, form: Form, limit: int, builder: ComparisonBuilder
 ) -> tuple[ComparisonBuilder, int]:
-    """Write the comparison, listing as many won and lost prompts as fit into ``limit`` bytes."""
+    """Write a comparison with fewer prompts until it fits, or raise; return (builder, size)."""
     while (size := _write(form, builder, path)) > limit:
         if not builder.shown:
             raise _too_large(limit, size)

@@ -51,7 +51,7 @@ def overview(builder: ReportBuilder) -> dict[str, Any]:
 
 
 def pictures(builder: Builder, most: int, *, width: int) -> list[Chart]:
-    """Return the ``most`` important charts with PNG pictures, ``width`` pixels wide."""
+    """Return the first ``most`` charts by importance, each with a PNG of ``width`` CSS pixels."""
     language = builder.options.language
     return builder.once(
         ("pictures", most, width),
@@ -143,7 +143,7 @@ def summary_file() -> Path:
     name = os.environ.get(SUMMARY_VARIABLE)
     if not name:
         raise UsageError(
-            f"--github-summary: {SUMMARY_VARIABLE} is not set; use it in GitHub Actions"
+            f"--github-summary: {SUMMARY_VARIABLE} is not set; the option needs GitHub Actions"
         )
     return Path(name)
 
@@ -272,7 +272,7 @@ def number(value: str) -> Markup:
 
 
 def code(value: str, longest: int = 80) -> Markup:
-    """Return model output as a code span with visible white space."""
+    """Return model output, cut, as a code span with visible line ends and tabs."""
     line = _printable(value).replace("\n", "↵").replace("\t", "⇥")
     line = _without_references(shortened(line, longest))
     fence = _fence(line, 1)
@@ -286,7 +286,7 @@ def code_cell(value: str, longest: int = 80) -> Markup:
 
 
 def fenced(value: str, longest: int) -> Markup:
-    """Return model output as a code block, with a fence of more backticks than it contains."""
+    """Return model output, cut, as a code block; its fence is longer than any backticks in it."""
     block = _printable(value)
     if (characters_left := len(block) - longest) > 0:
         block = f"{block[:longest]}… ({characters_left:,} characters more)"

@@ -74,7 +74,7 @@ def listed_files(manifest: bytes) -> frozenset[str]:
 
 
 def check_file(name: Path | str, edges: bytes) -> None:
-    """Raise OutputError unless a file with this start and end is empty or a report of rlreport."""
+    """Raise OutputError unless ``edges`` (start and end of a file) are empty or of a report."""
     marks = [form.mark for form in FORMS.values() if form.mark]
     if edges and not any(re.search(mark, edges) for mark in marks):
         raise OutputError(f"{name}: is not a report of rlreport; choose another name or remove it")
@@ -134,7 +134,7 @@ def check_destination(out: Destination, form: Form) -> None:
 
 @contextmanager
 def publishing(out: Destination, form: Form) -> Iterator[Path]:
-    """Yield a path (an empty folder for folder formats) that replaces ``out`` after the block."""
+    """Yield a temporary path (or empty folder) to write to; if that succeeds, put it at ``out``."""
     if isinstance(out, str):
         store = _ObjectStore(out, form)
         with tempfile.TemporaryDirectory(prefix="rlreport.") as temporary:
@@ -168,7 +168,7 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
 
 
 def local_path(out: Path, form: Form) -> Path:
-    """Check a local output path, and return it, or its target if it is a link."""
+    """Return a path, or a link's target; raise OutputError if a report must not be put there."""
     try:
         if out.exists() and not out.is_dir() and not out.is_file():
             raise OutputError(f"{out}: is a device, a pipe or a socket; give a file name")
@@ -205,7 +205,7 @@ def _refusal(out: Path, form: Form) -> str:
     if form.folder and out.is_file():
         return "is a file; give a folder, or a suffix that selects a format"
     if form.folder and out.exists() and Path.cwd().is_relative_to(out.resolve()):
-        return "is the current folder; give the name of a new folder"
+        return "is or contains the current folder; give the name of a new folder"
     if not form.folder and out.is_dir():
         return "is a folder; choose another name"
     return ""
@@ -285,7 +285,7 @@ class _ObjectStore:
         self.has_bucket = url.partition("://")[0] in _BUCKETS
 
     def existing(self) -> tuple[set[str], set[str]]:
-        """Return the names of all files at the destination, and those of the old report."""
+        """Return (all names at the destination, those of the old report), or raise OutputError."""
         with self._errors("cannot be read"):
             self.system.invalidate_cache()
             bucket, _, key = self.root.partition("/")

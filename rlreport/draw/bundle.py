@@ -13,13 +13,13 @@ PATH = Path(__file__).with_name("vega.js")
 
 
 def vega_bundle() -> str:
-    """Return the Vega script; its only globals are ``vegaEmbed``, ``vega`` and ``vegaLite``."""
+    """Return the Vega script from ``vega.js``, or a new one if that file does not exist."""
     # Reading bytes preserves newlines on every platform.
     return PATH.read_bytes().decode() if PATH.exists() else make_bundle()
 
 
 def make_bundle() -> str:
-    """Generate the script: vl-convert's bundle, wrapped in a function to hide other globals."""
+    """Return a new Vega script; its only globals are ``vegaEmbed``, ``vega`` and ``vegaLite``."""
     import vl_convert  # starts V8
 
     bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg] # the stub is stricter

@@ -1,7 +1,7 @@
 """The class ``Chart``, its axes, and ``fill``, which fills a design (a chart template) with data.
 
-A design has two forms with the same placeholders: Vega-Lite for export and for interactive charts
-on pages, and Vega for static drawing.
+A design has a Vega-Lite form, for export and interactive charts, and a Vega form for static
+drawing, with the same placeholders. Designs of step pages have no Vega form.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Axis:
     scale: Scale = "linear"
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
-        """Return placeholder values of a chart template for ``channel`` x or y: {"$x.low": 0}."""
+        """Return values for axis ``channel`` ("x" or "y") of a design: {"$x.low": 0.0, …}."""
         return {
             f"${channel}.low": self.low,
             f"${channel}.high": self.high,
@@ -61,7 +61,7 @@ class Axis:
         }
 
     def usual_format(self) -> str | None:
-        """Return the d3 tick format that suits the limits, None for Vega's default."""
+        """Return the d3 tick format by unit, scale and limits, None for Vega's default."""
         largest = max(abs(self.low), abs(self.high))
         if self.percent:
             return "~%"
@@ -73,15 +73,16 @@ class Axis:
 
 
 def drawable(values: Floats) -> Floats:
-    """Return the values with those above MOST set to NaN, and those below LEAST to 0."""
+    """Return the values; magnitudes above MOST and infinity become NaN, those below LEAST 0."""
     magnitudes = np.abs(values)
     return np.where(magnitudes < LEAST, 0.0, np.where(magnitudes <= MOST, values, np.nan))
 
 
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
-    """Return axis limits with a margin, which stops at 0 if no value is negative.
+    """Return (low, high) of an axis for the finite values and a margin; (0, 1) without values.
 
-    With ``percent``, they also start at 0 or above, and end at 1 unless a value is higher.
+    The margin does not pass 0 if all values are >= 0. With ``percent``, the axis never passes 0,
+    and does not pass 1 if all values are <= 1.
     """
     values = np.concatenate([array[np.isfinite(array)] for array in arrays])
     if not values.size:
@@ -98,7 +99,7 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
 
 
 def on_one_scale(some: Sequence[Floats], others: Sequence[Floats]) -> bool:
-    """Return whether one axis suits both: neither would be flat, and little of it stays empty."""
+    """Return whether two groups of curves are near enough to share an axis, see MOST_APART."""
     sides = (some, others)
     sizes = [max(float(np.nanmax(np.abs(array), initial=0.0)) for array in side) for side in sides]
     lows, highs = zip(*map(limits, sides), strict=True)
@@ -109,7 +110,7 @@ def on_one_scale(some: Sequence[Floats], others: Sequence[Floats]) -> bool:
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Return tick values of a log or symlog axis: powers of ten, at most six per sign, and 0."""
+    """Return ticks: up to six powers of ten per sign; if ``low`` <= 0, only 0, ±1 and beyond."""
 
     def decades(least: float, most: float) -> list[float]:
         first, last = np.ceil(np.log10(least)), np.floor(np.log10(most))
@@ -143,7 +144,7 @@ def bins(values: Floats) -> tuple[float, float, float]:
 
 
 def counts(values: Floats, step: float, low: float, high: float) -> tuple[Floats, Floats, Floats]:
-    """Return start, end and number of ``values`` of the bins that are not empty, (B,) each."""
+    """Return (starts, ends, counts), (B,) each, of the bins that contain values; see ``bins``."""
     # A value on an edge falls into the same bin as in Vega, which draws the interactive chart.
     last = round((high - low) / step) - 1
     indices = np.floor(1e-14 + (values - low) / step).astype(np.int64)
@@ -153,7 +154,10 @@ def counts(values: Floats, step: float, low: float, high: float) -> tuple[Floats
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return names reduced to letters, digits and ``_``; duplicates get a number appended."""
+    """Return unique names of ASCII letters, digits and ``_``, "unnamed" if none remains.
+
+    They are cut to LONGEST_NAME. Names that differ at most in case get ``_2``, ``_3``, … appended.
+    """
     # Vega takes ``.``, ``[]`` and quotes for a path; some file systems ignore upper and lower case.
     used_names: set[str] = set()
     result = []
@@ -169,19 +173,19 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def label(text: str, longest: int = 40) -> str:
-    """Return text as one printable line of up to ``longest`` characters; keep a ``Message``."""
+    """Return one printable line of at most ``longest`` characters; keep a ``Message`` as it is."""
     if isinstance(text, Message):
         return text
     return shortened(printable(" ".join(text.split())), longest)
 
 
 def finite_or_none(value: float, digits: int = 6) -> float | None:
-    """Round to ``digits`` digits; None for NaN and infinity."""
+    """Round to ``digits`` significant digits; return None for NaN and infinity."""
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any]]:
-    """Convert columns to chart data, one dict per row; ``finite_or_none`` rounds the arrays."""
+    """Return one dict per row of equally long columns; ``finite_or_none`` rounds arrays."""
     values = [
         map(finite_or_none, column.tolist()) if isinstance(column, np.ndarray) else column
         for column in columns.values()
@@ -195,7 +199,7 @@ PageSlot = Literal["lead", "reward", "open", "more"]
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart with its data, in the forms that pages use."""
+    """A chart with its data, its drawings, and its position on the page."""
 
     name: str  # stable id, also the file name in ``data/charts/<name>.vl.json``
     title: str  # heading above the chart
@@ -215,7 +219,7 @@ class Chart:
     png: bytes = b""  # picture for mail and Markdown, b"" until it is drawn
 
     def sized(self, size: str) -> Chart:
-        """Return a copy of the same height, as wide as ``WIDTH[size]``."""
+        """Return a copy whose specifications are ``WIDTH[size]`` wide; ``svg`` is not redrawn."""
         padding = self.vega["padding"]
         width = {"width": WIDTH[size] - padding["left"] - padding["right"]}
         return replace(self, wide=size == "wide", spec=self.spec | width, vega=self.vega | width)
@@ -230,11 +234,11 @@ def fill(
     size: str = "half",
     right: int = 16,
 ) -> tuple[Spec, Spec]:
-    """Fill both forms (Vega-Lite and Vega) of a design, which is a chart template, with data.
+    """Return the (Vega-Lite, Vega) forms of a design (chart template), filled with data.
 
-    ``data`` has rows by layer name; ``rows`` is for all layers without their own data. A layer
-    whose own rows are missing or empty is left out. ``right`` is the padding for names of curves
-    in pixels. The Vega is empty for the small charts of step pages, which ``draw.direct`` draws.
+    ``data`` maps layer names to rows; its key ``rows`` is for layers without their own data. The
+    Vega-Lite form omits layers whose own rows are missing or empty. ``right`` is the padding on
+    the right in pixels. The Vega form is {} for charts that ``draw.direct`` draws.
     """
     forms = _designs()[design]
     values = dict(placeholders or {})

@@ -75,7 +75,7 @@ class DrawnCurve:
 
     @property
     def noisy(self) -> bool:
-        """Whether the values fluctuate from step to step more than they follow a trend."""
+        """Whether to smooth the line: it fluctuates (NOISE), is not sparse, has enough values."""
         values = self.values[np.isfinite(self.values)]
         # Sparse values are evaluations of many responses; smoothed, they would lag by many steps.
         if len(values) < LEAST_SMOOTHED or not varies(values) or is_sparse(self.values):
@@ -106,15 +106,16 @@ def smoothed(values: Floats, factor: float) -> Floats:
 
 
 def is_sparse(values: Floats) -> bool:
-    """Return whether most values have none at the next step; then lines join them across gaps."""
+    """Return whether most finite values have a gap before the next one; lines then bridge gaps."""
     finite = np.isfinite(values)
     return bool(2 * (finite[1:] & finite[:-1]).sum() < finite.sum() - 1)
 
 
 def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[DrawnCurve], int]:
-    """Return (steps, curves, steps per point), averaged if there are more than MOST_POINTS steps.
+    """Return (steps, curves, steps per point), averaged if there are over MOST_POINTS steps.
 
-    Averaged curves also have ``min`` and ``max``, the range of the values in each mean.
+    Averaged curves also have ``min`` and ``max``, the range of the values in each mean. Nothing is
+    averaged if all curves are sparse, with at most MOST_POINTS values each.
     """
     if len(steps) <= MOST_POINTS or all(
         is_sparse(c.values) and np.isfinite(c.values).sum() <= MOST_POINTS for c in series
@@ -135,7 +136,7 @@ def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[D
 
 
 def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
-    """Return a sentence with the first, last, lowest and highest value of a curve."""
+    """Return a sentence with a curve's first, last, lowest and highest value, or its only one."""
     finite = np.flatnonzero(np.isfinite(curve.values))
     values = curve.values[finite]
 
@@ -158,7 +159,7 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
 
 
 def sparkline(values: Floats, steps: Ints | None = None) -> str:
-    """Return SVG path data in a box 100 × 24, "" if fewer than two values are finite."""
+    """Return a line as SVG path data in a box of 100 × 24, "" for fewer than two points."""
     values = drawable(values)
     if len(values) < 2:
         return ""
@@ -198,7 +199,7 @@ class Frame:
 
     @property
     def extent(self) -> tuple[float, float]:
-        """First and last step of the axis; a single step is widened by 0.5 on each side."""
+        """Limits of the axis: ``within``, or first and last step, ± 0.5 if at most 0.5 apart."""
         if self.within is not None:
             return self.within
         first, last = float(self.steps[0]), float(self.steps[-1])
@@ -207,19 +208,19 @@ class Frame:
 
     @property
     def edges(self) -> Floats:
-        """Boundaries of the steps on the axis, halfway between neighbours; float64 (S + 1,)."""
+        """Boundaries halfway between steps, and the axis limits at the ends; float64 (S + 1,)."""
         middles = (self.steps[1:] + self.steps[:-1]) / 2
         return np.concatenate([[self.extent[0]], middles, [self.extent[1]]])
 
     def axis(self, count: int | None = None) -> Axis:
-        """Return the x axis of the steps with about ``count`` ticks, all at whole steps."""
+        """Return the x axis with about ``count`` ticks, or one per step if it spans few steps."""
         low, high = self.extent
         if high - low < MANY_STEPS:
             count = max(1, int(high - low))
         return Axis(low, high, message("step"), format=",d", count=count)
 
     def marks(self, chart: str) -> list[Mark]:
-        """Return the steps to shade on a chart: those of the findings that refer to its name."""
+        """Return a mark for each finding that refers to the chart and to a step on this axis."""
         marks = []
         for finding in self.findings:
             if chart not in finding.charts:
@@ -244,7 +245,7 @@ class Mark(NamedTuple):
 
 
 def floats(table: pd.DataFrame, column: str) -> Floats:
-    """Return a column as float64, see ``drawable``, NaN for missing values."""
+    """Return a column as float64, NaN where missing; ``drawable`` replaces extreme values."""
     return drawable(table[column].to_numpy(dtype=np.float64, na_value=np.nan))
 
 
@@ -262,11 +263,11 @@ def curve_chart(
     labels: int = 92,
     scale: Scale = "linear",
 ) -> Chart | None:
-    """Return a chart of curves over the steps; None if no series has a value.
+    """Return a chart of curves over the steps; None if no curve has a value or a band.
 
-    The first of ``series`` is on top. ``axis`` is the title of y with its unit; "" for "as logged"
-    where no steps are averaged. ``percent``: values are fractions of 1. ``omitted``: number of
-    curves that are not in ``series``. ``labels``: pixels for the names of curves. ``log`` needs
+    The first of ``series`` is on top. ``axis`` is the title of y with its unit ("": "as logged");
+    it also says if steps are averaged. ``percent``: values are fractions of 1. ``omitted``: number
+    of curves not in ``series``. ``labels``: pixels for the curves' names, 0 for none. ``log`` needs
     positive values; ``symlog`` takes effect beyond ±2. ``note`` ends the description.
     """
     curves = [curve.map(drawable) for curve in series]
@@ -328,7 +329,6 @@ def curve_chart(
 
 
 def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
-    """Return placeholder values of a chart template: keys, colours, dashes, widths of curves."""
     return {
         "$series.key": [curve.key for curve in series],
         "$series.color": [curve.colour for curve in series],
@@ -338,7 +338,7 @@ def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
 
 
 def curves_of(columns: Iterable[tuple[Any, Any]], prefix: str = "") -> list[DrawnCurve]:
-    """Return a curve per (title, values), as many as PALETTE has styles; keys have the prefix."""
+    """Return a curve per (title, values), at most one per style; ``prefix`` starts its key."""
     named = [(str(title), np.asarray(values, np.float64)) for title, values in columns]
     keys = unique_names([title for title, _ in named])
     return [
@@ -354,7 +354,7 @@ def path_chart(
     axis: str,
     paths: Sequence[tuple[DrawnCurve, Floats, Floats, Mapping[int, str]]],
 ) -> Chart:
-    """Return a chart of mean reward over x; each path is (curve, steps, x, point -> label)."""
+    """Return a chart of reward over ``axis``; a path: (curve, steps, x, {0 or -1: label})."""
     rows, ends = [], []
     for curve, steps, x, labels in paths:
         selection = evenly(len(x), MOST_POINTS)
@@ -406,7 +406,7 @@ def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
 
 
 def _point_rows(rows: list[dict[str, Any]]) -> Rows:
-    """Return rows to draw as points: values that no line reaches, or all if at most four."""
+    """Return rows to draw as points: values without an adjacent one, or all if up to four rows."""
     present = [row["series"] if row["value"] is not None else None for row in rows]
     around = zip([None, *present], present, [*present[1:], None], strict=False)
     return [
@@ -417,7 +417,7 @@ def _point_rows(rows: list[dict[str, Any]]) -> Rows:
 
 
 def _labels(step: float, series: Sequence[DrawnCurve], rows: Rows, y: Axis, height: int) -> Rows:
-    """Return rows with the curves' names, at their right ends but moved apart if they overlap."""
+    """Return a row per line with its name, at its last value but moved apart if names overlap."""
     scale = (y.high - y.low) / height
     ends = {row["series"]: row["value"] for row in rows if row["value"] is not None}
     named = sorted((c for c in series if c.has_line), key=lambda curve: ends[curve.key])
@@ -434,7 +434,7 @@ def _labels(step: float, series: Sequence[DrawnCurve], rows: Rows, y: Axis, heig
 
 
 def spread_out(positions: Floats, height: float) -> Floats:
-    """Return ascending label positions moved apart to LABEL_GAP, at most ``height``; in pixels."""
+    """Return ascending pixel positions moved LABEL_GAP apart, the last at most at ``height``."""
     gaps = LABEL_GAP * np.arange(len(positions))
     lowest: Floats = np.maximum.accumulate(positions - gaps)
     lowest = np.minimum(lowest, height - gaps[-1:])
@@ -444,7 +444,7 @@ def spread_out(positions: Floats, height: float) -> Floats:
 def _make_interactive(
     spec: Spec, rows: Rows, curves: Sequence[DrawnCurve], noisy: Sequence[str], *, percent: bool
 ) -> None:
-    """Add the logged values, which the browser smooths, and a tooltip to a specification."""
+    """Give a specification the logged rows, a tooltip and a choice of smoothing, in place."""
     unused = {"raw"}
     if not any(curve.has_band for curve in curves):
         unused.add("band")

@@ -41,7 +41,7 @@ class ChartFunction:
 
 
 def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
-    """Return all public functions that are defined, not imported, in the files."""
+    """Run Python files and return their public functions; UsageError if a file has none."""
     return [function for file in files for function in _functions_of_file(file)]
 
 
@@ -72,7 +72,7 @@ def custom_charts(
 def _functions_of_file(file: Path) -> list[ChartFunction]:
     spec = importlib.util.spec_from_file_location(f"rlreport_charts_{file.stem}", file)
     if spec is None or spec.loader is None or not file.is_file():
-        raise UsageError(f"--charts {file}: not a Python file; its name must end with .py")
+        raise UsageError(f"--charts {file}: is not an existing file whose name ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # like an import; dataclasses need it
     try:
@@ -116,7 +116,7 @@ def _to_chart(result: Any, name: str, title: str, summary: str) -> Chart:
     import altair as alt  # slow to import, and rarely needed
 
     if not isinstance(result, alt.TopLevelMixin):
-        raise TypeError(f"returned {type(result).__name__}, not an altair chart")
+        raise TypeError(f"returned {type(result).__name__}, not an Altair chart")
     spec = _apply_theme(result.to_dict())
     chart_title = spec.pop("title", None)
     if isinstance(chart_title, dict):

@@ -5,8 +5,8 @@ such as ``$x.low``; ``rlreport.draw.chart.fill`` replaces them in both forms. Th
 design lists the fields of its data, and the layers that have data of their own; such a layer is
 omitted from a chart that has no data for it.
 
-``designs.json`` contains both forms, so that Altair and the compiler are not needed at run time.
-It is written when the package is built (``hatch_build.py``).
+``designs.json`` contains both forms (Vega-Lite only, for charts that ``draw.direct`` draws), so
+that Altair and the compiler are not needed at run time. ``hatch_build.py`` writes it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def histogram() -> Spec:
 
     Data: rows with ``reward`` and ``ref_reward``; a row that represents several responses has
     their number as ``weight``. Layers with their own data: ``ghost`` (the run's first step:
-    ``low``, ``high``, ``share``) and ``key`` (the legend).
+    ``low``, ``high``, ``share``) and ``key`` (the legend: ``px``, ``label``, ``colour``).
     """
     place: Look = {"x": _x("low"), "x2": "high:Q", "y": _y("share"), "y2": alt.datum(0)}
     policy = _ink("policy", fillOpacity=0.7, binSpacing=1)
@@ -154,9 +154,9 @@ def _bin_shares(bars: Any, field: str) -> Any:
 
 
 def ordered_bars() -> Spec:
-    """Return the design of one bar per response, by ``reward_gap``, and a line at 0 (``zero``).
+    """Return the design of a bar per response, ordered by ``reward_gap``. Layer ``zero``: a line.
 
-    A row that represents several responses has their number as ``weight``.
+    Data: ``n``, ``reward``, ``reward_gap``; ``weight`` if a row represents several responses.
     """
     side = alt.Scale(domain=["above", "below"], range=[LIGHT["policy"], LIGHT["reference"]])
     bars = _layer(
@@ -232,7 +232,7 @@ def _ink(colour: str, **look: Any) -> Look:
 
 
 def _x(field: str, **axis: Any) -> alt.X:
-    """Return the x channel; axis labels that would overlap in a narrow column are dropped."""
+    """Return the x channel; in interactive charts, axis labels that would overlap are dropped."""
     look = alt.Axis(
         titleAnchor="end", titleY=TITLES["x"], labelOverlap="greedy", labelSeparation=6, **axis
     )
@@ -281,13 +281,13 @@ def _mark_layers() -> list[Any]:
 
 
 def _brush(encodings: list[Any], **places: Any) -> Any:
-    """Return an invisible layer of responses, so that dragging selects responses, not bins."""
+    """Return an invisible layer of points, so that dragging selects responses, not bars."""
     brush = alt.selection_interval(name="brush", encodings=encodings)
     return _layer(f"{INTERACTION}_brush", "point", {"opacity": 0}, **places).add_params(brush)
 
 
 def compile_designs() -> bytes:
-    """Build and compile every design; return the content of ``designs.json``."""
+    """Return the content of ``designs.json``: all designs; those that Vega draws also compiled."""
     specs = {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
     specs |= {"paths": paths()}
     designs = {name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()}

@@ -1,6 +1,6 @@
 """Draw the small charts of step pages as SVG, directly from arrays.
 
-A page has four of them; starting Vega for each took a third of the time of a build. The drawing
+A page has up to four; drawing them with Vega took a third of the time of a build. The drawing
 is what Vega draws of the chart's specification: the same marks, ticks and labels at the same
 places (``tests/test_draw_direct.py``). Ticks and their labels follow d3 (d3-array ``ticks``,
 d3-format ``formatSpecifier``), on which Vega relies.
@@ -31,7 +31,7 @@ _RADIUS = math.sqrt(26) / 2  # of a dot whose size is 26, as Vega defines sizes
 
 
 def draw(axes: Axes, marks: Iterable[str], description: str, language: Language) -> str:
-    """Return a chart as SVG: both axes, and ``marks`` (SVG elements) inside the plot."""
+    """Return a chart as SVG: axes with translated titles, and ``marks`` (SVG elements) as given."""
     x, y = axes
     description, x_title, y_title = (
         escape(printable(language.of(text))) for text in (description, x.title, y.title)
@@ -63,7 +63,7 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
 
 
 def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
-    """Return an SVG path of bars from ``edges`` in x to ``ends`` in y, with attributes ``look``."""
+    """Return an SVG path, with attributes ``look``, of bars between two x and two y; "" if none."""
     left, right = (_place(values, axes[0], 0, PLOT_WIDTH) for values in edges)
     top, bottom = np.sort([_place(values, axes[1], PLOT_HEIGHT, 0) for values in ends], axis=0)
     path = "".join(
@@ -93,7 +93,7 @@ def zero_line(axes: Axes) -> str:
 
 
 def legend(entries: Sequence[tuple[float, str, str]], language: Language) -> str:
-    """Return the texts of a legend; ``entries``: (right end in pixels, text, CSS property)."""
+    """Return a legend as SVG; ``entries``: (right end in pixels, text, CSS property without --)."""
     texts = (
         f'<text x="{_number(x)}" y="-13" fill="var(--{colour})">{escape(language.of(text))}</text>'
         for x, text, colour in entries
@@ -116,7 +116,7 @@ def _ticks(axis: Axis, usual_count: int) -> tuple[list[float], list[str]]:
 
 
 def _tick_values(low: float, high: float, count: float) -> tuple[list[float], float]:
-    """Return the multiples of a round step (1, 2 or 5 times a power of ten), and the step."""
+    """Return about ``count`` multiples of a step (1, 2 or 5 × a power of ten), and the step."""
     rough = (high - low) / count
     power = math.floor(math.log10(rough))
     error = rough / 10.0**power

@@ -1,4 +1,4 @@
-"""Charts of the overview page that the log has data for, all with the same step axis."""
+"""Charts of the overview page that the log has data for, most over the same step axis."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def overview_charts(tables: Tables, findings: Sequence[Finding] = ()) -> list[Ch
 
 
 def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | None) -> list[Chart]:
-    """Return the charts in page order, with ``place`` and width set."""
+    """Return charts in page order, with section and width; ``lead``: id of the lead finding."""
     by_subject = {chart.subject: chart for chart in reversed(charts) if chart.subject}
     by_subject |= {chart.name: chart for chart in charts}
     serious = sorted((f for f in findings if f.severity != "info"), key=lambda f: f.id != lead)
@@ -325,7 +325,7 @@ def _add_description(chart: Chart, sample_note: str) -> Chart:
 def _curve_charts(
     tables: Tables, run: Run, frame: Frame, entry: CurveChart
 ) -> Iterator[Chart | None]:
-    """Yield the chart of an entry, and separate charts of its curves that need another scale."""
+    """Yield the chart of an entry, or None, and charts of its curves that need another scale."""
     if entry.needs and not np.nan_to_num(floats(tables.steps, entry.needs)).any():
         return
     title, joined = message(entry.title), list[DrawnCurve]()
@@ -358,7 +358,7 @@ def _curve_charts(
 
 
 def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
-    """Return the curves of a chart, grouped by unit; the leading group is first and bold."""
+    """Return a chart's parts that have values, the leading one first, with trainer metrics."""
     first, parts, last = list[Part](), list[Part](), list[Part]()
     for curve in entry.curves:
         series, axis = _series(tables, curve), STEP[curve.column].axis

@@ -33,7 +33,7 @@ MOST_PARTS = 6  # maximum number of reward parts in a chart
 
 
 def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield the reward distribution: shares of few distinct values, or median and quantiles."""
+    """Yield a chart of rewards, if any: shares of up to 8 distinct values, else quantiles."""
     reward = floats(tables.responses, "reward")
     finite = np.isfinite(reward)
     if not finite.any():
@@ -69,7 +69,7 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of the mean of each reward part, of MOST_PARTS with the widest range."""
+    """Yield a chart of the mean reward parts, if any, of those MOST_PARTS that vary most."""
     names = [name for name in tables.reward_parts if name in tables.extras_by_step]
     if not names or tables.extras_by_step.empty:
         return
@@ -89,7 +89,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
-    """Yield a chart of mean reward against mean KL: a path through all steps, if three or more.
+    """Yield a chart of mean reward against mean KL, if three or more steps have both.
 
     Source: Gao, Schulman and Hilton (2023), "Scaling Laws for Reward Model Overoptimization".
     """
@@ -121,12 +121,11 @@ MOST_TOOLS = 5  # Maximum number of curves; the tools that answered the most cal
 
 
 def tool_label(name: object) -> str:
-    """Return the displayed name of a tool; the logged name may be empty."""
     return str(name) or message("tool without a name")
 
 
 def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield charts of each tool's errors and of its empty answers, if several tools have any."""
+    """Yield charts of errors and of empty answers by tool, if there are any and several tools."""
     if tables.tools.empty:
         return
     by_step = tables.tools.set_index(["step", "tool"])
@@ -155,7 +154,7 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of how responses end, if some end neither by EOS nor at the token limit."""
+    """Yield a chart of how responses end, if some neither finish nor hit the token limit."""
     ending = tables.responses["ending"]
     if not several_endings(ending):
         return
@@ -179,7 +178,7 @@ MOST_ENVIRONMENTS = 6  # maximum number of curves, those whose mean fell most or
 
 
 def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield charts of the mean reward and length in each environment, if the log has several."""
+    """Yield charts of mean reward and length by environment, if the log has several."""
     environments = environments_of(tables)
     if environments is None:
         return
@@ -210,7 +209,7 @@ MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 
 
 def token_charts(by_step: pd.DataFrame) -> list[Chart]:
-    """Return the chart of the share of responses that contain each text; [] without data."""
+    """Return one chart of the share of responses with each text by step, or [] without data."""
     table = by_step[by_step["share"].notna()] if len(by_step) else by_step
     if table.empty:
         return []
@@ -295,7 +294,7 @@ class _Group:
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of each trainer metric and extra column; metrics with a role come first."""
+    """Yield a chart of each extra column, then trainer metric, that varies, up to a maximum."""
     for group in _groups(tables):
         apart = tables.metrics_apart and group.prefix == "metric_"
         roles = {metric: role for role, metric in roles_of(group.values).items()}
@@ -323,7 +322,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def not_drawn(tables: Tables) -> list[str]:
-    """Return sentences on the number of columns that vary and have no chart."""
+    """Return a sentence for each group of columns of which more vary than may have a chart."""
     return [
         plural(
             "{heading}: {count} more is not drawn.",

@@ -40,7 +40,7 @@ MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
 def step_charts(
     rows: Mapping[str, Floats], first_rewards: Floats, language: Language = ENGLISH
 ) -> list[Chart]:
-    """Return the charts of a step that have data: histogram, reference gap, scatter plots."""
+    """Return those charts of a step for which its responses (``rows``) have values."""
     length = length_column(rows)
     rows = {name: drawable(values) for name, values in rows.items()}
     charts = (
@@ -160,7 +160,7 @@ def _plane(
     x, y = Axis(*limits([across]), titles[field]), Axis(*limits([up]), titles["reward"])
     words = plural("{count} response.", "{count} responses.", len(up))
     if len(up) > MOST_DOTS:
-        words = sentences([words, message("The drawing has {most:count} of them.", most=MOST_DOTS)])
+        words = sentences([words, message("The plot shows {most:count} of them.", most=MOST_DOTS)])
     spec = _page_spec("scatter", (x, y), {})
     # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:
@@ -187,7 +187,6 @@ def _page_spec(
 
 
 def _key(names: list[tuple[str, str]]) -> list[tuple[float, str, str]]:
-    """Return (right end in pixels, text, colour) of a legend, right-aligned above the plot."""
     right = float(PLOT_WIDTH)
     keys = []
     for text, colour in reversed(names):

@@ -1,4 +1,4 @@
-"""Render charts with Vega, as SVG that follows the page's theme.
+"""Render charts with Vega: PNG in light colours, or SVG that follows the page's theme.
 
 The SVG has no style attribute, style element or script, so that the strictest
 Content-Security-Policy allows it; equal input gives equal bytes.
@@ -69,12 +69,12 @@ def drawn_alone(chart: Chart) -> Chart:
     vega = _vl_convert().vegalite_to_vega(_json(chart.spec))
     drawing = _svg(_json(vega))
     if any("mark-image" in element.get("class", "") for element in drawing.iter()):
-        raise ValueError("has image marks, but reports cannot load images")
+        raise ValueError("the chart has image marks, but reports cannot load images")
     return replace(chart, vega=vega, svg=_page_svg(drawing, chart.name, chart.description))
 
 
 def png(chart: Chart, width: int, font: str = FONT) -> bytes:
-    """Return a chart as a PNG picture in light colours, for mail and Markdown."""
+    """Return a chart as PNG in light colours, ``width`` × DENSITY pixels wide."""
     padding = chart.vega["padding"]
     text = _json({**chart.vega, "width": width - padding["left"] - padding["right"]})
     text = text.replace(f'"{FONT}"', f'"{font}"')
@@ -95,7 +95,7 @@ def _vl_convert() -> Any:
 
 
 def check_address_space() -> None:
-    """Check, before V8 starts, that the limit of virtual memory leaves it enough (Linux only)."""
+    """Raise RlreportError if V8 could not start within the limit of virtual memory (Linux)."""
     if sys.platform != "linux":
         return
     import resource

@@ -12,7 +12,7 @@ COMPILED = f"jinja-{jinja2.__version__}"
 
 
 def package_folder(name: str) -> Path:
-    """Return the folder ``templates`` or ``static`` in the package, or next to it in a checkout."""
+    """Return the folder ``name`` in the package or, in a checkout, next to it; raise if missing."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / name, package.parent / name):
         if folder.is_dir():
@@ -40,7 +40,7 @@ def source_environment() -> jinja2.Environment:
 
 
 def compile_templates(folder: Path) -> None:
-    """Compile the templates into ``folder``, except Markdown, whose filters are not known here."""
+    """Compile all templates but Markdown, which needs more filters, to modules in ``folder``."""
     source_environment().compile_templates(
         folder, zip=None, filter_func=lambda name: not name.endswith(".md"), ignore_errors=False
     )

@@ -37,7 +37,7 @@ from rlreport.pages.views import (
     name_cell,
     table,
 )
-from rlreport.text.messages import figure, message
+from rlreport.text.messages import figure, format_message, message
 from rlreport.text.numbers import MISSING
 
 # Maximum characters of each prompt and response on a comparison's page, which has hundreds
@@ -73,7 +73,7 @@ _SHOWS = ColumnView(
     "level",
     message("Result"),
     kind="text",
-    help=message("with Holm's correction; ~ means that no difference is shown"),
+    help=message("with Holm's correction; ~ means no significant difference"),
 )
 _CARD = message("Differences in configuration")
 _VERSIONS = message("Package versions, defaults, names and locations")
@@ -128,7 +128,7 @@ class ComparisonBuilder(Maker):
         return self.options.language.of(_compare_view(self.outcome, self.charts, self.shown))
 
     def frame(self) -> Shell:
-        """Return title and assets of the page; it has no navigation, as it is the only page."""
+        """Return the frame of the only page: without navigation and, in one file, asset paths."""
         files = {} if self.one_file else assets(self.options.language).files
         return Shell(
             title=self.run,
@@ -208,7 +208,7 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
 
 
 def _severity(outcome: Outcome, caveats: str) -> str:
-    """Return the level that colours the result; without enough runs never "healthy" (green)."""
+    """Return the level that colours the result, "healthy" only if there are no caveats."""
     level = outcome.comparison.level
     if any(run.broken for run in outcome.news):
         return "critical"
@@ -276,12 +276,10 @@ def _prompt(flip: Flip) -> str:
 
 
 def _cut(text: str) -> str:
-    left_out = len(text) - MAX_CHARACTERS
-    if left_out <= 0:
+    if len(text) <= MAX_CHARACTERS:
         return text
-    return message(
-        "{text}… ({count:count} characters more)", text=text[:MAX_CHARACTERS], count=left_out
-    )
+    places = {"text": text[:MAX_CHARACTERS], "some": MAX_CHARACTERS, "all": len(text)}
+    return format_message("{text}… (first {some:count} of {all:count} characters)", places)
 
 
 def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
@@ -327,7 +325,7 @@ def _ngrams(outcome: Outcome) -> TableView:
             base=base,
         )
         if base and new
-        else message("The reports do not contain the texts of the window.")
+        else message("Not counted: a report lacks the texts of the window, or --redact hides them.")
     )
     columns = {column: outcome.ngrams[column.key].tolist() for column in _NGRAMS}
     return table("ngrams", message("Texts more frequent in NEW"), columns, note=note)
@@ -336,7 +334,7 @@ def _ngrams(outcome: Outcome) -> TableView:
 def _tokens(outcome: Outcome) -> TableView:
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
     note = message(
-        "Not available for both runs: log-probabilities from logs, a folder or a .zip are needed."
+        "Needs log-probabilities of both runs, from logs, a folder or a .zip, and no --redact."
     )
     caption = message("Tokens by change of their share of the KL")
     columns = {column: tokens[column.key].tolist() for column in _TOKENS}

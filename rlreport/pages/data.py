@@ -65,7 +65,7 @@ def data_view(
 
 
 def note_in_words(note: Note) -> str:
-    """Return a note's text, followed by its count and the file and line of its first occurrence."""
+    """Return a note's text with its count (if several), and first file and line (if known)."""
     origin = note.file or ""
     if origin and note.line is not None:
         origin = message("{file}, line {line:count}", file=origin, line=note.line)
@@ -77,7 +77,7 @@ def note_in_words(note: Note) -> str:
 
 
 def settings(options: BuildOptions) -> dict[str, object]:
-    """Return option -> value for ``report.json``; redaction sets names of fields to None."""
+    """Return option -> value for ``report.json``, None for values that redaction must hide."""
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
     values |= {"map": options.mapping or None, "merge": options.merge or None}
     values["pad_tokens"] = list(options.pad_tokens)
@@ -221,7 +221,7 @@ def report_json(context: RunContext) -> dict[str, Any]:
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """Return a table as UTF-8 CSV: unrounded numbers; texts and names of columns escaped."""
+    """Return a table as UTF-8 CSV without its index; texts and names of columns are escaped."""
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(
         **{

@@ -95,7 +95,7 @@ _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
 def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Group]:
-    """Group runs that differ only in their seed, by name or configuration, in their order."""
+    """Return groups of runs that differ only in seed, by their names or else configurations."""
     rows = [_row(report, language) for report in reports]
     counts = Counter(row["run"] for row in rows)
     groups: dict[str, Group] = {}
@@ -114,7 +114,7 @@ def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Gro
 
 
 def runs_view(groups: Sequence[Group]) -> dict[str, Any]:
-    """Return a summary, the table of runs, and that of groups (None if no group has several)."""
+    """Return {"summary", "table" of runs, "groups": their table, None if none has several runs}."""
     runs = [run for group in groups for run in group.runs]
     names = [group.name if len(group.runs) > 1 else "" for group in groups for _ in group.runs]
     readable = [group for group in groups if group.runs[0].report.about]
@@ -168,7 +168,7 @@ def _verdicts(group: Group) -> str:
 
 
 def _mean_cell(group: Group, column: ColumnView) -> Cell:
-    """Return a group's mean; that of a reward with its range, such as "0.42 (0.38 to 0.45)"."""
+    """Return a group's mean, for different rewards also their range: "0.42 (0.38 to 0.45)"."""
     values = pd.Series([run.row[column.key] for run in group.runs], dtype=float)
     mean, low, high = (float(value) for value in (values.mean(), values.min(), values.max()))
     if low == high or column not in (_FIRST, _LAST) or math.isnan(mean):
@@ -178,7 +178,7 @@ def _mean_cell(group: Group, column: ColumnView) -> Cell:
 
 
 def reward_chart(groups: Sequence[Group]) -> Chart | None:
-    """Return a chart of the mean and the range of each group's rewards; None for a single run."""
+    """Return a chart of mean reward and range per group; None if fewer than two runs have any."""
     each = ((g, [rewards for run in g.runs if len(rewards := run.row["rewards"])]) for g in groups)
     found = [(group, rewards) for group, rewards in each if rewards]
     if sum(len(rewards) for _, rewards in found) < 2:
@@ -211,7 +211,7 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
 
 
 def _rewards(about: Mapping[str, Any]) -> pd.Series:
-    """Return the mean reward by step, of the series that the verdict quotes."""
+    """Return the mean rewards by step, ascending, without entries that are not numbers."""
     both = (section(about, "reward").get(key) for key in ("steps", "values"))
     steps, values = (map(_number, one if isinstance(one, list) else []) for one in both)
     pairs = zip(steps, values, strict=False)
@@ -257,7 +257,7 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
 
 
 def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
-    """Return settings that differ -> whether each group's runs agree; these come first."""
+    """Return, for each setting that differs, whether the runs of every group agree on it."""
     counts = Counter(key for group in groups for run in group.runs for key in run.settings)
     is_equal = {}
     for key, _ in counts.most_common():
@@ -290,7 +290,7 @@ def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
 
 
 def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return quantity -> its course, without lengths in characters and KL per token."""
+    """Return quantity -> its means by window, except lengths in characters and KL per token."""
     return {
         str(course.get("quantity")): course
         for course in dicts(section(about, "verdict").get("course"))

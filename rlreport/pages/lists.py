@@ -106,7 +106,7 @@ def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
 def prompts_view(
     context: RunContext, addresses: Addresses, shown: Container[int]
 ) -> dict[str, Any]:
-    """Return the tables of the page; ``shown`` are prompts that the responses page lists."""
+    """Return {"table": prompts, "groups": by step or None}; link prompts that are ``shown``."""
     return {
         "table": _prompts(context, addresses, shown),
         "groups": _groups(context.tables, addresses),
@@ -143,8 +143,8 @@ def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -
         note = message("A prompt without a link has no response in this report.")
     if len(prompts) < len(judged):
         listed = message(
-            "{some:count} of {all:count} prompts listed, those that never beat the reference "
-            "and the longest losing streaks first.",
+            "{some:count} of {all:count} prompts listed: first those that never beat the "
+            "reference, then by losing streak and loss of reward.",
             some=len(prompts),
             all=len(judged),
         )
@@ -233,7 +233,7 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
 
 
 def sampling(tables: Tables) -> str:
-    """Return a note on which responses, and parts of them, figures of texts use; "" if all."""
+    """Return a note if figures of texts use a sample, or cut long responses; "" otherwise."""
     sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
     cut = message(
         "Of responses over {most:count} tokens, only the first and the last {edge:count} are used.",
@@ -284,7 +284,7 @@ ListedRows = dict[str, Any]
 
 
 def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
-    """Return how many responses of a step may be listed if the report has ``limit`` bytes."""
+    """Return how many responses per step the responses page of a ``limit``-byte report may list."""
     room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
     counts = np.array([len(plan.rows) for plan in plans])
     most = range(int(counts.max(initial=0)) + 1)
@@ -294,7 +294,7 @@ def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
 def listed_rows(
     job: StepJob, rollouts: Sequence[Rollout], values: Mapping[str, Floats], context: PageContext
 ) -> ListedRows:
-    """Return a step's rows of the responses page, without columns that need the whole run."""
+    """Return a step's rows of the responses page, without the columns of ``with_interest``."""
     return {
         "step": job.plan.step,
         "n": [r.n for r in rollouts],
@@ -311,7 +311,7 @@ def listed_rows(
 
 
 def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
-    """Add step, interest (see ``_ORDER``) and findings to the first ``context.listed`` rows."""
+    """Return the first ``context.listed`` rows with step, interest (``_ORDER``) and findings."""
     step, n = rows["step"], rows["n"][: context.listed]
     findings = context.verdict.findings
     names = [finding.name for finding in findings]
@@ -412,10 +412,10 @@ def _summary(count: int, shown: int, splits: pd.Series) -> str:
         some=count,
         all=len(splits),
     )
-    texts = message("{count:count} of these have their text on their step's page.", count=shown)
-    among = message(
-        "{count:count} responses are branches that were not trained; select them with the filter "
-        "of splits.",
-        count=branches,
+    texts = message("The pages of steps have the texts of {count:count} of these.", count=shown)
+    among = plural(
+        "{count} response is of an untrained branch; the filter of splits selects it.",
+        "{count} responses are of untrained branches; the filter of splits selects them.",
+        branches,
     )
     return sentences([order, texts if count < shown else "", among if branches else ""])

@@ -46,7 +46,7 @@ class Targets:
     findings: Collection[str]  # ids of findings that the overview lists
 
     def address(self, kind: str, name: str) -> str | None:
-        """Return the address for a link like ``step:12`` (kind:name), None if nothing is there."""
+        """Return the address for a link like ``step:12`` (kind:name), None if not in the report."""
         if kind in ("chart", "finding"):
             names = self.charts if kind == "chart" else self.findings
             return f"#{kind}={quote(name)}" if name in names else None
@@ -72,7 +72,7 @@ class Notes(NamedTuple):
 def read_notes(
     logs: Sequence[str | Path], given: str | Path | None, *, redact: bool
 ) -> tuple[str, list[Note]]:
-    """Return the Markdown of the author's notes ("" if none), and warnings about the notes file."""
+    """Return (Markdown or "", warnings); raise UsageError if the file ``given`` is unreadable."""
     path = notes_file(logs, given)
     if path is None:
         return "", []
@@ -95,7 +95,7 @@ def read_notes(
 
 
 def notes_file(logs: Sequence[str | Path], given: str | Path | None) -> Path | None:
-    """Return the file of the author's notes, None if no folder or several folders have one."""
+    """Return ``given``, or the notes file of the only folder of ``logs`` with one, else None."""
     if given:
         return Path(given)
     paths = {Path(log) / NOTES_FILE for log in logs if not is_url(str(log)) and Path(log).is_dir()}
@@ -110,7 +110,7 @@ def render_notes(
     most: int = 10**9,
     words: Callable[[str], str] = str,
 ) -> Notes:
-    """Render the notes to HTML; raw HTML, images and links to unknown targets are not included."""
+    """Render blocks up to ``most`` characters; raw HTML, images, broken links become text."""
     if not text.strip():
         return Notes(Markup())
     parser, html, block, broken_links = _parser(), "", [], {}
@@ -148,7 +148,7 @@ def render_notes(
 
 
 def plain_notes(text: str) -> str:
-    """Return the notes as Markdown, with links into the report replaced by their link texts."""
+    """Return the notes as Markdown, with links into the report replaced by text (or target)."""
     return _OWN_LINK.sub(lambda link: link[1] or link[2], text)
 
 
@@ -158,7 +158,6 @@ def _inline(
     words: Callable[[str], str],
     titles: Mapping[str, str],
 ) -> list[Token]:
-    """Replace images in Markdown tokens by alt texts, and links without target by link texts."""
     result: list[Token] = []
     linked, target, empty = True, "", False
     for token in tokens:

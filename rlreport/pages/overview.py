@@ -79,7 +79,7 @@ MOST_STEP_LINKS = 12
 
 
 def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
-    """Return the values that templates print; ``notes`` are findings of severity info."""
+    """Return the verdict for templates; findings that another explains are in its ``folded``."""
     top = [
         finding_view(f, addresses, verdict.effects_of(f))
         for f in verdict.findings
@@ -115,7 +115,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
 def finding_view(
     finding: Finding, addresses: Addresses, folded: Sequence[Finding] = ()
 ) -> dict[str, Any]:
-    """Return what templates print; at most MOST_STEP_LINKS steps, evenly spaced, are linked."""
+    """Return a finding for templates, with its effects ``folded`` and links to up to 12 steps."""
     onset = finding.onset
     steps = [finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)]
     since = onset and Link(message("step {step}", step=onset.step), addresses.step(onset.step))
@@ -278,7 +278,7 @@ def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Itera
 
 
 def _most_errors(totals: pd.Series) -> str:
-    """Return the kind of more than half of a tool's errors; "" if there is none."""
+    """Return the kind of more than half of a tool's errors, "" if none is that common."""
     kind = max(ERROR_KINDS, key=lambda kind: float(totals[kind]))
     return message(ERROR_KINDS[kind]) if totals[kind] > totals["errors"] / 2 else ""
 
@@ -294,7 +294,7 @@ _FINISHED = ColumnView("finished", message("Finished"), written="share")
 
 
 def environments_table(context: RunContext, addresses: Addresses) -> TableView | None:
-    """Return the table of environments in training responses, None if the log names none."""
+    """Return the table of environments in training responses, None if there are not several."""
     tables = context.tables.without_step_in_progress().training()
     if (environments := environments_of(tables)) is None:
         return None
@@ -333,7 +333,7 @@ def environments_table(context: RunContext, addresses: Addresses) -> TableView |
 
 
 def _ends(part: pd.DataFrame, column: str) -> tuple[float, ...]:
-    """Return first, best and last of a column's course; best is NaN if not clearly above last."""
+    """Return the means of the first, best and last window; NaN for a best not above the last."""
     series = Series(part["step"].to_numpy(np.int64), part[column].to_numpy(np.float64))
     course = course_of(series, column)
     if course is None:
@@ -387,7 +387,7 @@ def overview_view(
 
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
-    """Return section of the overview -> its charts; ``more`` are those that are collapsed."""
+    """Return {"lead", "reward": chart or None, "charts": the visible ones, "more": collapsed}."""
     single_charts = {c.place: c for c in charts if c.place in ("lead", "reward")}
     room = MOST_OPEN - len(single_charts)
     first = [c for c in charts if c.place == "open"]
@@ -525,7 +525,7 @@ _QUANTITIES: dict[str, tuple[Quantity, str]] = {
 
 
 def run_courses(context: RunContext) -> list[tuple[Column, Course]]:
-    """Return the courses that key figures show, each with its column (label, unit, help)."""
+    """Return (column, course) of the run's key figures; a course has the means by window."""
     steps = context.tables.without_step_in_progress().training().steps
     courses = context.verdict.courses
     per_token = roles_of(map(str, context.tables.metrics.columns[1:])).get("kl_token")
@@ -549,7 +549,7 @@ def run_courses(context: RunContext) -> list[tuple[Column, Course]]:
 
 
 def run_figures(context: RunContext) -> list[KeyFigure]:
-    """Return the run's key figures: first, best and last window of their courses, a sparkline."""
+    """Return the run's key figures: means of the first, best and last window, a sparkline."""
     scores = [context.verdict.courses.get(quantity) for quantity in NAMES]
     return [
         _run_figure(column, course, is_score=any(course is score for score in scores))
@@ -587,7 +587,7 @@ def windows_in_words(context: RunContext) -> str:
 
 
 def _logged_part(context: RunContext) -> str:
-    """Return a note if the bold line is the trainer's mean over all rollouts, not those logged."""
+    """Return a note if the bold reward line is the trainer's, over all rollouts; "" otherwise."""
     reward = context.verdict.courses.get("reward")
     counts = context.tables.training().steps["responses"].to_numpy()
     count = most_common(counts[counts > 0])

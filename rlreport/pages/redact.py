@@ -57,7 +57,7 @@ def response_numbers(responses: pd.DataFrame) -> NDArray[np.int64]:
 
 
 def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
-    """Return the response without its texts; tokens keep their figures and positions."""
+    """Return a rollout with placeholders for texts and tokens, with all figures of its tokens."""
     masked_tokens = ["▪"] * len(rollout.raw_tokens)
     ref, truth = rollout.ref_response, rollout.ground_truth
     return replace(
@@ -85,7 +85,7 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
 
 
 def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
-    """Replace prompts, tokens, tool names, logged strings, and texts quoted in notes and errors."""
+    """Return tables with placeholders for texts of the logs, also those that notes quote."""
     prompts, tokens, tools = tables.prompts.copy(), tables.tokens.copy(), tables.tools
     # Prompts whose texts were not read stay empty.
     prompts["prompt"] = [
@@ -120,7 +120,7 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
 
 
 def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]:
-    """Replace names of extra fields, metrics and files by e.g. "field 1", before checks run."""
+    """Replace names of extra fields, metrics and files by "field 1" etc. or well-known names."""
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
     fields |= {name: f"field {i}" for i, name in enumerate(extras, 1) if name != "split"}
@@ -183,7 +183,7 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
 
 
 def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
-    """Replace log texts in a verdict: excerpts, and values its sentences will be filled with."""
+    """Return a verdict with placeholders for excerpts and log texts that its sentences quote."""
 
     def hidden(value: Any) -> Any:
         match value:

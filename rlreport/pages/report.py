@@ -98,7 +98,7 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def page_charts(self) -> dict[str, list[Chart]]:
-        """Charts of the pages "overview" and "tokens", which are not drawn yet."""
+        """Charts by page ("overview", "tokens"); only those of the user's functions are drawn."""
         return self.once("charts", self._page_charts)
 
     def _page_charts(self) -> dict[str, list[Chart]]:
@@ -120,13 +120,13 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def shown(self) -> int:
-        """Number of responses shown with their text on the pages of steps and the overview."""
+        """Number of responses with text on pages of steps or, without these, on the overview."""
         if self.step_pages:
             return sum(len(page.plan.rows) for page in self.step_pages)
         return len({(rollout.step, rollout.n) for _, rollout in self.extremes})
 
     def with_data(self, room: int) -> ReportBuilder:
-        """Return a copy with at most ``room`` bytes of response data; without metrics if 0."""
+        """Return a copy with response data cut to ``room`` bytes; if 0, also without metrics."""
         tables, metrics = self.tables, self.tables.metrics
         data = pack_table(response_data(tables, redact=bool(self.options.redact)), room)
         without_metrics = self.one_file or metrics.empty or not room
@@ -214,7 +214,7 @@ class ReportBuilder(RunContext, Maker):
         return {path: titles.get(path, path) for path in paths}
 
     def frame(self) -> Shell:
-        """Return title and navigation of a one-file report; its security policy is empty."""
+        """Return the frame of a one-file report; ``deliver.email`` sets its security policy."""
         return shell("overview", self, self.addresses)
 
     def nodes(self) -> list[tuple[str, str, str]]:

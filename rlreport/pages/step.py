@@ -46,7 +46,7 @@ from rlreport.pages.views import (
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.summarise.steps import NO_VARIANCE
 from rlreport.tables import IN_BRANCH, length_column
-from rlreport.text.messages import Joined, message
+from rlreport.text.messages import Joined, message, plural
 from rlreport.text.numbers import NumberKind
 
 # Maximum characters of a turn in a page; longer turns keep their beginning and end
@@ -62,7 +62,7 @@ _LETTERS = re.compile(r"(.)\1{15}")
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
-    """Return {"conversation": n -> turns, "given": n -> spans of unsampled tokens, "errors": …}."""
+    """Return {"conversation", "given": spans of unsampled tokens, "errors"} by n, if not empty."""
     parts: dict[str, dict[str, Any]] = {"conversation": {}, "given": {}, "errors": {}}
     for rollout in rollouts:
         n = str(rollout.n)
@@ -98,7 +98,7 @@ def _short(text: str) -> str:
     if len(text) <= MOST_CHARS:
         return text
     left = len(text) - MOST_CHARS
-    cut = message("[{count:count} characters left out]", count=left)
+    cut = plural("[{count} character left out]", "[{count} characters left out]", left)
     return Joined("\n", [text[: MOST_CHARS - _END], cut, text[-_END:]])
 
 
@@ -153,7 +153,7 @@ def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
 def group_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """Return groups of shown responses: ``groups``, ``siblings``, ``right``; see page-data.md."""
+    """Return ``groups``, ``siblings``, ``right`` (docs/page-data.md); {} if no group is shown."""
     n, group, rewards = columns["n"], columns["group"], columns["reward"]
     correctness = None if np.isnan(columns["correct"]).all() else columns["correct"]
     lengths = columns[length_column(columns)]
@@ -246,7 +246,7 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
 def token_metrics(
     present: Mapping[str, bool], gae: GaeOptions, *, advantages_logged: bool
 ) -> list[dict[str, Any]]:
-    """Return name, label, unit and help of each token figure that is ``present``."""
+    """Return a dict (key, label, unit, signed, help) for each figure that is ``present``."""
     by_gae = message(
         "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
         gamma=gae.gamma,
@@ -268,7 +268,7 @@ def token_metrics(
 
 
 def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
-    """Return for each logged token figure whether any token has a value other than NaN."""
+    """Return name -> whether any value is not NaN, of the token figures that a rollout has."""
     result = {}
     for name in (figure.name for figure in TOKEN_FIGURES):
         arrays = [_figure(rollout, name) for rollout in rollouts if rollout.raw_tokens]
@@ -291,9 +291,9 @@ def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
 
 
 def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """Return mantissas (int64, no trailing zeros), exponents (int8), with ``digits`` digits.
+    """Return (mantissas, exponents): values rounded to ``digits`` digits are m × 10^e.
 
-    NaN has exponent -128. Other values must be in the range of float32.
+    Mantissas have no trailing zeros; NaN has exponent -128. Values must be in float32's range.
     """
     missing = np.isnan(values)
     numbers = np.where(missing, 0.0, values)
@@ -417,8 +417,8 @@ def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addres
     note = ""
     if count < total:
         note = message(
-            "{some:count} of {all:count} shown, chosen by findings, by the extremes of every "
-            "metric, and a seeded sample of the rest.",
+            "{some:count} of {all:count} shown: those cited by findings, the extremes of every "
+            "metric, and a random sample of the rest.",
             some=count,
             all=total,
         )
@@ -498,7 +498,7 @@ def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, 
 def strings_of(
     job: StepJob, places: NDArray[np.int64], context: PageContext
 ) -> dict[str, list[str | None]]:
-    """Return column key -> texts of the responses at ``places``, for the logged short strings."""
+    """Return key -> texts (None if missing) at ``places``, for each of ``string_columns``."""
     return {
         c.key: [v if isinstance(v, str) else None for v in job.columns[c.key][places]]
         for c in context.string_columns
@@ -506,7 +506,7 @@ def strings_of(
 
 
 def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
-    """Return the first STATIC_ROWS cells of a column, with bars scaled to its largest value."""
+    """Return the first STATIC_ROWS cells of a column, bars scaled to its largest magnitude."""
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = float(size.max(initial=0.0)) or 1.0
     # Divide first, like the scripts of the page: a product may exceed 20 or overflow.

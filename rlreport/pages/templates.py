@@ -103,7 +103,7 @@ class Addresses:
         return f"#/steps/{step}" if self.one_file else f"{self.root}steps/{step}.html"
 
     def any_response(self, step: int | str, n: int | str) -> str:
-        """Return a response's address, or a pattern for scripts if ``n`` is the text "{n}"."""
+        """Return a response's address; "{step}" and "{n}" make it a pattern for scripts."""
         return f"{self.any_step(step)}{self._mark}r={n}"
 
 
@@ -170,7 +170,7 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
 
 @lru_cache(maxsize=8)
 def environment(language: Language) -> jinja2.Environment:
-    """Return the Jinja environment; templates receive values that are translated already."""
+    """Return the Jinja environment of a language; callers translate the values they pass."""
     result = source_environment()
     result.install_gettext_translations(language.translations)  # type: ignore[attr-defined]
     openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}
@@ -317,7 +317,7 @@ def _set_constant(scripts: str, name: str, value: object) -> str:
 
 
 def join_scripts(folder: Path, entry: str = "main.js") -> str:
-    """Bundle a module with all it imports by name, dependencies first; drop whole-line comments."""
+    """Bundle a module with its imports, dependencies first; drop comments on lines of their own."""
     modules: dict[str, str] = {}
     _join(folder, entry, modules)
     return f'(() => {{\n"use strict";\nconst modules = {{}};\n{"".join(modules.values())}}})();\n'

@@ -272,7 +272,7 @@ def listed_prompt(
 
 
 def prompt_prefixes(prompts: Iterable[str]) -> tuple[str, ...]:
-    """Return the beginnings that most prompts share, those that save most text; () if none."""
+    """Return up to PREFIXES shared beginnings of prompts; () unless MOST_PROMPTS have one."""
     texts = list(dict.fromkeys(filter(None, prompts)))
     texts = sorted(texts[:: -(-len(texts) // PREFIX_SAMPLE) or 1])
     least, remaining, found = max(LEAST_PROMPTS, LEAST_SHARE * len(texts)), texts, list[str]()
@@ -409,7 +409,7 @@ def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, l
 
 
 def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return the columns with data; ``response_tokens_mean`` replaces ``response_chars_mean``."""
+    """Return those ``names`` with data, without ``response_chars_mean`` if tokens are logged."""
     columns = [name for name in names if steps[name].notna().any()]
     tokens = "response_tokens_mean" in columns
     return [name for name in columns if not (tokens and name == "response_chars_mean")]

@@ -92,13 +92,13 @@ function pointedAt() {
   };
 }
 
-/** Returns the encodings of the y axis of all layers, which are equal. */
+/** Returns the y encodings of all layers with a y axis, which have the same scale and title. */
 function yAxes(spec) {
   return (spec.layer ?? []).map((layer) => layer.encoding?.y).filter((place) => place?.axis && place.scale);
 }
 
 /**
- * Returns the extent of the positive y values, null if a logarithmic axis makes no sense.
+ * Returns the extent of the y values, null if a logarithmic axis cannot show all of them.
  * @param {any} spec
  * @param {Record<string, any>[]} rows
  */

@@ -22,7 +22,7 @@ async function load() {
   if (packed) await runPacked(packed);
   else if (src) await runLinked(src);
   const embed = /** @type {any} */ (globalThis).vegaEmbed;
-  if (!embed) throw new Error("this report carries no Vega, or it did not start");
+  if (!embed) throw new Error("this report has no Vega, or Vega did not start");
   return embed;
 }
 

@@ -5,7 +5,7 @@ import { unpack } from "../shared/data.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { textsOfStep } from "../shared/texts.js";
-import { message } from "../shared/words.js";
+import { message, plural } from "../shared/words.js";
 import { readTable } from "./read-table.js";
 import { searchable } from "./rows.js";
 import { TableView } from "./table.js";
@@ -96,7 +96,7 @@ class Search {
       this.status = message("The texts could not be loaded: only what the list shows is searched.");
       this.queryChanged();
     });
-    const unshown = absent ? message("{count} responses that the report does not show are not searched.", { count: written(absent, "count") }) : "";
+    const unshown = absent ? plural("{count} response that the report does not show is not searched.", "{count} responses that the report does not show are not searched.", absent, { count: written(absent, "count") }) : "";
     this.note.textContent = searching ? this.status || unshown : "";
   }
 

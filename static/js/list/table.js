@@ -64,7 +64,7 @@ export class TableView {
     cell.append(button);
   }
 
-  /** Sorts by a column: numbers descending first, texts ascending; a third press stops sorting. */
+  /** Sorts by a column: numbers descending first, texts ascending; a third press restores the first order. */
   toggleSort(key) {
     const { rows } = this;
     const current = rows.sort.find((part) => part.key === key);

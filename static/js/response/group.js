@@ -95,7 +95,7 @@ export function branchStrip(data, i, open) {
     return el("li", {}, el("button", { type: "button", "aria-current": at === i ? "true" : null, onclick: () => open(at) }, `${k + 1} · ${said}`));
   });
   if (!cells.length) return [];
-  const title = message("{count} branches of this rollout (key {key}); only the trained one counts", { count: cells.length, key: "b" });
+  const title = message("{count} branches of this rollout (key {key}); figures include only the trained one", { count: cells.length, key: "b" });
   return [el("section", { class: "group", "aria-label": message("Branches") }, el("p", { class: "group-title" }, title), el("ul", {}, ...cells))];
 }
 
@@ -117,7 +117,7 @@ function groupLine({ values, right, advantage: source }, i, rewards) {
   const logged = source === "logged" ? (values.advantage_mean?.[i] ?? null) : null;
   if (logged !== null && (advantage !== null || logged !== 0)) return el("p", { class: "note" }, message("mean {mean}, population std {std}; advantage {logged}, as logged", { ...figures, logged: written(logged) }));
   if (advantage !== null) return el("p", { class: "note" }, message("mean {mean}, population std {std}; advantage (reward − mean) / std = {advantage}, computed", figures));
-  if (right?.[i] === 1) return el("p", { class: "note" }, message("all right: equal rewards give no advantage"));
+  if (right?.[i] === 1) return el("p", { class: "note" }, message("all correct: equal rewards give no advantage"));
   if (right?.[i] === 0) return el("p", { class: "note" }, message("all wrong: equal rewards give no advantage"));
   return rewards.length > 1 && el("p", { class: "note" }, message("equal rewards ({mean}) give no advantage", figures));
 }

@@ -32,7 +32,7 @@ export class TokenTools {
       { class: "token-tools" },
       el("label", {}, ...nodes("Metric {choice}", { choice: this.metric })),
       el("label", {}, ...nodes("compare with {choice}", { choice: this.beside })),
-      el("label", {}, ...nodes("color scale: {choice}", { choice: this.scale })),
+      el("label", {}, ...nodes("colour scale: {choice}", { choice: this.scale })),
       this.next,
       el("label", {}, this.spaces, message("spaces")),
       el("label", {}, this.everyLine, message("a line for each metric")),

@@ -81,7 +81,7 @@ export class TokenView {
       el("summary", {}, message("What these figures mean")),
       el("dl", { class: "meanings" }, ...this.metrics.flatMap((metric) => [el("dt", {}, metric.label, metric.unit && el("span", { class: "unit" }, ` ${metric.unit}`)), el("dd", {}, metric.help)])),
     );
-    const empty = this.withoutValues.length && el("p", { class: "note" }, message("NaN or not logged in every token: {names}.", { names: listed(this.withoutValues) }));
+    const empty = this.withoutValues.length && el("p", { class: "note" }, message("NaN or missing in all tokens: {names}.", { names: listed(this.withoutValues) }));
     // Readers would not find a plot below a long text.
     const body = this.texts.length > LONG ? [this.lines, this.table.node, this.pair] : [this.pair, this.lines, this.table.node];
     root.append(...[head, this.tools.node, empty, ...body, meanings].filter(Boolean));
