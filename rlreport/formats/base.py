@@ -51,7 +51,7 @@ class Match(NamedTuple):
 
 
 class FileStamp(NamedTuple):
-    """Path, size and modification time (ns) of a file, the key of its cached contents."""
+    """Path, size and modification time (ns) of a file; changes if the file does."""
 
     path: str
     size: int
@@ -108,7 +108,7 @@ class BaseFormat:
         return self.alone and type(self).__module__.startswith("rlreport.")
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if at least half of the objects have the keys of one of ``claims``."""
+        """Return a claim if half of the objects or more have the keys (and types) of a claim."""
         for keys in self.claims:
             matches = [obj for obj in objects if has_keys([obj], *keys) and self.recognizes(obj)]
             # Some rows may lack a key, for example after the grader failed.
@@ -141,7 +141,7 @@ class BaseFormat:
         raise NotImplementedError
 
     def split(self, name: str) -> str | None:
-        """Return ``eval`` for formats of evaluations, else the split that the path contains."""
+        """Return ``eval`` if the format ``evaluates``, else the split in the path, or None."""
         return "eval" if self.evaluates else split_of(name)
 
 

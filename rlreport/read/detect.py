@@ -101,7 +101,7 @@ class LogFiles:
 
 
 def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
-    """Detect the format of each log; add notes on other files, except those in ``used``."""
+    """Return the logs to read with their formats, and notes on other files not in ``used``."""
     files = LogFiles()
     row_splits: list[frozenset[str]] = []
     stepless: set[str] = set()
@@ -166,7 +166,7 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
     }
     if named := [path for path, step in steps.items() if step is not None]:
         text = message(
-            "rows without a step; the step in the path of their file is used, such as step {step}",
+            "files with rows without a step; the step in their paths is used, such as step {step}",
             step=steps[min(named)],
         )
         files.notes.append(Note(PATH_STEP, text, len(named), min(named)))
@@ -316,8 +316,8 @@ def _detect(
         form = configured
     elif not form.alone:
         remark = message(
-            "this format needs other files next to the log, which cannot be read from an object "
-            "store; copy the folder to a local disk"
+            "this format needs other files next to the log, which are not read from URLs; copy the "
+            "folder to a local disk"
         )
     reader = RowReader(form, TokenNames(options.tokenizer))
     by_path = form.split(source.name)

@@ -59,7 +59,7 @@ class Remarks:
     unread_count: int = 0  # number of all lines that could not be used
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
-        """Count ``count`` more invalid values of a kind, the first of which is at ``position``."""
+        """Count ``count`` more oddities of a kind, the first of which is at ``position``."""
         times, first = self.oddities.get(kind, (0, position))
         self.oddities[kind] = Oddity(times + count, first)
 
@@ -112,7 +112,7 @@ ODDITIES = {
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which rows of a file a restarted run logged again, bool (R,).
+    """Return which rows, in the order of a file, a restart logged again later, bool (R,).
 
     A restart is a row with a lower step than the row before. A file in which over a quarter of the
     changes of step are decreases is taken to be unsorted, without restarts. Rows of the validation
@@ -133,10 +133,10 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
 def later_attempts(
     files: Ints, steps: Ints, prompts: NDArray[np.uint64], names: Sequence[str]
 ) -> list[tuple[Ints, Ints]]:
-    """Find restarts: return (files of an attempt, files of a later attempt) for each, as indices.
+    """Return (files of an attempt, files of a later attempt) for each restart, as indices.
 
     ``files``, ``steps`` and ``prompts`` have one value per row. Files whose names differ only in a
-    rank, or that cover the same steps, belong to one attempt. A later attempt logs whole steps of
+    rank, or that cover about the same steps, are one attempt. A later attempt logs whole steps of
     an earlier one again. Files of two environments share no prompt, so prompts have to be shared
     unless the later attempt also begins and ends later and prompts of the earlier one do not recur.
     """
@@ -182,7 +182,7 @@ def _logs_again(older: pd.DataFrame, newer: pd.DataFrame, *, continued: bool) ->
 
 
 def _name_of_attempt(name: str, first: int, last: int) -> str:
-    """Return a file's name without its rank and, if it has a single step, without that step."""
+    """Return a file's name without its rank, and without its step if ``first`` is ``last``."""
     name = _RANK.sub("", name)
     return re.sub(rf"(.*)(?<!\d)0*{first}(?!\d)", r"\1", name) if first == last else name
 
@@ -281,7 +281,7 @@ def _error_text(value: object) -> str:
 
 
 def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
-    """Set invalid rewards (column ``missing_grade`` above 0) to NaN, in place."""
+    """Set rewards with a ``missing_grade`` to NaN, unless all are masked; add ``masked_reward``."""
     kinds = columns["missing_grade"]
     if len(kinds) and (kinds == Missing.MASKED).all():  # else no reward would be left
         kinds[:] = 0
@@ -292,7 +292,7 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
 
 
 def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float64]:
-    """Return 1 for rows that the trainer dropped or masked, 0 for others, NaN if not logged."""
+    """Return 1 if the trainer dropped or masked the row, 0 if not, NaN if not logged, (R,)."""
     masked = kinds == Missing.MASKED
     dropped = np.where(masked.any(), masked.astype(np.float64), np.nan)
     for name in _KEPT.keys() & set(extras.select_dtypes("number")):

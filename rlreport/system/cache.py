@@ -129,7 +129,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 
 def store_at(where: str | Path) -> Store:
-    """Return the cache in a folder, created if missing; ``auto`` is the user's cache folder."""
+    """Return the cache in a folder (or "auto": the user's), created if missing; or UsageError."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base, "rlreport") if where == "auto" else Path(where)
     try:
@@ -137,7 +137,7 @@ def store_at(where: str | Path) -> Store:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"--cache {folder}: cannot be used as cache folder: {reason.lower()}"
+            f"--cache {folder}: cannot be used as a cache folder: {reason.lower()}"
         ) from None
     return Store(folder.resolve())
 
