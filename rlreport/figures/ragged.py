@@ -38,7 +38,10 @@ def row_sums(flat: Floats, offsets: Ints) -> Floats:
 
 
 def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
-    """Return each row's largest value and its first position, shape (R,) each, ignoring NaN."""
+    """Return each row's largest value and its first position in the row, (R,) each.
+
+    NaN values are ignored; both are NaN for a row without other values.
+    """
     largest = _reduce(np.fmax, flat, offsets, np.nan)
     lengths = np.diff(offsets)
     hits = np.flatnonzero(flat == np.repeat(largest, lengths))
@@ -70,7 +73,7 @@ def row_moments(flat: Floats, offsets: Ints) -> tuple[Floats, Floats, Floats]:
 
 
 def finite_sums(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
-    """Return each row's number of finite values and their sum, shape (R,) each."""
+    """Return each row's number of finite values and their sum (0 if none), shape (R,) each."""
     finite = np.isfinite(flat)
     if finite.all():
         return np.diff(offsets).astype(np.float64), row_sums(flat, offsets)
