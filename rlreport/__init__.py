@@ -40,7 +40,7 @@ _PUBLIC_MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that the command line starts fast."""
+    """Return a public name; its module is imported only then, so that the CLI starts fast."""
     if name == "__version__":
         return _version()
     if name not in _PUBLIC_MODULES:

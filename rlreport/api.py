@@ -29,7 +29,7 @@ _OPTIONS = "        **options: as on the command line."
 
 
 def _add_options(options: Any) -> Callable[[Function], Function]:
-    """Return a decorator that adds all options of a class to signature and docstring."""
+    """Return a decorator that adds the options of a class to a function's signature and docs."""
 
     def add(function: Function) -> Function:
         signature, typed = inspect.signature(function), inspect.signature(options).parameters
@@ -105,10 +105,11 @@ def compare(
 def index(
     reports: Logs, out: str | Path = "index.html", *, title: str = "", lang: str = "en"
 ) -> Index:
-    """List many reports on one page, one row each; rebuild it whenever one is added.
+    """Write a page that lists reports, one row each; call again after adding a report.
 
     Args:
-        reports: reports (folder, zip or one file), or folders that contain some.
+        reports: reports (folder, zip or one file), folders that contain some, or trainer metrics
+            of several runs (a report of each run is built next to ``out``).
         out: path of the page; its links are relative to it.
         title: title of the page; "" for the default.
         lang: language of the page, ``en`` or ``zh``.
@@ -117,7 +118,8 @@ def index(
         Path of the page, the number of listed reports, and those that could not be read.
 
     Raises:
-        RlreportError: a report does not exist, or ``out`` cannot be written.
+        RlreportError: a path does not exist, no path has a readable report, or an argument or
+            ``out`` cannot be used.
     """
     return build_index(_path_list(reports), out, title=title, language=language(lang))
 
@@ -126,5 +128,5 @@ def _path_list(logs: Logs) -> list[str | Path]:
     """Return one or several paths as a list; raise UsageError if there are none."""
     paths = [logs] if isinstance(logs, str | Path) else list(logs)
     if not paths:
-        raise UsageError("no logs given: name a file, a folder or a URL")
+        raise UsageError("no path given; give at least one file or folder")
     return paths

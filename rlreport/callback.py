@@ -27,7 +27,7 @@ class ReportCallback:
         self._options = options
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Warn if the trainer does not log completions."""
+        """Warn if the trainer has the option ``log_completions`` and it is off."""
         if getattr(args, "log_completions", True) is False:
             warnings.warn(
                 "log_completions is off: the report will contain only rollouts of RolloutWriter",
@@ -35,7 +35,7 @@ class ReportCallback:
             )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Build the report in the main process; if that fails, warn instead of raising."""
+        """Save the metrics and build the report, in the main process; warn if that fails."""
         if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir)

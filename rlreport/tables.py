@@ -30,7 +30,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """An unreadable line (0: the whole file); ``torn`` if the file ends in the middle of it."""
+    """A line that cannot be read (line 0: a whole file); ``torn``: the file ends within it."""
 
     file: str
     line: int
@@ -40,7 +40,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A remark about the logs; ``count``: the number of lines, rows or steps that it concerns."""
+    """A remark about the logs; ``count``: the number of files, lines or rows it concerns."""
 
     kind: str
     text: str
@@ -69,7 +69,7 @@ GAP = "<|gap|>"
 
 @dataclass(frozen=True, slots=True)
 class TextSample:
-    """The texts of S sampled responses, split into units: tokens or words (see ``unit``)."""
+    """The texts of S sampled responses as units: tokens, or words and CJK characters."""
 
     rows: NDArray[np.int64]  # (S,), row numbers in the response table, ascending
     offsets: NDArray[np.int64]  # (S + 1,), start of each response in ``units``, then their end
@@ -109,7 +109,7 @@ class LogTables:
         bad_lines, bad_count: the first unreadable lines, and the number of all of them.
         fields: canonical field -> number of rows that contain it.
         tools: one row per step and tool: ``step``, ``tool``, and summed counts (see ToolCounts).
-        repeated: step -> number of training responses to it that an earlier attempt logged.
+        repeated: step -> number of its training responses that a restarted run logged again.
     """
 
     responses: pd.DataFrame
@@ -157,7 +157,7 @@ class Tables(LogTables):
 
     @property
     def sample_note(self) -> str:
-        """Text on how many responses were sampled for text statistics; "" if all were, or none."""
+        """Text such as "from a sample of 10 of 20 responses"; "" if all or none were sampled."""
         return sample_note(self.sampled, self.sampled_of)
 
     @property
@@ -175,9 +175,9 @@ class Tables(LogTables):
         return bool(begin - end > 10 * (1 + end - first + last - begin))
 
     def training(self) -> Tables:
-        """Return the tables without validation responses and without steps of 0 responses.
+        """Return the tables with training responses only, and without steps of 0 responses.
 
-        Row numbers in the text samples, which contain only training responses, are adapted.
+        Responses of validation and of branches that were not trained are removed.
         """
         if self.responses.empty:
             return self
@@ -199,9 +199,9 @@ class Tables(LogTables):
         )
 
     def mark_in_progress(self) -> Tables:
-        """Return the tables with the newest step marked as "in progress" instead of "incomplete".
+        """Return the tables with the newest step as ``in_progress``, and not as ``incomplete``.
 
-        A run of one step is unchanged: the checks ignore that step, so none would be left.
+        A run of one step is unchanged: the checks ignore a step in progress.
         """
         if len(self.steps) < 2:
             return self
@@ -212,7 +212,7 @@ class Tables(LogTables):
         return replace(self, steps=steps, in_progress=newest)
 
     def without_step_in_progress(self) -> Tables:
-        """Return the tables without the step in progress and without half-written bad lines."""
+        """Return tables of the steps before ``in_progress`` (if set), without torn bad lines."""
         if self.in_progress is None:
             return self
         complete_lines = [line for line in self.bad_lines if not line.torn]
@@ -221,7 +221,7 @@ class Tables(LogTables):
         return replace(earlier_steps, bad_lines=complete_lines, bad_count=bad_count)
 
     def between(self, start: int, stop: int) -> Tables:
-        """Return tables of ``start <= step < stop``; ``prompts`` and ``tokens`` are unchanged."""
+        """Return tables of ``start <= step < stop``; those without steps are unchanged."""
         low, high = np.searchsorted(self.responses["step"].to_numpy(), (start, stop)).tolist()
         samples: dict[str, Any] = {
             name: _cut(sample, low, high)
@@ -248,7 +248,7 @@ class Tables(LogTables):
         )
 
     def validation_tables(self) -> Tables | None:
-        """Return tables of the validation responses only, as a run of its own; None without any."""
+        """Return tables with validation in place of training, without samples; None if none."""
         in_validation = self.responses["validation"].to_numpy() == 1
         if not in_validation.any():
             return None
@@ -265,7 +265,7 @@ class Tables(LogTables):
 
 
 def _cut(sample: TextSample, low: int, high: int) -> TextSample:
-    """Return the texts of rows ``low`` to ``high`` (exclusive), with rows renumbered from 0."""
+    """Return the sample of rows ``low`` to ``high`` (exclusive), which become 0, 1, …"""
     first, last = np.searchsorted(sample.rows, (low, high)).tolist()
     offsets = sample.offsets[first : last + 1]
     return replace(
@@ -278,6 +278,6 @@ def _cut(sample: TextSample, low: int, high: int) -> TextSample:
 
 
 def length_column(responses: pd.DataFrame | Mapping[str, NDArray[np.float64]]) -> str:
-    """Return the column of lengths: ``response_tokens`` if logged, else ``response_chars``."""
+    """Return "response_tokens" if any response has that length, else "response_chars"."""
     missing = np.isnan(np.asarray(responses["response_tokens"], np.float64)).all()
     return "response_chars" if missing else "response_tokens"
