@@ -29,7 +29,7 @@ _OPTIONS = "        **options: as on the command line."
 
 
 def _add_options(options: Any) -> Callable[[Function], Function]:
-    """Return a decorator that adds the options of a class to a function's signature and docs."""
+    """Return a decorator that adds a class's options to a function's signature and docstring."""
 
     def add(function: Function) -> Function:
         signature, typed = inspect.signature(function), inspect.signature(options).parameters
@@ -52,7 +52,7 @@ def _add_options(options: Any) -> Callable[[Function], Function]:
 def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
     """Build the report of one run.
 
-    Made to be the last line of a training script::
+    Call it at the end of a training script::
 
         report = rlreport.build("logs/", "report.html", title="ppo, kl 0.08")
         print(report.verdict.sentence)
@@ -125,7 +125,6 @@ def index(
 
 
 def _path_list(logs: Logs) -> list[str | Path]:
-    """Return one or several paths as a list; raise UsageError if there are none."""
     paths = [logs] if isinstance(logs, str | Path) else list(logs)
     if not paths:
         raise UsageError("no path given; give at least one file or folder")

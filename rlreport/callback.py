@@ -35,7 +35,7 @@ class ReportCallback:
             )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Save the metrics and build the report, in the main process; warn if that fails."""
+        """Save the metrics and build the report, only in the main process; warn if that fails."""
         if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir)
@@ -53,7 +53,7 @@ class ReportCallback:
             warnings.warn(f"no report was built: {error}{hint}", stacklevel=2)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a function that does nothing, for trainer events that this class does not use."""
+        """Return a function that does nothing for any other event (``on_…``) of a trainer."""
         if name.startswith("on_"):
             return lambda *args, **kwargs: None
         raise AttributeError(name)

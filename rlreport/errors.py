@@ -53,12 +53,12 @@ _raised_by_signals: list[BaseException] = []
 
 
 def stop(error: BaseException) -> NoReturn:
-    """Raise ``error`` from a signal handler, and store it for ``stop_if_signalled``."""
+    """Store ``error`` for ``stop_if_signalled`` and raise it; signal handlers call this."""
     _raised_by_signals.append(error)
     raise error
 
 
 def stop_if_signalled() -> None:
-    """Raise the error of an earlier ``stop``, if any, in case compiled code suppressed it."""
+    """Raise the error of an earlier ``stop``, if any, again: compiled code may have dropped it."""
     for error in _raised_by_signals:
         raise error

@@ -48,7 +48,7 @@ def declared(options: type) -> list[Field[Any]]:
 
 
 def part(kind: type[Options], options: object) -> Options:
-    """Return options of class ``kind``, with values of the same names in an object or dict."""
+    """Return options of class ``kind`` with values from an object or dict, by name."""
     values = options if isinstance(options, dict) else vars(options)
     names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
@@ -208,7 +208,6 @@ class OutputOptions(_Checked):
 
     @property
     def language(self) -> Language:
-        """The language that ``lang`` selects."""
         return language(self.lang)
 
     @property

@@ -272,7 +272,7 @@ class ComparisonReport:
 
     @property
     def gate(self) -> Gate:
-        """The result of ``--fail-on``: conditions, those that were met, and the exit status."""
+        """Conditions of ``--fail-on``, those that were met, and the exit status of the command."""
         return self.outcome.gate
 
     @property
@@ -450,10 +450,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _entry(path: Path, why: str, root: Path) -> Listed:
-    """Return the index entry of the report at ``path``, with a link relative to ``root``.
-
-    A ``why`` other than "" is shown as the reason why the report cannot be read.
-    """
+    """Return a report's entry, linked relative to ``root``; ``why``: why it is unreadable or ""."""
     relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
     page = f"{relative}/index.html" if path.is_dir() else relative
     # Without "./" a browser would read the part before a colon as a URL scheme.

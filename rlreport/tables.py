@@ -107,7 +107,7 @@ class LogTables:
         reward_parts: names of the columns of ``extras`` that are components of the reward.
         files, notes: log files that were read, and remarks about the logs.
         bad_lines, bad_count: the first unreadable lines, and the number of all of them.
-        fields: canonical field -> number of rows that contain it.
+        fields: canonical or extra field -> number of responses that have it.
         tools: one row per step and tool: ``step``, ``tool``, and summed counts (see ToolCounts).
         repeated: step -> number of its training responses that a restarted run logged again.
     """
@@ -140,7 +140,7 @@ class Tables(LogTables):
         extras_by_step: ``step`` and the mean of each numeric column of ``extras``.
         metrics: ``step`` and one float64 column per trainer metric; may be empty.
         metrics_files: the files from which ``metrics`` were read.
-        metrics_broken: metric -> the first 1,000 steps at which it was NaN or infinite.
+        metrics_broken: metric -> the first 1,000 steps with a value of NaN or beyond ±1e150.
         validation: like ``steps``, but computed from the validation responses; empty without any.
         in_progress: step that the run is still writing, which the checks ignore, or None.
     """
@@ -177,7 +177,7 @@ class Tables(LogTables):
     def training(self) -> Tables:
         """Return the tables with training responses only, and without steps of 0 responses.
 
-        Responses of validation and of branches that were not trained are removed.
+        Responses of validation and untrained branches are removed. Without responses, return self.
         """
         if self.responses.empty:
             return self
@@ -201,7 +201,7 @@ class Tables(LogTables):
     def mark_in_progress(self) -> Tables:
         """Return the tables with the newest step as ``in_progress``, and not as ``incomplete``.
 
-        A run of one step is unchanged: the checks ignore a step in progress.
+        A run of one step is unchanged, as the checks would have no step left.
         """
         if len(self.steps) < 2:
             return self
@@ -221,7 +221,7 @@ class Tables(LogTables):
         return replace(earlier_steps, bad_lines=complete_lines, bad_count=bad_count)
 
     def between(self, start: int, stop: int) -> Tables:
-        """Return tables of ``start <= step < stop``; those without steps are unchanged."""
+        """Return tables of ``start <= step < stop``; ``prompts`` and ``tokens`` are unchanged."""
         low, high = np.searchsorted(self.responses["step"].to_numpy(), (start, stop)).tolist()
         samples: dict[str, Any] = {
             name: _cut(sample, low, high)
@@ -248,7 +248,7 @@ class Tables(LogTables):
         )
 
     def validation_tables(self) -> Tables | None:
-        """Return tables with validation in place of training, without samples; None if none."""
+        """Return tables of validation as the training, without text samples; None if not logged."""
         in_validation = self.responses["validation"].to_numpy() == 1
         if not in_validation.any():
             return None

@@ -102,7 +102,6 @@ def _append(file: int, data: bytes) -> None:
 
 
 def _end_torn_line(file: int) -> None:
-    """Append a line end if the last line of the file has none, as after a crash."""
     size = os.fstat(file).st_size
     if size:
         os.lseek(file, size - 1, os.SEEK_SET)
@@ -111,10 +110,7 @@ def _end_torn_line(file: int) -> None:
 
 
 def _validate(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row to write, or raise UsageError if a value is invalid.
-
-    Arrays of one number become numbers, the step an int, and a NaN or infinite reward text.
-    """
+    """Return the row to write, its numbers normalized; raise UsageError if a value is invalid."""
     result: dict[str, Any] = {}
     sizes: dict[str, int] = {}
     for name, original in row.items():

@@ -406,7 +406,7 @@ def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
 
 
 def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of a value and of those in it, parents first; join plain lists."""
+    """Yield (dotted name, value) of a value and all in it; a list of scalars is one text."""
     if isinstance(value, Mapping):
         yield name, value
         pairs = named_value({_text(key): child for key, child in value.items()})

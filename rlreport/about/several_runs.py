@@ -36,7 +36,7 @@ _COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst|zip)$", re.IGNORECASE)
 
 
 def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
-    """Return a note if folders or files look like several runs (with names if ``named``)."""
+    """Return a note (with names if ``named``) if the logs look like several runs, else None."""
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
     rows = tables.responses.loc[tables.responses["validation"] == 0, ["file", "step"]]

@@ -200,7 +200,6 @@ def _begins_thinking(prompt: str) -> bool:
 
 
 def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
-    """Return column of the response table -> value, such as the numbers of turns and tool calls."""
     sampled = [turn for turn in turns if turn["sampled"]]
     answers = [turn for turn in turns if turn["role"] == "tool"]
     chars = calls = empty_turns = unparsed = markup = 0

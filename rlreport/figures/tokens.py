@@ -323,8 +323,7 @@ def thinking_tokens(
 ) -> dict[str, Floats]:
     """Return the columns ``thinking_tokens`` (tags included) and ``answer_tokens``, (R,) each.
 
-    ``opens`` and ``closes`` mark <think> and </think>, (N,). NaN for a response without them, {} if
-    no response has any.
+    ``opens`` and ``closes`` mark the tags, (N,). NaN for a response without any, {} if none has.
     """
     marks = np.flatnonzero(opens | closes)
     if not len(marks):
@@ -346,7 +345,7 @@ def thinking_tokens(
 
 
 def correctness(extras: pd.DataFrame, reward: Floats) -> Floats:
-    """Return 1 for right, 0 for wrong, NaN if unknown: from ``extras``, else a binary reward."""
+    """Return 1 (right), 0 (wrong) or NaN, (R,): from ``extras``, else a reward of two values."""
     logged = extras.select_dtypes("number").filter(regex=_CORRECT_FIELD)
     grades = [values.to_numpy(np.float64) for _, values in logged.items()]
     rewards = np.unique(reward[~np.isnan(reward)])

@@ -125,7 +125,7 @@ class RowReader:
             yield row if isinstance(row, UnreadRow) else self._complete(row, where)
 
     def preview(self, objects: Collection[Row], name: str) -> Preview:
-        """Convert a file's first objects, skipping bad ones; return facts about their rows."""
+        """Return the ``Preview`` of a file's first objects, skipping those that cannot be read."""
         rows: list[Row] = []
         unread: UnreadFields = {}
         for obj in objects:

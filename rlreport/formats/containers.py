@@ -59,7 +59,7 @@ ROLLOUT_ID = "dump.rollout_id"
 
 
 def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, sample with ROLLOUT_ID) of a torch dump, only of ``wanted`` unless None."""
+    """Yield (index, sample plus ROLLOUT_ID) for the samples ``wanted`` (None for all) of a dump."""
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
     if not isinstance(samples, list):
@@ -118,7 +118,7 @@ class _Budget:
         self._left = _MAX_COST
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Convert a value, a tensor of 2 or more dimensions to text; raise RowError at a limit."""
+        """Convert a value, matrices and larger tensors to text; raise RowError beyond a limit."""
         if is_tensor := hasattr(value, "numel"):
             size = value.numel() if len(value.shape) <= 1 else 1
         else:
@@ -247,7 +247,7 @@ def _text_bytes(batch: Any) -> int:
 
 
 def _check_metadata(metadata: Any, size: int) -> None:
-    """Raise LimitError if there are too many columns, or too much data for ``size`` bytes."""
+    """Raise LimitError if a file of ``size`` bytes has too many columns, bytes or values."""
     if metadata.num_columns > MAX_COLUMNS:
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
@@ -422,7 +422,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
-    """Return whether a plain table exists, without computed columns (which could run forever)."""
+    """Return whether an ordinary table has this name, without columns that compute values."""
     query = "SELECT type, sql FROM sqlite_master WHERE name = ?"
     entry = database.execute(query, (name,)).fetchone()
     if entry is None or entry["type"] != "table":  # views are not read either
@@ -458,7 +458,7 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
 def _open_archive(
     file: IO[bytes], refusal: str
 ) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo], int]]:
-    """Yield (archive, entries by name, most bytes to unpack); raise RowError from ``refusal``."""
+    """Yield (archive, entries by name, most bytes to unpack); raise RowError with ``refusal``."""
     try:
         with open_zip(file) as archive:
             # Of several documents with the same name, use the last one.
@@ -531,7 +531,6 @@ def _row_of_line(line: bytes) -> Row:
 
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
-    """Return the JSON object in an archive entry, or an ``UnreadRow`` with the error."""
     try:
         document = load_json(_decompress(archive, info))
     except _ZIP_ERRORS as error:

@@ -182,7 +182,6 @@ def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
 
 
 def _shared(before: Sequence[Row], chat: Sequence[Row]) -> int:
-    """Return the number of leading messages that two chats have in common."""
     pairs = enumerate(zip(before, chat, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(before), len(chat)))
 
@@ -268,7 +267,6 @@ def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
 
 
 def _counts_trajectories(file: FileStamp) -> bool:
-    """Return whether the logged mean counts only the last of successive lines of equal index."""
     logged_means = FileStamp.of(Path(file.path).with_name("aggregated_results.jsonl"))
     if logged_means is None:
         return False

@@ -103,7 +103,7 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
 
 
 def _scores(scores: Row) -> dict[str, float]:
-    """Return scorer -> numeric score, ``scorer/key`` of a dict; omit scores without a number."""
+    """Return scorer -> number (``scorer/key`` if scores are a dict); omit what is no number."""
     values: Row = {}
     for name in scores:
         value: Any = mapping(scores[name]).get("value")

@@ -92,7 +92,10 @@ def entry_of(obj: Row, entry: Row) -> Row:
 
 
 def explode(obj: Row, key: str) -> Iterator[Row]:
-    """Yield an object per element of the lists, all as long as ``key``'s; repeat other values."""
+    """Yield one object per element of the lists in ``obj``; other values are repeated.
+
+    Raise RowError if ``key`` has no list, or another list differs from it in length.
+    """
     column = obj.get(key)
     if not isinstance(column, list):
         raise RowError(message("{field} is missing or not a list", field=f"`{key}`"))
@@ -224,7 +227,7 @@ def step_of(
     pattern: re.Pattern[str] | None = None,
     default: int | None = None,
 ) -> int:
-    """Return the step by ``value``, the path, ``where`` or ``default``, or raise RowError."""
+    """Return the first step of ``value``, path, ``where``, ``default``; raise RowError if none."""
     in_path = None if pattern is None else step_in_path(where.name, pattern)
     candidates = (coerce.integer(value), in_path, where.step, default)
     step = next((one for one in candidates if one is not None), None)
@@ -395,7 +398,7 @@ def set_spans(turns: Sequence[Row], spans: Sequence[tuple[int, int]]) -> None:
 
 
 def error_text(error: object, *keys: str) -> str:
-    """Return an error's texts under ``keys`` as ``ValueError: too long``; "" if it has none."""
+    """Return the texts of ``keys`` (type, message) such as ``ValueError: too long``; "" if none."""
     parts = [mapping(error).get(key) for key in keys or ("type", "message")]
     return ": ".join(coerce.text(part) for part in parts if part)
 
@@ -498,7 +501,7 @@ def numbers_of(event: dict[str, Any]) -> dict[str, float]:
 
 
 def prefixed(kind: str, name: str) -> str:
-    """Return ``kind/name``; just ``name`` if it has the prefix or the kind means training."""
+    """Return ``kind/name``; only ``name`` if it has the prefix, or kind is training or invalid."""
     if not kind or _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind) or name.startswith(kind):
         return name
     return f"{kind}/{name}"

@@ -63,7 +63,7 @@ class Mapped(BaseFormat):
     """A format defined by ``--map`` and ``--step-from-path``, alone or on top of another format.
 
     ``mapping`` is canonical field -> dotted path in the object; integers in it index lists. The
-    step is the first group, or group ``step``, of ``step_from_path``.
+    step is the group ``step`` of ``step_from_path`` if it has one, else its first group.
     """
 
     id = "mapped"
@@ -87,7 +87,7 @@ class Mapped(BaseFormat):
 
     @property
     def cacheable(self) -> bool:
-        """Whether rows may be cached: as for ``base``, and always without it."""
+        """Whether rows may be cached: always without ``base``, else if its rows may be."""
         return self.base is None or self.base.cacheable
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:

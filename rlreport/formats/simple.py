@@ -360,7 +360,7 @@ class Swift(Renamed):
         return logged.each(entries, row_of) if columnar else map(row_of, entries)
 
     def _reward_functions(self, obj: Row) -> list[str]:
-        """Return the names of float columns (before ``advantages``, if logged) as rewards."""
+        """Return the names of reward functions: float columns (before ``advantages`` if logged)."""
         names = list(obj)
         if "advantages" in names:
             names = names[: names.index("advantages")]

@@ -108,7 +108,6 @@ class TRL(BaseFormat):
 
 
 def _float_columns(obj: Mapping[str, Any]) -> list[str]:
-    """Return the float columns, or null ones named like rewards, of the part TRL has them in."""
     names = list(obj)
     first = names.index("completion") + 1 if "completion" in obj else 0
     last = names.index("advantage") if "advantage" in obj else len(names)

@@ -487,7 +487,7 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
 
 
 def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
-    """Return ``value`` (of all or of sampled tokens) per token, NaN where not sampled."""
+    """Return one number per token: those in ``value`` for sampled tokens, NaN for others."""
     if not (values := coerce.numbers(value)):
         return [math.nan] * len(sampled)
     if len(values) == len(sampled):
@@ -519,7 +519,7 @@ def _weighted_score(reward: Any) -> float:
 
 
 def _finish_reason(trace: Row) -> str | None:
-    """Return ``length`` if a limit of tokens ended the trace, else the stop condition if text."""
+    """Return ``length`` if a token limit ended the trace, else the logged stop condition."""
     ending, truncated = ending_of(reason := trace.get("stop_condition")), trace.get("is_truncated")
     answered = [call for call in dicts(trace.get("calls")) if call.get("error") is None]
     cut = bool(answered) and answered[-1].get("finish_reason") == "length"

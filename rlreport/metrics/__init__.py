@@ -125,7 +125,7 @@ class MetricsTable:
         The table has ``step`` (int64, ascending) and one float64 column per metric, by name.
         Consecutive values at one step, such as one per update, become their mean, or for gradient
         norms their maximum. If a step is logged again later, as after a restart, the later value
-        counts. Values that are not finite are NaN. Steps are merged to keep MAX_STEPS, MAX_VALUES.
+        counts. Values that are not finite are NaN. Steps beyond MAX_STEPS or MAX_VALUES are merged.
         """
         self._merge(self.width)
         while (rows := len(self.steps)) > MAX_STEPS or rows * len(self.parts) > MAX_VALUES:
@@ -166,7 +166,7 @@ class MetricsTable:
 
 
 def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
-    """Replace a validation reward that is 0 without an evaluation by NaN, in place."""
+    """Set validation rewards of 0 that only fill steps without an evaluation to NaN, in place."""
     name = roles_of(columns.keys() - {"step"}).get("validation")
     if name is None:
         return
@@ -346,7 +346,10 @@ class TrainerMetrics:
 def find_and_read(
     logs: Sequence[str | Path], given: Sequence[str | Path] = (), run: str = ""
 ) -> TrainerMetrics:
-    """Read the metrics files ``given``, else those in the logs; only of ``run`` if it is not ""."""
+    """Read the metrics files ``given``, else those in the logs; only of ``run`` if it is not "".
+
+    A file that cannot be read raises if the user named it; if not, it becomes a note.
+    """
     result, table = TrainerMetrics(), MetricsTable()
     seen: dict[str, Ints] = {}
     overlapping = False

@@ -83,9 +83,9 @@ _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second
 def lines_of(
     path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
 ) -> Generator[bytes]:
-    """Yield the decompressed lines of a file up to a damaged part, counted in ``left_out``.
+    """Yield decompressed lines up to any damage; raise ValueError if it is at the start.
 
-    Raise ValueError if not even one line can be read, LimitError if a line or file is too large.
+    LimitError is raised where a line or the file is too large.
     """
     source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
     lines, line, count = Lines(ByteRange(0, source), longest), None, 0

@@ -173,7 +173,7 @@ def _keys_of(name: str) -> tuple[Key, ...]:
 
 
 def in_unit_of(role: str, name: str, values: Floats) -> Floats:
-    """Convert values of the metric ``name`` to the unit of ``role``, if they have another."""
+    """Convert values of the metric ``name`` to the unit of ``role``, if it is another."""
     unit = next((key.unit for key in _keys_of(name) if key.role == role), "")
     return _UNITS[unit](values) if unit in _UNITS else values
 

@@ -124,7 +124,7 @@ def batch_columns(
     gae: GaeOptions,
     chunk: Chunk,
 ) -> Columns:
-    """Return the columns of ``rows``, (R,) each; add all that is no column to ``chunk``."""
+    """Return ``rows`` as columns, (R,) each; add extras, tools, texts and remarks to ``chunk``."""
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
@@ -339,7 +339,7 @@ def read_chunk(
 def in_batches(
     items: Iterable[Item], size: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
-    """Yield lists of consecutive items, each ended at a size >= ``most`` or _BATCH_ROWS items."""
+    """Yield lists of consecutive items; a list is full at size ``most`` or at _BATCH_ROWS items."""
     batch, total = list[Item](), 0
     for item in items:
         batch.append(item)
@@ -448,7 +448,7 @@ class _RangeReader:
 def read_cached(
     group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, store: Store
 ) -> Chunk:
-    """Return the chunk of byte ranges from the cache, else read it and cache it if allowed."""
+    """Return the chunk of byte ranges from the cache; else read it, and cache it if possible."""
     key = _key(group, options, gae)
     files = [part.file for part in group]
     if key and (data := store.get(key)):

@@ -58,7 +58,7 @@ class LogFormat:
         return None if step is None else AssumedStep(step)
 
     def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
-        """Return the rows of a logged dict, or ``UnreadRow``s; raise RowError if it is invalid."""
+        """Return canonical rows (``UnreadRow`` for bad ones); raise RowError if ``obj`` is bad."""
         try:
             where = Where(
                 name, line, index, self.step_in_path(obj, name), getattr(obj, "member", "")

@@ -112,7 +112,7 @@ ODDITIES = {
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which rows, in the order of a file, a restart logged again later, bool (R,).
+    """Return which rows of a file, in its order, a restarted run logged again, bool (R,).
 
     A restart is a row with a lower step than the row before. A file in which over a quarter of the
     changes of step are decreases is taken to be unsorted, without restarts. Rows of the validation
@@ -182,7 +182,6 @@ def _logs_again(older: pd.DataFrame, newer: pd.DataFrame, *, continued: bool) ->
 
 
 def _name_of_attempt(name: str, first: int, last: int) -> str:
-    """Return a file's name without its rank, and without its step if ``first`` is ``last``."""
     name = _RANK.sub("", name)
     return re.sub(rf"(.*)(?<!\d)0*{first}(?!\d)", r"\1", name) if first == last else name
 

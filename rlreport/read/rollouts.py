@@ -48,7 +48,7 @@ class Turn:
 
     @property
     def words(self) -> str:
-        """Tool's name, if any, then error or text, and calls; "(empty)" without the latter."""
+        """Error or text, then calls, or "(empty)" without both; after the tool's name, if any."""
         calls = [f"{tool}({arguments})" for tool, arguments in self.calls]
         said = " ".join(filter(None, [self.error or self.text, *calls])) or "(empty)"
         return f"{self.tool}: {said}" if self.tool else said
@@ -394,7 +394,10 @@ class Rollouts(RolloutPart):
         )
 
     def read(self, rows: Sequence[int] | Ints, with_tokens: int | None = None) -> list[Rollout]:
-        """Return responses; the first ``with_tokens`` (None: all) have tokens, unless cut."""
+        """Return the responses in ``rows``, the first ``with_tokens`` (None: all) with tokens.
+
+        Responses of which only the first and last tokens are stored (IS_CUT) have no tokens.
+        """
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
@@ -456,7 +459,7 @@ class Selection(NamedTuple):
 
 
 def as_text(value: object, pads: tuple[str, ...] = ()) -> str:
-    """Return a value as cleaned text without padding: text, else JSON ("…" if nested deeply)."""
+    """Return a text, or any other value as JSON ("…" if nested too deeply), cleaned of padding."""
     if not isinstance(value, str):
         try:
             value = json.dumps(value, ensure_ascii=False, default=str)

@@ -230,7 +230,7 @@ def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list
 
 
 def _mask(record: dict[str, Any], size: int) -> bytes | None:
-    """Return 1 per sampled token, 0 per other, from the mask, else turns; None without."""
+    """Return 1 per sampled and 0 per other token; None if neither mask nor turns show it."""
     if (logged := record.get("response_mask")) is not None:
         return bytes(map(bool, logged))
     spans = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
@@ -390,7 +390,7 @@ def token_rows(
     remarks: Remarks | None = None,
     positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
-    """Concatenate rows' tokens without padding, which ``remarks`` counts; None if no tokens."""
+    """Concatenate the tokens of rows, without padding (counted in ``remarks``); None if none."""
     rows = np.array([i for i, row in enumerate(fields) if row.size >= 0], dtype=np.int64)
     if not len(rows):
         return None
@@ -456,7 +456,7 @@ def _sentinels(tokens: TokenRows) -> Bools:
 
 
 def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]) -> Bools:
-    """Return which tokens other than ``sentinels`` are padding at an end of a row, bool (N,)."""
+    """Return which tokens but ``sentinels`` are padding at the start or end of a row, bool (N,)."""
     padding = np.zeros(len(sentinels), dtype=bool)
     for strings, start in zip(tokens.strings, tokens.offsets.tolist(), strict=False):
         if not strings:
@@ -471,7 +471,6 @@ def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]
 
 
 def _fold_rewards(rewards: Floats, sampled: Bools, old: Ints, new: Ints) -> Floats:
-    """Return rewards of sampled tokens, plus those of others (see ``TokenRows.sampled_only``)."""
     row = np.repeat(np.arange(len(old) - 1), np.diff(old))
     place = np.clip(np.cumsum(sampled) - 1, new[row], new[row + 1] - 1)
     paid = np.flatnonzero(~sampled & np.isfinite(rewards) & (np.diff(new)[row] > 0))

@@ -60,7 +60,7 @@ class Scan(LogTables):
     rollouts: Rollouts = field(default_factory=no_rollouts)  # texts of the chosen responses
 
     def prompt_texts(self) -> list[str]:
-        """Return prompts 0 to MAX_PROMPTS - 1, shortened; "" for those without chosen responses."""
+        """Return texts of prompts 0 to MAX_PROMPTS - 1, shortened; "" without a chosen response."""
         prompts = self.responses["prompt_id"].to_numpy()
         ids, first = np.unique(prompts[self.rollouts.places.row], return_index=True)
         texts = [""] * min(MAX_PROMPTS, int(prompts.max(initial=-1)) + 1)
@@ -136,7 +136,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
 
 
 def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mask:
-    """Add notes on branches; return which are at steps that only have branches, bool (R,)."""
+    """Add notes on branches; return which rows are branches at steps without others, bool (R,)."""
     step, file = (rows.chunk.columns[name].astype(np.int64) for name in ("step", "file"))
     branches = responses & (rows.chunk.columns["validation"] == IN_BRANCH)
     alone: Mask = branches & ~np.isin(step, step[responses & ~branches])
@@ -242,7 +242,7 @@ def response_table(rows: LogRows) -> pd.DataFrame:
 
 
 def _ids(*keys: NDArray[np.generic]) -> Ints:
-    """Number combinations of keys by first appearance, from 0; return each row's, int64 (R,)."""
+    """Return the ordinal, by first appearance, of each row's combination of keys, int64 (R,)."""
     table = pd.DataFrame(dict(enumerate(keys)), copy=False)
     return np.asarray(table.groupby([*table], sort=False).ngroup(), np.int64)
 
@@ -296,7 +296,7 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
 
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return MAX_EXTRAS extra fields as a table, and field -> number of responses with it."""
+    """Return a table of up to MAX_EXTRAS extra fields, and field -> number of responses."""
     order, count = rows.order, rows.chunk.rows
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
@@ -324,7 +324,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
-    """Return ToolCounts by training step and frequent tool; call before ``response_table``."""
+    """Return ToolCounts by training step and (common) tool; call before ``response_table``."""
     names = ["step", "tool", *ToolCounts._fields]
     if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)

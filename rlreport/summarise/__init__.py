@@ -140,7 +140,7 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return ``step``, ``bigrams``, ``distinct``: numbers of (distinct) bigrams in the sample."""
+    """Return ``step`` and the numbers of its ``bigrams`` and of ``distinct`` ones, as columns."""
     if texts is None:
         return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
     step = responses["step"].to_numpy()[texts.rows]
@@ -159,7 +159,7 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
 
 
 def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return, per token that occurs, its first position in the response with the largest KL."""
+    """Return columns _EXAMPLE by token: its first place in the response with the largest KL."""
     row, position = np.full((2, len(sample.vocabulary)), -1, np.int64)
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
     tokens = responses["response_tokens"].to_numpy()[sample.rows]

@@ -100,7 +100,7 @@ class Grouped:
         return np.asarray(pd.Series(values).groupby(self.codes).quantile(part), np.float64)
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_]) -> Floats:
-        """Return per group the fraction of rows ``among`` whose ``mask`` is true; NaN without."""
+        """Return per group the fraction of ``among`` rows with ``mask``; NaN if it has none."""
         return self.mean(np.where(among, mask.astype(np.float64), np.nan))
 
     def correlation(self, x: Floats, y: Floats) -> Floats:
@@ -251,7 +251,7 @@ def most_common(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
 
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return which ``counts`` (S,) are below ``most_common``, none if it is None; bool (S,)."""
+    """Return which ``counts`` are below the one that at least half of them have, bool (S,)."""
     return counts.astype(np.int64) < (most_common(counts) or 0)
 
 

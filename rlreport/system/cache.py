@@ -129,7 +129,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 
 def store_at(where: str | Path) -> Store:
-    """Return the cache in a folder (or "auto": the user's), created if missing; or UsageError."""
+    """Return the cache in a folder ("auto": the user's cache folder), created if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base, "rlreport") if where == "auto" else Path(where)
     try:

@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
 
 
 def number(value: object) -> float:
-    """Return a number, also in a string or list of one, as a float; NaN for null; or RowError."""
+    """Return a number, also as text or in a list, as a float, NaN for null; else raise RowError."""
     if isinstance(value, Decimal):  # of Parquet
         value = float(value)
     if value is None or isinstance(value, int | float):

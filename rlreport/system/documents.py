@@ -58,7 +58,7 @@ class LimitError(RowError):
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Return a regular file's content (a pipe may never end); LimitError beyond ``most`` bytes."""
+    """Return a file's content; raise OSError for a pipe, LimitError beyond ``most`` bytes."""
     if not path.is_file():
         raise OSError("not a regular file")
     with path.open("rb") as stream:
@@ -73,7 +73,7 @@ def read_stream(stream: SupportsRead[bytes], most: int) -> bytes:
 
 
 def load_json(data: bytes, errors: str = "strict") -> Any:
-    """Parse JSON (also NaN, Infinity, lone surrogates as U+FFFD); raise LimitError at a limit."""
+    """Parse JSON (also NaN, Infinity, lone surrogates as U+FFFD); raise LimitError if too large."""
     _check_json(data)
     try:
         return orjson.loads(data)
