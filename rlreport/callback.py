@@ -30,7 +30,7 @@ class ReportCallback:
         """Warn if the trainer has the option ``log_completions`` and it is off."""
         if getattr(args, "log_completions", True) is False:
             warnings.warn(
-                "log_completions is off: the report will contain only rollouts of RolloutWriter",
+                "log_completions is off: only rollouts that RolloutWriter logs will be reported",
                 stacklevel=2,
             )
 

@@ -369,7 +369,7 @@ def build_index(
         raise UsageError(f"{shown(str(out))}: write the index to a local path, next to its reports")
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
+        raise UsageError(f"{out}: an index is one HTML file; its name must end in .html")
     target = local_path(out, FORMS["html"])
     # ``publishing`` cannot tell a report from an earlier index.
     if (target.parent / REPORT).is_file() or (target.is_file() and _about(target) is not None):
@@ -403,7 +403,7 @@ def _about(path: Path) -> dict[str, Any] | RlreportError | None:
 
 def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Source]:
     if is_url(str(location)):
-        raise UsageError(f"{shown(str(location))}: an index lists local reports only; download it")
+        raise UsageError(f"{shown(str(location))}: an index lists only local reports; download it")
     path = Path(location)
     if not path.exists():
         raise UsageError(f"No such file or folder: {path}")

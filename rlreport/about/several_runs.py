@@ -76,7 +76,7 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
     fewest = keys["file"].value_counts().reindex(range(len(names)), fill_value=0).min()
     if shared < max(_MIN_SHARED_COUNT, _MIN_SHARED_FRACTION * fewest):
         return None
-    return _note(names, message("each has the same steps"), named=named)
+    return _note(names, message("their steps overlap"), named=named)
 
 
 def _note(names: list[str], why: str, *, named: bool) -> Note:

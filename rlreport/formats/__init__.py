@@ -63,7 +63,7 @@ def formats() -> dict[str, BaseFormat]:
                 f"the installed log format {entry.name!r} ({entry.value}) cannot be loaded: {error}"
             ) from error
         if form.id in by_id:
-            raise UsageError(f"{entry.value}: the id {form.id!r} is already in use")
+            raise UsageError(f"log format {entry.value}: its id {form.id!r} is already in use")
         by_id[form.id] = form
     return by_id
 

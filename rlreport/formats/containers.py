@@ -465,7 +465,7 @@ def _open_archive(
             infos = {info.filename: info for info in archive.infolist()}
             size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
             if sum(info.compress_size for info in infos.values()) > size:
-                raise RowError("its entries overlap")
+                raise RowError("the entries of the archive overlap")
             yield archive, infos, MAX_SAMPLE + MOST_GROWTH * size
     except RowError:
         raise

@@ -48,7 +48,7 @@ from rlreport.text.messages import message, translatable
 STEP = translatable("rows of trainer metrics whose step is not a whole number, left out")
 JSON = translatable("lines of trainer metrics that are not valid JSON, left out")
 CELLS = translatable("rows of trainer metrics with the wrong number of columns, left out")
-REST = translatable("trainer metrics that cannot be read from here on")
+REST = translatable("the file of trainer metrics cannot be read from here on")
 
 
 @dataclass(slots=True)

@@ -138,7 +138,7 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
         files.sources.append(source)
         files.formats.append(detection.format)
     for source in (other for other in listing.other if other.name != NOTES_FILE):
-        why = message("not read as a log because of its name")
+        why = message("not named like a log, so not read; to read it, give its own path")
         if ".csv" in PurePosixPath(source.name.lower()).suffixes[-2:]:
             why = message(
                 "CSV is read as trainer metrics only, which need a column named step and rows of "
@@ -210,7 +210,7 @@ def _without_repeats(files: LogFiles) -> LogFiles:
     if not repeats:
         return files
     text = message(
-        "rows of {file} repeated under a new step, as TRL does; left out",
+        "files that repeat earlier rows (of {file}) under a new step, as TRL does; left out",
         file=min(repeats.values()),
     )
     files.notes.append(Note("repeated_file", text, len(repeats), min(repeats)))

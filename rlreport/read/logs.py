@@ -356,4 +356,4 @@ def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> st
     ]
     total = bad_count + len(notes)
     rest = f"\n… and {total - _MAX_SHOWN:,} more" if total > _MAX_SHOWN else ""
-    return "The logs are not clean (--strict):\n" + "\n".join(problems[:_MAX_SHOWN]) + rest
+    return "Problems in the logs (--strict):\n" + "\n".join(problems[:_MAX_SHOWN]) + rest

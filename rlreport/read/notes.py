@@ -77,15 +77,15 @@ ODDITIES = {
     "sentinel": translatable(
         "tokens with a log-probability above 0, treated as padding and left out"
     ),
-    "pads": translatable("pad tokens at the ends of responses, dropped"),
-    "nested": translatable("token arrays that are lists of lists, left out"),
+    "pads": translatable("pad tokens at the start or end of responses, dropped"),
+    "nested": translatable("token arrays that are not lists of numbers, left out"),
     "not_tokens": translatable("response_tokens that are not a list of strings, left out"),
     "not_a_number": translatable("optional rewards that are not numbers, left out"),
     "not_text": translatable("reference responses that are not text, left out"),
     "tolerant": translatable(
         "lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"
     ),
-    "reasonless": translatable("unknown finish reasons, counted as another reason"),
+    "reasonless": translatable("unknown finish reasons, counted as “another reason”"),
     "bad_mask": translatable(
         "response masks that do not match the tokens or contain values other than 0 and 1, ignored"
     ),
@@ -100,7 +100,7 @@ ODDITIES = {
         "rollouts filtered out before training or not trained yet, left out of the figures"
     ),
     "failed": translatable(
-        "rollouts that failed before the policy wrote anything, counted by step"
+        "rollouts that failed before the policy wrote anything, only counted by step"
     ),
     "other_split_rows": translatable("rows of other splits, skipped (read them with --split)"),
     "long_text": translatable(

@@ -262,7 +262,7 @@ def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
 
 def _step_of(value: object) -> int:
     if isinstance(value, bool) or value is None:
-        raise RowError(message("step is {value}", value=json.dumps(value)))
+        raise RowError(message("step is {value}, not an integer", value=json.dumps(value)))
     step = value if isinstance(value, int) else coerce.integer(value)
     if step is None:
         raise RowError(message("step is not an integer: {value}", value=f"{value!r:.40}"))

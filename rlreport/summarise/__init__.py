@@ -241,5 +241,5 @@ def _refuse_several(runs: Sequence[str]) -> None:
     rest = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     raise UsageError(
         f"the metrics belong to {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose "
-        "one with --run NAME; 'rlreport index' lists all of them"
+        "one with --run NAME, or build a report of each with 'rlreport index'"
     )
