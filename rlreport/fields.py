@@ -126,10 +126,7 @@ _LONGEST_NAME = 80  # characters; longer names are cut
 
 
 def add_unread_field(fields: UnreadFields, name: str, kind: str) -> None:
-    """Add the name of a field and its type to ``fields``, in place.
-
-    Only the alphabetically first MOST_UNREAD_FIELDS names, and first type of each, are kept.
-    """
+    """Add a field's type, in place; only the alphabetically first MOST_UNREAD_FIELDS stay."""
     name = name[:_LONGEST_NAME]
     fields[name] = min(fields.get(name, kind), kind)
     if len(fields) > MOST_UNREAD_FIELDS:  # the order of additions does not change the result

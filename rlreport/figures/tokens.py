@@ -310,10 +310,7 @@ def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
 
 
 def is_cut_off(finished: Floats, ending: Floats | Ints) -> Floats:
-    """Return 1 for responses that did not finish, at a token limit or for an unknown reason, (R,).
-
-    0 for all others; NaN if it is unknown whether a response finished.
-    """
+    """Return 1 if a token limit or an unknown reason cut a response, 0 if not, NaN if unknown."""
     by_tokens = np.isin(ending, (0, Ending.FINISHED, Ending.CUT_OFF, Ending.OTHER))
     return np.where(by_tokens, 1 - finished, 0.0)
 

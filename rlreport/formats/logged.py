@@ -92,10 +92,7 @@ def entry_of(obj: Row, entry: Row) -> Row:
 
 
 def explode(obj: Row, key: str) -> Iterator[Row]:
-    """Yield one object per element of the lists in ``obj``; other values are repeated.
-
-    Raise RowError if ``key`` has no list, or another list differs from it in length.
-    """
+    """Yield an object per item of the lists, all as long as that of ``key``, or raise RowError."""
     column = obj.get(key)
     if not isinstance(column, list):
         raise RowError(message("{field} is missing or not a list", field=f"`{key}`"))

@@ -83,10 +83,7 @@ _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second
 def lines_of(
     path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
 ) -> Generator[bytes]:
-    """Yield decompressed lines up to any damage; raise ValueError if it is at the start.
-
-    LimitError is raised where a line or the file is too large.
-    """
+    """Yield decompressed lines up to any damage; raise ValueError if at the start or too long."""
     source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
     lines, line, count = Lines(ByteRange(0, source), longest), None, 0
     for line in lines:

@@ -394,10 +394,7 @@ class Rollouts(RolloutPart):
         )
 
     def read(self, rows: Sequence[int] | Ints, with_tokens: int | None = None) -> list[Rollout]:
-        """Return the responses in ``rows``, the first ``with_tokens`` (None: all) with tokens.
-
-        Responses of which only the first and last tokens are stored (IS_CUT) have no tokens.
-        """
+        """Return responses; the first ``with_tokens`` (None: all) have tokens, unless IS_CUT."""
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
