@@ -121,10 +121,10 @@ class ReadOptions(_Checked):
         choices=("all", "last"),
     )
     metrics: Paths = option(
-        (), "File of trainer metrics. Default: files next to the logs.", metavar="FILE"
+        (), "File of trainer metrics. Default: files in the log folders.", metavar="FILE"
     )
     run: str = option("", "Run to read if a file of metrics has several.", metavar="NAME")
-    strict: bool = option(False, "Fail instead of skipping lines that cannot be read.")
+    strict: bool = option(False, "Fail instead of skipping or repairing anything in the logs.")
     workers: int = option(
         0, "Number of processes.", low=0, high=256, show="one per core", metavar="N"
     )
@@ -221,7 +221,7 @@ class ReportOptions(OutputOptions):
     """Options for the content of a run's report."""
 
     max_responses: int = option(
-        128, "Maximum responses shown per step; statistics always use all.", low=1
+        128, "Maximum responses shown per step; statistics do not depend on it.", low=1
     )
     mute: Mapping[str, str] = option(
         {},

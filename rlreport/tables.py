@@ -134,7 +134,7 @@ class Tables(LogTables):
     """All tables that checks, charts and pages use.
 
     Attributes:
-        steps: one row per step, see STEP_COLUMNS; 0 responses if all rollouts of a step failed.
+        steps: one row per step, see STEP_COLUMNS; also steps without training responses.
         prompts: one row per prompt, see PROMPT_COLUMNS.
         tokens: one row per token string, see TOKEN_COLUMNS; empty if no tokens are logged.
         extras_by_step: ``step`` and the mean of each numeric column of ``extras``.

@@ -1,8 +1,8 @@
 """The interface of log formats: recognize a file, and convert its objects to canonical rows.
 
 A canonical row is a dict with the fields of ``rlreport.fields``. Its other numbers, booleans and
-short strings become extra columns. If ``advantages`` is a single number, ``RowReader`` repeats it
-for all tokens; in a row without tokens it becomes the column ``advantage``.
+short strings become extra columns. If ``advantages`` is a single number, it applies to all tokens;
+in a row without tokens it becomes the column ``advantage``.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Match(NamedTuple):
     """A format's claim that it can read a file: a confidence (1 to 100), and the reason as text.
 
     The claim with the highest confidence wins; ties go to the format registered first. The
-    confidence is 40 for just prompt, response and reward (``plain``), 60 for canonical rows, and 70
-    to 97 for keys that are typical of one framework.
+    confidence is 40 for just prompt, response and reward (``plain``), 60 for canonical rows, 65 to
+    97 for keys that are typical of one format, and 100 for ``--map``.
     """
 
     confidence: int
@@ -66,7 +66,7 @@ class FileStamp(NamedTuple):
 
 
 class BaseFormat:
-    """A log format. It has no state, so that each object can be read separately, in any process.
+    """A log format. It keeps no state between objects, so that any process can read each of them.
 
     Attributes:
         id: the name used on the command line.

@@ -505,7 +505,7 @@ def prefixed(kind: str, name: str) -> str:
 
 
 def is_event(obj: object) -> bool:
-    """Return whether an object is a row of metrics: step and numbers, no long text, no list."""
+    """Return whether an object is a row of metrics: step, numbers, no rollout text and no list."""
     if not isinstance(obj, dict) or step_in(obj) is None:
         return False
     metrics = _metrics_object(obj)

@@ -223,7 +223,7 @@ class Verifiers(BaseFormat):
 
     Each trace of an episode is a response with reward Σ score · weight; an episode without traces
     is a failed rollout. Of a trace's branches, the last one that was trained on counts. The step
-    is in the path or in prime-rl's metadata, else 0. The ``sibling`` is the file in
+    is in prime-rl's metadata or in the path, else 0. The ``sibling`` is the file in
     prime-rl's folder ``effective``, with only the traces that were trained on. Since September 2026
     prime-rl writes updates of traces instead (``annotated``): these contain the step at which a
     trace was trained on, and mark the traces that were used; others are filtered out.

@@ -77,7 +77,7 @@ def read_logs(
     Raises:
         UnusableInputError: no response can be read (unless there are ``metrics`` and no logs), or
             ``options.strict`` is set and anything was skipped or repaired.
-        UsageError: a path does not exist.
+        UsageError: a path does not exist, or an option does not fit the logs.
     """
     options, gae = options or ReadOptions(), gae or GaeOptions()
     progress = progress or Progress()
