@@ -248,7 +248,7 @@ class Tables(LogTables):
         )
 
     def validation_tables(self) -> Tables | None:
-        """Return tables of validation as the training, without text samples; None if not logged."""
+        """Return tables of the validation responses alone, without samples; None without any."""
         in_validation = self.responses["validation"].to_numpy() == 1
         if not in_validation.any():
             return None

@@ -174,7 +174,7 @@ def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
 
 
 def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return the first level (index) within ``room`` bytes and MAX_FINE_VALUES, else the last."""
+    """Return the index of the first level within ``room`` and MAX_FINE_VALUES, else of the last."""
     most_values = max((c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0)
     for level in range(0 if most_values <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
         if expected_bytes(candidates, level) <= room:
@@ -183,7 +183,7 @@ def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
 
 
 def affordable(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return how many steps fit in ``room`` at LEVELS[-2] or, up to FEWEST, at LEVELS[-1]."""
+    """Return how many steps fit: at LEVELS[-2], or up to FEWEST at LEVELS[-1] if that is more."""
     second_lowest, lowest = (
         expected_bytes(candidates, level) / len(candidates)
         for level in (len(LEVELS) - 2, len(LEVELS) - 1)

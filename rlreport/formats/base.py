@@ -51,7 +51,7 @@ class Match(NamedTuple):
 
 
 class FileStamp(NamedTuple):
-    """Path, size and modification time (ns) of a file; changes if the file does."""
+    """Path, size and modification time (ns) of a file, which identify its content."""
 
     path: str
     size: int

@@ -118,7 +118,7 @@ class _Budget:
         self._left = _MAX_COST
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Convert a value, matrices and larger tensors to text; raise RowError beyond a limit."""
+        """Convert a value to JSON types, matrices etc. to text; raise RowError beyond a limit."""
         if is_tensor := hasattr(value, "numel"):
             size = value.numel() if len(value.shape) <= 1 else 1
         else:
@@ -339,7 +339,7 @@ def iterate(
 
 
 def json_objects(file: IO[bytes]) -> Iterator[Row]:
-    """Yield the dicts in a document (object, array, table, JSON lines), or raise RowError."""
+    """Yield the dicts in a JSON document (object, array, table, lines), or raise RowError."""
     file.seek(0)
     try:
         data = read_stream(file, MAX_JSON)
@@ -422,7 +422,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
-    """Return whether an ordinary table has this name, without columns that compute values."""
+    """Return whether ``name`` is a table without computed columns, which could run forever."""
     query = "SELECT type, sql FROM sqlite_master WHERE name = ?"
     entry = database.execute(query, (name,)).fetchone()
     if entry is None or entry["type"] != "table":  # views are not read either

@@ -224,7 +224,7 @@ def step_of(
     pattern: re.Pattern[str] | None = None,
     default: int | None = None,
 ) -> int:
-    """Return the first step of ``value``, path, ``where``, ``default``; raise RowError if none."""
+    """Return the step of ``value``, else path, ``where``, ``default``; raise RowError if none."""
     in_path = None if pattern is None else step_in_path(where.name, pattern)
     candidates = (coerce.integer(value), in_path, where.step, default)
     step = next((one for one in candidates if one is not None), None)
@@ -395,7 +395,7 @@ def set_spans(turns: Sequence[Row], spans: Sequence[tuple[int, int]]) -> None:
 
 
 def error_text(error: object, *keys: str) -> str:
-    """Return the texts of ``keys`` (type, message) such as ``ValueError: too long``; "" if none."""
+    """Join the texts under ``keys`` (default: type, message) of an error by ": "; "" if none."""
     parts = [mapping(error).get(key) for key in keys or ("type", "message")]
     return ": ".join(coerce.text(part) for part in parts if part)
 

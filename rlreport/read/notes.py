@@ -112,7 +112,7 @@ ODDITIES = {
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which rows of a file, in its order, a restarted run logged again, bool (R,).
+    """Return which rows of a file have steps that a restart logged again later, bool (R,).
 
     A restart is a row with a lower step than the row before. A file in which over a quarter of the
     changes of step are decreases is taken to be unsorted, without restarts. Rows of the validation

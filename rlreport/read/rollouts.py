@@ -48,7 +48,7 @@ class Turn:
 
     @property
     def words(self) -> str:
-        """Error or text, then calls, or "(empty)" without both; after the tool's name, if any."""
+        """The error, else text, and calls; "(empty)" without any. A tool's name is put before it."""
         calls = [f"{tool}({arguments})" for tool, arguments in self.calls]
         said = " ".join(filter(None, [self.error or self.text, *calls])) or "(empty)"
         return f"{self.tool}: {said}" if self.tool else said
@@ -394,7 +394,7 @@ class Rollouts(RolloutPart):
         )
 
     def read(self, rows: Sequence[int] | Ints, with_tokens: int | None = None) -> list[Rollout]:
-        """Return responses; the first ``with_tokens`` (None: all) have tokens, unless IS_CUT."""
+        """Return responses, the first ``with_tokens`` (None: all) with tokens, unless IS_CUT."""
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]

@@ -390,7 +390,7 @@ def token_rows(
     remarks: Remarks | None = None,
     positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
-    """Concatenate the tokens of rows, without padding (counted in ``remarks``); None if none."""
+    """Concatenate rows' tokens without padding (counted in ``remarks``); None if no row has any."""
     rows = np.array([i for i, row in enumerate(fields) if row.size >= 0], dtype=np.int64)
     if not len(rows):
         return None
@@ -456,7 +456,7 @@ def _sentinels(tokens: TokenRows) -> Bools:
 
 
 def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]) -> Bools:
-    """Return which tokens but ``sentinels`` are padding at the start or end of a row, bool (N,)."""
+    """Return which tokens other than ``sentinels`` are padding at either end of a row, bool (N,)."""
     padding = np.zeros(len(sentinels), dtype=bool)
     for strings, start in zip(tokens.strings, tokens.offsets.tolist(), strict=False):
         if not strings:

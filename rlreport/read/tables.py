@@ -296,7 +296,7 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
 
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return a table of up to MAX_EXTRAS extra fields, and field -> number of responses."""
+    """Return up to MAX_EXTRAS extra fields as a table, and field -> number of responses with it."""
     order, count = rows.order, rows.chunk.rows
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
@@ -324,7 +324,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
-    """Return ToolCounts by training step and (common) tool; call before ``response_table``."""
+    """Return ToolCounts by training step for the most used tools; call before ``response_table``."""
     names = ["step", "tool", *ToolCounts._fields]
     if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)

@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
 
 
 def number(value: object) -> float:
-    """Return a number, also as text or in a list, as a float, NaN for null; else raise RowError."""
+    """Return a number (or text or list of one) as a float, NaN for null; else raise RowError."""
     if isinstance(value, Decimal):  # of Parquet
         value = float(value)
     if value is None or isinstance(value, int | float):
@@ -120,6 +120,6 @@ def ints(value: object) -> list[int] | None:
 
 
 def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
-    """Return the integer if all are equal, else [lowest, highest]; None without integers."""
+    """Return the version if all integers are equal, else [lowest, highest]; None without any."""
     found = [version for one in versions or () if (version := integer(one)) is not None]
     return [min(found), max(found)] if len(set(found)) > 1 else next(iter(found), None)
