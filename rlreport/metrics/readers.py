@@ -83,7 +83,7 @@ _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second
 def lines_of(
     path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
 ) -> Generator[bytes]:
-    """Yield decompressed lines up to any damage; raise ValueError if all is damaged or too large."""
+    """Yield decompressed lines up to damage; raise ValueError if all is damaged or too large."""
     source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
     lines, line, count = Lines(ByteRange(0, source), longest), None, 0
     for line in lines:

@@ -456,7 +456,7 @@ def _sentinels(tokens: TokenRows) -> Bools:
 
 
 def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]) -> Bools:
-    """Return which tokens other than ``sentinels`` are padding at either end of a row, bool (N,)."""
+    """Return which tokens except ``sentinels`` are padding at either end of a row, bool (N,)."""
     padding = np.zeros(len(sentinels), dtype=bool)
     for strings, start in zip(tokens.strings, tokens.offsets.tolist(), strict=False):
         if not strings:
