@@ -1,6 +1,6 @@
 """The tables that checks, charts and pages use instead of the logs.
 
-``read`` returns the response table, from which ``summarise`` derives the other tables. All are
+``read`` makes the tables of responses, other fields and tools, ``summarise`` the others. All are
 pandas DataFrames with a RangeIndex; ``rlreport.columns`` documents their columns.
 """
 

@@ -342,7 +342,7 @@ def thinking_tokens(
 
 
 def correctness(extras: pd.DataFrame, reward: Floats) -> Floats:
-    """Return 1 for right, 0 for wrong, else NaN, (R,): by ``extras``, else by two-valued rewards."""
+    """Return 1 for right, 0 for wrong, else NaN, (R,): by ``extras``, or by two-valued rewards."""
     logged = extras.select_dtypes("number").filter(regex=_CORRECT_FIELD)
     grades = [values.to_numpy(np.float64) for _, values in logged.items()]
     rewards = np.unique(reward[~np.isnan(reward)])

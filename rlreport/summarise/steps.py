@@ -100,7 +100,7 @@ class Grouped:
         return np.asarray(pd.Series(values).groupby(self.codes).quantile(part), np.float64)
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_]) -> Floats:
-        """Return per group the share of ``among`` rows with ``mask``; NaN without such rows."""
+        """Return per group the share of rows ``among`` that have ``mask``; NaN without rows."""
         return self.mean(np.where(among, mask.astype(np.float64), np.nan))
 
     def correlation(self, x: Floats, y: Floats) -> Floats:

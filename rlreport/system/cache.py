@@ -1,6 +1,6 @@
 """The cache folder of ``--cache``: a key-value store of intermediate results.
 
-Errors of the cache never stop a build. An entry that cannot be read, is damaged or belongs to
+Errors of entries never stop a build. An entry that cannot be read, is damaged or belongs to
 another user counts as missing. An entry that cannot be written is not stored.
 """
 
