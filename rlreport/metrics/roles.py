@@ -2,7 +2,7 @@
 
 A role, such as ``grad_norm``, has one meaning and one unit in all frameworks. ``keys.csv`` lists
 the keys of each framework, from its source; patterns recognize the names of other loggers. Metrics
-with unknown names have no role: the report draws them, and its checks only look for NaN in them.
+with unknown names have no role: the report draws them, but its checks do not use them.
 """
 
 from __future__ import annotations
