@@ -177,7 +177,8 @@ class Tables(LogTables):
     def training(self) -> Tables:
         """Return the tables with training responses only, and without steps of 0 responses.
 
-        Responses of validation and untrained branches are removed. Without responses, return self.
+        Responses of validation and untrained branches are removed, but not their ``prompts``.
+        A run without rollouts is returned unchanged.
         """
         if self.responses.empty:
             return self
@@ -248,7 +249,7 @@ class Tables(LogTables):
         )
 
     def validation_tables(self) -> Tables | None:
-        """Return tables of the validation responses alone, without samples; None without any."""
+        """Return tables with responses, extras and steps of validation, and no samples, or None."""
         in_validation = self.responses["validation"].to_numpy() == 1
         if not in_validation.any():
             return None

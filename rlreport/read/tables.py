@@ -324,7 +324,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
-    """Return ToolCounts by training step for the main tools; call before ``response_table``."""
+    """Return ToolCounts by training step for MAX_TOOLS tools; call before ``response_table``."""
     names = ["step", "tool", *ToolCounts._fields]
     if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)

@@ -104,7 +104,7 @@ def filesystem(store: str) -> Any:
 
 
 def shown(url: str) -> str:
-    """Return a URL for display, without user, password, query and fragment."""
+    """Return a path, or a URL without user, password, query and fragment, for display."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
