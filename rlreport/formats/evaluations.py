@@ -103,7 +103,7 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
 
 
 def _scores(scores: Row) -> dict[str, float]:
-    """Return scorer -> number, ``scorer/key`` -> number for scores in a dict; omit others."""
+    """Return scorer (``scorer/key`` for a dict) -> number, also of grades like "C"; omit rest."""
     values: Row = {}
     for name in scores:
         value: Any = mapping(scores[name]).get("value")

@@ -203,7 +203,7 @@ def fields(**values: Any) -> Row:
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
-    """Return the scalars of ``obj`` except ``used``; canonical names get the suffix _logged."""
+    """Return scalars of ``obj`` but ``used``; unquote strings, add _logged to canonical names."""
     row: Row = {}
     taken = obj.read if isinstance(obj, KeyTracker) else set()
     for key, value in obj.items():

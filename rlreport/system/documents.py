@@ -58,7 +58,7 @@ class LimitError(RowError):
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Return a file's content; raise OSError for a pipe, LimitError beyond ``most`` bytes."""
+    """Return a file's content; raise OSError if not regular, LimitError if over ``most`` bytes."""
     if not path.is_file():
         raise OSError("not a regular file")
     with path.open("rb") as stream:
