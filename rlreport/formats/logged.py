@@ -157,7 +157,7 @@ _LONGEST_CRITERION = 60  # characters; longer criteria belong to one prompt: no 
 def rubric(obj: Row) -> tuple[dict[str, float], str]:
     """Return (criterion -> score, the judge's reasons as text) of rubrics, ({}, "") without any.
 
-    A rubric is a list of criteria, each a dict with a name and a score. Long names are left out.
+    A rubric is a list of criteria, each a dict with a name (short, else left out) and a score.
     """
     parts: dict[str, float] = {}
     said: list[str] = []
