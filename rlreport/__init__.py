@@ -40,7 +40,7 @@ _PUBLIC_MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that the command line starts fast."""
+    """Return a public object; import its module only now, so that the command line starts fast."""
     if name == "__version__":
         return _version()
     if name not in _PUBLIC_MODULES:
@@ -55,7 +55,6 @@ def __dir__() -> list[str]:
 
 @cache
 def _version() -> str:
-    """Return the version of the installed package, "0+unknown" if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

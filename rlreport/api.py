@@ -29,7 +29,7 @@ _OPTIONS = "        **options: as on the command line."
 
 
 def _add_options(options: Any) -> Callable[[Function], Function]:
-    """Return a decorator that adds all options of a class to signature and docstring."""
+    """Return a decorator that adds a class's options to a function's signature and docstring."""
 
     def add(function: Function) -> Function:
         signature, typed = inspect.signature(function), inspect.signature(options).parameters
@@ -52,7 +52,7 @@ def _add_options(options: Any) -> Callable[[Function], Function]:
 def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
     """Build the report of one run.
 
-    Made to be the last line of a training script::
+    Call it at the end of a training script::
 
         report = rlreport.build("logs/", "report.html", title="ppo, kl 0.08")
         print(report.verdict.sentence)
@@ -105,10 +105,11 @@ def compare(
 def index(
     reports: Logs, out: str | Path = "index.html", *, title: str = "", lang: str = "en"
 ) -> Index:
-    """List many reports on one page, one row each; rebuild it whenever one is added.
+    """Write a page that lists reports, one row each; call again after adding a report.
 
     Args:
-        reports: reports (folder, zip or one file), or folders that contain some.
+        reports: reports (folder, zip or one file), folders that contain some, or trainer metrics
+            of several runs (a report of each run is built next to ``out``).
         out: path of the page; its links are relative to it.
         title: title of the page; "" for the default.
         lang: language of the page, ``en`` or ``zh``.
@@ -117,14 +118,14 @@ def index(
         Path of the page, the number of listed reports, and those that could not be read.
 
     Raises:
-        RlreportError: a report does not exist, or ``out`` cannot be written.
+        RlreportError: a path does not exist, no path has a readable report, or an argument or
+            ``out`` cannot be used.
     """
     return build_index(_path_list(reports), out, title=title, language=language(lang))
 
 
 def _path_list(logs: Logs) -> list[str | Path]:
-    """Return one or several paths as a list; raise UsageError if there are none."""
     paths = [logs] if isinstance(logs, str | Path) else list(logs)
     if not paths:
-        raise UsageError("no logs given: name a file, a folder or a URL")
+        raise UsageError("no path given; give at least one file or folder")
     return paths

@@ -27,15 +27,15 @@ class ReportCallback:
         self._options = options
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Warn if the trainer does not log completions."""
+        """Warn if the trainer has the option ``log_completions`` and it is off."""
         if getattr(args, "log_completions", True) is False:
             warnings.warn(
-                "log_completions is off: the report will contain only rollouts of RolloutWriter",
+                "log_completions is off: only rollouts that RolloutWriter logs will be reported",
                 stacklevel=2,
             )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Build the report in the main process; if that fails, warn instead of raising."""
+        """Save the metrics and build the report, only in the main process; warn if that fails."""
         if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir)
@@ -53,7 +53,7 @@ class ReportCallback:
             warnings.warn(f"no report was built: {error}{hint}", stacklevel=2)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a function that does nothing, for trainer events that this class does not use."""
+        """Return a function that does nothing for any other event (``on_…``) of a trainer."""
         if name.startswith("on_"):
             return lambda *args, **kwargs: None
         raise AttributeError(name)

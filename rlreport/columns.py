@@ -35,7 +35,7 @@ class Column:
 
     @property
     def axis(self) -> str:
-        """Title of a chart axis: the help text and the unit."""
+        """Title of a chart axis: the help text, followed by the unit if the column has one."""
         return message("{what}, {unit}", what=self.help, unit=self.unit) if self.unit else self.help
 
     @property
@@ -186,7 +186,7 @@ STEP_COLUMNS = (
     Column("return_mean", "Return", "", "mean over all tokens"),
     Column("explained_variance", "Explained variance", "", "1 − Var(return − value) / Var(return)"),
     Column("distinct_2", "Distinct-2 of the step", "", "distinct / all bigrams of the step"),
-    _count("bigrams", "Bigrams", "", "over the step's responses"),
+    _count("bigrams", "Bigrams", "", "all bigrams in the step's responses"),
     _share("duplicate_rate", "Repeated responses", "", "share equal to another of the step"),
     _share("loop_rate", "Loops", "", "share of responses that repeat a few words in a loop"),
     _share("eos_rate", "Finished", "", "share of responses that ended by themselves"),
@@ -225,8 +225,8 @@ STEP_COLUMNS = (
     Column("thinking_tokens_mean", "Thinking", "tokens", "mean over responses that think"),
     Column("answer_tokens_mean", "Answer", "tokens", "mean over responses that think"),
     Column("thinking_chars_mean", "Thinking", "characters", "mean over responses that think"),
-    _share("unclosed_thinking", "Unclosed thinking", "", "share of responses that think"),
-    _share("at_turn_limit", "At the turn limit", "", "share of conversations that ended at it"),
+    _share("unclosed_thinking", "Unclosed thinking", "", "share of thinking that is never closed"),
+    _share("at_turn_limit", "At the turn limit", "", "share of conversations stopped by it"),
     Column("seconds_mean", "Time", "seconds", "mean over responses"),
     Column("lag_mean", "Lag", "steps", "mean of step − version of the policy that sampled"),
     Column("lag_max", "Largest lag", "steps", "largest over responses"),

@@ -25,7 +25,7 @@ class UnreadableReportError(UnusableInputError):
 
 
 class OutputError(RlreportError):
-    """The report cannot be written to its destination."""
+    """A report, an index or a rollout log cannot be written."""
 
 
 class MissingExtraError(RlreportError):
@@ -42,7 +42,7 @@ class RowError(ValueError):
 
 
 class UnreadRow(dict[str, Any]):
-    """A placeholder for an unreadable row of a logged dict (JSON object) with several rows."""
+    """A placeholder for a logged row that cannot be read, so that the rows around it are read."""
 
     def __init__(self, error: RowError) -> None:
         super().__init__()
@@ -53,12 +53,12 @@ _raised_by_signals: list[BaseException] = []
 
 
 def stop(error: BaseException) -> NoReturn:
-    """Raise ``error`` in a signal handler; ``stop_if_signalled`` raises it again."""
+    """Store ``error`` for ``stop_if_signalled`` and raise it; signal handlers call this."""
     _raised_by_signals.append(error)
     raise error
 
 
 def stop_if_signalled() -> None:
-    """Raise the error of an earlier ``stop``; compiled code, as of pandas, may have dropped it."""
+    """Raise the error of an earlier ``stop``, if any, again: compiled code may have dropped it."""
     for error in _raised_by_signals:
         raise error

@@ -126,7 +126,7 @@ _LONGEST_NAME = 80  # characters; longer names are cut
 
 
 def add_unread_field(fields: UnreadFields, name: str, kind: str) -> None:
-    """Add a field, but keep at most MOST_UNREAD_FIELDS, those first in alphabetical order."""
+    """Add a field's type, in place; only the alphabetically first MOST_UNREAD_FIELDS stay."""
     name = name[:_LONGEST_NAME]
     fields[name] = min(fields.get(name, kind), kind)
     if len(fields) > MOST_UNREAD_FIELDS:  # the order of additions does not change the result
@@ -134,7 +134,7 @@ def add_unread_field(fields: UnreadFields, name: str, kind: str) -> None:
 
 
 def kind_of(value: object) -> str:
-    """Return the type of a logged value as a word, such as ``number`` or ``list``."""
+    """Return the type of a value: text, boolean, number, list, or object (also for None)."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, bool):

@@ -30,7 +30,7 @@ def option(default: Any, help: str, *flags: str, **settings: Any) -> Any:
     """Return a dataclass field that declares an option.
 
     Args:
-        default: default value; a dict declares an option that is a mapping.
+        default: default value; ``{}`` declares an option that is a mapping.
         help: description shown by ``--help`` and in the docstrings of the API.
         flags: flags on the command line; by default the field's name with hyphens.
         settings: ``choices``, ``low`` and ``high`` restrict the value. For the command line only:
@@ -48,7 +48,7 @@ def declared(options: type) -> list[Field[Any]]:
 
 
 def part(kind: type[Options], options: object) -> Options:
-    """Return an instance of the options class ``kind`` with the values that ``options`` has."""
+    """Return options of class ``kind`` with values from an object or dict, by name."""
     values = options if isinstance(options, dict) else vars(options)
     names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
@@ -57,7 +57,7 @@ def part(kind: type[Options], options: object) -> Options:
 @dataclass(frozen=True, kw_only=True)
 class _Checked:
     def __post_init__(self) -> None:
-        """Validate all options declared with ``option``; replace None by {} for mappings."""
+        """Raise UsageError if an option is invalid; replace None by {} for mappings."""
         for entry in declared(type(self)):
             value, settings = getattr(self, entry.name), entry.metadata
             if value is None and entry.default_factory is dict:
@@ -87,8 +87,8 @@ class ReadOptions(_Checked):
     )
     system_end_token: str | None = option(
         None,
-        "Text that ends a system prompt; prompts are shown from its last occurrence on, without "
-        "the system prompt.",
+        "Text that ends a system prompt; everything up to its last occurrence is removed from "
+        "prompts.",
         metavar="TEXT",
     )
     log_format: str | None = option(
@@ -102,7 +102,7 @@ class ReadOptions(_Checked):
     )
     step_from_path: str | None = option(
         None,
-        "Read the step from the file path: the first group, or the group named 'step'.",
+        "Read the step from the file path: from the group named 'step', else the first group.",
         metavar="REGEX",
     )
     split: str | None = option(
@@ -121,10 +121,10 @@ class ReadOptions(_Checked):
         choices=("all", "last"),
     )
     metrics: Paths = option(
-        (), "File of trainer metrics. Default: files next to the logs.", metavar="FILE"
+        (), "File of trainer metrics. Default: files in the log folders.", metavar="FILE"
     )
     run: str = option("", "Run to read if a file of metrics has several.", metavar="NAME")
-    strict: bool = option(False, "Fail instead of skipping lines that cannot be read.")
+    strict: bool = option(False, "Fail instead of skipping or repairing anything in the logs.")
     workers: int = option(
         0, "Number of processes.", low=0, high=256, show="one per core", metavar="N"
     )
@@ -208,7 +208,6 @@ class OutputOptions(_Checked):
 
     @property
     def language(self) -> Language:
-        """The language that ``lang`` selects."""
         return language(self.lang)
 
     @property
@@ -222,7 +221,7 @@ class ReportOptions(OutputOptions):
     """Options for the content of a run's report."""
 
     max_responses: int = option(
-        128, "Maximum responses shown per step; statistics always use all.", low=1
+        128, "Maximum responses shown per step; statistics do not depend on it.", low=1
     )
     mute: Mapping[str, str] = option(
         {},

@@ -1,7 +1,7 @@
 """Build a run's report, the comparison of two runs, and the index of many reports.
 
-A run's report: logs → read table → choose rows → read chosen → summarise → check → choose for
-pages → draw → render → deliver, where rendering is repeated until the report fits its maximum size.
+A run's report: read the numbers of all logs → choose responses → read their texts → summarise →
+check → choose for pages → draw → render → deliver, rendering again until the maximum size is met.
 A comparison: read → compare → draw → render → deliver.
 """
 
@@ -104,7 +104,7 @@ class Report:
     language: Language = ENGLISH  # language of the report
 
     def _repr_html_(self) -> str:
-        """Return the verdict and the path of the report as HTML, which notebooks show."""
+        """Return the verdict and the path of the report as HTML, for notebooks."""
         texts = self.language.of([self.verdict.headline, self.verdict.course_text])
         html = Markup('<p dir="auto"><strong>{}</strong> {}</p><p><code>{}</code></p>')
         return html.format(*texts, str(self.out))
@@ -117,7 +117,7 @@ def build_report(
     progress: Progress,
     workers: Workers,
 ) -> Report:
-    """Build the report of a run; if that fails, an earlier report at ``out`` is unchanged."""
+    """Build a run's report at ``out``; an error leaves an earlier report there unchanged."""
     chosen_form = form_of(out, options.form)
     limits = _limits(options)
     chosen_form.check(options)
@@ -187,7 +187,7 @@ def build_report(
 
 
 def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
-    """Run the health checks on logs without building a report."""
+    """Return the verdict of the health checks on logs, without building a report."""
     progress, limits = Progress(options.quiet, options.language), _limits(options)
     with Workers(options.workers, options.ray) as workers:
         card = _metadata(logs, options)
@@ -202,7 +202,7 @@ def _limits(report: ReportOptions) -> Thresholds:
 
 
 def _metadata(logs: Sequence[str | Path], report: ReportOptions) -> Card:
-    """Return the run's configuration (card), redacted as the options require."""
+    """Return the run's configuration (its card); ``redact`` removes texts or all entries."""
     meta = {str(name): str(value) for name, value in report.meta.items()}
     card = run_card(logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git)
     if report.redact_names:
@@ -217,7 +217,7 @@ def _read(
     progress: Progress,
     workers: Workers,
 ) -> tuple[str, Rollouts, Tables]:
-    """Read logs; return the run's name, the responses with texts, and all tables."""
+    """Return the run's name, the responses with texts, and all tables, from logs and metrics."""
     read, gae = part(ReadOptions, options), part(GaeOptions, options)
     metrics = find_and_read(logs, read.metrics, read.run)
     named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
@@ -243,7 +243,7 @@ def _judge(
 
 
 def _sampled_rows(tables: Tables) -> Ints:
-    """Return which training responses were sampled for text statistics, as response-table rows."""
+    """Return the rows, in the response table, of the training responses in the text sample."""
     training = tables.training()
     sample = training.words or training.ngrams
     sampled = training.responses.iloc[[] if sample is None else sample.rows]
@@ -272,7 +272,7 @@ class ComparisonReport:
 
     @property
     def gate(self) -> Gate:
-        """The result of ``--fail-on``: conditions, those that were met, and the exit status."""
+        """Conditions of ``--fail-on``, those that were met, and the exit status of the command."""
         return self.outcome.gate
 
     @property
@@ -310,7 +310,7 @@ def build_comparison(
     without_figures = {form.suffix: form.words for form in FORMS.values() if not form.comparable}
     for run in (*bases, *news):
         if (kind := without_figures.get(Path(run).suffix.lower())) and not Path(run).is_dir():
-            raise UnusableInputError(f"{run}: {kind} has no figures to compare; give its logs")
+            raise UnusableInputError(f"{run}: {kind} has no figures; compare the logs instead")
     if options.metrics and sum(report_about(source) is None for source in (*bases, *news)) > 1:
         raise UsageError(
             "--metrics: one metrics file cannot belong to several runs; build a report of each "
@@ -364,12 +364,12 @@ def build_index(
     title: str = "",
     language: Language = ENGLISH,
 ) -> Index:
-    """List reports on one page, one row each; if that fails, ``out`` is unchanged."""
+    """Write a page that lists reports, one row each; an error leaves ``out`` unchanged."""
     if is_url(str(out)):
         raise UsageError(f"{shown(str(out))}: write the index to a local path, next to its reports")
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
+        raise UsageError(f"{out}: an index is one HTML file; its name must end in .html")
     target = local_path(out, FORMS["html"])
     # ``publishing`` cannot tell a report from an earlier index.
     if (target.parent / REPORT).is_file() or (target.is_file() and _about(target) is not None):
@@ -403,7 +403,7 @@ def _about(path: Path) -> dict[str, Any] | RlreportError | None:
 
 def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Source]:
     if is_url(str(location)):
-        raise UsageError(f"{shown(str(location))}: an index lists local reports only; download it")
+        raise UsageError(f"{shown(str(location))}: an index lists only local reports; download it")
     path = Path(location)
     if not path.exists():
         raise UsageError(f"No such file or folder: {path}")
@@ -419,7 +419,7 @@ def _reports_at(location: str | Path, folder: Path, language: Language) -> list[
 
 
 def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]:
-    """Build a one-file report in ``folder`` for each run in the trainer metrics at ``path``."""
+    """Build a report in ``folder`` per run of the metrics at ``path``; [] if not of several."""
     reports: list[Source] = []
     for run in find_and_read([path]).runs:
         name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")[:100] or "run"
@@ -450,7 +450,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _entry(path: Path, why: str, root: Path) -> Listed:
-    """Return a report's index entry, linked from ``root``; ``why`` it cannot be read, or ""."""
+    """Return a report's entry, linked relative to ``root``; ``why``: why it is unreadable or ""."""
     relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
     page = f"{relative}/index.html" if path.is_dir() else relative
     # Without "./" a browser would read the part before a colon as a URL scheme.

@@ -1,6 +1,6 @@
 """The tables that checks, charts and pages use instead of the logs.
 
-``read`` returns the response table, from which ``summarise`` derives the other tables. All are
+``read`` makes the tables of responses, other fields and tools, ``summarise`` the others. All are
 pandas DataFrames with a RangeIndex; ``rlreport.columns`` documents their columns.
 """
 
@@ -30,7 +30,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """An unreadable line (0: the whole file); ``torn`` if the file ends in the middle of it."""
+    """A line that cannot be read (line 0: a whole file); ``torn``: the file ends within it."""
 
     file: str
     line: int
@@ -40,7 +40,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A remark about the logs; ``count``: the number of lines, rows or steps that it concerns."""
+    """A remark about the logs; ``count``: the number of files, lines or rows it concerns."""
 
     kind: str
     text: str
@@ -69,7 +69,7 @@ GAP = "<|gap|>"
 
 @dataclass(frozen=True, slots=True)
 class TextSample:
-    """The texts of S sampled responses, split into units: tokens or words (see ``unit``)."""
+    """The texts of S sampled responses as units: tokens, or words and CJK characters."""
 
     rows: NDArray[np.int64]  # (S,), row numbers in the response table, ascending
     offsets: NDArray[np.int64]  # (S + 1,), start of each response in ``units``, then their end
@@ -107,9 +107,9 @@ class LogTables:
         reward_parts: names of the columns of ``extras`` that are components of the reward.
         files, notes: log files that were read, and remarks about the logs.
         bad_lines, bad_count: the first unreadable lines, and the number of all of them.
-        fields: canonical field -> number of rows that contain it.
+        fields: canonical or extra field -> number of responses that have it.
         tools: one row per step and tool: ``step``, ``tool``, and summed counts (see ToolCounts).
-        repeated: step -> number of training responses to it that an earlier attempt logged.
+        repeated: step -> number of its training responses that a restarted run logged again.
     """
 
     responses: pd.DataFrame
@@ -134,13 +134,13 @@ class Tables(LogTables):
     """All tables that checks, charts and pages use.
 
     Attributes:
-        steps: one row per step, see STEP_COLUMNS; 0 responses if all rollouts of a step failed.
+        steps: one row per step, see STEP_COLUMNS; also steps without training responses.
         prompts: one row per prompt, see PROMPT_COLUMNS.
         tokens: one row per token string, see TOKEN_COLUMNS; empty if no tokens are logged.
         extras_by_step: ``step`` and the mean of each numeric column of ``extras``.
         metrics: ``step`` and one float64 column per trainer metric; may be empty.
         metrics_files: the files from which ``metrics`` were read.
-        metrics_broken: metric -> the first 1,000 steps at which it was NaN or infinite.
+        metrics_broken: metric -> the first 1,000 steps with a value of NaN or beyond ±1e150.
         validation: like ``steps``, but computed from the validation responses; empty without any.
         in_progress: step that the run is still writing, which the checks ignore, or None.
     """
@@ -157,7 +157,7 @@ class Tables(LogTables):
 
     @property
     def sample_note(self) -> str:
-        """Text on how many responses were sampled for text statistics; "" if all were, or none."""
+        """Text such as "from a sample of 10 of 20 responses"; "" if all or none were sampled."""
         return sample_note(self.sampled, self.sampled_of)
 
     @property
@@ -175,9 +175,10 @@ class Tables(LogTables):
         return bool(begin - end > 10 * (1 + end - first + last - begin))
 
     def training(self) -> Tables:
-        """Return the tables without validation responses and without steps of 0 responses.
+        """Return the tables with training responses only, and without steps of 0 responses.
 
-        Row numbers in the text samples, which contain only training responses, are adapted.
+        Responses of validation and untrained branches are removed, but not their ``prompts``.
+        A run without rollouts is returned unchanged.
         """
         if self.responses.empty:
             return self
@@ -199,9 +200,9 @@ class Tables(LogTables):
         )
 
     def mark_in_progress(self) -> Tables:
-        """Return the tables with the newest step marked as "in progress" instead of "incomplete".
+        """Return the tables with the newest step as ``in_progress``, and not as ``incomplete``.
 
-        A run of one step is unchanged: the checks ignore that step, so none would be left.
+        A run of one step is unchanged, as the checks would have no step left.
         """
         if len(self.steps) < 2:
             return self
@@ -212,7 +213,7 @@ class Tables(LogTables):
         return replace(self, steps=steps, in_progress=newest)
 
     def without_step_in_progress(self) -> Tables:
-        """Return the tables without the step in progress and without half-written bad lines."""
+        """Return tables of the steps before ``in_progress`` (if set), without torn bad lines."""
         if self.in_progress is None:
             return self
         complete_lines = [line for line in self.bad_lines if not line.torn]
@@ -248,7 +249,7 @@ class Tables(LogTables):
         )
 
     def validation_tables(self) -> Tables | None:
-        """Return tables of the validation responses only, as a run of its own; None without any."""
+        """Return tables with responses, extras and steps of validation, and no samples, or None."""
         in_validation = self.responses["validation"].to_numpy() == 1
         if not in_validation.any():
             return None
@@ -265,7 +266,7 @@ class Tables(LogTables):
 
 
 def _cut(sample: TextSample, low: int, high: int) -> TextSample:
-    """Return the texts of rows ``low`` to ``high`` (exclusive), with rows renumbered from 0."""
+    """Return the sample of rows ``low`` to ``high`` (exclusive), which become 0, 1, …"""
     first, last = np.searchsorted(sample.rows, (low, high)).tolist()
     offsets = sample.offsets[first : last + 1]
     return replace(
@@ -278,6 +279,6 @@ def _cut(sample: TextSample, low: int, high: int) -> TextSample:
 
 
 def length_column(responses: pd.DataFrame | Mapping[str, NDArray[np.float64]]) -> str:
-    """Return the column of lengths: ``response_tokens`` if logged, else ``response_chars``."""
+    """Return "response_tokens" if any response has that length, else "response_chars"."""
     missing = np.isnan(np.asarray(responses["response_tokens"], np.float64)).all()
     return "response_chars" if missing else "response_tokens"

@@ -65,14 +65,14 @@ class RolloutWriter:
                 strings. Values per token are a list, array or tensor of shape (T,).
 
         Raises:
-            UsageError: a field has the wrong type or cannot be written as JSON, or arrays per
-                token differ in length; the message names the field.
+            UsageError: a field has the wrong type, arrays per token differ in length, or a value
+                cannot be written as JSON.
             OutputError: the line cannot be written, or the writer is closed.
         """
         row = {"step": step, "prompt": prompt, "response": response, "reward": reward, **fields}
         line = _encode(_validate(row))
         if self._file is None:
-            raise OutputError(f"{self.path} is closed")
+            raise OutputError(f"{self.path}: the writer is closed; create a new RolloutWriter")
         try:
             if self._torn:
                 _end_torn_line(self._file)
@@ -102,7 +102,6 @@ def _append(file: int, data: bytes) -> None:
 
 
 def _end_torn_line(file: int) -> None:
-    """End an incomplete last line, so that the next row starts on a new line."""
     size = os.fstat(file).st_size
     if size:
         os.lseek(file, size - 1, os.SEEK_SET)
@@ -111,7 +110,7 @@ def _end_torn_line(file: int) -> None:
 
 
 def _validate(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with one-number arrays as numbers; raise UsageError if a value is invalid."""
+    """Return the row to write, its numbers normalized; raise UsageError if a value is invalid."""
     result: dict[str, Any] = {}
     sizes: dict[str, int] = {}
     for name, original in row.items():
@@ -184,7 +183,7 @@ def _encode(row: dict[str, Any]) -> bytes:
 
 
 def _array_or_number(value: Any) -> Any:
-    """Convert a tensor or array to a number or to an array that orjson can write."""
+    """Return a tensor or array as an array that orjson can write, or a number if 0-dimensional."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if value.is_floating_point():

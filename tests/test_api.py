@@ -58,9 +58,9 @@ def test_what_the_command_line_refuses_python_refuses_too(tmp_path, wrong):
 def test_no_logs_are_an_error_of_their_own(tmp_path):
     with pytest.raises(rlreport.RlreportError, match="nowhere"):
         rlreport.build(tmp_path / "nowhere", tmp_path / "run")
-    with pytest.raises(rlreport.RlreportError, match="no logs"):
+    with pytest.raises(rlreport.RlreportError, match="no path given"):
         rlreport.build([], tmp_path / "run")
     with pytest.raises(rlreport.RlreportError, match="No such file or folder"):
         rlreport.build("", tmp_path / "run")  # not the current folder
-    with pytest.raises(rlreport.RlreportError, match="no logs"):
+    with pytest.raises(rlreport.RlreportError, match="no path given"):
         rlreport.compare([], tmp_path / "a", tmp_path / "run")

@@ -115,7 +115,7 @@ def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(tmp
         done = rlreport(command, logs)
         why = f"unknown.jsonl: not read: {WHY}{' '.join(options)}"
         complains(done, "No rollout log found", why)
-        assert "and 3 more files" in done.stderr  # one of them for the same reason
+        assert "and 3 more" in done.stderr  # one of them for the same reason
     done = rlreport("inspect", logs, *options)
     assert done.returncode == 0, done.stderr
     assert "2 responses over 1 step (3–3)" in done.stdout

@@ -104,7 +104,7 @@ def test_metrics_at_steps_far_from_the_rollouts_have_an_axis_of_their_own(logs):
     assert extent(drawn["reward"], "x") == (10.0, 30.0)
     assert {datum["series"] for datum in drawn["reward"]["data"]["values"]} == {"policy"}
     assert report.verdict.courses["reward"].source == "rollouts"
-    assert "far from the steps of rollouts" in (Path(report.out) / "data.html").read_text("utf-8")
+    assert "far from those of rollouts" in (Path(report.out) / "data.html").read_text("utf-8")
     write(logs / "metrics.jsonl", [{**row, "step": row["step"] - 10**9 + 100} for row in rows])
     assert extent(charts(logs)[0]["loss"], "x") == (10.0, 130.0)
 

@@ -169,7 +169,7 @@ def test_a_log_that_changes_before_it_is_read_again_is_refused(name, tmp_path, m
 
     monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
     monkeypatch.setattr("rlreport.read.logs.choose_rows", choose_after_change)
-    with pytest.raises(UnusableInputError, match="changed while it was read"):
+    with pytest.raises(UnusableInputError, match="changed while being read"):
         read(write_log("Hi, there."))
 
 

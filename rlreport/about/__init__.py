@@ -1,1 +1,1 @@
-"""What a run was: its configuration, without secrets, and whether it is one run at all."""
+"""Read a run's configuration without its secrets, and detect logs of several runs."""

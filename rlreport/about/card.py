@@ -348,7 +348,7 @@ def configured(folder: Path) -> list[Path]:
 
 
 def redacted_text(name: str, text: str) -> str:
-    """Return a configuration value, or ``[text]`` if its name or form suggests prose."""
+    """Return a configuration value, or "[text]" if its name or form suggests prose."""
     if _NUMBERS_OR_CONSTANT.fullmatch(text):
         return text
     harmless = _IDENTIFIER.fullmatch(text) and not _PROSE_NAME.search(name)
@@ -406,7 +406,7 @@ def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
 
 
 def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) for a value and for all values nested in it, parents first."""
+    """Yield (dotted name, value) of a value and all in it; a list of scalars is one text."""
     if isinstance(value, Mapping):
         yield name, value
         pairs = named_value({_text(key): child for key, child in value.items()})

@@ -36,7 +36,7 @@ _COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst|zip)$", re.IGNORECASE)
 
 
 def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
-    """Return a note if folders, or files of one folder, look like several runs, else None."""
+    """Return a note (with names if ``named``) if the logs look like several runs, else None."""
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
     rows = tables.responses.loc[tables.responses["validation"] == 0, ["file", "step"]]
@@ -76,7 +76,7 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
     fewest = keys["file"].value_counts().reindex(range(len(names)), fill_value=0).min()
     if shared < max(_MIN_SHARED_COUNT, _MIN_SHARED_FRACTION * fewest):
         return None
-    return _note(names, message("each has the same steps"), named=named)
+    return _note(names, message("their steps overlap"), named=named)
 
 
 def _note(names: list[str], why: str, *, named: bool) -> Note:

@@ -55,7 +55,7 @@ class Extreme:
 
 
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
-    """Return the latest response at each extreme of the metrics, then the first tool error."""
+    """Return the latest response at each extreme, ignoring branches, then the first tool error."""
     result = []
     branches = responses["validation"].to_numpy() == IN_BRANCH
     for label, metric, end, at_token in _ENDS:
@@ -80,7 +80,7 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
 def rank_by_interest(
     responses: pd.DataFrame, shown: int, pinned: Iterable[int] = ()
 ) -> NDArray[np.int64]:
-    """Return indices of up to ``shown`` rows: ``pinned`` values of ``n``, extremes, a sample."""
+    """Return indices of up to ``shown`` rows of a step: ``n`` in ``pinned``, extremes, a sample."""
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
     is_pinned = np.isin(responses["n"].to_numpy(), np.fromiter(pinned, np.int64))
     rank[is_pinned] = -1
@@ -174,7 +174,7 @@ def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
 
 
 def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return the index of the most detailed level that fits in ``room`` bytes, else of the last."""
+    """Return the index of the first level within ``room`` and MAX_FINE_VALUES, else of the last."""
     most_values = max((c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0)
     for level in range(0 if most_values <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
         if expected_bytes(candidates, level) <= room:
@@ -183,7 +183,7 @@ def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
 
 
 def affordable(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return how many steps fit in ``room`` at the second-lowest level, or FEWEST at the lowest."""
+    """Return how many steps fit: at LEVELS[-2], or up to FEWEST at LEVELS[-1] if that is more."""
     second_lowest, lowest = (
         expected_bytes(candidates, level) / len(candidates)
         for level in (len(LEVELS) - 2, len(LEVELS) - 1)
@@ -251,7 +251,7 @@ MOST_STEPS = 20_000  # Maximum number of steps in a report
 
 
 def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[StepPlan]:
-    """Choose up to ``max_responses`` responses to show at each step, in order of interest."""
+    """Return a plan per step with chosen responses: up to ``max_responses``, ranked by interest."""
     if len(tables.steps) > MOST_STEPS:
         raise UnusableInputError(
             f"the logs have {len(tables.steps):,} steps, but a report can list at most "
@@ -287,7 +287,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
 def shown_prompts(
     responses: pd.DataFrame, shown: Sequence[NDArray[np.int64]]
 ) -> dict[str, list[int]]:
-    """Return ``prompt_id`` -> [step, n, step, n, …] of prompts that are shown at several steps."""
+    """Return prompt_id -> [step, n, step, n, …] of prompts shown at several steps, one n each."""
     if not shown:
         return {}
     rows = responses[["prompt_id", "step", "n"]].iloc[np.concatenate(shown)]

@@ -200,7 +200,6 @@ def _begins_thinking(prompt: str) -> bool:
 
 
 def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
-    """Return column of the response table -> value, such as the numbers of turns and tool calls."""
     sampled = [turn for turn in turns if turn["sampled"]]
     answers = [turn for turn in turns if turn["role"] == "tool"]
     chars = calls = empty_turns = unparsed = markup = 0
@@ -274,21 +273,22 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
 
 
 def split_named(value: object) -> str:
-    """Return the canonical name of a split, such as "val" for "dev"; "" if it is not a string."""
+    """Return a split in lower case, "val" for "dev" etc.; "" if it is not a string."""
     if not isinstance(value, str):
         return ""
     return _SPLITS.get(value.lower(), value.lower())
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Return whether a value is a number within ±LARGEST_NUMBER (an integer: ±2^53), not NaN."""
+    """Return whether a value is an int within ±2^53 or a float within ±LARGEST_NUMBER, not NaN."""
     most = _LARGEST_INTEGER if type(value) is int else LARGEST_NUMBER
     return type(value) in (int, float) and abs(value) <= most
 
 
 def normalize_turns_and_mask(row: dict[str, Any], tokens: int, *, cut: bool = False) -> list[str]:
-    """Normalize a row's turns in place, delete invalid turns or masks; return what was invalid.
+    """Normalize a row's turns and mask in place, and delete invalid ones.
 
+    Return the kinds of invalid values: keys of ``notes.ODDITIES``.
     ``tokens`` is the number of the row's tokens, -1 if it has no token strings or arrays. With
     ``cut``, longer arrays were cut to ``tokens``, so the mask is cut, too.
     """

@@ -33,12 +33,12 @@ def spans(chosen: NDArray[np.bool_]) -> Ints:
 
 
 def row_sums(flat: Floats, offsets: Ints) -> Floats:
-    """Return each row's sum, shape (R,); 0 for an empty row."""
+    """Return each row's sum, shape (R,); 0 for an empty row, NaN if any value is NaN."""
     return _reduce(np.add, flat, offsets, 0.0)
 
 
 def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
-    """Return each row's largest value and its first position, shape (R,) each, ignoring NaN."""
+    """Return each row's largest number and its first index in the row, NaN if none, (R,) each."""
     largest = _reduce(np.fmax, flat, offsets, np.nan)
     lengths = np.diff(offsets)
     hits = np.flatnonzero(flat == np.repeat(largest, lengths))
@@ -70,7 +70,7 @@ def row_moments(flat: Floats, offsets: Ints) -> tuple[Floats, Floats, Floats]:
 
 
 def finite_sums(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
-    """Return each row's number of finite values and their sum, shape (R,) each."""
+    """Return each row's number of finite values and their sum (0 if none), shape (R,) each."""
     finite = np.isfinite(flat)
     if finite.all():
         return np.diff(offsets).astype(np.float64), row_sums(flat, offsets)

@@ -56,7 +56,7 @@ class TokenFigures:
     sampler_logp: Floats | None = None
 
     def derive(self) -> TokenFigures:
-        """Set the values that follow from others: probabilities, surprisal, k3, value error."""
+        """Set probabilities, surprisal, k3 and value error where others imply them; return self."""
         if self.logp is not None:
             self.prob, self.surprisal = probability(self.logp), surprisal(self.logp)
         if self.ref_logp is not None:
@@ -167,8 +167,8 @@ def token_figures(
 ) -> TokenFigures:
     """Compute all values per token of R responses, shape (N,), that the ``logged`` ones allow.
 
-    A logged advantage is returned as it is. The return is computed by GAE, because logged
-    advantages are often normalized; without token rewards it is advantage + value.
+    A logged advantage is kept; where it is NaN, GAE is used. The return is computed by GAE, because
+    logged advantages are often normalized; without token rewards it is advantage + value.
     """
     figures, value, advantage = replace(logged), logged.value, logged.advantage
     if logged.logp is not None and logged.ref_logp is not None:
@@ -310,7 +310,7 @@ def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
 
 
 def is_cut_off(finished: Floats, ending: Floats | Ints) -> Floats:
-    """Return 1 for responses that a token limit ended, 0 for others, NaN if unknown; (R,)."""
+    """Return 1 if a token limit or an unknown reason cut a response, 0 if not, NaN if unknown."""
     by_tokens = np.isin(ending, (0, Ending.FINISHED, Ending.CUT_OFF, Ending.OTHER))
     return np.where(by_tokens, 1 - finished, 0.0)
 
@@ -320,7 +320,7 @@ def thinking_tokens(
 ) -> dict[str, Floats]:
     """Return the columns ``thinking_tokens`` (tags included) and ``answer_tokens``, (R,) each.
 
-    ``opens`` and ``closes`` mark <think> and </think>, (N,). NaN for responses without these tags.
+    ``opens`` and ``closes`` mark the tags, (N,). NaN for a response without any, {} if none has.
     """
     marks = np.flatnonzero(opens | closes)
     if not len(marks):
@@ -342,7 +342,7 @@ def thinking_tokens(
 
 
 def correctness(extras: pd.DataFrame, reward: Floats) -> Floats:
-    """Return 1 for right, 0 for wrong, else NaN: as logged, or by a two-valued reward; (R,)."""
+    """Return 1 for right, 0 for wrong, else NaN, (R,): by ``extras``, or by two-valued rewards."""
     logged = extras.select_dtypes("number").filter(regex=_CORRECT_FIELD)
     grades = [values.to_numpy(np.float64) for _, values in logged.items()]
     rewards = np.unique(reward[~np.isnan(reward)])

@@ -63,7 +63,7 @@ def formats() -> dict[str, BaseFormat]:
                 f"the installed log format {entry.name!r} ({entry.value}) cannot be loaded: {error}"
             ) from error
         if form.id in by_id:
-            raise UsageError(f"{entry.value}: the id {form.id!r} is already in use")
+            raise UsageError(f"log format {entry.value}: its id {form.id!r} is already in use")
         by_id[form.id] = form
     return by_id
 
@@ -125,7 +125,7 @@ class RowReader:
             yield row if isinstance(row, UnreadRow) else self._complete(row, where)
 
     def preview(self, objects: Collection[Row], name: str) -> Preview:
-        """Convert a file's first objects; return their splits and the fields that were not read."""
+        """Return the ``Preview`` of a file's first objects, skipping those that cannot be read."""
         rows: list[Row] = []
         unread: UnreadFields = {}
         for obj in objects:

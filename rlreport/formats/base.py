@@ -1,8 +1,8 @@
 """The interface of log formats: recognize a file, and convert its objects to canonical rows.
 
 A canonical row is a dict with the fields of ``rlreport.fields``. Its other numbers, booleans and
-short strings become extra columns. If ``advantages`` is a single number, ``RowReader`` repeats it
-for all tokens; in a row without tokens it becomes the column ``advantage``.
+short strings become extra columns. If ``advantages`` is a single number, it applies to all tokens;
+in a row without tokens it becomes the column ``advantage``.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Match(NamedTuple):
     """A format's claim that it can read a file: a confidence (1 to 100), and the reason as text.
 
     The claim with the highest confidence wins; ties go to the format registered first. The
-    confidence is 40 for just prompt, response and reward (``plain``), 60 for canonical rows, and 70
-    to 97 for keys that are typical of one framework.
+    confidence is 40 for just prompt, response and reward (``plain``), 60 for canonical rows, 65 to
+    97 for keys that are typical of one format, and 100 for ``--map``.
     """
 
     confidence: int
@@ -51,7 +51,7 @@ class Match(NamedTuple):
 
 
 class FileStamp(NamedTuple):
-    """Path, size and modification time (ns) of a file, the key of its cached contents."""
+    """Path, size and modification time (ns) of a file, which identify its content."""
 
     path: str
     size: int
@@ -66,7 +66,7 @@ class FileStamp(NamedTuple):
 
 
 class BaseFormat:
-    """A log format. It has no state, so that each object can be read separately, in any process.
+    """A log format. It keeps no state between objects, so that any process can read each of them.
 
     Attributes:
         id: the name used on the command line.
@@ -108,7 +108,7 @@ class BaseFormat:
         return self.alone and type(self).__module__.startswith("rlreport.")
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if at least half of the objects have the keys of one of ``claims``."""
+        """Return a claim if half of the objects or more have the keys (and types) of a claim."""
         for keys in self.claims:
             matches = [obj for obj in objects if has_keys([obj], *keys) and self.recognizes(obj)]
             # Some rows may lack a key, for example after the grader failed.
@@ -141,7 +141,7 @@ class BaseFormat:
         raise NotImplementedError
 
     def split(self, name: str) -> str | None:
-        """Return ``eval`` for formats of evaluations, else the split that the path contains."""
+        """Return ``eval`` if the format ``evaluates``, else the split in the path, or None."""
         return "eval" if self.evaluates else split_of(name)
 
 

@@ -59,7 +59,7 @@ ROLLOUT_ID = "dump.rollout_id"
 
 
 def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, sample) of a torch dump's ``samples``; only indices in ``wanted`` if given."""
+    """Yield (index, sample plus ROLLOUT_ID) for the samples ``wanted`` (None for all) of a dump."""
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
     if not isinstance(samples, list):
@@ -118,7 +118,7 @@ class _Budget:
         self._left = _MAX_COST
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Convert a value; tensors of 2 or more dimensions become a text with their shape."""
+        """Convert a value to JSON types, matrices etc. to text; raise RowError beyond a limit."""
         if is_tensor := hasattr(value, "numel"):
             size = value.numel() if len(value.shape) <= 1 else 1
         else:
@@ -193,7 +193,7 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
 
 
 def parquet_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield (index, row) for the rows ``wanted`` (None for all) of a file."""
+    """Yield (index from 0, row) for the rows ``wanted`` (None for all) of a Parquet file."""
     with _open_parquet(file) as parquet:
         stop, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
         for group in range(parquet.num_row_groups):
@@ -247,7 +247,7 @@ def _text_bytes(batch: Any) -> int:
 
 
 def _check_metadata(metadata: Any, size: int) -> None:
-    """Raise LimitError if there are too many columns, or too much data for ``size`` bytes."""
+    """Raise LimitError if a file of ``size`` bytes has too many columns, bytes or values."""
     if metadata.num_columns > MAX_COLUMNS:
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
@@ -339,7 +339,7 @@ def iterate(
 
 
 def json_objects(file: IO[bytes]) -> Iterator[Row]:
-    """Yield the dicts in a JSON document: one object, an array, a table, or JSON lines."""
+    """Yield the dicts in a JSON document (object, array, table, lines), or raise RowError."""
     file.seek(0)
     try:
         data = read_stream(file, MAX_JSON)
@@ -422,7 +422,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
-    """Return whether a table has no computed columns, whose expressions could run forever."""
+    """Return whether ``name`` is a table without computed columns, which could run forever."""
     query = "SELECT type, sql FROM sqlite_master WHERE name = ?"
     entry = database.execute(query, (name,)).fetchone()
     if entry is None or entry["type"] != "table":  # views are not read either
@@ -458,14 +458,14 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
 def _open_archive(
     file: IO[bytes], refusal: str
 ) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo], int]]:
-    """Open an archive; yield it, its entries by name, and the maximum of unpacked bytes."""
+    """Yield (archive, entries by name, most bytes to unpack); raise RowError with ``refusal``."""
     try:
         with open_zip(file) as archive:
             # Of several documents with the same name, use the last one.
             infos = {info.filename: info for info in archive.infolist()}
             size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
             if sum(info.compress_size for info in infos.values()) > size:
-                raise RowError("its entries overlap")
+                raise RowError("the entries of the archive overlap")
             yield archive, infos, MAX_SAMPLE + MOST_GROWTH * size
     except RowError:
         raise
@@ -474,7 +474,7 @@ def _open_archive(
 
 
 def zip_members(source: Source) -> list[str]:
-    """Return the paths of the logs in a zip archive; [] if it cannot be read."""
+    """Return ARCHIVE/MEMBER for each log in a zip archive; [] if it cannot be read."""
     try:
         with source.open() as stream, _open_archive(stream, _NO_ZIP) as (_, infos, _):
             return [f"{source.name}/{name}" for name in filter(_is_log, infos)]
@@ -531,7 +531,6 @@ def _row_of_line(line: bytes) -> Row:
 
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
-    """Return the JSON object in an archive entry, or an ``UnreadRow`` if there is none."""
     try:
         document = load_json(_decompress(archive, info))
     except _ZIP_ERRORS as error:
@@ -542,7 +541,7 @@ def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
 
 
 def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Return the decompressed bytes of an archive entry: at most MAX_SAMPLE, else ValueError."""
+    """Return an archive entry's decompressed bytes; raise ValueError if over MAX_SAMPLE."""
     if info.compress_type not in _METHODS:
         raise ValueError("compressed with an unsupported method")
     if info.compress_type != _ZSTANDARD:

@@ -101,7 +101,7 @@ def _question(task: Any) -> str:
 
 
 def _group(obj: Row) -> str:
-    """Return an episode's group id: its task's hash or id, else its own id without the attempt."""
+    """Return an episode's group: its task's hash or id, else its id up to the last colon, or ""."""
     if obj.get("task_hash") is not None:
         return coerce.text(obj["task_hash"])
     identity = mapping(obj.get("task")).get("id")
@@ -182,7 +182,6 @@ def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
 
 
 def _shared(before: Sequence[Row], chat: Sequence[Row]) -> int:
-    """Return the number of leading messages that two chats have in common."""
     pairs = enumerate(zip(before, chat, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(before), len(chat)))
 
@@ -268,7 +267,6 @@ def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
 
 
 def _counts_trajectories(file: FileStamp) -> bool:
-    """Return whether SkyRL's logged mean uses only the last of successive lines of equal index."""
     logged_means = FileStamp.of(Path(file.path).with_name("aggregated_results.jsonl"))
     if logged_means is None:
         return False
@@ -370,7 +368,7 @@ class Tinker(BaseFormat):
         yield row
 
     def _texts(self, group: int | None, obj: Row, steps: Sequence[Row]) -> Row:
-        """Return the prompt and response of a trajectory, {} if they cannot be identified."""
+        """Return {"prompt": …, "response": …} of a trajectory, {} if they cannot be identified."""
         number = coerce.integer(obj.get("traj_idx"))
         groups = _groups(self.sibling) if self.sibling else []
         if group is None or number is None or not 0 <= group < len(groups) or len(steps) != 1:
@@ -505,7 +503,7 @@ class NemoGym(BaseFormat):
 
 
 def _messages_of_items(items: Iterable[Row]) -> list[Row]:
-    """Convert items of OpenAI's Responses API to chat messages, one per call of the model."""
+    """Convert items of OpenAI's Responses API to chat messages; join those of one model call."""
     messages: list[Row] = []
     ended = True  # whether the model's last call ended
     for item in items:

@@ -103,7 +103,7 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
 
 
 def _scores(scores: Row) -> dict[str, float]:
-    """Return scorer -> score as a number; a score that is a dict gives ``scorer/key`` -> number."""
+    """Return scorer (``scorer/key`` for a dict) -> number, also of grades like "C"; omit rest."""
     values: Row = {}
     for name in scores:
         value: Any = mapping(scores[name]).get("value")
@@ -163,7 +163,7 @@ class LMEval(BaseFormat):
             first = logged.json_object(lines.readline()).get("filter")
         if not isinstance(first, str):
             return self
-        remark_text = message("only filter {filter} is read, one of several", filter=f"`{first}`")
+        remark_text = message("only lines of filter {filter} are read", filter=f"`{first}`")
         form = LMEval(remark="" if first == "none" else remark_text)
         form.filter = first
         return form

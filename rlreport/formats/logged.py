@@ -76,7 +76,7 @@ def _tracked(value: Any, depth: int) -> Any:
 
 
 def read_all(obj: dict[str, Any]) -> Row:
-    """Return a plain copy of an object; a ``KeyTracker`` is emptied, so no key counts as unread."""
+    """Return a plain copy of an object; mark all keys as read by emptying a ``KeyTracker``."""
     if not isinstance(obj, KeyTracker):
         return dict(obj)
     obj.clear()
@@ -92,7 +92,7 @@ def entry_of(obj: Row, entry: Row) -> Row:
 
 
 def explode(obj: Row, key: str) -> Iterator[Row]:
-    """Yield an object per element of column ``key``; values that are not lists are repeated."""
+    """Yield an object per item of the lists, all as long as that of ``key``, or raise RowError."""
     column = obj.get(key)
     if not isinstance(column, list):
         raise RowError(message("{field} is missing or not a list", field=f"`{key}`"))
@@ -155,9 +155,9 @@ _LONGEST_CRITERION = 60  # characters; longer criteria belong to one prompt: no 
 
 
 def rubric(obj: Row) -> tuple[dict[str, float], str]:
-    """Return the scores of an object's rubric by criterion, and its judge's reasons as text.
+    """Return (criterion -> score, the judge's reasons as text) of rubrics, ({}, "") without any.
 
-    A rubric is a list of criteria, each a dict with a name and a score.
+    A rubric is a list of criteria, each a dict with a name (short, else left out) and a score.
     """
     parts: dict[str, float] = {}
     said: list[str] = []
@@ -203,7 +203,7 @@ def fields(**values: Any) -> Row:
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
-    """Return the numbers, booleans and short strings of ``obj``, except the keys ``used``."""
+    """Return scalars of ``obj`` but ``used``; unquote strings, add _logged to canonical names."""
     row: Row = {}
     taken = obj.read if isinstance(obj, KeyTracker) else set()
     for key, value in obj.items():
@@ -224,7 +224,7 @@ def step_of(
     pattern: re.Pattern[str] | None = None,
     default: int | None = None,
 ) -> int:
-    """Return the first step among ``value``, ``pattern`` in the path, ``where`` and ``default``."""
+    """Return the step of ``value``, else path, ``where``, ``default``; raise RowError if none."""
     in_path = None if pattern is None else step_in_path(where.name, pattern)
     candidates = (coerce.integer(value), in_path, where.step, default)
     step = next((one for one in candidates if one is not None), None)
@@ -296,7 +296,7 @@ class TokenNames:
         return "".join(token for token in tokens if not is_special(token))
 
     def fill(self, row: Row) -> Row:
-        """Decode token ids into the row's missing tokens and texts, in place; return the row."""
+        """Set missing tokens and texts from token ids, in place; return the row."""
         ids = row.get("token_ids")
         if isinstance(ids, list):
             if row.get("response_tokens") is None:
@@ -395,7 +395,7 @@ def set_spans(turns: Sequence[Row], spans: Sequence[tuple[int, int]]) -> None:
 
 
 def error_text(error: object, *keys: str) -> str:
-    """Return the texts under ``keys`` of an error, such as ``ValueError: too long``."""
+    """Join the texts under ``keys`` (default: type, message) of an error by ": "; "" if none."""
     parts = [mapping(error).get(key) for key in keys or ("type", "message")]
     return ": ".join(coerce.text(part) for part in parts if part)
 
@@ -490,7 +490,7 @@ def step_in(obj: dict[str, Any]) -> int | None:
 
 
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:
-    """Return the metrics of a logged event by name, ``prefixed`` with the kind of the event."""
+    """Return metric -> value of a logged event, ``prefixed`` with the kind of the event."""
     kinds = (v.lower() for key, v in event.items() if key in KIND_KEYS and isinstance(v, str))
     kind = next(kinds, "")
     numbers = dict(flat_numbers(_metrics_object(event)))
@@ -505,7 +505,7 @@ def prefixed(kind: str, name: str) -> str:
 
 
 def is_event(obj: object) -> bool:
-    """Return whether an object is a row of metrics: step and numbers, no long text, no list."""
+    """Return whether an object is a row of metrics: step, numbers, no rollout text and no list."""
     if not isinstance(obj, dict) or step_in(obj) is None:
         return False
     metrics = _metrics_object(obj)

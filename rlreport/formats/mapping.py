@@ -63,7 +63,7 @@ class Mapped(BaseFormat):
     """A format defined by ``--map`` and ``--step-from-path``, alone or on top of another format.
 
     ``mapping`` is canonical field -> dotted path in the object; integers in it index lists. The
-    step is the first group, or group ``step``, of ``step_from_path``.
+    step is the group ``step`` of ``step_from_path`` if it has one, else its first group.
     """
 
     id = "mapped"
@@ -87,7 +87,7 @@ class Mapped(BaseFormat):
 
     @property
     def cacheable(self) -> bool:
-        """Whether rows may be cached, as those of ``base`` may, or without ``base``."""
+        """Whether rows may be cached: always without ``base``, else if its rows may be."""
         return self.base is None or self.base.cacheable
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
@@ -97,7 +97,7 @@ class Mapped(BaseFormat):
         return Match(100, f"has the mapped fields ({options or 'step from the path'})")
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the rows of format ``base`` (if None, the object itself) plus the mapped fields."""
+        """Yield the rows of ``base`` (or one row of the object's fields) with the mapped fields."""
         step = logged.step_in_path(where.path, self._step) if self._step else None
         step_field = {} if step is None else {"step": step}
         # The base format would reject an object without a step.
@@ -160,12 +160,12 @@ def _convert_types(mapped: Row) -> Row:
 
 def _check(row: Row, where: Where) -> Row:
     if all(row.get(key) is None for key in ("response", "token_ids", "response_tokens")):
-        raise RowError(message("no response at the mapped path"))
+        raise RowError(message("no response; check the paths given with --map"))
     return {"step": where.step or AssumedStep(), **row}
 
 
 def refusal(name: str, objects: Sequence[Row]) -> str:
-    """Return why a file without a known format is not read; suggest ``--map`` options if likely."""
+    """Return why a file of unknown format is not read, with ``--map`` options if some may help."""
     if reason := certain_refusal(name, objects):
         return reason
     if suggestions := suggest(objects):
@@ -180,7 +180,7 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
 
 
 def certain_refusal(name: str, objects: Sequence[Row]) -> str:
-    """Return why a file is certainly not a rollout log, or "" if it may be one."""
+    """Return why a file is certainly no rollout log, by its name and objects; "" if it may be."""
     last = name.rpartition("/")[2].lower().removesuffix(".gz").removesuffix(".zst")
     if last in _BY_NAME:
         return message(_BY_NAME[last])

@@ -44,7 +44,7 @@ class RLBoard(BaseFormat):
     confidence = 60
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if at least one object has all required fields, with their types."""
+        """Return a claim if any object has all required fields, with their types."""
         rows = [obj for obj in objects if has_keys([obj], *self.claims[0])]
         return super().match(name, [obj for obj in rows if self.recognizes(obj)])
 
@@ -360,7 +360,7 @@ class Swift(Renamed):
         return logged.each(entries, row_of) if columnar else map(row_of, entries)
 
     def _reward_functions(self, obj: Row) -> list[str]:
-        """Return the names of reward functions: float columns, before ``advantages`` if logged."""
+        """Return the names of reward functions: float columns (before ``advantages`` if logged)."""
         names = list(obj)
         if "advantages" in names:
             names = names[: names.index("advantages")]
@@ -443,7 +443,7 @@ class NemoRL(Renamed):
         runs = mask_runs(row.get("response_mask", []))
         texts = _texts(obj.get("content"), len(runs))
         if not texts and not runs:
-            raise RowError(message("neither `content` nor `token_ids`"))
+            raise RowError(message("both `content` and `token_ids` are missing or invalid"))
         if runs and not texts.get("prompt"):
             texts.pop("prompt", None)  # RowReader decodes the prompt from its ids
         logged.set_spans(texts.get("turns", []), runs)

@@ -108,7 +108,6 @@ class TRL(BaseFormat):
 
 
 def _float_columns(obj: Mapping[str, Any]) -> list[str]:
-    """Return the names of float columns between ``completion`` and ``advantage``."""
     names = list(obj)
     first = names.index("completion") + 1 if "completion" in obj else 0
     last = names.index("advantage") if "advantage" in obj else len(names)
@@ -123,7 +122,7 @@ def _float_columns(obj: Mapping[str, Any]) -> list[str]:
 
 
 def _without_nulls(value: Any, levels: int = 12) -> Any:
-    """Drop nulls from nested objects; parquet adds them for keys that other objects have."""
+    """Return a value without null fields, which Parquet adds for keys that other rows have."""
     if isinstance(value, dict) and levels:
         return {k: _without_nulls(v, levels - 1) for k in value if (v := value[k]) is not None}
     if isinstance(value, list) and levels:
@@ -220,7 +219,7 @@ def _trace(obj: Row, where: Where) -> Row:
         raise RowError(message("`messages` is not a list of messages"))
     reward = next((metadata[key] for key in _REWARDS if key in metadata), None)
     if reward is None:
-        raise RowError(message("the trace's metadata has no `reward`"))
+        raise RowError(message("the trace's metadata has no `reward` or `score`"))
     is_error = metadata.get("error") or metadata.get("status") == "error"
     parts = [key for key in metadata if key.startswith(_PREFIX)]
     return {

@@ -37,7 +37,7 @@ MAX_LINE = 64 << 20  # Maximum bytes of a line that contains an update
 
 
 def annotation_files(path: Path) -> tuple[FileStamp, ...]:
-    """Return the update files below ``annotations`` in one of the three folders above ``path``."""
+    """Return the update files in the nearest ``annotations`` up to three folders above ``path``."""
     for folder in list(path.parents)[:3]:
         if (folder / FOLDER).is_dir():
             files = sorted((folder / FOLDER).rglob("*.jsonl"))
@@ -109,7 +109,7 @@ def updates_in(files: tuple[FileStamp, ...]) -> Updates:
 
 
 def apply_updates(trace: Row, updates: Iterator[Row]) -> None:
-    """Merge updates into a trace's ``info`` and the arrays of its nodes, in place."""
+    """Merge updates into ``info`` and the nodes' arrays of a trace, in place."""
     nodes = dicts(trace.get("nodes"))
     branches: dict[int | None, list[int]] = dict(enumerate(_branches(nodes)))
     for update in updates:
@@ -223,7 +223,7 @@ class Verifiers(BaseFormat):
 
     Each trace of an episode is a response with reward Σ score · weight; an episode without traces
     is a failed rollout. Of a trace's branches, the last one that was trained on counts. The step
-    is in the path or in prime-rl's metadata, else 0. The ``sibling`` is the file in
+    is in prime-rl's metadata or in the path, else 0. The ``sibling`` is the file in
     prime-rl's folder ``effective``, with only the traces that were trained on. Since September 2026
     prime-rl writes updates of traces instead (``annotated``): these contain the step at which a
     trace was trained on, and mark the traces that were used; others are filtered out.
@@ -487,7 +487,7 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
 
 
 def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
-    """Return one number per token, NaN for tokens that were not sampled."""
+    """Return one number per token: those in ``value`` for sampled tokens, NaN for others."""
     if not (values := coerce.numbers(value)):
         return [math.nan] * len(sampled)
     if len(values) == len(sampled):
@@ -519,7 +519,7 @@ def _weighted_score(reward: Any) -> float:
 
 
 def _finish_reason(trace: Row) -> str | None:
-    """Return the logged stop condition, or ``length`` if a limit of tokens ended the trace."""
+    """Return ``length`` if a token limit ended the trace, else the logged stop condition."""
     ending, truncated = ending_of(reason := trace.get("stop_condition")), trace.get("is_truncated")
     answered = [call for call in dicts(trace.get("calls")) if call.get("error") is None]
     cut = bool(answered) and answered[-1].get("finish_reason") == "length"

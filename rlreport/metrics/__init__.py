@@ -55,7 +55,7 @@ class Part(NamedTuple):
         """Merge runs of values whose steps fall into the same interval of ``width`` steps.
 
         A merged value has the first step of the interval. It is the mean of the values, NaN if any
-        is NaN; or the largest of the others if ``largest``.
+        is NaN; with ``largest`` it is the largest value that is not NaN.
         """
         at = self.steps - self.steps % width
         starts = np.flatnonzero(np.diff(at, prepend=at[0] - 1))
@@ -125,7 +125,7 @@ class MetricsTable:
         The table has ``step`` (int64, ascending) and one float64 column per metric, by name.
         Consecutive values at one step, such as one per update, become their mean, or for gradient
         norms their maximum. If a step is logged again later, as after a restart, the later value
-        counts. Values that are not finite are NaN.
+        counts. Values that are not finite are NaN. Steps beyond MAX_STEPS or MAX_VALUES are merged.
         """
         self._merge(self.width)
         while (rows := len(self.steps)) > MAX_STEPS or rows * len(self.parts) > MAX_VALUES:
@@ -144,7 +144,7 @@ class MetricsTable:
         return pd.DataFrame(columns), broken
 
     def steps_of(self) -> dict[str, Ints]:
-        """Return metric -> its steps in the order of the log."""
+        """Return metric -> the steps of its values, in the order of the log."""
         return {
             name: np.concatenate([part.steps for part in parts])
             for name, parts in self.parts.items()
@@ -166,7 +166,7 @@ class MetricsTable:
 
 
 def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
-    """Replace zeros of the validation reward by NaN at steps without an evaluation, in place."""
+    """Set validation rewards of 0 that only fill steps without an evaluation to NaN, in place."""
     name = roles_of(columns.keys() - {"step"}).get("validation")
     if name is None:
         return
@@ -192,7 +192,7 @@ _JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
 
 
 class MetricsSource(NamedTuple):
-    """The metrics of one run in a file or MLflow folder; ``read`` yields them."""
+    """The metrics of one run in a file or MLflow folder; ``read`` yields (step, metrics)."""
 
     path: Path
     read: Callable[[LeftOut], Iterator[Record]]
@@ -200,7 +200,7 @@ class MetricsSource(NamedTuple):
 
 
 def find_metrics(path: Path) -> list[MetricsSource]:
-    """Return the metrics files in a folder, or a file itself if it has metrics, sorted by path.
+    """Return the metrics in a folder or a file, by file and run, sorted by path; [] without any.
 
     MLflow's ``metrics`` folders count as files. If the checkpoints of a run each have a
     ``trainer_state.json``, only the largest is used. Links to folders are not followed.
@@ -346,7 +346,10 @@ class TrainerMetrics:
 def find_and_read(
     logs: Sequence[str | Path], given: Sequence[str | Path] = (), run: str = ""
 ) -> TrainerMetrics:
-    """Read the metrics files ``given``, else those in the logs; only of ``run`` if it is not ""."""
+    """Read the metrics files ``given``, else those in the logs; only of ``run`` if it is not "".
+
+    A file that cannot be read raises if the user named it; if not, it becomes a note.
+    """
     result, table = TrainerMetrics(), MetricsTable()
     seen: dict[str, Ints] = {}
     overlapping = False
@@ -399,7 +402,7 @@ def _unreadable(path: Path) -> Iterator[None]:
 
 
 def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
-    """Read a metrics file into a table; count rows that cannot be used in ``left_out``."""
+    """Read a metrics file, counting bad rows in ``left_out``; raise if it has no metrics."""
     table = MetricsTable()
     with _unreadable(source.path):
         table.add(source.read(left_out))

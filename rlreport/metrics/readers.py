@@ -48,7 +48,7 @@ from rlreport.text.messages import message, translatable
 STEP = translatable("rows of trainer metrics whose step is not a whole number, left out")
 JSON = translatable("lines of trainer metrics that are not valid JSON, left out")
 CELLS = translatable("rows of trainer metrics with the wrong number of columns, left out")
-REST = translatable("trainer metrics that cannot be read from here on")
+REST = translatable("the file of trainer metrics cannot be read from here on")
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second
 def lines_of(
     path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
 ) -> Generator[bytes]:
-    """Yield the decompressed lines of a file until its end or the first damaged part."""
+    """Yield decompressed lines up to damage; raise ValueError if all is damaged or too large."""
     source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
     lines, line, count = Lines(ByteRange(0, source), longest), None, 0
     for line in lines:
@@ -121,7 +121,7 @@ def _records(events: Iterable[Any], left_out: LeftOut, line: int | None = None) 
 
 
 def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
-    """Yield the records of a ``trainer_state.json``, or of an array of events."""
+    """Yield the records of a ``trainer_state.json``, or of the events in another JSON document."""
     content = read_bounded(path, MAX_JSON)
     history = mapping(load_json(content, "replace")).get("log_history")
     if isinstance(history, list):
@@ -160,7 +160,7 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
 
 def number(cell: str) -> float | None:
-    """Return the number in a cell, NaN for the text "nan"; None if there is no number."""
+    """Return the number in a cell (True is 1, "nan" is NaN), None if there is none."""
     try:
         return float(_BOOLEANS.get(cell, cell))
     except ValueError:
@@ -267,7 +267,7 @@ def csv_cells(line: bytes, separator: str) -> list[str]:
 
 
 def csv_runs(path: Path) -> list[str]:
-    """Return the runs named in columns "RUN - METRIC", or in a column of RUN_KEYS; [] for one."""
+    """Return the runs in columns "RUN - METRIC", or in a column of RUN_KEYS if several; else []."""
     with closing(lines_of(path)) as lines:
         header = next(lines, b"")
         separator = csv_separator(header)
@@ -289,7 +289,7 @@ def _run_column(names: list[str]) -> int | None:
 
 
 def csv_metrics(names: list[str], run: str) -> dict[int, str]:
-    """Return column index -> metric name, of ``run`` or of all; omit W&B's __MIN and __MAX."""
+    """Return column index -> metric, of ``run`` or (if "") all; omit W&B's __MIN and __MAX."""
     metrics = {}
     for index, name in enumerate(names):
         base, _, end = name.rpartition("__")

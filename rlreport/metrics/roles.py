@@ -157,7 +157,7 @@ class Key(NamedTuple):
 
 @cache
 def known_keys() -> dict[Key, re.Pattern[str]]:
-    """Return the rows of ``keys.csv``, most preferred first, with patterns of names."""
+    """Return row of ``keys.csv`` -> pattern of metric names, most preferred first."""
     text = (files("rlreport.metrics") / "keys.csv").read_text("utf-8")
     keys = [Key(**row) for row in csv.DictReader(text.splitlines())]
     plain = [re.escape(_RUN.sub("", key.key.lower())) for key in keys]
@@ -173,7 +173,7 @@ def _keys_of(name: str) -> tuple[Key, ...]:
 
 
 def in_unit_of(role: str, name: str, values: Floats) -> Floats:
-    """Convert values of the metric ``name`` to the unit of ``role``."""
+    """Convert values of the metric ``name`` to the unit of ``role``, if it is another."""
     unit = next((key.unit for key in _keys_of(name) if key.role == role), "")
     return _UNITS[unit](values) if unit in _UNITS else values
 
@@ -221,7 +221,7 @@ ROLLOUT_SETTINGS = {
 
 
 def logging_advice(metrics: Iterable[str]) -> dict[str, str]:
-    """Return how to log rollouts: {"how": a sentence, "code": a setting or a line of Python}."""
+    """Return how to log rollouts, as {"how": sentence, "code": setting or line of Python}."""
     framework = framework_of(metrics)
     if framework is None:
         how = message("Log rollouts with {name}:", name="rlreport.RolloutWriter")

@@ -1,8 +1,8 @@
 """Choose the responses whose texts and tokens are read, from the response table alone.
 
 Chosen are a sample for statistics of texts and tokens, the extremes of every metric in the run (and
-at each step, unless there are too many steps), and one response to each of the first prompts.
-Checks and pages quote only chosen responses.
+at each step, unless there are too many steps), the first response with a tool error, and one
+response to each of the first prompts. Checks and pages quote only chosen responses.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Choice(NamedTuple):
 
 
 def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
-    """Choose the responses to read with texts; within limits, extreme ones keep all tokens."""
+    """Choose the responses to read with texts, and those of them that keep all tokens."""
     sample = sampled_rows(responses, file_names)
     values = responses[list(METRICS)].to_numpy(np.float64)
     rank, texts, tokens = _step_ranks(responses, values), *_bytes_of(responses)
@@ -77,7 +77,7 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
 
 
 def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
-    """Return each response's rank in its step, 0 for the most extreme, int64 (R,)."""
+    """Return the rank of each response in its step by ``extremeness``, from 0, int64 (R,)."""
     ranks = np.zeros(len(values), np.int64)
     for rows in responses.groupby("step").indices.values():
         order = extremeness(values[rows]).argsort(kind="stable")
@@ -86,7 +86,7 @@ def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
 
 
 def extremeness(values: Floats) -> Ints:
-    """Return the rank of each row from the nearest end of any column of ``values`` (R, M), (R,)."""
+    """Return each row's smallest rank from either end of any column, 0 for an extreme, (R,)."""
     ends = np.hstack([values, -values])
     ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)
     ranks[np.isnan(ends)] = len(values)
@@ -103,7 +103,7 @@ def _bytes_of(responses: pd.DataFrame) -> tuple[Floats, Floats]:
 
 
 def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
-    """Choose which rows of the response table to sample; return them in ascending order.
+    """Return the rows of the response table to sample for text statistics, ascending, int64.
 
     Logs within MAX_SAMPLED and MAX_SAMPLED_TOKENS are sampled whole. Otherwise take k training
     responses per step, in random but repeatable order (by a hash of their location), keeping

@@ -70,7 +70,7 @@ Item = TypeVar("Item")
 
 
 class RangeCounts(NamedTuple):
-    """Numbers of lines and of unusable lines in the byte range of a file from ``start`` on."""
+    """Numbers of lines (or objects), and of unusable ones, in the range of a file at ``start``."""
 
     file: int
     start: int
@@ -124,7 +124,7 @@ def batch_columns(
     gae: GaeOptions,
     chunk: Chunk,
 ) -> Columns:
-    """Return the columns of ``rows`` (R,); add extra fields, tools and remarks to ``chunk``."""
+    """Return ``rows`` as columns, (R,) each; add extras, tools, texts and remarks to ``chunk``."""
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
@@ -245,7 +245,7 @@ def _prompt_hash(prompt: str, pad_tokens: tuple[str, ...], system_end_token: str
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:
-    """Concatenate columns by name, with NaN (or 0) where one is missing; empties ``parts``."""
+    """Concatenate columns by name (NaN or 0 where a part has none); remove them from ``parts``."""
     lengths = [len(part["step"]) for part in parts]
     joined: Columns = {}
     for name in sorted({name for part in parts for name in part}):
@@ -325,7 +325,7 @@ _UNUSABLE = (RowError, RecursionError, OverflowError)
 def read_chunk(
     ranges: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, *, keep: int = 0
 ) -> Chunk:
-    """Read byte ranges into one table, with texts and tokens if these fit in ``keep`` bytes."""
+    """Read byte ranges into a chunk, with texts and tokens if these fit in ``keep`` bytes."""
     chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
     for batch in in_batches(_rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES):
         rows, places = zip(*batch, strict=True)
@@ -339,7 +339,7 @@ def read_chunk(
 def in_batches(
     items: Iterable[Item], size: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
-    """Yield lists of consecutive items; a list ends at a size of ``most`` or _BATCH_ROWS items."""
+    """Yield lists of consecutive items; a list is full at size ``most`` or at _BATCH_ROWS items."""
     batch, total = list[Item](), 0
     for item in items:
         batch.append(item)
@@ -448,7 +448,7 @@ class _RangeReader:
 def read_cached(
     group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, store: Store
 ) -> Chunk:
-    """Read byte ranges into one table, or load it from the cache if nothing has changed."""
+    """Return the chunk of byte ranges from the cache; else read it, and cache it if possible."""
     key = _key(group, options, gae)
     files = [part.file for part in group]
     if key and (data := store.get(key)):
@@ -482,7 +482,7 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions) -> b
 
 
 def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
-    """Return hashes of formats and tokenizer for a cache key; [] if rows must not be cached."""
+    """Return hashes of the formats and of the tokenizer; [] if their rows must not be cached."""
     keys: list[str] = []
     for log_format in formats:
         # A database may have further files.

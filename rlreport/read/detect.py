@@ -101,7 +101,7 @@ class LogFiles:
 
 
 def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
-    """Detect the format of each log; add notes on other files, except those in ``used``."""
+    """Return the logs to read with their formats, and notes on other files not in ``used``."""
     files = LogFiles()
     row_splits: list[frozenset[str]] = []
     stepless: set[str] = set()
@@ -138,7 +138,7 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
         files.sources.append(source)
         files.formats.append(detection.format)
     for source in (other for other in listing.other if other.name != NOTES_FILE):
-        why = message("not read as a log because of its name")
+        why = message("not named like a log, so not read; to read it, give its own path")
         if ".csv" in PurePosixPath(source.name.lower()).suffixes[-2:]:
             why = message(
                 "CSV is read as trainer metrics only, which need a column named step and rows of "
@@ -166,7 +166,7 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
     }
     if named := [path for path, step in steps.items() if step is not None]:
         text = message(
-            "rows without a step; the step in the path of their file is used, such as step {step}",
+            "files with rows without a step; the step in their paths is used, such as step {step}",
             step=steps[min(named)],
         )
         files.notes.append(Note(PATH_STEP, text, len(named), min(named)))
@@ -210,7 +210,7 @@ def _without_repeats(files: LogFiles) -> LogFiles:
     if not repeats:
         return files
     text = message(
-        "rows of {file} repeated under a new step, as TRL does; left out",
+        "files that repeat earlier rows (of {file}) under a new step, as TRL does; left out",
         file=min(repeats.values()),
     )
     files.notes.append(Note("repeated_file", text, len(repeats), min(repeats)))
@@ -316,8 +316,8 @@ def _detect(
         form = configured
     elif not form.alone:
         remark = message(
-            "this format needs other files next to the log, which cannot be read from an object "
-            "store; copy the folder to a local disk"
+            "this format needs other files next to the log, which are not read from URLs; copy the "
+            "folder to a local disk"
         )
     reader = RowReader(form, TokenNames(options.tokenizer))
     by_path = form.split(source.name)

@@ -58,7 +58,7 @@ class LogFormat:
         return None if step is None else AssumedStep(step)
 
     def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
-        """Convert a logged dict to canonical rows; an unreadable row becomes an ``UnreadRow``."""
+        """Return canonical rows (``UnreadRow`` for bad ones); raise RowError if ``obj`` is bad."""
         try:
             where = Where(
                 name, line, index, self.step_in_path(obj, name), getattr(obj, "member", "")
@@ -88,7 +88,7 @@ class Listing:
 
 
 def find_sources(paths: Sequence[str | Path]) -> Listing:
-    """List the log files under files, folders, globs and URLs, each file once."""
+    """Return the files at paths, globs and URLs, each once; raise UsageError if one is missing."""
     listing = Listing([], [], [])
     entries: list[_Found] = []
     roots: list[str] = []
@@ -235,7 +235,7 @@ def _relative(path: str, root: str) -> str:
 
 
 def with_content(sources: Sequence[Source], most: int) -> list[Source]:
-    """Return ``sources``; remote ones get their first ``most`` bytes as ``content``."""
+    """Return the sources, readable remote ones with only their first ``most`` bytes, in memory."""
     remote = [source for source in sources if source.store and source.size]
     parts = read_ranges([(source, 0, min(source.size, most)) for source in remote])
     local_copies = {
@@ -292,7 +292,7 @@ class ByteRange:
 def byte_ranges(
     sources: Sequence[Source], formats: Sequence[LogFormat], *, range_bytes: int = RANGE_BYTES
 ) -> list[ByteRange]:
-    """Return the ranges of all files, cut at multiples of ``range_bytes`` where possible."""
+    """Return the ranges of all files; uncompressed lines are cut every ``range_bytes``."""
     ranges: list[ByteRange] = []
     for file, (source, log_format) in enumerate(zip(sources, formats, strict=True)):
         whole = source.compression or log_format.container != "lines"
@@ -401,7 +401,7 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, RowError):
         return error.reason
     if isinstance(error, RecursionError):
-        return message("nested too deep")
+        return message("nested too deeply")
     if isinstance(error, OverflowError):
         return message("contains a number that is too large")
     if isinstance(error, OSError) and error.strerror:

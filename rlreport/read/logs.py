@@ -75,8 +75,9 @@ def read_logs(
     ``metrics`` and ``used`` are files with another purpose: no note says that they are not logs.
 
     Raises:
-        UnusableInputError: no response can be read, or ``options.strict`` is set and anything was
-            skipped or repaired; the message describes what was found.
+        UnusableInputError: no response can be read (unless there are ``metrics`` and no logs), or
+            ``options.strict`` is set and anything was skipped or repaired.
+        UsageError: a path does not exist, or an option does not fit the logs.
     """
     options, gae = options or ReadOptions(), gae or GaeOptions()
     progress = progress or Progress()
@@ -123,7 +124,7 @@ def read_chunks(
     workers: Workers,
     spool: RolloutSpool | None = None,
 ) -> list[Chunk]:
-    """Read all byte ranges, one chunk per group of ranges; append texts and tokens to ``spool``."""
+    """Return a chunk per group of byte ranges; add texts and tokens to ``spool`` while they fit."""
     groups = grouped_ranges(ranges)
     store = store_at(options.cache) if options.cache else None
     shared = options, gae, store, spool is not None
@@ -164,8 +165,8 @@ def _check_files_of_node(group: Sequence[ByteRange]) -> None:
             if Path(source.path).stat().st_size >= source.size:
                 continue
         raise UsageError(
-            f"--ray: node {platform.node()} does not see {source.path} with the same size; logs "
-            "must be in object storage or on a disk that all nodes share"
+            f"--ray: node {platform.node()} has no {source.path}, or a shorter one; logs must be "
+            "in object storage or on a disk that all nodes share"
         )
 
 
@@ -221,7 +222,7 @@ def _scan(
 def _complete(
     responses: pd.DataFrame, extras: pd.DataFrame, reward_parts: list[str], files: LogFiles
 ) -> None:
-    """Set columns of ``responses`` that come from ``extras``; clear parts of invalid rewards."""
+    """Complete columns of ``responses`` from ``extras``; set parts of invalid rewards to NaN."""
     unrewarded = [i for i, one in enumerate(files.formats) if not one.reader.format.rewarded]
     # A reward missing from a format that never logs rewards is not counted as a NaN value.
     without = responses["file"].isin(unrewarded) & responses["reward"].isna()
@@ -335,13 +336,13 @@ def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes:
         named = list({note.text: note for note in refused}.values())[:_MAX_NAMED]
         reasons = [f"{note.file}: {note.text}" for note in named]
         if len(refused) > len(named):
-            reasons.append(f"and {len(refused) - len(named):,} more files")
+            reasons.append(f"and {len(refused) - len(named):,} more")
         return "No rollout log found" + (f" ({'; '.join(reasons)})" if reasons else "")
-    text = f"No usable response in {len(files.sources):,} log files"
+    text = f"No usable response in the logs (files: {len(files.sources):,})"
     if bad:
         first = bad[0]
         where = f"{first.file}, line {first.line:,}" if first.line else first.file
-        text += f"; {bad_count:,} lines could not be read, the first: {where}: {first.reason}"
+        text += f"; unreadable lines or files: {bad_count:,}, the first: {where}: {first.reason}"
     kinds = ("untrained", "filtered_out", "failed", "other_split_rows")
     omissions = [n for n in notes if n.kind in kinds]
     return text + "".join(f"; {note.count:,} {note.text}" for note in omissions)
@@ -355,4 +356,4 @@ def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> st
     ]
     total = bad_count + len(notes)
     rest = f"\n… and {total - _MAX_SHOWN:,} more" if total > _MAX_SHOWN else ""
-    return "The logs are not clean (--strict):\n" + "\n".join(problems[:_MAX_SHOWN]) + rest
+    return "Problems in the logs (--strict):\n" + "\n".join(problems[:_MAX_SHOWN]) + rest

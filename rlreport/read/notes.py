@@ -59,7 +59,7 @@ class Remarks:
     unread_count: int = 0  # number of all lines that could not be used
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
-        """Count ``count`` more invalid values of a kind, the first of which is at ``position``."""
+        """Count ``count`` more oddities of a kind, the first of which is at ``position``."""
         times, first = self.oddities.get(kind, (0, position))
         self.oddities[kind] = Oddity(times + count, first)
 
@@ -77,15 +77,15 @@ ODDITIES = {
     "sentinel": translatable(
         "tokens with a log-probability above 0, treated as padding and left out"
     ),
-    "pads": translatable("pad tokens at the ends of responses, dropped"),
-    "nested": translatable("token arrays that are lists of lists, left out"),
+    "pads": translatable("pad tokens at the start or end of responses, dropped"),
+    "nested": translatable("token arrays that are not lists of numbers, left out"),
     "not_tokens": translatable("response_tokens that are not a list of strings, left out"),
     "not_a_number": translatable("optional rewards that are not numbers, left out"),
     "not_text": translatable("reference responses that are not text, left out"),
     "tolerant": translatable(
         "lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"
     ),
-    "reasonless": translatable("unknown finish reasons, counted as another reason"),
+    "reasonless": translatable("unknown finish reasons, counted as “another reason”"),
     "bad_mask": translatable(
         "response masks that do not match the tokens or contain values other than 0 and 1, ignored"
     ),
@@ -100,7 +100,7 @@ ODDITIES = {
         "rollouts filtered out before training or not trained yet, left out of the figures"
     ),
     "failed": translatable(
-        "rollouts that failed before the policy wrote anything, counted by step"
+        "rollouts that failed before the policy wrote anything, only counted by step"
     ),
     "other_split_rows": translatable("rows of other splits, skipped (read them with --split)"),
     "long_text": translatable(
@@ -112,7 +112,7 @@ ODDITIES = {
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which rows of a file a restarted run logged again, bool (R,).
+    """Return which rows of a file have steps that a restart logged again later, bool (R,).
 
     A restart is a row with a lower step than the row before. A file in which over a quarter of the
     changes of step are decreases is taken to be unsorted, without restarts. Rows of the validation
@@ -133,10 +133,10 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
 def later_attempts(
     files: Ints, steps: Ints, prompts: NDArray[np.uint64], names: Sequence[str]
 ) -> list[tuple[Ints, Ints]]:
-    """Find restarts: return (files of an attempt, files of a later attempt) for each, as indices.
+    """Return (files of an attempt, files of a later attempt) for each restart, as indices.
 
     ``files``, ``steps`` and ``prompts`` have one value per row. Files whose names differ only in a
-    rank, or that cover the same steps, belong to one attempt. A later attempt logs whole steps of
+    rank, or that cover about the same steps, are one attempt. A later attempt logs whole steps of
     an earlier one again. Files of two environments share no prompt, so prompts have to be shared
     unless the later attempt also begins and ends later and prompts of the earlier one do not recur.
     """
@@ -182,7 +182,6 @@ def _logs_again(older: pd.DataFrame, newer: pd.DataFrame, *, continued: bool) ->
 
 
 def _name_of_attempt(name: str, first: int, last: int) -> str:
-    """Return a file's name without its rank and, if it has a single step, without that step."""
     name = _RANK.sub("", name)
     return re.sub(rf"(.*)(?<!\d)0*{first}(?!\d)", r"\1", name) if first == last else name
 
@@ -281,7 +280,7 @@ def _error_text(value: object) -> str:
 
 
 def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
-    """Set invalid rewards (column ``missing_grade`` above 0) to NaN, in place."""
+    """Set rewards with a ``missing_grade`` to NaN, unless all are masked; add ``masked_reward``."""
     kinds = columns["missing_grade"]
     if len(kinds) and (kinds == Missing.MASKED).all():  # else no reward would be left
         kinds[:] = 0
@@ -292,7 +291,7 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
 
 
 def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float64]:
-    """Return 1 for rows that the trainer dropped or masked, 0 for others, NaN if not logged."""
+    """Return 1 if the trainer dropped or masked the row, 0 if not, NaN if not logged, (R,)."""
     masked = kinds == Missing.MASKED
     dropped = np.where(masked.any(), masked.astype(np.float64), np.nan)
     for name in _KEPT.keys() & set(extras.select_dtypes("number")):

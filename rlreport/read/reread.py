@@ -65,7 +65,7 @@ def read_chosen(
     workers: Workers,
     progress: Progress,
 ) -> tuple[RolloutSpool, Ints]:
-    """Read the chosen rows; return a spool of them, and each row's index in the spool, (R,)."""
+    """Read the chosen rows; return a spool of them, and the index of each row in it, (R,)."""
     table = responses.iloc[choice.rows]
     columns = [table[name].to_numpy() for name in _Rows._fields[:-1]]
     rows = _Rows._make([*columns, choice.whole])
@@ -117,7 +117,7 @@ def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
     except (RowError, IndexError, ValueError, *DAMAGED) as error:
         names = ", ".join(files.sources[file].name for file in np.unique(rows.file))
         raise UnusableInputError(
-            f"{names:.200} changed while it was read ({reason_of(error)}); build again"
+            f"{names:.200} changed while being read ({reason_of(error)}); build again"
         ) from None
     if store is not None and key:
         with suppress(TypeError):

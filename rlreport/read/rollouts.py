@@ -48,7 +48,7 @@ class Turn:
 
     @property
     def words(self) -> str:
-        """Text (or error) and tool calls of the turn; a tool's answer begins with its name."""
+        """The error, else text, and calls; "(empty)" without any. A tool's name comes first."""
         calls = [f"{tool}({arguments})" for tool, arguments in self.calls]
         said = " ".join(filter(None, [self.error or self.text, *calls])) or "(empty)"
         return f"{self.tool}: {said}" if self.tool else said
@@ -120,7 +120,7 @@ class RolloutPart:
 
     @property
     def size(self) -> int:
-        """Bytes of texts and tokens."""
+        """Approximate size of texts and tokens in bytes."""
         return len(self.texts) + len(self.ids) * (5 + 4 * len(self.figures))
 
     def packed(self) -> bytes:
@@ -145,7 +145,7 @@ def rollout_part(
     options: ReadOptions,
     whole: NDArray[np.bool_] | None = None,
 ) -> RolloutPart:
-    """Convert R rows; ``figures`` has values of sampled tokens, ``responses`` the cleaned texts.
+    """Convert R parsed rows, given figures of their sampled tokens and their cleaned responses.
 
     Of rows that are not ``whole``, only the first and last EDGE sampled tokens are kept.
     """
@@ -305,7 +305,7 @@ class RolloutSpool:
         self.size += part.size
 
     def rollouts(self, places: RowIds, order: Ints) -> Rollouts:
-        """Return the appended responses at the indices ``order``; ``places`` identifies them."""
+        """Return the appended responses at the indices ``order``, with the ids ``places``."""
         spans, lengths, flags = map(np.concatenate, zip(*self._rows, strict=True))
         starts, vocabulary = offsets_of(lengths)[:-1], list(self._numbers)
         return Rollouts(
@@ -348,7 +348,7 @@ class Rollouts(RolloutPart):
     style: Style  # how the run's token strings encode bytes
 
     def indices(self, rows: Sequence[int] | Ints) -> Ints:
-        """Return the index here of each response-table row; LookupError if one is missing."""
+        """Return the index of each response-table row; raise LookupError if it was not chosen."""
         wanted = np.asarray(rows, np.int64)
         if not np.isin(wanted, self.places.row).all():
             raise LookupError("a response that was not chosen")
@@ -360,7 +360,7 @@ class Rollouts(RolloutPart):
         return None if start == _ABSENT else self.texts[start:stop].tobytes().decode()
 
     def take(self, rows: Sequence[int] | Ints) -> Rollouts:
-        """Return the responses in ``rows`` with arrays in memory, not in temporary files."""
+        """Return the responses in ``rows``, ascending, with arrays in memory instead of files."""
         at = np.unique(self.indices(rows))
         spans = self.spans[at].copy()
         data, size = [], 0
@@ -394,7 +394,7 @@ class Rollouts(RolloutPart):
         )
 
     def read(self, rows: Sequence[int] | Ints, with_tokens: int | None = None) -> list[Rollout]:
-        """Return the responses ``rows``, the first ``with_tokens`` of them with token values."""
+        """Return responses, the first ``with_tokens`` (None: all) with tokens, unless IS_CUT."""
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
@@ -432,7 +432,7 @@ class Rollouts(RolloutPart):
         )
 
     def figures_of(self, indices: Ints) -> TokenFigures:
-        """Return the values of all tokens of the responses at ``indices``, concatenated, (N,)."""
+        """Return the figures of all tokens of the responses at ``indices``, concatenated, (N,)."""
         tokens = self._tokens_of(indices)
         values = {name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()}
         logged = {name: v for name, v in values.items() if not np.isnan(v).all()}
@@ -456,7 +456,7 @@ class Selection(NamedTuple):
 
 
 def as_text(value: object, pads: tuple[str, ...] = ()) -> str:
-    """Return a logged value as cleaned text without padding; non-text values become JSON."""
+    """Return a text, or any other value as JSON ("…" if nested too deeply), cleaned of padding."""
     if not isinstance(value, str):
         try:
             value = json.dumps(value, ensure_ascii=False, default=str)

@@ -99,7 +99,7 @@ class ParsedRow(NamedTuple):
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
-    """Return the JSON object in a line, and whether it needed a tolerant parser (e.g. NaN)."""
+    """Return (JSON object in a line, whether it is not strict JSON), or raise RowError."""
     lenient = False
     try:
         value = orjson.loads(line)
@@ -230,7 +230,7 @@ def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list
 
 
 def _mask(record: dict[str, Any], size: int) -> bytes | None:
-    """Return 1 per sampled token and 0 per other, as logged or from turns; None if unknown."""
+    """Return 1 per sampled and 0 per other token; None if neither mask nor turns show it."""
     if (logged := record.get("response_mask")) is not None:
         return bytes(map(bool, logged))
     spans = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
@@ -262,7 +262,7 @@ def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
 
 def _step_of(value: object) -> int:
     if isinstance(value, bool) or value is None:
-        raise RowError(message("step is {value}", value=json.dumps(value)))
+        raise RowError(message("step is {value}, not an integer", value=json.dumps(value)))
     step = value if isinstance(value, int) else coerce.integer(value)
     if step is None:
         raise RowError(message("step is not an integer: {value}", value=f"{value!r:.40}"))
@@ -390,7 +390,7 @@ def token_rows(
     remarks: Remarks | None = None,
     positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
-    """Concatenate the token arrays of some rows, without padding; None if no row has tokens."""
+    """Concatenate rows' tokens without padding (counted in ``remarks``); None if no row has any."""
     rows = np.array([i for i, row in enumerate(fields) if row.size >= 0], dtype=np.int64)
     if not len(rows):
         return None
@@ -445,7 +445,7 @@ def _masks(fields: Sequence[TokenFields]) -> tuple[Bools, Bools] | tuple[None, N
 
 
 def _sentinels(tokens: TokenRows) -> Bools:
-    """Return which tokens have a log-probability above PADDING_LOGP, bool (N,)."""
+    """Return which sampled tokens have a logprob or ref_logprob above PADDING_LOGP, bool (N,)."""
     drop = np.zeros(int(tokens.offsets[-1]), dtype=bool)
     for name in ("logprobs", "ref_logprobs"):
         if (logp := tokens.arrays.get(name)) is not None:
@@ -456,7 +456,7 @@ def _sentinels(tokens: TokenRows) -> Bools:
 
 
 def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]) -> Bools:
-    """Return which tokens are pad tokens at the start or the end of a row, bool (N,)."""
+    """Return which tokens except ``sentinels`` are padding at either end of a row, bool (N,)."""
     padding = np.zeros(len(sentinels), dtype=bool)
     for strings, start in zip(tokens.strings, tokens.offsets.tolist(), strict=False):
         if not strings:
@@ -471,7 +471,6 @@ def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]
 
 
 def _fold_rewards(rewards: Floats, sampled: Bools, old: Ints, new: Ints) -> Floats:
-    """Return the rewards of sampled tokens, adding those of the unsampled tokens after each."""
     row = np.repeat(np.arange(len(old) - 1), np.diff(old))
     place = np.clip(np.cumsum(sampled) - 1, new[row], new[row + 1] - 1)
     paid = np.flatnonzero(~sampled & np.isfinite(rewards) & (np.diff(new)[row] > 0))

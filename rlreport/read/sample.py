@@ -56,7 +56,7 @@ class Part(NamedTuple):
 
 
 def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) -> Scan:
-    """Return the scan with the text samples of ``rows``, whose texts and tokens were read."""
+    """Return the scan with text samples of ``rows``; set ``distinct_2`` and ``loop_share``."""
     starts = range(0, len(rows), _JOB_ROWS)
     jobs = [Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts]
     seconds = len(rows) / _ROWS_PER_SECOND
@@ -155,7 +155,10 @@ def _as_units(texts: list[tuple[int, Ids]]) -> Units:
 
 
 def holds_label(response: str, label: str | None) -> int:
-    """Return 1 if a response contains its label, else 0; −1 without a label or an empty one."""
+    """Return 1 if a response contains its label, ignoring case, 0 if not, −1 without a label.
+
+    If the label contains ####, only the part after it counts.
+    """
     if label is None:
         return -1
     wanted = _normalize(label.rpartition("####")[2])
@@ -194,16 +197,16 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     notes = []
     if longer := np.count_nonzero(lengths > 2 * EDGE):
         text = message(
-            "responses of over {most:count} tokens; figures of texts and tokens use only the first "
-            "and the last {edge:count}",
+            "responses of over {most:count} tokens or words; figures of texts and tokens use only "
+            "the first and the last {edge:count}",
             most=2 * EDGE,
             edge=EDGE,
         )
         notes.append(Note("shortened", text, int(longer)))
     if texts is not None and (others := np.count_nonzero(trained & ~of_unit)):
         text = message(
-            "responses that, unlike most, have token strings, or have none; left out of figures of "
-            "texts and tokens"
+            "responses with token strings while most have none, or the reverse; left out of "
+            "figures of texts and tokens"
         )
         notes.append(Note("mixed_units", text, int(others)))
     tokens = None

@@ -60,7 +60,7 @@ class Scan(LogTables):
     rollouts: Rollouts = field(default_factory=no_rollouts)  # texts of the chosen responses
 
     def prompt_texts(self) -> list[str]:
-        """Return the first MAX_PROMPTS prompts, shortened; "" for one without a chosen response."""
+        """Return texts of prompts 0 to MAX_PROMPTS - 1, shortened; "" without a chosen response."""
         prompts = self.responses["prompt_id"].to_numpy()
         ids, first = np.unique(prompts[self.rollouts.places.row], return_index=True)
         texts = [""] * min(MAX_PROMPTS, int(prompts.max(initial=-1)) + 1)
@@ -136,7 +136,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
 
 
 def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mask:
-    """Add notes on branches; return which rows are branches at steps without trained rows, (R,)."""
+    """Add notes on branches; return which rows are branches at steps without others, bool (R,)."""
     step, file = (rows.chunk.columns[name].astype(np.int64) for name in ("step", "file"))
     branches = responses & (rows.chunk.columns["validation"] == IN_BRANCH)
     alone: Mask = branches & ~np.isin(step, step[responses & ~branches])
@@ -207,7 +207,7 @@ def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
 
 
 def response_table(rows: LogRows) -> pd.DataFrame:
-    """Return the response table; the columns of ``rows.chunk`` are emptied to save memory."""
+    """Return the response table; remove the columns of ``rows.chunk``, to save memory."""
     order, logged = rows.order, rows.chunk.columns
     columns = {name: logged.pop(name)[order] for name in list(logged)}
     step = columns["step"].astype(np.int64)
@@ -242,7 +242,7 @@ def response_table(rows: LogRows) -> pd.DataFrame:
 
 
 def _ids(*keys: NDArray[np.generic]) -> Ints:
-    """Number the distinct combinations of keys in the order of their first rows, int64 (R,)."""
+    """Return the ordinal, by first appearance, of each row's combination of keys, int64 (R,)."""
     table = pd.DataFrame(dict(enumerate(keys)), copy=False)
     return np.asarray(table.groupby([*table], sort=False).ngroup(), np.int64)
 
@@ -287,7 +287,7 @@ def carried_fields(rows: LogRows) -> dict[str, int]:
 
 
 def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
-    """Return, per row, the number of lines in the same file before the row's byte range."""
+    """Return the number of lines in each row's file before the row's byte range, (R,)."""
     ranges = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64).sort_values("start")
     ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
     rows = pd.DataFrame({"file": files, "start": offsets}).sort_values("start")
@@ -296,7 +296,7 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
 
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return the table of extra fields, and field -> number of responses with it."""
+    """Return up to MAX_EXTRAS extra fields as a table, and field -> number of responses with it."""
     order, count = rows.order, rows.chunk.rows
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
@@ -324,7 +324,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
-    """Return counts of tool answers per step and tool; call before ``response_table``."""
+    """Return ToolCounts by training step for MAX_TOOLS tools; call before ``response_table``."""
     names = ["step", "tool", *ToolCounts._fields]
     if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)

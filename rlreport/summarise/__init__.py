@@ -32,7 +32,7 @@ _USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1"
 
 
 def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the prompt table (PROMPT_COLUMNS); ``texts`` are those of the first prompts."""
+    """Return the prompt table (PROMPT_COLUMNS); ``texts`` are those of prompts 0, 1, …."""
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
     column = {name: responses[name].to_numpy()[order] for name in _USED}
     step, reward, reference = column["step"], column["reward"], column["ref_reward"]
@@ -140,7 +140,7 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return columns ``step``, ``bigrams``, ``distinct``: numbers of bigrams in sampled texts."""
+    """Return ``step`` and the numbers of its ``bigrams`` and of ``distinct`` ones, as columns."""
     if texts is None:
         return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
     step = responses["step"].to_numpy()[texts.rows]
@@ -159,7 +159,7 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
 
 
 def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return an example per token: its first position in the response with the largest KL."""
+    """Return columns _EXAMPLE by token: its first place in the response with the largest KL."""
     row, position = np.full((2, len(sample.vocabulary)), -1, np.int64)
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
     tokens = responses["response_tokens"].to_numpy()[sample.rows]
@@ -229,7 +229,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         validation=validation,
     )
     if tables.metrics_apart:
-        text = message("trainer metrics far from the steps of rollouts, in charts of their own")
+        text = message("trainer metrics at steps far from those of rollouts, in separate charts")
         tables.notes.append(Note("metrics", text, len(metrics.table)))
     return tables
 
@@ -241,5 +241,5 @@ def _refuse_several(runs: Sequence[str]) -> None:
     rest = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     raise UsageError(
         f"the metrics belong to {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose "
-        "one with --run NAME; 'rlreport index' lists all of them"
+        "one with --run NAME, or build a report of each with 'rlreport index'"
     )

@@ -100,7 +100,7 @@ class Grouped:
         return np.asarray(pd.Series(values).groupby(self.codes).quantile(part), np.float64)
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_]) -> Floats:
-        """Return per group the fraction of rows in ``among`` whose ``mask`` is true."""
+        """Return per group the share of rows ``among`` that have ``mask``; NaN without rows."""
         return self.mean(np.where(among, mask.astype(np.float64), np.nan))
 
     def correlation(self, x: Floats, y: Floats) -> Floats:
@@ -242,7 +242,7 @@ def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WIND
 
 
 def most_common(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
-    """Return the most common number; None if it is less than a ``share`` of all numbers."""
+    """Return the most common number; None if fewer than a ``share`` of the numbers equal it."""
     if not len(numbers):
         return None
     values, counts = np.unique(numbers, return_counts=True)
@@ -251,7 +251,7 @@ def most_common(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
 
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return which ``counts`` of responses per step are below the most common one, bool (S,)."""
+    """Return which ``counts`` are below the one that at least half of them have, bool (S,)."""
     return counts.astype(np.int64) < (most_common(counts) or 0)
 
 
@@ -318,7 +318,7 @@ def passes_of(responses: pd.DataFrame) -> Passes:
 
     If c of the n responses of a group are right, pass@k = 1 − C(n − c, k) / C(n, k), which is
     unbiased (Chen et al. 2021, "Evaluating Large Language Models Trained on Code"). Groups with
-    n < k are left out of both. Responses that are neither right nor wrong do not count.
+    n < k are left out of both, all groups if k is 1. Responses without a grade do not count.
     """
     correct = responses["correct"].to_numpy()
     group = responses.groupby(["step", "group"]).ngroup().to_numpy()

@@ -1,1 +1,1 @@
-"""What the operating system and other machines offer: files, stores, a cache, processes."""
+"""Access files, object stores, the cache, and processes of this and other machines."""

@@ -1,6 +1,6 @@
 """The cache folder of ``--cache``: a key-value store of intermediate results.
 
-Errors of the cache never stop a build. An entry that cannot be read, is damaged or belongs to
+Errors of entries never stop a build. An entry that cannot be read, is damaged or belongs to
 another user counts as missing. An entry that cannot be written is not stored.
 """
 
@@ -129,7 +129,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 
 def store_at(where: str | Path) -> Store:
-    """Return the cache in a folder, created if missing; ``auto`` is the user's cache folder."""
+    """Return the cache in a folder ("auto": the user's cache folder), created if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base, "rlreport") if where == "auto" else Path(where)
     try:
@@ -137,7 +137,7 @@ def store_at(where: str | Path) -> Store:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"--cache {folder}: cannot be used as cache folder: {reason.lower()}"
+            f"--cache {folder}: cannot be used as a cache folder: {reason.lower()}"
         ) from None
     return Store(folder.resolve())
 

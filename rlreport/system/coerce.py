@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
 
 
 def number(value: object) -> float:
-    """Return a number, numeric string or list of one as a float, NaN for null, else RowError."""
+    """Return a number (or text or list of one) as a float, NaN for null; else raise RowError."""
     if isinstance(value, Decimal):  # of Parquet
         value = float(value)
     if value is None or isinstance(value, int | float):
@@ -40,8 +40,8 @@ def number(value: object) -> float:
             raise RowError(
                 message("expected a number, found {value}", value=repr(value[:40]))
             ) from None
-    kind = "list" if isinstance(value, list) else "object"
-    raise RowError(message("expected a number, found a {type}", type=kind))
+    kind = message("a list") if isinstance(value, list) else message("an object")
+    raise RowError(message("expected a number, found {value}", value=kind))
 
 
 def is_null(value: object) -> bool:
@@ -49,12 +49,12 @@ def is_null(value: object) -> bool:
 
 
 def grade(value: object) -> float | None:
-    """Return a reward as a float, None for null (the response was not graded)."""
+    """Return a reward as by ``number``, but None for null (the response was not graded)."""
     return None if is_null(value) else number(value)
 
 
 def unquoted(value: str) -> str | bool | float:
-    """Convert a string that ``json.dumps(..., default=str)`` made, as "True" or "tensor(0.5)".
+    """Convert a string such as "True" or "tensor(0.5)", which trainers log, to a bool or float.
 
     Other strings are returned unchanged, including those of digits only, which may be answers.
     """
@@ -120,6 +120,6 @@ def ints(value: object) -> list[int] | None:
 
 
 def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
-    """Return the version if all are equal, else [lowest, highest]; None without integers."""
+    """Return the version if all integers are equal, else [lowest, highest]; None without any."""
     found = [version for one in versions or () if (version := integer(one)) is not None]
     return [min(found), max(found)] if len(set(found)) > 1 else next(iter(found), None)

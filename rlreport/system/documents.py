@@ -1,7 +1,7 @@
 """Read untrusted files in bounded memory and time.
 
 Configurations, trainer metrics, earlier reports and other JSON documents are refused before
-parsing if they are too large, are nested too deep, or have too many values or columns.
+parsing if they are too large, are nested too deeply, or have too many values or columns.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LimitError(RowError):
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Return the content of a regular file (a pipe may never end) of at most ``most`` bytes."""
+    """Return a file's content; raise OSError if not regular, LimitError if over ``most`` bytes."""
     if not path.is_file():
         raise OSError("not a regular file")
     with path.open("rb") as stream:
@@ -73,7 +73,7 @@ def read_stream(stream: SupportsRead[bytes], most: int) -> bytes:
 
 
 def load_json(data: bytes, errors: str = "strict") -> Any:
-    """Parse a JSON document; NaN and Infinity are accepted, lone surrogates become U+FFFD."""
+    """Parse JSON (also NaN, Infinity, lone surrogates as U+FFFD); raise LimitError if too large."""
     _check_json(data)
     try:
         return orjson.loads(data)
@@ -105,7 +105,7 @@ def _check_json(data: bytes) -> None:
 
 
 def _too_deep(most: int) -> LimitError:
-    return LimitError(message("nested too deep, over {most} levels", most=most))
+    return LimitError(message("nested too deeply, over {most} levels", most=most))
 
 
 def load_config(path: Path) -> Any:
@@ -140,7 +140,7 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def load_yaml(text: str) -> Any:
-    """Parse a YAML document of plain types only, such as texts, numbers, lists, mappings."""
+    """Parse YAML of plain types (texts, numbers, lists, mappings); raise ValueError for others."""
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -199,7 +199,7 @@ def _check_yaml(events: Iterator[Any], text: str) -> None:
 
 
 def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
-    """Parse a CSV table of at most MAX_COLUMNS columns and ``cells`` cells."""
+    """Parse a CSV table; raise LimitError if over MAX_COLUMNS columns or ``cells`` cells."""
     head = io.TextIOWrapper(io.BytesIO(data[: 100 * MAX_COLUMNS]), "utf-8", "replace", newline="")
     try:
         columns = len(next(csv.reader(head), []))

@@ -1,7 +1,7 @@
 """Run the jobs of ``Workers`` on a Ray cluster (``--ray``).
 
-The cluster must be running already. Every node needs the same version of this package. If a node
-dies, Ray runs its tasks again on another.
+The cluster must be running already. Every node needs the same versions of rlreport, Python and
+NumPy. If a node dies, Ray runs its tasks again on another.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def filesystem(store: str) -> Any:
 
 
 def shown(url: str) -> str:
-    """Return a URL for display, without user, password, query and fragment."""
+    """Return a path, or a URL without user, password, query and fragment, for display."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
@@ -129,7 +129,7 @@ def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
     """List the files at a URL: a file, a folder or a glob.
 
     Return the URL that file names are relative to, whether ``url`` is a single file, and (URL,
-    size, version) of each file.
+    size, version) of each file. Raise UsageError if there is no file, or a size is unknown.
     """
     system = filesystem(url)
     path = system._strip_protocol(url)

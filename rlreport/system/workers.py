@@ -263,7 +263,7 @@ class Progress:
 
     @contextmanager
     def phase(self, name: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
-        """Show ``total`` units ("pages", "B") of work; yield a function that adds to the count."""
+        """Show progress in a unit ("pages", "B"); yield a function that adds to the amount done."""
         in_bytes = unit == "B"
         name, unit = self._language.of((name, unit))
         if self._quiet or not total:
