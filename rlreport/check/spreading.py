@@ -17,7 +17,7 @@ from rlreport.check.finding import Limit, Limits, meets
 from rlreport.check.noise import centred, log_odds_z
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.tables import GAP, TextSample
+from rlreport.tables import GAP, Tables, TextSample
 from rlreport.text.clean import REPLACEMENT
 from rlreport.text.messages import translatable
 from rlreport.text.tokens import STRUCTURES, units
@@ -117,6 +117,10 @@ def has_text(counts: Floats) -> Floats:
     return np.where(np.isfinite(counts), counts > 0, np.nan)
 
 
+def has_reference(tables: Tables) -> bool:
+    return tables.ref_words is not None and len(tables.ref_words.rows) >= MIN_REFERENCES
+
+
 def spreading_texts(run: Run) -> SpreadingTexts:
     """Return texts far more common in the last than in the reference's or the first responses."""
     rows: list[dict[str, object]] = []
@@ -213,7 +217,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     """Return phrases that spread and at most one structure (e.g. lists), most significant first."""
     limits, reference = run.limits[Spreading], run.tables.ref_words
     samples = [sample]
-    if reference is not None and len(reference.rows) >= MIN_REFERENCES:
+    if reference is not None and has_reference(run.tables):
         samples.append(reference)
     numbers: dict[str, int] = {}
     words = np.concatenate([_word_ids(part_sample, numbers) for part_sample in samples])
