@@ -980,7 +980,7 @@ def test_a_format_that_earns_the_label_is_no_hack_and_without_it_may_be_an_explo
     assert severity("reward_hacking_token", made) is None
     note = find("format_learned", made)
     assert (note.severity, note.texts) == ("info", ("Final answer:",))
-    assert "probably the answer format being learned" in title(note)
+    assert "probably the answer format is learned" in title(note)
     # The prompts ask for it.
     asked = answers(1, reward, held, "End with “Final answer: 0”.")
     assert severity("format_learned", asked) is None

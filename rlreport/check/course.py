@@ -1,7 +1,6 @@
 """The course of a quantity over a run: its first, best and last window, and its phases.
 
-All outputs print these numbers. ``Run.courses`` takes a quantity from the trainer's metric, which
-includes rollouts that are not logged, or if few steps have it, from the logged rollouts.
+All outputs print these numbers; ``Run.courses`` chooses the series from which they are computed.
 """
 
 from __future__ import annotations

@@ -224,7 +224,6 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
 
 
 def _logs(run: Run, *names: str) -> bool:
-    """Return whether any of these columns of responses or roles of metrics is logged."""
     return any(run.has(name) or name in run.roles for name in names)
 
 

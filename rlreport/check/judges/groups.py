@@ -284,8 +284,7 @@ class _AdvantageMismatch(Limits):
         "own": "Logged advantages no longer follow from rewards: correlation {own:figure}.",
         "offset": "The mean advantage of a group is no longer 0, but {offset:percent} of the usual "
         "size of advantages.",
-        "far": "Advantages reach {most:figure}, {ratio:figure} × the median, which their rewards "
-        "do not explain.",
+        "far": "Advantages reach {most:figure} ({ratio:figure} × the median), not due to rewards.",
     },
     statement={
         "sign": "advantages have the wrong sign",

@@ -64,11 +64,12 @@ def _spread_clause(facts: Facts) -> str:
     return format_message(spreads, {**facts, "form": form})
 
 
-def _extra_reward(facts: Facts) -> str:
-    literal = translatable("these earn {lift:figure} more reward than others of their step")
+def _fill_title(title: str, facts: Facts) -> str:
+    earned = translatable("these earn {lift:figure} more reward than others of their step")
     if facts["kind"] == "often":
-        literal = translatable("each occurrence earns {lift:figure} more reward")
-    return format_message(literal, facts)
+        earned = translatable("each occurrence earns {lift:figure} more reward")
+    parts = {"what": _spread_clause(facts), "earned": format_message(earned, facts)}
+    return format_message(title, {**facts, **parts})
 
 
 def _hacking_title(facts: Facts) -> str:
@@ -85,8 +86,7 @@ def _hacking_title(facts: Facts) -> str:
             "with it."
         )
     others = format_message("Also spreading: {others:quoted}.", facts) if facts["others"] else ""
-    parts = {"what": _spread_clause(facts), "earned": _extra_reward(facts)}
-    return sentences([format_message(title, {**facts, **parts}), others])
+    return sentences([_fill_title(title, facts), others])
 
 
 @Check(
@@ -228,11 +228,8 @@ def _format_title(facts: Facts) -> str:
         "{what:capital}, without a clear gain in reward: a format or a habit is learned."
     )
     if facts["paid"]:
-        sentence = translatable(
-            "{what:capital}; {earned}: probably the answer format being learned."
-        )
-    parts = {"what": _spread_clause(facts), "earned": _extra_reward(facts)}
-    return format_message(sentence, {**facts, **parts})
+        sentence = translatable("{what:capital}; {earned}: probably the answer format is learned.")
+    return _fill_title(sentence, facts)
 
 
 @Check(

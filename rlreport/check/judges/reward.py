@@ -348,7 +348,6 @@ class _Jump(NamedTuple):
 def _find_jump(series: Floats) -> _Jump | None:
     """Return the jump between the two parts that fit a series best by least squares, or None.
 
-    Noise is estimated from the median squared successive difference, which a jump hardly changes.
     A jump is sudden if most of it happens between neighbouring steps (a slope does not), and if
     both sides stay near their means (a recovery from a dip does not).
     """
