@@ -134,7 +134,7 @@ class Check:
         return _fill_template(self.statement or self.name, facts)
 
     def close_to_limit(self, run: Run) -> Close | None:
-        """Return the value of ``close`` with the lowest part of its limit, None if below CLOSE."""
+        """Return the tested value with the lowest ratio to its limit, None if it is below CLOSE."""
         limits = self.limits.declared()
         tested = [run.tested[limits[name]] for name in self.close if limits[name] in run.tested]
         if any(not met.value >= CLOSE * met.limit > 0 for met in tested):
@@ -151,7 +151,7 @@ class Check:
         return Close(self.id, title, met.value, met.limit, met.unit)
 
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
-        """Return a NotRun: too few steps or, if these suffice, too few values of ``reward``."""
+        """Return a NotRun that asks for more steps or, if these suffice, values of ``reward``."""
         if reward is not None and run.first is not None:
             literal = translatable("at least {least} values of the reward (this run has {count})")
             count = int(np.isfinite(reward.values).sum())
@@ -219,7 +219,7 @@ class Check:
         severity: Severity = "warning",
         **details: Any,
     ) -> Finding | None:
-        """Return a finding if a fraction's last mean is too high or rose too much, else None."""
+        """Return a finding if a fraction is too high at the end or rose too much, else None."""
         limits = self.limits
         assert issubclass(limits, RiseOrShare)
         rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
@@ -244,7 +244,7 @@ class Check:
         return self.judge_share(run, moved, series, ranking=ranking, **details)
 
     def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
-        """Judge the trainer's metric of ``role`` by ``judge_share``; NotRun if it is too short."""
+        """Judge the trainer's metric of ``role`` by ``judge_share``; NotRun if values are few."""
         if (metric := run.series_of(role, MIN_STEPS)) is None:
             return self.not_run(self.needs_also or self.needs[0].words)
         return self.judge_share(run, metric.change(), metric, **details)
@@ -267,7 +267,7 @@ class Check:
 def share_of(
     column: str, per: str = "", role: str = "", facts: Facts = MappingProxyType({})
 ) -> Callable[[Check, Run], Result]:
-    """Return a ``judge`` function for a fraction: ``column`` / ``per``, or ``column`` without one.
+    """Return a ``judge`` function for a fraction: ``column``, divided by ``per`` unless that is "".
 
     If the log lacks the column, it judges the trainer's metric of ``role``. Findings get ``facts``.
     """

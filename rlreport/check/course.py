@@ -89,7 +89,7 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
 
 
 def best_index(course: Course, onset: int) -> int:
-    """Return the end (index) of the last window as high as the best, if any before ``onset``."""
+    """Return the end index of the latest window near the best; before step ``onset`` if any."""
     means = running_mean(course.values, course.window)
     is_best = means >= course.best.value - course.error / math.sqrt(2)
     indices = np.flatnonzero(is_best) + course.window - 1
@@ -150,7 +150,7 @@ def phases_of(
 
 
 def _cuts(points: Floats, shortest: int) -> list[int]:
-    """Return the start of each best piece, then len(points); the noise must have std 1."""
+    """Return the starts of the best pieces, then len(points), for points with noise of std 1."""
     count = len(points)
     residuals = _residuals(points)
     lengths = np.subtract.outer(np.arange(count + 1), np.arange(count + 1)).T

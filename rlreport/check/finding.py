@@ -124,7 +124,7 @@ class Finding:
         return (*self.evidence, *(example.before for example in self.evidence if example.before))
 
     def at(self, step: int) -> Finding:
-        """Return the finding for a step's page: without numbers, and evidence of other steps."""
+        """Return the finding for a step's page: its name as title, and evidence of that step."""
         return replace(
             self,
             facts={},
@@ -209,7 +209,7 @@ class Course:
 
     @property
     def settled_since(self) -> int | None:
-        """First step of the last of several phases if that is flat or dead, else None."""
+        """First step of the last phase if it is flat or dead, but not the only phase, else None."""
         end = self.phases[-1] if len(self.phases) > 1 else None
         return end.steps[0] if end and end.kind in ("flat", "dead") else None
 
@@ -390,7 +390,7 @@ class Thresholds:
 
 
 def meets(op: Op, value: float, limit: float) -> bool:
-    """Return ``value op limit``, taking values equal to 9 digits as equal; False for NaN."""
+    """Return whether ``value op limit`` (9 equal digits count as equal); False for NaN."""
     if math.isclose(value, limit, rel_tol=1e-9):
         return op.endswith("=")
     return value > limit if op.startswith(">") else value < limit

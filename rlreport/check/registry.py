@@ -60,7 +60,7 @@ def refuse_unknown(ids: Iterable[str]) -> None:
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
-    """Read a TOML file of thresholds (``[kl_explosion]``, ``warn = 10``); raise if not valid."""
+    """Read a TOML file of thresholds (``[kl_explosion]``, ``warn = 10``) or raise UsageError."""
     file = Path(path)
     try:
         # Pipes and devices may be endless.

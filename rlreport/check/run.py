@@ -162,7 +162,7 @@ class Run:
         return roles_of(str(name) for name in self.tables.metrics.columns[1:])
 
     def series_of(self, role: str, least: int = 0) -> Series | None:
-        """Return the trainer's metric of a role without gaps; None if absent or below ``least``."""
+        """Return the trainer's metric of a role without gaps, None below ``least`` values."""
         if (name := self.roles.get(role)) is None:
             return None
         metrics = self.tables.metrics
@@ -179,7 +179,7 @@ class Run:
         return Series(self.steps, self.by_step(values), errors)
 
     def covers(self, series: Series) -> bool:
-        """Return whether a metric has values at half of the run's steps; alone, MIN_STEPS do."""
+        """Return whether a metric has half of the run's steps, or without rollouts MIN_STEPS."""
         enough = self.responses.empty and len(series.steps) >= MIN_STEPS
         often = 2 * len(series.steps) >= len(self.steps)
         return enough or (often and not self.tables.metrics_apart)
@@ -301,7 +301,7 @@ class Run:
         return environments_of(self.tables)
 
     def mix_change(self, first: Window, last: Window) -> MixChange | None:
-        """Split the change of mean reward between windows by environment; None if it is unknown."""
+        """Split the change of mean reward by environment; None without environments or rewards."""
         if self.environments is None:
             return None
         reward, windows = self.column("reward"), (first.rows, last.rows)
@@ -327,7 +327,7 @@ class Run:
         return MixChange(shares, means, mix, within, same_mix, explains_fall)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
-        """Return [Met] if ``value`` crosses limit × ``of``, else []; keep the highest as tested."""
+        """Return [Met] if ``value`` crosses limit × ``of``, else []; ``tested`` has the highest."""
         bound: float = getattr(self.limits[limit.owner], limit.key)
         met = Met(limit.key, op, bound, float(value / of) if of else np.inf, limit.unit)
         highest = self.tested.get(limit)
@@ -349,7 +349,7 @@ class Run:
         return float(np.sqrt((deviations**2).mean()))
 
     def onset(self, series: Floats, *, always: bool = False) -> Onset | None:
-        """Return when a series (S,) left its baseline; at the start if ``always`` or too short."""
+        """Return when a series (S,) left its baseline; if ``always`` or too short, its start."""
         if not len(self.steps):
             return None
         if always or self.first is None:
@@ -383,7 +383,7 @@ class Run:
 
     @cached_property
     def solved(self) -> bool:
-        """Whether nearly all responses earn the best reward, early and late; not if all earn it."""
+        """Whether nearly all responses earn the best reward, early and late; not if constant."""
         reward = self.column("reward")
         if not np.isfinite(reward).any() or np.nanmin(reward) == np.nanmax(reward):
             return False
@@ -456,7 +456,7 @@ class Run:
         return tuple(example(row, low) for row in list(chosen)[:MAX_EXAMPLES])
 
     def with_texts_since(self, onset: Onset | None) -> int:
-        """Return for how many responses since the onset (else in the last window) texts exist."""
+        """Return how many responses since the onset (None: in the last window) have texts."""
         late = self.responses["step"].isin(self.since(onset))
         return int((self.responses.loc[late, "has_texts"] == 1).sum())
 

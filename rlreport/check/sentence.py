@@ -282,7 +282,7 @@ def _is_flat_at_the_end(course: Course) -> bool:
 
 
 def _low_before_recovery(course: Course) -> Phase | None:
-    """Return the phase before a recovery if it ends below half of both windows, else None."""
+    """Return the first phase before a recovery that ends below half of first and last window."""
     half = min(course.first.value, course.last.value) / 2
     for phase, after in pairwise(course.phases):
         if phase.kind != "rise" and after.kind == "recovery" and phase.end < half:

@@ -90,7 +90,7 @@ class Series:
         return Series(self.steps[finite], self.values[finite], errors, self.source, self.name)
 
     def change(self, first: int | None = None) -> Change:
-        """Return the change of the mean from ``first`` values (or a fifth) to the last fifth."""
+        """Return the change of the mean from the ``first`` values (or fifth) to the last fifth."""
         values = self.values
         size = max(MIN_WINDOW, int(len(values) * Trend.share.default))
         start = min(first or size, len(values))
@@ -344,7 +344,7 @@ def _find_dip(y: Floats, noise: Noise, window: int, best: float, part: float) ->
 def onset(
     steps: Ints, series: Floats, *, peak: tuple[int, int] | None = None, end: int = BASELINE_STEPS
 ) -> Onset | None:
-    """Return when a series left its baseline, None for one value or if its level did not change.
+    """Return when a series left its baseline, None below two values or if it did not change.
 
     ``series``, float64 (S,), is NaN at steps without a value. The baseline is the mean of the first
     three values or, if given, of those in the index range ``peak``; values before it are ignored.
@@ -382,7 +382,7 @@ def onset(
 
 
 def smooth(y: Floats) -> Floats:
-    """Return the centred running mean over three values (two at both ends; one or two: of all)."""
+    """Return the centred running mean over three values, two at both ends, or all if shorter."""
     if len(y) < SMOOTHING:
         return np.full(len(y), y.mean())
     kernel = np.ones(SMOOTHING)
@@ -411,7 +411,7 @@ def _first_lasting(flags: NDArray[np.bool_]) -> int:
 
 
 def _corner(y: Floats, start: int) -> int:
-    """Fit a flat, a sloped and a flat line; return where the slope starts, from start - 1 on."""
+    """Fit a flat, a sloped and a flat line; return where (>= start - 1) the slope starts."""
     corners = np.arange(0, len(y), -(-len(y) // MAX_CORNERS))
     points = np.arange(0, len(y), -(-len(y) // MAX_POINTS))
     low, high = (grid.ravel() for grid in np.meshgrid(corners, corners, indexing="ij"))

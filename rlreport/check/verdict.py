@@ -130,7 +130,7 @@ def _fill_texts(finding: Finding, verdict: Verdict, sample_note: str) -> Finding
 
 
 def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, Fact]:
-    """Return {"start": first mean, "early": its steps, "end": last mean} for OF_COURSES, or {}."""
+    """Return {"start": first mean, "early": its steps, "end": last mean} of its course, or {}."""
     quantity = OF_COURSES.get(finding.id)
     course = verdict.courses.get(quantity) if quantity else None
     if course is None or finding.facts.get("kind") == "finished":

@@ -170,7 +170,7 @@ class Reached(NamedTuple):
 
 
 def speed_of(base: Series, new: Series) -> dict[str, Reached]:
-    """Return when the runs reach "half" and "most" (90%) of the better one's gain, {} without."""
+    """Return "half", "most": when runs reached 50%, 90% of the better one's gain; {} without."""
     courses = [c for c in (course_of(series, "reward") for series in (base, new)) if c]
     leading = max((c for c in courses if c.gained), key=lambda c: c.best.value, default=None)
     if leading is None or len(courses) < 2:
@@ -334,7 +334,7 @@ class Comparison:
 
     @property
     def paths(self) -> list[pd.DataFrame]:
-        """``step``, ``distance`` (√KL in √nats), ``reward`` of both first runs; [] without KL."""
+        """BASE's and NEW's ``step``, ``distance`` (√KL in √nats) and ``reward``; [] without KL."""
         if not all(has(frame, "kl_k1") for frame in self.ends):
             return []
         means = (frame.groupby("step")[["kl_k1", "reward"]].mean().dropna() for frame in self.ends)
@@ -424,7 +424,7 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
 
 
 def _common_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:
-    """Return "val" if prompts pair, else "train", or "all" if one lacks it, and its responses."""
+    """Return the split ("val" if its prompts pair, else "train", else "all") and its responses."""
     for name, names in _SPLITS.items():
         cut = [frame[frame["split"].isin(names)] for frame in frames]
         if all(map(len, cut)):

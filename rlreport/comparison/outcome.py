@@ -212,7 +212,7 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
-    """Return up to ``most`` paired prompts with other rewards, by size of ``shrunk`` difference."""
+    """Return up to ``most`` paired prompts with different rewards, by ``shrunk`` difference."""
     if not comparison.effect.paired:
         return []
     base, new = comparison.compared

@@ -290,7 +290,7 @@ class EqualKL(NamedTuple):
 
 
 def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL | None:
-    """Compare rewards at equal KL to the reference policy; None if the runs' KL does not overlap.
+    """Compare rewards at equal KL to the reference policy; None if the ranges of KL do not overlap.
 
     ``base`` and ``new`` have one row per response: ``pair``, ``step``, ``kl_k1`` and the column
     ``reward``. The mean reward of a step is a function of √max(KL, 0), in which it is initially

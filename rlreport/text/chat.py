@@ -284,7 +284,7 @@ def prompt_fields(value: object) -> Row:
 
 
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
-    """Return ``response`` (texts that are ``sampled``, or the assistant's) and any ``turns``."""
+    """Return ``response`` (texts of ``sampled``, else assistant messages), ``turns`` if any."""
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list | tuple):

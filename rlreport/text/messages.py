@@ -117,7 +117,7 @@ def short_figure(value: object) -> str:
 
 
 def percent(share: object) -> str:
-    """Format a fraction as a whole percentage, below 1% with one significant digit, or as "–"."""
+    """Format a fraction in whole percent (below 1%: one significant digit); "–" if not finite."""
     if not isinstance(share, int | float) or not math.isfinite(share):
         return MISSING
     if 0 < abs(share) < 0.01:

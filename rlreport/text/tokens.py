@@ -211,7 +211,7 @@ LONGEST_FORM = 1 << 16  # Structure is detected only in this many characters at 
 
 
 def structure_of(text: str) -> int:
-    """Return bits of structures with LEAST items: 1 list, 2 numbers, 4 headings, 8 blank lines."""
+    """Return as bits which occur LEAST times: 1 list, 2 numbers, 4 headings, 8 blank lines."""
     if "\n" not in text:
         return 0
     text = text[:LONGEST_FORM].strip()

@@ -355,7 +355,7 @@ def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
 
 
 def _jump(series: Floats, low: float, high: float) -> int | None:
-    """Return where a series goes from at most ``low`` to above ``high`` for good, or None."""
+    """Return the index, not near an end, where a series jumps from ``low`` to above ``high``."""
     before, after = np.fmax.accumulate(series), np.fmin.accumulate(series[::-1])[::-1]
     at = np.flatnonzero((before[:-1] <= low) & (after[1:] > high)) + 1
     return int(at[0]) if len(at) and MIN_WINDOW <= at[0] <= len(series) - MIN_WINDOW else None

@@ -346,7 +346,7 @@ class _Jump(NamedTuple):
 
 
 def _find_jump(series: Floats) -> _Jump | None:
-    """Return the jump between the two parts that fit a series best by least squares, or None.
+    """Return the jump between the two levels that fit a series best, None if it is too short.
 
     A jump is sudden if most of it happens between neighbouring steps (a slope does not), and if
     both sides stay near their means (a recovery from a dip does not).

@@ -508,7 +508,7 @@ def _shortness_pays(run: Run, length: Floats) -> bool:
 
 
 def _stubs(check: Check, run: Run) -> Result:
-    """Return a finding if many responses have few tokens: a note if no more than at the start."""
+    """Return a finding if many responses are tiny, a note if that is not new or the run learns."""
     tokens, limit = run.column("response_tokens"), run.limits[_LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
     share = run.change(is_stub)
