@@ -362,7 +362,7 @@ def test_responses_without_the_field_of_pairs_are_left_out_and_counted(tmp_path,
         del row[key]
     write(new / "log.jsonl", rows)
     said = notes(compared(base, new, pair_by=field)[1])
-    lacking = [note for note in said if "lack" in note]
+    lacking = [note for note in said if "--pair-by" in note]
     assert lacking == ["new: responses without the field of --pair-by, left out: 7."]
 
 

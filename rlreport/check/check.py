@@ -153,7 +153,7 @@ class Check:
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
         """Return a NotRun that asks for more steps or, if these suffice, values of ``reward``."""
         if reward is not None and run.first is not None:
-            literal = translatable("at least {least} values of the reward (this run has {count})")
+            literal = translatable("at least {least} steps with this reward (this run has {count})")
             count = int(np.isfinite(reward.values).sum())
             needs = message(literal, least=MIN_STEPS, count=count)
         else:

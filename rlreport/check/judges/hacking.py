@@ -155,7 +155,7 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
     look_for = "" if kind == "structure" else text.rstrip("*")
     figure = "often" if kind == "often" else "share"
     by_reference = kind not in ("often", "structure") and has_reference(run.tables)
-    when = message("in the reference's") if by_reference else message("at the start")
+    when = message("of the reference's") if by_reference else message("at the start")
     names = {"share": f"{figure}_last", "share_start": f"{figure}_first", "lift": "reward_lift"}
     figures = {name: float(top[column]) for name, column in names.items()}
     return check.finding(
