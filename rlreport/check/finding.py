@@ -256,7 +256,6 @@ class Verdict:
         return replace(self, findings=findings, muted=muted)
 
     def effects_of(self, finding: Finding) -> list[Finding]:
-        """Return the findings that are effects of this one (their ``explained_by`` is its id)."""
         return [other for other in self.findings if other.explained_by == finding.id]
 
 

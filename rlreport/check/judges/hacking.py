@@ -61,7 +61,8 @@ _FORMS = {
 def _spread_clause(facts: Facts) -> str:
     form = message(_FORMS.get(str(facts["text"]), ""))
     spreads = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
-    return format_message(spreads, {**facts, "form": form})
+    when = message("of the reference's") if facts["by_reference"] else message("at the start")
+    return format_message(spreads, {**facts, "form": form, "when": when})
 
 
 def _fill_title(title: str, facts: Facts) -> str:
@@ -155,14 +156,14 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
     look_for = "" if kind == "structure" else text.rstrip("*")
     figure = "often" if kind == "often" else "share"
     by_reference = kind not in ("often", "structure") and has_reference(run.tables)
-    when = message("of the reference's") if by_reference else message("at the start")
+
     names = {"share": f"{figure}_last", "share_start": f"{figure}_first", "lift": "reward_lift"}
     figures = {name: float(top[column]) for name, column in names.items()}
     return check.finding(
         run,
         "info",
         met,
-        {"text": text, "kind": kind, "when": when, **figures, **facts},
+        {"text": text, "kind": kind, "by_reference": by_reference, **figures, **facts},
         Ranking(counts, True, "occurrences", None, counts > 0, look_for, kind == "closing"),
         series=run.by_step(prevalence(kind, counts)),
         texts=() if kind == "structure" else (text,),
