@@ -349,7 +349,7 @@ class Run:
         return float(np.sqrt((deviations**2).mean()))
 
     def onset(self, series: Floats, *, always: bool = False) -> Onset | None:
-        """Return when a series (S,) left its baseline; if ``always`` or too short, its start."""
+        """Return when a series left its baseline; the first step if ``always`` or a short run."""
         if not len(self.steps):
             return None
         if always or self.first is None:
@@ -383,7 +383,7 @@ class Run:
 
     @cached_property
     def solved(self) -> bool:
-        """Whether nearly all responses earn the best reward, early and late; not if constant."""
+        """Whether nearly all responses, early and late, earn the best of two or more rewards."""
         reward = self.column("reward")
         if not np.isfinite(reward).any() or np.nanmin(reward) == np.nanmax(reward):
             return False

@@ -96,7 +96,7 @@ class Side:
 
     @property
     def evaluation(self) -> Course | None:
-        """Course of the trainer's evaluations, None if there are none."""
+        """Course of the trainer's validation metric, None if it is not logged."""
         values = self.trainer.get(f"{TRAINER}validation")
         if values is None:
             return None
@@ -282,7 +282,7 @@ class Comparison:
 
     @property
     def level(self) -> Level:
-        """Verdict on the reward: better or worse if the interval of its difference excludes 0."""
+        """Verdict on the reward: "better" or "worse" if the difference's interval excludes 0."""
         if not np.isfinite(self.effect.low):
             return "incomparable"
         if self.effect.high < 0:
