@@ -648,7 +648,7 @@ def test_steps_of_two_attempts_are_a_note_and_no_hole() -> None:
     assert severity("broken_log", made) is None
     result = find("repeated_steps", made)
     assert (result.severity, result.rank, result.steps) == ("info", "note", tuple(repeated))
-    assert title(result).startswith("36 steps from 2 to 37 were logged again")
+    assert title(result).startswith("Steps logged again after a restart: 36, from 2 to 37.")
     assert "leaves out the 7,200 responses" in title(result)
     assert severity("repeated_steps", tables()) is None
 
@@ -977,7 +977,7 @@ def test_a_format_that_earns_the_label_is_no_hack_and_without_it_may_be_an_explo
     assert severity("reward_hacking_token", made) is None
     note = find("format_learned", made)
     assert (note.severity, note.texts) == ("info", ("Final answer:",))
-    assert "probably the answer format being learned" in title(note)
+    assert "probably the answer format is learned" in title(note)
     # The prompts ask for it.
     asked = answers(1, reward, held, "End with “Final answer: 0”.")
     assert severity("format_learned", asked) is None
@@ -995,7 +995,7 @@ def test_a_format_that_earns_nothing_is_a_note() -> None:
     made = answers(1, reward, held)
     assert severity("reward_hacking_token", made) is None
     note = find("format_learned", made)
-    assert "these earn no more than others" in title(note)
+    assert "without a clear gain in reward" in title(note)
 
 
 def test_evidence_holds_the_text_and_lies_after_the_onset() -> None:

@@ -59,7 +59,7 @@ def test_a_changed_threshold_changes_the_verdict(check: str, text: str, toml: Pa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[kl_explosions]\nwarn = 1\n", "unknown check [kl_explosions]"),
+        ("[kl_explosions]\nwarn = 1\n", "unknown section [kl_explosions]"),
         ("[kl_explosion]\nwarm = 1\n", "'warm'"),
         ('[kl_explosion]\nwarn = "high"\n', "must be a number"),
         ("[kl_explosion]\nwarn = true\n", "must be a number"),

@@ -362,8 +362,8 @@ def test_responses_without_the_field_of_pairs_are_left_out_and_counted(tmp_path,
         del row[key]
     write(new / "log.jsonl", rows)
     said = notes(compared(base, new, pair_by=field)[1])
-    lacking = [note for note in said if "lack" in note]
-    assert lacking == ["new: 7 responses lack the field of --pair-by and are left out."]
+    lacking = [note for note in said if "--pair-by" in note]
+    assert lacking == ["new: responses without the field of --pair-by, left out: 7."]
 
 
 def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
@@ -423,7 +423,7 @@ def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_pat
 def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
     third = write_run(tmp_path / "third", seed=3)
     found, outcome = compared([runs["main"], runs["same"], third], runs["lost"])
-    assert any("BASE has 3 runs" in note for note in notes(outcome))
+    assert any("Runs: 3 of BASE" in note for note in notes(outcome))
     assert found["verdict"]["level"] == "worse"
     short = write_run(tmp_path / "short", seed=3, steps=range(6))
     found = compared([runs["main"], short], runs["same"])[0]
@@ -442,7 +442,7 @@ def test_a_folder_of_seeds_stands_for_its_runs(tmp_path):
     for place in ("named", "set"):
         assert seeds_at(tmp_path / place) == sorted((tmp_path / place).iterdir())
     rlreport.compare(tmp_path / "named", tmp_path / "set", tmp_path / "out.md")
-    assert "BASE has 2 runs, NEW 2: " in (tmp_path / "out.md").read_text()
+    assert "Runs: 2 of BASE, 2 of NEW." in (tmp_path / "out.md").read_text()
     (tmp_path / "set" / "y" / "config.json").write_text('{"lr": 1e-5, "seed": 2}')
     assert seeds_at(tmp_path / "set") == [tmp_path / "set"]
 

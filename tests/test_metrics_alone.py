@@ -379,7 +379,7 @@ LACKING: dict[str, tuple[Callable[[Event], Event], str, str]] = {
                   "rollouts with reward"),
     "one value": (lambda event: event | {"reward": 0.5 if event["step"] == 7 else ""},
                   "Not judged: the reward has only 1 value.",
-                  "at least 5 values of the reward (this run has 1)"),
+                  "at least 5 steps with this reward (this run has 1)"),
     "rewards alone": (lambda event: {"step": event["step"], "reward": event["reward"]},
                       "Healthy as far as rewards show: ", ""),
 }  # fmt: skip

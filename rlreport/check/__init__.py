@@ -1,4 +1,4 @@
-"""Health checks: pure functions that find problems of an RL run in the tables of its log."""
+"""Health checks: functions that find problems of an RL run in the tables of its log."""
 
 from __future__ import annotations
 

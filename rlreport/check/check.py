@@ -117,7 +117,7 @@ class Check:
         return replace(self, id=judge.__name__, judge=judge)
 
     def run(self, run: Run) -> Result:
-        """Return a finding, None if there is no problem, or a NotRun if the run lacks data."""
+        """Return a finding, None without a problem, or a NotRun if data or steps are too few."""
         missing = [message(need.words) for need in self.needs if not need.is_available(run)]
         if missing and run.responses.empty:
             return self.not_run(message("rollouts with {fields}", fields=listed(missing)))
@@ -134,7 +134,7 @@ class Check:
         return _fill_template(self.statement or self.name, facts)
 
     def close_to_limit(self, run: Run) -> Close | None:
-        """Return the value with the lowest ratio to its limit if all are close, else None."""
+        """Return the tested value with the lowest ratio to its limit, None if it is below CLOSE."""
         limits = self.limits.declared()
         tested = [run.tested[limits[name]] for name in self.close if limits[name] in run.tested]
         if any(not met.value >= CLOSE * met.limit > 0 for met in tested):
@@ -151,9 +151,9 @@ class Check:
         return Close(self.id, title, met.value, met.limit, met.unit)
 
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
-        """Return the result for too few steps, or values in ``reward``, to judge a trend."""
+        """Return a NotRun that asks for more steps or, if these suffice, values of ``reward``."""
         if reward is not None and run.first is not None:
-            literal = translatable("at least {least} values of the reward (this run has {count})")
+            literal = translatable("at least {least} steps with this reward (this run has {count})")
             count = int(np.isfinite(reward.values).sum())
             needs = message(literal, least=MIN_STEPS, count=count)
         else:
@@ -178,10 +178,10 @@ class Check:
 
         ``facts`` are the values filled into the finding's texts (NaN becomes None), ``met`` the
         thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
-        of ``Finding``. If ``onset`` (also a step) is not among them, give ``series``, the values by
-        step that were judged: the onset is where they left their baseline, or the first step if
-        ``always=True``. ``steps`` are by default those since the onset, or the last window without
-        one. ``series`` may be a ``Series``, whose source becomes a fact.
+        of ``Finding``; ``onset`` may be an Onset, a step or None. Without it, the onset is computed
+        from ``series``, the judged values by step (an array or a Series, whose source becomes a
+        fact): where they left their baseline, or the first step if ``always=True``; None without
+        a series. ``steps`` are by default those since the onset, without one the last window.
         """
         values = dict(facts or {})
         series, always = fields.pop("series", None), fields.pop("always", False)
@@ -219,7 +219,7 @@ class Check:
         severity: Severity = "warning",
         **details: Any,
     ) -> Finding | None:
-        """Return a finding if a fraction, such as of failed calls, is too high or rose too much."""
+        """Return a finding if a fraction is too high at the end or rose too much, else None."""
         limits = self.limits
         assert issubclass(limits, RiseOrShare)
         rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
@@ -238,13 +238,13 @@ class Check:
         ranking: Ranking | None = None,
         **details: Any,
     ) -> Finding | None:
-        """Return a finding if the mean of per-response ``values`` is too high or rose too much."""
+        """Judge the (weighted) mean of per-response ``values`` as ``judge_share`` does."""
         moved, series = run.change(values, weights), Series(run.steps, run.by_step(values, weights))
         ranking = ranking or Ranking(values, among=values > 0)
         return self.judge_share(run, moved, series, ranking=ranking, **details)
 
     def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
-        """Return a finding if the trainer's metric of ``role`` is too high or rose too much."""
+        """Judge the trainer's metric of ``role`` by ``judge_share``; NotRun if values are few."""
         if (metric := run.series_of(role, MIN_STEPS)) is None:
             return self.not_run(self.needs_also or self.needs[0].words)
         return self.judge_share(run, metric.change(), metric, **details)
@@ -252,7 +252,7 @@ class Check:
     def judge_figures(
         self, run: Run, figures: Sequence[LimitedFigure], ranking: Ranking, **facts: Fact
     ) -> Result:
-        """Return a finding if any figure violates its limit; the first such figure dates it."""
+        """Return a finding with the onset of the first figure that crosses its limit, or None."""
         exceeded = [(f, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
         if not exceeded:
             return None
@@ -267,9 +267,9 @@ class Check:
 def share_of(
     column: str, per: str = "", role: str = "", facts: Facts = MappingProxyType({})
 ) -> Callable[[Check, Run], Result]:
-    """Return a ``judge`` function for the fraction ``column`` / ``per``, or for a trainer metric.
+    """Return a ``judge`` function for a fraction: ``column``, divided by ``per`` unless that is "".
 
-    ``role`` is the metric's, used if the log lacks the column. Each finding has these ``facts``.
+    If the log lacks the column, it judges the trainer's metric of ``role``. Findings get ``facts``.
     """
 
     def judge(check: Check, run: Run) -> Result:

@@ -1,7 +1,6 @@
 """The course of a quantity over a run: its first, best and last window, and its phases.
 
-All outputs print these numbers. Each quantity has one leading series: the trainer's metric, which
-covers all rollouts, else the mean over the logged rollouts.
+All outputs print these numbers; ``Run.courses`` chooses the series from which they are computed.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ MAX_POINTS = 300  # Longer series are averaged to this many points to find phase
 
 
 def window_size(count: int, minimum: int) -> int:
-    """Return the size of a window: a 20th of the values, ``minimum`` to 10, at most a third."""
+    """Return a 20th of ``count``, from ``minimum`` to 10, but at most a third; at least 1."""
     return min(max(minimum, min(MAX_WINDOW, int(count / 20 + 0.5))), max(1, count // 3))
 
 
 def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Course | None:
-    """Return the course of a series, None if it has no values.
+    """Return the course of a series (of "kl", low is best), None if it has no values.
 
-    By chance alone, the best of n / w windows of w values lies √(2 ln(n / w)) standard errors above
-    the others. ``gained`` and ``lost`` demand BEST_Z standard errors more. A fall by BEST_Z from
-    the best end of a phase to the last also sets ``lost``, except for evaluations.
+    By chance alone, the best of n / w windows of w values is √(2 ln(n / w)) standard errors better.
+    ``gained`` and ``lost`` demand BEST_Z standard errors more. A loss of BEST_Z standard errors
+    from the best end of a phase to the last end also sets ``lost``, except for "watched_reward".
     """
     series = series.without_gaps()
     y, steps = series.values, series.steps
@@ -90,7 +89,7 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
 
 
 def best_index(course: Course, onset: int) -> int:
-    """Return where the latest window within noise of the best ends, preferably before ``onset``."""
+    """Return the end index of the latest window near the best; before step ``onset`` if any."""
     means = running_mean(course.values, course.window)
     is_best = means >= course.best.value - course.error / math.sqrt(2)
     indices = np.flatnonzero(is_best) + course.window - 1
@@ -101,10 +100,11 @@ def best_index(course: Course, onset: int) -> int:
 def phases_of(
     steps: Ints, values: Floats, noise: Noise, window: int, *, is_score: bool = True
 ) -> tuple[Phase, ...]:
-    """Cut a series into at most MAX_PHASES straight pieces, each longer than ``window`` values.
+    """Cut a series without NaN into at most MAX_PHASES straight pieces of over ``window`` values.
 
     The pieces minimize the squared residuals of one line per piece, plus PHASE_PRICE · ln(n) noise
-    variances for each further piece. Only a score can recover after a fall, or die.
+    variances for each further piece; equal neighbours are merged. Only a score has the kinds
+    "recovery" (a rise after a fall) and "dead" (flat near the lowest value, after a fall).
     """
     size = -(-len(values) // MAX_POINTS)  # values averaged to one point
     starts = np.arange(0, len(values), size)
@@ -150,7 +150,7 @@ def phases_of(
 
 
 def _cuts(points: Floats, shortest: int) -> list[int]:
-    """Return the start index of each piece, then len(points); the points' noise must have std 1."""
+    """Return the starts of the best pieces, then len(points), for points with noise of std 1."""
     count = len(points)
     residuals = _residuals(points)
     lengths = np.subtract.outer(np.arange(count + 1), np.arange(count + 1)).T
@@ -169,7 +169,7 @@ def _cuts(points: Floats, shortest: int) -> list[int]:
 
 
 def _residuals(points: Floats) -> Floats:
-    """Return the squared residuals of a line through points i to j - 1, float64 (n + 1, n + 1)."""
+    """Return at [i, j] the sum of squared residuals of a line through points i to j - 1."""
     x, y = np.arange(len(points), dtype=np.float64), points - points.mean()
 
     def sums(values: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Data classes for thresholds, findings and the verdict, and their JSON."""
+"""Data classes for thresholds, findings and the verdict, and the JSON of a verdict."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Onset:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """A threshold that a value crossed (``value op limit``), and its key in a TOML file."""
+    """A threshold, its key (``name``) in a thresholds file, and the value compared with it."""
 
     name: str
     op: Op
@@ -124,7 +124,7 @@ class Finding:
         return (*self.evidence, *(example.before for example in self.evidence if example.before))
 
     def at(self, step: int) -> Finding:
-        """Return the finding as of one step: without anything computed from later steps."""
+        """Return the finding for a step's page: its name as title, and evidence of that step."""
         return replace(
             self,
             facts={},
@@ -151,7 +151,7 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """A check that found nothing, but whose figure is at least half of its limit."""
+    """A check without a finding whose ``value`` is close to its limit: at least half of it."""
 
     id: str
     title: str  # "KL to the reference is 7.4 nats per response; the limit is 10."
@@ -178,7 +178,7 @@ class WindowMean:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of steps, and the values at both ends of the line fitted to it."""
+    """A stretch (first step, last step), and both ends of the line fitted to its values."""
 
     kind: PhaseKind
     steps: tuple[int, int]
@@ -209,7 +209,7 @@ class Course:
 
     @property
     def settled_since(self) -> int | None:
-        """First step of the flat or dead phase that ends the course, None if it ends otherwise."""
+        """First step of the last phase if it is flat or dead, but not the only phase, else None."""
         end = self.phases[-1] if len(self.phases) > 1 else None
         return end.steps[0] if end and end.kind in ("flat", "dead") else None
 
@@ -245,7 +245,7 @@ class Verdict:
     sentence: str = ""
 
     def reaches(self, severity: Severity) -> bool:
-        """Return whether any finding, even one explained by another, is this severe or worse."""
+        """Return whether any finding that is not muted has this severity or a worse one."""
         severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
         return any(finding.severity in severities for finding in self.findings)
 
@@ -256,7 +256,6 @@ class Verdict:
         return replace(self, findings=findings, muted=muted)
 
     def effects_of(self, finding: Finding) -> list[Finding]:
-        """Return the findings that are effects of this one (their ``explained_by`` is its id)."""
         return [other for other in self.findings if other.explained_by == finding.id]
 
 
@@ -374,7 +373,7 @@ class Limits:
 
     @classmethod
     def declared(cls) -> dict[str, Limit[float]]:
-        """Return the thresholds declared by this class: name -> declaration, in order."""
+        """Return name -> declaration of the thresholds of this class itself, not of its bases."""
         return {name: limit for name, limit in vars(cls).items() if isinstance(limit, Limit)}
 
 
@@ -390,7 +389,7 @@ class Thresholds:
 
 
 def meets(op: Op, value: float, limit: float) -> bool:
-    """Return whether ``value op limit`` is true, except for rounding errors; False for NaN."""
+    """Return whether ``value op limit`` (9 equal digits count as equal); False for NaN."""
     if math.isclose(value, limit, rel_tol=1e-9):
         return op.endswith("=")
     return value > limit if op.startswith(">") else value < limit

@@ -30,7 +30,7 @@ TINY = float(np.finfo(float).tiny)
 
 
 class Trend(Limits):
-    """Thresholds of all checks: sizes of the first and last window, and the minimum z."""
+    """Thresholds that checks share: window sizes, the shortest run judged, and the minimum z."""
 
     share = Limit(WINDOW_SHARE, "of steps", "size of the first and of the last window")
     least_steps = Limit(LEAST_WINDOW, "steps", "least size of a window")
@@ -71,7 +71,7 @@ class Change(NamedTuple):
 
 
 class WindowPart(NamedTuple):
-    """Mean of the finite values in a window, and the prompt and step of each value."""
+    """The (weighted) mean of a window's finite values, and the prompt and step of each value."""
 
     mean: float
     contributions: Floats  # of each value: weight * (value - mean) / sum of weights
@@ -98,9 +98,9 @@ def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
 def z_of(
     tables: Tables | None, values: Floats, weights: Floats | None, parts: list[WindowPart]
 ) -> float:
-    """Return the mean of one part, or the difference of two means, divided by its standard error.
+    """Return the z of the mean of one part, or of the second mean minus the first; NaN if unknown.
 
-    The error is the larger of two estimates: from responses and, with ``tables``, from step means.
+    It is the smaller |z| of two tests: by responses and, with ``tables``, by step means.
     """
     difference = parts[-1].mean - (parts[0].mean if len(parts) == 2 else 0)
     if difference == 0 or np.isnan(difference):
@@ -113,7 +113,7 @@ def z_of(
 
 
 def _response_error(parts: list[WindowPart]) -> float:
-    """Return the standard error of a mean, or of a difference of means, clustered by prompt."""
+    """Return the standard error of ``z_of``, clustered by prompt if there are MIN_CLUSTERS."""
     contributions = [part.contributions for part in parts]
     contributions[0] = contributions[0] * (-1 if len(parts) == 2 else 1)
     signed = np.concatenate(contributions)
@@ -166,13 +166,13 @@ def lag_1(differences: Floats) -> float:
 
 
 def ar1_variance(rho: float, steps: int) -> float:
-    """Return the variance of the mean of AR(1) values divided by that of independent values."""
+    """Return the variance of the mean of AR(1) values over that of as many independent ones."""
     lag = np.arange(1, steps)
     return 1 + 2 * float(((1 - lag / steps) * rho**lag).sum())
 
 
 def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:
-    """Return the mean by ``group`` (index, one per value) of valid values, float64 (size,)."""
+    """Return the (weighted) mean of finite values by index ``group``, (size,), NaN without any."""
     scale = np.ones_like(values) if weights is None else weights
     valid = _valid_mask(values, scale)
     total = np.bincount(group[valid], scale[valid], minlength=size)
@@ -195,7 +195,7 @@ def correlation_within(
 
     x and y are centred on the mean of their step, or of another ``column`` such as "group", so a
     trend over steps has no effect. z is Fisher's: atanh(r) times the square root of the degrees
-    of freedom minus one. Both are NaN if x or y does not vary.
+    of freedom minus one. Both are NaN if x or y does not vary or values are too few.
     """
     step = tables.responses[column].to_numpy()[window.rows]
     x, y = x[window.rows], y[window.rows]

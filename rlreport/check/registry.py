@@ -60,7 +60,7 @@ def refuse_unknown(ids: Iterable[str]) -> None:
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
-    """Read thresholds from a TOML file (``[kl_explosion]``, ``warn = 10``) over the defaults."""
+    """Read a TOML file of thresholds (``[kl_explosion]``, ``warn = 10``) or raise UsageError."""
     file = Path(path)
     try:
         # Pipes and devices may be endless.
@@ -73,7 +73,7 @@ def load_thresholds(path: str | Path) -> Thresholds:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     for name, settings in tables.items():
         if name not in LIMITS:
-            raise UsageError(f"{path}: unknown check [{name}]; known: {', '.join(LIMITS)}")
+            raise UsageError(f"{path}: unknown section [{name}]; known: {', '.join(LIMITS)}")
         if not isinstance(settings, dict):
             raise UsageError(f"{path}: {name} must be a table: list its thresholds under [{name}]")
         for key, value in settings.items():

@@ -105,8 +105,8 @@ class RewardStalled(Limits):
 class Run:
     """The training responses and steps of a run or a part of it, and the thresholds of the checks.
 
-    ``attempted_steps`` are the rows of the step table with a response or a failed rollout. A run
-    too short for a trend has no ``first`` window; its ``last`` window has all steps.
+    ``attempted_steps`` are the rows of the step table with a response or a failed rollout. For a
+    run too short for a trend, the window ``first`` is None and ``last`` has all steps.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Run:
         return roles_of(str(name) for name in self.tables.metrics.columns[1:])
 
     def series_of(self, role: str, least: int = 0) -> Series | None:
-        """Return the trainer's metric of a role without NaN; None if absent or too short."""
+        """Return the trainer's metric of a role without gaps, None below ``least`` values."""
         if (name := self.roles.get(role)) is None:
             return None
         metrics = self.tables.metrics
@@ -179,13 +179,13 @@ class Run:
         return Series(self.steps, self.by_step(values), errors)
 
     def covers(self, series: Series) -> bool:
-        """Return whether a series has values at half of the steps (or MIN_STEPS, for metrics)."""
+        """Return whether a metric has half of the run's steps, or without rollouts MIN_STEPS."""
         enough = self.responses.empty and len(series.steps) >= MIN_STEPS
         often = 2 * len(series.steps) >= len(self.steps)
         return enough or (often and not self.tables.metrics_apart)
 
     def leading_series(self, role: str, column: str) -> Series | None:
-        """Return the trainer's metric if it covers the run, else the column's mean, if any."""
+        """Return the trainer's metric or, if it does not cover the run, a logged column's mean."""
         metric = self.series_of(role)
         if metric is not None and (self.covers(metric) or not self.has(column)):
             return metric
@@ -193,7 +193,7 @@ class Run:
 
     @cached_property
     def reward(self) -> Series:
-        """Mean reward by step: from the trainer's metric if mostly logged, or from responses."""
+        """Mean reward by step, see ``leading_series``; NaN without rewards."""
         return self.leading_series("reward", "reward") or self.series_by_step("reward")
 
     @cached_property
@@ -233,7 +233,7 @@ class Run:
 
     @cached_property
     def watched_shape(self) -> Shape | None:
-        """Whether and when the watched reward (not trained on) rose or fell; None if unknown."""
+        """Whether and when ``watched_reward`` rose or fell; None without one or if too short."""
         series, independent = self.watched_reward, not self.has("valid_reward")
         return None if series is None else shape_of(series, independent=independent)
 
@@ -265,9 +265,9 @@ class Run:
     ) -> Change:
         """Return the change of the mean of per-response values from one window to another.
 
-        By default from the run's first window to its last; NaN if there is no first one. Errors are
-        clustered by prompt, so a prompt that occurs in both windows is compared with itself. Unless
-        ``by_step``, the scatter of step means, which a jump increases, is ignored.
+        By default from the run's first window to its last; without a first one, ``first`` and ``z``
+        are NaN. Errors are clustered by prompt, so a prompt in both windows is compared with
+        itself. Unless ``by_step``, the scatter of step means, which a jump increases, is ignored.
         """
         start, end = first or self.first, last or self.last
         after = noise.part_of(self.tables, values, end, weights)
@@ -280,7 +280,7 @@ class Run:
     def change_and_series(
         self, column: str, role: str, weights: Floats | None = None
     ) -> tuple[Change, Series] | None:
-        """Return the change and series of a column's mean or, if missing, of a role's metric."""
+        """Return the change and series of a column or, if missing, of a role's metric, or None."""
         if self.has(column):
             values = self.column(column)
             return self.change(values, weights), Series(self.steps, self.by_step(values, weights))
@@ -290,7 +290,7 @@ class Run:
     def figure(
         self, limit: Limit[float], column: str, weights: Floats | None = None, op: Op = ">"
     ) -> LimitedFigure:
-        """Return the mean of a column, or the metric of that role, as a figure with a limit."""
+        """Return a column's mean, or else the metric of the role of that name; NaN if neither."""
         moved, series = self.change_and_series(column, column, weights) or (None, None)
         if moved is None or series is None:
             return LimitedFigure(limit, op, np.full(len(self.steps), np.nan), np.nan)
@@ -301,7 +301,7 @@ class Run:
         return environments_of(self.tables)
 
     def mix_change(self, first: Window, last: Window) -> MixChange | None:
-        """Split the change of mean reward between two windows by environment; None without any."""
+        """Split the change of mean reward by environment; None without environments or rewards."""
         if self.environments is None:
             return None
         reward, windows = self.column("reward"), (first.rows, last.rows)
@@ -327,7 +327,7 @@ class Run:
         return MixChange(shares, means, mix, within, same_mix, explains_fall)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
-        """Return [Met] if ``value`` crosses limit × ``of``, else []; record it in ``tested``."""
+        """Return [Met] if ``value`` crosses limit × ``of``, else []; ``tested`` has the highest."""
         bound: float = getattr(self.limits[limit.owner], limit.key)
         met = Met(limit.key, op, bound, float(value / of) if of else np.inf, limit.unit)
         highest = self.tested.get(limit)
@@ -349,7 +349,7 @@ class Run:
         return float(np.sqrt((deviations**2).mean()))
 
     def onset(self, series: Floats, *, always: bool = False) -> Onset | None:
-        """Return when a series (S,) left its baseline; the first step if ``always``."""
+        """Return when a series left its baseline; the first step if ``always`` or a short run."""
         if not len(self.steps):
             return None
         if always or self.first is None:
@@ -358,13 +358,13 @@ class Run:
         return onset(self.steps, series, end=len(self.last.steps))
 
     def reward_windows(self, quantity: Quantity = "reward") -> dict[str, float]:
-        """Return the mean of the first, best and last window of a course: start, best and end."""
+        """Return {"start", "best", "end"}: means of the first, best and last window of a course."""
         course = self.courses[quantity]
         return {"start": course.first.value, "best": course.best.value, "end": course.last.value}
 
     @cached_property
     def learned(self) -> bool:
-        """Whether the reward, or the watched reward, rose over the run by more than chance."""
+        """Whether the reward, its gap to the reference, or a reward not trained on clearly rose."""
         shape, watched = self.reward_shape, self.watched_shape
         if (shape and shape.rose) or (watched and watched.rose):
             return True
@@ -383,7 +383,7 @@ class Run:
 
     @cached_property
     def solved(self) -> bool:
-        """Whether nearly all responses earn the run's best reward, from the first step on."""
+        """Whether nearly all responses, early and late, earn the best of two or more rewards."""
         reward = self.column("reward")
         if not np.isfinite(reward).any() or np.nanmin(reward) == np.nanmax(reward):
             return False
@@ -395,7 +395,7 @@ class Run:
 
     @cached_property
     def verifiable(self) -> bool:
-        """Whether a label or a rule seems to compute the reward, rather than a model."""
+        """Whether the reward seems rule-based: labels are logged, or it has few distinct values."""
         reward = self.column("reward")
         values = np.unique(reward[np.isfinite(reward)])
         return self.labels_contained is not None or len(values) <= MAX_RULE_VALUES
@@ -417,10 +417,10 @@ class Run:
         return tuple(self.steps[self.steps >= onset.step].tolist())
 
     def examples(self, ranking: Ranking, onset: Onset | None) -> tuple[Example, ...]:
-        """Return up to three responses after the onset (else of the last window) by ``ranking``.
+        """Return up to three responses since the onset by ``ranking``, of different prompts first.
 
-        A response qualifies if its texts were read and its figure was unusual before the onset.
-        Responses to different prompts come first.
+        Only responses whose texts were read, and whose ``by`` would have been unusual before the
+        onset, are eligible; without an onset, all of the last window or, if none, of the run.
         """
         by = ranking.by
         step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
@@ -456,7 +456,7 @@ class Run:
         return tuple(example(row, low) for row in list(chosen)[:MAX_EXAMPLES])
 
     def with_texts_since(self, onset: Onset | None) -> int:
-        """Return the number of responses since the onset whose texts were read."""
+        """Return how many responses since the onset (None: in the last window) have texts."""
         late = self.responses["step"].isin(self.since(onset))
         return int((self.responses.loc[late, "has_texts"] == 1).sum())
 
@@ -476,7 +476,7 @@ class Run:
 
 
 def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray[np.bool_]:
-    """Mask values beyond quantile NORMAL of those marked ``normal``; all, if too few are marked."""
+    """Return whether each value is extreme among the ``normal`` ones; True if these are few."""
     if normal.sum() < LEAST_NORMAL:
         return np.ones(len(by), bool)
     bound = np.quantile(by[normal], NORMAL if highest else 1 - NORMAL)
@@ -484,20 +484,20 @@ def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray
 
 
 def mean(values: Floats) -> float:
-    """Return the mean of the finite values, NaN if there are none."""
+    """Return the mean without NaN values, NaN if no value is finite."""
     return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
 
 
 def median(values: Floats) -> float:
-    """Return the median of the finite values, NaN if there are none."""
+    """Return the median without NaN values, NaN if no value is finite."""
     return float(np.nanmedian(values)) if np.isfinite(values).any() else np.nan
 
 
 def met_from_start(series: Floats, met: Met) -> bool:
-    """Return whether the median of the first three values already crossed the limit of ``met``."""
+    """Return whether the median of the first three finite values crosses the limit of ``met``."""
     return meets(met.op, median(series[np.isfinite(series)][:3]), met.limit)
 
 
 def has(frame: pd.DataFrame, column: str) -> bool:
-    """Return whether a table has a column with at least one number in it."""
+    """Return whether a table has this column with at least one value that is not missing."""
     return column in frame and bool(pd.notna(frame[column].to_numpy()).any())

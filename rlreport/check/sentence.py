@@ -144,7 +144,7 @@ def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
 
 
 def _earlier_sentence(lead: Finding, verdict: Verdict, cause: str) -> str:
-    """Return a sentence on a problem between the checkpoint to keep and the lead, or ""."""
+    """Return a sentence on a further problem that began between ``keep_step`` and lead, or ""."""
     if lead.onset is None or verdict.keep_step is None:
         return ""
     between = range(verdict.keep_step + 1, lead.onset.step)
@@ -175,7 +175,7 @@ def _rose(course: Course) -> bool:
 
 
 def _is_healthy_by_other_means(verdict: Verdict) -> bool:
-    """Return whether the run is healthy although its mean reward did not rise."""
+    """Return whether the run is healthy although neither its reward nor validation rose."""
     rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
     return verdict.level == "healthy" and not any(map(_rose, rewards))
 
@@ -282,7 +282,7 @@ def _is_flat_at_the_end(course: Course) -> bool:
 
 
 def _low_before_recovery(course: Course) -> Phase | None:
-    """Return a phase that ends below half of the first and of the last window, then recovers."""
+    """Return the first phase before a recovery that ends below half of first and last window."""
     half = min(course.first.value, course.last.value) / 2
     for phase, after in pairwise(course.phases):
         if phase.kind != "rise" and after.kind == "recovery" and phase.end < half:
@@ -291,7 +291,7 @@ def _low_before_recovery(course: Course) -> Phase | None:
 
 
 def _with_reason(clause: str, course: Course, verdict: Verdict, quantity: Quantity) -> str:
-    """Return a clause on the reward, extended by a change of the prompts that explains it."""
+    """Return a clause; if on a reward that fell, with a likely reason such as harder prompts."""
     if quantity != "reward":
         return clause
     if course.lost or course.direction < 0:
@@ -306,7 +306,7 @@ def _with_reason(clause: str, course: Course, verdict: Verdict, quantity: Quanti
 
 
 def numbers_of(values: Sequence[float], course: Course) -> list[str]:
-    """Format numbers with two digits, or three where different numbers would print alike."""
+    """Format numbers with two digits, three where two would be alike, and % for percentages."""
     unit = "%" if is_percentage(course) else ""
     texts = [short(value, 2) for value in values]
     if len(set(texts)) < len(set(values)):
@@ -315,7 +315,7 @@ def numbers_of(values: Sequence[float], course: Course) -> list[str]:
 
 
 def is_percentage(course: Course) -> bool:
-    """Return whether the values are percentages: an accuracy or rate of up to 100."""
+    """Return whether the values, by their size and column's name, are percentages up to 100."""
     name, top = course.column.lower(), float(course.values.max(initial=0.0))
     words = ("acc", "percent", "pct", "rate", "pass", "solve")
     return 1.5 < top <= 100 and any(word in name for word in words)

@@ -84,13 +84,13 @@ class Series:
     name: str = ""  # name of the metric, "" if it was computed from rollouts
 
     def without_gaps(self) -> Series:
-        """Return the series without the steps that have no value."""
+        """Return the series without the steps whose value is NaN or infinite."""
         finite = np.isfinite(self.values)
         errors = None if self.errors is None else self.errors[finite]
         return Series(self.steps[finite], self.values[finite], errors, self.source, self.name)
 
     def change(self, first: int | None = None) -> Change:
-        """Return the change from the ``first`` values (by default a window) to the last window."""
+        """Return the change of the mean from the ``first`` values (or fifth) to the last fifth."""
         values = self.values
         size = max(MIN_WINDOW, int(len(values) * Trend.share.default))
         start = min(first or size, len(values))
@@ -180,7 +180,7 @@ class Shape:
 
     @property
     def peak(self) -> tuple[int, int]:
-        """Indices at which the best window begins and ends."""
+        """Index range of the best window, as (start, stop)."""
         return self.best_index, self.best_index + self.window
 
 
@@ -192,10 +192,10 @@ def running_mean(values: Floats, steps: int) -> Floats:
 
 
 def noise_of(series: Series, *, independent: bool = False, whole: bool = False) -> Noise:
-    """Return the noise of a series without gaps.
+    """Estimate the noise of a series without gaps.
 
     ``independent`` assumes that there is no autocorrelation, as between evaluations. Unless
-    ``whole``, repetitions of the last value at the end are ignored: they contain no noise.
+    ``whole``, repetitions of the last value after the eighth value are ignored: they have no noise.
     """
     values = series.values
     live = len(values)
@@ -223,7 +223,7 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
 def shape_of(
     series: Series, limits: RewardCollapse | None = None, *, independent: bool = False
 ) -> Shape | None:
-    """Return how a series rises and falls, None if too short; ``independent``: see noise_of."""
+    """Return how a series rises and falls, None below MIN_STEPS values; see also ``noise_of``."""
     series = series.without_gaps()
     y = series.values
     steps, limits = len(y), limits or RewardCollapse({})
@@ -273,7 +273,7 @@ def shape_of(
 
 
 def _death_index(series: Series, best: float, best_index: int, window: int) -> int | None:
-    """Return the index from which the series stays at its lowest value to the end, or None."""
+    """Return the index from which a series that fell stays near its lowest value, or None."""
     y = series.values
     steps, low = len(y), float(y.min())
     span = best - low
@@ -308,7 +308,7 @@ def _abrupt_fall_index(
 
 
 def _late_fall_index(y: Floats, noise: Noise, window: int, start: float, part: float) -> int | None:
-    """Return the index where the last 3, 5 or 10 steps begin, if they fell below all before."""
+    """Return where the last 3, 5 or 10 steps begin if they lie far below all before, or None."""
     for count in END_STEPS:
         if len(y) < 4 * count:
             break
@@ -344,10 +344,10 @@ def _find_dip(y: Floats, noise: Noise, window: int, best: float, part: float) ->
 def onset(
     steps: Ints, series: Floats, *, peak: tuple[int, int] | None = None, end: int = BASELINE_STEPS
 ) -> Onset | None:
-    """Return the step at which a series left its baseline, or None if its level did not change.
+    """Return when a series left its baseline, None below two values or if it did not change.
 
-    ``series``, float64 (S,), is NaN at steps without a value. The baseline is the mean of the
-    first three values, or of those in the index range ``peak`` if the series fell from a peak.
+    ``series``, float64 (S,), is NaN at steps without a value. The baseline is the mean of the first
+    three values or, if given, of those in the index range ``peak``; values before it are ignored.
     The total change is the mean of the last ``end`` values minus the baseline. The onset is the
     first step from which on the smoothed series stays at least MIN_ERRORS standard errors, and at
     least MIN_PART of the total change, away from the baseline. Its uncertainty interval starts
@@ -382,7 +382,7 @@ def onset(
 
 
 def smooth(y: Floats) -> Floats:
-    """Return the centred running mean over three values, over two at both ends."""
+    """Return the centred running mean over three values, two at both ends, or all if shorter."""
     if len(y) < SMOOTHING:
         return np.full(len(y), y.mean())
     kernel = np.ones(SMOOTHING)
@@ -390,7 +390,7 @@ def smooth(y: Floats) -> Floats:
 
 
 def jump_noise(y: Floats) -> float:
-    """Return the std of a series around its trend, from the squares of successive differences."""
+    """Return the std around the trend, from the median squared difference of successive values."""
     return float(np.sqrt(np.median(np.diff(y) ** 2) / NORMAL_MEDIAN / 2)) if len(y) > 2 else 0.0
 
 
@@ -411,7 +411,7 @@ def _first_lasting(flags: NDArray[np.bool_]) -> int:
 
 
 def _corner(y: Floats, start: int) -> int:
-    """Fit a series by a flat, a sloped and a flat line; return the index where the slope starts."""
+    """Fit a flat, a sloped and a flat line; return where (>= start - 1) the slope starts."""
     corners = np.arange(0, len(y), -(-len(y) // MAX_CORNERS))
     points = np.arange(0, len(y), -(-len(y) // MAX_POINTS))
     low, high = (grid.ravel() for grid in np.meshgrid(corners, corners, indexing="ij"))

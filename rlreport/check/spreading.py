@@ -1,4 +1,4 @@
-"""Find texts that spread through the responses, and how much reward responses with them earn."""
+"""Find texts that become frequent in responses, and how much reward responses with them earn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlreport.check.finding import Limit, Limits, meets
 from rlreport.check.noise import centred, log_odds_z
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.tables import GAP, TextSample
+from rlreport.tables import GAP, Tables, TextSample
 from rlreport.text.clean import REPLACEMENT
 from rlreport.text.messages import translatable
 from rlreport.text.tokens import STRUCTURES, units
@@ -108,7 +108,7 @@ class _Text(NamedTuple):
 
 
 def prevalence(kind: str, counts: Floats) -> Floats:
-    """Return whether each response contains the text (1 or 0); for "often", how often (0: NaN)."""
+    """Return ``has_text`` of a text; for the kind "often" its counts, with NaN instead of 0."""
     return np.where(counts > 0, counts, np.nan) if kind == "often" else has_text(counts)
 
 
@@ -117,8 +117,12 @@ def has_text(counts: Floats) -> Floats:
     return np.where(np.isfinite(counts), counts > 0, np.nan)
 
 
+def has_reference(tables: Tables) -> bool:
+    return tables.ref_words is not None and len(tables.ref_words.rows) >= MIN_REFERENCES
+
+
 def spreading_texts(run: Run) -> SpreadingTexts:
-    """Return texts far more common in the last responses than in the first, or the reference's."""
+    """Return texts far more common in the last than in the reference's or the first responses."""
     rows: list[dict[str, object]] = []
     by_step = [pd.DataFrame(columns=["step", "ngram", "share"])]
     counts_of: dict[str, Floats] = {}
@@ -213,7 +217,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     """Return phrases that spread and at most one structure (e.g. lists), most significant first."""
     limits, reference = run.limits[Spreading], run.tables.ref_words
     samples = [sample]
-    if reference is not None and len(reference.rows) >= MIN_REFERENCES:
+    if reference is not None and has_reference(run.tables):
         samples.append(reference)
     numbers: dict[str, int] = {}
     words = np.concatenate([_word_ids(part_sample, numbers) for part_sample in samples])
@@ -264,7 +268,7 @@ def _spreading_text(
 
 
 def _structures(run: Run, sample: TextSample, start: Bools, end: Bools) -> list[_Text]:
-    """Return the structure that spread most, such as lists; [] if none did."""
+    """Return [the structure, such as lists, that spread to most responses], or []."""
     bits = run.responses["structure"].to_numpy(np.int64)[sample.rows]
     masks = {name: 1 << bit for bit, name in enumerate(STRUCTURES)} | {ANY_STRUCTURE: -1}
     structures = []
@@ -288,10 +292,11 @@ def _word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
 def _phrases(
     words: Ints, vocabulary: list[str], response: Ints, in_end: Bools, least: float
 ) -> Iterator[tuple[tuple[str, ...], Ints]]:
-    """Yield phrases that ``least`` responses of the last window contain, and where they start.
+    """Yield phrases in ``least`` responses of the last window, and the indices where they start.
 
-    Phrases grow by a word in each pass. In pass n, ``index`` numbers the n-word phrases that start
-    at the words ``at``, and a key is that number × vocabulary size + next word (-1: none).
+    A longer phrase replaces a shorter one if nearly as common. They grow by a word in each pass.
+    In pass n, ``index`` numbers the n-word phrases that start at the words ``at``, and a key is
+    that number × vocabulary size + next word (-1: none).
     """
     phrases: list[tuple[str, ...]] = [()]
     holders = np.zeros(1)
@@ -329,7 +334,7 @@ def _phrases(
 
 
 def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
-    """Return the phrase in its most common spelling (case, endings) in the latest responses."""
+    """Return the text with its usual spelling as ``name``, its ``kind``, and trimmed ``words``."""
     words, low, high = text.words, 0, len(text.words)
     whole = text.often or _BEFORE.issuperset(words)
     while not whole and high - low > 1 and words[low] in _BEFORE:
@@ -387,7 +392,7 @@ def _asked_share(words: tuple[str, ...], prompts: pd.Series, table: pd.DataFrame
 
 
 def _letters(words: Sequence[str]) -> str:
-    """Return the alphabetic words, or all words if none is alphabetic, joined by spaces."""
+    """Return the alphabetic words, or all words if none is, with spaces between and around."""
     return f" {' '.join([word for word in words if word.isalpha()] or words)} "
 
 
@@ -396,6 +401,6 @@ def _normalize(word: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """Return a word without its English suffixes: "empowering" and "empowered" become equal."""
+    """Return a word without English suffixes after its fourth letter: "empowering" -> "empower"."""
     suffix = _SUFFIX.search(word, 4) if word.isascii() else None
     return _stem(word[: suffix.start()]) if suffix else word

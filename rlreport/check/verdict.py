@@ -102,7 +102,7 @@ def with_texts(verdict: Verdict, sample_note: str = "") -> Verdict:
 
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
-    """Return ``title`` as a translatable message if the facts reproduce it, else unchanged."""
+    """Return the title of a finding of findings.json; translatable if its facts reproduce it."""
     check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
     if check is None or not isinstance(facts, dict):
         return title
@@ -130,7 +130,7 @@ def _fill_texts(finding: Finding, verdict: Verdict, sample_note: str) -> Finding
 
 
 def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, Fact]:
-    """Return facts on the course that a finding is about (``OF_COURSES``), {} if there is none."""
+    """Return {"start": first mean, "early": its steps, "end": last mean} of its course, or {}."""
     quantity = OF_COURSES.get(finding.id)
     course = verdict.courses.get(quantity) if quantity else None
     if course is None or finding.facts.get("kind") == "finished":
@@ -163,7 +163,7 @@ DEATHS = ("reward_collapse", "length_collapse")
 def run_checks(
     tables: Tables, thresholds: Thresholds | None = None, muted: Mapping[str, str] | None = None
 ) -> Verdict:
-    """Run the checks on a run's tables and return the verdict with its texts."""
+    """Run the checks and return the verdict with its texts; ``muted``: check id -> reason."""
     return with_texts(judge(Run(tables, thresholds), muted))
 
 
@@ -172,10 +172,10 @@ def run_checks(
 def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
     """Run the checks and return the verdict, with findings in order but without texts.
 
-    If NaN makes rewards or log-probabilities useless, only checks with ``whole_run`` judge the
-    steps from the first NaN on. If the reward function changed, checks with ``of_reward`` judge
-    the reward minus the reference policy's or, without one, only the longer of the two parts of
-    the run before and after the change.
+    ``muted`` has the reason for each check id to mute. If NaN makes rewards or log-probabilities
+    useless, only checks with ``whole_run`` judge the steps from the first NaN on. If the reward
+    function changed, checks with ``of_reward`` judge the reward minus the reference policy's or,
+    without one, only the longer of the two parts of the run before and after the change.
     """
     nan = nan_metrics.run(run)
     start = nan.facts["cut"] if isinstance(nan, Finding) else None
@@ -224,7 +224,6 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
 
 
 def _logs(run: Run, *names: str) -> bool:
-    """Return whether any of these columns of responses or roles of metrics is logged."""
     return any(run.has(name) or name in run.roles for name in names)
 
 
@@ -269,7 +268,7 @@ def _run_check(check: Check, run: Run, start: int | None) -> Result:
     # The steps before the NaN may be too few for the check even if the run has the fields.
     if isinstance(result, NotRun) and start is not None:
         needs = message(
-            "{needs}, judged before the first NaN in step {start}", needs=result.needs, start=start
+            "{needs} before the first NaN (step {start})", needs=result.needs, start=start
         )
         return NotRun(check.id, needs)
     return result
@@ -285,7 +284,7 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
 
 
 def _order(findings: list[Finding], run: Run) -> list[Finding]:
-    """Sort findings by severity, set ``explained_by``, and put effects after their cause."""
+    """Return the findings, most important first, each followed by those that it explains."""
     ranked = sorted(findings, key=lambda f: (_rank_index(f), SEVERITIES.index(f.severity)))
     roots: dict[str, str] = {}
     for finding in ranked:
@@ -337,7 +336,7 @@ def _explains(cause: Finding, other: Finding) -> bool:
 
 
 def _level(findings: list[Finding], run: Run) -> Level:
-    """Return the worst severity or, without problems, "healthy", "unclear" or "unjudged"."""
+    """Return "critical" or "warning" if any finding is; else "healthy", "unclear" or "unjudged"."""
     severities = {finding.severity for finding in findings}
     for severity in ("critical", "warning"):
         if severity in severities:

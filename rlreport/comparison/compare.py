@@ -96,7 +96,7 @@ class Side:
 
     @property
     def evaluation(self) -> Course | None:
-        """Course of the trainer's evaluations, None if there are none."""
+        """Course of the trainer's validation metric, None if it is not logged."""
         values = self.trainer.get(f"{TRAINER}validation")
         if values is None:
             return None
@@ -105,7 +105,7 @@ class Side:
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
-    """Prepare a run's response data, with prompts identified by text, group_id or another field."""
+    """Prepare a run's responses, with prompts identified by ``pair_by``; raise if it is missing."""
     if pair_by == PROMPT:
         named = PROMPT in responses
         pairs = responses[PROMPT if named else "prompt_id"].astype(np.uint64)
@@ -114,7 +114,7 @@ def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Sid
     values = next((responses[column] for column in columns if column in responses), pd.Series())
     values = values[values > 0] if pair_by == GROUP else values.dropna().map(_hash)
     if values.empty:
-        raise UsageError(f"--pair-by {pair_by}: no such field in {name!r}")
+        raise UsageError(f"--pair-by {pair_by}: no response of {name!r} has this field")
     paired = responses.loc[values.index].assign(pair=values.astype(np.uint64))
     return Side(name, paired, unpaired=len(responses) - len(paired))
 
@@ -140,9 +140,9 @@ class Windows(NamedTuple):
 def windows(frames: Sequence[pd.DataFrame], bases: int) -> Windows:
     """Choose the steps to compare, given the responses of each run, the BASE runs first.
 
-    These are the last fifth of the common steps if that reaches into the last fifth of the range
-    that all runs cover. Otherwise they are each run's steps in that fifth of the range, or if a
-    run has none there, the last fifth of each run's steps.
+    These are the last fifth of the common steps if the last of them is in the last fifth of the
+    range that all runs cover. Otherwise they are each run's steps in that fifth of the range, or if
+    a run has none there, the last fifth of each run's steps.
     """
     steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
     common = reduce(np.intersect1d, steps)
@@ -170,7 +170,7 @@ class Reached(NamedTuple):
 
 
 def speed_of(base: Series, new: Series) -> dict[str, Reached]:
-    """Return when both runs reach half and 90% of the larger gain in reward, {} without a gain."""
+    """Return "half", "most": when runs reached 50%, 90% of the better one's gain; {} without."""
     courses = [c for c in (course_of(series, "reward") for series in (base, new)) if c]
     leading = max((c for c in courses if c.gained), key=lambda c: c.best.value, default=None)
     if leading is None or len(courses) < 2:
@@ -184,7 +184,7 @@ def speed_of(base: Series, new: Series) -> dict[str, Reached]:
 
 
 def _reached(course: Course, target: float) -> int | None:
-    """Return the last step of the first window with a mean of at least ``target``."""
+    """Return the last step of the first window with a mean of ``target`` or more, or None."""
     windows = np.flatnonzero(running_mean(course.values, course.window) >= target)
     return int(course.steps[windows[0] + course.window - 1]) if len(windows) else None
 
@@ -282,7 +282,7 @@ class Comparison:
 
     @property
     def level(self) -> Level:
-        """Verdict on the reward: better or worse if the interval of its difference excludes 0."""
+        """Verdict on the reward: "better" or "worse" if the difference's interval excludes 0."""
         if not np.isfinite(self.effect.low):
             return "incomparable"
         if self.effect.high < 0:
@@ -300,7 +300,6 @@ class Comparison:
 
     @cached_property
     def _rewards(self) -> tuple[pd.Series, pd.Series]:
-        """Mean reward of the first BASE run and of NEW by step."""
         base, new = (frame.groupby("step")["reward"].mean() for frame in self.ends)
         return base, new
 
@@ -335,7 +334,7 @@ class Comparison:
 
     @property
     def paths(self) -> list[pd.DataFrame]:
-        """A table per run of ``step``, ``distance`` (√KL in √nats), ``reward``; [] without KL."""
+        """BASE's and NEW's ``step``, ``distance`` (√KL in √nats) and ``reward``; [] without KL."""
         if not all(has(frame, "kl_k1") for frame in self.ends):
             return []
         means = (frame.groupby("step")[["kl_k1", "reward"]].mean().dropna() for frame in self.ends)
@@ -395,7 +394,7 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
 
 
 def _usual_group(frame: pd.DataFrame) -> int | None:
-    """Return the k of pass@k: only groups with at least k responses have it, most have k."""
+    """Return the usual number of responses with pass@k in a group (its k), or None."""
     sizes = frame.groupby("group")["pass_at_k"].count() if "pass_at_k" in frame else pd.Series()
     return most_common(sizes[sizes > 0].to_numpy())
 
@@ -406,9 +405,9 @@ def _means(frames: Sequence[pd.DataFrame], bases: int) -> Means:
 
 
 def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
-    """Return runs' responses with columns ALL_RIGHT, ALL_WRONG; redacted prompts never match.
+    """Return runs' responses with ALL_RIGHT and ALL_WRONG, but not OF_WHOLE_TEXTS if any were cut.
 
-    If the logger cut any run's texts, OF_WHOLE_TEXTS are left out.
+    Prompts of redacted runs get keys that match those of no other run.
     """
     cut = OF_WHOLE_TEXTS if any(side.cut for side in sides) else ()
     best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
@@ -425,7 +424,7 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
 
 
 def _common_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:
-    """Return the name of the split to compare and each run's responses in that split."""
+    """Return the split ("val" if its prompts pair, else "train", else "all") and its responses."""
     for name, names in _SPLITS.items():
         cut = [frame[frame["split"].isin(names)] for frame in frames]
         if all(map(len, cut)):

@@ -58,7 +58,7 @@ _Texts = Mapping[ResponseId, tuple[str, str]]  # id of a response -> (prompt, re
 
 
 class Gate(NamedTuple):
-    """Result of ``--fail-on``: conditions given, those met (``guardrail:kl``), and exit status."""
+    """Result of ``--fail-on``: its conditions, those met (``guardrail:kl``), and exit status."""
 
     fail_on: tuple[str, ...]
     failed: tuple[str, ...]
@@ -125,7 +125,7 @@ class Outcome:
 
     @property
     def broken(self) -> list[tuple[str, ComparedRun]]:
-        """Those of ``runs`` whose own verdict is critical."""
+
         return [(name, run) for name, run in self.runs if run.broken]
 
 
@@ -172,7 +172,7 @@ def outcome_of(
 def _is_undecided(
     guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
 ) -> bool:
-    """Return whether a guardrail is not judged, due to a collapse or too few runs of metrics."""
+    """Return whether a guardrail only "changed": after a collapse, or with few runs of metrics."""
     if comparison.metrics_alone and not comparison.has_enough_runs:
         return guardrail.level in ("better", "worse")
     if new.collapsed:
@@ -212,7 +212,7 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
-    """Return prompts whose mean reward differs, largest differences (see ``shrunk``) first."""
+    """Return up to ``most`` paired prompts with different rewards, by ``shrunk`` difference."""
     if not comparison.effect.paired:
         return []
     base, new = comparison.compared
@@ -256,7 +256,7 @@ def _with_texts(flip: Flip, number: int, base: _Texts, new: _Texts) -> Flip:
 
 
 def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
-    """Return n-grams that are clearly more frequent in NEW, by descending ``z``, with shares."""
+    """Return up to MAX_LISTED n-grams that are in clearly more texts of NEW, by descending z."""
     if not base or not new:
         return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
     before, after = _text_counts(base), _text_counts(new)
@@ -294,7 +294,7 @@ def _is_redundant(ngram: str, other: str, counts: Floats) -> bool:
 
 
 def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.DataFrame:
-    """Compare tokens by their share of a run's KL, the largest change first."""
+    """Return up to MAX_LISTED tokens whose share of the KL differs, the largest change first."""
     if base is None or new is None:
         return pd.DataFrame(columns=["token", "base_share", "new_share", "change"])
     shares = [table.groupby("token")["kl_share"].sum() for table in (base, new)]
@@ -327,8 +327,8 @@ REASONS = {
         "the trainer's metrics, as its variation there is unknown."
     ),
     "few_common_prompts": translatable(
-        "Fewer than 30% of the prompts are in both runs, so the runs are compared unpaired, "
-        "clustered by prompt, with far less power."
+        "Fewer than 30% of the smallest run's prompts are in all runs, so the runs are compared "
+        "unpaired, clustered by prompt, with far less power."
     ),
     "metrics_alone": translatable(
         "Runs with trainer metrics only are compared by blocks of steps. The interval covers "
@@ -414,7 +414,7 @@ def learning(outcome: Outcome) -> str:
         for name, reached in speed.items():
             sides = {"new": _reached(reached.new), "base": _reached(reached.base)}
             parts.append(message(_REACHED[name], reward=figure(reached.reward), **sides))
-        result.append(message("Reached {parts} (means of windows).", parts=clauses(parts)))
+        result.append(message("Reached {parts} (mean of a window).", parts=clauses(parts)))
     evaluations = [
         message(
             "{side} {last} at the end, {best} at best (step {step})",
@@ -504,7 +504,7 @@ def notes(outcome: Outcome) -> list[str]:
         parts += _reasons(outcome)
     if not outcome.is_pair:
         literal = translatable(
-            "BASE has {base:count} runs, NEW {new:count}: the interval covers the variation "
+            "Runs: {base:count} of BASE, {new:count} of NEW. The interval covers the variation "
             "between runs and between prompts; curves, findings and examples are from the first "
             "of each."
         )
@@ -545,7 +545,7 @@ def _run_notes(run: ComparedRun) -> list[str]:
         "of its size limit."
     )
     sampled = translatable("{run}: distinct-2 and shares of the KL are {sample}.")
-    unpaired = translatable("{run}: {rows} responses lack the field of --pair-by and are left out.")
+    unpaired = translatable("{run}: responses without the field of --pair-by, left out: {rows}.")
     remarks = ((run.dropped, dropped), (run.sample_note, sampled), (run.side.unpaired, unpaired))
     return [
         message(literal, run=run.name, rows=whole(value), sample=value)
@@ -574,7 +574,7 @@ def equal_kl(outcome: Outcome) -> str:
         return message("At equal KL: not compared, as this needs KL per response in both runs.")
     rewards, watched = comparison.equal_kl["reward"], comparison.equal_kl["valid_reward"]
     if rewards is None:
-        return message("At equal KL: not compared, as the ranges of KL do not overlap.")
+        return message("At equal KL: not compared, as rewards or a common KL range are missing.")
     parts = [
         message(
             "{name} {effect} (95% interval {low} to {high})",
@@ -603,7 +603,7 @@ def guardrail_name(guardrail: Guardrail) -> str:
 
 
 def guardrails_note(comparison: Comparison) -> str:
-    """Return sentences on the guardrails that are not compared, "" if all are."""
+    """Return which guardrails are not compared (but for unlogged metrics) and why, or ""."""
     no_data = translatable("Not compared, as a run has no data: {names}.")
     too_few = translatable("Not compared, as too few prompts or blocks have data: {names}.")
     cut = translatable("Not compared, as the logger cuts texts: {names}.")
@@ -619,7 +619,7 @@ def guardrails_note(comparison: Comparison) -> str:
 
 
 def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
-    """Return the result for a guardrail, such as "worse"; "~" means no significant difference."""
+    """Return "~" (not significant), "better" or "worse", or if undecided "higher" or "lower"."""
     if guardrail.level == "none":
         return "~"
     if guardrail.level != "changed" and comparison.has_enough_runs:
@@ -628,7 +628,7 @@ def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
 
 
 def gate_sentence(outcome: Outcome) -> str:
-    """Return the result of the ``--fail-on`` gate as a sentence, "" if there is no gate."""
+    """Return the result of ``--fail-on``, or that ``--require-evidence`` is not met, or ""."""
     gate = outcome.gate
     if gate.failed:
         return message("The gate fails: {what}.", what=listed(gate.failed))

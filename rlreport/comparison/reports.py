@@ -1,9 +1,7 @@
 """Response data for comparisons: write and parse its file format, and read earlier reports.
 
-Reports that differ only in the seed of their run are recognized by name or configuration.
-
 Reports are untrusted, like logs: their content is checked, and only the parts that a comparison
-needs are decompressed.
+needs are decompressed. Those that differ only in the seed are found by name or configuration.
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ BOOKKEEPING = re.compile(
 
 
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
-    """Return a table of one row per response with its figures and the ids of its prompt."""
+    """Return a row per response with figures and prompt ids; without any, see ``trainer_data``."""
     if tables.responses.empty:
         return trainer_data(tables.steps)
     responses, extras = tables.responses, tables.extras
@@ -191,7 +189,7 @@ def _quoted(text: str) -> str:
 
 
 def unpacked(data: bytes, name: str) -> pd.DataFrame:
-    """Parse response data that ``pack_table`` wrote; ``data`` may be damaged or malicious."""
+    """Parse response data that ``pack_table`` wrote; raise UnusableInputError if it is broken."""
     try:
         with gzip.open(io.BytesIO(data)) as stream:
             text = read_stream(stream, MAX_DATA)
@@ -267,7 +265,7 @@ class Earlier:
         return texts_by_id
 
     def metrics(self) -> pd.DataFrame:
-        """Return the trainer's metrics by step; an empty table if they are not in the report."""
+        """Return the trainer's metrics by step; empty if they are missing or unreadable."""
         try:
             table = load_csv(self.read(METRICS_FILE) or b"", MAX_CELLS)
             numbers: pd.DataFrame = table.apply(pd.to_numeric, errors="coerce")
@@ -276,7 +274,7 @@ class Earlier:
             return pd.DataFrame()
 
     def tokens(self) -> pd.DataFrame | None:
-        """Return a table of ``token`` and ``kl_share``, None if it is missing or unreadable."""
+        """Return ``token`` and ``kl_share``, None if they are missing, unreadable or redacted."""
         if section(self.about, "settings").get("redact"):
             return None
         try:
@@ -300,7 +298,7 @@ def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]
 
 
 def earlier_report(path: str | Path) -> Earlier | None:
-    """Open an earlier report; return None if the path is no report, so it may contain logs."""
+    """Open an earlier report, or raise; return None if the path may contain logs instead."""
     with _readable_report(str(path)):
         report = _open(path)
         if report is None:
@@ -308,12 +306,12 @@ def earlier_report(path: str | Path) -> Earlier | None:
         about, read = report
         data = read(PATH)
     if data is None:
-        raise UnusableInputError(f"{path}: this report has no {PATH}; build it again, or give logs")
+        raise UnusableInputError(f"{path}: the report has no {PATH}; build it again, or give logs")
     return Earlier(str(path), about, unpacked(data, str(path)), read)
 
 
 def report_about(path: str | Path) -> dict[str, Any] | None:
-    """Return the parsed ``report.json`` of a report; None if the path may contain logs instead."""
+    """Return a report's parsed ``report.json``, or raise; None if the path may contain logs."""
     with _readable_report(str(path)):
         report = _open(path)
         return report and report[0]

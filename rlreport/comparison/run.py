@@ -78,7 +78,7 @@ class ComparedRun:
 
     @property
     def collapsed(self) -> bool:
-        """Whether the run broke or collapsed, so that figures that look better may be due to it."""
+        """Whether its verdict is critical or a collapse was found, which may improve figures."""
         return self.broken or any(name.endswith("_collapse") for name in self.findings)
 
 
@@ -189,7 +189,7 @@ class Difference(NamedTuple):
 def settings_that_differ(
     base: ComparedRun, new: ComparedRun
 ) -> tuple[list[Difference], list[Difference]]:
-    """Return (relevant, other) settings that differ; those that affect training come first."""
+    """Return (relevant, other) differences; relevant ones start with those that affect training."""
     configured = all(any(key.startswith("config.") for key in run.facts) for run in (base, new))
     settings = dict.fromkeys(
         Difference(key, one.get(key), other.get(key))

@@ -65,8 +65,8 @@ class Effect:
 def paired_effect(base: Floats, new: Floats) -> Effect:
     """Return the mean difference NEW - BASE over the prompts that all runs have.
 
-    ``base`` and ``new`` are means by run and prompt, (runs, prompts) or (prompts,), NaN where a run
-    lacks the prompt. The permutation test flips the signs of the prompts' differences.
+    ``base`` and ``new`` are means, (runs, prompts) or (prompts,), NaN where a run lacks the prompt.
+    Fewer than LEAST_PROMPTS give no interval. The permutation test flips signs of differences.
     """
     base, new = np.atleast_2d(base), np.atleast_2d(new)
     shared = np.isfinite(base).all(axis=0) & np.isfinite(new).all(axis=0)
@@ -84,9 +84,9 @@ def paired_effect(base: Floats, new: Floats) -> Effect:
 def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effect:
     """Return the difference of the sides' means, for sides with different prompts.
 
-    ``base`` and ``new`` have the means by prompt of each run, indexed by prompt. The variance
-    between runs is added to the variances between prompts, as runs with the same prompts do not
-    show the latter. The permutation test exchanges prompts between sides.
+    ``base`` and ``new`` have the means by prompt of each run, indexed by prompt; with fewer than
+    LEAST_PROMPTS on a side, all is NaN. The variance between runs is added to that between prompts,
+    which runs with the same prompts do not show. The permutation test exchanges prompts.
     """
     sides = [[run.dropna() for run in runs] for runs in (base, new)]
     old, current = (pd.concat(runs).groupby(level=0).mean().to_numpy(np.float64) for runs in sides)
@@ -290,7 +290,7 @@ class EqualKL(NamedTuple):
 
 
 def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL | None:
-    """Compare rewards at equal KL to the reference policy; None if KL ranges do not overlap.
+    """Compare rewards at equal KL to the reference policy; None if the ranges of KL do not overlap.
 
     ``base`` and ``new`` have one row per response: ``pair``, ``step``, ``kl_k1`` and the column
     ``reward``. The mean reward of a step is a function of √max(KL, 0), in which it is initially

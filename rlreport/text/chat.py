@@ -102,10 +102,10 @@ _ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
 def turns(prompt: str) -> Turns:
     """Split a prompt into (role, text) turns, [] if it uses no chat template.
 
-    Supports the markers of ChatML, Llama 2 and 3, Gemma, Harmony, DeepSeek and Phi, lines that
-    begin with ``Human:`` or ``User:``, and ChatML decoded without its special tokens. Empty turns
-    are left out, such as the last one, which the response completes. Text before the first turn
-    becomes a turn with the role ``prompt``.
+    Supports the markers of ChatML, Llama 2 and 3, Gemma, Harmony, DeepSeek and Phi; if the prompt
+    begins so and has both roles, also lines such as ``Human:``, or ChatML decoded without its
+    special tokens. Empty turns are left out, such as the last one, which the response completes.
+    Text before the first marker gets the role ``prompt`` (before ``[INST]``, it is left out).
     """
     # All of these templates start with "<", which most prompts do not contain.
     for opening, closing in _TEMPLATES if "<" in prompt else ():
@@ -148,7 +148,7 @@ def turns_in_text(response: str) -> list[Turn]:
     """Split a response with tool call markup into turns, [] if it has no such markup.
 
     Answers in ``<tool_response>`` tags, and text that a chat template assigns to other roles than
-    assistant, become turns with ``sampled`` False. A call that is no JSON object remains text.
+    assistant, become turns with ``sampled`` False. Calls that are not JSON objects are texts.
     """
     if CALL not in response and ANSWER not in response:
         return []
@@ -180,7 +180,7 @@ def error_in_answer(text: str) -> str:
 
 
 def error_kind(text: str) -> str:
-    """Return "timeouts", "permissions", "not_found", "arguments", "exceptions" or "others"."""
+    """Classify an error: timeouts, permissions, not_found, arguments, exceptions or others."""
     head = text.lstrip()[:_ERROR_CHARS]
     return next((kind for kind, words in _KINDS.items() if words.search(head)), "others")
 
@@ -190,9 +190,9 @@ def calls_in_text(text: str) -> list[str]:
 
 
 def is_unparsed(call: object) -> bool:
-    """Return whether a tool call (text or dict) is empty or has JSON that cannot be parsed.
+    """Return whether a tool call is "", or its JSON (of a dict, ``arguments``) cannot be parsed.
 
-    Calls of other syntaxes, such as ``<function=…>``, are left alone.
+    Calls of other syntaxes, such as ``<function=…>``, count as parsed.
     """
     text = call.get("arguments") if isinstance(call, Mapping) else call
     is_json = isinstance(text, str) and text.lstrip()[:1] in ("{", "[")
@@ -200,12 +200,12 @@ def is_unparsed(call: object) -> bool:
 
 
 def is_final(text: str) -> bool:
-    """Return whether a turn's text, without its thinking, gives a final answer."""
+    """Return whether a text has a final answer, ``</answer>`` or boxed, after its thinking."""
     return _FINAL.search(text.rpartition("</think>")[2]) is not None
 
 
 def has_markup(text: str) -> bool:
-    """Return whether a text contains the markup of a tool call."""
+    """Return whether a text contains the markup of a tool call or a tool's answer."""
     return _MARKUP.search(text) is not None
 
 
@@ -234,7 +234,7 @@ def is_messages(value: object) -> bool:
 
 
 def message_turns(messages: Sequence[object]) -> Turns:
-    """Convert chat messages to (role, text) turns, with tool calls as text."""
+    """Convert chat messages to (role, text) turns, with tool calls as text; skip other values."""
     return [
         (_role(message), message_text(message))
         for message in messages
@@ -251,7 +251,7 @@ def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -
     """Split a conversation into prompt and response; return them as fields of a row.
 
     The response begins with the first message that the policy wrote (``sampled``). If none is
-    marked, it begins with the first assistant message after the last user or system message.
+    marked, it begins with the first assistant message, if any, after all of user and system.
     """
     if any(sampled):
         start = next(i for i, wrote in enumerate(sampled) if wrote)
@@ -269,7 +269,7 @@ def prompt_and_response_fields(prompt: object, response: object) -> Row:
 
 
 def prompt_fields(value: object) -> Row:
-    """Return a dict with ``prompt`` (text), and ``prompt_turns`` if given chat messages."""
+    """Return a dict with ``prompt`` (text, or "") and, for chat messages, ``prompt_turns``."""
     if isinstance(value, str):
         return {"prompt": value}
     messages = [value] if isinstance(value, dict) else value
@@ -284,7 +284,7 @@ def prompt_fields(value: object) -> Row:
 
 
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
-    """Return a dict with ``response`` (the policy's text) and, for chat messages, ``turns``."""
+    """Return ``response`` (texts of ``sampled``, else assistant messages), ``turns`` if any."""
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list | tuple):

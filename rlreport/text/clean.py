@@ -1,7 +1,4 @@
-"""Clean texts: remove padding, replace invalid characters, escape cells of CSV files.
-
-The module also recognizes end-of-sequence and control tokens.
-"""
+"""Clean texts: remove padding and control tokens, replace invalid characters, escape CSV cells."""
 
 from __future__ import annotations
 
@@ -106,7 +103,7 @@ def is_special(token: str) -> bool:
 
 
 def without_special(text: str) -> str:
-    """Replace control tokens such as ``<|im_start|>`` in a text with spaces."""
+    """Replace control tokens of the form ``<|im_start|>`` in a text with spaces."""
     return _IN_TEXT.sub(" ", text) if "<|" in text or "<｜" in text else text
 
 

@@ -54,7 +54,7 @@ class Language:
         return _translations(self.code, FOLDER)
 
     def of(self, value: T) -> T:
-        """Translate a message, or a copy of a container or dataclass with all messages in it."""
+        """Return a message, list, tuple, dict or dataclass with all messages in it translated."""
         return value if self.code == _ENGLISH else cast("T", self._translated(value))
 
     def _translated(self, value: Any) -> Any:
@@ -92,7 +92,7 @@ ENGLISH = Language()
 
 def language(code: str) -> Language:
     if code not in TAGS:
-        raise UsageError(f"there is no language {code!r}; languages are {', '.join(TAGS)}")
+        raise UsageError(f"unknown language {code!r}; available languages: {', '.join(TAGS)}")
     return Language(code)
 
 
@@ -112,7 +112,7 @@ def compiled(po: Path) -> io.BytesIO:
 
 
 def make(po: Path) -> bytes:
-    """Compile a ``.po`` file to ``.mo``; fuzzy and untranslated messages remain English."""
+    """Return the ``.mo`` form of a ``.po`` file; fuzzy and untranslated messages stay English."""
     from babel.messages import mofile, pofile
 
     compiled_file = io.BytesIO()

@@ -47,7 +47,7 @@ class Message(str):
 
 
 class Joined(str):
-    """Texts joined by a separator; the texts and the separator can be translated."""
+    """The texts that are not empty, joined by a separator; all of them can be translated."""
 
     __slots__ = ("parts", "separator")
     parts: tuple[str, ...]
@@ -117,7 +117,7 @@ def short_figure(value: object) -> str:
 
 
 def percent(share: object) -> str:
-    """Format a fraction as a whole percentage, or with one significant digit below 1%."""
+    """Format a fraction in whole percent (below 1%: one significant digit); "–" if not finite."""
     if not isinstance(share, int | float) or not math.isfinite(share):
         return MISSING
     if 0 < abs(share) < 0.01:
@@ -131,17 +131,16 @@ def whole(number: object) -> str:
 
 
 def quoted(text: object) -> str:
-    """Put a text in quotes, with its line breaks replaced by spaces."""
+    """Put a text in quotes, with a single space for each run of white space."""
     return "“" + " ".join(str(text).split()) + "”"
 
 
 def with_unit(number: str, unit: str) -> str:
-    """Append the unit to a formatted number, such as "3.2 nats"; ``unit`` may be empty."""
     return message("{number} {unit}", number=number, unit=unit) if unit else number
 
 
 def span(steps: object) -> str:
-    """Format a (first, last) pair of steps: "step 4" or "steps 48–59"."""
+    """Format a (first, last) pair of steps: "step 4" or "steps 48–59"; "–" if it is no tuple."""
     if not isinstance(steps, tuple):
         return MISSING
     low, high = steps
@@ -151,7 +150,7 @@ def span(steps: object) -> str:
 
 
 def sample_note(some: int, of: int) -> str:
-    """Return "from a sample of 10 of 20 responses", "" if all are sampled or none."""
+    """Return "from a sample of 10 of 20 responses" for 10 and 20; "" if all or none are sampled."""
     if not 0 < some < of:
         return ""
     return message("from a sample of {some:count} of {all:count} responses", some=some, all=of)

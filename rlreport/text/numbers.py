@@ -24,10 +24,10 @@ def written(value: float, kind: NumberKind = "number") -> str:
     """Format a number for display.
 
     A ``number`` has three significant digits, but all digits of its integer part; below 1e-4 and
-    from 1e9 on it is scientific ("1.23e−5"). A ``count`` has no decimals. A ``share`` is a
-    fraction: it is shown in percent with one decimal, or three significant digits below 1%. Halves
-    are rounded away from zero, thousands are separated by commas, the minus sign is U+2212, NaN is
-    "–" and infinity "∞".
+    from 1e9 on it is scientific ("1.23e−5"). A ``count`` has no decimals; from 1e15 on it is a
+    ``number``. A ``share`` is a fraction: it is shown in percent with one decimal ("100%" has
+    none), or three significant digits below 1%. Halves are rounded away from zero, thousands are
+    separated by commas, the minus sign is U+2212, NaN is "–" and infinity "∞".
     """
     if math.isnan(value):
         return MISSING
@@ -42,7 +42,7 @@ _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def short(value: float, digits: int) -> str:
-    """Format a number as people say it, with all whole digits: "0.36", "1,250", "5.1 × 10⁷"."""
+    """Format with ``digits`` digits, but all whole ones below 10⁶: "0.36", "1,250", "5.1 × 10⁷"."""
     if not math.isfinite(value) or value == 0:
         return written(value)
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")

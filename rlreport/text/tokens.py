@@ -194,7 +194,7 @@ def units(text: str) -> list[str]:
 
 
 def spaced_units(text: str) -> list[str]:
-    """Split ``text`` like ``units``, but keep one white space character before each unit."""
+    """Split ``text`` like ``units``, but keep up to one white space character before each unit."""
     return _SPACED_UNIT.findall(text)
 
 
@@ -211,7 +211,7 @@ LONGEST_FORM = 1 << 16  # Structure is detected only in this many characters at 
 
 
 def structure_of(text: str) -> int:
-    """Return which structures a text has, as bits: 1 list, 2 numbers, 4 headings, 8 parts."""
+    """Return as bits which occur LEAST times: 1 list, 2 numbers, 4 headings, 8 blank lines."""
     if "\n" not in text:
         return 0
     text = text[:LONGEST_FORM].strip()

@@ -149,7 +149,7 @@ class _StaleRollouts(Limits):
     needs=(Need("policy_version", ("lag",), ("lag",)),),
     charts=("lag", "reward"),
     limits=_StaleRollouts,
-    title="Responses were sampled {lag:figure} steps before the step that learns from them.",
+    title="On average, responses are {lag:figure} steps old when the policy trains on them.",
     statement="responses lag {lag:short} steps behind the policy",
     why="The policy learns from texts that it would no longer write.",
     suggestion="Update the sampler more often, or drop rollouts whose lag exceeds a limit.",
@@ -490,7 +490,7 @@ class _ToolDisuse(Limits):
     title="Responses make {end:figure} tool calls on average ({start:figure} at the start).",
     statement="responses make {end:short} tool calls on average ({start:short} at the start)",
     why="The policy learns to guess instead of calling tools, and rarely goes back to them.",
-    suggestion="Look for errors, costs and unrecognised calls; choose tasks that need a tool.",
+    suggestion="Look for errors, costs and unrecognized calls; choose tasks that need a tool.",
     explains=(*FALLS, "reward_stalled", "length_collapse", "diversity_collapse"),
     trend=True,
 )
@@ -575,9 +575,9 @@ unclosed_thinking = Check(
     needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),
     charts=("eos", "length"),
     limits=_UnclosedThinking,
-    close={"share": "the thinking of {value:percent} of responses never ends"},
-    title="{share:percent} of responses that think never close their thinking ({before:percent} at "
-    "the start).",
+    close={"share": "thinking never ends in {value:percent} of responses that think"},
+    title="Thinking never ends in {share:percent} of responses that think ({before:percent} at the "
+    "start).",
     statement="thinking never ends in {share:percent} of responses that think",
     why="Such a response has no final answer, so its reward judges an unfinished text.",
     suggestion="Allow more tokens, penalise length, or leave these responses out of the loss.",

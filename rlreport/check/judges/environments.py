@@ -94,7 +94,7 @@ def environment_fall(check: Check, run: Run) -> Result:
 
 
 def _part(run: Run, index: int) -> Run:
-    """Return the run of one environment's responses, without texts and the trainer's metrics."""
+    """Return one environment's part of a run, without texts, metrics or steps of few responses."""
     assert run.environments is not None
     responses = run.responses.loc[run.environments.index == index, list(USED)]
     # Noise is estimated from all steps, so none may have far fewer responses than usual.
@@ -112,7 +112,7 @@ def _part(run: Run, index: int) -> Run:
 
 
 def _fall(part: Run, count: int) -> Finding | None:
-    """Return a lasting fall of the reward in ``part``; z limits account for ``count`` tests."""
+    """Return the finding of a lasting fall, or None; z limits are raised for ``count`` tests."""
     raised = dict(part.limits.given)
     for limits in (part.limits[RewardCollapse], part.limits[Trend]):
         z = -NormalDist().inv_cdf(NormalDist().cdf(-limits.z) / count)

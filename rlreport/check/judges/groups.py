@@ -130,8 +130,8 @@ class _ZeroVarianceGroups(RiseOrShare):
         "{best:count} are solved, and harder prompts would teach more.",
         "mixed": "{equal:count} of the last {groups:count} groups give no learning signal: in "
         "{lowest:count} all responses earn the lowest reward, in {best:count} the best.",
-        "wrong": "{equal:count} of the last {groups:count} groups give no learning signal: all of "
-        "their responses earn the lowest reward.",
+        "wrong": "{equal:count} of the last {groups:count} groups give no learning signal: in "
+        "{lowest:count}, all responses earn the lowest reward.",
         "constant": "{equal:count} of the last {groups:count} groups give no learning signal: all "
         "responses of the run earn the same reward.",
     },
@@ -158,7 +158,7 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     graded = np.isfinite(rewards)
     min_grouped = limits.grouped * graded[run.last.rows].sum()
     if last_groups.empty or last_groups["size"].sum() < min_grouped:
-        return check.not_run("groups: several responses to a prompt in a step")
+        return check.not_run("groups (several responses to a prompt in a step)")
     if run.has("value_mean"):
         return check.not_run("a run that learns from groups; this one has a critic")
     share, solved, wrong = last_groups[["equal", "solved", "wrong"]].mean().tolist()
@@ -277,14 +277,14 @@ class _AdvantageMismatch(Limits):
     charts=("advantages",),
     limits=_AdvantageMismatch,
     title={
-        "sign": "Logged advantages have the opposite sign of those that rewards give (correlation "
-        "{own:figure}).",
+        "sign": "Logged advantages have the opposite sign of those computed from rewards "
+        "(correlation {own:figure}).",
         "other": "Logged advantages fit the reward of the neighbouring row (correlation "
         "{other:figure}), not that of their own ({own:figure}).",
         "own": "Logged advantages no longer follow from rewards: correlation {own:figure}.",
         "offset": "The mean advantage of a group is no longer 0, but {offset:percent} of the usual "
         "size of advantages.",
-        "far": "Advantages reach {most:figure}, {ratio:figure} × the median, unlike their rewards.",
+        "far": "Advantages reach {most:figure} ({ratio:figure} × the median), not due to rewards.",
     },
     statement={
         "sign": "advantages have the wrong sign",
@@ -346,7 +346,7 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
 
 
 def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
-    """Return the RMS of the mean advantage of complete groups over that of advantages, (S,)."""
+    """Return by step the RMS mean advantage of groups of usual size over the RMS advantage."""
     groups = pd.Series(advantages).groupby(group)
     size, means = (groups.transform(name).to_numpy(np.float64) for name in ("count", "mean"))
     complete = size == most_common(size[size > 1])
@@ -355,7 +355,7 @@ def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
 
 
 def _jump(series: Floats, low: float, high: float) -> int | None:
-    """Return the index from which a series stays above ``high``, after ``low`` or less, or None."""
+    """Return the index, not near an end, where a series jumps from ``low`` to above ``high``."""
     before, after = np.fmax.accumulate(series), np.fmin.accumulate(series[::-1])[::-1]
     at = np.flatnonzero((before[:-1] <= low) & (after[1:] > high)) + 1
     return int(at[0]) if len(at) and MIN_WINDOW <= at[0] <= len(series) - MIN_WINDOW else None

@@ -15,7 +15,7 @@ from rlreport.check.judges.text import distinct_loss
 from rlreport.check.noise import centred
 from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import FALL_Z, Shape, onset
-from rlreport.check.spreading import FIGHTIN_WORDS, Spreading, has_text, prevalence, spreading_texts
+from rlreport.check.spreading import Spreading, has_reference, has_text, prevalence, spreading_texts
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import format_message, message, sentences, translatable
 
@@ -33,13 +33,13 @@ ASKED = 0.5
 
 _SPREADS = {
     "text": translatable(
-        "{text:quoted} appears in {share:percent} of responses ({share_start:percent} at the start)"
+        "{text:quoted} appears in {share:percent} of responses ({share_start:percent} {when})"
     ),
     "opening": translatable(
-        "{share:percent} of responses begin with {text:quoted} ({share_start:percent} at the start)"
+        "{share:percent} of responses begin with {text:quoted} ({share_start:percent} {when})"
     ),
     "closing": translatable(
-        "{share:percent} of responses end with {text:quoted} ({share_start:percent} at the start)"
+        "{share:percent} of responses end with {text:quoted} ({share_start:percent} {when})"
     ),
     "often": translatable(
         "{text:quoted} occurs {share:figure} times per response that has it ({share_start:figure} "
@@ -61,18 +61,25 @@ _FORMS = {
 def _spread_clause(facts: Facts) -> str:
     form = message(_FORMS.get(str(facts["text"]), ""))
     spreads = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
-    return format_message(spreads, {**facts, "form": form})
+    when = message("of the reference's") if facts["by_reference"] else message("at the start")
+    return format_message(spreads, {**facts, "form": form, "when": when})
+
+
+def _fill_title(title: str, facts: Facts) -> str:
+    earned = translatable("these earn {lift:figure} more reward than others of their step")
+    if facts["kind"] == "often":
+        earned = translatable("each occurrence earns {lift:figure} more reward")
+    parts = {"what": _spread_clause(facts), "earned": format_message(earned, facts)}
+    return format_message(title, {**facts, **parts})
 
 
 def _hacking_title(facts: Facts) -> str:
     carried = facts["carried"]
-    title = translatable(
-        "{what:capital}; these earn {lift:figure} more reward than others of their step."
-    )
+    title = translatable("{what:capital}; {earned}.")
     if facts["exploit"]:
         title = translatable(
-            "Format or exploit? {what:capital}. These earn {lift:figure} more reward than others "
-            "of their step, but often lack the label, and validation does not confirm a gain."
+            "Format or exploit? {what:capital}; {earned}. Many of the best responses lack the "
+            "label, and validation does not confirm a gain."
         )
     elif isinstance(carried, float) and carried >= CARRIES:
         title = translatable(
@@ -80,7 +87,7 @@ def _hacking_title(facts: Facts) -> str:
             "with it."
         )
     others = format_message("Also spreading: {others:quoted}.", facts) if facts["others"] else ""
-    return sentences([format_message(title, {**facts, "what": _spread_clause(facts)}), others])
+    return sentences([_fill_title(title, facts), others])
 
 
 @Check(
@@ -148,13 +155,15 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
     text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
     look_for = "" if kind == "structure" else text.rstrip("*")
     figure = "often" if kind == "often" else "share"
+    by_reference = kind not in ("often", "structure") and has_reference(run.tables)
+
     names = {"share": f"{figure}_last", "share_start": f"{figure}_first", "lift": "reward_lift"}
     figures = {name: float(top[column]) for name, column in names.items()}
     return check.finding(
         run,
         "info",
         met,
-        {"text": text, "kind": kind, **figures, **facts},
+        {"text": text, "kind": kind, "by_reference": by_reference, **figures, **facts},
         Ranking(counts, True, "occurrences", None, counts > 0, look_for, kind == "closing"),
         series=run.by_step(prevalence(kind, counts)),
         texts=() if kind == "structure" else (text,),
@@ -187,7 +196,7 @@ def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "eithe
 
 
 def _does_harm(run: Run, counts: Floats) -> bool:
-    """Return whether a text is repeated, or KL, validation, endings or diversity got worse."""
+    """Return whether a text repeats, KL is high, validation is flat, or EOS or diversity fell."""
     kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
     last_counts, watched = counts[run.last.rows], run.watched_shape
     return bool(
@@ -217,14 +226,11 @@ class _FormatLearned(Limits):
 
 def _format_title(facts: Facts) -> str:
     sentence = translatable(
-        "{what:capital}; these earn no more than others: a format or a habit is learned."
+        "{what:capital}, without a clear gain in reward: a format or a habit is learned."
     )
     if facts["paid"]:
-        sentence = translatable(
-            "{what:capital}; these earn {lift:figure} more reward: probably the answer format "
-            "being learned."
-        )
-    return format_message(sentence, {**facts, "what": _spread_clause(facts)})
+        sentence = translatable("{what:capital}; {earned}: probably the answer format is learned.")
+    return _fill_title(sentence, facts)
 
 
 @Check(
@@ -236,7 +242,7 @@ def _format_title(facts: Facts) -> str:
     title=_format_title,
     why="If responses with it earn more, part of the reward's rise is due to the format.",
     suggestion="Compare the rise with a baseline whose prompt shows the format.",
-    source=FIGHTIN_WORDS,
+    source=Spreading.share.source,
     sampled=("share",),
     of_reward=True,
     trend=True,
@@ -376,7 +382,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
 
 
 def _follows(watched: Shape, trained: Shape, min_ratio: float) -> bool:
-    """Return False if the trained reward rises but the watched one, on the same scale, does not."""
+    """Return False if the trained reward clearly rose but the other, on the same scale, is low."""
     both = [watched.series.values, trained.series.values]
     in_unit = [float(values.min()) >= 0 and float(values.max()) <= 1 for values in both]
     if in_unit[0] != in_unit[1] or not trained.rose or watched.rose:

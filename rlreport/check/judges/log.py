@@ -56,12 +56,12 @@ class _Nan(NamedTuple):
     limits=_NanMetrics,
     title={
         "metric": "The trainer's {metric} is NaN or infinite from step {since} to {until_step}.",
-        "rewards": "{responses:count} rewards are NaN or infinite from step {since} to "
-        "{until_step}.",
-        "logprobs": "The log-probabilities of {responses:count} responses are NaN or infinite from "
-        "step {since} to {until_step}.",
-        "other": "{numbers:count} values, advantages or token rewards of {responses:count} "
-        "responses are NaN or infinite from step {since} to {until_step}.",
+        "rewards": "Rewards are NaN or infinite from step {since} to {until_step} (in the whole "
+        "run: {responses:count}).",
+        "logprobs": "Log-probabilities are NaN or infinite from step {since} to {until_step} "
+        "(responses in the whole run: {responses:count}).",
+        "other": "Values, advantages or token rewards are NaN or infinite from step {since} to "
+        "{until_step} (in the whole run: {numbers:count} in {responses:count} responses).",
     },
     statement={
         "metric": "the trainer's {metric} is NaN",
@@ -188,16 +188,16 @@ class _Fault(NamedTuple):
 
 _FAULTS = {
     "few": translatable(
-        "{few:count} steps have fewer than {usual} responses, the first {few_first}."
+        "Steps with fewer than {usual} responses: {few:count}, first step {few_first}."
     ),
     "last": translatable("The last step is incomplete: {last:count} of {usual} responses."),
     "missing": translatable(
-        "{missing:count} steps are missing, first between {gap_low} and {gap_high}."
+        "Missing steps: {missing:count}, the first between {gap_low} and {gap_high}."
     ),
     "early": translatable(
-        "{early:count} files stop early, first {early_file} after step {early_step}."
+        "Files that end early: {early:count}, the first is {early_file} after step {early_step}."
     ),
-    "unequal": translatable("{unequal:count} responses have token arrays of unequal length."),
+    "unequal": translatable("Responses with token arrays of unequal length: {unequal:count}."),
     "torn": translatable(
         "Files with an incomplete last line, as if still being written: {torn:count}."
     ),
@@ -215,14 +215,14 @@ def _log_title(facts: Facts) -> str:
 
 
 @Check(
-    name="holes in the log",
+    name="incomplete log",
     rank="invalid",
     limits=_BrokenLog,
     title=_log_title,
-    statement="the log has holes",
+    statement="the log is incomplete",
     why="Statistics of an incomplete log describe only the rows that could be read, not the "
     "whole run.",
-    suggestion="Read the reasons on the Data page; check disk space and the exit of each rank.",
+    suggestion="Read the reasons on the Data page; check disk space and each rank's exit code.",
     whole_run=True,
 )
 def broken_log(check: Check, run: Run) -> Result:
@@ -264,7 +264,7 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
 
 
 def _incomplete_faults(run: Run) -> Iterator[_Fault]:
-    """Yield faults for steps with too few responses; a note for the last, which may still grow."""
+    """Yield a warning if steps have too few responses, a note if the last does (it may grow)."""
     limits, repeated = run.limits[_BrokenLog], run.tables.steps["step"].map(run.tables.repeated)
     responses = (run.tables.steps["responses"] - repeated.fillna(0)).to_numpy(np.int64)
     usual = most_common(responses, limits.usual)
@@ -330,9 +330,8 @@ def mixed_runs(check: Check, run: Run) -> Result:
 @Check(
     name="steps logged twice",
     rank="note",
-    title="{count:count} steps from {low} to {high} were logged again after a restart, so their "
-    "figures mix two attempts. --restarts last leaves out the {older:count} responses of the "
-    "earlier one.",
+    title="Steps logged again after a restart: {count:count}, from {low} to {high}. Their figures "
+    "mix two attempts; --restarts last leaves out the {older:count} responses of the earlier one.",
     why="The checkpoints after a restart do not follow from the responses of the earlier attempt.",
     suggestion="Pass --restarts last to keep only the last attempt at each step.",
     source="this project's convention",

@@ -53,14 +53,14 @@ class KlExplosion(Limits):
         "token": "KL to the reference is {kl_token:figure} nats per token.",
         "excursion": "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; "
         "the run's median is {median:figure}.",
-        "excursions": "The trainer's KL rises again and again, to {kl:figure} at most; the run's "
-        "median is {median:figure}.",
+        "excursions": "The trainer's KL rises repeatedly, to at most {kl:figure}; the run's median "
+        "is {median:figure}.",
     },
     statement={
         "level": "KL to the reference rises to {kl:short} nats per response",
         "token": "KL to the reference rises to {kl_token:short} nats per token",
-        "excursion": "the trainer's KL rises, to {kl:short} at most",
-        "excursions": "the trainer's KL rises again and again, to {kl:short} at most",
+        "excursion": "the trainer's KL rises to at most {kl:short}",
+        "excursions": "the trainer's KL rises repeatedly, to at most {kl:short}",
     },
     why="Far from the reference policy, the reward model scores text unlike its training data.",
     suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
@@ -98,7 +98,7 @@ def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
 
 
 def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:
-    """Return the severity of a KL in nats, None if it is low, and the thresholds it exceeds."""
+    """Return the severity of a KL above both of its limits, else None, and these limits."""
     level: Severity | None = None
     met: list[Met] = []
     levels: tuple[tuple[Severity, Limit[float], Limit[float]], ...] = (
@@ -130,7 +130,7 @@ def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
 
 
 def _excursion(check: Check, run: Run, kl: Series) -> Result:
-    """Find the longest excursion: steps in which the trainer's KL is many times its median."""
+    """Return a finding of the longest period with a KL many times its median, None without any."""
     limits = run.limits[KlExplosion]
     if len(kl.values) < 2 * SMOOTH:
         return None
@@ -164,7 +164,7 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
 
 
 def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
-    """Return the change of mean surprisal or of the entropy metric, and fields of a finding."""
+    """Return the change of mean surprisal or else the entropy metric, and fields of a finding."""
     figure = run.change_and_series("surprisal_mean", "entropy", run.column("logp_tokens"))
     if figure is None:
         return None
@@ -269,7 +269,7 @@ class _RatioDrift(Limits):
     title={
         "clipped": "Updates are too large: {outside:percent} of tokens are clipped.",
         "ratio": "Updates are too large: new over old probability is {ratio:figure} on average, "
-        "and {outside:percent} of tokens lie outside 1 ± 0.2.",
+        "and {outside:percent} of tokens are clipped or lie outside 1 ± 0.2.",
     },
     statement={
         "clipped": "updates are too large ({outside:percent} of tokens are clipped)",

@@ -120,7 +120,7 @@ def _fall(run: Run) -> Result:
 
 
 def mix_of_fall(run: Run) -> MixChange | None:
-    """Return the change of the mix of environments if it explains why the reward fell."""
+    """Return the change of the mix of environments if it explains a fall of the reward, or None."""
     fall, shape = run.once(_fall), run.reward_shape
     if run.environments is None or shape is None:
         return None
@@ -291,7 +291,8 @@ class _RewardShift(Limits):
     },
     statement="the reward function changed",
     event=True,
-    why="Rewards before and after are not comparable; checks use the reference gap or longer part.",
+    why="If the scoring changed, rewards before and after it are not comparable: checks then use "
+    "the gap to the reference or, without one, only the longer part of the run.",
     suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
     explains=("reward_collapse", "reward_stalled"),
     trend=True,
@@ -345,9 +346,8 @@ class _Jump(NamedTuple):
 
 
 def _find_jump(series: Floats) -> _Jump | None:
-    """Split a series into two parts with constant means by least squares; None if it is too short.
+    """Return the jump between the two levels that fit a series best, None if it is too short.
 
-    Noise is estimated from the median squared successive difference, which a jump hardly changes.
     A jump is sudden if most of it happens between neighbouring steps (a slope does not), and if
     both sides stay near their means (a recovery from a dip does not).
     """

@@ -171,7 +171,7 @@ def distinct_fall(run: Run) -> DistinctFall | None:
 
 
 def _distinct_2(responses: list[Ints], size: int) -> float:
-    """Return the fraction of distinct bigrams in ``size`` random ones, NaN if there are fewer."""
+    """Return the mean distinct fraction in samples of ``size`` bigrams, NaN if there are fewer."""
     size = min(size, MAX_BIGRAMS)
     if sum(map(len, responses)) < size:
         return np.nan
@@ -202,13 +202,13 @@ class _TemplateCollapse(Limits):
     sampled=("end",),
     limits=_TemplateCollapse,
     title="Only {end:percent} of responses can be matched to their prompt beyond chance "
-    "({start:percent} at the start), at the same surprisal.",
+    "({start:percent} at the start), while surprisal hardly fell.",
     statement="only {end:percent} of responses still depend on their prompts",
     why="Entropy looks fine, but the policy writes the same phrases whatever it is asked.",
     suggestion="Drop groups of low reward variance; lower the KL and entropy coefficients.",
     source=RAGEN_2,
     explains=("reward_stalled", "group_std_fall"),
-    needs_also="n-grams of two or more responses to each of several prompts per step",
+    needs_also="texts of two or more responses to each of several prompts per step",
     trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
@@ -230,7 +230,7 @@ def template_collapse(check: Check, run: Run) -> Result:
 
 
 def _match_rates(run: Run, least: int) -> Floats:
-    """Return by step how often texts can be matched to their prompt: 1 always, 0 by chance."""
+    """Return by step how often texts match their prompt: 1 always, 0 by chance, NaN if unknown."""
     sample = run.tables.ngrams
     rates = np.full(len(run.steps), np.nan)
     if sample is None:
@@ -268,7 +268,6 @@ def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
 
 
 def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the rows scaled to length 1; rows of zeros are unchanged."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, np.float32(1e-9)), np.float32)
 
@@ -301,7 +300,7 @@ def language_drift(check: Check, run: Run) -> Result:
         return check.not_run("response")
     foreign = _in_other_script(run, run.tables.words)
     if not np.isfinite(foreign).any():
-        return check.not_run("prompts and responses of several letters")
+        return check.not_run("prompts and responses with six or more letters")
     moved = run.change(foreign)
     rise = run.met(_LanguageDrift.rise, ">=", moved.difference)
     if not (rise and moved.rose):
@@ -424,18 +423,18 @@ class _LengthCollapse(Limits):
     charts=("length",),
     limits=_LengthCollapse,
     title={
-        "empty": "From step {since} on, every response is empty or only an end token.",
+        "empty": "From step {since} on, nearly all responses are empty or only an end token.",
         "shrunk": "The mean length fell from {start:figure} to {end:figure} {unit}.",
         "finished": "The mean length of finished responses fell from {start:figure} to "
         "{end:figure} {unit}.",
-        "stubs": "{stubs:percent} of responses are under {tokens} tokens ({stubs_start:percent} at "
-        "the start).",
+        "stubs": "{stubs:percent} of responses have fewer than {tokens} tokens "
+        "({stubs_start:percent} at the start).",
     },
     statement={
-        "empty": "every response is empty",
+        "empty": "nearly all responses are empty",
         "shrunk": "responses shrink to {end:short} {unit} ({start:short} in {early})",
         "finished": "finished responses shrink to {end:short} {unit} ({start:short} in {early})",
-        "stubs": "{stubs:percent} of responses are under {tokens} tokens",
+        "stubs": "{stubs:percent} of responses have fewer than {tokens} tokens",
     },
     why="Stopping at once is often the cheapest way to avoid a penalty.",
     suggestion="Look for a penalty that grows with length; give empty responses the lowest reward.",
@@ -509,7 +508,7 @@ def _shortness_pays(run: Run, length: Floats) -> bool:
 
 
 def _stubs(check: Check, run: Run) -> Result:
-    """Find many responses of a few tokens; a note if they did not increase or the run learns."""
+    """Return a finding if many responses are tiny, a note if that is not new or the run learns."""
     tokens, limit = run.column("response_tokens"), run.limits[_LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
     share = run.change(is_stub)
