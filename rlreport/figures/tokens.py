@@ -165,7 +165,7 @@ def mismatch_ratio(trainer_logp: Floats, sampler_logp: Floats) -> Floats:
 def token_figures(
     logged: TokenFigures, offsets: Ints, *, gamma: float = 1.0, lam: float = 0.95
 ) -> TokenFigures:
-    """Compute all values per token of R responses, shape (N,), that the ``logged`` ones allow.
+    """Compute values per token of R responses, shape (N,), from which ``derive`` sets the others.
 
     A logged advantage is kept; where it is NaN, GAE is used. The return is computed by GAE, because
     logged advantages are often normalized; without token rewards it is advantage + value.
@@ -185,7 +185,7 @@ def token_figures(
             own = estimate if advantage is None else advantage
             figures.advantage = np.where(np.isnan(own), estimate, own)
             figures.return_ = estimate + value
-    return figures.derive()
+    return figures
 
 
 CLIP_RANGE = 0.2

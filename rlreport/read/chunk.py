@@ -137,7 +137,7 @@ def batch_columns(
         )
         sampled = None if tokens is None else tokens.sampled_only()
         if tokens is not None and sampled is not None:
-            token_figures = sampled.figures(gae)
+            token_figures = sampled.figures(gae).derive()
             _add_token_columns(columns, tokens, sampled, token_figures)
     if chunk.parts is not None:
         chunk.parts.append(rollout_part(rows, tokens, token_figures, texts, options))

@@ -406,7 +406,7 @@ class Rollouts(RolloutPart):
             tokens = slice(start := int(self.starts[index]), start + int(self.lengths[index]))
             if flags & HAS_TOKENS:
                 names = self.vocabulary
-                rollout.raw_tokens = [names[number] for number in self.ids[tokens].tolist()]
+                rollout.raw_tokens = list(map(names.__getitem__, self.ids[tokens].tolist()))
                 rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
             if self.lengths[index]:
                 rollout.figures = figures.between(*offsets[number : number + 2].tolist())

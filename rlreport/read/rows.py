@@ -353,7 +353,7 @@ class TokenRows:
         return tokens
 
     def figures(self, gae: GaeOptions) -> TokenFigures:
-        """Return KL, advantage etc. per token, (N,); call it on the result of ``sampled_only``."""
+        """Return log-ratios, advantages etc., (N,); call it on the result of ``sampled_only``."""
         logged = {figure: self.arrays.get(name) for name, figure in _FIGURES.items()}
         return token_figures(TokenFigures(**logged), self.offsets, gamma=gae.gamma, lam=gae.lam)
 
