@@ -327,7 +327,7 @@ class Run:
         return MixChange(shares, means, mix, within, same_mix, explains_fall)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
-        """Return [Met] if ``value`` crosses limit × ``of``, else []; ``tested`` has the highest."""
+        """Return [Met] if ``value op limit × of``, else []; ``tested`` keeps the highest value."""
         bound: float = getattr(self.limits[limit.owner], limit.key)
         met = Met(limit.key, op, bound, float(value / of) if of else np.inf, limit.unit)
         highest = self.tested.get(limit)

@@ -334,7 +334,7 @@ def _phrases(
 
 
 def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
-    """Return the text with its usual spelling as ``name``, its ``kind``, and trimmed ``words``."""
+    """Return a text with ``name`` (its usual spelling), ``kind``, and no outer punctuation."""
     words, low, high = text.words, 0, len(text.words)
     whole = text.often or _BEFORE.issuperset(words)
     while not whole and high - low > 1 and words[low] in _BEFORE:

@@ -55,7 +55,7 @@ class Extreme:
 
 
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
-    """Return the latest response at each extreme, ignoring branches, then the first tool error."""
+    """Return the last response at each of ``_ENDS`` (but no branch), then the first tool error."""
     result = []
     branches = responses["validation"].to_numpy() == IN_BRANCH
     for label, metric, end, at_token in _ENDS:

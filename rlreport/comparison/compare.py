@@ -170,7 +170,7 @@ class Reached(NamedTuple):
 
 
 def speed_of(base: Series, new: Series) -> dict[str, Reached]:
-    """Return "half", "most": when runs reached 50%, 90% of the better one's gain; {} without."""
+    """Return when each run reached "half" and "most" (90%) of the better run's gain, {} if none."""
     courses = [c for c in (course_of(series, "reward") for series in (base, new)) if c]
     leading = max((c for c in courses if c.gained), key=lambda c: c.best.value, default=None)
     if leading is None or len(courses) < 2:
@@ -295,7 +295,7 @@ class Comparison:
 
     @property
     def compared(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The compared responses of each side's first run."""
+        """Compared responses of the first BASE run, and of the first NEW run."""
         return self.inside[0], self.inside[self.bases]
 
     @cached_property

@@ -511,8 +511,8 @@ def notes(outcome: Outcome) -> list[str]:
         parts.append(message(literal, base=len(outcome.bases), new=len(outcome.news)))
     if not comparison.has_enough_runs and comparison.level in ("better", "worse"):
         few = message(
-            "So few runs can show that they differ, but not that the change caused it: for that, "
-            "pass at least three runs per side, one per seed."
+            "With so few runs, the difference may come from their seeds rather than the change: to "
+            "judge the change, pass at least three runs per side, one per seed."
         )
         parts.append(few)
     for _, run in outcome.runs:
@@ -686,7 +686,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def prompts_table(outcome: Outcome) -> pd.DataFrame:
-    """Return a row per compared prompt; only those won or lost have the beginning of the text."""
+    """Return a row per compared prompt: unless redacted, with hash and, if in ``flips``, text."""
     sides = [
         frame.groupby("pair")["reward"].agg(responses="size", reward="mean").add_prefix(prefix)
         for prefix, frame in zip(("base_", "new_"), outcome.comparison.compared, strict=True)

@@ -43,9 +43,9 @@ PASSES_FILTERS = "datum.kept !== false"
 def curves(scale: Any) -> Spec:
     """Return the design of curves over the steps, with bands, labels and shaded steps.
 
-    Data: ``step``, ``series``, ``value``, ``low``, ``high`` (band), ``min``, ``max`` (range of the
-    steps that a value is the mean of). Layers with their own data:
-    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``zero``,
+    Data: ``step``, ``series``, ``value``, ``low``, ``high`` (band), ``min``, ``max`` (of the values
+    at several steps, if ``value`` is their mean). Layers with their own data: ``zero`` (``zero``),
+    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``),
     ``raw`` (logged values behind smoothed lines) and ``point`` (both with the fields of the data),
     ``label`` (``step``, ``series``, ``y``, ``label``).
     """

@@ -294,7 +294,7 @@ class _Group:
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart of each extra column, then trainer metric, that varies, up to a maximum."""
+    """Yield a chart per varying extra column, then per varying metric, up to a maximum of each."""
     for group in _groups(tables):
         apart = tables.metrics_apart and group.prefix == "metric_"
         roles = {metric: role for role, metric in roles_of(group.values).items()}

@@ -458,7 +458,7 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
 def _open_archive(
     file: IO[bytes], refusal: str
 ) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo], int]]:
-    """Yield (archive, entries by name, most bytes to unpack); raise RowError with ``refusal``."""
+    """Yield (archive, name -> entry, most bytes to unpack); ``refusal`` has {why} for an error."""
     try:
         with open_zip(file) as archive:
             # Of several documents with the same name, use the last one.

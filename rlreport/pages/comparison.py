@@ -336,7 +336,7 @@ def _tokens(outcome: Outcome) -> TableView:
     note = message(
         "Needs log-probabilities of both runs, from logs, a folder or a .zip, and no --redact."
     )
-    caption = message("Tokens by change of their share of the KL")
+    caption = message("Tokens whose share of the KL changed most")
     columns = {column: tokens[column.key].tolist() for column in _TOKENS}
     return table("kl_tokens", caption, columns, note="" if len(tokens) else note)
 

@@ -147,7 +147,7 @@ def rendered(
 
 
 def shell(kind: str, context: PageContext, addresses: Addresses, step: int | None = None) -> Shell:
-    """Return title, navigation and assets of a page; ``kind`` is a key of NAMES, or ``step``."""
+    """Return title, navigation and assets of a page; ``kind``: key of NAMES, or "step"."""
     title = context.run
     if kind != "overview":
         name = NAMES[kind] if step is None else message("Step {step}", step=step)

@@ -48,7 +48,7 @@ class Turn:
 
     @property
     def words(self) -> str:
-        """The error, else text, and calls; "(empty)" without any. A tool's name comes first."""
+        """Error, or else text, then calls; "(empty)" if none. A tool's name precedes its result."""
         calls = [f"{tool}({arguments})" for tool, arguments in self.calls]
         said = " ".join(filter(None, [self.error or self.text, *calls])) or "(empty)"
         return f"{self.tool}: {said}" if self.tool else said

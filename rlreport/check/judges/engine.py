@@ -26,7 +26,7 @@ from rlreport.summarise.steps import Grouped, sequence_weights
 from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
 from rlreport.text.messages import format_message, listed, message, translatable
 
-AGENTS = translatable("verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)")
+AGENTS = translatable("verl issues 1569, 4998 (tool calls vanish); AReaL (share at the turn limit)")
 MISMATCH = translatable("NeMo-RL guides; verl FAQ")
 TINKER = translatable("tinker-cookbook: training is stable below 0.01")
 ROLLOUT_CORR = translatable(

@@ -336,13 +336,13 @@ def reward_shift(check: Check, run: Run) -> Result:
 
 
 class _Jump(NamedTuple):
-    """A jump of a series at index ``at``: means before and after it, its z, and if it is sudden."""
+    """The change between the two levels that fit a series best."""
 
-    at: int
-    before: float
-    after: float
-    z: float
-    sudden: bool
+    at: int  # index of the first value after it
+    before: float  # mean of the values before it
+    after: float  # mean of the values after it
+    z: float  # its size in standard errors
+    sudden: bool  # see ``_find_jump``
 
 
 def _find_jump(series: Floats) -> _Jump | None:

@@ -315,7 +315,7 @@ def language_drift(check: Check, run: Run) -> Result:
 
 @cache
 def _script(character: str) -> str:
-    """Return the script of a letter ("LATIN", "CJK", "CYRILLIC"), "" for other characters."""
+    """Return the first word of a letter's Unicode name, "CJK" for kana; "" for other characters."""
     name = unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""
     return "CJK" if name in ("HIRAGANA", "KATAKANA") else name
 
