@@ -13,12 +13,15 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
+# Without -e ., which would build the installed package again. What is not imported is not compiled.
+EXTRAS := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
 $(VENV)/installed-test: pyproject.toml $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(EXTRAS) 'rlreport[test]'
 	touch $@
 
 $(VENV)/installed-integrations: $(VENV)/installed-test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test-integrations,docs]'
+	$(EXTRAS) 'rlreport[test-integrations,docs]'
 	touch $@
 
 report: $(VENV)/installed
@@ -109,7 +112,7 @@ test-oldest: $(OLDEST)/installed browser
 # What CI runs after it: packaging, integrations, stores and long runs; then the floor of coverage
 # over both.
 test-ci: $(VENV)/installed-integrations browser
-	$(PYTEST) -m ci $(COVERED)
+	$(PYTEST) -m 'ci and not timed' $(COVERED)
 	$(if $(COVER),$(BIN)/coverage report --skip-covered)
 
 # Tests that look for counterexamples, ten times as long.

@@ -35,20 +35,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Files that take longest are begun first, lest workers of xdist wait for the last of them.
-SLOW = {
-    *("browser_interaction", "browser_list", "browser_one_file", "browser_pages"),
-    *("browser_responses", "cache_pages", "compare", "deliver_ownership", "deliver_redact"),
-    *("deliver_same", "deliver_size", "deliver_store", "languages", "notes", "read_store"),
+# Files for CI only, as they take long, like tests with a server of objects.
+IN_CI = {
+    *("browser_interaction", "browser_one_file", "browser_panel", "browser_responses"),
+    *("cache_pages", "deliver_same", "deliver_size", "workers"),
 }
+# Files that take longest are begun first, lest workers of xdist wait for the last of them.
+SLOW = IN_CI | {"browser_list", "browser_pages", "compare", "deliver_redact", "read_store"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "store" in getattr(item, "fixturenames", ()):  # a server of objects is slow
+        if item.path.stem[5:] in IN_CI or "store" in getattr(item, "fixturenames", ()):
             item.add_marker("ci")
-    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in SLOW)
+    items.sort(key=lambda item: item.path.stem[5:] not in SLOW)
 
 
 @pytest.hookimpl(wrapper=True)

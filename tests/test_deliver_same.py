@@ -62,7 +62,6 @@ def built(log, tmp_path_factory):
     return place
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("form", FORMS)
 def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(form, built):
     first, other = (files_of(built / folder / f"{form}{FORMS[form]}") for folder in "ab")
