@@ -36,12 +36,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # Files for CI only, as they take long, like tests with a server of objects.
-IN_CI = {
+IN_CI = [
     *("browser_interaction", "browser_one_file", "browser_panel", "browser_responses"),
     *("cache_pages", "deliver_same", "deliver_size", "workers"),
-}
+]
 # Files that take longest are begun first, lest workers of xdist wait for the last of them.
-SLOW = IN_CI | {"browser_list", "browser_pages", "compare", "deliver_redact", "read_store"}
+SLOW = ["ray", "packaging", *IN_CI, "browser_list", "browser_pages", "compare", "deliver_redact"]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -49,7 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.stem[5:] in IN_CI or "store" in getattr(item, "fixturenames", ()):
             item.add_marker("ci")
-    items.sort(key=lambda item: item.path.stem[5:] not in SLOW)
+    order = {name: place for place, name in enumerate(SLOW)}
+    items.sort(key=lambda item: order.get(item.path.stem[5:], len(order)))
 
 
 @pytest.hookimpl(wrapper=True)
