@@ -356,7 +356,7 @@ def redacted_text(name: str, text: str) -> str:
 
 
 def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
-    """Return ``config.NAME`` -> value as text for each entry of a configuration."""
+    """Return the entries of a configuration as texts, by ``config.`` and their dotted name."""
     return {
         f"config.{name}": "null" if value is None else str(value)
         for name, value in card_values(entries).items()

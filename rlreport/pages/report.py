@@ -247,9 +247,8 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
     A worker process draws the run's charts, as a process that started V8 cannot fork any more.
     """
     plans, result = [plan.at(level) for plan in builder.plans], []
-    shown_steps, charts = builder.shown_steps, [builder.page_charts]
-    if _DRAWINGS in builder.memo:
-        charts = []
+    shown_steps = builder.shown_steps
+    charts = [] if _DRAWINGS in builder.memo else [builder.page_charts]
     work: list[Any] = [*charts, *(_step_job(builder, plan, shown_steps) for plan in plans)]
     context = {item.name: getattr(builder, item.name) for item in fields(PageContext)}
     shared = builder.finish, PageContext(**context)

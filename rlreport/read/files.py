@@ -124,8 +124,8 @@ def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
     """Return a file's path relative to the common folder of the logs, or its name if outside."""
     roots = [str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))]
     whole, root = path.resolve(), Path(_common_root(roots))
-    outside = not whole.is_relative_to(root)
-    return _relative(path.name, "") if outside else _relative(str(whole), str(root))
+    file, folder = (whole, root) if whole.is_relative_to(root) else (path, path.parent)
+    return _relative(str(file), str(folder))
 
 
 def is_url(path: str) -> bool:
@@ -227,6 +227,7 @@ def _common_root(roots: Sequence[str]) -> str:
 
 
 def _relative(path: str, root: str) -> str:
+    """Return a path or URL relative to ``root``, with escapes for bytes that are not UTF-8."""
     if is_url(path):
         path = shown(path)
         return path.removeprefix(shown(root)).lstrip("/") or PurePosixPath(path).name

@@ -264,7 +264,7 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
 
 
 def _incomplete_faults(run: Run) -> Iterator[_Fault]:
-    """Yield a warning if steps have too few responses, a note if the last does (it may grow)."""
+    """Yield a warning if steps have too few responses, a note if the last one has (it may grow)."""
     limits, repeated = run.limits[_BrokenLog], run.tables.steps["step"].map(run.tables.repeated)
     responses = (run.tables.steps["responses"] - repeated.fillna(0)).to_numpy(np.int64)
     usual = most_common(responses, limits.usual)
