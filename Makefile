@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT ?= report
 OLDEST := $(VENV)-oldest
 
-.PHONY: report pictures docs lint lint-style lint-types lint-scripts lint-files test test-ci search test-oldest net net-accept release-check browser format clean
+.PHONY: report pictures docs lint lint-style lint-types lint-scripts lint-files test test-ci search test-oldest net written release-check browser format clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -119,11 +119,16 @@ test-ci: $(VENV)/installed-integrations browser
 search: $(VENV)/installed-test browser
 	RLREPORT_SEARCH=10 $(PYTEST) -m 'hypothesis or search'
 
-# What differs from the kept reports and rows of tests/data/net; then, to keep what is there now.
+# What differs from the kept reports and rows of tests/data/net.
 net: $(VENV)/installed-test
 	$(BIN)/python -m tests.net
 
-net-accept: $(VENV)/installed-test
+# All that is generated from the code: pages of the documentation, catalogues of messages, and the
+# kept reports and rows of tests/data/net. A test fails where it was forgotten.
+written: $(VENV)/installed-test
+	$(BIN)/python -m tools.catalogue
+	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tests.format_table
 	$(BIN)/python -m tests.net --accept
 
 # What a release needs and a change does not: a translation of every message.

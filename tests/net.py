@@ -1,6 +1,7 @@
 """What reports say and what is read from logs, as kept texts: the net under large changes.
 
-``python -m tests.net`` shows what differs from ``tests/data/net``, ``--accept`` keeps it.
+``python -m tests.net`` shows what differs from ``tests/data/net``, ``--accept`` keeps it
+(``make written`` does, with all else that is generated).
 """
 
 import difflib
@@ -44,6 +45,18 @@ VERSION = re.compile(r"\b\d+\.\d+\.\d+[\w.+]*|0\+unknown")
 ELSEWHERE = ("generator", "versions", "steps", "not_run", "passed", "muted")
 """Fields of report.json that change with the version, or stand in other files."""
 
+LISTS_CHECKS = "healthy"
+"""The only kept report with the list of all checks: a new check changes one, not ten."""
+
+CHECK_LISTS = ("passed", "not_run")
+"""Fields of findings.json that name each check that found nothing or could not run."""
+
+CHECKS_PART = re.compile(r'<details class="checks">.*?</details>', re.DOTALL)
+"""The part of an overview that names them."""
+
+CHECKS_COUNTED = re.compile(r"^\d+ (?:checks? passed|项检查通过).*$", re.MULTILINE)
+"""The line of mails and Markdown that counts them."""
+
 Texts = dict[str, str]
 
 
@@ -78,39 +91,57 @@ NAMES = (*REPORTS, "comparison", "index.html", "rows", "trainer")
 
 def texts_of(out: Path) -> Texts:
     """Return what is kept of a report, by name of file; no drawings, no versions."""
-    content, data = out.read_text("utf-8") if out.is_file() else "", out / "data"
+    lists_checks = out.stem == LISTS_CHECKS
     found: Texts = {}
     if out.suffix == ".html":
-        found = dict(pages({"document.html": content, **views(content.encode())}))
+        content = out.read_text("utf-8")
+        documents = {"document.html": content, **views(content.encode())}
+        found = dict(pages(documents, lists_checks))
     elif out.suffix == ".md":
-        found["document.md"] = capped(content.splitlines())
+        found["document.md"] = capped(out.read_text("utf-8").splitlines())
     elif out.suffix == ".eml":
-        mail = mailparser.parse_from_string(content)
+        mail = mailparser.parse_from_string(out.read_text("utf-8"))
         found["mail"] = "\n".join([mail.subject, *mail.text_plain, *map(visible, mail.text_html)])
     else:
         files = sorted(out.rglob("*.html"))
-        found = dict(pages({p.relative_to(out).as_posix(): p.read_text("utf-8") for p in files}))
-        found["charts"] = "\n".join(map(chart, sorted(data.rglob("*.vl.json"))))
-        for path in sorted({*data.glob("*.*")} - {data / "manifest.json"}):
-            raw = path.read_bytes()
-            if path.suffix == ".json":
-                left_out = ELSEWHERE[: None if path.stem == "report" else 2]
-                kept = {key: one for key, one in json.loads(raw).items() if key not in left_out}
-                found[path.name] = json.dumps(kept, indent=1, ensure_ascii=False)
-            elif ".csv" in path.name:
-                raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
-                columns = sums(pd.read_csv(io.BytesIO(raw)))
-                found[path.name] = "\n".join([capped(raw.decode().splitlines(), 75), *columns])
-    return {f"{name}.txt": VERSION.sub("VERSION", rounded(one)) for name, one in found.items()}
+        documents = {path.relative_to(out).as_posix(): path.read_text("utf-8") for path in files}
+        found = dict(pages(documents, lists_checks))
+        found |= data_texts(out / "data", lists_checks)
+    if not lists_checks:
+        found = {name: CHECKS_COUNTED.sub("(checks)", text) for name, text in found.items()}
+    return {f"{name}.txt": VERSION.sub("VERSION", rounded(text)) for name, text in found.items()}
 
 
-def pages(addressed: Texts) -> Iterator[tuple[str, str]]:
+def data_texts(data: Path, lists_checks: bool) -> Texts:
+    """Return what is kept of a report's exported files."""
+    found = {"charts": "\n".join(map(chart, sorted(data.rglob("*.vl.json"))))}
+    for path in sorted(data.glob("*.*")):
+        raw = path.read_bytes()
+        if path.name == "manifest.json":
+            continue
+        if path.suffix == ".json":
+            left_out: tuple[str, ...] = ()
+            if path.stem == "report":
+                left_out = ELSEWHERE
+            elif not lists_checks:
+                left_out = CHECK_LISTS
+            kept = {key: one for key, one in json.loads(raw).items() if key not in left_out}
+            kept = {key: one for key, one in kept.items() if key not in ELSEWHERE[:2]}
+            found[path.name] = json.dumps(kept, indent=1, ensure_ascii=False)
+        elif ".csv" in path.name:
+            raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+            columns = sums(pd.read_csv(io.BytesIO(raw)))
+            found[path.name] = "\n".join([capped(raw.decode().splitlines(), 75), *columns])
+    return found
+
+
+def pages(addressed: Texts, lists_checks: bool) -> Iterator[tuple[str, str]]:
     """Yield the texts of pages by name; of steps, only the first and the last."""
     steps = [name for name in addressed if "steps/" in name]
     steps.sort(key=lambda name: int(Path(name).stem))
     for name, page in addressed.items():
         if name not in steps[1:-1]:
-            yield name, visible(page)
+            yield name, visible(page if lists_checks else CHECKS_PART.sub("", page))
         if name in (*steps[:1], *steps[-1:]):
             yield f"{name}.data", carried(page)
 

@@ -136,7 +136,7 @@ def test_every_message_is_in_the_catalogue_and_its_translation_has_the_same_plac
     there = {m.id for m in extracted(pseudo.ROOT) if m.id}
     with (FOLDER / f"{language}.po").open("rb") as file:
         catalogue = [entry for entry in pofile.read_po(file, locale=language) if entry.id]
-    assert {entry.id for entry in catalogue} == there, "python -m tools.catalogue"
+    assert {entry.id for entry in catalogue} == there, "make written"
     for entry in catalogue:
         said = [entry.string] if isinstance(entry.string, str) else list(entry.string or ())
         asked = [entry.id] if isinstance(entry.id, str) else list(entry.id)

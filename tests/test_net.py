@@ -1,4 +1,4 @@
-"""Reports say what is kept of them, and logs are read as kept: ``make net-accept`` keeps anew."""
+"""Reports say what is kept of them, and logs are read as kept: ``make written`` keeps anew."""
 
 import shutil
 from collections.abc import Callable
@@ -21,7 +21,13 @@ def root(shared_data: Path, real_report: Callable[[str], Path], tmp_path_factory
 @pytest.mark.parametrize("name", net.NAMES)
 def test_what_is_kept_is_found_again(name: str, root: Path) -> None:
     if difference := net.difference(name, net.found(name, root), net.read_kept(name)):
-        pytest.fail(difference, pytrace=False)
+        pytest.fail(f"{difference}make written", pytrace=False)
+
+
+def test_only_one_kept_report_lists_all_checks() -> None:
+    check = "advantage_mismatch"
+    listing = [path for path in net.KEPT.rglob("*.txt") if check in path.read_text("utf-8")]
+    assert {path.relative_to(net.KEPT).parts[0] for path in listing} == {net.LISTS_CHECKS}
 
 
 def test_a_difference_shows_lines_but_for_the_last_digit_of_long_numbers() -> None:
