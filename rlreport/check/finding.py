@@ -201,11 +201,16 @@ class Course:
     first: WindowMean
     best: WindowMean  # the earliest of equals
     last: WindowMean
-    phases: tuple[Phase, ...]
+    phases: tuple[Phase, ...]  # none of a single value
     direction: int  # 1 if the last window lies above the first beyond noise, -1 if below, else 0
     gained: bool  # whether the best window is better than the first one beyond noise and luck
     lost: bool  # whether the best window is better than the last one beyond noise and luck
     slipped: bool  # whether the best window is better than the last one beyond luck alone
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is only one value, which has no course."""
+        return len(self.values) == 1
 
     @property
     def settled_since(self) -> int | None:

@@ -367,7 +367,11 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     # Evaluations before the first step count, too.
     start = first if changes else np.iinfo(np.int64).min
     before = run.between(start, min(onsets, default=end))
-    quantity: Quantity = "watched_reward" if "watched_reward" in before.courses else "reward"
+    # One evaluation in the whole run cannot tell which checkpoint is best.
+    watched = run.courses.get("watched_reward")
+    is_watched = watched is not None and not watched.is_single
+    is_watched &= "watched_reward" in before.courses
+    quantity: Quantity = "watched_reward" if is_watched else "reward"
     course = before.courses.get(quantity)
     if course is None or course.best.value <= course.first.value:
         return None
