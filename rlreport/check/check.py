@@ -232,7 +232,9 @@ class Check:
         met = [*rise, *run.met(limits.share, ">", moved.last)]
         if not met:
             return None
-        details["always"] = not rise and bool(run.met(limits.share, ">", moved.first))
+        # A share that did not rise beyond noise was as high from the start.
+        was_high = not moved.rose or bool(run.met(limits.share, ">", moved.first))
+        details["always"] = not rise and was_high
         facts = {"share": moved.last, "before": moved.first, **facts}
         return self.finding(run, severity, met, facts, series=series, **details)
 

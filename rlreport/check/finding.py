@@ -242,6 +242,7 @@ class Verdict:
     last_step: int | None = None
     basis: str = ""  # what is logged ("rewards and texts") if it is no more than that, else ""
     reward_count: int = 0  # number of steps with a reward
+    harder_prompts: bool = False  # whether a fall of the reward surely is due to harder prompts
     one_prompt: bool = False  # whether most steps have a single prompt, not the same at all steps
     # texts, empty until ``check.sentence`` writes them: what happened with the checkpoint to keep,
     # the course of the rewards, and all of it

@@ -305,11 +305,17 @@ class Run:
     def environments(self) -> Environments | None:
         return environments_of(self.tables)
 
-    def mix_change(self, first: Window, last: Window) -> MixChange | None:
-        """Split the change of mean reward by environment; None without environments or rewards."""
+    def mix_change(
+        self, first: Window, last: Window, values: Floats | None = None
+    ) -> MixChange | None:
+        """Split the change of mean reward by environment; None without environments or rewards.
+
+        ``values``, float64 (rows,), are split instead of the rewards.
+        """
         if self.environments is None:
             return None
-        reward, windows = self.column("reward"), (first.rows, last.rows)
+        reward = self.column("reward") if values is None else values
+        windows = (first.rows, last.rows)
         index = np.where(np.isfinite(reward), self.environments.index, -1)
         size = len(self.environments.names) + 1
         counts = np.array([np.bincount(index[rows] + 1, minlength=size + 1) for rows in windows])
@@ -328,7 +334,9 @@ class Run:
         mix, within = float(mean @ (shares[1] - shares[0])), share * (means[1] - means[0])
         limits, fall = self.limits[MixChanged], mix + within.sum()
         remains = same_mix.fell and within.sum() < limits.rest * fall
-        explains_fall = bool(fall < 0 and mix < limits.share * fall and not remains)
+        # The first part explains most of the fall only if the rest surely is the smaller part.
+        is_most = mix < limits.share * fall and same_mix.largest_loss < limits.share * -fall
+        explains_fall = bool(fall < 0 and is_most and not remains)
         return MixChange(shares, means, mix, within, same_mix, explains_fall)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:

@@ -304,8 +304,7 @@ def _with_reason(clause: str, course: Course, verdict: Verdict, quantity: Quanti
     if course.lost or course.direction < 0:
         if any(f.id == "mix_changed" for f in verdict.findings):
             return message("{clause}, as harder tasks came in", clause=clause)
-        prompts = any(f.facts.get("kind") == "prompts" for f in verdict.findings)
-        if prompts or _is_healthy_by_other_means(verdict):
+        if verdict.harder_prompts:
             return message("{clause}, as the prompts became harder", clause=clause)
     if verdict.one_prompt and course.source == "rollouts" and course.direction < 0:
         return message("{clause}, but each step has a single prompt", clause=clause)

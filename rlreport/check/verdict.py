@@ -32,6 +32,7 @@ from rlreport.check.finding import (
     Verdict,
 )
 from rlreport.check.judges.log import nan_metrics
+from rlreport.check.judges.reward import explanation_of_fall
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_sentence
@@ -218,6 +219,7 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
         last_step=int(run.steps[-1]) if len(run.steps) else None,
         basis=_basis(run),
         reward_count=int(np.isfinite(run.reward.values).sum()),
+        harder_prompts=(explanation_of_fall(of_reward) or {}).get("kind") == "prompts",
         one_prompt=run.responses["prompt_id"].nunique() > 1
         and float(run.tables.steps["prompts"].median()) == 1,
     )
