@@ -310,7 +310,7 @@ class Run:
     ) -> MixChange | None:
         """Split the change of mean reward by environment; None without environments or rewards.
 
-        ``values``, float64 (rows,), are split instead of the rewards.
+        ``values``, float64 (rows,), are split instead of the rewards; a jump of them is no noise.
         """
         if self.environments is None:
             return None
@@ -330,7 +330,9 @@ class Run:
         for rows, part in zip(windows, shares, strict=True):
             weight = np.divide(share, part, out=np.zeros(size), where=shares.all(axis=0))
             weights[rows] = np.append(weight, 0.0)[index[rows]]
-        same_mix = self.change(reward - mean[index], weights, first=first, last=last)
+        same_mix = self.change(
+            reward - mean[index], weights, first=first, last=last, by_step=values is None
+        )
         mix, within = float(mean @ (shares[1] - shares[0])), share * (means[1] - means[0])
         limits, fall = self.limits[MixChanged], mix + within.sum()
         remains = same_mix.fell and within.sum() < limits.rest * fall

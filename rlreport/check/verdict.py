@@ -219,10 +219,18 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
         last_step=int(run.steps[-1]) if len(run.steps) else None,
         basis=_basis(run),
         reward_count=int(np.isfinite(run.reward.values).sum()),
-        harder_prompts=(explanation_of_fall(of_reward) or {}).get("kind") == "prompts",
+        harder_prompts=_became_harder(of_reward, ordered),
         one_prompt=run.responses["prompt_id"].nunique() > 1
         and float(run.tables.steps["prompts"].median()) == 1,
     )
+
+
+def _became_harder(run: Run, findings: list[Finding]) -> bool:
+    """Return whether harder prompts surely explain a fall of the reward, so that none is found."""
+    if any(f.id == "reward_collapse" and f.severity != "info" for f in findings):
+        return False
+    explanation = explanation_of_fall(run)
+    return explanation is not None and explanation["kind"] == "prompts"
 
 
 def _logs(run: Run, *names: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -326,8 +325,12 @@ class _GradientExplosion(Limits):
     rank="cause",
     charts=("gradient_norm", "reward"),
     limits=_GradientExplosion,
-    title="The gradient norm was {norm:figure} in step {at}, its largest is {peak:figure}, and its "
-    "median before it rose {median:figure}.",
+    title={
+        "highest": "The gradient norm was {norm:figure} in step {at}; its median before was "
+        "{median:figure}.",
+        "first": "The gradient norm was {norm:figure} in step {at}, and {peak:figure} at its "
+        "highest; its median before was {median:figure}.",
+    },
     statement="the gradient norm jumps to {norm:short}",
     event=True,
     why="One such update can undo what the policy learned: the steps after it show whether it did.",
@@ -340,17 +343,18 @@ def gradient_explosion(check: Check, run: Run) -> Result:
     norm = run.series_of("grad_norm")
     if norm is None:
         return check.not_run(check.needs_also)
-    # Steps without a learning signal have no gradient but that of the KL penalty.
+    # Steps without a learning signal have no gradient but that of the KL penalty: it is not usual.
     silent = np.isin(norm.steps, run.steps[run.silent == 1])
-    norm = replace(norm, steps=norm.steps[~silent], values=norm.values[~silent])
-    usual, spikes = _spikes(norm.values, run.limits[_GradientExplosion].times)
+    trained = np.where(silent, np.nan, norm.values)
+    usual, spikes = _spikes(norm.values, trained, run.limits[_GradientExplosion].times)
     if not len(spikes):
         return None
     harmful = _before_fall(run, norm.steps[spikes])
     at = int(spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])])
     highest, step = float(norm.values[at]), int(norm.steps[at])
-    facts: Facts = {"norm": highest, "median": usual, "at": step}
-    facts = {**facts, "peak": float(norm.values[spikes].max())}
+    peak = float(norm.values[spikes].max())
+    facts: Facts = {"kind": "first" if peak > highest else "highest", "norm": highest}
+    facts = {**facts, "median": usual, "at": step, "peak": peak}
     return check.finding(
         run,
         "warning" if harmful.any() else "info",
@@ -362,13 +366,14 @@ def gradient_explosion(check: Check, run: Run) -> Result:
     )
 
 
-def _spikes(norms: Floats, times: float) -> tuple[float, Ints]:
+def _spikes(norms: Floats, trained: Floats, times: float) -> tuple[float, Ints]:
     """Return the usual norm before the first jump, and the indices of norms far above it.
 
-    Norms are compared with those before them: a norm that vanishes leaves high ones behind, which
-    were usual at their time, and one that explodes for half of the run is no longer unusual.
+    Norms are compared with those before them that ``trained`` has: a norm that vanishes leaves
+    high ones behind, which were usual at their time, and one that explodes for half of the run is
+    no longer unusual.
     """
-    past = pd.Series(norms).where(norms > 0).shift().expanding(MIN_WINDOW)
+    past = pd.Series(trained).where(trained > 0).shift().expanding(MIN_WINDOW)
     median_before = past.median().to_numpy(np.float64)
     high_before = past.quantile(0.9).to_numpy(np.float64)
     is_jump = (norms > times * median_before) & (norms > MIN_JUMP * high_before)
