@@ -1,6 +1,6 @@
 /** Shows `Rows` in a table: reuses the rendered rows, and adds rows while the reader scrolls. */
 
-import { el } from "../shared/dom.js";
+import { breakable, el } from "../shared/dom.js";
 import { MISSING, exact, written } from "../shared/format.js";
 import { mark } from "../shared/marks.js";
 import { message } from "../shared/words.js";
@@ -231,7 +231,7 @@ export class TableView {
 
 /** @param {import("./rows.js").Column} column @returns {HTMLTableCellElement} */
 export function headerCell({ key, kind, label, unit, help }) {
-  return el("th", { scope: "col", class: kind, "data-key": key, title: help }, label, unit && el("span", { class: "unit" }, unit));
+  return el("th", { scope: "col", class: kind, "data-key": key, title: help }, ...breakable(label), unit && el("span", { class: "unit" }, unit));
 }
 
 /** Returns the class of a number's bar, whose length is in twentieths of the column's maximum. */
