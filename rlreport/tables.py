@@ -91,6 +91,11 @@ class TokenSample:
     value_error: NDArray[np.float32]
 
 
+def listed_tool(name: object) -> str:
+    """Return a tool's name as ``tools_used`` has it: "?" for a tool without a name."""
+    return str(name) or "?"
+
+
 @dataclass(slots=True, kw_only=True)
 class LogTables:
     """The tables made while reading the logs; later stages do not change their content.
@@ -109,6 +114,8 @@ class LogTables:
         bad_lines, bad_count: the first unreadable lines, and the number of all of them.
         fields: canonical or extra field -> number of responses that have it.
         tools: one row per step and tool: ``step``, ``tool``, and summed counts (see ToolCounts).
+        tools_used: object (R,): which of these tools answered in each response, one a line (see
+            ``listed_tool``); None if none did. Empty if the run has no tools.
         repeated: step -> number of its training responses that a restarted run logged again.
     """
 
@@ -126,6 +133,7 @@ class LogTables:
     notes: list[Note] = field(default_factory=list)
     fields: dict[str, int] = field(default_factory=dict)
     tools: pd.DataFrame = field(default_factory=pd.DataFrame)
+    tools_used: pd.Series = field(default_factory=lambda: pd.Series(dtype=object))
     repeated: dict[int, int] = field(default_factory=dict)
 
 
@@ -191,6 +199,7 @@ class Tables(LogTables):
             self,
             responses=self.responses[in_training].reset_index(drop=True),
             extras=self.extras[in_training].reset_index(drop=True),
+            tools_used=self.tools_used[in_training[: len(self.tools_used)]].reset_index(drop=True),
             steps=self.steps[has_responses].reset_index(drop=True),
             **{
                 name: replace(sample, rows=new_rows[sample.rows])

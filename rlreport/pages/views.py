@@ -465,12 +465,19 @@ _WHY_ENDED = message(
 _ENDING = ColumnView("ending", message("How it ended"), kind="text", help=_WHY_ENDED, hidden=True)
 
 
+_TOOLS_USED = message("the tools that answered in the response")
+# Key in ``TOOLS`` of static/js/list/rows.js, too: a text of several lines, each of them a value
+TOOLS = ColumnView("tools", message("Tools"), kind="text", help=_TOOLS_USED, hidden=True)
+
+
 def string_columns(tables: Tables) -> list[ColumnView]:
-    """Return the headers of columns of short strings: the ending and logged fields, all hidden."""
+    """Return the headers of columns of short strings, all hidden: endings, tools, logged fields."""
     extras = tables.extras
     names = [name for name in extras.columns if not is_numeric(extras[name])]
     columns = extra_columns(names, message("Logged fields"), kind="text", hidden=True)
-    return [*([_ENDING] if several_endings(tables.responses["ending"]) else []), *columns]
+    endings = [_ENDING] if several_endings(tables.responses["ending"]) else []
+    tools = [TOOLS] if len(tables.tools_used) else []
+    return [*endings, *tools, *columns]
 
 
 def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
@@ -485,6 +492,7 @@ def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
     labels = {
         context.environment: message("All environments"),
         _ENDING.key: message("All endings"),
+        TOOLS.key: message("All tools"),
         extra_key("split"): message("All splits"),  # branches are in none
     }
     filters = {key: label for key, label in labels.items() if key in keys}
