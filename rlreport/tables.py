@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.text.messages import sample_note
+from rlreport.text.messages import message, phrases, plural, sample_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,55 @@ class MetricsFile:
     metrics: list[str]
 
 
-# Value of the column ``validation`` in rows of branches that were not trained, 1 in validation
+# Values of the column ``validation``, which is 0 in rows of training: rows of validation, and of
+# branches that were not trained
+IN_VALIDATION = 1
 IN_BRANCH = 2
+
+
+def counted_responses(splits: pd.Series | NDArray[np.int8]) -> str:
+    """Return how many responses there are: "720 responses", or those of training and all others.
+
+    ``splits`` are their values of ``validation``. What counts responses says which ones, so that
+    a page never has two numbers for the same words.
+    """
+    training, *others = _by_kind(splits)
+    if not any(others):
+        return plural("{count} response", "{count} responses", training)
+    return message(
+        "{training} (and {others})",
+        training=plural("{count} training response", "{count} training responses", training),
+        others=_kinds(0, *others),
+    )
+
+
+def counted_in_all(splits: pd.Series | NDArray[np.int8]) -> str:
+    """Return the number of all responses, followed by those of each kind if there are several."""
+    counts = _by_kind(splits)
+    in_all = plural("{count} response", "{count} responses", sum(counts))
+    if sum(count > 0 for count in counts) < 2:
+        return in_all
+    return message("{total} ({parts})", total=in_all, parts=_kinds(*counts))
+
+
+def _by_kind(splits: pd.Series | NDArray[np.int8]) -> tuple[int, int, int]:
+    values = np.asarray(splits)
+    validation = int((values == IN_VALIDATION).sum())
+    branches = int((values == IN_BRANCH).sum())
+    return len(values) - validation - branches, validation, branches
+
+
+def _kinds(training: int, validation: int, branches: int) -> str:
+    return phrases(
+        [
+            message("{count:count} of training", count=training) if training else "",
+            message("{count:count} of validation", count=validation) if validation else "",
+            message("{count:count} of branches that were not trained", count=branches)
+            if branches
+            else "",
+        ]
+    )
+
 
 _SAMPLES = ("ngrams", "words", "ref_words")
 

@@ -59,7 +59,7 @@ from rlreport.pages.views import (
 )
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise.steps import environment_steps, environments_of, most_common
-from rlreport.tables import IN_BRANCH, Tables, length_column, listed_tool
+from rlreport.tables import Tables, counted_responses, length_column, listed_tool
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (
     figure,
@@ -430,8 +430,7 @@ def _summary(tables: Tables) -> str:
             files=metrics_files,
             **places,
         )
-    responses = int((tables.responses["validation"] != IN_BRANCH).sum())
-    places["responses"] = plural("{count} response", "{count} responses", responses)
+    places["responses"] = counted_responses(tables.responses["validation"])
     places["files"] = plural("{count} file", "{count} files", len(tables.files))
     if len(steps) == 1:
         logs = format_message("{responses} at step {low}, from {files}.", places)
