@@ -57,6 +57,7 @@ def print_report(report: Report) -> None:
     from rlreport.draw.custom import CHARTS
     from rlreport.pages.notes import NOTES
     from rlreport.read.detect import FORMAT
+    from rlreport.tables import counted_responses
 
     translate = report.language.of
     for line in skipped_lines(report.tables):
@@ -68,13 +69,14 @@ def print_report(report: Report) -> None:
         say(translate(message("warning: {note}", note=text)), err=True)
     for line in (*report.left_out, *verdict_lines(replace(report.verdict, not_run=[]))):
         say(translate(line))
-    steps, responses = len(report.tables.steps), len(report.tables.responses)
+    steps = len(report.tables.steps)
+    splits = report.tables.responses["validation"]
     metrics = len(report.tables.metrics.columns) - 1
     sizes = phrases(
         [
             byte_size(report.size),
-            plural("{count} response", "{count} responses", responses)
-            if responses
+            counted_responses(splits)
+            if len(splits)
             else plural("{count} metric", "{count} metrics", metrics),
             plural("{count} step", "{count} steps", steps),
         ]

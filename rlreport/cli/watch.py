@@ -124,6 +124,7 @@ def _time(path: str) -> int:
 
 def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | None:
     from rlreport.api import build as build_report
+    from rlreport.tables import counted_responses
 
     quiet = given["quiet"]
     now = time.strftime("%H:%M:%S")
@@ -135,6 +136,7 @@ def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | N
     if not quiet:
         tables = report.tables
         newest = tables.steps["step"].iloc[-1]
-        responses = f", {len(tables.responses):,} responses" if len(tables.responses) else ""
+        splits = tables.responses["validation"]
+        responses = f", {counted_responses(splits)}" if len(splits) else ""
         say(f"{now}  step {newest}{responses}: {report.verdict.sentence}")
     return report

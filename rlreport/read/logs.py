@@ -40,6 +40,7 @@ from rlreport.read.tables import (
     no_responses,
     response_table,
     tool_table,
+    tools_used,
 )
 from rlreport.system.cache import Store, store_at
 from rlreport.system.stores import shown
@@ -215,6 +216,7 @@ def _scan(
         filtered=rows.filtered,
         repeated=rows.repeated,
         tools=tools,
+        tools_used=tools_used(rows, tools),
     )
     return scan, rows.order
 

@@ -35,7 +35,7 @@ from rlreport.read.notes import (
     superseded_rows,
 )
 from rlreport.read.rollouts import Rollouts, no_rollouts
-from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample
+from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample, listed_tool
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message, translatable
 
@@ -338,6 +338,19 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
     top_tools = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[:MAX_TOOLS]
     selection = table[table["tool"].isin(top_tools)]
     return selection.groupby(["step", "tool"], as_index=False)[names[2:]].sum()[names]
+
+
+def tools_used(rows: LogRows, tools: pd.DataFrame) -> pd.Series:
+    """Return which of ``tools`` answered in each response, see ``LogTables.tools_used``."""
+    if tools.empty:
+        return pd.Series(dtype=object)
+    known = set(tools["tool"])
+    used = np.full(rows.chunk.rows, None, dtype=object)
+    for row, tool, *_ in rows.chunk.tools:
+        if tool in known:
+            name = listed_tool(tool)
+            used[row] = name if used[row] is None else f"{used[row]}\n{name}"
+    return pd.Series(used[rows.order], dtype=object)
 
 
 def mix(values: Hashes) -> Hashes:
