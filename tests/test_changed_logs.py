@@ -1,5 +1,6 @@
 """A log that is cut, deleted or replaced while it is read is named, and such steps not judged."""
 
+import itertools
 import json
 import os
 from collections.abc import Callable
@@ -40,12 +41,11 @@ def log(tmp_path: Path) -> Path:
 
 def before_range(number: int, act: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
     """Call ``act`` when the range ``number`` (from 0) is about to be read; a range is a step."""
-    read, calls = logs._read, []
+    read, numbers = logs._read, itertools.count()
 
     def reading(*given: Any) -> Any:
-        if len(calls) == number:
+        if next(numbers) == number:
             act()
-        calls.append(given)
         return read(*given)
 
     patch.setattr(logs, "_read", reading)

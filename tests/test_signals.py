@@ -40,7 +40,7 @@ def interrupted(
 ) -> tuple[int, str]:
     """Return the status and the errors of a build that gets a signal before a module's import."""
     code = STARTED.format(module=module, signal=number, dropped=dropped)
-    command = [sys.executable, "-c", code, "build", log, "-o", log.parent / "out"]
+    command = [sys.executable, "-c", code, "build", str(log), "-o", str(log.parent / "out")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert not (log.parent / "out").exists()
     assert not list(log.parent.glob(".*"))

@@ -88,7 +88,7 @@ def _are_dumps_of_steps(file: Ints, step: Ints) -> bool:
     """Return whether each file has one step only, so that no later step can be missing in it."""
     pairs = np.unique(np.stack([file, step]), axis=1)
     files = len(np.unique(file))
-    return 1 < files == pairs.shape[1]
+    return files > 1 and files == pairs.shape[1]
 
 
 def _first_incomplete(steps_read: Ints) -> int:
