@@ -10,7 +10,6 @@ from __future__ import annotations
 import filecmp
 import json
 import os
-import re
 import secrets
 import shutil
 import tempfile
@@ -21,25 +20,31 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from rlreport import __version__
-from rlreport.deliver import FORMS, Form
+from rlreport.deliver import Form
 from rlreport.errors import OutputError, stop_if_signalled
 from rlreport.read.files import is_url
 from rlreport.signals import held
+from rlreport.system.own_output import (
+    EDGE_BYTES,
+    MANIFEST,
+    PICTURES_ENDING,
+    PICTURES_MANIFEST,
+    edges_of,
+    has_mark,
+    listed_files,
+)
 from rlreport.system.stores import filesystem, shown, store_message
-
-MANIFEST = "data/manifest.json"
 
 # Files that operating systems and web hosts add to a report folder; they are preserved
 SYSTEM_FILES = (".DS_Store", ".nojekyll", "CNAME", "Thumbs.db", "desktop.ini")
 
 _NFS_PREFIX = ".nfs"  # of deleted files that are still open; NFS removes them later
-EDGE_BYTES = 4096
 _MAX_NAMED = 3
 
 
 def pictures_of(path: Path) -> Path:
     """Return the folder with the pictures of a report file: ``run_files`` for ``run.md``."""
-    return path.with_name(f"{path.stem}_files")
+    return path.with_name(f"{path.stem}{PICTURES_ENDING}")
 
 
 def write_manifests(path: Path, form: Form) -> None:
@@ -56,7 +61,7 @@ def folders_of(path: Path, form: Form) -> list[tuple[Path, str]]:
     """Return (folder, path of its manifest in it) for each folder of a report."""
     if form.folder:
         return [(path, MANIFEST)]
-    return [(pictures_of(path), "manifest.json")] if form.pictures else []
+    return [(pictures_of(path), PICTURES_MANIFEST)] if form.pictures else []
 
 
 def files_below(folder: Path) -> list[str]:
@@ -64,21 +69,9 @@ def files_below(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
-def listed_files(manifest: bytes) -> frozenset[str]:
-    """Return the files listed in a manifest, none if rlreport did not write the manifest."""
-    try:
-        document = json.loads(manifest)
-        if document["generator"]["name"] == "rlreport":
-            return frozenset(map(str, document["files"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    return frozenset()
-
-
 def check_file(name: Path | str, edges: bytes) -> None:
     """Raise OutputError unless ``edges`` (start and end of a file) are empty or of a report."""
-    marks = [form.mark for form in FORMS.values() if form.mark]
-    if edges and not any(re.search(mark, edges) for mark in marks):
+    if edges and not has_mark(edges):
         raise OutputError(f"{name}: is not a report of rlreport; choose another name or remove it")
 
 
@@ -194,10 +187,7 @@ def local_path(out: Path, form: Form) -> Path:
                     folder, (name for name in files_below(folder) if name not in manifest_names)
                 )
         if out.is_file():
-            with out.open("rb") as stream:
-                start = stream.read(EDGE_BYTES)
-                stream.seek(max(0, out.stat().st_size - EDGE_BYTES))
-                check_file(out, start + stream.read())
+            check_file(out, edges_of(out))
     except OSError as error:
         raise _cannot_write(out, error) from error
     except ValueError as error:  # a NUL in the name

@@ -27,6 +27,7 @@ from rlreport.metrics.readers import LeftOut
 from rlreport.metrics.roles import roles_of
 from rlreport.read.files import COMPRESSIONS, DAMAGED, name_in_logs
 from rlreport.system.documents import load_json
+from rlreport.system.own_output import is_own_folder, refuse_own_output
 from rlreport.tables import MetricsFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
@@ -214,6 +215,9 @@ def find_metrics(path: Path) -> list[MetricsSource]:
     states: dict[str, list[Path]] = {}
     for folder_path, folders, names in os.walk(path):
         here = Path(folder_path)
+        if is_own_folder(here):
+            folders.clear()
+            continue
         deep = len(here.relative_to(path).parts) >= _DEPTH
         folders[:] = [] if deep else sorted(f for f in folders if not f.startswith("."))
         for folder in [f for f in folders if _is_mlflow(here / f)]:
@@ -232,7 +236,12 @@ def find_metrics(path: Path) -> list[MetricsSource]:
 
 
 def sources_of(path: Path) -> list[MetricsSource]:
-    """Return metrics at a path from the user; raise if it is missing or a folder without any."""
+    """Return metrics at a path from the user.
+
+    Raises:
+        UnusableInputError: it is missing, a folder without any, or part of a report of rlreport.
+    """
+    refuse_own_output([path], option="--metrics")
     if path.is_dir():
         if sources := find_metrics(path):
             return sources

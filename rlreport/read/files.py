@@ -22,6 +22,12 @@ from rlreport.fields import AssumedStep
 from rlreport.formats import RowReader
 from rlreport.formats.base import Where
 from rlreport.formats.simple import RLBoard
+from rlreport.system.own_output import (
+    is_own_file,
+    is_own_folder,
+    own_folders_in,
+    refuse_own_output,
+)
 from rlreport.system.stores import Source, list_remote, range_pieces, read_ranges, shown, zstd
 from rlreport.text.messages import message
 
@@ -80,28 +86,38 @@ class LogFormat:
 
 @dataclass(slots=True)
 class Listing:
-    """Log files (``sources``), other files, and (path, reason) of files that are unreadable."""
+    """Files under the given paths: logs (``sources``), other files, and those not to be read."""
 
     sources: list[Source]
-    unreadable: list[tuple[str, str]]
+    unreadable: list[tuple[str, str]]  # (path, reason)
     other: list[Source]
+    reports: list[str]  # paths of reports, which rlreport wrote: never read as logs
 
 
 def find_sources(paths: Sequence[str | Path]) -> Listing:
-    """Return the files at paths, globs and URLs, each once; raise UsageError if one is missing."""
-    listing = Listing([], [], [])
+    """Return the files at paths, globs and URLs, each once, without reports of rlreport.
+
+    Raises:
+        UsageError: a path does not exist.
+        UnusableInputError: a path is a report, or lies in one.
+    """
+    listing = Listing([], [], [], [])
     entries: list[_Found] = []
     roots: list[str] = []
     for path in paths:
         text = os.fspath(path)
         if is_url(text):
             root, given, files = list_remote(text)
+            reports = own_folders_in(url for url, _, _ in files)
+            listing.reports += reports
             entries += [
                 _Found(Source("", url, size, store=text, version=version), url, given)
                 for url, size, version in files
+                if not url.startswith(tuple(reports))
             ]
         else:
             root, given = str(_root(Path(text))), Path(text).is_file()
+            refuse_own_output([Path(text) if Path(text).exists() else Path(root)])
             for file in _local_files(text, listing):
                 entries += _entry_of(file, listing, given=given)
         roots.append(root)
@@ -117,6 +133,7 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
         (listing.sources if log else listing.other).append(named)
     listing.sources.sort(key=lambda source: source.name)
     listing.unreadable = sorted((_relative(path, common), why) for path, why in listing.unreadable)
+    listing.reports = sorted({_relative(path, common) for path in listing.reports})
     return listing
 
 
@@ -152,7 +169,23 @@ def _local_files(text: str, listing: Listing) -> Iterator[Path]:
     if not matches:
         raise UsageError(f"No such file or folder: {text}")
     for match in map(Path, matches):
-        yield from _walk(match, listing) if match.is_dir() else [match]
+        if match.is_dir():
+            yield from _walk(match, listing)
+        elif not _is_report(match, _root(Path(text)), listing):
+            yield match
+
+
+def _is_report(path: Path, root: Path, listing: Listing) -> bool:
+    """Return whether rlreport wrote a file, or a folder between it and ``root``; list it if so."""
+    inner_folders = path.relative_to(root).parents
+    for folder in (root / inner for inner in inner_folders):
+        if is_own_folder(folder):
+            listing.reports.append(str(folder))
+            return True
+    if is_own_file(path):
+        listing.reports.append(str(path))
+        return True
+    return False
 
 
 def _recursive_matches(pattern: str, listing: Listing) -> Iterator[str]:
@@ -187,8 +220,16 @@ def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
             folders.clear()
             continue
         visited.add((status.st_dev, status.st_ino))
+        if is_own_folder(Path(here)):
+            listing.reports.append(here)
+            folders.clear()
+            continue
         folders.sort()
-        yield from (Path(here) / name for name in sorted(names))
+        for path in (Path(here) / name for name in sorted(names)):
+            if is_own_file(path):
+                listing.reports.append(str(path))
+            else:
+                yield path
 
 
 def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:

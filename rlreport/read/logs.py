@@ -24,7 +24,7 @@ from rlreport.read.changed import (
 )
 from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
 from rlreport.read.chunk import Chunk, read_cached, read_chunk
-from rlreport.read.detect import FORMAT, PATH_STEP, SIBLING, LogFiles, detect_formats
+from rlreport.read.detect import FORMAT, PATH_STEP, REPORTS, SIBLING, LogFiles, detect_formats
 from rlreport.read.files import (
     ByteRange,
     Listing,
@@ -218,7 +218,7 @@ def _scan(
     notes = [*change_notes(changes, names), *_notes(rows, files, options)]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
-    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP, "branches")
+    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP, REPORTS, "branches")
     problems = [note for note in notes if note.kind not in harmless]
     if options.strict and (bad_lines or problems):
         raise UnusableInputError(_strict_message(bad_lines, bad_count, problems))
