@@ -375,6 +375,14 @@ def test_two_runs_are_told_beside_the_verdict_and_on_the_data_page(tmp_path):
     assert "kl_low" not in reported(tmp_path, logs, redact="names")
 
 
+def test_runs_of_different_lengths_are_several_runs(tmp_path):
+    for name, steps in (("low", 20), ("high", 5)):
+        write_rows(tmp_path / "folders" / name / "a.jsonl", range(steps), 1)
+        write_rows(tmp_path / "files" / f"lr_{name}.jsonl", range(steps), 1)
+    assert "high/, low/ look like 2 runs, as they share 5 steps" in mixed(tmp_path / "folders")
+    assert "look like 2 runs, as their steps overlap" in mixed(tmp_path / "files")
+
+
 def test_folders_with_a_configuration_each_are_runs_whatever_their_files(tmp_path):
     for i, name in enumerate("ab"):
         write_rows(tmp_path / name / f"{i}.jsonl", (i, 1 + i), i)

@@ -32,6 +32,7 @@ from rlreport.check.finding import (
     Verdict,
 )
 from rlreport.check.judges.log import nan_metrics
+from rlreport.check.judges.reward import explanation_of_fall
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_sentence
@@ -218,9 +219,18 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
         last_step=int(run.steps[-1]) if len(run.steps) else None,
         basis=_basis(run),
         reward_count=int(np.isfinite(run.reward.values).sum()),
+        harder_prompts=_became_harder(of_reward, ordered),
         one_prompt=run.responses["prompt_id"].nunique() > 1
         and float(run.tables.steps["prompts"].median()) == 1,
     )
+
+
+def _became_harder(run: Run, findings: list[Finding]) -> bool:
+    """Return whether harder prompts surely explain a fall of the reward, so that none is found."""
+    if any(f.id == "reward_collapse" and f.severity != "info" for f in findings):
+        return False
+    explanation = explanation_of_fall(run)
+    return explanation is not None and explanation["kind"] == "prompts"
 
 
 def _logs(run: Run, *names: str) -> bool:
@@ -367,7 +377,11 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     # Evaluations before the first step count, too.
     start = first if changes else np.iinfo(np.int64).min
     before = run.between(start, min(onsets, default=end))
-    quantity: Quantity = "watched_reward" if "watched_reward" in before.courses else "reward"
+    # One evaluation in the whole run cannot tell which checkpoint is best.
+    watched = run.courses.get("watched_reward")
+    is_watched = watched is not None and not watched.is_single
+    is_watched &= "watched_reward" in before.courses
+    quantity: Quantity = "watched_reward" if is_watched else "reward"
     course = before.courses.get(quantity)
     if course is None or course.best.value <= course.first.value:
         return None

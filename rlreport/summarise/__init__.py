@@ -43,6 +43,8 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
     comparable = ~(np.isnan(reward) | np.isnan(reference))
     won = comparable & (reward > reference)
     first, last = steps_by_prompt.first(means), steps_by_prompt.last(means)
+    # A single step shows no gain, not even one of 0.
+    gain = np.where(steps_by_prompt.counts > 1, last - first, np.nan)
     best, worst = (_first_smallest(rewards, prompts) for rewards in (-reward, reward))
     lost_all = (prompts.sum(comparable.astype(float)) > 0) & (prompts.sum(won.astype(float)) == 0)
     spread = np.where(prompt_steps.finite(reward) >= 2, prompt_steps.std(reward), np.nan)
@@ -57,7 +59,7 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
             "last_step": prompts.last(step),
             "reward_first": first,
             "reward_last": last,
-            "reward_gain": last - first,
+            "reward_gain": gain,
             "reward_mean": prompts.mean(reward),
             "reward_min": prompts.min(reward),
             "reward_max": prompts.max(reward),
