@@ -164,6 +164,8 @@ class LogTables:
         tools_used: object (R,): which of these tools answered in each response, one a line (see
             ``listed_tool``); None if none did. Empty if the run has no tools.
         repeated: step -> number of its training responses that a restarted run logged again.
+        incomplete_from: step from which on rows may be missing, as a log was cut, deleted or
+            replaced while it was read; None if there is none.
     """
 
     responses: pd.DataFrame
@@ -182,6 +184,7 @@ class LogTables:
     tools: pd.DataFrame = field(default_factory=pd.DataFrame)
     tools_used: pd.Series = field(default_factory=lambda: pd.Series(dtype=object))
     repeated: dict[int, int] = field(default_factory=dict)
+    incomplete_from: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -268,13 +271,25 @@ class Tables(LogTables):
         )
         return replace(self, steps=steps, in_progress=newest)
 
+    @property
+    def judged_before(self) -> int | None:
+        """First step that is not judged, in progress or incomplete; None if all are judged.
+
+        The first step with training responses is always judged: the checks need one.
+        """
+        marked = [step for step in (self.in_progress, self.incomplete_from) if step is not None]
+        if not marked:
+            return None
+        trained = self.steps.loc[self.steps["responses"] > 0, "step"]
+        return max(min(marked), int(trained.min()) + 1) if len(trained) else min(marked)
+
     def without_step_in_progress(self) -> Tables:
-        """Return tables of the steps before ``in_progress`` (if set), without torn bad lines."""
-        if self.in_progress is None:
+        """Return tables of the steps ``judged_before`` (if set), without torn bad lines."""
+        if self.judged_before is None:
             return self
         complete_lines = [line for line in self.bad_lines if not line.torn]
         bad_count = self.bad_count - len(self.bad_lines) + len(complete_lines)
-        earlier_steps = self.between(np.iinfo(np.int64).min, self.in_progress)
+        earlier_steps = self.between(np.iinfo(np.int64).min, self.judged_before)
         return replace(earlier_steps, bad_lines=complete_lines, bad_count=bad_count)
 
     def between(self, start: int, stop: int) -> Tables:

@@ -56,12 +56,16 @@ def print_report(report: Report) -> None:
     from rlreport.deliver.publish import page_at
     from rlreport.draw.custom import CHARTS
     from rlreport.pages.notes import NOTES
+    from rlreport.read.changed import CHANGED, change_in_words
     from rlreport.read.detect import FORMAT
     from rlreport.tables import counted_responses
 
     translate = report.language.of
     for line in skipped_lines(report.tables):
         say(translate(line), err=True)
+    for note in report.tables.notes:
+        if note.kind == CHANGED:
+            say(translate(message("warning: {note}", note=change_in_words(note))), err=True)
     printed_kinds = (FORMAT, SEVERAL_RUNS, CHARTS, NOTES)
     for text in dict.fromkeys(
         note.text for note in report.tables.notes if note.kind in printed_kinds

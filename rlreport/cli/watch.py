@@ -92,8 +92,10 @@ def watch(
                 break
             wait = every if until_idle is None else min(every, until_idle - idle)
             time.sleep(max(0.1, wait))
-    except KeyboardInterrupt:  # the last report was written completely
-        pass
+    except KeyboardInterrupt:
+        if report is None:
+            raise
+        # Otherwise the last report was written completely, and its status counts.
     if failed:
         consequence = "the last report shows earlier logs" if report else "there is no report"
         say(f"ended after a failed build; {consequence}", err=True)

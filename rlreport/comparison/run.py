@@ -91,7 +91,7 @@ def compared_run(
     read, gae = part(ReadOptions, options), part(GaeOptions, options)
     metrics = find_and_read([path], read.metrics, read.run)
     scan = read_logs([path], read, gae, progress, metrics.paths)
-    tables = summarise(scan, metrics)
+    tables = summarise(scan, metrics).without_step_in_progress()
     verdict = with_texts(judge(Run(tables, thresholds)))
     return ComparedRun(
         scan.name,

@@ -1,7 +1,8 @@
 """Publish a report: write it next to its destination and swap, or upload it to an object store.
 
-An object store cannot rename, so the entry page is sent last: until then the old one stays. Only
-files that rlreport wrote are replaced: they are in a manifest, or carry a mark.
+Signals are held back while the old report is exchanged for the new one. An object store cannot
+rename, so the entry page is sent last: until then the old one stays. Only files that rlreport wrote
+are replaced: they are in a manifest, or carry a mark.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from rlreport import __version__
 from rlreport.deliver import Form
 from rlreport.errors import OutputError, stop_if_signalled
 from rlreport.read.files import is_url
+from rlreport.signals import held
 from rlreport.system.own_output import (
     EDGE_BYTES,
     MANIFEST,
@@ -130,34 +132,40 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
     """Yield a temporary path (or empty folder) to write to; if that succeeds, put it at ``out``."""
     if isinstance(out, str):
         store = _ObjectStore(out, form)
-        with tempfile.TemporaryDirectory(prefix="rlreport.") as temporary:
-            path = Path(temporary) / (store.name or "report")
-            if form.folder:
-                path.mkdir()
+        staging = Path(tempfile.gettempdir()) / f"rlreport.{secrets.token_hex(8)}"
+        try:
+            path = _begin(staging, Path(store.name or "report"), form)
             yield path
             stop_if_signalled()
             store.send(path)
+        finally:
+            with held():
+                _discard(staging)
         return
     out = local_path(out, form)
     missing = [folder for folder in out.parents if not folder.exists()]
+    # The name is chosen first, so that an interrupt during mkdir leaves nothing.
+    staging = out.with_name(f"{_staging_prefix(out)}{secrets.token_hex(8)}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with _staging_folder(out) as staging:
-            path = staging / "new" / out.name
-            if form.folder:
-                path.mkdir()
-            yield path
-            local_path(out, form)  # its files may have changed since the build began
-            for folder, _ in folders_of(out, form):
-                _preserve(folder, path.with_name(folder.name))
-            stop_if_signalled()
+        _remove_leftovers(out)
+        path = _begin(staging, out, form)
+        yield path
+        local_path(out, form)  # its files may have changed since the build began
+        for folder, _ in folders_of(out, form):
+            _preserve(folder, path.with_name(folder.name))
+        stop_if_signalled()
+        with held():
             _swap(staging, out, form)
+            shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
         raise _cannot_write(out, error) from error
     finally:
-        for folder in missing:
-            with suppress(OSError):  # not empty
-                folder.rmdir()
+        with held():
+            _discard(staging)
+            for folder in missing:
+                with suppress(OSError):  # not empty
+                    folder.rmdir()
 
 
 def local_path(out: Path, form: Form) -> Path:
@@ -212,21 +220,34 @@ def _preserve(old: Path, new: Path) -> None:
             os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-@contextmanager
-def _staging_folder(out: Path) -> Iterator[Path]:
-    prefix = f".{out.name[:40]}."
+def _staging_prefix(out: Path) -> str:
+    return f".{out.name[:40]}."
+
+
+def _begin(staging: Path, out: Path, form: Form) -> Path:
+    """Make the folder in which the new report is written; return the path of the report in it."""
+    staging.mkdir(mode=0o700)
+    (staging / "new").mkdir()
+    (staging / "old").mkdir()
+    path = staging / "new" / out.name
+    if form.folder:
+        path.mkdir()
+    return path
+
+
+def _discard(staging: Path) -> None:
+    """Remove a staging folder, unless it still holds an old report that could not be restored."""
+    with suppress(OSError):
+        if any((staging / "old").iterdir()):
+            return
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def _remove_leftovers(out: Path) -> None:
+    """Remove old staging folders of builds that were killed, and restore what they moved aside."""
     for leftover in out.parent.glob("*.part"):
-        if leftover.name.startswith(prefix):
+        if leftover.name.startswith(_staging_prefix(out)):
             _remove_leftover(leftover)
-    # The name is chosen first, so that an interrupt during mkdir leaves nothing.
-    staging = out.with_name(f"{prefix}{secrets.token_hex(8)}.part")
-    try:
-        staging.mkdir(mode=0o700)
-        (staging / "new").mkdir()
-        (staging / "old").mkdir()
-        yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _remove_leftover(staging: Path) -> None:
@@ -239,24 +260,23 @@ def _remove_leftover(staging: Path) -> None:
 
 
 def _swap(staging: Path, out: Path, form: Form) -> None:
-    """Replace ``out`` and its pictures with the staged ones; restore the old ones on an error."""
+    """Move the old report aside, with its pictures, and the new one in its place.
+
+    An error undoes this, so that text and pictures are of one report.
+    """
     names = dict.fromkeys([*(folder.name for folder, _ in folders_of(out, form)), out.name])
-    started_names = []
+    moves = [(out.with_name(name), staging / "old" / name) for name in names]
+    moves += [(staging / "new" / name, out.with_name(name)) for name in names]
+    begun: list[tuple[Path, Path]] = []
     try:
-        for name in names:
-            started_names.append(name)
-            target, new = out.with_name(name), staging / "new" / name
-            if target.is_dir():
-                target.replace(staging / "old" / name)
-            if new.exists():
-                new.replace(target)
-    except BaseException:  # an error, or a signal
-        for name in started_names:
-            target, old = out.with_name(name), staging / "old" / name
-            if old.exists():
-                if target.exists():
-                    target.replace(staging / "new" / name)
-                old.replace(target)
+        for source, target in moves:
+            if source.exists():
+                begun.append((source, target))
+                source.replace(target)
+    except BaseException:
+        for source, target in reversed(begun):
+            if not source.exists():  # it was moved
+                target.replace(source)
         raise
 
 

@@ -57,6 +57,7 @@ from rlreport.pages.views import (
     number_columns_of,
     table,
 )
+from rlreport.read.changed import changes_in_words
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise.steps import environment_steps, environments_of, most_common
 from rlreport.tables import Tables, counted_responses, length_column, listed_tool
@@ -394,11 +395,17 @@ def overview_view(
         "left_out": context.left_out,
         "not_drawn": not_drawn(context.tables),
         "card": card_view(context.card),
-        "mixed": sentences(n.text for n in context.tables.notes if n.kind == SEVERAL_RUNS),
+        "warnings": _warnings(context.tables),
         "advice": logging_advice(map(str, context.tables.metrics.columns[1:]))
         if context.tables.responses.empty
         else None,
     }
+
+
+def _warnings(tables: Tables) -> str:
+    """Return what readers must know of the logs before they read the verdict."""
+    several_runs = [note.text for note in tables.notes if note.kind == SEVERAL_RUNS]
+    return sentences([*several_runs, changes_in_words(tables.notes, tables.judged_before)])
 
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:

@@ -243,7 +243,8 @@ def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
     except OSError as error:
         _add_unreadable(listing, error, path)
         return []
-    source = Source("", str(path), status.st_size)
+    stamp = status.st_ino, status.st_mtime_ns
+    source = Source("", str(path), status.st_size, stamp=stamp)
     return [_Found(source, (status.st_dev, status.st_ino), given)]
 
 
@@ -385,6 +386,9 @@ class Lines:
                 yield from range_pieces(source, start, stop)
                 return
             with source.open() as stream:
+                # Its first range may be of the newer file, but not later ones of yet another.
+                if start and source.is_replaced(os.fstat(stream.fileno())):
+                    raise OSError(0, message("it was replaced by another file"))
                 stream.seek(start)
                 # ``read`` would discard decompressed data when the file is damaged or ends early.
                 read1 = cast("io.BufferedIOBase", stream).read1

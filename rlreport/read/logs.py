@@ -15,6 +15,13 @@ from rlreport.errors import UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
+from rlreport.read.changed import (
+    CHANGED,
+    Change,
+    change_notes,
+    first_changes,
+    incomplete_from,
+)
 from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
 from rlreport.read.chunk import Chunk, read_cached, read_chunk
 from rlreport.read.detect import FORMAT, PATH_STEP, REPORTS, SIBLING, LogFiles, detect_formats
@@ -59,6 +66,7 @@ SPLIT = "split"
 
 UNREAD_FIELDS = "not_taken"  # Kind of the note that the logs have fields that are not recognized
 _MAX_SHOWN = 20
+_END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
 
 
@@ -156,8 +164,23 @@ def _read(
     if options.ray is not None:
         _check_files_of_node(group)
     if store is None:
-        return read_chunk(group, options, gae, keep=MAX_CHOSEN_BYTES if keep else 0)
-    return read_cached(group, options, gae, store)
+        chunk = read_chunk(group, options, gae, keep=MAX_CHOSEN_BYTES if keep else 0)
+    else:
+        chunk = read_cached(group, options, gae, store)
+    # Only now, as a table in the cache can be that of another build.
+    chunk.changes = _changes(group, chunk)
+    return chunk
+
+
+def _changes(group: Sequence[ByteRange], chunk: Chunk) -> list[Change]:
+    changes = []
+    for part, counts in zip(group, chunk.counts, strict=True):
+        # A file that is read as a whole, and without an error, was read before it changed.
+        whole = part.stop is None and not counts.unread
+        how = "" if whole else part.source.change(part.stop)
+        if how:
+            changes.append(Change(part.file, _END if part.stop is None else part.stop, how))
+    return changes
 
 
 def _check_files_of_node(group: Sequence[ByteRange]) -> None:
@@ -183,10 +206,17 @@ def _scan(
     if with_metrics and not files.sources:
         return no_responses(name, files.notes), np.zeros(0, np.int64)
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
+    names = [source.name for source in files.sources]
+    changes = first_changes(rows.chunk.changes)
     bad_lines = _bad_lines(rows, listing, files)
     bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
+    # Where a log was cut, its last line is torn, which says less than the note on the change.
+    changed = {names[file] for file in changes}
+    explained = [line for line in bad_lines if line.torn and line.file in changed]
+    bad_lines = [line for line in bad_lines if line not in explained]
+    bad_count -= len(explained)
     extras, carried_extras = extras_table(rows)
-    notes = _notes(rows, files, options)
+    notes = [*change_notes(changes, names), *_notes(rows, files, options)]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
     harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP, REPORTS, "branches")
@@ -195,6 +225,7 @@ def _scan(
         raise UnusableInputError(_strict_message(bad_lines, bad_count, problems))
     tools = tool_table(rows)
     fields = carried_fields(rows)
+    first_incomplete = incomplete_from(changes, rows.chunk.columns)
     chunks.clear()
     responses = response_table(rows)
     reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
@@ -217,6 +248,7 @@ def _scan(
         repeated=rows.repeated,
         tools=tools,
         tools_used=tools_used(rows, tools),
+        incomplete_from=first_incomplete,
     )
     return scan, rows.order
 
@@ -347,7 +379,8 @@ def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes:
         text += f"; unreadable lines or files: {bad_count:,}, the first: {where}: {first.reason}"
     kinds = ("untrained", "filtered_out", "failed", "other_split_rows")
     omissions = [n for n in notes if n.kind in kinds]
-    return text + "".join(f"; {note.count:,} {note.text}" for note in omissions)
+    text += "".join(f"; {note.count:,} {note.text}" for note in omissions)
+    return text + "".join(f"; {n.file} {n.text}" for n in notes if n.kind == CHANGED)
 
 
 def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:

@@ -192,6 +192,7 @@ def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
         joined.tools += [(base + row, *tool) for row, *tool in chunk.tools]  # type: ignore[misc]
         joined.rows += chunk.rows
         joined.counts += chunk.counts
+        joined.changes += chunk.changes
         joined.remarks.update(chunk.remarks)
         joined.reward_parts |= chunk.reward_parts
         joined.extras_dropped |= chunk.extras_dropped

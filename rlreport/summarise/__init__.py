@@ -215,6 +215,8 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
             scan.failed,
             scan.filtered,
         )
+    if scan.incomplete_from is not None:
+        steps["incomplete"] |= steps["step"] >= scan.incomplete_from
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
     shared["notes"] = [*scan.notes, *metrics.notes]
     extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])

@@ -13,6 +13,7 @@ from rlreport.check.check import FAILURES, Check, Result
 from rlreport.check.finding import SEVERITIES, Facts, Limit, Limits, LogText, Severity
 from rlreport.check.run import Ranking, Run
 from rlreport.figures.ragged import Ints, spans
+from rlreport.read.changed import changes_in_words
 from rlreport.summarise.steps import most_common
 from rlreport.tables import Tables
 from rlreport.text.messages import Message, format_message, sentences, translatable
@@ -187,6 +188,7 @@ class _Fault(NamedTuple):
 
 
 _FAULTS = {
+    "changed": "{changed}",
     "few": translatable(
         "Steps with fewer than {usual} responses: {few:count}, first step {few_first}."
     ),
@@ -228,6 +230,7 @@ def _log_title(facts: Facts) -> str:
 def broken_log(check: Check, run: Run) -> Result:
     tables, limits = run.tables, run.limits[_BrokenLog]
     faults = [
+        *_changed_files(tables),
         *_unreadable_lines(tables, limits),
         *_incomplete_faults(run),
         *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
@@ -246,6 +249,11 @@ def broken_log(check: Check, run: Run) -> Result:
         facts = {**facts, **fault.facts}
     steps = [step for fault in faults for step in fault.steps]
     return check.finding(run, severity, (), facts, onset=first, steps=steps)
+
+
+def _changed_files(tables: Tables) -> Iterator[_Fault]:
+    if text := changes_in_words(tables.notes, tables.judged_before):
+        yield _Fault("warning", "changed", {"changed": text})
 
 
 def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
