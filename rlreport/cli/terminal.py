@@ -52,7 +52,7 @@ def say_json(document: bytes) -> None:
 
 
 def print_report(report: Report) -> None:
-    from rlreport.about.several_runs import SEVERAL_RUNS
+    from rlreport.about.several_runs import SEVERAL_RUNS, SEVERAL_STARTS
     from rlreport.deliver.publish import page_at
     from rlreport.draw.custom import CHARTS
     from rlreport.pages.notes import NOTES
@@ -61,7 +61,7 @@ def print_report(report: Report) -> None:
     translate = report.language.of
     for line in skipped_lines(report.tables):
         say(translate(line), err=True)
-    printed_kinds = (FORMAT, SEVERAL_RUNS, CHARTS, NOTES)
+    printed_kinds = (FORMAT, SEVERAL_RUNS, SEVERAL_STARTS, CHARTS, NOTES)
     for text in dict.fromkeys(
         note.text for note in report.tables.notes if note.kind in printed_kinds
     ):

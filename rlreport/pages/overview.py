@@ -379,11 +379,18 @@ def overview_view(
         "left_out": context.left_out,
         "not_drawn": not_drawn(context.tables),
         "card": card_view(context.card),
-        "mixed": sentences(n.text for n in context.tables.notes if n.kind == SEVERAL_RUNS),
+        "mixed": _mixed(context),
         "advice": logging_advice(map(str, context.tables.metrics.columns[1:]))
         if context.tables.responses.empty
         else None,
     }
+
+
+def _mixed(context: RunContext) -> str:
+    """Return the notes on several runs, "" if the verdict already tells of them."""
+    if context.verdict.level == "unjudged" and context.verdict.lead:
+        return ""
+    return sentences(n.text for n in context.tables.notes if n.kind == SEVERAL_RUNS)
 
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:

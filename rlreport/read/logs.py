@@ -25,6 +25,7 @@ from rlreport.read.files import (
     find_sources,
     grouped_ranges,
     is_url,
+    of_run,
 )
 from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, dropped_rows, missing_grade_notes
 from rlreport.read.reread import read_chosen
@@ -84,7 +85,7 @@ def read_logs(
     if workers is None:
         with Workers(options.workers, options.ray) as started_workers:
             return read_logs(paths, options, gae, progress, metrics, started_workers, used)
-    listing = find_sources(paths)
+    listing = of_run(find_sources(paths), options.run) if options.run else find_sources(paths)
     if options.ray is not None:  # relative paths mean something else on other nodes of a cluster
         if options.tokenizer:
             options = replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
