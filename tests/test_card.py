@@ -394,6 +394,12 @@ def test_two_runs_in_one_folder_are_not_judged_and_the_sentence_says_what_to_do(
     assert text.split("<h2")[0].count("look like 2 runs") == 1  # beside the verdict, once
 
 
+def test_trials_without_steps_in_a_folder_each_are_one_run(tmp_path):
+    for i in range(3):
+        write_rows(tmp_path / f"task__{i}" / "trial.jsonl", [0], i, f"task {i}")
+    assert not mixed(tmp_path)
+
+
 def test_check_does_not_judge_two_runs_as_one(tmp_path):
     logs = folders(tmp_path / "logs", "kl_low", "kl_high")
     assert check_logs([logs], BuildOptions(workers=1)).level == "unjudged"

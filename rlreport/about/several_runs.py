@@ -56,7 +56,10 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
         return None
     folders = [f"{top}/" for top in files_of]
     same_files = len(set(map(frozenset, files_of.values()))) == 1
-    if same_files and len(common_steps) >= _MIN_SHARED_FRACTION * min(map(len, steps_of.values())):
+    fewest = min(map(len, steps_of.values()))
+    # A single step is what rows without any step have, such as those of trials, one a folder.
+    same_steps = len(common_steps) > 1 and len(common_steps) >= _MIN_SHARED_FRACTION * fewest
+    if same_files and same_steps:
         why = message(
             "they share {steps:count} steps in files of the same names", steps=len(common_steps)
         )
