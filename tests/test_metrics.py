@@ -15,6 +15,8 @@ import pytest
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.metrics import MAX_BROKEN, find_and_read, find_metrics
 from rlreport.metrics.roles import in_unit_of, known_keys, roles_of
+from rlreport.options import BuildOptions
+from rlreport.pipeline import check_logs
 from rlreport.system.stores import zstd
 from tests.net import RUNS, WRITTEN
 from tests.reading import write
@@ -166,3 +168,40 @@ def test_a_name_may_begin_with_its_run_as_in_an_export_of_a_chart() -> None:
     assert roles_of(["grpo-7b - train/reward", "grpo-7b - train/reward__MAX"]) == {
         "reward": "grpo-7b - train/reward"
     }
+
+
+def _printed(path: Path, decimals: int | None, steps: int = 30) -> Path:
+    """A console of verl with a fixed number of decimals, or numbers as Python prints them."""
+
+    def cell(value: float) -> str:
+        return f"np.float64({value!r})" if decimals is None else f"{value:.{decimals}f}"
+
+    logged = {
+        "actor/lr": lambda step: 1e-6,
+        "actor/kl_loss": lambda step: 0.0004 if step < 9 else 0.002,
+        "actor/grad_norm": lambda step: 0.3 + 0.01 * (step % 5),
+        "critic/score/mean": lambda step: 0.1 + 0.02 * step,
+        "response_length/clip_ratio": lambda step: 0.0,
+    }
+    lines = [
+        f"(main_task pid=1) step:{step} - "
+        + " - ".join(f"{name}:{cell(value(step))}" for name, value in logged.items())
+        for step in range(1, steps + 1)
+    ]
+    return write(path, [line + "\n" for line in lines])
+
+
+def test_what_a_console_prints_as_zero_at_all_steps_is_unknown(tmp_path: Path) -> None:
+    found = find_and_read([], [_printed(tmp_path / "train.log", 3)])
+    assert {"actor/lr", "response_length/clip_ratio"}.isdisjoint(found.table)
+    assert found.table["actor/kl_loss"].tolist()[:2] == [0.0, 0.0]  # as it is more than 0 later
+    (told,) = found.notes
+    assert told.count == 2 and "prints as 0.000 at all steps" in told.text
+    exact = find_and_read([], [_printed(tmp_path / "new.log", None)])
+    assert set(exact.table["actor/lr"]) == {1e-6}
+    assert set(exact.table["response_length/clip_ratio"]) == {0.0} and not exact.notes
+
+
+def test_a_learning_rate_that_a_console_rounds_to_zero_is_no_finding(tmp_path: Path) -> None:
+    verdict = check_logs([_printed(tmp_path / "train.log", 3)], BuildOptions(workers=1))
+    assert verdict.level == "healthy" and "no_updates" not in {f.id for f in verdict.findings}

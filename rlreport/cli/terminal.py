@@ -57,11 +57,12 @@ def print_report(report: Report) -> None:
     from rlreport.draw.custom import CHARTS
     from rlreport.pages.notes import NOTES
     from rlreport.read.detect import FORMAT
+    from rlreport.read.notes import NO_STEP
 
     translate = report.language.of
     for line in skipped_lines(report.tables):
         say(translate(line), err=True)
-    printed_kinds = (FORMAT, SEVERAL_RUNS, SEVERAL_STARTS, CHARTS, NOTES)
+    printed_kinds = (FORMAT, NO_STEP, SEVERAL_RUNS, SEVERAL_STARTS, CHARTS, NOTES)
     for text in dict.fromkeys(
         note.text for note in report.tables.notes if note.kind in printed_kinds
     ):

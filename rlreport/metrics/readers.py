@@ -50,6 +50,9 @@ from rlreport.text.messages import message, translatable
 STEP = translatable("rows of trainer metrics whose step is not a whole number, left out")
 JSON = translatable("lines of trainer metrics that are not valid JSON, left out")
 CELLS = translatable("rows of trainer metrics with the wrong number of columns, left out")
+ROUNDED = translatable(
+    "trainer metrics that the console prints as 0.000 at all steps, whose value is unknown, left out"
+)
 REST = translatable("the file of trainer metrics cannot be read from here on")
 
 
@@ -77,6 +80,8 @@ MAX_EVENTS = 1_000_000_000
 CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
 
 _CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
+# Matches a zero with a fixed number of decimals; Python prints 0 itself as 0 or 0.0
+_ROUNDED_ZERO = re.compile(r"-?0\.00+")
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m")
 # Keys that transformers logs once at the end of training, so they make no curve
 _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
@@ -139,26 +144,42 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
 
 def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
-    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line."""
+    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line.
+
+    A metric that is 0.000 in all its lines is left out: it may be any number that is rounded to 0,
+    such as a learning rate.
+    """
+    rounded: dict[str, bool] = {}  # metric -> whether all its values so far are rounded to 0
+    for _, cells in _console_lines(path, LeftOut()):
+        for name, cell in cells.items():
+            rounded[name] = rounded.get(name, True) and bool(_ROUNDED_ZERO.fullmatch(cell))
+    unknown = {name for name in rounded if rounded[name]}
+    for _ in unknown:
+        left_out.add(ROUNDED, None)
     found_any = False
-    for line in lines_of(path, left_out=left_out):
-        plain = _ANSI.sub(b"", line)
-        start = CONSOLE_LINE.search(plain)
-        if start is None:
-            continue
-        event: dict[str, Any] = {}
-        for pair in plain[start.end() :].decode(errors="replace").strip().split(" - "):
-            if matched := _CONSOLE_PAIR.fullmatch(pair):
-                event[matched[1]] = number(matched[2])
+    for step, cells in _console_lines(path, left_out):
+        event = {name: number(cell) for name, cell in cells.items() if name not in unknown}
         if metrics := dict(flat_numbers(event)):
             found_any = True
-            yield int(start[1]), metrics
+            yield step, metrics
     if not found_any:
         raise UnusableInputError(
             f"{path.name}: not a metrics file; supported are trainer_state.json, .jsonl, .csv, "
             ".json, TensorBoard events, run files of W&B, MLflow's folder `metrics`, Trackio's "
             "database and verl's console log"
         )
+
+
+def _console_lines(path: Path, left_out: LeftOut) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the step and (metric -> printed number) of each line of metrics in a console log."""
+    for line in lines_of(path, left_out=left_out):
+        plain = _ANSI.sub(b"", line)
+        start = CONSOLE_LINE.search(plain)
+        if start is None:
+            continue
+        pairs = plain[start.end() :].decode(errors="replace").strip().split(" - ")
+        matches = (_CONSOLE_PAIR.fullmatch(pair) for pair in pairs)
+        yield int(start[1]), {found[1]: found[2] for found in matches if found}
 
 
 def number(cell: str) -> float | None:

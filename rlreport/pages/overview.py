@@ -56,6 +56,7 @@ from rlreport.pages.views import (
     number_columns_of,
     table,
 )
+from rlreport.read.notes import NO_STEP
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise.steps import environment_steps, environments_of, most_common
 from rlreport.tables import IN_BRANCH, Tables, length_column
@@ -379,18 +380,23 @@ def overview_view(
         "left_out": context.left_out,
         "not_drawn": not_drawn(context.tables),
         "card": card_view(context.card),
-        "mixed": _mixed(context),
+        "mixed": _told_first(context),
         "advice": logging_advice(map(str, context.tables.metrics.columns[1:]))
         if context.tables.responses.empty
         else None,
     }
 
 
-def _mixed(context: RunContext) -> str:
-    """Return the notes on several runs, "" if the verdict already tells of them."""
-    if context.verdict.level == "unjudged" and context.verdict.lead:
-        return ""
-    return sentences(n.text for n in context.tables.notes if n.kind == SEVERAL_RUNS)
+def _told_first(context: RunContext) -> str:
+    """Return the notes on what the logs are that the reader of the verdict has to know."""
+    kinds = {NO_STEP}
+    if context.verdict.level != "unjudged" or not context.verdict.lead:
+        kinds.add(SEVERAL_RUNS)  # else the verdict tells of them
+    return sentences(
+        message("{one:capital}.", one=note.text) if note.kind == NO_STEP else note.text
+        for note in context.tables.notes
+        if note.kind in kinds
+    )
 
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
