@@ -12,14 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.errors import MissingExtraError, UnusableInputError
+import rlreport
+from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError
 from rlreport.metrics import MAX_BROKEN, find_and_read, find_metrics
 from rlreport.metrics.roles import in_unit_of, known_keys, roles_of
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
+from rlreport.read.detect import FORMAT
 from rlreport.system.stores import zstd
 from tests.net import RUNS, WRITTEN
-from tests.reading import write
+from tests.reading import row, write
 
 EVENTS = RUNS / "trainer" / "tensorboard" / "events.out.tfevents.1"
 
@@ -41,6 +43,58 @@ def test_without_tensorboard_the_command_that_brings_its_reader_is_named(monkeyp
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[tensorboard\]'"):
         _table(EVENTS)
+
+
+def _refusal(folder: Path) -> str:
+    with pytest.raises(RlreportError) as refused:
+        check_logs([folder], BuildOptions(workers=1))
+    return str(refused.value)
+
+
+def test_without_tensorboard_a_folder_of_events_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
+    shutil.copy(EVENTS, tmp_path)
+    told = _refusal(tmp_path)
+    assert "pip install 'rlreport[tensorboard]'" in told
+    assert "not named like a log" not in told
+    write(tmp_path / "rollouts.jsonl", [row(step) for step in range(3)])
+    report = rlreport.build(tmp_path, tmp_path / "out", workers=1)
+    (note,) = (note for note in report.tables.notes if "rlreport[tensorboard]" in note.text)
+    assert note.kind == FORMAT  # printed on the terminal, too
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_table_of_very_many_metrics_says_the_limit(kind: str, tmp_path: Path) -> None:
+    names = ["step", *(f"metric_of_some_layer_{i}" for i in range(60_000))]
+    rows = [[step, *[0.5] * 60_000] for step in range(3)]
+    if kind == "csv":
+        lines = [",".join(map(str, cells)) + "\n" for cells in [names, *rows]]
+        told = _refusal(write(tmp_path / "metrics.csv", lines).parent)
+        assert "more than 5,000 columns" in told and "column named step" not in told
+        return
+    write(tmp_path / "metrics.jsonl", [dict(zip(names, cells, strict=True)) for cells in rows])
+    found = find_and_read([tmp_path])
+    assert len(found.table.columns) == 2_001
+    assert "58,000 metrics beyond the first 2,000 left out" in found.notes[0].text
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ((), "an empty folder; looked for rollouts"),
+        (("checkpoint-500/model.safetensors", "checkpoint-500/config.json"),
+         "checkpoint-500: a checkpoint of model weights; looked for trainer_state.json"),
+        (("wandb/run-20260101_120000-abc/files/config.yaml",),
+         "wandb/run-20260101_120000-abc: a folder of W&B; looked for its run file run-*.wandb"),
+        (("files/wandb-summary.json", "files/config.yaml"),
+         "files: a folder of W&B; looked for its run file run-*.wandb"),
+    ],
+)  # fmt: skip
+def test_a_folder_without_logs_says_what_was_looked_for(files, told, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for name in files:
+        write(tmp_path / "logs" / name, ["{}\n"])
+    assert f"No rollout log found ({'' if files else 'logs: '}{told}" in _refusal(tmp_path / "logs")
 
 
 @pytest.mark.parametrize("packing", [".gz", ".zst"])

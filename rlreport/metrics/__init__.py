@@ -15,15 +15,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlreport.errors import RlreportError, UnusableInputError, UsageError
+from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.formats.logged import STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import readers
 from rlreport.metrics.readers import LeftOut
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
+from rlreport.read.detect import FORMAT
 from rlreport.read.files import COMPRESSIONS, DAMAGED, name_in_logs, names_of_runs
-from rlreport.system.documents import load_json
+from rlreport.system.documents import LimitError, load_json
 from rlreport.tables import MetricsFile, Note
 from rlreport.text.messages import message
 
@@ -44,6 +45,7 @@ ONLY_METRICS = ("events", ".csv", ".wandb")
 
 _DEPTH = 6
 _PEEK = 1 << 20
+_LONGEST_HEAD = 16 << 20  # bytes of a table's first line, such as one of many thousand metrics
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
 _CONSOLE = (".log", ".txt", ".out")
 # Names of JSON documents to read in a folder; others are read only if the user names them
@@ -167,12 +169,14 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
             with path.open("rb") as stream:
                 return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
         return _is_table(path, kind)
+    except LimitError:
+        return kind == ".csv"  # reading it tells the limit
     except (OSError, ValueError, sqlite3.Error, RlreportError):
         return False
 
 
 def _is_table(path: Path, kind: str) -> bool:
-    with closing(readers.lines_of(path, _PEEK)) as lines:
+    with closing(readers.lines_of(path, _LONGEST_HEAD)) as lines:
         first, second = next(lines, b""), next(lines, b"")
     if kind == ".jsonl":
         return is_event(load_json(first, "replace"))
@@ -196,6 +200,7 @@ class TrainerMetrics:
     # metric -> steps at which it was NaN or infinite
     broken: dict[str, list[int]] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
+    unread: list[Path] = field(default_factory=list)  # files of metrics that cannot be read
     files: list[MetricsFile] = field(default_factory=list)
     # names of the runs if two of them have the same metric at the same step, else empty
     runs: list[str] = field(default_factory=list)
@@ -239,7 +244,10 @@ def find_and_read(
                 if given or (source.path in log_paths and source.path.suffix != ".db"):
                     raise
                 why = message("trainer metrics not read: {why}", why=str(error))
-                result.notes.append(Note("metrics", why, 1, name))
+                # What can be installed is told at once, not on the data page only.
+                kind = FORMAT if isinstance(error, MissingExtraError) else "metrics"
+                result.notes.append(Note(kind, why, 1, name))
+                result.unread.append(source.path)
                 continue
             result.notes += left_out.notes(name)
             result.paths.append(source.path)

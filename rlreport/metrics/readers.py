@@ -51,7 +51,8 @@ STEP = translatable("rows of trainer metrics whose step is not a whole number, l
 JSON = translatable("lines of trainer metrics that are not valid JSON, left out")
 CELLS = translatable("rows of trainer metrics with the wrong number of columns, left out")
 ROUNDED = translatable(
-    "trainer metrics that the console prints as 0.000 at all steps, whose value is unknown, left out"
+    "trainer metrics that the console prints as 0.000 at all steps, left out as their values are "
+    "unknown"
 )
 REST = translatable("the file of trainer metrics cannot be read from here on")
 

@@ -15,6 +15,7 @@ from rlreport.errors import UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
+from rlreport.read.absent import ABSENT, absent_notes
 from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
 from rlreport.read.chunk import Chunk, read_cached, read_chunk
 from rlreport.read.detect import FORMAT, PATH_STEP, SIBLING, LogFiles, detect_formats
@@ -94,6 +95,8 @@ def read_logs(
             for source in listing.sources
         ]
     files = detect_formats(listing, options, [*metrics, *used])
+    if not files.sources and not metrics:
+        files.notes[:0] = absent_notes(paths)
     ranges = byte_ranges(files.sources, files.formats)
     # The cache keeps the table and the chosen rows apart, as the choice changes while a run grows.
     unpacked = sum(part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges)
@@ -332,8 +335,9 @@ def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[
 
 def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
     if not files.sources and not bad:
-        # Name a file of each reason, those that --map could read first.
-        refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)
+        # Name a file of each reason, first folders, then files that --map could read.
+        refused = [note for note in notes if note.file]
+        refused.sort(key=lambda note: (note.kind != ABSENT, "--map " not in note.text))
         named = list({note.text: note for note in refused}.values())[:_MAX_NAMED]
         reasons = [f"{note.file}: {note.text}" for note in named]
         if len(refused) > len(named):
