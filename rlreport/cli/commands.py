@@ -138,7 +138,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
 
     read, gae = part(ReadOptions, given), part(GaeOptions, given)
     metrics = find_and_read(logs, read.metrics, read.run)
-    scan = read_logs(logs, read, gae, Progress(given["quiet"]), metrics.paths)
+    scan = read_logs(logs, read, gae, Progress(given["quiet"]), metrics.paths, used=metrics.unread)
     if len(scan.responses):
         _say_steps(scan)
     else:

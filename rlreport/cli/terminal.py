@@ -52,12 +52,13 @@ def say_json(document: bytes) -> None:
 
 
 def print_report(report: Report) -> None:
-    from rlreport.about.several_runs import SEVERAL_RUNS
+    from rlreport.about.several_runs import SEVERAL_RUNS, SEVERAL_STARTS
     from rlreport.deliver.publish import page_at
     from rlreport.draw.custom import CHARTS
     from rlreport.pages.notes import NOTES
     from rlreport.read.changed import CHANGED, change_in_words
     from rlreport.read.detect import FORMAT
+    from rlreport.read.notes import NO_STEP
     from rlreport.tables import counted_responses
 
     translate = report.language.of
@@ -66,7 +67,7 @@ def print_report(report: Report) -> None:
     for note in report.tables.notes:
         if note.kind == CHANGED:
             say(translate(message("warning: {note}", note=change_in_words(note))), err=True)
-    printed_kinds = (FORMAT, SEVERAL_RUNS, CHARTS, NOTES)
+    printed_kinds = (FORMAT, NO_STEP, SEVERAL_RUNS, SEVERAL_STARTS, CHARTS, NOTES)
     for text in dict.fromkeys(
         note.text for note in report.tables.notes if note.kind in printed_kinds
     ):

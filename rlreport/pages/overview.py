@@ -58,6 +58,7 @@ from rlreport.pages.views import (
     table,
 )
 from rlreport.read.changed import changes_in_words
+from rlreport.read.notes import NO_STEP
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise.steps import environment_steps, environments_of, most_common
 from rlreport.tables import Tables, counted_responses, length_column, listed_tool
@@ -395,17 +396,24 @@ def overview_view(
         "left_out": context.left_out,
         "not_drawn": not_drawn(context.tables),
         "card": card_view(context.card),
-        "warnings": _warnings(context.tables),
+        "warnings": _warnings(context),
         "advice": logging_advice(map(str, context.tables.metrics.columns[1:]))
         if context.tables.responses.empty
         else None,
     }
 
 
-def _warnings(tables: Tables) -> str:
+def _warnings(context: RunContext) -> str:
     """Return what readers must know of the logs before they read the verdict."""
-    several_runs = [note.text for note in tables.notes if note.kind == SEVERAL_RUNS]
-    return sentences([*several_runs, changes_in_words(tables.notes, tables.judged_before)])
+    tables = context.tables
+    several_runs_lead = context.verdict.level == "unjudged" and context.verdict.lead
+    texts = []
+    for note in tables.notes:
+        if note.kind == NO_STEP:
+            texts.append(message("{one:capital}.", one=note.text))
+        elif note.kind == SEVERAL_RUNS and not several_runs_lead:
+            texts.append(note.text)
+    return sentences([*texts, changes_in_words(tables.notes, tables.judged_before)])
 
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:

@@ -137,6 +137,29 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
     return listing
 
 
+def run_in(name: str) -> str:
+    """Return the name of the run that a log may be of: its first folder, else its name alone."""
+    folder, slash, _ = name.partition("/")
+    return folder if slash else name.partition(".")[0]
+
+
+def names_of_runs(paths: Sequence[str | Path]) -> set[str]:
+    """Return the names of the runs that the files at paths may be of, for ``--run``."""
+    listing = find_sources(paths) if paths else Listing([], [], [])
+    return {run_in(source.name) for source in listing.sources}
+
+
+def of_run(listing: Listing, run: str) -> Listing:
+    """Return only the files of a run, or all if no log has its name (but metrics have)."""
+    if run not in {run_in(source.name) for source in listing.sources}:
+        return listing
+    return Listing(
+        [source for source in listing.sources if run_in(source.name) == run],
+        [one for one in listing.unreadable if run_in(one[0]) == run],
+        [source for source in listing.other if run_in(source.name) == run],
+    )
+
+
 def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
     """Return a file's path relative to the common folder of the logs, or its name if outside."""
     roots = [str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))]

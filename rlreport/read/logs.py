@@ -15,6 +15,7 @@ from rlreport.errors import UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
+from rlreport.read.absent import ABSENT, absent_notes
 from rlreport.read.changed import (
     CHANGED,
     Change,
@@ -32,6 +33,7 @@ from rlreport.read.files import (
     find_sources,
     grouped_ranges,
     is_url,
+    of_run,
 )
 from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, dropped_rows, missing_grade_notes
 from rlreport.read.reread import read_chosen
@@ -93,7 +95,7 @@ def read_logs(
     if workers is None:
         with Workers(options.workers, options.ray) as started_workers:
             return read_logs(paths, options, gae, progress, metrics, started_workers, used)
-    listing = find_sources(paths)
+    listing = of_run(find_sources(paths), options.run) if options.run else find_sources(paths)
     if options.ray is not None:  # relative paths mean something else on other nodes of a cluster
         if options.tokenizer:
             options = replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
@@ -102,6 +104,8 @@ def read_logs(
             for source in listing.sources
         ]
     files = detect_formats(listing, options, [*metrics, *used])
+    if not files.sources and not metrics:
+        files.notes[:0] = absent_notes(paths)
     ranges = byte_ranges(files.sources, files.formats)
     # The cache keeps the table and the chosen rows apart, as the choice changes while a run grows.
     unpacked = sum(part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges)
@@ -365,8 +369,9 @@ def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[
 
 def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
     if not files.sources and not bad:
-        # Name a file of each reason, those that --map could read first.
-        refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)
+        # Name a file of each reason, first folders, then files that --map could read.
+        refused = [note for note in notes if note.file]
+        refused.sort(key=lambda note: (note.kind != ABSENT, "--map " not in note.text))
         named = list({note.text: note for note in refused}.values())[:_MAX_NAMED]
         reasons = [f"{note.file}: {note.text}" for note in named]
         if len(refused) > len(named):

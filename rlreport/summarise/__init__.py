@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.about.several_runs import SEVERAL_STARTS
 from rlreport.columns import PROMPT_COLUMNS, TOKEN_COLUMNS
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, row_ends
 from rlreport.metrics import TrainerMetrics
+from rlreport.read.detect import FORMAT
 from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import (
@@ -219,6 +221,12 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         steps["incomplete"] |= steps["step"] >= scan.incomplete_from
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
     shared["notes"] = [*scan.notes, *metrics.notes]
+    if not scan.responses.empty:
+        # The rollouts tell the run, and its metrics are those of the last start.
+        shared["notes"] = [
+            replace(note, kind=FORMAT) if note.kind == SEVERAL_STARTS else note
+            for note in shared["notes"]
+        ]
     extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
     extras_by_step = extras.groupby(training["step"].to_numpy()).mean()
     tables = Tables(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.about.several_runs import SEVERAL_RUNS
+from rlreport.about.several_runs import SEVERAL_RUNS, SEVERAL_STARTS
 from rlreport.check.check import FAILURES, Check, Result
 from rlreport.check.finding import SEVERITIES, Facts, Limit, Limits, LogText, Severity
 from rlreport.check.run import Ranking, Run
@@ -317,22 +317,30 @@ def _early_ranks(tables: Tables, order: Ints) -> Iterator[_Fault]:
         yield _Fault("warning", "early", facts, tuple(order[np.unique(early["end"])].tolist()))
 
 
+# Kind of a note that the logs are not those of one run -> kind of the finding
+NOT_ONE_RUN = {SEVERAL_RUNS: "runs", SEVERAL_STARTS: "starts"}
+
+
 @Check(
     name="several runs in one report",
     rank="invalid",
     title="{text}",
-    statement="several runs are in one report",
+    statement={
+        "runs": "several runs are in one report",
+        "starts": "{count} starts in one log",
+    },
     why="Means over several runs describe none of them.",
     suggestion="Build a report of each run, or pass --merge if they are one run.",
     source="this project's convention",
     whole_run=True,
 )
 def mixed_runs(check: Check, run: Run) -> Result:
-    note = next((note for note in run.tables.notes if note.kind == SEVERAL_RUNS), None)
+    note = next((note for note in run.tables.notes if note.kind in NOT_ONE_RUN), None)
     if note is None:
         return None
     text = note.text if isinstance(note.text, Message) else LogText(note.text)
-    return check.finding(run, "warning", (), {"text": text}, steps=())
+    facts: Facts = {"text": text, "kind": NOT_ONE_RUN[note.kind], "count": note.count}
+    return check.finding(run, "warning", (), facts, steps=())
 
 
 @Check(
