@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from rlreport.columns import PROMPT_COLUMNS, TOKEN_COLUMNS
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, row_ends
+from rlreport.figures.rounding import difference
 from rlreport.metrics import TrainerMetrics
 from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import (
     Grouped,
     ratio,
+    rounded_columns,
     step_tables,
     trainer_steps,
     window_size,
@@ -57,7 +59,7 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
             "last_step": prompts.last(step),
             "reward_first": first,
             "reward_last": last,
-            "reward_gain": last - first,
+            "reward_gain": difference(last, first),
             "reward_mean": prompts.mean(reward),
             "reward_min": prompts.min(reward),
             "reward_max": prompts.max(reward),
@@ -73,7 +75,8 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
             "worst_n": column["n"][worst],
         }
     )
-    return table[[c.name for c in PROMPT_COLUMNS]].astype({c.name: c.dtype for c in PROMPT_COLUMNS})
+    kinds = {column.name: column.dtype for column in PROMPT_COLUMNS}
+    return rounded_columns(table[list(kinds)].astype(kinds))
 
 
 def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
@@ -129,7 +132,8 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
             "abs_value_error_mean": mean(np.abs(sample.value_error)),
         }
     )
-    table["prob_change"] = table["prob_last"] - table["prob_first"]
+    table["prob_change"] = difference(table["prob_last"], table["prob_first"])
+    table = rounded_columns(table)
     examples = _examples(texts, responses).reindex(raw)
     for name in examples.columns:
         table[name] = examples[name].array
@@ -216,7 +220,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
     shared["notes"] = [*scan.notes, *metrics.notes]
     extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
-    extras_by_step = extras.groupby(training["step"].to_numpy()).mean()
+    extras_by_step = rounded_columns(extras.groupby(training["step"].to_numpy()).mean())
     tables = Tables(
         **shared,
         steps=steps,
