@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import base64
-import gzip
 import hashlib
 import math
 import posixpath
@@ -32,6 +31,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.theme import LIGHT, PADDING, TITLES, tokens, vega_config
 from rlreport.pages import package_folder, source_environment
 from rlreport.pages.views import Link, PageContext, Shell
+from rlreport.system.gzipped import gzipped
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
 
@@ -223,8 +223,7 @@ def packed_json(value: Any) -> str:
 
 def gzip_base64(content: bytes, *, level: int = 3) -> str:
     """Compress with gzip and encode as base64; the result is reproducible and safe in HTML."""
-    zipped = gzip.compress(content, compresslevel=level, mtime=0)
-    return base64.b64encode(zipped).decode("ascii")
+    return base64.b64encode(gzipped(content, level)).decode("ascii")
 
 
 def canonical_json(value: Any, *, indent: bool = False) -> bytes:

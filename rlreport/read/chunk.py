@@ -24,6 +24,7 @@ from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep
 from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import difference
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
 from rlreport.formats.containers import iterate
 from rlreport.formats.simple import RLBoard
@@ -237,7 +238,8 @@ def _add_token_columns(
         columns[name] = np.full(len(columns["step"]), np.nan)
         columns[name][tokens.rows] = values
     if "rlhf_reward" in token_figures:
-        columns["non_score_reward"] = columns["rlhf_reward"] - columns["reward"]  # type: ignore[operator]
+        rlhf, reward = (columns[name].astype(np.float64) for name in ("rlhf_reward", "reward"))
+        columns["non_score_reward"] = difference(rlhf, reward)
     columns["nan_values"].view(np.int64)[tokens.rows] += sampled.nan_values
 
 

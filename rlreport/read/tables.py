@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.metadata import MAX_TOOLS, Ending, ToolCounts
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import difference
 from rlreport.read.chunk import (
     BRANCH,
     FAILED,
@@ -229,7 +230,8 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     clear_missing_grades(columns)
     for name, reference in (("reward", "ref_reward"), ("valid_reward", "ref_valid_reward")):
         if name in columns and reference in columns:
-            columns[f"{name}_gap"] = columns[name] - columns[reference]  # type: ignore[operator]
+            rewards = (columns[of].astype(np.float64) for of in (name, reference))
+            columns[f"{name}_gap"] = difference(*rewards)
     missing = np.full(len(order), np.nan)
     _set_endings(columns, columns.get("turns", missing))
     columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
