@@ -120,7 +120,8 @@ def test_links_lead_into_the_report_and_the_rest_is_text_and_noted(built, form):
         "mailto:me@example.org",
         step.format(3),
     ]
-    assert ">step:3</a>" in notes
+    named = ["step two", "that answer", "this prompt", "the curve", "the hack", "the issue", "me"]
+    assert re.findall(r"<a [^>]*>(.*?)</a>", notes) == [*named, "step:3"]
     assert pages[-1].index("author-notes") < pages[-1].index('class="verdict')
     assert 'id="chart=reward"' in pages[-1] and 'id="finding=reward_hacking_token"' in pages[-1]
     noted = re.findall(r"broken links in the notes: ([^<]*)", text)
