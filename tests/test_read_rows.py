@@ -34,6 +34,19 @@ def test_validation_stands_beside_training_and_further_splits_are_left_out(tmp_p
         read(tmp_path, split="test")
 
 
+def test_a_step_that_is_no_number_costs_its_row(tmp_path: Path) -> None:
+    rows = [row(0), *({**row(0), "step": step} for step in (True, None, "two", 2.5, 2**60)), row(1)]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    assert scan.responses["step"].tolist() == [0, 1]
+    assert [str(bad.reason) for bad in scan.bad_lines] == [
+        "step is true, not an integer",
+        "step is null, not an integer",
+        "step is not an integer: 'two'",
+        "step is not an integer: 2.5",
+        "step is beyond ±2^53",
+    ]
+
+
 def test_a_format_that_fails_is_a_bad_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("surprise")

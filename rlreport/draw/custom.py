@@ -146,7 +146,7 @@ def _apply_theme(spec: Spec) -> Spec:
     if len(datasets) == 1 and spec.get("data", {}).get("name") in datasets:
         spec["data"] = {"values": spec.pop("datasets")[spec["data"]["name"]]}
     if "mark" in spec or "layer" in spec:
-        spec.setdefault("width", WIDTH["half"] - 2 * PADDING)
+        spec.setdefault("width", WIDTH["half"])
         spec.setdefault("height", HEIGHT["half"])
         spec["autosize"] = {"type": "fit", "contains": "padding"}
     padding = dict.fromkeys(("left", "right", "top", "bottom"), PADDING)
