@@ -10,6 +10,7 @@ import random as dice
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from rlreport.check.course import course_of
 from rlreport.check.finding import Example, Finding, Verdict, findings_json
 from rlreport.check.series import Series
 from rlreport.metrics import find_and_read
-from rlreport.pages.overview import finding_view, verdict_view
+from rlreport.pages.overview import finding_view, run_figures, verdict_view
 from rlreport.pages.templates import Addresses, environment
 from rlreport.summarise import summarise
 from rlreport.text.language import ENGLISH
@@ -162,10 +163,15 @@ def test_the_best_checkpoint_is_kept_where_validation_slipped(end: list[int], ke
     metrics = pd.DataFrame({"step": step, "val/accuracy": np.nan})
     metrics.loc[::10, "val/accuracy"] = scores
     reward = {"step": np.repeat(step, 4), "reward": np.tile([0.0, 0.0, 1.0, 1.0], len(step))}
-    verdict = run_checks(make_tables(reward, metrics=metrics))
+    tables = make_tables(reward, metrics=metrics)
+    verdict = run_checks(tables)
     assert verdict.keep_step == keep
     slipped = "alidation rose from 0.20 to 0.46 (step 30) and is 0.41 at the end."
     assert (slipped in verdict.sentence) == (keep == 30)
+    # Beside the first and the last mean, the best one is shown only where it was clearly lost.
+    context: Any = SimpleNamespace(tables=tables, verdict=verdict, tile_names=())
+    best = {figure.label: figure.best for figure in run_figures(context)}
+    assert (best["Validation"] is not None) == (keep == 30)
 
 
 def test_a_lead_that_no_logged_response_shows_says_so() -> None:
