@@ -38,6 +38,7 @@ def test_a_step_that_is_no_number_costs_its_row(tmp_path: Path) -> None:
     rows = [row(0), *({**row(0), "step": step} for step in (True, None, "two", 2.5, 2**60)), row(1)]
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert scan.responses["step"].tolist() == [0, 1]
+    assert (scan.bad_count, scan.files[0].bad) == (5, 5)
     assert [str(bad.reason) for bad in scan.bad_lines] == [
         "step is true, not an integer",
         "step is null, not an integer",
