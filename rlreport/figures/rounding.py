@@ -112,5 +112,6 @@ def _in_units(values: Floats, exponents: Ints) -> Floats:
     if inexact.any():
         pairs = zip(units[inexact].tolist(), exponents[inexact].tolist(), strict=True)
         nearest[inexact] = [float(f"{whole:.0f}e{power}") for whole, power in pairs]
+    usable &= np.isfinite(nearest)  # rounded up, the largest numbers would be infinite
     # Adding 0 turns −0, which exports would show, into 0.
     return np.where(usable, np.copysign(nearest, values), values) + 0.0
