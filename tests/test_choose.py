@@ -7,7 +7,15 @@ import pandas as pd
 import pytest
 
 import rlreport
-from rlreport.choose import rank_by_interest
+from rlreport.choose import (
+    FINEST_DIGITS,
+    LEVELS,
+    MAX_FINE_VALUES,
+    StepPlan,
+    fewer_steps,
+    fitting_level,
+    rank_by_interest,
+)
 from rlreport.errors import UnusableInputError
 from tests.reading import row, write
 from tests.tables_builder import response_table
@@ -53,3 +61,24 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
         assert len(set(rows.tolist())) == 80
         kept.append(set(table[own]["prompt_id"].to_numpy()[rows].tolist()))
     assert len(set.intersection(*kept)) >= 20
+
+
+def plan(step: int = 0, *, responses: int = 2, tokens: float = 100, pinned: int = 0) -> StepPlan:
+    """The plan of a step whose responses have three values for each of their tokens."""
+    return StepPlan(step, np.arange(responses), pinned, np.full(responses, tokens), arrays=3)
+
+
+def test_token_values_lose_digits_where_one_page_has_too_many_however_much_room_there_is():
+    most = MAX_FINE_VALUES / 3 / 2  # tokens of a response, of two on a page
+    few, many = plan(tokens=most), plan(tokens=most + 1)
+    assert LEVELS[fitting_level([few, few], 1e12)].digits == FINEST_DIGITS
+    assert LEVELS[fitting_level([few, many], 1e12)].digits < FINEST_DIGITS
+
+
+def test_where_steps_have_no_page_the_first_the_last_and_those_of_findings_still_have_one():
+    steps = [plan(step, pinned=int(step in (13, 58))) for step in range(100)]
+    kept = [one.step for one in fewer_steps(steps, 12)]
+    assert kept == sorted([*range(0, 100, 16), 13, 58, 99])
+    assert [one.step for one in fewer_steps(steps, 4)] == [0, 13, 58, 99]
+    assert [one.step for one in fewer_steps(steps, 2)] == [0, 99]
+    assert fewer_steps(steps, 100) == steps

@@ -3,6 +3,7 @@
 import csv as reader
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from markupsafe import escape
 
+from rlreport.figures.tokens import TokenFigures
 from rlreport.pages.data import csv
 from rlreport.pages.step import decimal, pack_tokens
 from rlreport.pages.templates import canonical_json, script_json
@@ -88,6 +90,17 @@ def test_nothing_is_packed_without_tokens_and_the_same_to_the_same_bytes():
     )
     assert pack_tokens([empty], 4) == ""
     assert pack_tokens([one], 4) == pack_tokens([one], 4)
+
+
+def test_the_references_log_probabilities_are_kept_unless_log_ratios_tell_them_all():
+    for logp, kept in (([-1.0, -2.0], False), ([-1.0, np.nan], True)):
+        policy, reference = np.array(logp), np.array([-0.5, -0.25])
+        figures = TokenFigures(logp=policy, ref_logp=reference, log_ratio=policy - reference)
+        one = Rollout(0, 1, "f", 1, "p", "ab", raw_tokens=["a", "b"], tokens=["a", "b"])
+        columns = unpack(pack_tokens([replace(one, figures=figures)], 6))[2]
+        assert ("ref_logp" in columns) == kept
+        known = columns["ref_logp"] if kept else columns["logp"] - columns["log_ratio"]
+        assert known.tolist() == [-0.5, -0.25]
 
 
 @pytest.mark.parametrize("digits", [3, 4, 6, 9])

@@ -14,6 +14,7 @@ import pandas as pd
 from rlreport.check.finding import Course, Phase, PhaseKind, Quantity, WindowMean
 from rlreport.check.series import Noise, Series, noise_of, running_mean
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import change, rounded, settled, significant
 
 # Window of evaluations and of other series: minimum number of values
 MIN_EVALUATIONS, MIN_VALUES = 1, 3
@@ -64,7 +65,8 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
     error = noise.of_mean(size) * math.sqrt(2)
     luck = math.sqrt(2 * math.log(len(y) / size)) * error
     margin = BEST_Z * error + luck
-    sign, change = -1 if lower_is_better else 1, last.value - first.value
+    sign = -1 if lower_is_better else 1
+    moved = change(first.value, last.value)
     is_score = not lower_is_better
     # A single value neither rises nor stays.
     phases = phases_of(steps, y, noise, size, is_score=is_score) if len(y) > 1 else ()
@@ -83,10 +85,11 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
         best=best,
         last=last,
         phases=phases,
-        direction=int(np.sign(change)) if abs(change) > CLAIM_Z * error else 0,
-        gained=sign * (best.value - first.value) > margin,
-        lost=sign * (best.value - last.value) > margin or fell,
-        slipped=sign * (best.value - last.value) > (luck / math.sqrt(2) if evaluated else luck),
+        direction=int(np.sign(moved)) if abs(moved) > CLAIM_Z * error else 0,
+        gained=sign * change(first.value, best.value) > margin,
+        lost=sign * change(last.value, best.value) > margin or fell,
+        slipped=sign * change(last.value, best.value)
+        > (luck / math.sqrt(2) if evaluated else luck),
     )
 
 
@@ -110,11 +113,11 @@ def phases_of(
     """
     size = -(-len(values) // MAX_POINTS)  # values averaged to one point
     starts = np.arange(0, len(values), size)
-    points = np.add.reduceat(values, starts) / np.diff(starts, append=len(values))
+    points = significant(np.add.reduceat(values, starts) / np.diff(starts, append=len(values)))
     smooth = running_mean(points, min(MIN_VALUES, len(points)))
     low, span = float(smooth.min()), float(np.ptp(smooth))
     if not 0 < span < np.inf:
-        flat = float(points.mean())
+        flat = rounded(points.mean())
         return (Phase("flat", (int(steps[0]), int(steps[-1])), flat, flat),)
     sigma = max(noise.of_mean(size), 1e-9 * span)
     shortest = max(2, -(-(window + 1) // size))
@@ -126,12 +129,11 @@ def phases_of(
     fallen = False
     for start, stop in pairwise(cuts):
         piece, count = points[start:stop], stop - start
-        slope, start_value = np.polyfit(np.arange(count), piece, 1) if count > 1 else (0, piece[0])
-        first, last = float(start_value), float(start_value + slope * (count - 1))
+        first, last = line_ends(piece)
         # A slope through n points has the variance 12 σ² / n³, its whole rise 12 σ² / n.
         error = sigma * math.sqrt(12 / count)
         if abs(last - first) < max(FLAT_Z * error, FLAT_SHARE * span):
-            first = last = float(piece.mean())
+            first = last = rounded(piece.mean())
         # Lines overshoot curves, so a drop between two pieces is one of the points themselves.
         before = points[max(start - MIN_VALUES, 0) : start].mean() if start else first
         drop = before - points[start : start + MIN_VALUES].mean()
@@ -149,6 +151,16 @@ def phases_of(
         else:
             phases.append(phase)
     return tuple(phases)
+
+
+def line_ends(values: Floats) -> tuple[float, float]:
+    """Return the first and the last value of the line with the least squared residuals."""
+    count = len(values)
+    x = np.arange(count) - (count - 1) / 2
+    mean = float(values.mean())
+    rise = float((x * (values - mean)).sum() / (x * x).sum()) * (count - 1) if count > 1 else 0.0
+    rise = float(settled(rise, mean))
+    return rounded(mean - rise / 2), rounded(mean + rise / 2)
 
 
 def _cuts(points: Floats, shortest: int) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.figures.rounding import rounded
 from rlreport.text.messages import message, sentences, translatable
 
 Severity = Literal["critical", "warning", "info"]
@@ -49,6 +50,13 @@ class LogText(str):
 
 Fact = str | float | int | bool | None | tuple["Fact", ...]
 Facts = Mapping[str, Fact]
+
+
+def _rounded(fact: Fact) -> Fact:
+    """Return a fact with its numbers rounded to 10 significant digits, as exports contain them."""
+    if isinstance(fact, tuple):
+        return tuple(map(_rounded, fact))
+    return rounded(fact) if isinstance(fact, float) else fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +125,10 @@ class Finding:
     sample: str = ""
     suggestion: str = ""
     source: str = ""
+
+    def __post_init__(self) -> None:
+        facts = {name: _rounded(fact) for name, fact in self.facts.items()}
+        object.__setattr__(self, "facts", facts)
 
     @property
     def shown(self) -> tuple[Example, ...]:

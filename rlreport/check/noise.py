@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rlreport.check.finding import Limit, Limits
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import change, difference, rounded, significant
 from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE
 from rlreport.tables import Tables
 
@@ -59,7 +60,7 @@ class Change(NamedTuple):
 
     @property
     def difference(self) -> float:
-        return self.last - self.first
+        return change(self.first, self.last)
 
     @property
     def largest_loss(self) -> float:
@@ -93,8 +94,8 @@ def part_of(tables: Tables, values: Floats, window: Window, weights: Floats | No
     total = scale.sum()
     mean = float((scale * selected).sum() / total) if len(selected) else np.nan
     labels = tables.responses[["prompt_id", "step"]].iloc[window.rows][valid]
-    contributions = scale * (selected - mean) / total if len(selected) else selected
-    return WindowPart(mean, contributions, *labels.to_numpy(np.int64).T)
+    contributions = scale * difference(selected, mean) / total if len(selected) else selected
+    return WindowPart(rounded(mean), contributions, *labels.to_numpy(np.int64).T)
 
 
 def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
@@ -108,14 +109,14 @@ def z_of(
 
     It is the smaller |z| of two tests: by responses and, with ``tables``, by step means.
     """
-    difference = parts[-1].mean - (parts[0].mean if len(parts) == 2 else 0)
-    if difference == 0 or np.isnan(difference):
-        return difference
-    z = abs(difference) / max(_response_error(parts), abs(difference) * 1e-12, TINY)
+    moved = change(parts[0].mean if len(parts) == 2 else 0.0, parts[-1].mean)
+    if moved == 0 or np.isnan(moved):
+        return moved
+    z = abs(moved) / max(_response_error(parts), abs(moved) * 1e-12, TINY)
     noise, freedom = _step_noise(tables, values, weights, parts) if tables else (0.0, 0)
     if freedom >= 1:
-        z = min(z, abs(deviate(difference, noise, freedom)))
-    return float(np.copysign(z, difference))
+        z = min(z, abs(deviate(moved, noise, freedom)))
+    return rounded(np.copysign(z, moved))
 
 
 def _response_error(parts: list[WindowPart]) -> float:
@@ -178,20 +179,24 @@ def ar1_variance(rho: float, steps: int) -> float:
 
 
 def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:
-    """Return the (weighted) mean of finite values by index ``group``, (size,), NaN without any."""
+    """Return the (weighted) mean of finite values by index ``group``, (size,), NaN without any.
+
+    It is rounded to 10 significant digits.
+    """
     scale = np.ones_like(values) if weights is None else weights
     valid = _valid_mask(values, scale)
     total = np.bincount(group[valid], scale[valid], minlength=size)
     sums = np.bincount(group[valid], scale[valid] * values[valid], minlength=size)
     means: Floats = np.divide(sums, total, out=np.full(size, np.nan), where=total > 0)
-    return means
+    return significant(means)
 
 
-def deviate(difference: float, error: float, freedom: float) -> float:
-    """Return the z that is as unlikely as Student's t = difference / error (Wallace 1959)."""
-    t = abs(difference) / max(error, abs(difference) * 1e-12, TINY)
+def deviate(moved: float, error: float, freedom: float) -> float:
+    """Return the z that is as unlikely as Student's t = ``moved`` / error (Wallace 1959)."""
+    t = abs(moved) / max(error, abs(moved) * 1e-12, TINY)
     shrink = (8 * freedom + 1) / (8 * freedom + 3)
-    return float(np.copysign(shrink * np.sqrt(freedom * np.log1p(t * t / freedom)), difference))
+    z = shrink * np.sqrt(freedom * np.log1p(t * t / freedom))
+    return rounded(np.copysign(z, moved))
 
 
 def correlation_within(
@@ -211,8 +216,8 @@ def correlation_within(
     freedom = len(x) - len(np.unique(step[finite])) - 2
     if scale < 1e-12 or freedom < 1:
         return np.nan, np.nan
-    r = float((x * y).sum() / scale)
-    return r, float(np.arctanh(np.clip(r, -0.999999, 0.999999)) * np.sqrt(freedom))
+    r = rounded((x * y).sum() / scale)
+    return r, rounded(np.arctanh(np.clip(r, -0.999999, 0.999999)) * np.sqrt(freedom))
 
 
 def centred(values: Floats, step: Ints) -> Floats:
@@ -234,13 +239,11 @@ def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> 
     prior = PRIOR * share
     odds = np.log((after + prior) / (of_after + PRIOR - after - prior))
     odds -= np.log((before + prior) / (of_before + PRIOR - before - prior))
-    z: Floats = odds / np.sqrt(1 / (after + prior) + 1 / (before + prior))
-    return z
+    return significant(odds / np.sqrt(1 / (after + prior) + 1 / (before + prior)))
 
 
 def share_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
     """Return the z of the difference of two shares, with their pooled variance."""
     share = (after + before + 0.5) / (of_after + of_before + 1)
     error = np.sqrt(share * (1 - share) * (1 / of_after + 1 / of_before))
-    z: Floats = (after / of_after - before / of_before) / error
-    return z
+    return significant(difference(after / of_after, before / of_before) / error)

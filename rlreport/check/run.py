@@ -29,6 +29,7 @@ from rlreport.check.finding import (
 from rlreport.check.noise import Change, Trend, Window
 from rlreport.check.series import MIN_STEPS, SOME_Z, RewardCollapse, Series, Shape, onset, shape_of
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import difference, rounded, significant, spread
 from rlreport.metrics.roles import in_unit_of, roles_of
 from rlreport.summarise.steps import Environments, environments_of, window_size
 from rlreport.tables import Tables, length_column
@@ -333,7 +334,8 @@ class Run:
         same_mix = self.change(
             reward - mean[index], weights, first=first, last=last, by_step=values is None
         )
-        mix, within = float(mean @ (shares[1] - shares[0])), share * (means[1] - means[0])
+        mix = rounded((mean * difference(shares[1], shares[0])).sum())
+        within = share * difference(means[1], means[0])
         limits, fall = self.limits[MixChanged], mix + within.sum()
         remains = same_mix.fell and within.sum() < limits.rest * fall
         # The first part explains most of the fall only if the rest surely is the smaller part.
@@ -344,7 +346,7 @@ class Run:
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
         """Return [Met] if ``value op limit × of``, else []; ``tested`` keeps the highest value."""
         bound: float = getattr(self.limits[limit.owner], limit.key)
-        met = Met(limit.key, op, bound, float(value / of) if of else np.inf, limit.unit)
+        met = Met(limit.key, op, bound, rounded(value / of) if of else np.inf, limit.unit)
         highest = self.tested.get(limit)
         if np.isfinite(met.value) and (highest is None or met.value > highest.value):
             self.tested[limit] = met
@@ -361,7 +363,8 @@ class Run:
         if not finite.any():
             return np.nan
         deviations = noise.centred(values[finite], self.step_index[finite])
-        return float(np.sqrt((deviations**2).mean()))
+        largest = np.abs(values[finite]).max()
+        return rounded(spread(np.sqrt((deviations**2).mean()), largest))
 
     def onset(self, series: Floats, *, always: bool = False) -> Onset | None:
         """Return when a series left its baseline; the first step if ``always`` or a short run."""
@@ -459,7 +462,7 @@ class Run:
         onset, are eligible; without an onset, all of the last window or, if none, of the run. Of a
         problem that ended, responses after the step ``until`` are no examples.
         """
-        by = ranking.by
+        by = significant(ranking.by)
         step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
         with_texts = self.responses["has_texts"].to_numpy() == 1
         usable = np.isfinite(by) & with_texts
@@ -531,12 +534,12 @@ def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray
 
 def mean(values: Floats) -> float:
     """Return the mean without NaN values, NaN if no value is finite."""
-    return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+    return rounded(np.nanmean(values)) if np.isfinite(values).any() else np.nan
 
 
 def median(values: Floats) -> float:
     """Return the median without NaN values, NaN if no value is finite."""
-    return float(np.nanmedian(values)) if np.isfinite(values).any() else np.nan
+    return rounded(np.nanmedian(values)) if np.isfinite(values).any() else np.nan
 
 
 def met_from_start(series: Floats, met: Met) -> bool:

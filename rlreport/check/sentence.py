@@ -62,6 +62,8 @@ def with_sentence(verdict: Verdict) -> Verdict:
         text = clauses([clause for _, clause in told_courses])
         course = message("{one:capital}.", one=text)
     course = sentences([course, _earlier_sentence(lead, verdict, cause) if lead else ""])
+    if lead and verdict.level == "unjudged":
+        course = lead.title  # which runs they are, and what to do
     return replace(
         verdict,
         headline=sentences([first, keep]),

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from rlreport.check.finding import Limit, Limits, Onset, SeriesSource
 from rlreport.check.noise import BIAS, MAX_CORRELATION, Change, Trend, ar1_variance, deviate, lag_1
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import change, difference, rounded, settled, significant
 from rlreport.text.messages import translatable
 
 LMFLOW = translatable("LMFlow post on PPO training")
@@ -96,8 +98,9 @@ class Series:
         start = min(first or size, len(values))
         noise = noise_of(self)
         error = float(np.hypot(noise.of_mean(start), noise.of_mean(size)))
-        before, after = float(values[:start].mean()), float(values[-size:].mean())
-        return Change(before, after, deviate(after - before, error, max(len(values) / 2, 1)))
+        before, after = rounded(values[:start].mean()), rounded(values[-size:].mean())
+        z = deviate(change(before, after), error, max(len(values) / 2, 1))
+        return Change(before, after, z)
 
 
 class Noise(NamedTuple):
@@ -115,12 +118,12 @@ class Noise(NamedTuple):
     def of_mean(self, steps: int) -> float:
         """Return the standard error of the mean of ``steps`` consecutive values."""
         drift = self._drift * np.sqrt(ar1_variance(self.rho, steps))
-        return float(np.hypot(self.white, drift) / np.sqrt(steps))
+        return rounded(np.hypot(self.white, drift) / np.sqrt(steps))
 
     def of_slope(self, steps: int) -> float:
         """Return the standard error of a least-squares line's slope through ``steps`` values."""
         drift = self._drift * np.sqrt((1 + self.rho) / (1 - self.rho))
-        return float(np.hypot(self.white, drift) / np.sqrt((steps**3 - steps) / 12))
+        return rounded(np.hypot(self.white, drift) / np.sqrt((steps**3 - steps) / 12))
 
     @property
     def independent_steps(self) -> float:
@@ -185,10 +188,13 @@ class Shape:
 
 
 def running_mean(values: Floats, steps: int) -> Floats:
-    """Return the mean of each window of ``steps`` consecutive values; empty if too few values."""
+    """Return the mean of each window of ``steps`` consecutive values; empty if too few values.
+
+    It is rounded, so that of windows with equal values none is the best by the order of a sum.
+    """
     if len(values) < steps:
         return np.empty(0)
-    return np.convolve(values, np.ones(steps) / steps, "valid")
+    return significant(sliding_window_view(values, steps).mean(axis=1))
 
 
 def noise_of(series: Series, *, independent: bool = False, whole: bool = False) -> Noise:
@@ -201,8 +207,8 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
     live = len(values)
     while not whole and live > 8 and values[live - 1] == values[-1]:
         live -= 1
-    jumps = np.diff(values[:live])
-    jumps = jumps - (np.median(jumps) if len(jumps) else 0.0)
+    jumps = difference(values[1:live], values[: live - 1])
+    jumps = difference(jumps, np.median(jumps) if len(jumps) else 0.0)
     scale = 1.4826 * float(np.median(np.abs(jumps))) or float(np.std(jumps)) if len(jumps) else 0.0
     sampling = 0.0
     if series.errors is not None and np.isfinite(series.errors).any():
@@ -237,12 +243,13 @@ def shape_of(
     error = noise.of_mean(window) * np.sqrt(2)
     freedom = max(0.8 * steps * noise.independent_steps - 1, steps / 8)
     x = np.arange(steps) - (steps - 1) / 2
-    slope = float((x * y).sum() / (x**2).sum())
+    slope = float(settled((x * y).sum(), np.abs(x * y).max()) / (x**2).sum())
     trend_z = deviate(slope, noise.of_slope(steps), freedom)
-    rise_z = deviate(end - start, error, freedom)
-    fall_z = deviate(best - end, error, freedom)
+    rise_z = deviate(change(start, end), error, freedom)
+    fall_z = deviate(change(end, best), error, freedom)
     from_first = np.hypot(noise.of_mean(window), noise.of_mean(MIN_WINDOW))
-    early_z = deviate(end - float(y[:MIN_WINDOW].mean()), float(from_first), freedom)
+    early = rounded(y[:MIN_WINDOW].mean())
+    early_z = deviate(change(early, end), float(from_first), freedom)
     # By chance alone, the best of many windows lies this many standard errors above the others.
     luck = np.sqrt(2 * np.log(steps / window))
     gained = bool(best - start > (RISE_Z + luck) * error)
@@ -295,8 +302,8 @@ def _abrupt_fall_index(
     means = running_mean(y, 3)
     if len(means) < 2 * ABRUPT_STEPS + 2:
         return None
-    falls = means[:-ABRUPT_STEPS] - means[ABRUPT_STEPS:]
-    scale = 1.4826 * float(np.median(np.abs(falls - np.median(falls))))
+    falls = difference(means[:-ABRUPT_STEPS], means[ABRUPT_STEPS:])
+    scale = 1.4826 * float(np.median(np.abs(difference(falls, np.median(falls)))))
     floor = float(np.hypot(noise.white, noise.drift * np.sqrt(1 - noise.rho)))
     if series.errors is not None and np.isfinite(series.errors).any():
         floor = float(np.nanmedian(series.errors))
@@ -328,7 +335,7 @@ def _find_dip(y: Floats, noise: Noise, window: int, best: float, part: float) ->
     means = running_mean(y, size)
     before, after = np.maximum.accumulate(means), np.maximum.accumulate(means[::-1])[::-1]
     level = np.minimum(before, after)
-    depth = level - means
+    depth = difference(level, means)
     at = int(np.argmax(depth))
     low = float(y.min())
     min_depth = max(DIP_Z * noise.of_mean(size), (level[at] - low) / 2, part * (best - low))
@@ -362,11 +369,12 @@ def onset(
     y = series[indices]
     base = int(np.count_nonzero(indices < stop)) if peak else BASELINE_STEPS
     base = min(max(base, 1), len(y) - 1)
-    level, last = float(y[:base].mean()), float(y[-max(1, min(end, len(y) - base)) :].mean())
-    total_change, sign = abs(last - level), np.sign(last - level)
+    level, last = rounded(y[:base].mean()), rounded(y[-max(1, min(end, len(y) - base)) :].mean())
+    moved = change(level, last)
+    total_change, sign = abs(moved), np.sign(moved)
     if total_change == 0:
         return None
-    distance = sign * (smooth(y) - level)
+    distance = sign * difference(smooth(y), level)
     if peak:
         distance[: base - 1] = np.minimum(distance[: base - 1], 0)
     error = _cumulative_noise(y) * np.sqrt(1 / base + 1 / SMOOTHING)
@@ -374,7 +382,7 @@ def onset(
     at = _first_lasting(distance > np.maximum(MIN_ERRORS * error, MIN_PART * total_change))
     at = min(at, lasting_high)
     # The centred mean shows an abrupt change one step early: check the step's own value.
-    if at < len(y) - 1 and sign * (y[at] - level) <= MIN_PART * total_change:
+    if at < len(y) - 1 and sign * change(level, y[at]) <= MIN_PART * total_change:
         at += 1
     corner = min(_corner(y, base if peak else 0), at)
     numbers = steps[indices]
@@ -384,9 +392,9 @@ def onset(
 def smooth(y: Floats) -> Floats:
     """Return the centred running mean over three values, two at both ends, or all if shorter."""
     if len(y) < SMOOTHING:
-        return np.full(len(y), y.mean())
-    kernel = np.ones(SMOOTHING)
-    return np.convolve(y, kernel, "same") / np.convolve(np.ones_like(y), kernel, "same")
+        return np.full(len(y), rounded(y.mean()))
+    inner = running_mean(y, SMOOTHING)
+    return np.concatenate([running_mean(y[:2], 2), inner, running_mean(y[-2:], 2)])
 
 
 def jump_noise(y: Floats) -> float:
@@ -422,6 +430,6 @@ def _corner(y: Floats, start: int) -> int:
     x = np.clip((points - low[:, None]) / (high - low)[:, None], 0, 1)
     x -= x.mean(axis=1, keepdims=True)
     y = y[points] - y[points].mean()
-    explained = (x @ y) ** 2 / np.maximum((x * x).sum(axis=1), 1e-12)
+    explained = (x * y).sum(axis=1) ** 2 / np.maximum((x * x).sum(axis=1), 1e-12)
     # Among equal fits, take the first.
-    return int(low[np.argmax(explained >= explained.max() - 1e-12)])
+    return int(low[np.argmax(significant(explained))])

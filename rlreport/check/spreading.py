@@ -17,6 +17,7 @@ from rlreport.check.finding import Limit, Limits, meets
 from rlreport.check.noise import centred, log_odds_z
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import rounded, significant
 from rlreport.tables import GAP, Tables, TextSample
 from rlreport.text.clean import REPLACEMENT
 from rlreport.text.messages import translatable
@@ -193,11 +194,13 @@ def _lift(
         for group in groups:
             values = centred(values, group)
         residuals.append(values[after])
-    products = np.array(residuals) @ np.array(residuals).T
-    variance, varied = products[0, 0], products.diagonal()[1:]
+    rewards, *texts = residuals
+    variance = rounded((rewards * rewards).sum())
+    varied = significant([(text * text).sum() for text in texts])
+    products = np.array([(rewards * text).sum() for text in texts])
     valid = variance >= 1e-9 and freedom >= 1
     lift, per_count = np.where(
-        (varied >= 1e-9) & valid, products[0, 1:] / np.maximum(varied, 1e-9), np.nan
+        (varied >= 1e-9) & valid, products / np.maximum(varied, 1e-9), np.nan
     )
     r = np.clip(lift * np.sqrt(varied[0] / max(variance, 1e-9)), -0.999999, 0.999999)
     earned = per_count * run.change(counts).difference
@@ -206,10 +209,10 @@ def _lift(
     gains = [run.change(run.column(name)).difference for name in ("reward", "reward_gap")]
     gain = float(np.nan_to_num(gains, nan=0.0).max())
     return {
-        "reward_lift": float(lift),
-        "lift": float(r if often else lift / std),
-        "lift_z": float(np.arctanh(r) * np.sqrt(max(freedom, 0))),
-        "of_gain": float(earned / gain) if gain > 0 else np.nan,
+        "reward_lift": rounded(lift),
+        "lift": rounded(r if often else lift / std),
+        "lift_z": rounded(np.arctanh(r) * np.sqrt(max(freedom, 0))),
+        "of_gain": rounded(earned / gain) if gain > 0 else np.nan,
     }
 
 
@@ -261,7 +264,7 @@ def _spreading_text(
         return None
     last, first = (counts[part & (counts > 0)] for part in (end, baseline))
     error = np.sqrt(last.var() / len(last) + first.var() / len(first))
-    z = float((last.mean() - first.mean()) / max(error, 1e-9))
+    z = rounded((last.mean() - first.mean()) / max(error, 1e-9))
     if last.mean() < limits.ratio * first.mean() or z < limits.z:
         return None
     return _Text(words, counts, *shares, z, often=True)

@@ -29,7 +29,8 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.summarise.steps import most_common
+from rlreport.figures.rounding import rounded
+from rlreport.summarise.steps import most_common, rounded_columns
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import translatable
 
@@ -232,7 +233,9 @@ def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail
         column = next((c for c in columns if means.have(c) or trainer.have(c)), columns[0])
         tables = trainer if column.startswith(TRAINER) else means
         base, new = (
-            float(np.mean([table[column].mean() for table in runs if column in table] or [np.nan]))
+            rounded(
+                np.mean([table[column].mean() for table in runs if column in table] or [np.nan])
+            )
             for runs in tables
         )
         effect = effect_on(tables, column, paired=paired and tables is means)
@@ -300,7 +303,10 @@ class Comparison:
 
     @cached_property
     def _rewards(self) -> tuple[pd.Series, pd.Series]:
-        base, new = (frame.groupby("step")["reward"].mean() for frame in self.ends)
+        base, new = (
+            rounded_columns(frame.groupby("step")[["reward"]].mean())["reward"]
+            for frame in self.ends
+        )
         return base, new
 
     @property
@@ -338,7 +344,10 @@ class Comparison:
         if not all(has(frame, "kl_k1") for frame in self.ends):
             return []
         means = (frame.groupby("step")[["kl_k1", "reward"]].mean().dropna() for frame in self.ends)
-        return [m.assign(distance=np.sqrt(m["kl_k1"].clip(lower=0.0))).reset_index() for m in means]
+        return [
+            rounded_columns(m.assign(distance=np.sqrt(m["kl_k1"].clip(lower=0.0))).reset_index())
+            for m in means
+        ]
 
     @property
     def reasons(self) -> list[str]:
@@ -400,7 +409,7 @@ def _usual_group(frame: pd.DataFrame) -> int | None:
 
 
 def _means(frames: Sequence[pd.DataFrame], bases: int) -> Means:
-    tables = [frame.groupby("pair").mean(numeric_only=True) for frame in frames]
+    tables = [rounded_columns(frame.groupby("pair").mean(numeric_only=True)) for frame in frames]
     return Means(tables[:bases], tables[bases:])
 
 

@@ -27,7 +27,9 @@ from rlreport.comparison.reports import PART, TRAINER, ResponseId
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.statistics import Effect, shrunk
 from rlreport.figures.ragged import Floats
+from rlreport.figures.rounding import change, difference, significant
 from rlreport.options import FAIL_ON, CompareOptions
+from rlreport.summarise.steps import rounded_columns
 from rlreport.text.messages import (
     clauses,
     figure,
@@ -220,11 +222,11 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     sides = [_rewards_by_prompt(one[one["pair"].isin(other["pair"])])
              for one, other in (scored, scored[::-1])]  # fmt: skip
     table = sides[0].add_suffix("_base").join(sides[1].add_suffix("_new"))
-    delta = (table["reward_new"] - table["reward_base"]).to_numpy()
+    delta = difference(table["reward_new"], table["reward_base"])
     errors = np.hypot(table["error_base"].to_numpy(), table["error_new"].to_numpy())
     table = table.iloc[np.argsort(-np.abs(shrunk(delta, errors)), kind="stable")]
     return [
-        Flip(pair, old, current, current - old, nearest_old, nearest)
+        Flip(pair, old, current, change(old, current), nearest_old, nearest)
         for pair, old, _, nearest_old, current, _, nearest in table.itertuples(name=None)
         if not isclose(current, old)
     ][:most]
@@ -234,10 +236,12 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     """Return per prompt the mean ``reward``, its ``error`` and the ``response`` nearest to it."""
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
-    deviation, counts = frame["reward"] - rewards.transform("mean"), rewards.count()
+    means, counts = rewards.transform("mean"), rewards.count()
+    deviation = pd.Series(difference(frame["reward"], means), frame.index)
     variance = (deviation**2).sum() / max(1, len(frame) - len(counts))
     nearest = frame.loc[deviation.abs().groupby(frame["pair"]).idxmin(), ["step", "n"]]
-    table = pd.DataFrame({"reward": rewards.mean(), "error": np.sqrt(variance / counts)})
+    columns = {"reward": rewards.mean(), "error": np.sqrt(variance / counts)}
+    table = rounded_columns(pd.DataFrame(columns))
     ids = zip(nearest["step"].tolist(), nearest["n"].tolist(), strict=True)
     return table.assign(response=pd.Series(list(ids), table.index, dtype=object))
 
@@ -272,7 +276,7 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
         if not any(_is_redundant(ngrams[i], ngrams[j], new_counts[[i, j]]) for j in chosen):
             chosen.append(i)
     base_share, new_share = base_counts[chosen] / len(base), new_counts[chosen] / len(new)
-    shares = {"base_share": base_share, "new_share": new_share}
+    shares = {"base_share": significant(base_share), "new_share": significant(new_share)}
     return pd.DataFrame({"ngram": [ngrams[i] for i in chosen], **shares, "z": z[chosen]})
 
 
@@ -299,7 +303,8 @@ def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.Data
         return pd.DataFrame(columns=["token", "base_share", "new_share", "change"])
     shares = [table.groupby("token")["kl_share"].sum() for table in (base, new)]
     both = pd.DataFrame({"base_share": shares[0], "new_share": shares[1]}).fillna(0.0)
-    both["change"] = both["new_share"] - both["base_share"]
+    both["change"] = difference(both["new_share"], both["base_share"])
+    both = rounded_columns(both)
     both = both[both["change"] != 0].rename_axis("token")
     order = np.argsort(-both["change"].abs().to_numpy(), kind="stable")[:MAX_LISTED]
     return both.iloc[order].reset_index()
@@ -692,7 +697,8 @@ def prompts_table(outcome: Outcome) -> pd.DataFrame:
         for prefix, frame in zip(("base_", "new_"), outcome.comparison.compared, strict=True)
     ]
     table: pd.DataFrame = sides[0].join(sides[1], how="outer").sort_index()
-    table["difference"] = table["new_reward"] - table["base_reward"]
+    table["difference"] = difference(table["new_reward"], table["base_reward"])
+    table = rounded_columns(table)
     table.insert(0, "prompt_new", table.index.map(prompt_numbers(outcome.new)).astype("Int64"))
     if not outcome.redact and outcome.new.side.named and outcome.base.side.named:
         texts = {flip.pair: (flip.prompt or "")[:PROMPT_CHARACTERS] for flip in outcome.flips}

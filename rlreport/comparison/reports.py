@@ -44,6 +44,7 @@ from rlreport.system.documents import (
     read_bounded,
     read_stream,
 )
+from rlreport.system.gzipped import gzipped
 from rlreport.tables import Tables
 from rlreport.text.clean import escape, safe_text, unescape
 
@@ -155,14 +156,14 @@ def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
 def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
     """Return at most ``most`` bytes of gzipped CSV with the last rows, and how many these are."""
     names = ",".join(_quoted(str(name)) for name in table)
-    head = gzip.compress(f"{names}\n".encode(), 9, mtime=0)
+    head = gzipped(f"{names}\n".encode(), 9)
     parts: list[bytes] = []
     rows, size = 0, len(head)
     for stop in range(len(table), 0, -ROWS_TOGETHER):
         block = table.iloc[max(0, stop - ROWS_TOGETHER) : stop]
         columns = [_cells(str(name), block[name]) for name in block]
         lines = b"".join(b",".join(row) + b"\n" for row in zip(*columns, strict=True))
-        part = gzip.compress(lines, COMPRESSION, mtime=0)
+        part = gzipped(lines, COMPRESSION)
         if size + len(part) > most:
             break
         parts.append(part)

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import change, difference, exact_product, rounded, significant
 
 LEVEL = 0.95
 POWER = 0.8
@@ -71,13 +72,13 @@ def paired_effect(base: Floats, new: Floats) -> Effect:
     base, new = np.atleast_2d(base), np.atleast_2d(new)
     shared = np.isfinite(base).all(axis=0) & np.isfinite(new).all(axis=0)
     base, new = base[:, shared], new[:, shared]
-    difference = new.mean(axis=0) - base.mean(axis=0)
-    pairs = len(difference)
+    moved = difference(new.mean(axis=0), base.mean(axis=0))
+    pairs = len(moved)
     if pairs < LEAST_PROMPTS:
-        return Effect(float(difference.mean()) if pairs else np.nan, pairs=pairs)
-    effect = Effect(float(difference.mean()), p=sign_flip_p(difference), pairs=pairs)
+        return Effect(rounded(moved.mean()) if pairs else np.nan, pairs=pairs)
+    effect = Effect(rounded(moved.mean()), p=sign_flip_p(moved), pairs=pairs)
     between_runs = _error_between_runs(base.mean(axis=1), new.mean(axis=1))
-    errors = [_error_of_mean(difference), *between_runs]
+    errors = [_error_of_mean(moved), *between_runs]
     return _with_interval(effect, errors)
 
 
@@ -96,7 +97,7 @@ def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effe
     between_runs = _error_between_runs(*(np.array([run.mean() for run in runs]) for runs in sides))
     # If runs agree by chance, the interval must not become narrower than the one over runs.
     errors = [_welch([_error_of_mean(old), _error_of_mean(current), *between_runs]), *between_runs]
-    value, p = float(current.mean() - old.mean()), relabel_p(old, current)
+    value, p = change(float(old.mean()), float(current.mean())), relabel_p(old, current)
     return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors)
 
 
@@ -138,23 +139,24 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
     if p > 1 - LEVEL:
         low, high = min(low, 0.0), max(high, 0.0)
     mde = half + power if effect.pairs >= min_pairs else np.nan
-    return Effect(value, low, high, mde, p, effect.pairs, effect.paired)
+    figures = significant([value, low, high, mde, p]).tolist()
+    return Effect(*figures, effect.pairs, effect.paired)
 
 
-def sign_flip_p(difference: Floats) -> float:
+def sign_flip_p(moved: Floats) -> float:
     """Return the two-sided p-value of the sign-flip test of paired differences (Fisher 1935).
 
     With one binary response per prompt this is McNemar's exact test. For few nonzero values all
     signs are enumerated; for more, random signs are sampled and the observed ones are included in
     the sample, so that the test keeps its level (Phipson & Smyth 2010).
     """
-    differences = difference[difference != 0]
+    differences = moved[moved != 0]
     if len(differences) <= MAX_ENUMERATED:
         signs = 1 - 2 * _subsets(len(differences))
     else:
         differences = np.bincount(np.arange(len(differences)) % _MAX_VALUES, differences)
         signs = _signs(len(differences))
-    return _two_sided(signs @ differences, differences.sum())
+    return _two_sided(exact_product(signs, differences), differences.sum())
 
 
 def relabel_p(base: Floats, new: Floats) -> float:
@@ -175,13 +177,12 @@ def relabel_p(base: Floats, new: Floats) -> float:
     pooled = pooled - values[counts.argmax()]
     observed, nonzero_values = pooled[:size].sum(), pooled[pooled != 0]
     if len(nonzero_values) > MAX_ENUMERATED:
-        return _two_sided(_labels(len(pooled), size) @ pooled, observed)
+        return _two_sided(exact_product(_labels(len(pooled), size), pooled), observed)
     subsets, zero_count = _subsets(len(nonzero_values)), len(pooled) - len(nonzero_values)
     ways = [comb(zero_count, size - k) if k <= size else 0 for k in range(len(nonzero_values) + 1)]
     shares = np.array([way / comb(len(pooled), size) for way in ways])
-    return _two_sided(
-        subsets @ nonzero_values, observed, shares[subsets.sum(axis=1).astype(np.int64)]
-    )
+    sums, chosen = exact_product(subsets, nonzero_values), subsets.sum(axis=1).astype(np.int64)
+    return _two_sided(sums, observed, shares[chosen])
 
 
 def _subsets(count: int) -> Floats:
@@ -217,18 +218,18 @@ def holm(p: Sequence[float]) -> list[float]:
     return corrected.sort_index().tolist()
 
 
-def shrunk(difference: Floats, error: Floats) -> Floats:
-    """Shrink the prompts' differences, (prompts,), towards their mean, noisy ones more.
+def shrunk(moved: Floats, error: Floats) -> Floats:
+    """Shrink the prompts' differences ``moved``, (prompts,), towards their mean, noisy ones more.
 
     ``error`` is the standard error of each. This is the normal-normal empirical Bayes estimate
     (Efron & Morris 1975), which prevents prompts with few responses from coming first by chance.
     """
-    if len(difference) < 2:
-        return difference
-    mean, noise = difference.mean(), np.square(error)
-    signal = max(0.0, difference.var() - noise.mean())
+    if len(moved) < 2:
+        return moved
+    mean, noise = moved.mean(), np.square(error)
+    signal = max(0.0, moved.var() - noise.mean())
     reliability = np.where(signal + noise > _TINY, signal / np.maximum(signal + noise, _TINY), 1.0)
-    return np.asarray(mean + reliability * (difference - mean))
+    return significant(mean + reliability * (moved - mean))
 
 
 class Band(NamedTuple):
@@ -261,7 +262,9 @@ def difference_band(
     prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
         means = [_finite(side).groupby(["pair", "step"])["reward"].mean() for side in (base, new)]
-        sides = [(means[1] - means[0]).dropna().reset_index()]
+        both = means[0].to_frame("base").join(means[1].rename("new"), how="inner")
+        moved = both.assign(reward=difference(both["new"], both["base"]))
+        sides = [moved[["reward"]].reset_index()]
         observed, resampled = _resampled_curve(sides[0], prompts, steps, seed)
     else:
         sides = [_finite(base), _finite(new)]
@@ -277,7 +280,7 @@ def difference_band(
     factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
     width = (error * factor).to_numpy(np.float64)
     observed = np.where(np.abs(observed) <= _TINY, 0.0, observed)
-    return Band(observed, observed - width, observed + width)
+    return Band(*map(significant, (observed, observed - width, observed + width)))
 
 
 class EqualKL(NamedTuple):
@@ -309,7 +312,7 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
         return None
     lower, upper = np.nanquantile(gaps[1:], [_TAIL, 1 - _TAIL]).tolist()
     span = max(last for _, last in ends) - min(first for first, _ in ends)
-    return EqualKL(float(gaps[0]), lower, upper, float((high - low) / span))
+    return EqualKL(*significant([gaps[0], lower, upper, (high - low) / span]).tolist())
 
 
 def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
@@ -344,7 +347,8 @@ def _resampled_curve(
     np.add.at(counts, index, 1)
     weights = _bootstrap_weights(len(sums), seed)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return sums.sum(axis=0) / counts.sum(axis=0), (weights @ sums) / (weights @ counts)
+        resampled = exact_product(weights, sums) / (weights @ counts)
+        return sums.sum(axis=0) / counts.sum(axis=0), resampled
 
 
 def _finite(side: pd.DataFrame, column: str = "reward") -> pd.DataFrame:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from rlreport.figures.rounding import Floats, Ints, significant, spread
+
+# Values this much smaller than another, relative to it, may be equal to it at 10 digits
+_NEARLY = 1e-8
 
 
 def offsets_of(lengths: Ints) -> Ints:
@@ -38,10 +40,17 @@ def row_sums(flat: Floats, offsets: Ints) -> Floats:
 
 
 def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
-    """Return each row's largest number and its first index in the row, NaN if none, (R,) each."""
-    largest = _reduce(np.fmax, flat, offsets, np.nan)
+    """Return each row's largest number and its first index in the row, NaN if none, (R,) each.
+
+    The number is rounded to 10 significant digits, and so are those that it is compared with.
+    """
+    largest = significant(_reduce(np.fmax, flat, offsets, np.nan))
     lengths = np.diff(offsets)
-    hits = np.flatnonzero(flat == np.repeat(largest, lengths))
+    # Only values that are nearly as large need rounding.
+    slack = np.where(np.isfinite(largest), np.abs(largest) * _NEARLY, 0.0)
+    near = np.flatnonzero(flat >= np.repeat(largest - slack, lengths))
+    row = np.searchsorted(offsets, near, side="right") - 1
+    hits = near[significant(flat[near]) == largest[row]]
     position = np.full(len(lengths), np.nan)
     if len(hits):
         rows = np.searchsorted(offsets, hits, side="right") - 1
@@ -66,7 +75,14 @@ def row_moments(flat: Floats, offsets: Ints) -> tuple[Floats, Floats, Floats]:
     deviation = flat - np.repeat(mean, np.diff(offsets))
     np.square(deviation, out=deviation)
     _, squares = finite_sums(deviation, offsets)
-    return count, mean, np.where(count > 0, squares, np.nan)
+    return count, mean, _squares_beyond_rounding(count, mean, squares)
+
+
+def _squares_beyond_rounding(count: Floats, mean: Floats, squares: Floats) -> Floats:
+    """Return sums of (x - mean)², NaN without values, 0 where only rounding makes values differ."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        deviation = spread(np.sqrt(squares / count), mean)
+    return np.where(deviation == 0, 0.0, np.where(count > 0, squares, np.nan))
 
 
 def finite_sums(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:

@@ -7,6 +7,7 @@ in nats. NaN inputs give NaN outputs.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,8 +27,15 @@ from rlreport.figures.ragged import (
     row_sums,
     spans,
 )
+from rlreport.figures.rounding import significant
 
 _CHUNK = 32
+
+# k3 of smaller log-ratios x is computed by its series. ``expm1`` may be off by one unit in its last
+# place, depending on the processor, which moves k3 by 2e-16 / x of its value.
+SERIES_BELOW = 0.125
+_SERIES = [(-1.0) ** power / math.factorial(power) for power in range(2, 13)]
+
 _CORRECT_FIELD = r"(?i)^(is_)?(correct|acc|accuracy)(/mean)?\Z"
 
 MAX_PERIOD = 40  # Largest period of a loop, in units
@@ -84,13 +92,26 @@ def log_ratio(logp: Floats, ref_logp: Floats) -> Floats:
 def k3(ratio: Floats) -> Floats:
     """Return exp(−x) − 1 + x of the log-ratio x, nats: the k3 estimate of KL(π‖π_ref).
 
-    Never negative, and unbiased for tokens sampled from π. ``expm1`` is accurate for small
-    log-ratios. Source: J. Schulman, "Approximating KL divergence" (2020), estimator k3.
+    Never negative, and unbiased for tokens sampled from π. Small log-ratios use the series
+    x²/2! − x³/3! + …, which is the same on any machine; ``static/js/response/metrics.js`` does so,
+    too. Source: J. Schulman, "Approximating KL divergence" (2020), estimator k3.
     """
     with np.errstate(over="ignore"):
         result = np.expm1(-ratio)
     result += ratio
+    small = np.flatnonzero(np.abs(ratio) < SERIES_BELOW)
+    result[small] = _k3_by_series(ratio[small])
     return result
+
+
+def _k3_by_series(ratio: Floats) -> Floats:
+    total = np.full(len(ratio), _SERIES[-1])
+    for factor in reversed(_SERIES[:-1]):
+        total *= ratio
+        total += factor
+    total *= ratio
+    total *= ratio
+    return total
 
 
 def surprisal(logp: Floats) -> Floats:
@@ -140,12 +161,13 @@ def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
     for t in range(_CHUNK - 2, -1, -1):
         grid[:, t] += factor * grid[:, t + 1]
     if len(chunks) and chunks.max() > 1:
-        totals = discounted_sums(grid[:, 0], chunk_offsets, factor**_CHUNK)
+        # Products, as a power may be off by a bit: factor¹, factor², …, factor³²
+        powers = np.multiply.accumulate(np.full(_CHUNK, factor))
+        totals = discounted_sums(grid[:, 0], chunk_offsets, float(powers[-1]))
         carry = np.zeros_like(totals)
         carry[:-1] = totals[1:]
         carry[last] = 0.0
-        powers = factor ** np.arange(_CHUNK, 0, -1.0)
-        grid += powers * carry[:, None]
+        grid += powers[::-1] * carry[:, None]
     return np.asarray(grid[used])
 
 
@@ -204,6 +226,7 @@ def response_figures(
 
     Columns whose inputs are not logged are missing. ``logged_advantage`` (weights of the loss) and
     ``old_logp`` (log-probability under the policy before the update) have a value per token.
+    All are rounded (``rlreport.figures.rounding``).
     """
     columns: dict[str, Floats] = {"response_tokens": np.diff(offsets).astype(np.float64)}
     if figures.surprisal is not None:
@@ -216,7 +239,7 @@ def response_figures(
         columns["rlhf_reward"] = np.where(count > 0, total, np.nan)
     _critic(columns, figures, logged_advantage, offsets)
     _engines(columns, figures, old_logp, offsets)
-    return columns
+    return {name: significant(values) for name, values in columns.items()}
 
 
 def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: Ints) -> None:

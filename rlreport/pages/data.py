@@ -111,7 +111,8 @@ _FILE_COLUMNS = (
     ColumnView("format", message("Format"), kind="text"),
     _SIZE,
     ColumnView("lines", message("Lines"), written="count"),
-    ColumnView("rows", message("Responses"), written="count"),
+    # A row is a response of training, of validation, or of a branch that was not trained.
+    ColumnView("rows", message("Rows"), written="count"),
     ColumnView("bad", message("Left out"), written="count"),
 )
 

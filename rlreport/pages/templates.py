@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import base64
-import gzip
 import hashlib
 import math
 import posixpath
@@ -32,11 +31,13 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.theme import LIGHT, PADDING, TITLES, tokens, vega_config
 from rlreport.pages import package_folder, source_environment
 from rlreport.pages.views import Link, PageContext, Shell
+from rlreport.system.gzipped import gzipped
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
 
 T = TypeVar("T")
 
+_AFTER_MARK = re.compile(r"(?<=[_./:])(?=[^_./:])")  # Where ``breakable`` lets a name be broken
 GENERATOR = f"rlreport {__version__}"  # Name and version of the generator, shown in reports
 # `<`, `>` and `&` could be markup; U+2028/9 end a line in old JavaScript parsers.
 _UNSAFE = "<>&\u2028\u2029"  # Characters that ``script_json`` escapes
@@ -174,6 +175,7 @@ def environment(language: Language) -> jinja2.Environment:
     result = source_environment()
     result.install_gettext_translations(language.translations)  # type: ignore[attr-defined]
     openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}
+    result.filters["breakable"] = breakable
     result.globals |= {
         "generator": GENERATOR,
         "lang": language.tag,
@@ -187,6 +189,14 @@ def environment(language: Language) -> jinja2.Environment:
         "chart_config": vega_config(),
     }
     return result
+
+
+def breakable(name: str) -> Markup:
+    """Return a name that may be broken after ``_``, ``.``, ``/``, ``:`` where a line is too short.
+
+    Browsers break a name such as ``is_completed`` anywhere or nowhere, as it is one word to them.
+    """
+    return Markup("<wbr>").join(_AFTER_MARK.split(name))
 
 
 def _chart_json(chart: Chart) -> Markup:
@@ -213,8 +223,7 @@ def packed_json(value: Any) -> str:
 
 def gzip_base64(content: bytes, *, level: int = 3) -> str:
     """Compress with gzip and encode as base64; the result is reproducible and safe in HTML."""
-    zipped = gzip.compress(content, compresslevel=level, mtime=0)
-    return base64.b64encode(zipped).decode("ascii")
+    return base64.b64encode(gzipped(content, level)).decode("ascii")
 
 
 def canonical_json(value: Any, *, indent: bool = False) -> bytes:

@@ -24,10 +24,12 @@ from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep
 from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import difference
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
 from rlreport.formats.containers import iterate
 from rlreport.formats.simple import RLBoard
 from rlreport.options import GaeOptions, ReadOptions
+from rlreport.read.changed import Change
 from rlreport.read.files import (
     DAMAGED,
     MAX_LINE,
@@ -103,6 +105,7 @@ class Chunk:
     tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
     counts: list[RangeCounts] = field(default_factory=list)  # numbers of lines, one entry per range
     remarks: Remarks = field(default_factory=Remarks)
+    changes: list[Change] = field(default_factory=list)  # ranges of logs that changed meanwhile
     parts: list[RolloutPart] | None = None  # texts and tokens of all rows, if they are kept
 
 
@@ -235,7 +238,8 @@ def _add_token_columns(
         columns[name] = np.full(len(columns["step"]), np.nan)
         columns[name][tokens.rows] = values
     if "rlhf_reward" in token_figures:
-        columns["non_score_reward"] = columns["rlhf_reward"] - columns["reward"]  # type: ignore[operator]
+        rlhf, reward = (columns[name].astype(np.float64) for name in ("rlhf_reward", "reward"))
+        columns["non_score_reward"] = difference(rlhf, reward)
     columns["nan_values"].view(np.int64)[tokens.rows] += sampled.nan_values
 
 

@@ -43,6 +43,7 @@ SIBLING = "sibling"  # Kind of the note on files that are read together with a l
 # Kind of the note that rows without a step get the step in the path of their file
 PATH_STEP = "path_step"
 
+REPORTS = "reports"  # Kind of the note that reports of rlreport lie among the logs
 OTHER_SPLIT = "other_split"  # Kind of the note that the files of a data split are not read
 # Name of the file with the author's notes in a folder of logs; it is not a log
 NOTES_FILE = "notes.md"
@@ -145,6 +146,9 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
                 "numbers"
             )
         leave_out(source, "other_file", why)
+    if listing.reports:
+        text = message("left out: reports written by rlreport")
+        files.notes.append(Note(REPORTS, text, len(listing.reports), listing.reports[0]))
     if read_together:
         text = message("read together with the rollouts")
         files.notes.append(Note(SIBLING, text, len(read_together), min(read_together)))

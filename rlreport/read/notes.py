@@ -106,7 +106,10 @@ ODDITIES = {
     "long_text": translatable(
         "responses of over 4,194,304 characters; words after that are not counted"
     ),
-    NO_STEP: translatable("rows without a step; all are read as step 0"),
+    NO_STEP: translatable(
+        "no row has a step, so the run is one step; if a field or the paths have it, pass "
+        "--map step=FIELD or --step-from-path REGEX"
+    ),
     "many_extras": translatable("extra scalar fields beyond the first 64, left out"),
 }
 

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints, offsets_of
+from rlreport.figures.rounding import significant
 from rlreport.figures.tokens import TokenFigures, find_loops
 from rlreport.options import ReadOptions
 from rlreport.read.chunk import MAX_TEXT
@@ -185,9 +186,9 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
         for name in ("is_token", "labels", "distinct_2")
     )
     lengths = everything.lengths
-    scan.responses["distinct_2"] = pd.Series(distinct_2, rows)
+    scan.responses["distinct_2"] = pd.Series(significant(distinct_2), rows)
     in_loops = find_loops(words.ids, offsets_of(words.lengths))[:, 2] / np.maximum(words.lengths, 1)
-    scan.responses["loop_share"] = pd.Series(in_loops, rows)
+    scan.responses["loop_share"] = pd.Series(significant(in_loops), rows)
     trained = training[rows]
     filled = trained & (lengths > 0)
     mostly_tokens = 2 * np.count_nonzero(filled & is_token) >= np.count_nonzero(filled)

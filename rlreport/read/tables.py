@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.metadata import MAX_TOOLS, Ending, ToolCounts
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import difference
 from rlreport.read.chunk import (
     BRANCH,
     FAILED,
@@ -35,7 +36,7 @@ from rlreport.read.notes import (
     superseded_rows,
 )
 from rlreport.read.rollouts import Rollouts, no_rollouts
-from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample
+from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample, listed_tool
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message, translatable
 
@@ -192,6 +193,7 @@ def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
         joined.tools += [(base + row, *tool) for row, *tool in chunk.tools]  # type: ignore[misc]
         joined.rows += chunk.rows
         joined.counts += chunk.counts
+        joined.changes += chunk.changes
         joined.remarks.update(chunk.remarks)
         joined.reward_parts |= chunk.reward_parts
         joined.extras_dropped |= chunk.extras_dropped
@@ -228,7 +230,8 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     clear_missing_grades(columns)
     for name, reference in (("reward", "ref_reward"), ("valid_reward", "ref_valid_reward")):
         if name in columns and reference in columns:
-            columns[f"{name}_gap"] = columns[name] - columns[reference]  # type: ignore[operator]
+            rewards = (columns[of].astype(np.float64) for of in (name, reference))
+            columns[f"{name}_gap"] = difference(*rewards)
     missing = np.full(len(order), np.nan)
     _set_endings(columns, columns.get("turns", missing))
     columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
@@ -338,6 +341,19 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
     top_tools = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[:MAX_TOOLS]
     selection = table[table["tool"].isin(top_tools)]
     return selection.groupby(["step", "tool"], as_index=False)[names[2:]].sum()[names]
+
+
+def tools_used(rows: LogRows, tools: pd.DataFrame) -> pd.Series:
+    """Return which of ``tools`` answered in each response, see ``LogTables.tools_used``."""
+    if tools.empty:
+        return pd.Series(dtype=object)
+    known = set(tools["tool"])
+    used = np.full(rows.chunk.rows, None, dtype=object)
+    for row, tool, *_ in rows.chunk.tools:
+        if tool in known:
+            name = listed_tool(tool)
+            used[row] = name if used[row] is None else f"{used[row]}\n{name}"
+    return pd.Series(used[rows.order], dtype=object)
 
 
 def mix(values: Hashes) -> Hashes:

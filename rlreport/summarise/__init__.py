@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.about.several_runs import SEVERAL_STARTS
 from rlreport.columns import PROMPT_COLUMNS, TOKEN_COLUMNS
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, row_ends
+from rlreport.figures.rounding import difference
 from rlreport.metrics import TrainerMetrics
+from rlreport.read.detect import FORMAT
 from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import (
     Grouped,
     ratio,
+    rounded_columns,
     step_tables,
     trainer_steps,
     window_size,
@@ -44,7 +48,7 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
     won = comparable & (reward > reference)
     first, last = steps_by_prompt.first(means), steps_by_prompt.last(means)
     # A single step shows no gain, not even one of 0.
-    gain = np.where(steps_by_prompt.counts > 1, last - first, np.nan)
+    gain = np.where(steps_by_prompt.counts > 1, difference(last, first), np.nan)
     best, worst = (_first_smallest(rewards, prompts) for rewards in (-reward, reward))
     lost_all = (prompts.sum(comparable.astype(float)) > 0) & (prompts.sum(won.astype(float)) == 0)
     spread = np.where(prompt_steps.finite(reward) >= 2, prompt_steps.std(reward), np.nan)
@@ -75,7 +79,8 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
             "worst_n": column["n"][worst],
         }
     )
-    return table[[c.name for c in PROMPT_COLUMNS]].astype({c.name: c.dtype for c in PROMPT_COLUMNS})
+    kinds = {column.name: column.dtype for column in PROMPT_COLUMNS}
+    return rounded_columns(table[list(kinds)].astype(kinds))
 
 
 def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
@@ -131,7 +136,8 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
             "abs_value_error_mean": mean(np.abs(sample.value_error)),
         }
     )
-    table["prob_change"] = table["prob_last"] - table["prob_first"]
+    table["prob_change"] = difference(table["prob_last"], table["prob_first"])
+    table = rounded_columns(table)
     examples = _examples(texts, responses).reindex(raw)
     for name in examples.columns:
         table[name] = examples[name].array
@@ -215,10 +221,18 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
             scan.failed,
             scan.filtered,
         )
+    if scan.incomplete_from is not None:
+        steps["incomplete"] |= steps["step"] >= scan.incomplete_from
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
     shared["notes"] = [*scan.notes, *metrics.notes]
+    if not scan.responses.empty:
+        # The rollouts tell the run, and its metrics are those of the last start.
+        shared["notes"] = [
+            replace(note, kind=FORMAT) if note.kind == SEVERAL_STARTS else note
+            for note in shared["notes"]
+        ]
     extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
-    extras_by_step = extras.groupby(training["step"].to_numpy()).mean()
+    extras_by_step = rounded_columns(extras.groupby(training["step"].to_numpy()).mean())
     tables = Tables(
         **shared,
         steps=steps,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import difference, significant, spread
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
@@ -73,9 +74,13 @@ class Grouped:
         return ratio(self.sum(np.where(weights > 0, values, 0.0) * weights), self.sum(weights))
 
     def std(self, values: Floats) -> Floats:
-        """Return the population standard deviation per group (two-pass); NaN values are skipped."""
-        deviation = values - self.mean(values)[self.codes]
-        return np.sqrt(self.mean(deviation * deviation))
+        """Return the population standard deviation per group (two-pass); NaN values are skipped.
+
+        It is 0 where only rounding makes the values of a group differ from their mean.
+        """
+        mean = self.mean(values)
+        deviation = values - mean[self.codes]
+        return spread(np.sqrt(self.mean(deviation * deviation)), mean)
 
     def pooled_variance(self, counts: Floats, means: Floats, m2: Floats) -> Floats:
         """Return the population variance per group of samples pooled over its rows.
@@ -84,10 +89,12 @@ class Grouped:
         Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance".
         """
         weights = np.nan_to_num(counts, nan=0.0)
-        deviation = np.where(weights > 0, means, 0.0) - self.mean(means, weights)[self.codes]
+        mean = self.mean(means, weights)
+        deviation = np.where(weights > 0, means, 0.0) - mean[self.codes]
         between = np.where(weights > 0, deviation * deviation * weights, 0.0)
         within = np.where(weights > 0, m2, 0.0)
-        return ratio(self.sum(between + within), self.sum(weights))
+        variance = ratio(self.sum(between + within), self.sum(weights))
+        return np.where(spread(np.sqrt(variance), mean) == 0, 0.0, variance)
 
     def min(self, values: Floats) -> Floats:
         return np.asarray(pd.Series(values).groupby(self.codes).min(), np.float64)
@@ -190,7 +197,15 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "incomplete": incomplete(steps.counts),
         "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(np.int64),
     }
-    return pd.DataFrame({c.name: figures[c.name].astype(c.dtype) for c in STEP_COLUMNS})
+    return rounded_columns(
+        pd.DataFrame({c.name: figures[c.name].astype(c.dtype) for c in STEP_COLUMNS})
+    )
+
+
+def rounded_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with all float64 columns rounded to 10 significant digits."""
+    floats = table.select_dtypes("float64")
+    return table.assign(**{str(name): significant(floats[name]) for name in floats})
 
 
 def step_tables(
@@ -287,7 +302,7 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
             column["value_mean"], np.where(np.isnan(tokens), column["response_tokens"], tokens)
         ),
         "value_std": np.sqrt(variance("value")),
-        "explained_variance": 1.0 - ratio(variance("value_error"), variance("return")),
+        "explained_variance": difference(1.0, ratio(variance("value_error"), variance("return"))),
     }
 
 
@@ -351,11 +366,13 @@ def advantage_fit(column: Mapping[str, Floats], steps: Grouped) -> tuple[Floats,
         return logged, np.full(len(steps), np.nan)
     groups = pd.Series(reward).groupby(column["group"])
     of_group, std = (groups.transform(name).to_numpy(np.float64) for name in ("mean", "std"))
-    centred = np.where(std < NO_VARIANCE, 0.0, reward - of_group)
-    formulas = [centred, centred / (std + 1e-4), reward - steps.mean(reward)[steps.codes]]
+    centred = np.where(std < NO_VARIANCE, 0.0, difference(reward, of_group))
+    of_step = steps.mean(reward)[steps.codes]
+    formulas = [centred, significant(centred / (std + 1e-4)), difference(reward, of_step)]
     logged = np.where(np.abs(logged) > FAR * typical(logged), np.nan, logged)
     fits = [steps.correlation(logged, formula) for formula in formulas]
-    best = int(np.argmax([np.nansum(np.abs(fit)) for fit in fits]))
+    # Of formulas that fit equally well, the first.
+    best = int(np.argmax(significant([np.nansum(np.abs(fit)) for fit in fits])))
     return formulas[best], fits[best]
 
 
@@ -454,6 +471,6 @@ def environment_steps(tables: Tables, environments: Environments) -> pd.DataFram
     columns = tables.responses[["step", "reward", length, "finished"]]
     columns = columns.rename(columns={length: "length"}).assign(environment=environments.index)
     grouped = columns[columns["environment"] >= 0].groupby(["environment", "step"])
-    means = grouped.mean()
+    means = rounded_columns(grouped.mean())
     means.insert(0, "responses", grouped.size())
     return means.reset_index()

@@ -134,7 +134,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
         *run.met(Spreading.lift_z, ">=", top["lift_z"]),
         *(held_by_most + carries if critical else []),
     ]
-    by_lift = rewarded.sort_values("lift_z", ascending=False)["ngram"]
+    by_lift = rewarded.sort_values("lift_z", ascending=False, kind="stable")["ngram"]
     others = [LogText(text) for text in by_lift if text not in top["ngram"]][: MAX_NAMED - 1]
     either = category == "either"
     facts: Facts = {

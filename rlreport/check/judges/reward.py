@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check, Result
+from rlreport.check.course import line_ends
 from rlreport.check.finding import (
     REFERENCE_REWARD,
     RL_BOARD,
@@ -31,6 +32,7 @@ from rlreport.check.series import (
     running_mean,
 )
 from rlreport.figures.ragged import Floats
+from rlreport.figures.rounding import change
 
 NEAR = 5  # Number of steps on each side of a jump that count as next to it
 # A jump is sudden, not a slope, if this fraction of it happens within the steps next to it
@@ -429,10 +431,16 @@ def _find_jump(series: Floats) -> _Jump | None:
     left, right = (float(side.mean()) for side in sides)
     near = float(sides[1][:2].mean() - sides[0][-2:].mean())
     local = min(near, right - left, key=lambda d: d * np.sign(after - before))
-    trends = (abs(float(np.polyfit(np.arange(len(s)), s, 1)[0])) * len(s) for s in sides)
+    trends = (_trend(side) for side in sides)
     stray = max(abs(left - before), abs(right - after), *trends)
     sudden = size > 0 and local / (after - before) >= SUDDEN and stray <= STRAY * size
     return _Jump(int(indices[at]), before, after, z, bool(sudden))
+
+
+def _trend(values: Floats) -> float:
+    """Return how far a line through the values rises or falls, with one step more."""
+    first, last = line_ends(values)
+    return abs(change(first, last)) * len(values) / (len(values) - 1)
 
 
 def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:

@@ -250,7 +250,7 @@ def _match_rates(run: Run, least: int) -> Floats:
 
 
 def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
-    vectors = np.zeros((len(texts), _BUCKETS), np.float32)
+    vectors = np.zeros((len(texts), _BUCKETS))
     for row, units in enumerate(texts):
         wide = units.astype(np.int64)
         pairs = (wide[:-1] * 31_337 + wide[1:] + 1) % _BUCKETS
@@ -260,16 +260,20 @@ def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
     vectors *= np.log(len(texts) / vectors.sum(axis=0))
     vectors = _normalize(vectors)
     member = prompt[:, None] == np.arange(prompt.max() + 1)
-    sums = member.T.astype(np.float32) @ vectors
+    sums = member.T.astype(np.float64) @ vectors
     similarity = vectors @ _normalize(sums).T
     own_similarity = (vectors * _normalize(sums[prompt] - vectors)).sum(axis=1)
     similarity[member] = -1
     return float((own_similarity > similarity.max(axis=1)).mean())
 
 
-def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, np.float32(1e-9)), np.float32)
+def _normalize(vectors: Floats) -> Floats:
+    """Return the vectors with length 1, in multiples of 2⁻²⁴: products then add up exactly.
+
+    So similarities, which are compared with each other, do not depend on the order of additions.
+    """
+    lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+    return np.ldexp(np.rint(np.ldexp(vectors / np.maximum(lengths, 1e-9), 24)), -24)
 
 
 class _LanguageDrift(Limits):

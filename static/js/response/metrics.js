@@ -5,11 +5,24 @@ import { message } from "../shared/words.js";
 /** @typedef {import("../shared/data.js").TokenData} TokenData */
 /** @typedef {{key: string, label: string, unit: string, signed: boolean, help: string}} Metric */
 
+/** Coefficients (−1)ⁿ / n! of the series of k3, from n = 12 down to 2. */
+const SERIES = [];
+for (let n = 2, factor = 0.5; n <= 12; n += 1, factor /= -n) SERIES.unshift(factor);
+
+/**
+ * Returns exp(−x) − 1 + x; of small log-ratios by its series, like k3 in figures/tokens.py.
+ * @param {number} ratio
+ */
+function k3(ratio) {
+  if (!(Math.abs(ratio) < 0.125)) return Math.expm1(-ratio) + ratio;
+  return ratio * ratio * SERIES.reduce((total, factor) => total * ratio + factor, 0);
+}
+
 /** @type {Record<string, [string[], (...x: number[]) => number]>} */
 const DERIVED = {
   ref_logp: [["logp", "log_ratio"], (logp, ratio) => logp - ratio],
   // k3 of the inverse ratio, an estimate of KL(policy‖reference).
-  kl: [["log_ratio"], (ratio) => Math.expm1(-ratio) + ratio],
+  kl: [["log_ratio"], k3],
   prob: [["logp"], Math.exp],
   ref_prob: [["ref_logp"], Math.exp],
   surprisal: [["logp"], (logp) => -logp],
