@@ -42,7 +42,7 @@ NORMAL, LEAST_NORMAL = 0.9, 10
 
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
 
-ALL = 1e-6  # A share that differs from 1 by less than this, as by rounding to float32, is 1
+ROUNDING = 1e-6  # A share that differs from 1 by less than this, as by rounding to float32, is 1
 
 MAX_RULE_VALUES = 8  # A reward with more distinct values is taken for that of a reward model
 
@@ -424,7 +424,7 @@ class Run:
             share = steps["zero_variance_groups"].to_numpy(np.float64)
         else:
             share = np.full(len(self.steps), np.nan)
-        silent = np.where(np.isfinite(share), share >= 1 - ALL, np.nan)
+        silent = np.where(np.isfinite(share), share >= 1 - ROUNDING, np.nan)
         spread = self.series_of("reward_std")
         if spread is not None:
             silent[self.align(spread) == 0] = 1.0
