@@ -31,6 +31,10 @@ def logged(steps: Iterable[int], start: float = 0.2, end: float = 0.6, seed: int
     ]
 
 
+def always(value: float) -> Callable[[int], float]:
+    return lambda step: value
+
+
 def with_epoch(rows: Sequence[Row], epoch: Callable[[int], float]) -> list[Row]:
     return [{**row, "epoch": epoch(row["step"])} for row in rows]
 
@@ -88,7 +92,7 @@ CASES: dict[str, tuple[list[Row], range, str]] = {
     "set back, while reward and entropy go on": (
         UP + logged(range(1, 101), 0.6, 0.9), range(1, 201), NUMBERED_ON),
     "set back by every epoch": (
-        [*chain(*(with_epoch(rows, lambda step, e=e: e) for e, rows in enumerate(FLAT)))],
+        [*chain(*(with_epoch(rows, always(epoch)) for epoch, rows in enumerate(FLAT)))],
         range(1, 301), NUMBERED_ON),
     "steps and epochs set back": (
         [*chain(*(with_epoch(rows, lambda step: step / 50) for rows in FLAT))],

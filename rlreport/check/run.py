@@ -364,7 +364,7 @@ class Run:
             return np.nan
         deviations = noise.centred(values[finite], self.step_index[finite])
         largest = np.abs(values[finite]).max()
-        return rounded(spread(np.sqrt((deviations**2).mean()), largest))
+        return rounded(float(spread(np.sqrt((deviations**2).mean()), largest)))
 
     def onset(self, series: Floats, *, always: bool = False) -> Onset | None:
         """Return when a series left its baseline; the first step if ``always`` or a short run."""
@@ -534,7 +534,7 @@ def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray
 
 def mean(values: Floats) -> float:
     """Return the mean without NaN values, NaN if no value is finite."""
-    return rounded(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+    return rounded(float(np.nanmean(values))) if np.isfinite(values).any() else np.nan
 
 
 def median(values: Floats) -> float:

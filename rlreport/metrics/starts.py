@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.about.several_runs import SEVERAL_STARTS
 from rlreport.figures.ragged import Floats, Ints
@@ -179,11 +180,15 @@ def _is_copy_of_piece(series: Mapping[str, Series], piece: int) -> bool:
 
 
 def _up_to(one: Series, piece: int) -> Series:
-    return Series(*(column[one.pieces < piece] for column in one))
+    return _rows_of(one, one.pieces < piece)
 
 
 def _in_piece(one: Series, piece: int) -> Series:
-    return Series(*(column[one.pieces == piece] for column in one))
+    return _rows_of(one, one.pieces == piece)
+
+
+def _rows_of(one: Series, rows: NDArray[np.bool_]) -> Series:
+    return Series._make(column[rows] for column in one)
 
 
 def is_copy(logged: Mapping[str, Series], again: Mapping[str, Series]) -> bool:

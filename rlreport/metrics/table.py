@@ -67,11 +67,11 @@ class Part(NamedTuple):
         return self.in_order(np.flatnonzero(kept[self.pieces]))
 
     def in_order(self, rows: Ints) -> Part:
-        return Part(*(column[rows] for column in self))
+        return Part._make(column[rows] for column in self)
 
 
 def _joined(parts: list[Part]) -> Part:
-    return Part(*map(np.concatenate, zip(*parts, strict=True)))
+    return Part._make(np.concatenate(column) for column in zip(*parts, strict=True))
 
 
 @dataclass(slots=True)
