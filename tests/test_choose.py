@@ -17,6 +17,7 @@ from rlreport.choose import (
     rank_by_interest,
 )
 from rlreport.errors import UnusableInputError
+from rlreport.read.choice import METRICS, extremeness
 from tests.reading import row, write
 from tests.tables_builder import response_table
 
@@ -40,6 +41,13 @@ def test_evidence_comes_first_then_extremes_then_a_sample():
     assert len(chosen) == len(set(chosen)) == 128
     for metric in ("reward", "kl_k1", "response_tokens"):
         assert {table[metric].argmin(), table[metric].argmax()} <= set(chosen.tolist())
+
+
+def test_responses_of_equal_interest_are_in_the_order_of_the_log():
+    table = responses(1, 1000)
+    rank = extremeness(table[list(METRICS)].to_numpy(np.float64))
+    expected = sorted(range(1000), key=lambda row: (rank[row], row))
+    assert rank_by_interest(table, 1000).tolist() == expected
 
 
 def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(tmp_path, monkeypatch):
