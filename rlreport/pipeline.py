@@ -23,7 +23,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from rlreport.about.card import Card, run_card
-from rlreport.about.several_runs import several_runs
+from rlreport.about.several_runs import SEVERAL_STARTS, several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
@@ -198,7 +198,10 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
 
 def _with_several_runs(logs: Sequence[str | Path], tables: Tables, options: BuildOptions) -> Tables:
     """Return the tables with a note first if the logs look like several runs."""
-    note = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
+    if options.merge:
+        notes = [note for note in tables.notes if note.kind != SEVERAL_STARTS]
+        return replace(tables, notes=notes)
+    note = several_runs(logs, tables, named=not options.redact_names)
     return replace(tables, notes=[note, *tables.notes]) if note else tables
 
 

@@ -67,11 +67,11 @@ class Part(NamedTuple):
         return self.in_order(np.flatnonzero(kept[self.pieces]))
 
     def in_order(self, rows: Ints) -> Part:
-        return Part._make(column[rows] for column in self)
+        return Part(self.steps[rows], self.values[rows], self.broken[rows], self.pieces[rows])
 
 
 def _joined(parts: list[Part]) -> Part:
-    return Part._make(np.concatenate(column) for column in zip(*parts, strict=True))
+    return Part(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 @dataclass(slots=True)
