@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rlreport.errors import UnusableInputError
-from rlreport.system.documents import read_bounded
 
 MANIFEST = "data/manifest.json"  # in a report's folder
 PICTURES_MANIFEST = "manifest.json"  # in the folder of pictures next to a Markdown report
@@ -73,8 +72,10 @@ def is_own_folder(folder: Path) -> bool:
 
 def _is_manifest(path: Path) -> bool:
     try:
-        return path.is_file() and bool(listed_files(read_bounded(path, _MOST_MANIFEST)))
-    except (OSError, ValueError):
+        if not path.is_file() or path.stat().st_size > _MOST_MANIFEST:
+            return False
+        return bool(listed_files(path.read_bytes()))
+    except OSError:
         return False
 
 
