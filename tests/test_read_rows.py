@@ -353,6 +353,13 @@ def test_the_last_start_of_rollouts_is_the_run_if_it_is_the_longest(tmp_path):
     assert note.count == 20
 
 
+def test_environments_one_after_another_in_a_file_are_no_starts(tmp_path):
+    rows = [row(step, prompt=f"{env} {n}") for env in "ab" for step in range(30) for n in range(4)]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    assert len(scan.responses) == 240
+    assert {"format", "several_starts"}.isdisjoint(kinds(scan))
+
+
 def test_a_resumption_of_rollouts_is_no_start(tmp_path):
     rows = [row(step, reward=0.0) for step in [*range(30), *range(20, 50)]]
     scan = read(write(tmp_path / "a.jsonl", rows))

@@ -141,21 +141,28 @@ def _attempts(steps: Ints, validation: NDArray[np.bool_]) -> Ints:
     return np.cumsum(attempt)
 
 
-def starts_of(steps: Ints, validation: NDArray[np.bool_]) -> Ints:
+def starts_of(steps: Ints, validation: NDArray[np.bool_], prompts: NDArray[np.uint64]) -> Ints:
     """Return the number of the start of the run that each row of a file belongs to, int64 (R,).
 
     An attempt (see ``superseded_rows``) that begins afresh is a start; others resume a start.
+    ``prompts`` have one value per row: without prompts of the attempt before, one is of another
+    environment. A file in which a quarter of the changes of step are decreases has no starts.
     """
     attempt = _attempts(steps, validation)
-    if not attempt.any():
-        return attempt
-    start_of_attempt = np.zeros(attempt[-1] + 1, np.int64)
+    falls = int(attempt[-1]) if len(attempt) else 0
     judged = np.ones(len(steps), bool) if validation.all() else ~validation
-    table = pd.DataFrame({"attempt": attempt[judged], "step": steps[judged]}).drop_duplicates()
+    if not falls or 4 * falls >= np.count_nonzero(np.diff(steps[judged])):
+        return np.zeros(len(steps), np.int64)
+    start_of_attempt = np.zeros(falls + 1, np.int64)
+    columns = {"attempt": attempt, "step": steps, "prompt": prompts}
+    table = pd.DataFrame(columns)[judged]
     counted = before = np.zeros(0, np.int64)
+    prompts_before = pd.Series(dtype=np.uint64)
     for number, group in table.groupby("attempt"):
-        own = np.sort(group["step"].to_numpy())
-        if len(counted) and begins_afresh(own, counted, before=before):
+        own = np.unique(group["step"].to_numpy())
+        is_shared = group["prompt"].isin(prompts_before).mean() >= _SHARED_PROMPTS
+        prompts_before = group["prompt"]
+        if len(counted) and is_shared and begins_afresh(own, counted, before=before):
             start_of_attempt[number:] += 1
             counted = own
         counted, before = np.union1d(counted, own), own

@@ -116,7 +116,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
         name = files.sources[file].name
         in_validation = columns["validation"][index] == 1
         older = superseded_rows(steps, in_validation)
-        starts = starts_of(steps, in_validation)
+        starts = starts_of(steps, in_validation, columns["prompt_hash"][index].astype(np.uint64))
         if keep_restarted and starts.any():
             note, last_only = start_note(starts, steps, name)
             rows.notes.append(note)
