@@ -252,7 +252,7 @@ PROMPT_COLUMNS = (
     _whole("last_step", "Last step", "", "last step it was seen in"),
     Column("reward_first", "First reward", "", "mean in its first step"),
     Column("reward_last", "Last reward", "", "mean in its last step"),
-    Column("reward_gain", "Gain", "", "last reward − first reward"),
+    Column("reward_gain", "Gain", "", "last reward − first reward; unknown if seen in one step"),
     Column("reward_mean", "Reward", "", "mean over its responses"),
     Column("reward_min", "Worst", "", "smallest reward"),
     Column("reward_max", "Best", "", "largest reward"),

@@ -123,7 +123,11 @@ class ReadOptions(_Checked):
     metrics: Paths = option(
         (), "File of trainer metrics. Default: files in the log folders.", metavar="FILE"
     )
-    run: str = option("", "Run to read if a file of metrics has several.", metavar="NAME")
+    run: str = option(
+        "",
+        "Run to read if a file of metrics has several, or the logs: a folder's or file's name.",
+        metavar="NAME",
+    )
     strict: bool = option(False, "Fail instead of skipping or repairing anything in the logs.")
     workers: int = option(
         0, "Number of processes.", low=0, high=256, show="one per core", metavar="N"
@@ -249,7 +253,7 @@ class ReportOptions(OutputOptions):
         metavar="FILE.md",
     )
     git: bool = option(False, "Show the git commit and branch of the current folder.")
-    merge: bool = option(False, "Treat folders that look like several runs as one run.")
+    merge: bool = option(False, "Treat folders, or starts in one log of metrics, as one run.")
     in_progress: bool = option(
         False, "Treat the newest step as incomplete: mark it and exclude it from the checks."
     )

@@ -23,7 +23,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from rlreport.about.card import Card, run_card
-from rlreport.about.several_runs import several_runs
+from rlreport.about.several_runs import SEVERAL_STARTS, several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
@@ -132,11 +132,10 @@ def build_report(
     name, rollouts, tables = _read(logs, options, card, progress, workers)
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
-    note = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
+    tables = _with_several_runs(logs, tables, options)
     if options.redact_names:
         tables, rollouts = without_names(tables, rollouts)
         name = "run"
-    tables = replace(tables, notes=[*([note] if note else []), *tables.notes])
     if options.in_progress:
         tables = tables.mark_in_progress()
     verdict, spreading = _judge(tables, rollouts, limits, options)
@@ -192,8 +191,18 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     with Workers(options.workers, options.ray) as workers:
         card = _metadata(logs, options)
         _, rollouts, tables = _read(logs, options, card, progress, workers)
+        tables = _with_several_runs(logs, tables, options)
         verdict, _ = _judge(tables, rollouts, limits, options)
     return with_texts(verdict, tables.sample_note)
+
+
+def _with_several_runs(logs: Sequence[str | Path], tables: Tables, options: BuildOptions) -> Tables:
+    """Return the tables with a note first if the logs look like several runs."""
+    if options.merge:
+        notes = [note for note in tables.notes if note.kind != SEVERAL_STARTS]
+        return replace(tables, notes=notes)
+    note = several_runs(logs, tables, named=not options.redact_names)
+    return replace(tables, notes=[note, *tables.notes]) if note else tables
 
 
 def _limits(report: ReportOptions) -> Thresholds:
@@ -219,9 +228,9 @@ def _read(
 ) -> tuple[str, Rollouts, Tables]:
     """Return the run's name, the responses with texts, and all tables, from logs and metrics."""
     read, gae = part(ReadOptions, options), part(GaeOptions, options)
-    metrics = find_and_read(logs, read.metrics, read.run)
+    metrics = find_and_read(logs, read.metrics, read.run, one_run=options.merge)
     named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
-    used = [*card.paths, *(Path(path) for path in named if path)]
+    used = [*card.paths, *metrics.unread, *(Path(path) for path in named if path)]
     try:
         scan = read_logs(logs, read, gae, progress, metrics.paths, workers, used)
     except UnusableInputError as error:

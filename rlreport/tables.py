@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.text.messages import sample_note
+from rlreport.text.messages import message, phrases, plural, sample_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,55 @@ class MetricsFile:
     metrics: list[str]
 
 
-# Value of the column ``validation`` in rows of branches that were not trained, 1 in validation
+# Values of the column ``validation``, which is 0 in rows of training: rows of validation, and of
+# branches that were not trained
+IN_VALIDATION = 1
 IN_BRANCH = 2
+
+
+def counted_responses(splits: pd.Series | NDArray[np.int8]) -> str:
+    """Return how many responses there are: "720 responses", or those of training and all others.
+
+    ``splits`` are their values of ``validation``. What counts responses says which ones, so that
+    a page never has two numbers for the same words.
+    """
+    training, *others = _by_kind(splits)
+    if not any(others):
+        return plural("{count} response", "{count} responses", training)
+    return message(
+        "{training} (and {others})",
+        training=plural("{count} training response", "{count} training responses", training),
+        others=_kinds(0, *others),
+    )
+
+
+def counted_in_all(splits: pd.Series | NDArray[np.int8]) -> str:
+    """Return the number of all responses, followed by those of each kind if there are several."""
+    counts = _by_kind(splits)
+    in_all = plural("{count} response", "{count} responses", sum(counts))
+    if sum(count > 0 for count in counts) < 2:
+        return in_all
+    return message("{total} ({parts})", total=in_all, parts=_kinds(*counts))
+
+
+def _by_kind(splits: pd.Series | NDArray[np.int8]) -> tuple[int, int, int]:
+    values = np.asarray(splits)
+    validation = int((values == IN_VALIDATION).sum())
+    branches = int((values == IN_BRANCH).sum())
+    return len(values) - validation - branches, validation, branches
+
+
+def _kinds(training: int, validation: int, branches: int) -> str:
+    return phrases(
+        [
+            message("{count:count} of training", count=training) if training else "",
+            message("{count:count} of validation", count=validation) if validation else "",
+            message("{count:count} of branches that were not trained", count=branches)
+            if branches
+            else "",
+        ]
+    )
+
 
 _SAMPLES = ("ngrams", "words", "ref_words")
 
@@ -91,6 +138,11 @@ class TokenSample:
     value_error: NDArray[np.float32]
 
 
+def listed_tool(name: object) -> str:
+    """Return a tool's name as ``tools_used`` has it: "?" for a tool without a name."""
+    return str(name) or "?"
+
+
 @dataclass(slots=True, kw_only=True)
 class LogTables:
     """The tables made while reading the logs; later stages do not change their content.
@@ -109,7 +161,11 @@ class LogTables:
         bad_lines, bad_count: the first unreadable lines, and the number of all of them.
         fields: canonical or extra field -> number of responses that have it.
         tools: one row per step and tool: ``step``, ``tool``, and summed counts (see ToolCounts).
+        tools_used: object (R,): which of these tools answered in each response, one a line (see
+            ``listed_tool``); None if none did. Empty if the run has no tools.
         repeated: step -> number of its training responses that a restarted run logged again.
+        incomplete_from: step from which on rows may be missing, as a log was cut, deleted or
+            replaced while it was read; None if there is none.
     """
 
     responses: pd.DataFrame
@@ -126,7 +182,9 @@ class LogTables:
     notes: list[Note] = field(default_factory=list)
     fields: dict[str, int] = field(default_factory=dict)
     tools: pd.DataFrame = field(default_factory=pd.DataFrame)
+    tools_used: pd.Series = field(default_factory=lambda: pd.Series(dtype=object))
     repeated: dict[int, int] = field(default_factory=dict)
+    incomplete_from: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,6 +249,7 @@ class Tables(LogTables):
             self,
             responses=self.responses[in_training].reset_index(drop=True),
             extras=self.extras[in_training].reset_index(drop=True),
+            tools_used=self.tools_used[in_training[: len(self.tools_used)]].reset_index(drop=True),
             steps=self.steps[has_responses].reset_index(drop=True),
             **{
                 name: replace(sample, rows=new_rows[sample.rows])
@@ -212,13 +271,25 @@ class Tables(LogTables):
         )
         return replace(self, steps=steps, in_progress=newest)
 
+    @property
+    def judged_before(self) -> int | None:
+        """First step that is not judged, in progress or incomplete; None if all are judged.
+
+        The first step with training responses is always judged: the checks need one.
+        """
+        marked = [step for step in (self.in_progress, self.incomplete_from) if step is not None]
+        if not marked:
+            return None
+        trained = self.steps.loc[self.steps["responses"] > 0, "step"]
+        return max(min(marked), int(trained.min()) + 1) if len(trained) else min(marked)
+
     def without_step_in_progress(self) -> Tables:
-        """Return tables of the steps before ``in_progress`` (if set), without torn bad lines."""
-        if self.in_progress is None:
+        """Return tables of the steps ``judged_before`` (if set), without torn bad lines."""
+        if self.judged_before is None:
             return self
         complete_lines = [line for line in self.bad_lines if not line.torn]
         bad_count = self.bad_count - len(self.bad_lines) + len(complete_lines)
-        earlier_steps = self.between(np.iinfo(np.int64).min, self.in_progress)
+        earlier_steps = self.between(np.iinfo(np.int64).min, self.judged_before)
         return replace(earlier_steps, bad_lines=complete_lines, bad_count=bad_count)
 
     def between(self, start: int, stop: int) -> Tables:

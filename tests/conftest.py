@@ -38,10 +38,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Files for CI only, as they take long, like tests with a server of objects.
 IN_CI = [
     *("browser_interaction", "browser_one_file", "browser_panel", "browser_responses"),
-    *("cache_pages", "deliver_same", "deliver_size", "workers"),
+    *("cache_pages", "workers"),
 ]
 # Files that take longest are begun first, lest workers of xdist wait for the last of them.
-SLOW = ["ray", "packaging", *IN_CI, "browser_list", "browser_pages", "compare", "deliver_redact"]
+SLOW = [
+    *("ray", "packaging", *IN_CI, "deliver_same", "deliver_size"),
+    *("browser_list", "browser_pages", "compare", "deliver_redact"),
+]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -50,7 +50,7 @@ def place() -> dict[str, Any]:
 def features() -> Any:
     """Return NumPy's module with the features of the processor: names, and which are enabled."""
     try:
-        from numpy._core import _multiarray_umath as module
+        from numpy._core import _multiarray_umath as module  # type: ignore[attr-defined]
     except ImportError:  # before NumPy 2
         from numpy.core import _multiarray_umath as module
     return module
@@ -91,4 +91,5 @@ if __name__ == "__main__":
     here = place()
     sys.stdout = sys.stderr
     written = build(SETS[chosen], Path(target))
+    assert sys.__stdout__ is not None
     sys.__stdout__.write(json.dumps({"place": here, "files": written}))

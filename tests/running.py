@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from rlreport.cli import main
+from rlreport.signals import ENDING
 
 SEARCH = int(os.environ.get("RLREPORT_SEARCH", "1"))
 """How many times longer than usual tests look for a counterexample; make search says 10."""
@@ -28,7 +29,7 @@ def rlreport(*arguments: object, **extra: Any) -> subprocess.CompletedProcess[st
     """
     words = list(map(str, arguments))
     if not extra:
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.getsignal(number) for number in ENDING}
         try:
             done = CliRunner().invoke(main, words, prog_name="rlreport")
         finally:

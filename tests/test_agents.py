@@ -16,9 +16,10 @@ from rlreport.check.verdict import with_excerpts
 from rlreport.errors import UnusableInputError
 from rlreport.read.rollouts import Turn
 from rlreport.summarise import summarise
+from rlreport.tables import counted_in_all, counted_responses
 from tests.browser import visiting
 from tests.reading import kinds, read, row, write
-from tests.running import in_ci
+from tests.running import build, in_ci
 
 # What the turn that evidence of a finding points at has to be
 SHOWS = {
@@ -88,6 +89,33 @@ def test_only_the_trained_branch_of_a_rollout_counts(branches: Path) -> None:
     assert [note.count for note in scan.notes if note.kind == "branches"] == [36]
     of_branches = table[table["validation"] == 2]
     assert not np.isin(of_branches["group"], table[table["validation"] == 0]["group"]).any()
+
+
+def test_the_number_of_responses_says_which_ones_and_is_the_same_on_every_page(
+    branches: Path, tmp_path: Path
+) -> None:
+    validation = [row(step, split="val") for step in range(6)]
+    write(tmp_path / "run" / "validation.jsonl", validation)
+    (tmp_path / "run" / "log.jsonl").write_bytes(branches.read_bytes())
+    done = build(tmp_path / "run", tmp_path / "out")
+    counted = "18 training responses (and 6 of validation, 36 of branches that were not trained)"
+    assert counted in done.stdout
+    for page in ("index.html", "responses.html"):
+        assert counted in (tmp_path / "out" / page).read_text(), page
+    listed = (tmp_path / "out" / "responses.html").read_text()
+    assert "60 responses" not in listed and "60 of 60" not in listed
+    build(tmp_path / "run", tmp_path / "few", "--max-responses", 2)
+    shown = "12 of 60 responses (18 of training, 6 of validation, 36 of branches that were not"
+    for page in ("index.html", "responses.html"):
+        assert shown in (tmp_path / "few" / page).read_text(), page
+    step = (tmp_path / "few" / "steps" / "2.html").read_text()
+    assert "2 of 10 responses (3 of training, 1 of validation, 6 of branches that were" in step
+
+
+def test_responses_of_training_alone_are_counted_without_saying_so() -> None:
+    assert counted_responses(np.zeros(1, np.int8)) == "1 response"
+    assert counted_in_all(np.zeros(2, np.int8)) == "2 responses"
+    assert counted_in_all(np.ones(2, np.int8)) == "2 responses"  # a step of validation only
 
 
 def test_branches_at_a_step_where_no_row_was_trained_are_left_out(tmp_path: Path) -> None:

@@ -146,3 +146,14 @@ def test_keys_and_the_scrubber_move_between_steps(browser, hacking):
         assert page.title() == "Step 32 · ppo_reward_hacking"
         page.click("header nav a[aria-current='true']")
         page.wait_for_url("**/index.html")
+
+
+def test_scripts_of_a_page_leave_no_names_but_those_of_vega_and_of_the_runs_data(browser, hacking):
+    with visiting(browser, hacking / "index.html") as page:
+        page.evaluate("document.body.append(document.createElement('iframe'))")
+        names = page.evaluate(
+            "Object.getOwnPropertyNames(window).filter((name) => !(name in frames[0]))"
+        )
+        assert {*names} - {"0"} == {"vegaEmbed", "vega", "vegaLite", "rlreportSteps"}
+        # What ``const`` names at the top of a script is no property of the window.
+        assert page.evaluate("typeof modules") == "undefined"

@@ -173,6 +173,10 @@ def carried(text: str) -> str:
 def test_what_is_no_base64_stays_and_a_turn_too_long_for_a_page_says_what_is_left_out():
     for text in ("-" * 600, "a" * 5000, "words " * 200, "", "é" * 600):
         assert carried(text) == text
+    # Data of a picture may begin with many bytes 0, and data may lack the address before it.
+    letters = "QUJDREVGR0hJSktM" * 100
+    assert carried("data:image/bmp;base64," + "A" * 64 + letters) == "[base64, 1.2 kB]"
+    assert carried(f"see {letters} above") == "see [base64, 1.2 kB] above"
     text = carried("head " + "word " * 100_000 + "tail")
     assert text.startswith("head")
     assert text.endswith("tail")

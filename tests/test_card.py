@@ -11,6 +11,8 @@ import rlreport
 from rlreport.about.card import MOST_ENTRIES, is_secret, run_card
 from rlreport.about.several_runs import SEVERAL_RUNS, several_runs
 from rlreport.errors import UsageError
+from rlreport.options import BuildOptions
+from rlreport.pipeline import check_logs
 from rlreport.summarise import summarise
 from tests.forms import OTHERS, everything
 from tests.reading import read, row, write
@@ -373,6 +375,61 @@ def test_two_runs_are_told_beside_the_verdict_and_on_the_data_page(tmp_path):
     assert reported(tmp_path, [logs / "kl_low", logs / "kl_high"])
     assert "look like 2 runs" in (tmp_path / "out.md").read_text()
     assert "kl_low" not in reported(tmp_path, logs, redact="names")
+
+
+def test_runs_of_different_lengths_are_several_runs(tmp_path):
+    for name, steps in (("low", 20), ("high", 5)):
+        write_rows(tmp_path / "folders" / name / "a.jsonl", range(steps), 1)
+        write_rows(tmp_path / "files" / f"lr_{name}.jsonl", range(steps), 1)
+    assert "high/, low/ look like 2 runs, as they share 5 steps" in mixed(tmp_path / "folders")
+    assert "look like 2 runs, as their steps overlap" in mixed(tmp_path / "files")
+
+
+def test_two_runs_in_one_folder_are_not_judged_and_the_sentence_says_what_to_do(tmp_path):
+    logs = tmp_path / "logs"
+    for name, change in (("kl_low", 1), ("kl_high", -1)):  # one learns, the other unlearns
+        rows = [row(s, prompt=f"p{n}", reward=n + change * s) for s in range(30) for n in range(8)]
+        write(logs / name / "a.jsonl", rows)
+    report = rlreport.build(logs, tmp_path / "out", workers=1)
+    assert report.verdict.level == "unjudged"
+    sentence = str(report.verdict.sentence)
+    assert sentence.startswith("Not judged: several runs are in one report.")
+    for way_out in ("rlreport index", "rlreport compare", "--run NAME", "--merge"):
+        assert way_out in sentence
+    assert [finding.id for finding in report.verdict.findings] == ["mixed_runs"]
+    assert len(report.verdict.not_run) > 30 and not report.verdict.passed
+    text = (tmp_path / "out/index.html").read_text()
+    assert text.split("<h2")[0].count("look like 2 runs") == 1  # beside the verdict, once
+
+
+def test_trials_without_steps_in_a_folder_each_are_one_run(tmp_path):
+    for i in range(3):
+        write_rows(tmp_path / f"task__{i}" / "trial.jsonl", [0], i, f"task {i}")
+    assert not mixed(tmp_path)
+
+
+def test_check_does_not_judge_two_runs_as_one(tmp_path):
+    logs = folders(tmp_path / "logs", "kl_low", "kl_high")
+    assert check_logs([logs], BuildOptions(workers=1)).level == "unjudged"
+    assert check_logs([logs], BuildOptions(workers=1, merge=True)).lead != "mixed_runs"
+
+
+def test_several_runs_that_are_one_are_judged_with_merge_or_muted(tmp_path):
+    logs = folders(tmp_path / "logs", "kl_low", "kl_high")
+    for options in ({"merge": True}, {"mute": {"mixed_runs": "two halves"}}):
+        verdict = rlreport.build(logs, tmp_path / "out", workers=1, **options).verdict
+        assert verdict.lead != "mixed_runs"
+        assert all(str(one.needs) != "the logs of one run" for one in verdict.not_run)
+
+
+@pytest.mark.parametrize("run", ["kl_low", "kl_high"])
+def test_one_of_the_runs_in_a_folder_is_chosen_by_its_name(run, tmp_path):
+    logs = folders(tmp_path / "logs", "kl_low", "kl_high")
+    report = rlreport.build(logs, tmp_path / "out", workers=1, run=run)
+    assert {file.name for file in report.tables.files} == {f"{run}/a.jsonl"}
+    assert report.verdict.lead != "mixed_runs"
+    with pytest.raises(UsageError, match="no such run; found: none"):
+        rlreport.build(logs, tmp_path / "out", workers=1, run="kl_none")
 
 
 def test_folders_with_a_configuration_each_are_runs_whatever_their_files(tmp_path):

@@ -10,6 +10,8 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.check.finding import LogText
+from rlreport.check.judges.reward import mix_of_fall
+from rlreport.check.run import MixChange, Run
 from rlreport.summarise.steps import environment_steps, environments_of
 from rlreport.tables import Tables
 from tests.tables_builder import STEPS, find, make_tables, severity, title
@@ -119,6 +121,37 @@ def test_harder_tasks_that_come_in_are_a_note_and_no_collapse(sizes: Any):
     assert "reward_stalled" not in {f.id for f in verdict.findings}
     without = replace(made, extras=made.extras.iloc[:, :0])
     assert "harder" not in run_checks(without).sentence
+
+
+def changed_mix(made: Tables) -> MixChange:
+    """The change from the first to the last window, whose parts add up to that of the reward."""
+    judged = Run(made)
+    assert judged.first is not None
+    mix = judged.mix_change(judged.first, judged.last)
+    assert mix is not None
+    parts = mix.mix + mix.rest
+    assert parts == pytest.approx(judged.change(judged.column("reward")).difference)
+    return mix
+
+
+def test_parts_of_a_change_of_the_reward_are_weighted_by_means_of_both_windows():
+    mix = changed_mix(made := environments(HARDER, [shifted(24, 4), shifted(4, 24)]))
+    shares, means = mix.shares.mean(axis=0), mix.means.mean(axis=0)
+    assert mix.within == pytest.approx(shares * np.diff(mix.means, axis=0)[0])
+    assert mix.mix == pytest.approx(means @ np.diff(mix.shares, axis=0)[0])
+    assert mix.mix < -0.3
+    assert mix.rest > 0.1
+    told = mix_of_fall(Run(made))
+    assert told is not None
+    level = find("mix_changed", made).facts["level"]
+    assert level == pytest.approx(told.means[:, 1].mean())
+
+
+@pytest.mark.parametrize("size", [shifted(0, 16), shifted(16, 0)], ids=["begins", "ends"])
+def test_an_environment_that_only_one_window_has_counts_as_unchanged(size: By):
+    mix = changed_mix(environments([rising(0.6, 0.6), rising(3.0, 3.0)], [lambda _: 16, size]))
+    assert mix.within[1] == 0
+    assert mix.means[:, 1] == pytest.approx([3.0, 3.0], abs=0.1)
 
 
 def test_a_fall_within_the_environments_is_a_collapse_although_the_mix_changes():

@@ -14,6 +14,7 @@ import pytest
 from rlreport.check import findings_json, run_checks
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import CHECKS
+from rlreport.check.run import Run
 from rlreport.check.sentence import MAX_WORDS
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.summarise import summarise
@@ -192,6 +193,13 @@ def test_the_checkpoint_to_keep(kept, reward, ref_reward, lead, keep) -> None:
     assert (verdict.lead, verdict.keep_step) == (lead, keep)
 
 
+def test_an_incomplete_step_is_not_the_checkpoint_to_keep() -> None:
+    step = STEP[:-60]  # the last step has 40 of 100 responses
+    verdict = run_checks(make_tables({"step": step, "reward": step / STEPS + 0.1 * SIGN[:-60]}))
+    assert [f.facts["faults"] for f in verdict.findings if f.id == "broken_log"] == [("last",)]
+    assert verdict.keep_step == STEPS - 2
+
+
 def test_a_fault_that_costs_no_reward_does_not_spoil_the_checkpoint() -> None:
     reward = np.where(STEP < 24, 0.0, 3.0) + STEP / STEPS + 0.1 * SIGN
     verdict = run_checks(tables(reward=reward, ref_reward=reward - STEP / STEPS, lag=20.0))
@@ -258,6 +266,14 @@ def test_leaving_the_prompts_language_is_worse_where_the_watched_reward_falls(
     logged_tables = logged(tmp_path, lambda step: slope * step / STEPS, split, strange=True)
     found = {f.id: f.severity for f in run_checks(logged_tables).findings}
     assert found["language_drift"] == severity
+
+
+def test_a_part_of_a_run_is_watched_by_the_validation_of_its_own_steps(tmp_path):
+    whole = Run(logged(tmp_path, float, split=True))
+    part = whole.between(8, 17).watched_reward
+    assert part is not None
+    assert part.steps.tolist() == [8, 12, 16]
+    assert part.values == pytest.approx([8, 12, 16], abs=0.1)
 
 
 NAMES = {"step", "n", "file", "line", "offset", "length", "sub", "group", "response_hash"}

@@ -7,8 +7,17 @@ import pandas as pd
 import pytest
 
 import rlreport
-from rlreport.choose import rank_by_interest
+from rlreport.choose import (
+    FINEST_DIGITS,
+    LEVELS,
+    MAX_FINE_VALUES,
+    StepPlan,
+    fewer_steps,
+    fitting_level,
+    rank_by_interest,
+)
 from rlreport.errors import UnusableInputError
+from rlreport.read.choice import METRICS, extremeness
 from tests.reading import row, write
 from tests.tables_builder import response_table
 
@@ -34,6 +43,13 @@ def test_evidence_comes_first_then_extremes_then_a_sample():
         assert {table[metric].argmin(), table[metric].argmax()} <= set(chosen.tolist())
 
 
+def test_responses_of_equal_interest_are_in_the_order_of_the_log():
+    table = responses(1, 1000)
+    rank = extremeness(table[list(METRICS)].to_numpy(np.float64))
+    expected = sorted(range(1000), key=lambda row: (rank[row], row))
+    assert rank_by_interest(table, 1000).tolist() == expected
+
+
 def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("rlreport.choose.MOST_STEPS", 20)
     log = write(tmp_path / "log.jsonl", [row(step) for step in range(21)])
@@ -53,3 +69,24 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
         assert len(set(rows.tolist())) == 80
         kept.append(set(table[own]["prompt_id"].to_numpy()[rows].tolist()))
     assert len(set.intersection(*kept)) >= 20
+
+
+def plan(step: int = 0, *, responses: int = 2, tokens: float = 100, pinned: int = 0) -> StepPlan:
+    """The plan of a step whose responses have three values for each of their tokens."""
+    return StepPlan(step, np.arange(responses), pinned, np.full(responses, tokens), arrays=3)
+
+
+def test_token_values_lose_digits_where_one_page_has_too_many_however_much_room_there_is():
+    most = MAX_FINE_VALUES / 3 / 2  # tokens of a response, of two on a page
+    few, many = plan(tokens=most), plan(tokens=most + 1)
+    assert LEVELS[fitting_level([few, few], 1e12)].digits == FINEST_DIGITS
+    assert LEVELS[fitting_level([few, many], 1e12)].digits < FINEST_DIGITS
+
+
+def test_where_steps_have_no_page_the_first_the_last_and_those_of_findings_still_have_one():
+    steps = [plan(step, pinned=int(step in (13, 58))) for step in range(100)]
+    kept = [one.step for one in fewer_steps(steps, 12)]
+    assert kept == sorted([*range(0, 100, 16), 13, 58, 99])
+    assert [one.step for one in fewer_steps(steps, 4)] == [0, 13, 58, 99]
+    assert [one.step for one in fewer_steps(steps, 2)] == [0, 99]
+    assert fewer_steps(steps, 100) == steps

@@ -24,6 +24,10 @@ def test_every_page_of_the_folder_is_a_view(hostile):
     pages = {path.removesuffix(".html") for path in map(str, files_of(folder)) if ".html" in path}
     pages = {page.removeprefix("run/") for page in pages} - {"index"}
     assert set(views(one_file.read_bytes())) == pages
+    # The overview is the document itself.
+    links = re.findall(r'href="#/([^"?]*)', one_file.read_text("utf-8"))
+    assert "" in links
+    assert set(links) - {""} <= pages
 
 
 def test_only_listed_texts_can_run_and_nothing_is_requested(hostile):

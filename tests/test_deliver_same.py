@@ -18,6 +18,7 @@ from tests.forms import FORMS, everything, files_of
 from tests.hostile import hostile_rows, write_log
 from tests.pages_reading import rows_data
 from tests.reading import row, write
+from tests.running import in_ci
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -48,23 +49,43 @@ def log(tmp_path_factory):
     return write_log(tmp_path_factory.mktemp("secretplace") / "log.jsonl", hostile_rows(3, 6))
 
 
-@pytest.fixture(scope="module")
-def built(log, tmp_path_factory):
-    """All forms built by one worker and by two; another form is first then."""
-    place = tmp_path_factory.mktemp("built")
-    for folder, workers in (("a", 1), ("b", 2)):
+# Forms that are built on every change, and those that are built in CI only. Of each, two workers
+# build the last one first: it has no pictures.
+EARLY = ("folder", "zip")
+LATE = ("markdown", "email", "html")
+
+
+def build_twice(log, place, forms):
+    """Build forms by one worker in the folder a, and by two in b, where another form is first."""
+    for folder, workers, order in (("a", 1, forms), ("b", 2, forms[::-1])):
         (place / folder).mkdir()
-        forms = [*FORMS] if workers != 2 else [*reversed(FORMS)]
-        outs = [str(place / folder / f"{form}{FORMS[form]}") for form in forms]
+        outs = [str(place / folder / f"{form}{FORMS[form]}") for form in order]
         builds = [["build", str(log), "-o", out, "--workers", str(workers)] for out in outs]
         command = [sys.executable, "-c", SEVERAL, json.dumps(builds)]
         subprocess.run(command, check=True, cwd=place / folder, stdout=subprocess.DEVNULL)
     return place
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(form, built):
-    first, other = (files_of(built / folder / f"{form}{FORMS[form]}") for folder in "ab")
+@pytest.fixture(scope="module")
+def early(log, tmp_path_factory):
+    return build_twice(log, tmp_path_factory.mktemp("early"), EARLY)
+
+
+@pytest.fixture(scope="module")
+def late(log, tmp_path_factory):
+    assert {*EARLY, *LATE} == FORMS.keys()
+    return build_twice(log, tmp_path_factory.mktemp("late"), LATE)
+
+
+@pytest.fixture(params=[*EARLY, *in_ci(*LATE)])
+def twice(request):
+    """A form that was built twice: the paths of both outputs."""
+    place = request.getfixturevalue("early" if request.param in EARLY else "late")
+    return [place / folder / f"{request.param}{FORMS[request.param]}" for folder in "ab"]
+
+
+def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(twice):
+    first, other = map(files_of, twice)
     assert first
     assert list(first) == list(other)
     assert [name for name in first if first[name] != other[name]] == []
@@ -74,6 +95,7 @@ OTHER_TEMPLATES = ("folder", "run.eml", "run.md")
 """Outputs that use all templates: a mail has one file attached; a zip is a folder."""
 
 
+@pytest.mark.ci
 def test_compiled_templates_of_a_wheel_render_as_their_sources(log, tmp_path, monkeypatch):
     folder_of = pages.package_folder
     templates = shutil.copytree(folder_of("templates"), tmp_path / "templates")
@@ -93,25 +115,24 @@ def test_compiled_templates_of_a_wheel_render_as_their_sources(log, tmp_path, mo
         assert files_of(tmp_path / "compiled" / name) == files_of(tmp_path / "sources" / name)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_no_form_names_this_machine_or_its_user(form, built):
-    held = everything(built / "a" / f"{form}{FORMS[form]}")
-    named = [str(built), "secretplace", str(ROOT)]
+def test_no_form_names_this_machine_or_its_user(twice):
+    held = everything(twice[0])
+    named = [str(twice[0].parent), "secretplace", str(ROOT)]
     for name in (getpass.getuser(), socket.gethostname()):
         # A short name may well be a word of the report.
         named += [name] if len(name) > 4 else [f"/{name}/", f"@{name}"]
     assert [name for name in named if name.encode() in held] == []
 
 
-def test_a_zip_is_the_folder_without_times_or_owners(built):
-    with zipfile.ZipFile(built / "a" / "zip.zip") as archive:
+def test_a_zip_is_the_folder_without_times_or_owners(early):
+    with zipfile.ZipFile(early / "a" / "zip.zip") as archive:
         assert archive.testzip() is None
         assert archive.namelist()[0] == "index.html"
         zipped = {f"folder/{entry}": archive.read(entry) for entry in archive.namelist()}
         for entry in archive.infolist():
             assert entry.date_time == (1980, 1, 1, 0, 0, 0)
             assert entry.external_attr == 0o100644 << 16
-    folder = files_of(built / "a" / "folder")
+    folder = files_of(early / "a" / "folder")
     del folder["folder/data/manifest.json"]  # by which a later build knows what it may replace
     assert zipped == folder
 
@@ -123,6 +144,7 @@ def test_carriage_returns_reach_the_reader(tmp_path):
     assert rows_data(tmp_path / "o" / "steps" / "0.html")["texts"]["response"] == ["a\r\nb", None]
 
 
+@pytest.mark.ci
 def test_a_report_is_built_with_closed_standard_streams(log, tmp_path):
     # Else the log would get the number of standard input, which V8 reads when it starts.
     rlreport.build(log, tmp_path / "a" / "report", workers=1)

@@ -124,6 +124,29 @@ def test_it_stays_below_sixty_thousand_characters(tmp_path):
     assert "of 100 steps, evenly chosen" in said
 
 
+def test_a_smaller_limit_leaves_out_responses_first_and_then_steps(tmp_path):
+    rows = [
+        row(step, prompt=f"prompt {step}", response=f"answer {step} " * 30, reward=step + i / 3)
+        for step in range(30)
+        for i in range(2)
+    ]
+    log, out = write(tmp_path / "log.jsonl", rows), tmp_path / "run.md"
+
+    def within(limit):
+        rlreport.build(log, out, max_size=limit, workers=1)
+        return out.read_text("utf-8")
+
+    with pytest.raises(OutputError) as refused:
+        within(1)
+    stated = re.search(r"has ([\d,]+) bytes", str(refused.value))
+    assert stated
+    least = int(stated[1].replace(",", ""))
+    smallest, with_steps, with_responses = (within(least + more) for more in (0, 1_000, 2_000))
+    assert "answer" not in smallest and "### Steps" not in smallest
+    assert "answer" not in with_steps and "12 of 30 steps, evenly chosen" in with_steps
+    assert "answer" in with_responses and "12 of 30 steps, evenly chosen" in with_responses
+
+
 @given(st.text())
 def test_a_line_of_text_shows_as_it_is(value):
     shown = Rendered("x " + text(value, 10_000))

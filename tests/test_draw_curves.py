@@ -76,6 +76,16 @@ def test_a_chart_that_draws_every_step_shows_them_as_logged_and_a_logarithmic_ax
     assert high > 90.0
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_noise_far_from_zero_looks_flat(sign):
+    values = sign * (100 + 0.001 * (np.arange(40) % 2))
+    _, (low, high) = axis_of(metric_chart(values))
+    assert high - low >= 0.02 * 100
+    assert low < values.min() and values.max() < high
+    _, (low, high) = axis_of(metric_chart(sign * (100 + np.arange(40))))
+    assert high - low == pytest.approx(1.12 * 39), "a margin only where the curve moves"
+
+
 def test_missing_values_leave_gaps_in_the_range_and_a_point_between_gaps_has_one():
     values = spiky(1_000)
     values[400:480] = np.nan

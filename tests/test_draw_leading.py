@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from rlreport.check.finding import Finding, Rank
-from rlreport.draw.chart import Chart
+from rlreport.draw.chart import Chart, on_one_scale
 from rlreport.draw.overview import arranged
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import BOLD, LINE, THIN
@@ -48,6 +48,28 @@ def test_validation_in_percent_has_a_chart_of_its_own_and_in_the_rewards_unit_ha
     together = charts({"eval_acc": percent / 100})
     assert set(widths(together["reward"])) == {"policy", "validation"}
     assert "reward_validation" not in together
+
+
+@pytest.mark.parametrize(
+    ("other", "shared"),
+    [
+        ([0.2, 0.22, 0.21], True),
+        ([0.0, 0.0], True),  # zeros have any scale
+        ([9.0, 2.0], True),
+        ([-0.5, 0.3], True),
+        ([16.0, 44.0], False),  # the other curve would be flat
+        ([0.001, 0.002], False),  # this one would be
+        ([-900.0, 1.0], False),
+    ],
+)
+def test_curves_share_an_axis_where_neither_would_be_flat(other: list[float], shared: bool):
+    first, second = [np.array([0.0, np.nan, 1.0])], [np.array(other), np.array([np.nan])]
+    assert on_one_scale(first, second) is shared
+    assert on_one_scale(second, first) is shared
+
+
+def test_curves_of_like_size_share_no_axis_that_would_be_mostly_empty():
+    assert not on_one_scale([np.array([990.0, 1000.0])], [np.array([200.0, 205.0])])
 
 
 @pytest.mark.parametrize(("number", "leads"), [(1, True), (2, True), (3, False)])

@@ -2,12 +2,14 @@
 
 import re
 from itertools import pairwise
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from rlreport.check.finding import Finding, Onset
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import MOST_PARTS, token_charts
@@ -51,6 +53,22 @@ def test_a_line_runs_through_its_values_and_its_axis_begins_at_the_first_step(fi
     for (x, y), (step, value) in zip(line, enumerate(values, first), strict=True):
         assert value_at(chart, "x", x) == pytest.approx(step, abs=slack(chart, "x"))
         assert value_at(chart, "y", y) == pytest.approx(value, abs=slack(chart, "y"))
+
+
+def marked(*, steps: tuple[int, ...] = (), **named: Any) -> list[tuple[float, float]]:
+    """Where the chart of the reward of nine steps is shaded for a finding."""
+    table = table_of_rows([{"step": s, "reward": float(s)} for s in range(9)])
+    found = Finding("one", "warning", "note", steps=steps, charts=("reward",), **named)
+    layers = charts_of_run(tables_of(table), [found])["reward"].spec["layer"]
+    rows = next(layer["data"]["values"] for layer in layers if layer["name"] == "marked")
+    return [(row["from"], row["to"]) for row in rows]
+
+
+def test_steps_of_a_finding_are_shaded_from_its_onset_to_where_it_ended():
+    assert marked(steps=(3, 4, 7)) == [(2.5, 4.5), (6.5, 7.5)]
+    onset = Onset(3, 3, 3)
+    assert marked(steps=(8,), onset=onset) == [(2.5, 8.0)]
+    assert marked(steps=(4,), onset=onset, until=5) == [(2.5, 5.5)]
 
 
 def heights(element: ET.Element, above: float = 0.0) -> dict[str, float]:

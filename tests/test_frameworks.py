@@ -114,6 +114,50 @@ def test_skyrl_counts_rows_where_several_samples_of_a_prompt_have_its_index(tmp_
     assert by_step(read(tmp_path)) == {6: pytest.approx(0.4)}
 
 
+def skyrl_step(folder: Path, step: int, lines: list[tuple[str, str, float, int]]) -> Path:
+    """Write lines as SkyRL does: prompt, response, score and index; return the file."""
+    rows = [
+        {
+            "input_prompt": prompt, "output_response": response, "score": [0.0, score],
+            "stop_reason": "stop", "env_class": "calc_env", "data_source": "openai/calc",
+            "env_extras": {"data_source": "openai/calc", "extra_info": {"index": index}},
+        }
+        for prompt, response, score, index in lines
+    ]  # fmt: skip
+    return write(folder / f"global_step_{step}_evals" / "openai_calc.jsonl", rows)
+
+
+ASK = "<user>2+2, then double?"
+STEP_WISE = [
+    (ASK, "<assistant>4", 0.0, 0), (f"{ASK}<summary>4<tool>ok", "<assistant>8", 1.0, 0),
+    (ASK, "<assistant>5", 0.0, 1), (f"{ASK}<summary>5<tool>no", "<assistant>9", 0.0, 1),
+    (ASK, "<assistant>8", 1.0, 2), (f"{ASK}<summary>8<tool>ok", "<assistant>ok", 1.0, 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mean", [2 / 3, None], ids=["with the mean", "without the mean"])
+def test_skyrl_s_turns_of_one_index_are_one_trajectory(mean: float | None, tmp_path: Path) -> None:
+    path = skyrl_step(tmp_path, 2, STEP_WISE)
+    if mean is not None:  # the name of the source is written as in a path
+        write(path.with_name("aggregated_results.jsonl"), [{"eval/openai_calc/avg_score": mean}])
+    assert by_step(read(tmp_path)) == {2: pytest.approx(2 / 3)}
+    first, *_ = [found for _, found in rows_in(tmp_path)]
+    assert (first["prompt"], first["response"]) == (ASK, "<assistant>4\n<assistant>8")
+    assert [(turn["role"], turn["text"], turn["sampled"]) for turn in first["turns"]] == [
+        ("assistant", "<assistant>4", True),
+        ("environment", "<summary>4<tool>ok", False),
+        ("assistant", "<assistant>8", True),
+    ]
+
+
+def test_skyrl_s_samples_of_a_prompt_with_one_index_are_several_trajectories(tmp_path: Path):
+    samples = [(prompt, response, score, 0) for prompt, response, score, _ in STEP_WISE]
+    skyrl_step(tmp_path, 2, samples)
+    assert len(read(tmp_path).responses) == 3
+    skyrl_step(tmp_path, 4, [(ASK, f"<assistant>{n}", n % 2, 0) for n in range(4)])
+    assert by_step(read(tmp_path)) == {2: pytest.approx(2 / 3), 4: 0.5}
+
+
 Row = dict[str, Any]
 
 

@@ -12,12 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.errors import MissingExtraError, UnusableInputError
+import rlreport
+from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError
 from rlreport.metrics import MAX_BROKEN, find_and_read, find_metrics
 from rlreport.metrics.roles import in_unit_of, known_keys, roles_of
+from rlreport.options import BuildOptions
+from rlreport.pipeline import check_logs
+from rlreport.read.detect import FORMAT
 from rlreport.system.stores import zstd
 from tests.net import RUNS, WRITTEN
-from tests.reading import write
+from tests.reading import row, write
 
 EVENTS = RUNS / "trainer" / "tensorboard" / "events.out.tfevents.1"
 
@@ -39,6 +43,58 @@ def test_without_tensorboard_the_command_that_brings_its_reader_is_named(monkeyp
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[tensorboard\]'"):
         _table(EVENTS)
+
+
+def _refusal(folder: Path) -> str:
+    with pytest.raises(RlreportError) as refused:
+        check_logs([folder], BuildOptions(workers=1))
+    return str(refused.value)
+
+
+def test_without_tensorboard_a_folder_of_events_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
+    shutil.copy(EVENTS, tmp_path)
+    told = _refusal(tmp_path)
+    assert "pip install 'rlreport[tensorboard]'" in told
+    assert "not named like a log" not in told
+    write(tmp_path / "rollouts.jsonl", [row(step) for step in range(3)])
+    report = rlreport.build(tmp_path, tmp_path / "out", workers=1)
+    (note,) = (note for note in report.tables.notes if "rlreport[tensorboard]" in note.text)
+    assert note.kind == FORMAT  # printed on the terminal, too
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_table_of_very_many_metrics_says_the_limit(kind: str, tmp_path: Path) -> None:
+    names = ["step", *(f"metric_of_some_layer_{i}" for i in range(60_000))]
+    rows = [[step, *[0.5] * 60_000] for step in range(3)]
+    if kind == "csv":
+        lines = [",".join(names) + "\n", *(",".join(map(str, cells)) + "\n" for cells in rows)]
+        told = _refusal(write(tmp_path / "metrics.csv", lines).parent)
+        assert "more than 5,000 columns" in told and "column named step" not in told
+        return
+    write(tmp_path / "metrics.jsonl", [dict(zip(names, cells, strict=True)) for cells in rows])
+    found = find_and_read([tmp_path])
+    assert len(found.table.columns) == 2_001
+    assert "58,000 metrics beyond the first 2,000 left out" in found.notes[0].text
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ((), "an empty folder; looked for rollouts"),
+        (("checkpoint-500/model.safetensors", "checkpoint-500/config.json"),
+         "checkpoint-500: a checkpoint of model weights; looked for trainer_state.json"),
+        (("wandb/run-20260101_120000-abc/files/config.yaml",),
+         "wandb/run-20260101_120000-abc: a folder of W&B; looked for its run file run-*.wandb"),
+        (("files/wandb-summary.json", "files/config.yaml"),
+         "files: a folder of W&B; looked for its run file run-*.wandb"),
+    ],
+)  # fmt: skip
+def test_a_folder_without_logs_says_what_was_looked_for(files, told, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for name in files:
+        write(tmp_path / "logs" / name, ["{}\n"])
+    assert f"No rollout log found ({'' if files else 'logs: '}{told}" in _refusal(tmp_path / "logs")
 
 
 @pytest.mark.parametrize("packing", [".gz", ".zst"])
@@ -166,3 +222,40 @@ def test_a_name_may_begin_with_its_run_as_in_an_export_of_a_chart() -> None:
     assert roles_of(["grpo-7b - train/reward", "grpo-7b - train/reward__MAX"]) == {
         "reward": "grpo-7b - train/reward"
     }
+
+
+def _printed(path: Path, decimals: int | None, steps: int = 30) -> Path:
+    """A console of verl with a fixed number of decimals, or numbers as Python prints them."""
+
+    def cell(value: float) -> str:
+        return f"np.float64({value!r})" if decimals is None else f"{value:.{decimals}f}"
+
+    logged = {
+        "actor/lr": lambda step: 1e-6,
+        "actor/kl_loss": lambda step: 0.0004 if step < 9 else 0.002,
+        "actor/grad_norm": lambda step: 0.3 + 0.01 * (step % 5),
+        "critic/score/mean": lambda step: 0.1 + 0.02 * step,
+        "response_length/clip_ratio": lambda step: 0.0,
+    }
+    lines = [
+        f"(main_task pid=1) step:{step} - "
+        + " - ".join(f"{name}:{cell(value(step))}" for name, value in logged.items())
+        for step in range(1, steps + 1)
+    ]
+    return write(path, [line + "\n" for line in lines])
+
+
+def test_what_a_console_prints_as_zero_at_all_steps_is_unknown(tmp_path: Path) -> None:
+    found = find_and_read([], [_printed(tmp_path / "train.log", 3)])
+    assert {"actor/lr", "response_length/clip_ratio"}.isdisjoint(found.table)
+    assert found.table["actor/kl_loss"].tolist()[:2] == [0.0, 0.0]  # as it is more than 0 later
+    (told,) = found.notes
+    assert told.count == 2 and "prints as 0.000 at all steps" in told.text
+    exact = find_and_read([], [_printed(tmp_path / "new.log", None)])
+    assert set(exact.table["actor/lr"]) == {1e-6}
+    assert set(exact.table["response_length/clip_ratio"]) == {0.0} and not exact.notes
+
+
+def test_a_learning_rate_that_a_console_rounds_to_zero_is_no_finding(tmp_path: Path) -> None:
+    verdict = check_logs([_printed(tmp_path / "train.log", 3)], BuildOptions(workers=1))
+    assert verdict.level == "healthy" and "no_updates" not in {f.id for f in verdict.findings}

@@ -3,6 +3,7 @@
 import csv
 import html
 import json
+import math
 import re
 import shutil
 import sqlite3
@@ -162,7 +163,7 @@ FAULTS: dict[str, tuple[dict[str, Callable[[int], float]], str, str]] = {
     "nan_metrics of the reward": (
         {"reward": lambda s: 0.5 if s < 50 else float("nan")}, "critical", "Broken"
     ),
-    "no_updates": ({"learning_rate": lambda s: 1e-6 * (s < 20)}, "warning", "Warning"),
+    "no_updates": ({"grad_norm": lambda s: float(s < 20)}, "warning", "Warning"),
     "length_collapse": (
         {"completions/mean_length": lambda s: 200.0 if s < 30 else 4.0}, "warning", "Warning"
     ),
@@ -181,6 +182,24 @@ def test_what_trainers_see_is_found(fault: str, tmp_path: Path) -> None:
     verdict = _verdict(write(tmp_path / "metrics.jsonl", events(STEPS, **changed)))
     assert {f.id: f.severity for f in verdict.findings}.get(fault.split()[0]) == severity
     assert verdict.sentence.startswith(word)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "rise", "found"), [(1.0, 0.0, False), (None, 0.5, False), (None, 0.0, True)]
+)
+def test_a_learning_rate_of_0_tells_nothing_where_gradients_are_or_the_reward_moves(
+    gradient: float | None, rise: float, found: bool, tmp_path: Path
+) -> None:
+    logged = events(
+        reward=lambda s: 0.3 + rise * s / STEPS + 0.01 * (s % 3),
+        learning_rate=lambda s: 1e-6 * (s < 20),
+        grad_norm=lambda s: math.nan if gradient is None else gradient,
+    )
+    for event in logged:
+        if gradient is None:
+            del event["grad_norm"]
+    verdict = _verdict(write(tmp_path / "metrics.jsonl", logged))
+    assert ("no_updates" in {finding.id for finding in verdict.findings}) == found
 
 
 def _verdict(path: Path, run: str = "") -> Verdict:

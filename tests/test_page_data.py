@@ -3,6 +3,8 @@
 import csv as reader
 import io
 import json
+import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,14 +14,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from markupsafe import escape
 
+from rlreport.figures.tokens import TokenFigures
 from rlreport.pages.data import csv
 from rlreport.pages.step import decimal, pack_tokens
 from rlreport.pages.templates import canonical_json, script_json
 from rlreport.pages.views import PREFIXES, PromptText, prompt_prefixes
 from rlreport.read.rollouts import Rollout
+from rlreport.text.clean import without_controls
 from rlreport.text.tokens import Style, readable_tokens
 from tests.pages_reading import Elements, as_logged, unpack
 
+# What a terminal obeys: control characters but tab and line end, and a CR alone
+OBEYED = re.compile(r"(?![\t\n\r])[\x00-\x1f\x7f-\x9f]|\r(?!\n)")
 BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -48,7 +54,15 @@ def test_no_text_begins_a_formula(texts):
     )
     for (_, cell), text in zip(rows, clean, strict=True):
         assert not cell.startswith(BEGINS) or number(cell)
-        assert cell in (text, f"'{text}")
+        written = without_controls(text)
+        assert cell in (written, f"'{written}")
+        assert not OBEYED.search(cell)
+
+
+def test_control_characters_are_written_out_but_tabs_and_line_ends():
+    text = "\x1b[2J\tred\r\nback\rover\x07 \x9b1m\x7f"
+    assert without_controls(text) == "\\x1b[2J\tred\r\nback\\x0dover\\x07 \\x9b1m\\x7f"
+    assert cells(pd.DataFrame({"\x1b=x": ["\x1b"]})) == [["\\x1b=x"], ["\\x1b"]]
 
 
 HOSTILE = ["</script>", "</SCRIPT >", "<!--", "<script", "]]>", "&lt;", "\u2028", "\u2029", "\x00"]
@@ -88,6 +102,17 @@ def test_nothing_is_packed_without_tokens_and_the_same_to_the_same_bytes():
     )
     assert pack_tokens([empty], 4) == ""
     assert pack_tokens([one], 4) == pack_tokens([one], 4)
+
+
+def test_the_references_log_probabilities_are_kept_unless_log_ratios_tell_them_all():
+    for logp, kept in (([-1.0, -2.0], False), ([-1.0, np.nan], True)):
+        policy, reference = np.array(logp), np.array([-0.5, -0.25])
+        figures = TokenFigures(logp=policy, ref_logp=reference, log_ratio=policy - reference)
+        one = Rollout(0, 1, "f", 1, "p", "ab", raw_tokens=["a", "b"], tokens=["a", "b"])
+        columns = unpack(pack_tokens([replace(one, figures=figures)], 6))[2]
+        assert ("ref_logp" in columns) == kept
+        known = columns["ref_logp"] if kept else columns["logp"] - columns["log_ratio"]
+        assert known.tolist() == [-0.5, -0.25]
 
 
 @pytest.mark.parametrize("digits", [3, 4, 6, 9])

@@ -13,6 +13,7 @@ from rlreport.read.files import find_sources
 from rlreport.read.notes import NO_STEP
 from rlreport.read.tables import Scan
 from tests.reading import kinds, read, row, write
+from tests.running import build
 from tests.test_read_clusters import zipped
 
 
@@ -80,8 +81,9 @@ def test_a_step_in_the_path_is_read_and_noted_and_other_numbers_are_none(names, 
         assert note.text.endswith(f"such as step {names[str(note.file)]}")
         assert FORMAT not in kinds(scan)
     elif kind == NO_STEP:
-        quiet = "rows without a step; all are read as step 0"
-        assert (note.text, note.count) == (quiet, 2 * len(names))
+        assert note.text.startswith("no row has a step, so the run is one step")
+        assert "--map step=FIELD or --step-from-path" in note.text
+        assert note.count == 2 * len(names)
         assert {PATH_STEP, FORMAT}.isdisjoint(kinds(scan)) and "step" not in scan.fields
     else:
         assert f"all rows have step {max(names.values())}, although" in note.text
@@ -197,3 +199,17 @@ def test_steps_of_paths_are_read_by_other_processes(tmp_path: Path) -> None:
 def test_a_path_has_no_step_by_chance() -> None:
     names = ["timestep3/a.jsonl", "lr-0.5.jsonl", "lr-0.6.jsonl", "v2.jsonl", "v3.jsonl"]
     assert path_steps([*names, "a_1/b_0001-of-0002.jsonl", "a_2/b_0001-of-0002.jsonl"]) == {}
+
+
+def test_a_run_without_steps_is_said_to_be_one_step_on_the_terminal_and_beside_the_verdict(
+    tmp_path,
+):
+    rows = [{"prompt": "p", "response": "r", "reward": n / 9, "it": n} for n in range(9)]
+    log, out = write(tmp_path / "log.jsonl", rows), tmp_path / "out"
+    said = "o row has a step, so the run is one step"
+    for text in (build(log, out).stderr, (out / "index.html").read_text()):
+        assert said in text
+        assert "--map step=FIELD or --step-from-path REGEX" in text
+    assert said in (out / "data.html").read_text()
+    assert said not in build(log, out, "--map", "step=it").stderr
+    assert said not in (out / "index.html").read_text()

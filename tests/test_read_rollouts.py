@@ -22,7 +22,7 @@ from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read import choice
-from rlreport.read.choice import METRICS, Choice, choose_rows, sampled_rows
+from rlreport.read.choice import MAX_SAMPLED, METRICS, Choice, choose_rows, sampled_rows
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import ByteRange, find_sources
 from rlreport.read.rollouts import EDGE, Rollout, Selection
@@ -233,6 +233,14 @@ def test_of_a_larger_run_each_step_gives_the_same_power_of_two(steps, each, expe
     table = sampled_run(steps, each, 1)
     rows = sampled_rows(table, ["a"])
     assert np.bincount(table["step"].to_numpy()[rows]).tolist() == [expected] * steps
+
+
+def test_a_run_of_8192_responses_is_sampled_whole_with_its_validation() -> None:
+    table = sampled_run(64, 16, 8)
+    table.loc[table.index % 2 == 1, "validation"] = 1
+    assert len(sampled_rows(table, ["a"])) == MAX_SAMPLED == 8192
+    more = pd.concat([table, table[-2:]], ignore_index=True)
+    assert not more["validation"].to_numpy()[sampled_rows(more, ["a"])].any()
 
 
 def test_of_a_run_of_more_than_8192_steps_every_second_step_gives_one() -> None:

@@ -106,6 +106,53 @@ def test_turns_tokens_and_errors_are_those_of_the_log_and_a_failed_call_is_two_a
         assert "FileNotFoundError" in at.inner_text()
 
 
+# The second name has the first in it, and is one that an address has to escape.
+NAMES = ("read", "read & write=50%")
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_the_link_on_a_tool_lists_the_responses_that_it_answered(browser, tmp_path, redact):
+    rows = list(rollouts((*NAMES, "search")))
+    rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out", redact=redact)
+    answered = [{turn["tool"] for turn in row["turns"] if "tool" in turn} for row in rows]
+    counts = {name: sum(name in tools for tools in answered) for name in (*NAMES, "search")}
+    assert len(set(counts.values())) == 3 and max(counts.values()) < len(rows)
+    listed = set()
+    with visiting(browser, tmp_path / "out" / "index.html") as page:
+        links = page.locator("[data-table=turns] td:first-child a")
+        names, addresses = (
+            links.all_inner_texts(),
+            links.evaluate_all("all => all.map(a => a.href)"),
+        )
+        assert redact or set(names) == set(counts)
+        for name, address in zip(names, addresses, strict=True):
+            page.goto("about:blank")
+            page.goto(address)
+            page.wait_for_selector(".list-tools .count")
+            shown, _, everything = page.inner_text(".list-tools .count").split()
+            assert int(everything) == len(rows)
+            assert redact or int(shown) == counts[name]
+            listed.add(int(shown))
+            assert page.input_value('select[aria-label="Tools"]') == name
+    assert listed == set(counts.values())
+
+
+def test_the_link_on_an_error_rate_lists_the_errors_of_that_tool(browser, tmp_path):
+    rows = list(rollouts())
+    rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out")
+    expected = sum(
+        any("error" in turn for turn in row["turns"])
+        and any(turn.get("tool") == TOOLS[-1] for turn in row["turns"])
+        for row in rows
+    )
+    with visiting(browser, tmp_path / "out" / "index.html") as page:
+        rate = page.locator("[data-table=turns] tbody tr", has_text=TOOLS[-1]).locator("td a")
+        assert rate.count() == 2  # the name, and the rate
+        rate.nth(1).click()
+        page.wait_for_selector(".list-tools .count")
+        assert page.inner_text(".list-tools .count").split()[0] == str(expected)
+
+
 def test_without_tokens_lengths_are_in_characters(tmp_path):
     rows = list(rollouts(ranges=False))
     rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out")

@@ -86,6 +86,15 @@ def test_ctrl_c_leaves_the_last_whole_report(tmp_path, watched):
     assert (tmp_path / "out" / "index.html").exists()
 
 
+def test_ctrl_c_before_the_first_report_has_a_status_of_its_own(tmp_path, watched):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    ended = watched(interrupt)  # there is no log yet
+    assert ended.exit_code == 130
+    assert ended.output.endswith("interrupted; no incomplete report is left\n")
+
+
 def test_the_status_is_that_of_the_last_verdict(tmp_path, watched):
     bad = [row | {"logprobs": [-1.0] * 2, "ref_logprobs": [-0.5] * 2} for row in rows(0, 12)]
     write(tmp_path / "log.jsonl", bad)

@@ -11,6 +11,8 @@ from rlreport.tables import Note, Tables
 from rlreport.text.messages import message
 
 SEVERAL_RUNS = "several_runs"  # Kind of the note that the logs look like several runs
+# Kind of the note that one log holds several starts of a run
+SEVERAL_STARTS = "several_starts"
 _MAX_NAMED = 3  # names listed in a note
 _MIN_SHARED_FRACTION = 0.8  # minimum fraction of steps (or prompts) that several runs share
 # Minimum number of steps (or of prompts per step) that several runs share
@@ -54,7 +56,10 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
         return None
     folders = [f"{top}/" for top in files_of]
     same_files = len(set(map(frozenset, files_of.values()))) == 1
-    if same_files and len(common_steps) >= _MIN_SHARED_FRACTION * min(map(len, steps_of.values())):
+    fewest = min(map(len, steps_of.values()))
+    # A single step is what rows without any step have, such as those of trials, one a folder.
+    same_steps = len(common_steps) > 1 and len(common_steps) >= _MIN_SHARED_FRACTION * fewest
+    if same_files and same_steps:
         why = message(
             "they share {steps:count} steps in files of the same names", steps=len(common_steps)
         )
@@ -83,13 +88,13 @@ def _note(names: list[str], why: str, *, named: bool) -> Note:
     shown = *names[:_MAX_NAMED], "…" if len(names) > _MAX_NAMED else ""
     text = message(
         "{names} look like {runs:count} runs, as {why}: every figure here mixes them. Build a "
-        "report of each; rlreport index lists them and rlreport compare compares two. If they are "
-        "one run, pass --merge.",
+        "report of each, with its own path or --run NAME; rlreport index lists them and rlreport "
+        "compare compares two. If they are one run, pass --merge.",
         names=shown if named else message("the logs"),
         runs=len(names),
         why=why,
     )
-    return Note(SEVERAL_RUNS, text, 1)
+    return Note(SEVERAL_RUNS, text, len(names))
 
 
 def _are_runs(names: Sequence[str]) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from rlreport.check.finding import (
     Close,
+    Example,
     Fact,
     Facts,
     Finding,
@@ -193,7 +194,12 @@ class Check:
         elif isinstance(step := fields["onset"], int):
             fields["onset"] = Onset(step, step, step)
         steps = fields.pop("steps", run.since(fields["onset"]))
-        examples = run.examples(ranking, fields["onset"]) if ranking else ()
+        examples: tuple[Example, ...] = ()
+        unseen = 0
+        if ranking is not None:
+            examples = run.examples(ranking, fields["onset"], fields.get("until"))
+            if not examples:
+                unseen = run.with_texts_since(None if ranking.in_last_window else fields["onset"])
         return Finding(
             id=self.id,
             severity=severity,
@@ -204,7 +210,7 @@ class Check:
             },
             thresholds=tuple(met),
             evidence=examples,
-            unseen=run.with_texts_since(fields["onset"]) if ranking and not examples else 0,
+            unseen=unseen,
             steps=tuple(sorted(set(steps))),
             charts=self.charts,
             **fields,
@@ -226,7 +232,9 @@ class Check:
         met = [*rise, *run.met(limits.share, ">", moved.last)]
         if not met:
             return None
-        details["always"] = not rise and bool(run.met(limits.share, ">", moved.first))
+        # A share that did not rise beyond noise was as high from the start.
+        was_high = not moved.rose or bool(run.met(limits.share, ">", moved.first))
+        details["always"] = not rise and was_high
         facts = {"share": moved.last, "before": moved.first, **facts}
         return self.finding(run, severity, met, facts, series=series, **details)
 

@@ -67,10 +67,12 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
     margin = BEST_Z * error + luck
     sign = -1 if lower_is_better else 1
     moved = change(first.value, last.value)
-    phases = phases_of(steps, y, noise, size, is_score=not lower_is_better)
+    is_score = not lower_is_better
+    # A single value neither rises nor stays.
+    phases = phases_of(steps, y, noise, size, is_score=is_score) if len(y) > 1 else ()
     # The ends of phases are means of many values, so the best of them is not best by luck.
     ends = [sign * end for phase in phases for end in (phase.start, phase.end)]
-    fell = not evaluated and max(ends) - ends[-1] > BEST_Z * error
+    fell = bool(ends) and not evaluated and max(ends) - ends[-1] > BEST_Z * error
     return Course(
         steps=steps,
         values=y,

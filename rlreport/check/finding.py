@@ -213,11 +213,16 @@ class Course:
     first: WindowMean
     best: WindowMean  # the earliest of equals
     last: WindowMean
-    phases: tuple[Phase, ...]
+    phases: tuple[Phase, ...]  # none of a single value
     direction: int  # 1 if the last window lies above the first beyond noise, -1 if below, else 0
     gained: bool  # whether the best window is better than the first one beyond noise and luck
     lost: bool  # whether the best window is better than the last one beyond noise and luck
     slipped: bool  # whether the best window is better than the last one beyond luck alone
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is only one value, which has no course."""
+        return len(self.values) == 1
 
     @property
     def settled_since(self) -> int | None:
@@ -249,6 +254,7 @@ class Verdict:
     last_step: int | None = None
     basis: str = ""  # what is logged ("rewards and texts") if it is no more than that, else ""
     reward_count: int = 0  # number of steps with a reward
+    harder_prompts: bool = False  # whether a fall of the reward surely is due to harder prompts
     one_prompt: bool = False  # whether most steps have a single prompt, not the same at all steps
     # texts, empty until ``check.sentence`` writes them: what happened with the checkpoint to keep,
     # the course of the rewards, and all of it

@@ -63,6 +63,12 @@ class Change(NamedTuple):
         return change(self.first, self.last)
 
     @property
+    def largest_loss(self) -> float:
+        """The upper bound of ``first - last``, ``least`` standard errors above it; NaN unknown."""
+        error = abs(self.difference / self.z) if self.z else 0.0
+        return self.least * error - self.difference
+
+    @property
     def rose(self) -> bool:
         return self.z >= self.least
 

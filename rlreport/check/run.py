@@ -42,6 +42,8 @@ NORMAL, LEAST_NORMAL = 0.9, 10
 
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
 
+ROUNDING = 1e-6  # A share that differs from 1 by less than this, as by rounding to float32, is 1
+
 MAX_RULE_VALUES = 8  # A reward with more distinct values is taken for that of a reward model
 
 
@@ -50,7 +52,9 @@ class Ranking(NamedTuple):
 
     ``by``, float64 (rows,), is a figure of each response and ``unit`` its unit. ``token``, float64
     (rows,), is the index of the token to look at, NaN for none. ``among``, bool (rows,), selects
-    the eligible responses. Excerpts show the text ``look_for``, or the end if ``at_end``.
+    those that fulfil what the finding claims: only they are examples, and only others are shown as
+    earlier responses to the same prompt. Excerpts show the text ``look_for``, or the end if
+    ``at_end``. If ``in_last_window``, the claim is one on the last steps, whenever it began.
     """
 
     by: Floats
@@ -60,6 +64,7 @@ class Ranking(NamedTuple):
     among: NDArray[np.bool_] | None = None
     look_for: str = ""
     at_end: bool = False
+    in_last_window: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,11 +306,17 @@ class Run:
     def environments(self) -> Environments | None:
         return environments_of(self.tables)
 
-    def mix_change(self, first: Window, last: Window) -> MixChange | None:
-        """Split the change of mean reward by environment; None without environments or rewards."""
+    def mix_change(
+        self, first: Window, last: Window, values: Floats | None = None
+    ) -> MixChange | None:
+        """Split the change of mean reward by environment; None without environments or rewards.
+
+        ``values``, float64 (rows,), are split instead of the rewards; a jump of them is no noise.
+        """
         if self.environments is None:
             return None
-        reward, windows = self.column("reward"), (first.rows, last.rows)
+        reward = self.column("reward") if values is None else values
+        windows = (first.rows, last.rows)
         index = np.where(np.isfinite(reward), self.environments.index, -1)
         size = len(self.environments.names) + 1
         counts = np.array([np.bincount(index[rows] + 1, minlength=size + 1) for rows in windows])
@@ -320,12 +331,16 @@ class Run:
         for rows, part in zip(windows, shares, strict=True):
             weight = np.divide(share, part, out=np.zeros(size), where=shares.all(axis=0))
             weights[rows] = np.append(weight, 0.0)[index[rows]]
-        same_mix = self.change(reward - mean[index], weights, first=first, last=last)
+        same_mix = self.change(
+            reward - mean[index], weights, first=first, last=last, by_step=values is None
+        )
         mix = rounded((mean * difference(shares[1], shares[0])).sum())
         within = share * difference(means[1], means[0])
         limits, fall = self.limits[MixChanged], mix + within.sum()
         remains = same_mix.fell and within.sum() < limits.rest * fall
-        explains_fall = bool(fall < 0 and mix < limits.share * fall and not remains)
+        # The first part explains most of the fall only if the rest surely is the smaller part.
+        is_most = mix < limits.share * fall and same_mix.largest_loss < limits.share * -fall
+        explains_fall = bool(fall < 0 and is_most and not remains)
         return MixChange(shares, means, mix, within, same_mix, explains_fall)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
@@ -349,7 +364,7 @@ class Run:
             return np.nan
         deviations = noise.centred(values[finite], self.step_index[finite])
         largest = np.abs(values[finite]).max()
-        return rounded(beyond_rounding(np.sqrt((deviations**2).mean()), largest))
+        return rounded(float(beyond_rounding(np.sqrt((deviations**2).mean()), largest)))
 
     def onset(self, series: Floats, *, always: bool = False) -> Onset | None:
         """Return when a series left its baseline; the first step if ``always`` or a short run."""
@@ -397,6 +412,25 @@ class Run:
         return mean(best) > min_share and all(mean(part) > min_share - 0.02 for part in ends)
 
     @cached_property
+    def silent(self) -> Floats:
+        """1 at steps whose groups all have equal rewards, 0 at others, float64 (S,); NaN unknown.
+
+        Such a step has no gradient but that of the KL penalty, which may be 0.
+        """
+        metric, steps = self.series_of("zero_variance"), self.tables.steps
+        if metric is not None:
+            share = self.align(metric)
+        elif has(steps, "zero_variance_groups"):
+            share = steps["zero_variance_groups"].to_numpy(np.float64)
+        else:
+            share = np.full(len(self.steps), np.nan)
+        silent = np.where(np.isfinite(share), share >= 1 - ROUNDING, np.nan)
+        spread = self.series_of("reward_std")
+        if spread is not None:
+            silent[self.align(spread) == 0] = 1.0
+        return silent
+
+    @cached_property
     def verifiable(self) -> bool:
         """Whether the reward seems rule-based: labels are logged, or it has few distinct values."""
         reward = self.column("reward")
@@ -419,11 +453,14 @@ class Run:
             return self.last.steps
         return tuple(self.steps[self.steps >= onset.step].tolist())
 
-    def examples(self, ranking: Ranking, onset: Onset | None) -> tuple[Example, ...]:
+    def examples(
+        self, ranking: Ranking, onset: Onset | None, until: int | None = None
+    ) -> tuple[Example, ...]:
         """Return up to three responses since the onset by ``ranking``, of different prompts first.
 
         Only responses whose texts were read, and whose ``by`` would have been unusual before the
-        onset, are eligible; without an onset, all of the last window or, if none, of the run.
+        onset, are eligible; without an onset, all of the last window or, if none, of the run. Of a
+        problem that ended, responses after the step ``until`` are no examples.
         """
         by = significant(ranking.by)
         step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
@@ -431,19 +468,28 @@ class Run:
         usable = np.isfinite(by) & with_texts
         if ranking.among is not None:
             usable &= ranking.among
-        after = usable & (step >= (onset.step if onset else self.last.steps[0]))
-        if onset is not None:
+        if ranking.in_last_window:
+            after = usable & (step >= self.last.steps[0])
+        elif onset is None:
+            after = usable & (step >= self.last.steps[0])
+            after = after if after.any() else usable
+        else:
+            after = usable & (step >= onset.step)
             after &= _unusual(by, usable & (step < onset.low), highest=ranking.highest)
-        rows = np.flatnonzero(after if onset is not None or after.any() else usable)
+        if until is not None:
+            after &= step <= until
+        rows = np.flatnonzero(after)
         order = rows[np.argsort(-by[rows] if ranking.highest else by[rows], kind="stable")]
         order = order[:400]  # enough to find three different prompts
         _, first_rows = np.unique(prompts[order], return_index=True)
         different = order[np.sort(first_rows)][:MAX_EXAMPLES]
         chosen = dict.fromkeys([*different.tolist(), *order.tolist()])
 
+        contrast = with_texts if ranking.among is None else with_texts & ~ranking.among
+
         def example(row: int, low: float) -> Example:
             at = np.nan if ranking.token is None else ranking.token[row]
-            earlier = np.flatnonzero((prompts == prompts[row]) & (step < low) & with_texts)
+            earlier = np.flatnonzero((prompts == prompts[row]) & (step < low) & contrast)
             return Example(
                 int(step[row]),
                 int(n[row]),
@@ -488,7 +534,7 @@ def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray
 
 def mean(values: Floats) -> float:
     """Return the mean without NaN values, NaN if no value is finite."""
-    return rounded(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+    return rounded(float(np.nanmean(values))) if np.isfinite(values).any() else np.nan
 
 
 def median(values: Floats) -> float:

@@ -62,6 +62,8 @@ def with_sentence(verdict: Verdict) -> Verdict:
         text = clauses([clause for _, clause in told_courses])
         course = message("{one:capital}.", one=text)
     course = sentences([course, _earlier_sentence(lead, verdict, cause) if lead else ""])
+    if lead and verdict.level == "unjudged":
+        course = lead.title  # which runs they are, and what to do
     return replace(
         verdict,
         headline=sentences([first, keep]),
@@ -182,6 +184,12 @@ def _is_healthy_by_other_means(verdict: Verdict) -> bool:
 
 def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: str) -> str:
     """Return a clause on the course of a quantity, without what ``cause`` already states."""
+    if course.is_single and quantity == "watched_reward":
+        return message(
+            "validation was {value} in the one evaluation logged (step {step})",
+            value=numbers_of([course.last.value], course)[0],
+            step=int(course.steps[0]),
+        )
     first, best, last = (part.value for part in (course.first, course.best, course.last))
     fall = next((f for f in verdict.findings if f.id == FALL_OF[quantity]), None)
     is_told = fall is not None and fall.clause in cause
@@ -203,7 +211,8 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
     elif texts[0] != texts[2] and (_rose(course) or (last > first and by_other_means)):
         # A reward is not called flat while validation still rises.
         watched = verdict.courses.get("watched_reward", course)
-        rising = quantity == "reward" and watched.phases[-1].kind == "rise"
+        phases = watched.phases
+        rising = quantity == "reward" and len(phases) > 0 and phases[-1].kind == "rise"
         literal = translatable("{name} rose from {first} to {last}")
         if course.slipped and is_lower:
             literal = translatable(
@@ -297,8 +306,7 @@ def _with_reason(clause: str, course: Course, verdict: Verdict, quantity: Quanti
     if course.lost or course.direction < 0:
         if any(f.id == "mix_changed" for f in verdict.findings):
             return message("{clause}, as harder tasks came in", clause=clause)
-        prompts = any(f.facts.get("kind") == "prompts" for f in verdict.findings)
-        if prompts or _is_healthy_by_other_means(verdict):
+        if verdict.harder_prompts:
             return message("{clause}, as the prompts became harder", clause=clause)
     if verdict.one_prompt and course.source == "rollouts" and course.direction < 0:
         return message("{clause}, but each step has a single prompt", clause=clause)

@@ -31,7 +31,8 @@ from rlreport.check.finding import (
     Thresholds,
     Verdict,
 )
-from rlreport.check.judges.log import nan_metrics
+from rlreport.check.judges.log import mixed_runs, nan_metrics
+from rlreport.check.judges.reward import explanation_of_fall
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_sentence
@@ -175,8 +176,13 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
     ``muted`` has the reason for each check id to mute. If NaN makes rewards or log-probabilities
     useless, only checks with ``whole_run`` judge the steps from the first NaN on. If the reward
     function changed, checks with ``of_reward`` judge the reward minus the reference policy's or,
-    without one, only the longer of the two parts of the run before and after the change.
+    without one, only the longer of the two parts of the run before and after the change. Logs of
+    several runs are not judged, as their mixture is no run.
     """
+    reasons = muted or {}
+    several = mixed_runs.run(run)
+    if isinstance(several, Finding) and several.id not in reasons:
+        return _not_judged(run, several)
     nan = nan_metrics.run(run)
     start = nan.facts["cut"] if isinstance(nan, Finding) else None
     assert start is None or isinstance(start, int)
@@ -194,7 +200,6 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
             of_reward = _comparable_run(judged, result)
     results = {check.id: results[check.id] for check in CHECKS}
     findings = [result for result in results.values() if isinstance(result, Finding)]
-    reasons = muted or {}
     active = [finding for finding in findings if finding.id not in reasons]
     ordered = _order(active, run)
     lead = next((f.id for f in ordered if f.severity != "info" and not f.explained_by), None)
@@ -218,8 +223,33 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
         last_step=int(run.steps[-1]) if len(run.steps) else None,
         basis=_basis(run),
         reward_count=int(np.isfinite(run.reward.values).sum()),
+        harder_prompts=_became_harder(of_reward, ordered),
         one_prompt=run.responses["prompt_id"].nunique() > 1
         and float(run.tables.steps["prompts"].median()) == 1,
+    )
+
+
+def _became_harder(run: Run, findings: list[Finding]) -> bool:
+    """Return whether harder prompts surely explain a fall of the reward, so that none is found."""
+    if any(f.id == "reward_collapse" and f.severity != "info" for f in findings):
+        return False
+    explanation = explanation_of_fall(run)
+    return explanation is not None and explanation["kind"] == "prompts"
+
+
+def _not_judged(run: Run, several: Finding) -> Verdict:
+    needs = message("the logs of one run")
+    return Verdict(
+        level="unjudged",
+        lead=several.id,
+        findings=[several],
+        not_run=[check.not_run(needs) for check in CHECKS if check.id != several.id],
+        not_observed=_not_observed(run),
+        step_count=len(run.steps),
+        first_step=int(run.steps[0]) if len(run.steps) else None,
+        last_step=int(run.steps[-1]) if len(run.steps) else None,
+        basis=_basis(run),
+        reward_count=int(np.isfinite(run.reward.values).sum()),
     )
 
 
@@ -367,7 +397,11 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     # Evaluations before the first step count, too.
     start = first if changes else np.iinfo(np.int64).min
     before = run.between(start, min(onsets, default=end))
-    quantity: Quantity = "watched_reward" if "watched_reward" in before.courses else "reward"
+    # One evaluation in the whole run cannot tell which checkpoint is best.
+    watched = run.courses.get("watched_reward")
+    is_watched = watched is not None and not watched.is_single
+    is_watched &= "watched_reward" in before.courses
+    quantity: Quantity = "watched_reward" if is_watched else "reward"
     course = before.courses.get(quantity)
     if course is None or course.best.value <= course.first.value:
         return None

@@ -19,7 +19,7 @@ from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
 from rlreport.read.choice import METRICS, extremeness
 from rlreport.read.tables import mix
-from rlreport.tables import IN_BRANCH, Tables, length_column
+from rlreport.tables import IN_BRANCH, Tables, counted_in_all, length_column
 from rlreport.text.messages import message, translatable
 
 # Fraction of a step's shown responses that have extreme metrics; the others are sampled
@@ -192,9 +192,12 @@ def affordable(candidates: Sequence[StepPlan], room: float) -> int:
 
 
 def left_out(
-    steps: Sequence[StepPlan], steps_in_all: int, responses_in_all: int, token_responses: int
+    steps: Sequence[StepPlan], steps_in_all: int, splits: pd.Series, token_responses: int
 ) -> list[str]:
-    """Return sentences on what a report with pages of ``steps`` leaves out; [] if nothing."""
+    """Return sentences on what a report with pages of ``steps`` leaves out; [] if nothing.
+
+    ``splits`` is the column ``validation`` of all responses.
+    """
     responses = sum(len(step.rows) for step in steps)
     token_rows = sum(step.with_tokens for step in steps)
     digits = min((step.digits for step in steps), default=FINEST_DIGITS)
@@ -205,11 +208,11 @@ def left_out(
         all=steps_in_all,
     )
     texts = message(
-        "{some:count} of {all:count} responses are shown with their text: those that findings "
+        "{some:count} of {all} are shown with their text: those that findings "
         "refer to, the extremes of every metric, and a seeded sample of the rest. Figures do not "
         "depend on this choice.",
         some=responses,
-        all=responses_in_all,
+        all=counted_in_all(splits),
     )
     tokens = message(
         "Token data is included for the {some:count} most interesting of {all:count} shown "
@@ -220,7 +223,7 @@ def left_out(
     values = message("Token values are kept to {digits} significant digits.", digits=digits)
     sentences = (
         (pages, len(steps) < steps_in_all),
-        (texts, responses < responses_in_all),
+        (texts, responses < len(splits)),
         (tokens, token_rows < min(responses, token_responses)),
         (values, token_responses and digits < FINEST_DIGITS),
     )

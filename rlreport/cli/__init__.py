@@ -7,8 +7,8 @@ import gc
 import os
 import signal
 import sys
-import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import Any
 
@@ -16,11 +16,9 @@ import click
 
 from rlreport.cli import commands, watch
 from rlreport.cli.terminal import say, say_click_error, say_error
-from rlreport.errors import RlreportError, stop
+from rlreport.errors import RlreportError, stop, stop_if_signalled
+from rlreport.signals import INTERRUPTED, Terminated, handle
 from rlreport.system.workers import collect_rarely
-
-# Exit status (128 + signal) after Ctrl-C, and after SIGTERM, which job schedulers send
-INTERRUPTED, TERMINATED = 130, 143
 
 
 class Program(click.Group):
@@ -37,12 +35,9 @@ class Program(click.Group):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         collect_rarely()
         atexit.register(gc.freeze)  # else Python searches all objects for cycles at exit
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, _stop)
-            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored
-                signal.signal(signal.SIGINT, _stop)
+        handle(_stop)
         try:
-            status = super().main(args, **{**extra, "standalone_mode": False})
+            status = self._run(args, **extra)
         except click.exceptions.Exit as error:
             status = error.exit_code
         except click.ClickException as error:
@@ -52,8 +47,11 @@ class Program(click.Group):
             say_error(str(error))
             status = 2
         except (click.Abort, KeyboardInterrupt):
-            say("rlreport: interrupted; no incomplete report is left", err=True)
+            _say_ending("rlreport: interrupted; no incomplete report is left")
             status = INTERRUPTED
+        except Terminated as error:
+            _say_ending("rlreport: terminated; no incomplete report is left")
+            status = error.code
         except BrokenPipeError:
             # Standard output was closed, for example by head. Without this, Python would print an
             # error when it flushes standard output at exit.
@@ -65,12 +63,22 @@ class Program(click.Group):
             status = 2
         sys.exit(status if isinstance(status, int) else 0)
 
+    def _run(self, args: Sequence[str] | None, **extra: Any) -> Any:
+        try:
+            return super().main(args, **{**extra, "standalone_mode": False})
+        except Exception:
+            # Compiled modules turn the exception of a signal into others while they are imported.
+            stop_if_signalled()
+            raise
+
+
+def _say_ending(line: str) -> None:
+    with suppress(OSError):  # the terminal may be closed
+        say(line, err=True)
+
 
 def _stop(number: int, frame: object) -> None:
-    if number == signal.SIGTERM:
-        say("rlreport: terminated; no incomplete report is left", err=True)
-        stop(SystemExit(TERMINATED))
-    stop(KeyboardInterrupt())
+    stop(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
 
 
 @click.group(

@@ -138,7 +138,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
 
     read, gae = part(ReadOptions, given), part(GaeOptions, given)
     metrics = find_and_read(logs, read.metrics, read.run)
-    scan = read_logs(logs, read, gae, Progress(given["quiet"]), metrics.paths)
+    scan = read_logs(logs, read, gae, Progress(given["quiet"]), metrics.paths, used=metrics.unread)
     if len(scan.responses):
         _say_steps(scan)
     else:
@@ -171,13 +171,18 @@ def _say_section(title: str, lines: Iterable[str]) -> None:
 
 def _say_steps(scan: Scan) -> None:
     from rlreport.summarise.steps import most_common
+    from rlreport.tables import counted_responses
 
-    counts = scan.responses["step"].value_counts()
+    splits = scan.responses["validation"]
+    # What is usual, and when a step is incomplete, is judged by training.
+    counts = scan.responses["step"][splits == 0].value_counts()
     usual_count = most_common(counts.to_numpy())
+    steps = scan.responses["step"].nunique()
+    of_training = " of training" if splits.any() else ""
     say(
-        f"{counted(len(scan.responses), 'response')} over {counted(len(counts), 'step')} "
+        f"{counted_responses(splits)} over {counted(steps, 'step')} "
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
-        + ("" if usual_count is None else f", usually {usual_count:,} per step")
+        + ("" if usual_count is None else f", usually {usual_count:,}{of_training} per step")
     )
     incomplete_steps = sorted(counts.index[counts < (usual_count or 0)])
     if incomplete_steps:

@@ -52,29 +52,36 @@ def say_json(document: bytes) -> None:
 
 
 def print_report(report: Report) -> None:
-    from rlreport.about.several_runs import SEVERAL_RUNS
+    from rlreport.about.several_runs import SEVERAL_RUNS, SEVERAL_STARTS
     from rlreport.deliver.publish import page_at
     from rlreport.draw.custom import CHARTS
     from rlreport.pages.notes import NOTES
+    from rlreport.read.changed import CHANGED, change_in_words
     from rlreport.read.detect import FORMAT
+    from rlreport.read.notes import NO_STEP
+    from rlreport.tables import counted_responses
 
     translate = report.language.of
     for line in skipped_lines(report.tables):
         say(translate(line), err=True)
-    printed_kinds = (FORMAT, SEVERAL_RUNS, CHARTS, NOTES)
+    for note in report.tables.notes:
+        if note.kind == CHANGED:
+            say(translate(message("warning: {note}", note=change_in_words(note))), err=True)
+    printed_kinds = (FORMAT, NO_STEP, SEVERAL_RUNS, SEVERAL_STARTS, CHARTS, NOTES)
     for text in dict.fromkeys(
         note.text for note in report.tables.notes if note.kind in printed_kinds
     ):
         say(translate(message("warning: {note}", note=text)), err=True)
     for line in (*report.left_out, *verdict_lines(replace(report.verdict, not_run=[]))):
         say(translate(line))
-    steps, responses = len(report.tables.steps), len(report.tables.responses)
+    steps = len(report.tables.steps)
+    splits = report.tables.responses["validation"]
     metrics = len(report.tables.metrics.columns) - 1
     sizes = phrases(
         [
             byte_size(report.size),
-            plural("{count} response", "{count} responses", responses)
-            if responses
+            counted_responses(splits)
+            if len(splits)
             else plural("{count} metric", "{count} metrics", metrics),
             plural("{count} step", "{count} steps", steps),
         ]

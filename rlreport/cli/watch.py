@@ -92,8 +92,10 @@ def watch(
                 break
             wait = every if until_idle is None else min(every, until_idle - idle)
             time.sleep(max(0.1, wait))
-    except KeyboardInterrupt:  # the last report was written completely
-        pass
+    except KeyboardInterrupt:
+        if report is None:
+            raise
+        # Otherwise the last report was written completely, and its status counts.
     if failed:
         consequence = "the last report shows earlier logs" if report else "there is no report"
         say(f"ended after a failed build; {consequence}", err=True)
@@ -124,6 +126,7 @@ def _time(path: str) -> int:
 
 def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | None:
     from rlreport.api import build as build_report
+    from rlreport.tables import counted_responses
 
     quiet = given["quiet"]
     now = time.strftime("%H:%M:%S")
@@ -135,6 +138,7 @@ def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | N
     if not quiet:
         tables = report.tables
         newest = tables.steps["step"].iloc[-1]
-        responses = f", {len(tables.responses):,} responses" if len(tables.responses) else ""
+        splits = tables.responses["validation"]
+        responses = f", {counted_responses(splits)}" if len(splits) else ""
         say(f"{now}  step {newest}{responses}: {report.verdict.sentence}")
     return report

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rlreport import __version__
 from rlreport.errors import UsageError
 from rlreport.options import OutputOptions
+from rlreport.system.own_output import MARKS
 
 if TYPE_CHECKING:
     from rlreport.pages.comparison import ComparisonBuilder
@@ -29,7 +30,6 @@ OTHER_SUFFIXES = {
     *(".gz", ".zst", ".xz", ".bz2", ".tar", ".7z"),
 }
 
-_GENERATOR = rb"rlreport \d[\w.+!-]*"  # with the version
 _ZIP_LEVEL = 9
 _ZIP_HEADERS = 76  # bytes of a file's local and central headers in a zip besides its name
 _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
@@ -89,8 +89,7 @@ FORMS = {
             "rlreport.deliver.email:write_file",
             "rlreport.deliver.email:encode_view",
             suffix=".html",
-            mark=rb"\A<!doctype html>\s*(?:<(?:html|head|meta)\b[^>]*>\s*)*"
-            rb'<meta name="generator" content="' + _GENERATOR + rb'">',
+            mark=MARKS["html"],
             one_file=True,
             pages=True,
         ),
@@ -100,7 +99,7 @@ FORMS = {
             "rlreport.deliver.email:write_mail",
             "rlreport.deliver.email:encode_attached_view",
             suffix=".eml",
-            mark=rb"\AX-Mailer: " + _GENERATOR + rb"\r?\nFrom: ",
+            mark=MARKS["email"],
             one_file=True,
             pages=True,
             comparable=False,
@@ -110,7 +109,7 @@ FORMS = {
             "Markdown with a folder of pictures",
             "rlreport.deliver.markdown:write_markdown",
             suffix=".md",
-            mark=rb"\A<!-- " + _GENERATOR + rb" -->\r?\n## ",
+            mark=MARKS["markdown"],
             pictures=True,
             comparable=False,
         ),
@@ -120,8 +119,7 @@ FORMS = {
             "rlreport.deliver:write_zip",
             "rlreport.deliver:encode_zipped_page",
             suffix=".zip",
-            # the last record with the zip's comment
-            mark=rb"PK\x05\x06(?s:.{18})" + _GENERATOR + rb"\Z",
+            mark=MARKS["zip"],
             pages=True,
             default_size=100_000_000,
         ),

@@ -1,7 +1,8 @@
 """Publish a report: write it next to its destination and swap, or upload it to an object store.
 
-An object store cannot rename, so the entry page is sent last: until then the old one stays. Only
-files that rlreport wrote are replaced: they are in a manifest, or carry a mark.
+Signals are held back while the old report is exchanged for the new one. An object store cannot
+rename, so the entry page is sent last: until then the old one stays. Only files that rlreport wrote
+are replaced: they are in a manifest, or carry a mark.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import filecmp
 import json
 import os
-import re
 import secrets
 import shutil
 import tempfile
@@ -20,24 +20,31 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from rlreport import __version__
-from rlreport.deliver import FORMS, Form
+from rlreport.deliver import Form
 from rlreport.errors import OutputError, stop_if_signalled
 from rlreport.read.files import is_url
+from rlreport.signals import held
+from rlreport.system.own_output import (
+    EDGE_BYTES,
+    MANIFEST,
+    PICTURES_ENDING,
+    PICTURES_MANIFEST,
+    edges_of,
+    has_mark,
+    listed_files,
+)
 from rlreport.system.stores import filesystem, shown, store_message
-
-MANIFEST = "data/manifest.json"
 
 # Files that operating systems and web hosts add to a report folder; they are preserved
 SYSTEM_FILES = (".DS_Store", ".nojekyll", "CNAME", "Thumbs.db", "desktop.ini")
 
 _NFS_PREFIX = ".nfs"  # of deleted files that are still open; NFS removes them later
-EDGE_BYTES = 4096
 _MAX_NAMED = 3
 
 
 def pictures_of(path: Path) -> Path:
     """Return the folder with the pictures of a report file: ``run_files`` for ``run.md``."""
-    return path.with_name(f"{path.stem}_files")
+    return path.with_name(f"{path.stem}{PICTURES_ENDING}")
 
 
 def write_manifests(path: Path, form: Form) -> None:
@@ -54,7 +61,7 @@ def folders_of(path: Path, form: Form) -> list[tuple[Path, str]]:
     """Return (folder, path of its manifest in it) for each folder of a report."""
     if form.folder:
         return [(path, MANIFEST)]
-    return [(pictures_of(path), "manifest.json")] if form.pictures else []
+    return [(pictures_of(path), PICTURES_MANIFEST)] if form.pictures else []
 
 
 def files_below(folder: Path) -> list[str]:
@@ -62,21 +69,9 @@ def files_below(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
-def listed_files(manifest: bytes) -> frozenset[str]:
-    """Return the files listed in a manifest, none if rlreport did not write the manifest."""
-    try:
-        document = json.loads(manifest)
-        if document["generator"]["name"] == "rlreport":
-            return frozenset(map(str, document["files"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    return frozenset()
-
-
 def check_file(name: Path | str, edges: bytes) -> None:
     """Raise OutputError unless ``edges`` (start and end of a file) are empty or of a report."""
-    marks = [form.mark for form in FORMS.values() if form.mark]
-    if edges and not any(re.search(mark, edges) for mark in marks):
+    if edges and not has_mark(edges):
         raise OutputError(f"{name}: is not a report of rlreport; choose another name or remove it")
 
 
@@ -137,34 +132,40 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
     """Yield a temporary path (or empty folder) to write to; if that succeeds, put it at ``out``."""
     if isinstance(out, str):
         store = _ObjectStore(out, form)
-        with tempfile.TemporaryDirectory(prefix="rlreport.") as temporary:
-            path = Path(temporary) / (store.name or "report")
-            if form.folder:
-                path.mkdir()
+        staging = Path(tempfile.gettempdir()) / f"rlreport.{secrets.token_hex(8)}"
+        try:
+            path = _begin(staging, Path(store.name or "report"), form)
             yield path
             stop_if_signalled()
             store.send(path)
+        finally:
+            with held():
+                _discard(staging)
         return
     out = local_path(out, form)
     missing = [folder for folder in out.parents if not folder.exists()]
+    # The name is chosen first, so that an interrupt during mkdir leaves nothing.
+    staging = out.with_name(f"{_staging_prefix(out)}{secrets.token_hex(8)}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with _staging_folder(out) as staging:
-            path = staging / "new" / out.name
-            if form.folder:
-                path.mkdir()
-            yield path
-            local_path(out, form)  # its files may have changed since the build began
-            for folder, _ in folders_of(out, form):
-                _preserve(folder, path.with_name(folder.name))
-            stop_if_signalled()
+        _remove_leftovers(out)
+        path = _begin(staging, out, form)
+        yield path
+        local_path(out, form)  # its files may have changed since the build began
+        for folder, _ in folders_of(out, form):
+            _preserve(folder, path.with_name(folder.name))
+        stop_if_signalled()
+        with held():
             _swap(staging, out, form)
+            shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
         raise _cannot_write(out, error) from error
     finally:
-        for folder in missing:
-            with suppress(OSError):  # not empty
-                folder.rmdir()
+        with held():
+            _discard(staging)
+            for folder in missing:
+                with suppress(OSError):  # not empty
+                    folder.rmdir()
 
 
 def local_path(out: Path, form: Form) -> Path:
@@ -186,10 +187,7 @@ def local_path(out: Path, form: Form) -> Path:
                     folder, (name for name in files_below(folder) if name not in manifest_names)
                 )
         if out.is_file():
-            with out.open("rb") as stream:
-                start = stream.read(EDGE_BYTES)
-                stream.seek(max(0, out.stat().st_size - EDGE_BYTES))
-                check_file(out, start + stream.read())
+            check_file(out, edges_of(out))
     except OSError as error:
         raise _cannot_write(out, error) from error
     except ValueError as error:  # a NUL in the name
@@ -222,21 +220,34 @@ def _preserve(old: Path, new: Path) -> None:
             os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-@contextmanager
-def _staging_folder(out: Path) -> Iterator[Path]:
-    prefix = f".{out.name[:40]}."
+def _staging_prefix(out: Path) -> str:
+    return f".{out.name[:40]}."
+
+
+def _begin(staging: Path, out: Path, form: Form) -> Path:
+    """Make the folder in which the new report is written; return the path of the report in it."""
+    staging.mkdir(mode=0o700)
+    (staging / "new").mkdir()
+    (staging / "old").mkdir()
+    path = staging / "new" / out.name
+    if form.folder:
+        path.mkdir()
+    return path
+
+
+def _discard(staging: Path) -> None:
+    """Remove a staging folder, unless it still holds an old report that could not be restored."""
+    with suppress(OSError):
+        if any((staging / "old").iterdir()):
+            return
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def _remove_leftovers(out: Path) -> None:
+    """Remove old staging folders of builds that were killed, and restore what they moved aside."""
     for leftover in out.parent.glob("*.part"):
-        if leftover.name.startswith(prefix):
+        if leftover.name.startswith(_staging_prefix(out)):
             _remove_leftover(leftover)
-    # The name is chosen first, so that an interrupt during mkdir leaves nothing.
-    staging = out.with_name(f"{prefix}{secrets.token_hex(8)}.part")
-    try:
-        staging.mkdir(mode=0o700)
-        (staging / "new").mkdir()
-        (staging / "old").mkdir()
-        yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _remove_leftover(staging: Path) -> None:
@@ -249,24 +260,23 @@ def _remove_leftover(staging: Path) -> None:
 
 
 def _swap(staging: Path, out: Path, form: Form) -> None:
-    """Replace ``out`` and its pictures with the staged ones; restore the old ones on an error."""
+    """Move the old report aside, with its pictures, and the new one in its place.
+
+    An error undoes this, so that text and pictures are of one report.
+    """
     names = dict.fromkeys([*(folder.name for folder, _ in folders_of(out, form)), out.name])
-    started_names = []
+    moves = [(out.with_name(name), staging / "old" / name) for name in names]
+    moves += [(staging / "new" / name, out.with_name(name)) for name in names]
+    begun: list[tuple[Path, Path]] = []
     try:
-        for name in names:
-            started_names.append(name)
-            target, new = out.with_name(name), staging / "new" / name
-            if target.is_dir():
-                target.replace(staging / "old" / name)
-            if new.exists():
-                new.replace(target)
-    except BaseException:  # an error, or a signal
-        for name in started_names:
-            target, old = out.with_name(name), staging / "old" / name
-            if old.exists():
-                if target.exists():
-                    target.replace(staging / "new" / name)
-                old.replace(target)
+        for source, target in moves:
+            if source.exists():
+                begun.append((source, target))
+                source.replace(target)
+    except BaseException:
+        for source, target in reversed(begun):
+            if not source.exists():  # it was moved
+                target.replace(source)
         raise
 
 

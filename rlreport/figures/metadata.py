@@ -260,7 +260,7 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
     counts: dict[str, ToolCounts] = {}
     for turn in turns:
         name = turn.get("tool")
-        name = name[:_LONGEST_NAME] if isinstance(name, str) else ""
+        name = " ".join(name.split())[:_LONGEST_NAME] if isinstance(name, str) else ""
         if turn["role"] == "tool" and (name in counts or len(counts) < MAX_TOOLS):
             start, stop = turn.get("tokens", (0, 0))
             is_error, has_range = bool(turn.get("error")), "tokens" in turn

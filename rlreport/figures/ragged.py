@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.figures.rounding import Floats, Ints, beyond_rounding, significant
+from rlreport.figures.rounding import Floats as Floats
+from rlreport.figures.rounding import Ints as Ints
+from rlreport.figures.rounding import beyond_rounding, significant
 
 # Values this much smaller than another, relative to it, may be equal to it at 10 digits
 _NEARLY = 1e-8

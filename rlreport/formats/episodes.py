@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -191,17 +192,16 @@ _SKYRL_USED_KEYS = frozenset(
     {"input_prompt", "output_response", "score", "stop_reason", "env_extras"}
 )
 
-# (start, stop) in characters of the policy's earlier turns in a prompt
-Spans = list[tuple[int, int]]
-
 
 class SkyRL(BaseFormat):
     """SkyRL's format: one line per response, or per turn of a trajectory in step-wise evaluations.
 
-    Of a trajectory's lines only the last has the reward and becomes a row. A line belongs to the
-    same trajectory as the next line if the next prompt begins with this line's prompt and response,
-    or if both have the same ``extra_info.index`` and the mean in ``aggregated_results.jsonl``
-    counts such lines as one trajectory. To find them, the file is read again as its ``sibling``.
+    Of a trajectory's lines only the last has the reward and becomes a row, with the others as its
+    earlier turns. A line belongs to the same trajectory as the next line if the next prompt begins
+    with this line's prompt and response, or if both have the same ``extra_info.index`` and the next
+    prompt is not the one that the trajectory began with, as that of another sample is. The mean in
+    ``aggregated_results.jsonl`` may show that lines with one index are responses, not turns.
+    To find the lines, the file is read again as its ``sibling``.
     """
 
     id = "skyrl"
@@ -237,53 +237,92 @@ class SkyRL(BaseFormat):
             "reward": logged.required(obj, "score") if scores is None else logged.total(scores),
             **fields(finish_reason=obj.get("stop_reason"), ground_truth=about.get("ground_truth")),
         }
-        spans = _earlier_turns(self.sibling).get(_digest(obj)) if self.sibling else None
-        if spans:
-            row["turns"] = turns = _turns(row["prompt"], row["response"], spans)
-            row["prompt"] = row["prompt"][: spans[0][0]]
+        earlier = _earlier_lines(self.sibling).get(_digest(obj)) if self.sibling else None
+        if self.sibling and earlier:
+            lines = [*_lines_at(self.sibling, earlier), obj]
+            row["turns"] = turns = _turns(lines)
+            row["prompt"] = coerce.string(lines[0].get("input_prompt")) or ""
             row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
-        if spans != []:  # [] marks a line that a later line continues
+        if earlier != []:  # [] marks a line that a later line continues
             yield row
 
 
 @lru_cache(maxsize=4)
-def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
-    spans_by_row: dict[int, Spans] = {}
-    last_line: Row = {}
-    spans: Spans = []
-    by_index = _counts_trajectories(file)
-    for obj in logged.lines_of(file):
-        prompt, texts = obj.get("input_prompt"), _texts(last_line)
-        if all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts)):
-            spans = [*spans, (len(texts[0]), len("".join(texts)))]
-            spans_by_row[_digest(last_line)] = []
-            spans_by_row[_digest(obj)] = spans
+def _earlier_lines(file: FileStamp) -> dict[int, list[int]]:
+    """Return digest of a line -> offsets of the earlier lines of its trajectory.
+
+    A line that a later line continues has []; one that is a trajectory by itself is missing.
+    """
+    by_index = _counts_turns(file)
+    earlier_of: dict[int, list[int]] = {}
+    earlier: list[int] = []  # of the current trajectory
+    first: Row = {}
+    before: Row = {}
+    offset_before = 0
+    for offset, obj in _lines_with_offsets(file):
+        if _continues(obj, before) or (by_index and _is_next_turn(obj, before, first)):
+            earlier = [*earlier, offset_before]
+            earlier_of[_digest(before)] = []
+            earlier_of[_digest(obj)] = earlier
         else:
-            spans = []
-            if by_index and _index(obj) is not None and _index(obj) == _index(last_line):
-                spans_by_row[_digest(last_line)] = []
-        last_line = obj
-    return spans_by_row
+            earlier, first = [], obj
+        before, offset_before = obj, offset
+    return earlier_of
 
 
-def _counts_trajectories(file: FileStamp) -> bool:
+def _continues(obj: Row, before: Row) -> bool:
+    prompt, texts = obj.get("input_prompt"), _texts(before)
+    return all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts))
+
+
+def _is_next_turn(obj: Row, before: Row, first: Row) -> bool:
+    index = _index(obj)
+    same_task = index is not None and index == _index(before)
+    # Another sample of the task begins with the same prompt again.
+    return same_task and obj.get("input_prompt") != first.get("input_prompt")
+
+
+def _lines_with_offsets(file: FileStamp) -> Iterator[tuple[int, Row]]:
+    offset = 0
+    with Path(file.path).open("rb") as lines:
+        for line in lines:
+            yield offset, logged.json_object(line)
+            offset += len(line)
+
+
+def _lines_at(file: FileStamp, offsets: Sequence[int]) -> list[Row]:
+    found: list[Row] = []
+    with Path(file.path).open("rb") as lines:
+        for offset in offsets:
+            lines.seek(offset)
+            found.append(logged.json_object(lines.readline()))
+    return found
+
+
+def _counts_turns(file: FileStamp) -> bool:
+    """Return whether lines with one index are turns: unless the logged mean is that of lines."""
     logged_means = FileStamp.of(Path(file.path).with_name("aggregated_results.jsonl"))
     if logged_means is None:
-        return False
-    rows: list[float] = []
-    trajectories: list[float] = []
-    before = source = None
+        return True
+    of_lines: list[float] = []
+    of_trajectories: list[float] = []
+    before: Row = {}
+    first: Row = {}
     for obj in logged.lines_of(file):
         scores = coerce.numbers(obj.get("score")) or [coerce.real(obj.get("score")) or 0.0]
-        rows.append(math.fsum(scores))
-        if trajectories and _index(obj) is not None and _index(obj) == before:
-            trajectories.pop()
-        trajectories.append(rows[-1])
-        before, source = _index(obj), obj.get("data_source")
+        of_lines.append(math.fsum(scores))
+        if _is_next_turn(obj, before, first):
+            of_trajectories.pop()
+        else:
+            first = obj
+        of_trajectories.append(of_lines[-1])
+        before = obj
+    # As SkyRL names the file and the metric of a data source.
+    source = str(before.get("data_source") or "unknown").replace("/", "_")
     mean = coerce.real(logged.document_of(logged_means).get(f"eval/{source}/avg_score"))
-    if mean is None or not rows:
-        return False
-    return math.isclose(fmean(trajectories), mean) and not math.isclose(fmean(rows), mean)
+    if mean is None or not of_lines or math.isclose(fmean(of_trajectories), mean):
+        return True
+    return not math.isclose(fmean(of_lines), mean)
 
 
 def _index(obj: Row) -> int | None:
@@ -300,13 +339,17 @@ def _digest(obj: Row) -> int:
     return xxhash.xxh3_64_intdigest(texts.encode("utf-8", "surrogatepass"))
 
 
-def _turns(prompt: str, response: str, spans: Spans) -> list[Turn]:
+def _turns(lines: Sequence[Row]) -> list[Turn]:
+    """Return the turns of a trajectory; between two lines is what the prompt gained."""
     turns: list[Turn] = []
-    starts = [*(start for start, _ in spans[1:]), len(prompt)]
-    for (start, stop), after in zip(spans, starts, strict=True):
-        turns.append({"role": "assistant", "text": prompt[start:stop], "sampled": True})
-        turns.append({"role": "environment", "text": prompt[stop:after], "sampled": False})
-    return [*turns, {"role": "assistant", "text": response, "sampled": True}]
+    for line, after in pairwise(lines):
+        prompt, response = _texts(line)
+        prompt_after, _ = _texts(after)
+        # Prompts that do not repeat the response have, for example, a summary in its place.
+        gained = prompt_after.removeprefix(prompt).removeprefix(response)
+        turns.append({"role": "assistant", "text": response, "sampled": True})
+        turns.append({"role": "environment", "text": gained, "sampled": False})
+    return [*turns, {"role": "assistant", "text": _texts(lines[-1])[1], "sampled": True}]
 
 
 _SUMMARIES, _LOGTREE = "_rollout_summaries.jsonl", "_logtree.json"

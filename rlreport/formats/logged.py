@@ -439,13 +439,17 @@ KIND_KEYS = frozenset({"type", "kind", "split", "phase", "mode", "event"})
 # Keys of a rollout's texts; an object with one of them is not a row of metrics
 TEXT_KEYS = frozenset({"prompt", "response", "completion", "input", "output"})
 
-Record = tuple[int, dict[str, float]]  # A step, and its metrics by name
+Record = tuple[int, dict[str, float]]  # A step, and its metrics by name, and COUNTERs
 _MAX_DEPTH = 16  # Maximum depth to which nested objects are searched for metrics
 MAX_NAME = 500  # Maximum length of a metric's name; metrics with longer names are omitted
 _STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")  # such as "3/100"
 
 # Names of numbers that are not metrics
 NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
+
+COUNTER = "counter of the log: "  # before the keys of numbers of NO_METRICS in a Record
+# Numbers of NO_METRICS that belong to the logger: they go on from one start of a run to the next
+_OF_THE_LOGGER = frozenset({"_timestamp", "timestamp", "_runtime", "_step", "Step"})
 
 # Kinds of events that report training itself; names of their metrics get no prefix
 _TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*")
@@ -487,6 +491,17 @@ def step_in(obj: dict[str, Any]) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if abs(value) <= LARGEST_STEP and value == int(value) else None
+
+
+def counters_of(event: Mapping[str, object]) -> dict[str, float]:
+    """Return what an event counts besides the step, such as ``epoch``, by COUNTER and its key.
+
+    These are no metrics. They tell whether a training goes on where its step is set back.
+    """
+    step_key = next((key for key in STEP_KEYS if event.get(key) is not None), None)
+    names = NO_METRICS & event.keys() - _OF_THE_LOGGER - {step_key}
+    counted = {f"{COUNTER}{name}": coerce.real(event[name]) for name in sorted(names)}
+    return {name: value for name, value in counted.items() if value is not None}
 
 
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:

@@ -1,183 +1,44 @@
-"""Find and read the trainer's own metrics (e.g. loss) into one table, in bounded memory."""
+"""Find the trainer's own metrics (e.g. loss), tell runs apart, and read one into a table."""
 
 from __future__ import annotations
 
 import os
 import re
 import sqlite3
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from rlreport.errors import RlreportError, UnusableInputError, UsageError
-from rlreport.fields import LARGEST_NUMBER
-from rlreport.figures.ragged import Floats, Ints
-from rlreport.formats.logged import MAX_NAME, STEP_KEYS, TEXT_KEYS, Record, is_event
+from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError, UsageError
+from rlreport.figures.ragged import Ints
+from rlreport.formats.logged import STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import readers
 from rlreport.metrics.readers import LeftOut
-from rlreport.metrics.roles import roles_of
-from rlreport.read.files import COMPRESSIONS, DAMAGED, name_in_logs
-from rlreport.system.documents import load_json
+from rlreport.metrics.starts import start_notes
+from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
+from rlreport.read.detect import FORMAT
+from rlreport.read.files import COMPRESSIONS, DAMAGED, name_in_logs, names_of_runs
+from rlreport.system.documents import LimitError, load_json
+from rlreport.system.own_output import is_own_folder, refuse_own_output
 from rlreport.tables import MetricsFile, Note
-from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
-__all__ = ["MetricsTable", "TrainerMetrics", "find_and_read", "find_metrics", "read_metrics"]
-
-# Maximum number of metrics; further ones, in the order of the log, are left out
-MAX_METRICS = 2_000
-# Maximum number of rows; of more steps, consecutive ones are merged into one row
-MAX_STEPS = 20_000
-# Maximum number of values in memory; beyond it, consecutive steps are merged
-MAX_VALUES = 5_000_000
-_BLOCK_ROWS = 1_000
-MAX_BROKEN = 1_000  # Maximum number of steps per metric that are reported as NaN or infinite
-_GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
-
-
-class Part(NamedTuple):
-    """Values of a metric at its ``steps``; ``broken`` marks those logged as NaN or too large."""
-
-    steps: Ints
-    values: Floats
-    broken: NDArray[np.bool_]
-
-    def merged(self, width: int, *, largest: bool) -> Part:
-        """Merge runs of values whose steps fall into the same interval of ``width`` steps.
-
-        A merged value has the first step of the interval. It is the mean of the values, NaN if any
-        is NaN; with ``largest`` it is the largest value that is not NaN.
-        """
-        at = self.steps - self.steps % width
-        starts = np.flatnonzero(np.diff(at, prepend=at[0] - 1))
-        if largest:
-            values = np.fmax.reduceat(self.values, starts)
-        else:
-            values = np.add.reduceat(self.values, starts) / np.diff(starts, append=len(at))
-        return Part(at[starts], values, np.logical_or.reduceat(self.broken, starts))
-
-
-@dataclass(slots=True)
-class MetricsTable:
-    # metric -> its values, in one or more pieces
-    parts: dict[str, list[Part]] = field(default_factory=dict)
-    width: int = 1  # number of consecutive steps that are merged into one row
-    # hashes of the names of metrics beyond MAX_METRICS
-    left_out: set[int] = field(default_factory=set)
-    size: int = 0  # number of values in memory
-
-    def add(self, records: Iterator[Record]) -> None:
-        while block := list(islice(records, _BLOCK_ROWS)):
-            columns: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
-            for step, numbers in block:
-                for name, number in numbers.items():
-                    columns[name].append((step, number))
-            for name, pairs in columns.items():
-                steps = np.array([step for step, _ in pairs], np.int64)
-                values = np.array([value for _, value in pairs], np.float64)
-                broken = ~(np.abs(values) <= LARGEST_NUMBER)
-                self._add(safe_text(name), [Part(steps, np.where(broken, np.nan, values), broken)])
-            if self.size > MAX_VALUES:
-                self._merge(self.width)
-                if self.size > MAX_VALUES // 2:
-                    self._merge(2 * self.width)
-
-    def extend(self, other: MetricsTable) -> None:
-        for name, parts in other.parts.items():
-            self._add(name, parts)
-        self.left_out |= other.left_out
-        self._merge(max(self.width, other.width))
-
-    def _add(self, name: str, parts: list[Part]) -> None:
-        if len(name) > MAX_NAME:
-            return
-        if name not in self.parts and len(self.parts) >= MAX_METRICS:
-            self.left_out.add(hash(name))
-            return
-        self.parts.setdefault(name, []).extend(parts)
-        self.size += sum(len(part.steps) for part in parts)
-
-    def _merge(self, width: int) -> None:
-        self.width, self.size = width, 0
-        for name, parts in self.parts.items():
-            joined = Part(*map(np.concatenate, zip(*parts, strict=True)))
-            merged = joined.merged(width, largest=bool(_GRAD_NORM.search(name)))
-            self.parts[name] = [merged]
-            self.size += len(merged.steps)
-
-    @property
-    def steps(self) -> Ints:
-        """The distinct steps of all metrics, int64, ascending."""
-        return np.unique(np.concatenate([np.empty(0, np.int64), *self.steps_of().values()]))
-
-    def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
-        """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
-
-        The table has ``step`` (int64, ascending) and one float64 column per metric, by name.
-        Consecutive values at one step, such as one per update, become their mean, or for gradient
-        norms their maximum. If a step is logged again later, as after a restart, the later value
-        counts. Values that are not finite are NaN. Steps beyond MAX_STEPS or MAX_VALUES are merged.
-        """
-        self._merge(self.width)
-        while (rows := len(self.steps)) > MAX_STEPS or rows * len(self.parts) > MAX_VALUES:
-            self._merge(2 * self.width)
-        steps = self.steps
-        columns: dict[str, NDArray[Any]] = {"step": steps}
-        broken: dict[str, list[int]] = {}
-        for name in sorted(set(self.parts) - {"step"}):
-            (part,) = self.parts[name]
-            indices = np.searchsorted(steps, part.steps)
-            columns[name], bad = np.full(len(steps), np.nan), np.zeros(len(steps), bool)
-            columns[name][indices], bad[indices] = part.values, part.broken
-            if bad.any():
-                broken[name] = steps[bad][:MAX_BROKEN].tolist()
-        _drop_placeholders(columns)
-        return pd.DataFrame(columns), broken
-
-    def steps_of(self) -> dict[str, Ints]:
-        """Return metric -> the steps of its values, in the order of the log."""
-        return {
-            name: np.concatenate([part.steps for part in parts])
-            for name, parts in self.parts.items()
-        }
-
-    @property
-    def limits(self) -> list[str]:
-        beyond = message(
-            "{n:count} metrics beyond the first {most:count} left out",
-            n=len(self.left_out),
-            most=MAX_METRICS,
-        )
-        merged = message(
-            "too many steps: each row averages up to {width:count} steps and is labelled "
-            "with the first",
-            width=self.width,
-        )
-        return ([beyond] if self.left_out else []) + ([merged] if self.width > 1 else [])
-
-
-def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
-    """Set validation rewards of 0 that only fill steps without an evaluation to NaN, in place."""
-    name = roles_of(columns.keys() - {"step"}).get("validation")
-    if name is None:
-        return
-    prefix = re.match(r"[^_/.-]*[_/.-]", name)
-    values = columns[name]
-    siblings = [other for other in columns if prefix and other.startswith(prefix[0])]
-    for missing in (np.isnan(columns[sibling]) for sibling in siblings):
-        if missing.any() and not values[missing].any() and values[~missing].any():
-            columns[name] = np.where(missing, np.nan, values)
-            return
-
+__all__ = [
+    "MAX_BROKEN",
+    "MAX_METRICS",
+    "MAX_STEPS",
+    "MetricsTable",
+    "TrainerMetrics",
+    "find_and_read",
+    "find_metrics",
+    "read_metrics",
+]
 
 EVENTS = "events.out.tfevents"  # Prefix of the names of TensorBoard event files
 # Kinds of files (see ``_kind``) that never contain rollouts
@@ -185,6 +46,7 @@ ONLY_METRICS = ("events", ".csv", ".wandb")
 
 _DEPTH = 6
 _PEEK = 1 << 20
+_LONGEST_HEAD = 16 << 20  # bytes of a table's first line, such as one of many thousand metrics
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
 _CONSOLE = (".log", ".txt", ".out")
 # Names of JSON documents to read in a folder; others are read only if the user names them
@@ -214,6 +76,9 @@ def find_metrics(path: Path) -> list[MetricsSource]:
     states: dict[str, list[Path]] = {}
     for folder_path, folders, names in os.walk(path):
         here = Path(folder_path)
+        if is_own_folder(here):
+            folders.clear()
+            continue
         deep = len(here.relative_to(path).parts) >= _DEPTH
         folders[:] = [] if deep else sorted(f for f in folders if not f.startswith("."))
         for folder in [f for f in folders if _is_mlflow(here / f)]:
@@ -232,7 +97,12 @@ def find_metrics(path: Path) -> list[MetricsSource]:
 
 
 def sources_of(path: Path) -> list[MetricsSource]:
-    """Return metrics at a path from the user; raise if it is missing or a folder without any."""
+    """Return metrics at a path from the user.
+
+    Raises:
+        UnusableInputError: it is missing, a folder without any, or part of a report of rlreport.
+    """
+    refuse_own_output([path], option="--metrics")
     if path.is_dir():
         if sources := find_metrics(path):
             return sources
@@ -308,12 +178,14 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
             with path.open("rb") as stream:
                 return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
         return _is_table(path, kind)
+    except LimitError:
+        return kind == ".csv"  # reading it tells the limit
     except (OSError, ValueError, sqlite3.Error, RlreportError):
         return False
 
 
 def _is_table(path: Path, kind: str) -> bool:
-    with closing(readers.lines_of(path, _PEEK)) as lines:
+    with closing(readers.lines_of(path, _LONGEST_HEAD)) as lines:
         first, second = next(lines, b""), next(lines, b"")
     if kind == ".jsonl":
         return is_event(load_json(first, "replace"))
@@ -337,6 +209,7 @@ class TrainerMetrics:
     # metric -> steps at which it was NaN or infinite
     broken: dict[str, list[int]] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
+    unread: list[Path] = field(default_factory=list)  # files of metrics that cannot be read
     files: list[MetricsFile] = field(default_factory=list)
     # names of the runs if two of them have the same metric at the same step, else empty
     runs: list[str] = field(default_factory=list)
@@ -344,11 +217,16 @@ class TrainerMetrics:
 
 
 def find_and_read(
-    logs: Sequence[str | Path], given: Sequence[str | Path] = (), run: str = ""
+    logs: Sequence[str | Path],
+    given: Sequence[str | Path] = (),
+    run: str = "",
+    *,
+    one_run: bool = False,
 ) -> TrainerMetrics:
     """Read the metrics files ``given``, else those in the logs; only of ``run`` if it is not "".
 
-    A file that cannot be read raises if the user named it; if not, it becomes a note.
+    A file that cannot be read raises if the user named it; if not, it becomes a note. With
+    ``one_run``, several starts in one log are taken to be one training.
     """
     result, table = TrainerMetrics(), MetricsTable()
     seen: dict[str, Ints] = {}
@@ -357,7 +235,7 @@ def find_and_read(
     find = sources_of if given else find_metrics
     sources = [source for path in map(Path, given or logs) for source in find(path)]
     runs = sorted({source.run for source in sources})
-    if run and run not in runs:
+    if run and run not in runs and run not in names_of_runs(logs):
         raise UsageError(f"--run {run}: no such run; found: {', '.join(runs) or 'none'}")
     by_run: dict[str, list[MetricsSource]] = {}
     for source in sources:
@@ -375,12 +253,18 @@ def find_and_read(
                 if given or (source.path in log_paths and source.path.suffix != ".db"):
                     raise
                 why = message("trainer metrics not read: {why}", why=str(error))
-                result.notes.append(Note("metrics", why, 1, name))
+                # What can be installed is told at once, not on the data page only.
+                kind = FORMAT if isinstance(error, MissingExtraError) else "metrics"
+                result.notes.append(Note(kind, why, 1, name))
+                result.unread.append(source.path)
                 continue
             result.notes += left_out.notes(name)
             result.paths.append(source.path)
-            result.files.append(MetricsFile(name, len(part.steps), sorted(part.parts)))
+            result.files.append(MetricsFile(name, len(part.steps), sorted(part.names)))
             of_run.extend(part)
+        arrangement = of_run.arrange(one_run=one_run)
+        if arrangement:
+            result.notes += start_notes(arrangement)
         for name, steps in of_run.steps_of().items() if len(by_run) > 1 else ():
             overlapping |= bool(np.isin(steps, seen.get(name, ())).any())
             seen[name] = np.union1d(seen.get(name, ()), steps).astype(np.int64)

@@ -10,7 +10,8 @@ import struct
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from rlreport.formats.logged import (
     NO_METRICS,
     STEP_KEYS,
     Record,
+    counters_of,
     dicts,
     flat_numbers,
     json_object,
@@ -48,6 +50,10 @@ from rlreport.text.messages import message, translatable
 STEP = translatable("rows of trainer metrics whose step is not a whole number, left out")
 JSON = translatable("lines of trainer metrics that are not valid JSON, left out")
 CELLS = translatable("rows of trainer metrics with the wrong number of columns, left out")
+ROUNDED = translatable(
+    "trainer metrics that the console prints as 0.000 at all steps, left out as their values are "
+    "unknown"
+)
 REST = translatable("the file of trainer metrics cannot be read from here on")
 
 
@@ -75,6 +81,8 @@ MAX_EVENTS = 1_000_000_000
 CONSOLE_LINE = re.compile(rb"\bstep:(\d{1,15}) - (?=\S+:)")
 
 _CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
+# Matches a zero with a fixed number of decimals; Python prints 0 itself as 0 or 0.0
+_ROUNDED_ZERO = re.compile(r"-?0\.00+")
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m")
 # Keys that transformers logs once at the end of training, so they make no curve
 _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
@@ -115,7 +123,7 @@ def _records(events: Iterable[Any], left_out: LeftOut, line: int | None = None) 
             continue
         step = step_in(event)
         if step is not None:
-            yield step, metrics
+            yield step, metrics | counters_of(event)
         elif not event.keys().isdisjoint(STEP_KEYS):
             left_out.add(STEP, line)
 
@@ -137,26 +145,42 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
 
 def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
-    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line."""
+    """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line.
+
+    A metric that is 0.000 in all its lines is left out: it may be any number that is rounded to 0,
+    such as a learning rate.
+    """
+    rounded: dict[str, bool] = {}  # metric -> whether all its values so far are rounded to 0
+    for _, cells in _console_lines(path, LeftOut()):
+        for name, cell in cells.items():
+            rounded[name] = rounded.get(name, True) and bool(_ROUNDED_ZERO.fullmatch(cell))
+    unknown = {name for name in rounded if rounded[name]}
+    for _ in unknown:
+        left_out.add(ROUNDED, None)
     found_any = False
-    for line in lines_of(path, left_out=left_out):
-        plain = _ANSI.sub(b"", line)
-        start = CONSOLE_LINE.search(plain)
-        if start is None:
-            continue
-        event: dict[str, Any] = {}
-        for pair in plain[start.end() :].decode(errors="replace").strip().split(" - "):
-            if matched := _CONSOLE_PAIR.fullmatch(pair):
-                event[matched[1]] = number(matched[2])
+    for step, cells in _console_lines(path, left_out):
+        event = {name: number(cell) for name, cell in cells.items() if name not in unknown}
         if metrics := dict(flat_numbers(event)):
             found_any = True
-            yield int(start[1]), metrics
+            yield step, metrics
     if not found_any:
         raise UnusableInputError(
             f"{path.name}: not a metrics file; supported are trainer_state.json, .jsonl, .csv, "
             ".json, TensorBoard events, run files of W&B, MLflow's folder `metrics`, Trackio's "
             "database and verl's console log"
         )
+
+
+def _console_lines(path: Path, left_out: LeftOut) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the step and (metric -> printed number) of each line of metrics in a console log."""
+    for line in lines_of(path, left_out=left_out):
+        plain = _ANSI.sub(b"", line)
+        start = CONSOLE_LINE.search(plain)
+        if start is None:
+            continue
+        pairs = plain[start.end() :].decode(errors="replace").strip().split(" - ")
+        matches = (_CONSOLE_PAIR.fullmatch(pair) for pair in pairs)
+        yield int(start[1]), {found[1]: found[2] for found in matches if found}
 
 
 def number(cell: str) -> float | None:
@@ -181,16 +205,27 @@ def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
     log = event_accumulator.EventAccumulator(str(path), size_guidance=everything)
     log.Reload()
     tags = log.Tags()
-    for tag in tags[event_accumulator.SCALARS]:
-        for event in log.Scalars(tag):
+    scalars = {tag: log.Scalars(tag) for tag in tags[event_accumulator.SCALARS]}
+    tensors = {tag: log.Tensors(tag) for tag in tags[event_accumulator.TENSORS]}
+    found = [
+        (tag, event) for events in (scalars, tensors) for tag in events for event in events[tag]
+    ]
+    if any(_falls(e.step for e in of_tag) for of_tag in (*scalars.values(), *tensors.values())):
+        # Tag by tag, it would not show which values follow on which.
+        found.sort(key=lambda one: one[1].wall_time)
+    for tag, event in found:
+        if tag in scalars:
             yield event.step, {tag: event.value}
-    for tag in tags[event_accumulator.TENSORS]:
-        for event in log.Tensors(tag):
-            if event.tensor_proto.tensor_shape.dim:
-                continue  # reading an array is unsafe: a few bytes can declare any size
-            value = tensor_util.make_ndarray(event.tensor_proto)
-            if value.ndim == 0 and value.dtype.kind in "fiu":
-                yield event.step, {tag: float(value)}
+            continue
+        if event.tensor_proto.tensor_shape.dim:
+            continue  # reading an array is unsafe: a few bytes can declare any size
+        value = tensor_util.make_ndarray(event.tensor_proto)
+        if value.ndim == 0 and value.dtype.kind in "fiu":
+            yield event.step, {tag: float(value)}
+
+
+def _falls(steps: Iterable[int]) -> bool:
+    return any(after < before for before, after in pairwise(steps))
 
 
 # Columns that may name the run of a row, most preferred first
@@ -222,6 +257,7 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
     column = _run_column(names) if run else None
     metrics = csv_metrics(names, run if column is None else "")
     metrics.pop(-1 if column is None else column, None)
+    counters = {name: names.index(name) for name in NO_METRICS.intersection(names)}
     for line, cells in _csv_rows(lines, separator, left_out):
         value = number(cells[step]) if step < len(cells) else None
         if len(cells) > len(names):
@@ -235,7 +271,9 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
                 for index, name in metrics.items()
                 if index < len(cells)
             }
-            yield int(value), {name: n for name, n in numbers.items() if n is not None}
+            counted = {name: number("".join(cells[i : i + 1])) for name, i in counters.items()}
+            found = numbers | counters_of({names[step]: value, **counted})
+            yield int(value), {name: n for name, n in found.items() if n is not None}
 
 
 def _csv_rows(
@@ -312,13 +350,33 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # Wire types of protocol buffe
 
 
 def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
-    """Yield the records of MLflow's files, one per metric with lines of "time value step"."""
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
-        name = path.relative_to(folder).as_posix()
-        for line in lines_of(path):
-            with suppress(ValueError):
-                value, step = line.split()[1:3]
-                yield int(step), {name: float(value)}
+    """Yield the records of MLflow's files, one per metric with lines of "time value step".
+
+    They are yielded file by file, unless the step falls in one: then in the order of their times.
+    """
+    paths = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    if not any(_falls(step for _, step, _ in _mlflow_values(path)) for path in paths):
+        for name, path in zip(names, paths, strict=True):
+            for _time, step, value in _mlflow_values(path):
+                yield step, {name: value}
+        return
+    found = [
+        (time, step, name, value)
+        for name, path in zip(names, paths, strict=True)
+        for time, step, value in _mlflow_values(path)
+    ]
+    found.sort(key=itemgetter(0))
+    for _time, step, name, value in found:
+        yield step, {name: value}
+
+
+def _mlflow_values(path: Path) -> Iterator[tuple[float, int, float]]:
+    """Yield (time, step, value) of each line of a file of MLflow."""
+    for line in lines_of(path):
+        with suppress(ValueError):
+            time, value, step = line.split()[:3]
+            yield float(time), int(step), float(value)
 
 
 def trackio_runs(path: Path) -> list[str]:
@@ -333,11 +391,12 @@ def trackio_records(path: Path, left_out: LeftOut, run: str) -> Iterator[Record]
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
         for step, metrics in database.execute(query, (run,)):
-            numbers = dict(flat_numbers(json_object(metrics)))
+            event = json_object(metrics)
+            numbers = dict(flat_numbers(event))
             if (at := integer(step)) is None:
                 left_out.add(STEP, None)
             elif numbers:
-                yield at, numbers
+                yield at, numbers | counters_of(event)
 
 
 def wandb_run(path: Path) -> str:
@@ -409,7 +468,7 @@ def _history(data: bytes) -> Record | None:
             event.setdefault("_step", next((v for n, v in _fields(item) if n == 1), 0))
     step = step_in(event)
     metrics = numbers_of(event)
-    return (step, metrics) if step is not None and metrics else None
+    return (step, metrics | counters_of(event)) if step is not None and metrics else None
 
 
 def _text(value: int | bytes) -> str:

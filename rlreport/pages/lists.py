@@ -40,7 +40,7 @@ from rlreport.pages.views import (
     table,
 )
 from rlreport.read.rollouts import EDGE, Rollout
-from rlreport.tables import IN_BRANCH, Tables
+from rlreport.tables import IN_BRANCH, Tables, counted_in_all, counted_responses
 from rlreport.text.chat import turns, turns_as_text
 from rlreport.text.clean import shortened
 from rlreport.text.messages import listed, message, plural, sentences, span
@@ -405,17 +405,18 @@ def _table(
 
 
 def _summary(count: int, shown: int, splits: pd.Series) -> str:
-    branches = int((splits == IN_BRANCH).sum())
+    in_all = message("{responses}.", responses=counted_responses(splits))
+    if count < len(splits):
+        in_all = message(
+            "{some:count} of {all} of the run.", some=count, all=counted_in_all(splits)
+        )
     order = message(
-        "{some:count} of {all:count} responses of the run, most interesting first: responses cited "
-        "by findings and the extremes of the run, then the extremes of each step, then a sample.",
-        some=count,
-        all=len(splits),
+        "Most interesting first: responses cited by findings and the extremes of the run, then the "
+        "extremes of each step, then a sample."
     )
     texts = message("The pages of steps have the texts of {count:count} of these.", count=shown)
-    among = plural(
-        "{count} response is of an untrained branch; the filter of splits selects it.",
-        "{count} responses are of untrained branches; the filter of splits selects them.",
-        branches,
+    branches = message("Those of branches are listed only if the filter of splits selects them.")
+    has_branches = bool((splits == IN_BRANCH).any())
+    return sentences(
+        [in_all, order, texts if count < shown else "", branches if has_branches else ""]
     )
-    return sentences([order, texts if count < shown else "", among if branches else ""])

@@ -17,6 +17,7 @@ from rlreport.pages.templates import Addresses
 from rlreport.read.detect import NOTES_FILE
 from rlreport.read.files import is_url
 from rlreport.system.documents import read_bounded
+from rlreport.system.own_output import is_own_file, refuse_own_output
 from rlreport.tables import Note
 from rlreport.text.clean import printable, shortened
 from rlreport.text.messages import message
@@ -95,11 +96,18 @@ def read_notes(
 
 
 def notes_file(logs: Sequence[str | Path], given: str | Path | None) -> Path | None:
-    """Return ``given``, or the notes file of the only folder of ``logs`` with one, else None."""
+    """Return ``given``, or the notes file of the only folder of ``logs`` with one, else None.
+
+    A Markdown report is no file of notes: a later build would quote the earlier report.
+
+    Raises:
+        UnusableInputError: ``given`` is a report of rlreport.
+    """
     if given:
+        refuse_own_output([Path(given)], option="--notes")
         return Path(given)
     paths = {Path(log) / NOTES_FILE for log in logs if not is_url(str(log)) and Path(log).is_dir()}
-    found = [path for path in paths if path.exists()]
+    found = [path for path in paths if path.exists() and not is_own_file(path)]
     return found[0] if len(found) == 1 else None
 
 

@@ -40,6 +40,7 @@ from rlreport.pages.views import (
     REWARD_PATH,
     RUN_TILES,
     STEP_LINK,
+    TOOLS,
     Cell,
     Change,
     ColumnView,
@@ -56,9 +57,11 @@ from rlreport.pages.views import (
     number_columns_of,
     table,
 )
+from rlreport.read.changed import changes_in_words
+from rlreport.read.notes import NO_STEP
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise.steps import environment_steps, environments_of, most_common
-from rlreport.tables import IN_BRANCH, Tables, length_column
+from rlreport.tables import Tables, counted_responses, length_column, listed_tool
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (
     figure,
@@ -192,6 +195,7 @@ class _Turns(NamedTuple):
     turns: float  # number of turns, NaN if unknown
     size: float  # total length of these turns in tokens, or in characters if no tokens are logged
     sized: float  # number of turns included in ``size``
+    tool: str | None = None  # the tool's name in ``tools_used``, None for turns of others
     # error rates of the tool over all, over the first and over the last steps
     errors: tuple[float, ...] = (np.nan, np.nan, np.nan)
     kind: str = ""  # kind of most of its errors
@@ -235,15 +239,13 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
             size: [row.size / row.sized if row.sized else np.nan for row in rows],
             share: [row.size / total if total else np.nan for row in rows],
             **{
-                column: [number_cell(row.errors[i], "share", message("no answers")) for row in rows]
+                column: [_error_rate(row, i, addresses) for row in rows]
                 for i, column in enumerate(errors if first < last else errors[:1])
             },
             **({kind: [row.kind for row in rows]} if any(row.kind for row in rows) else {}),
             **({empty: [row.empty for row in rows]} if tools["empty"].any() else {}),
         },
-        hrefs=[
-            addresses.responses("min.tool_errors=1") if row.errors[0] > 0 else None for row in rows
-        ],
+        hrefs=[row.tool and addresses.responses(_filter_by(row.tool)) for row in rows],
         note=plural(
             "{count} tool that is called less often is not listed.",
             "{count} tools that are called less often are not listed.",
@@ -268,6 +270,7 @@ def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Itera
             totals["answers"],
             totals["tokens" if in_tokens else "chars"],
             totals["ranges" if in_tokens else "answers"],
+            listed_tool(name),
             tuple(float(share.get(name, np.nan)) for share in shares),
             _most_errors(totals),
             totals["empty"] / totals["answers"],
@@ -275,6 +278,20 @@ def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Itera
     rest = float(rollouts["env_tokens"].sum() - sums["tokens"].sum()) if in_tokens else 0.0
     if rest > 0:
         yield _Turns(message("others (user, template)"), np.nan, rest, 0.0)
+
+
+def _filter_by(tool: str) -> str:
+    """Return the state of a list of the responses in which a tool answered, with errors first."""
+    return urlencode({f"has.{TOOLS.key}": tool, "sort": f"-{TOOL_ERRORS}"})
+
+
+def _error_rate(row: _Turns, window: int, addresses: Addresses) -> Cell:
+    """Return an error rate; that over all steps links to the tool's responses with errors."""
+    cell = number_cell(row.errors[window], "share", message("no answers"))
+    if window == 0 and row.tool and row.errors[0] > 0:
+        state = f"{_filter_by(row.tool)}&min.{TOOL_ERRORS}=1"
+        return cell._replace(href=addresses.responses(state))
+    return cell
 
 
 def _most_errors(totals: pd.Series) -> str:
@@ -379,11 +396,24 @@ def overview_view(
         "left_out": context.left_out,
         "not_drawn": not_drawn(context.tables),
         "card": card_view(context.card),
-        "mixed": sentences(n.text for n in context.tables.notes if n.kind == SEVERAL_RUNS),
+        "warnings": _warnings(context),
         "advice": logging_advice(map(str, context.tables.metrics.columns[1:]))
         if context.tables.responses.empty
         else None,
     }
+
+
+def _warnings(context: RunContext) -> str:
+    """Return what readers must know of the logs before they read the verdict."""
+    tables = context.tables
+    several_runs_lead = context.verdict.level == "unjudged" and context.verdict.lead
+    texts = []
+    for note in tables.notes:
+        if note.kind == NO_STEP:
+            texts.append(message("{one:capital}.", one=note.text))
+        elif note.kind == SEVERAL_RUNS and not several_runs_lead:
+            texts.append(note.text)
+    return sentences([*texts, changes_in_words(tables.notes, tables.judged_before)])
 
 
 def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
@@ -415,8 +445,7 @@ def _summary(tables: Tables) -> str:
             files=metrics_files,
             **places,
         )
-    responses = int((tables.responses["validation"] != IN_BRANCH).sum())
-    places["responses"] = plural("{count} response", "{count} responses", responses)
+    places["responses"] = counted_responses(tables.responses["validation"])
     places["files"] = plural("{count} file", "{count} files", len(tables.files))
     if len(steps) == 1:
         logs = format_message("{responses} at step {low}, from {files}.", places)

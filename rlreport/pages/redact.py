@@ -22,7 +22,7 @@ from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
 from rlreport.read.rollouts import Numbers, Rollout, Rollouts, Turn
 from rlreport.summarise.steps import environments_of
-from rlreport.tables import Tables
+from rlreport.tables import Tables, listed_tool
 from rlreport.text.messages import Message, message
 
 # Roles of turns that stay readable; any other name of a role may be private text of the log
@@ -86,7 +86,7 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
 
 def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     """Return tables with placeholders for texts of the logs, also those that notes quote."""
-    prompts, tokens, tools = tables.prompts.copy(), tables.tokens.copy(), tables.tools
+    prompts, tokens = tables.prompts.copy(), tables.tokens.copy()
     # Prompts whose texts were not read stay empty.
     prompts["prompt"] = [
         _placeholder("prompt", text, prompt_id + 1) if text else text
@@ -96,8 +96,7 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
         tokens["token"] = tokens["raw"] = [
             _placeholder("token", text, number) for number, text in enumerate(tokens["raw"], 1)
         ]
-    if len(tools):  # tool names are model output, too
-        tools = tools.assign(tool=[f"tool {i + 1}" for i in pd.factorize(tools["tool"])[0]])
+    tools, tools_used = _redacted_tools(tables.tools, tables.tools_used)
     texts = [name for name, values in tables.extras.items() if not is_numeric(values)]
     extras = tables.extras.copy()
     for name in texts:
@@ -111,12 +110,26 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
         prompts=prompts,
         tokens=tokens,
         tools=tools,
+        tools_used=tools_used,
         bad_lines=[replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines],
         notes=[
             replace(note, text=_NAMELESS if note.kind in _OF_SPLITS else _unquoted(note.text))
             for note in tables.notes
         ],
     )
+
+
+def _redacted_tools(tools: pd.DataFrame, used: pd.Series) -> tuple[pd.DataFrame, pd.Series]:
+    """Return both with "tool 1", … for the names of tools, which are model output, too."""
+    if tools.empty:
+        return tools, used
+    names = {name: f"tool {number}" for number, name in enumerate(tools["tool"].unique(), 1)}
+    listed = {listed_tool(name): alias for name, alias in names.items()}
+
+    def without_tool_names(lines: str | None) -> str | None:
+        return lines and "\n".join(listed[line] for line in lines.split("\n"))
+
+    return tools.assign(tool=tools["tool"].map(names)), used.map(without_tool_names)
 
 
 def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]:

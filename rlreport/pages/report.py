@@ -49,6 +49,7 @@ from rlreport.pages.templates import (
 from rlreport.pages.views import (
     TEXT_COLUMNS,
     TILES,
+    TOOLS,
     KeyFigure,
     PageContext,
     RunContext,
@@ -295,6 +296,8 @@ def _columns(builder: ReportBuilder) -> tuple[dict[str, NDArray[Any]], dict[str,
     tables = builder.tables
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
     responses["ending"] = ending_texts(tables.responses["ending"])
+    if len(tables.tools_used):
+        responses[TOOLS.key] = tables.tools_used.to_numpy()
     for name, values in tables.extras.items():
         responses[extra_key(name)] = values.to_numpy()
     if builder.options.redact:

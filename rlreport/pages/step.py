@@ -45,7 +45,7 @@ from rlreport.pages.views import (
 )
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.summarise.steps import NO_VARIANCE
-from rlreport.tables import IN_BRANCH, length_column
+from rlreport.tables import IN_BRANCH, counted_in_all, length_column
 from rlreport.text.messages import Joined, message, plural
 from rlreport.text.numbers import NumberKind
 
@@ -417,10 +417,10 @@ def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addres
     note = ""
     if count < total:
         note = message(
-            "{some:count} of {all:count} shown: those cited by findings, the extremes of every "
-            "metric, and a random sample of the rest.",
+            "{some:count} of {all} shown: those cited by findings, the extremes of every metric, "
+            "and a random sample of the rest.",
             some=count,
-            all=total,
+            all=counted_in_all(job.columns["validation"]),
         )
     return table(
         "responses",

@@ -25,7 +25,7 @@ from rlreport.columns import RESPONSE_COLUMNS, Column
 from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.options import BuildOptions
 from rlreport.read.rollouts import Rollout, Rollouts, Selection
-from rlreport.tables import Tables
+from rlreport.tables import Tables, counted_in_all
 from rlreport.text.chat import turns_as_text
 from rlreport.text.clean import shortened
 from rlreport.text.messages import message
@@ -381,17 +381,16 @@ class RunContext(PageContext):
             has_views = any(plan.arrays for plan in self.plans)  # else no token strings
             token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
             plans, steps = [page.plan for page in self.step_pages], self.tables.steps_with_responses
-            sentences = left_out(plans, steps, len(responses), token_responses)
+            sentences = left_out(plans, steps, responses["validation"], token_responses)
         count, total = self.response_data[1], len(responses)
         if not count and total:  # mail and Markdown have no data files
             text = message("The report contains no data file with the figures of each response.")
             sentences.append(text)
         elif count < total:
             text = message(
-                "The data files contain the figures of the last {some:count} of {all:count} "
-                "responses only.",
+                "The data files contain the figures of the last {some:count} of {all} only.",
                 some=count,
-                all=total,
+                all=counted_in_all(responses["validation"]),
             )
             sentences.append(text)
         if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
@@ -465,12 +464,19 @@ _WHY_ENDED = message(
 _ENDING = ColumnView("ending", message("How it ended"), kind="text", help=_WHY_ENDED, hidden=True)
 
 
+_TOOLS_USED = message("the tools that answered in the response")
+# Key in ``TOOLS`` of static/js/list/rows.js, too: a text of several lines, each of them a value
+TOOLS = ColumnView("tools", message("Tools"), kind="text", help=_TOOLS_USED, hidden=True)
+
+
 def string_columns(tables: Tables) -> list[ColumnView]:
-    """Return the headers of columns of short strings: the ending and logged fields, all hidden."""
+    """Return the headers of columns of short strings, all hidden: endings, tools, logged fields."""
     extras = tables.extras
     names = [name for name in extras.columns if not is_numeric(extras[name])]
     columns = extra_columns(names, message("Logged fields"), kind="text", hidden=True)
-    return [*([_ENDING] if several_endings(tables.responses["ending"]) else []), *columns]
+    endings = [_ENDING] if several_endings(tables.responses["ending"]) else []
+    tools = [TOOLS] if len(tables.tools_used) else []
+    return [*endings, *tools, *columns]
 
 
 def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
@@ -485,6 +491,7 @@ def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
     labels = {
         context.environment: message("All environments"),
         _ENDING.key: message("All endings"),
+        TOOLS.key: message("All tools"),
         extra_key("split"): message("All splits"),  # branches are in none
     }
     filters = {key: label for key, label in labels.items() if key in keys}

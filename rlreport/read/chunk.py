@@ -29,6 +29,7 @@ from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tok
 from rlreport.formats.containers import iterate
 from rlreport.formats.simple import RLBoard
 from rlreport.options import GaeOptions, ReadOptions
+from rlreport.read.changed import Change
 from rlreport.read.files import (
     DAMAGED,
     MAX_LINE,
@@ -104,6 +105,7 @@ class Chunk:
     tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
     counts: list[RangeCounts] = field(default_factory=list)  # numbers of lines, one entry per range
     remarks: Remarks = field(default_factory=Remarks)
+    changes: list[Change] = field(default_factory=list)  # ranges of logs that changed meanwhile
     parts: list[RolloutPart] | None = None  # texts and tokens of all rows, if they are kept
 
 

@@ -31,6 +31,7 @@ from rlreport.read.files import (
     reason_of,
     with_content,
 )
+from rlreport.read.notes import FORMAT as FORMAT  # of the note on how a format interpreted a file
 from rlreport.read.rows import load_object
 from rlreport.system.stores import Source
 from rlreport.tables import Note
@@ -38,11 +39,11 @@ from rlreport.text.messages import message
 
 MAX_PEEKED = 20  # Number of objects at the start of a file used to detect its format
 
-FORMAT = "format"  # Kind of the note on how a format interpreted a file
 SIBLING = "sibling"  # Kind of the note on files that are read together with a log next to them
 # Kind of the note that rows without a step get the step in the path of their file
 PATH_STEP = "path_step"
 
+REPORTS = "reports"  # Kind of the note that reports of rlreport lie among the logs
 OTHER_SPLIT = "other_split"  # Kind of the note that the files of a data split are not read
 # Name of the file with the author's notes in a folder of logs; it is not a log
 NOTES_FILE = "notes.md"
@@ -145,6 +146,9 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
                 "numbers"
             )
         leave_out(source, "other_file", why)
+    if listing.reports:
+        text = message("left out: reports written by rlreport")
+        files.notes.append(Note(REPORTS, text, len(listing.reports), listing.reports[0]))
     if read_together:
         text = message("read together with the rollouts")
         files.notes.append(Note(SIBLING, text, len(read_together), min(read_together)))

@@ -22,6 +22,12 @@ from rlreport.fields import AssumedStep
 from rlreport.formats import RowReader
 from rlreport.formats.base import Where
 from rlreport.formats.simple import RLBoard
+from rlreport.system.own_output import (
+    is_own_file,
+    is_own_folder,
+    own_folders_in,
+    refuse_own_output,
+)
 from rlreport.system.stores import Source, list_remote, range_pieces, read_ranges, shown, zstd
 from rlreport.text.messages import message
 
@@ -80,28 +86,38 @@ class LogFormat:
 
 @dataclass(slots=True)
 class Listing:
-    """Log files (``sources``), other files, and (path, reason) of files that are unreadable."""
+    """Files under the given paths: logs (``sources``), other files, and those not to be read."""
 
     sources: list[Source]
-    unreadable: list[tuple[str, str]]
+    unreadable: list[tuple[str, str]]  # (path, reason)
     other: list[Source]
+    reports: list[str]  # paths of reports, which rlreport wrote: never read as logs
 
 
 def find_sources(paths: Sequence[str | Path]) -> Listing:
-    """Return the files at paths, globs and URLs, each once; raise UsageError if one is missing."""
-    listing = Listing([], [], [])
+    """Return the files at paths, globs and URLs, each once, without reports of rlreport.
+
+    Raises:
+        UsageError: a path does not exist.
+        UnusableInputError: a path is a report, or lies in one.
+    """
+    listing = Listing([], [], [], [])
     entries: list[_Found] = []
     roots: list[str] = []
     for path in paths:
         text = os.fspath(path)
         if is_url(text):
             root, given, files = list_remote(text)
+            reports = own_folders_in(url for url, _, _ in files)
+            listing.reports += reports
             entries += [
                 _Found(Source("", url, size, store=text, version=version), url, given)
                 for url, size, version in files
+                if not url.startswith(tuple(reports))
             ]
         else:
             root, given = str(_root(Path(text))), Path(text).is_file()
+            refuse_own_output([Path(text) if Path(text).exists() else Path(root)])
             for file in _local_files(text, listing):
                 entries += _entry_of(file, listing, given=given)
         roots.append(root)
@@ -117,7 +133,32 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
         (listing.sources if log else listing.other).append(named)
     listing.sources.sort(key=lambda source: source.name)
     listing.unreadable = sorted((_relative(path, common), why) for path, why in listing.unreadable)
+    listing.reports = sorted({_relative(path, common) for path in listing.reports})
     return listing
+
+
+def run_in(name: str) -> str:
+    """Return the name of the run that a log may be of: its first folder, else its name alone."""
+    folder, slash, _ = name.partition("/")
+    return folder if slash else name.partition(".")[0]
+
+
+def names_of_runs(paths: Sequence[str | Path]) -> set[str]:
+    """Return the names of the runs that the files at paths may be of, for ``--run``."""
+    listing = find_sources(paths) if paths else Listing([], [], [], [])
+    return {run_in(source.name) for source in listing.sources}
+
+
+def of_run(listing: Listing, run: str) -> Listing:
+    """Return only the files of a run, or all if no log has its name (but metrics have)."""
+    if run not in {run_in(source.name) for source in listing.sources}:
+        return listing
+    return Listing(
+        [source for source in listing.sources if run_in(source.name) == run],
+        [one for one in listing.unreadable if run_in(one[0]) == run],
+        [source for source in listing.other if run_in(source.name) == run],
+        [name for name in listing.reports if run_in(name) == run],
+    )
 
 
 def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
@@ -152,7 +193,23 @@ def _local_files(text: str, listing: Listing) -> Iterator[Path]:
     if not matches:
         raise UsageError(f"No such file or folder: {text}")
     for match in map(Path, matches):
-        yield from _walk(match, listing) if match.is_dir() else [match]
+        if match.is_dir():
+            yield from _walk(match, listing)
+        elif not _is_report(match, _root(Path(text)), listing):
+            yield match
+
+
+def _is_report(path: Path, root: Path, listing: Listing) -> bool:
+    """Return whether rlreport wrote a file, or a folder between it and ``root``; list it if so."""
+    inner_folders = path.relative_to(root).parents
+    for folder in (root / inner for inner in inner_folders):
+        if is_own_folder(folder):
+            listing.reports.append(str(folder))
+            return True
+    if is_own_file(path):
+        listing.reports.append(str(path))
+        return True
+    return False
 
 
 def _recursive_matches(pattern: str, listing: Listing) -> Iterator[str]:
@@ -187,8 +244,16 @@ def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
             folders.clear()
             continue
         visited.add((status.st_dev, status.st_ino))
+        if is_own_folder(Path(here)):
+            listing.reports.append(here)
+            folders.clear()
+            continue
         folders.sort()
-        yield from (Path(here) / name for name in sorted(names))
+        for path in (Path(here) / name for name in sorted(names)):
+            if is_own_file(path):
+                listing.reports.append(str(path))
+            else:
+                yield path
 
 
 def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
@@ -202,7 +267,8 @@ def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
     except OSError as error:
         _add_unreadable(listing, error, path)
         return []
-    source = Source("", str(path), status.st_size)
+    stamp = status.st_ino, status.st_mtime_ns
+    source = Source("", str(path), status.st_size, stamp=stamp)
     return [_Found(source, (status.st_dev, status.st_ino), given)]
 
 
@@ -344,6 +410,9 @@ class Lines:
                 yield from range_pieces(source, start, stop)
                 return
             with source.open() as stream:
+                # Its first range may be of the newer file, but not later ones of yet another.
+                if start and source.is_replaced(os.fstat(stream.fileno())):
+                    raise OSError(0, message("it was replaced by another file"))
                 stream.seek(start)
                 # ``read`` would discard decompressed data when the file is damaged or ends early.
                 read1 = cast("io.BufferedIOBase", stream).read1

@@ -15,9 +15,17 @@ from rlreport.errors import UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
+from rlreport.read.absent import ABSENT, absent_notes
+from rlreport.read.changed import (
+    CHANGED,
+    Change,
+    change_notes,
+    first_changes,
+    incomplete_from,
+)
 from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
 from rlreport.read.chunk import Chunk, read_cached, read_chunk
-from rlreport.read.detect import FORMAT, PATH_STEP, SIBLING, LogFiles, detect_formats
+from rlreport.read.detect import FORMAT, PATH_STEP, REPORTS, SIBLING, LogFiles, detect_formats
 from rlreport.read.files import (
     ByteRange,
     Listing,
@@ -25,6 +33,7 @@ from rlreport.read.files import (
     find_sources,
     grouped_ranges,
     is_url,
+    of_run,
 )
 from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, dropped_rows, missing_grade_notes
 from rlreport.read.reread import read_chosen
@@ -40,6 +49,7 @@ from rlreport.read.tables import (
     no_responses,
     response_table,
     tool_table,
+    tools_used,
 )
 from rlreport.system.cache import Store, store_at
 from rlreport.system.stores import shown
@@ -58,6 +68,7 @@ SPLIT = "split"
 
 UNREAD_FIELDS = "not_taken"  # Kind of the note that the logs have fields that are not recognized
 _MAX_SHOWN = 20
+_END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
 
 
@@ -84,7 +95,7 @@ def read_logs(
     if workers is None:
         with Workers(options.workers, options.ray) as started_workers:
             return read_logs(paths, options, gae, progress, metrics, started_workers, used)
-    listing = find_sources(paths)
+    listing = of_run(find_sources(paths), options.run) if options.run else find_sources(paths)
     if options.ray is not None:  # relative paths mean something else on other nodes of a cluster
         if options.tokenizer:
             options = replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
@@ -93,6 +104,8 @@ def read_logs(
             for source in listing.sources
         ]
     files = detect_formats(listing, options, [*metrics, *used])
+    if not files.sources and not metrics:
+        files.notes[:0] = absent_notes(paths)
     ranges = byte_ranges(files.sources, files.formats)
     # The cache keeps the table and the chosen rows apart, as the choice changes while a run grows.
     unpacked = sum(part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges)
@@ -155,8 +168,23 @@ def _read(
     if options.ray is not None:
         _check_files_of_node(group)
     if store is None:
-        return read_chunk(group, options, gae, keep=MAX_CHOSEN_BYTES if keep else 0)
-    return read_cached(group, options, gae, store)
+        chunk = read_chunk(group, options, gae, keep=MAX_CHOSEN_BYTES if keep else 0)
+    else:
+        chunk = read_cached(group, options, gae, store)
+    # Only now, as a table in the cache can be that of another build.
+    chunk.changes = _changes(group, chunk)
+    return chunk
+
+
+def _changes(group: Sequence[ByteRange], chunk: Chunk) -> list[Change]:
+    changes = []
+    for part, counts in zip(group, chunk.counts, strict=True):
+        # A file that is read as a whole, and without an error, was read before it changed.
+        whole = part.stop is None and not counts.unread
+        how = "" if whole else part.source.change(part.stop)
+        if how:
+            changes.append(Change(part.file, _END if part.stop is None else part.stop, how))
+    return changes
 
 
 def _check_files_of_node(group: Sequence[ByteRange]) -> None:
@@ -182,18 +210,26 @@ def _scan(
     if with_metrics and not files.sources:
         return no_responses(name, files.notes), np.zeros(0, np.int64)
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
+    names = [source.name for source in files.sources]
+    changes = first_changes(rows.chunk.changes)
     bad_lines = _bad_lines(rows, listing, files)
     bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
+    # Where a log was cut, its last line is torn, which says less than the note on the change.
+    changed = {names[file] for file in changes}
+    explained = [line for line in bad_lines if line.torn and line.file in changed]
+    bad_lines = [line for line in bad_lines if line not in explained]
+    bad_count -= len(explained)
     extras, carried_extras = extras_table(rows)
-    notes = _notes(rows, files, options)
+    notes = [*change_notes(changes, names), *_notes(rows, files, options)]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
-    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP, "branches")
+    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP, REPORTS, "branches")
     problems = [note for note in notes if note.kind not in harmless]
     if options.strict and (bad_lines or problems):
         raise UnusableInputError(_strict_message(bad_lines, bad_count, problems))
     tools = tool_table(rows)
     fields = carried_fields(rows)
+    first_incomplete = incomplete_from(changes, rows.chunk.columns)
     chunks.clear()
     responses = response_table(rows)
     reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
@@ -215,6 +251,8 @@ def _scan(
         filtered=rows.filtered,
         repeated=rows.repeated,
         tools=tools,
+        tools_used=tools_used(rows, tools),
+        incomplete_from=first_incomplete,
     )
     return scan, rows.order
 
@@ -331,8 +369,9 @@ def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[
 
 def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
     if not files.sources and not bad:
-        # Name a file of each reason, those that --map could read first.
-        refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)
+        # Name a file of each reason, first folders, then files that --map could read.
+        refused = [note for note in notes if note.file]
+        refused.sort(key=lambda note: (note.kind != ABSENT, "--map " not in note.text))
         named = list({note.text: note for note in refused}.values())[:_MAX_NAMED]
         reasons = [f"{note.file}: {note.text}" for note in named]
         if len(refused) > len(named):
@@ -345,7 +384,8 @@ def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes:
         text += f"; unreadable lines or files: {bad_count:,}, the first: {where}: {first.reason}"
     kinds = ("untrained", "filtered_out", "failed", "other_split_rows")
     omissions = [n for n in notes if n.kind in kinds]
-    return text + "".join(f"; {note.count:,} {note.text}" for note in omissions)
+    text += "".join(f"; {note.count:,} {note.text}" for note in omissions)
+    return text + "".join(f"; {n.file} {n.text}" for n in notes if n.kind == CHANGED)
 
 
 def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:

@@ -33,10 +33,12 @@ from rlreport.read.notes import (
     clear_missing_grades,
     later_attempts,
     restart_note,
+    start_note,
+    starts_of,
     superseded_rows,
 )
 from rlreport.read.rollouts import Rollouts, no_rollouts
-from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample
+from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample, listed_tool
 from rlreport.text.clean import number_as_text
 from rlreport.text.messages import message, translatable
 
@@ -111,12 +113,20 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     rollout = columns.get("rollout")
     for file, index in _rows_by_file(columns):
         steps = columns["step"][index].astype(np.int64)
-        older = superseded_rows(steps, columns["validation"][index] == 1)
-        keep[index[older]] = keep_restarted
+        name = files.sources[file].name
+        in_validation = columns["validation"][index] == 1
+        older = superseded_rows(steps, in_validation)
+        starts = starts_of(steps, in_validation)
+        if keep_restarted and starts.any():
+            note, last_only = start_note(starts, steps, name)
+            rows.notes.append(note)
+            if last_only:
+                keep[index[starts < starts[-1]]] = False
+                older &= starts == starts[-1]
+        keep[index[older]] &= keep_restarted
         older &= responses[index]
         repeated[index[older]] = True
         if older.any():
-            name = files.sources[file].name
             rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
         if rollout is not None:
             keys = {"step": steps, "of": columns["validation"][index], "rollout": rollout[index]}
@@ -193,6 +203,7 @@ def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
         joined.tools += [(base + row, *tool) for row, *tool in chunk.tools]  # type: ignore[misc]
         joined.rows += chunk.rows
         joined.counts += chunk.counts
+        joined.changes += chunk.changes
         joined.remarks.update(chunk.remarks)
         joined.reward_parts |= chunk.reward_parts
         joined.extras_dropped |= chunk.extras_dropped
@@ -340,6 +351,19 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
     top_tools = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[:MAX_TOOLS]
     selection = table[table["tool"].isin(top_tools)]
     return selection.groupby(["step", "tool"], as_index=False)[names[2:]].sum()[names]
+
+
+def tools_used(rows: LogRows, tools: pd.DataFrame) -> pd.Series:
+    """Return which of ``tools`` answered in each response, see ``LogTables.tools_used``."""
+    if tools.empty:
+        return pd.Series(dtype=object)
+    known = set(tools["tool"])
+    used = np.full(rows.chunk.rows, None, dtype=object)
+    for row, tool, *_ in rows.chunk.tools:
+        if tool in known:
+            name = listed_tool(tool)
+            used[row] = name if used[row] is None else f"{used[row]}\n{name}"
+    return pd.Series(used[rows.order], dtype=object)
 
 
 def mix(values: Hashes) -> Hashes:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.about.several_runs import SEVERAL_STARTS
 from rlreport.columns import PROMPT_COLUMNS, TOKEN_COLUMNS
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, row_ends
 from rlreport.figures.rounding import difference
 from rlreport.metrics import TrainerMetrics
+from rlreport.read.detect import FORMAT
 from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import (
@@ -45,6 +47,8 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
     comparable = ~(np.isnan(reward) | np.isnan(reference))
     won = comparable & (reward > reference)
     first, last = steps_by_prompt.first(means), steps_by_prompt.last(means)
+    # A single step shows no gain, not even one of 0.
+    gain = np.where(steps_by_prompt.counts > 1, difference(last, first), np.nan)
     best, worst = (_first_smallest(rewards, prompts) for rewards in (-reward, reward))
     lost_all = (prompts.sum(comparable.astype(float)) > 0) & (prompts.sum(won.astype(float)) == 0)
     spread = np.where(prompt_steps.finite(reward) >= 2, prompt_steps.std(reward), np.nan)
@@ -59,7 +63,7 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
             "last_step": prompts.last(step),
             "reward_first": first,
             "reward_last": last,
-            "reward_gain": difference(last, first),
+            "reward_gain": gain,
             "reward_mean": prompts.mean(reward),
             "reward_min": prompts.min(reward),
             "reward_max": prompts.max(reward),
@@ -217,8 +221,17 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
             scan.failed,
             scan.filtered,
         )
+    if scan.incomplete_from is not None:
+        steps["incomplete"] |= steps["step"] >= scan.incomplete_from
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
-    shared["notes"] = [*scan.notes, *metrics.notes]
+    of_metrics = metrics.notes
+    if not scan.responses.empty:
+        # The rollouts tell the run, and its metrics are those of the last start.
+        of_metrics = [
+            replace(note, kind=FORMAT) if note.kind == SEVERAL_STARTS else note
+            for note in of_metrics
+        ]
+    shared["notes"] = [*scan.notes, *of_metrics]
     extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
     extras_by_step = rounded_columns(extras.groupby(training["step"].to_numpy()).mean())
     tables = Tables(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import gzip
 import itertools
+import os
 import re
 import sys
 from bisect import bisect
@@ -24,6 +25,8 @@ from typing import IO, Any, cast
 import xxhash
 
 from rlreport.errors import MissingExtraError, UsageError
+from rlreport.text.messages import message
+from rlreport.text.numbers import byte_size
 
 if sys.version_info >= (3, 14):
     from compression import zstd as zstd
@@ -48,6 +51,8 @@ class Source:
     # the URL with which the file's object store is opened, "" for a local file
     store: str = field(default="", repr=False)
     version: str = ""  # ETag or similar id of a remote file's content, "" if the store has none
+    # inode and time of change in ns of a local file when the logs were listed
+    stamp: tuple[int, int] | None = field(default=None, repr=False, compare=False)
     # all bytes of the file if they have been read already, else b""
     content: bytes = field(default=b"", repr=False, compare=False)
 
@@ -64,6 +69,39 @@ class Source:
         if self.content:
             return BytesIO(self.content)
         return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
+
+    def is_replaced(self, status: os.stat_result) -> bool:
+        """Return whether ``status`` is that of another file than the listed one.
+
+        On some network disks a file gets a new inode at any time, but not a new time of change.
+        """
+        if self.stamp is None:
+            return False
+        inode, changed = self.stamp
+        return status.st_ino != inode and status.st_mtime_ns != changed
+
+    def change(self, stop: int | None = None) -> str:
+        """Return why the bytes before ``stop`` of a local file may not be those that were listed.
+
+        Return "" if they are: if the file is as it was, or has only grown.
+        """
+        if self.stamp is None:
+            return ""
+        try:
+            status = Path(self.path).stat()
+        except FileNotFoundError:
+            return message("was deleted while it was read")
+        except OSError:
+            return ""
+        if self.is_replaced(status):
+            return message("was replaced while it was read")
+        if status.st_size < (self.size if stop is None else stop):
+            return message(
+                "was cut while it was read: {kept} of {listed}",
+                kept=byte_size(status.st_size),
+                listed=byte_size(self.size),
+            )
+        return ""
 
     def digest(self, start: int = 0, stop: int | None = None) -> str:
         """Return a hash of the lines in a range, or a remote file's version; "" if unknown."""

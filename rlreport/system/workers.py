@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rlreport.errors import RlreportError
+from rlreport.signals import ENDING
 from rlreport.text.language import ENGLISH, Language
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _signals_blocked() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:
@@ -231,9 +232,12 @@ def _prepare(parent: int) -> None:
         if os.getppid() != parent:
             os._exit(1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, too, and ends this
+    # A terminal sends the others to the parent, too, which then ends this process.
+    for number in ENDING:
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     gc.freeze()  # else the search for cycles copies the inherited memory
     collect_rarely()
     if sys.__stdout__ and sys.__stderr__:  # else these file descriptors may be of other files

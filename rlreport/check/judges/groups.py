@@ -13,9 +13,11 @@ from rlreport.check.check import (
     Result,
     RiseOrShare,
 )
-from rlreport.check.finding import Facts, Limit, Limits, Severity, meets
+from rlreport.check.finding import Facts, Finding, Limit, Limits, Severity, meets
+from rlreport.check.judges.hacking import reward_hacking_token
+from rlreport.check.judges.text import length_hacking
 from rlreport.check.noise import TINY, Trend, correlation_within
-from rlreport.check.run import Ranking, Run, has, mean, median, met_from_start
+from rlreport.check.run import ROUNDING, Ranking, Run, has, mean, median, met_from_start
 from rlreport.check.series import MIN_WINDOW, Series, running_mean
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.notes import Missing
@@ -27,7 +29,6 @@ RAGEN = translatable("RAGEN (reward std falls before the collapse)")
 
 WINDOW = 3  # Number of steps in the running mean of the share of missing grades
 MIN_SHARE = 0.05  # A step with a smaller share of responses without a grade is never considered bad
-PROBABLY_SOLVED = 0.5  # Above this mean reward, groups with equal rewards are taken for solved
 EQUAL = 1e-6  # Rewards of a group are equal if their population std is smaller than this
 
 
@@ -128,10 +129,14 @@ class _ZeroVarianceGroups(RiseOrShare):
         "start).",
         "solved": "{equal:count} of the last {groups:count} groups give no learning signal; "
         "{best:count} are solved, and harder prompts would teach more.",
+        "best": "{equal:count} of the last {groups:count} groups give no learning signal: in "
+        "{best:count}, all responses earn the best reward.",
         "mixed": "{equal:count} of the last {groups:count} groups give no learning signal: in "
         "{lowest:count} all responses earn the lowest reward, in {best:count} the best.",
         "wrong": "{equal:count} of the last {groups:count} groups give no learning signal: in "
         "{lowest:count}, all responses earn the lowest reward.",
+        "between": "{equal:count} of the last {groups:count} groups give no learning signal: their "
+        "responses earn equal rewards, neither the lowest nor the best.",
         "constant": "{equal:count} of the last {groups:count} groups give no learning signal: all "
         "responses of the run earn the same reward.",
     },
@@ -147,44 +152,64 @@ class _ZeroVarianceGroups(RiseOrShare):
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
     if not run.has("reward") and "explained_variance" not in run.roles:
-        # A note if the run learns, or most groups are probably solved.
-        learns = run.learned or mean(run.last_values(run.reward.values)) > PROBABLY_SOLVED
-        severity: Severity = "info" if learns else "warning"
+        # A note if the run learns, or most of these groups are solved.
+        is_note = run.learned or _are_solved_by_metrics(run)
+        severity: Severity = "info" if is_note else "warning"
         return check.judge_metric(run, "zero_variance", severity=severity, facts={"kind": "share"})
     limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
-    rewards = run.column("reward")
-    graded = np.isfinite(rewards)
+    graded = np.isfinite(run.column("reward"))
     min_grouped = limits.grouped * graded[run.last.rows].sum()
     if last_groups.empty or last_groups["size"].sum() < min_grouped:
         return check.not_run("groups (several responses to a prompt in a step)")
     if run.has("value_mean"):
         return check.not_run("a run that learns from groups; this one has a critic")
-    share, solved, wrong = last_groups[["equal", "solved", "wrong"]].mean().tolist()
+    share, wrong = last_groups[["equal", "wrong"]].mean().tolist()
     if not (met := run.met(_ZeroVarianceGroups.share, ">", share)):
         return None
     by_step = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
     series = by_step["equal"].to_numpy(np.float64)
     before = by_step[:window].mean()
     too_hard = meets(">", wrong, limits.share) and meets(">=", wrong, before["wrong"])
-    among = run.responses["group"].isin(groups.index[groups["equal"]]).to_numpy()
-    kind = "solved" if 2 * solved > share else "mixed" if solved else "wrong"
-    if np.ptp(rewards[graded]) == 0:
-        kind = "constant"
     always = met_from_start(series, met[0]) or meets(">", before["equal"], limits.share)
     onset = run.onset(series, always=always)
     if onset is not None and onset.step == run.steps[-1]:
         onset = None  # a single step is too short for an onset
-    equal, best, lowest = map(int, last_groups[["equal", "solved", "wrong"]].sum())
+    kind = _kind_of(run, last_groups)
+    equal, best, lowest = map(int, last_groups[["equal", "best", "wrong"]].sum())
     facts: Facts = {"share": share, "groups": len(last_groups), "kind": kind}
     facts = {**facts, "equal": equal, "best": best, "lowest": lowest}
     severity = "info" if kind == "solved" or (run.learned and not too_hard) else "warning"
-    ranking = Ranking(rewards, False, "reward", among=among)
-    return check.finding(run, severity, met, facts, ranking, onset=onset)
+    return check.finding(run, severity, met, facts, _ranking(run, groups, kind), onset=onset)
+
+
+def _are_solved_by_metrics(run: Run) -> bool:
+    """Return whether most groups of equal rewards must be solved, by the mean reward of each step.
+
+    The best reward is known only if step means reach exactly the same highest value repeatedly,
+    which means of a bounded reward do where all responses earn the bound. The mean reward, from 0
+    for the lowest to 1 for the best, is at most 1 − u if a share u of groups earns the lowest.
+    """
+    zero_variance, reward = run.series_of("zero_variance"), run.reward.values
+    reward = reward[np.isfinite(reward)]
+    if zero_variance is None or not len(reward):
+        return False
+    lowest, best = float(reward.min()), float(reward.max())
+    reached = np.isclose(reward, best, rtol=ROUNDING, atol=0.0)
+    if best == lowest or reached.sum() < MIN_WINDOW:
+        return False
+    level = (mean(run.last_values(run.align(run.reward))) - lowest) / (best - lowest)
+    equal = mean(run.last_values(run.align(zero_variance)))
+    return 1 - level < equal / 2
 
 
 def _groups(run: Run) -> pd.DataFrame:
+    """Return the groups of two or more graded responses: whether rewards are equal, and which.
+
+    Of groups with ``equal`` rewards, ``best`` earn the run's best reward and ``wrong`` its lowest;
+    ``solved`` are those of the best whose responses are not known to be incorrect.
+    """
     rows = run.responses.dropna(subset=["reward"])
     by_group = rows.groupby("group")
     groups = by_group["reward"].agg(["size", "max"])
@@ -192,9 +217,39 @@ def _groups(run: Run) -> pd.DataFrame:
     groups["step"] = by_group["step"].first()
     lowest, best = rows["reward"].min(), rows["reward"].max()
     comparable = groups["equal"] & (best > lowest)
-    groups["solved"] = comparable & (groups["max"] >= best)
+    groups["best"] = comparable & (groups["max"] >= best)
+    groups["solved"] = groups["best"] & ~(by_group["correct"].min() < 1)
     groups["wrong"] = comparable & (groups["max"] <= lowest)
     return groups[groups["size"] >= 2]
+
+
+def _kind_of(run: Run, last_groups: pd.DataFrame) -> str:
+    """Return the key of the title, which says what most groups of equal rewards earn."""
+    rewards = run.column("reward")
+    if np.ptp(rewards[np.isfinite(rewards)]) == 0:
+        return "constant"
+    counts = last_groups[["equal", "best", "solved", "wrong"]].sum()
+    if 2 * counts["solved"] > counts["equal"] and not _is_hacked(run):
+        return "solved"
+    if counts["best"] and counts["wrong"]:
+        return "mixed"
+    if counts["best"]:
+        return "best"
+    return "wrong" if counts["wrong"] else "between"
+
+
+def _is_hacked(run: Run) -> bool:
+    """Return whether the best reward may be earned without solving the task."""
+    results = (check.run(run) for check in (reward_hacking_token, length_hacking))
+    return any(isinstance(one, Finding) and one.severity != "info" for one in results)
+
+
+def _ranking(run: Run, groups: pd.DataFrame, kind: str) -> Ranking:
+    """Select responses of the last groups that show what the title of this kind says of them."""
+    column = {"solved": "solved", "best": "best", "wrong": "wrong"}.get(kind, "equal")
+    among = run.responses["group"].isin(groups.index[groups[column]]).to_numpy()
+    highest = kind in ("solved", "best")
+    return Ranking(run.column("reward"), highest, "reward", among=among, in_last_window=True)
 
 
 class _GroupStdFall(Limits):

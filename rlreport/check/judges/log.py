@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.about.several_runs import SEVERAL_RUNS
+from rlreport.about.several_runs import SEVERAL_RUNS, SEVERAL_STARTS
 from rlreport.check.check import FAILURES, Check, Result
 from rlreport.check.finding import SEVERITIES, Facts, Limit, Limits, LogText, Severity
 from rlreport.check.run import Ranking, Run
 from rlreport.figures.ragged import Ints, spans
+from rlreport.read.changed import changes_in_words
 from rlreport.summarise.steps import most_common
 from rlreport.tables import Tables
 from rlreport.text.messages import Message, format_message, sentences, translatable
@@ -187,6 +188,7 @@ class _Fault(NamedTuple):
 
 
 _FAULTS = {
+    "changed": "{changed}",
     "few": translatable(
         "Steps with fewer than {usual} responses: {few:count}, first step {few_first}."
     ),
@@ -228,6 +230,7 @@ def _log_title(facts: Facts) -> str:
 def broken_log(check: Check, run: Run) -> Result:
     tables, limits = run.tables, run.limits[_BrokenLog]
     faults = [
+        *_changed_files(tables),
         *_unreadable_lines(tables, limits),
         *_incomplete_faults(run),
         *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
@@ -246,6 +249,11 @@ def broken_log(check: Check, run: Run) -> Result:
         facts = {**facts, **fault.facts}
     steps = [step for fault in faults for step in fault.steps]
     return check.finding(run, severity, (), facts, onset=first, steps=steps)
+
+
+def _changed_files(tables: Tables) -> Iterator[_Fault]:
+    if text := changes_in_words(tables.notes, tables.judged_before):
+        yield _Fault("warning", "changed", {"changed": text})
 
 
 def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
@@ -309,22 +317,30 @@ def _early_ranks(tables: Tables, order: Ints) -> Iterator[_Fault]:
         yield _Fault("warning", "early", facts, tuple(order[np.unique(early["end"])].tolist()))
 
 
+# Kind of a note that the logs are not those of one run -> kind of the finding
+NOT_ONE_RUN = {SEVERAL_RUNS: "runs", SEVERAL_STARTS: "starts"}
+
+
 @Check(
     name="several runs in one report",
     rank="invalid",
     title="{text}",
-    statement="several runs are in one report",
+    statement={
+        "runs": "several runs are in one report",
+        "starts": "{count} starts in one log",
+    },
     why="Means over several runs describe none of them.",
     suggestion="Build a report of each run, or pass --merge if they are one run.",
     source="this project's convention",
     whole_run=True,
 )
 def mixed_runs(check: Check, run: Run) -> Result:
-    note = next((note for note in run.tables.notes if note.kind == SEVERAL_RUNS), None)
+    note = next((note for note in run.tables.notes if note.kind in NOT_ONE_RUN), None)
     if note is None:
         return None
     text = note.text if isinstance(note.text, Message) else LogText(note.text)
-    return check.finding(run, "warning", (), {"text": text}, steps=())
+    facts: Facts = {"text": text, "kind": NOT_ONE_RUN[note.kind], "count": note.count}
+    return check.finding(run, "warning", (), facts, steps=())
 
 
 @Check(

@@ -6,14 +6,15 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import FAILURES, FALLS, KL, LOGPROBS, Check, Result
 from rlreport.check.finding import Facts, Limit, Limits, Met, Severity, meets
 from rlreport.check.noise import Change
 from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
-from rlreport.check.series import Series, onset, running_mean
-from rlreport.figures.ragged import Ints, spans
+from rlreport.check.series import MIN_WINDOW, Series, onset, running_mean
+from rlreport.figures.ragged import Floats, Ints, spans
 from rlreport.text.messages import translatable
 
 ENTROPY = translatable("entropy-collapse threads of TRL, verl and DAPO")
@@ -303,8 +304,17 @@ def ratio_drift(check: Check, run: Run) -> Result:
     return check.judge_figures(run, figures, Ranking(outside, unit="of tokens"), **facts)
 
 
+# A norm below a hundredth of 1, the norm to which trainers clip by default, is nearly 0
+NEARLY_ZERO = 0.01
+# A jump also exceeds the highest tenth of the norms before it by this factor. Where the norms of
+# steps with and without a signal alternate, their median may be that of the steps without.
+MIN_JUMP = 10.0
+
+
 class _GradientExplosion(Limits):
-    times = Limit(100.0, "times", "gradient norm of a step against its median", PUBLIC_RUNS)
+    times = Limit(
+        100.0, "times", "gradient norm of a step against the median of those before it", PUBLIC_RUNS
+    )
     soon = Limit(
         0.1, "of steps", "part of the run within which the reward falls (warning)", PUBLIC_RUNS
     )
@@ -315,8 +325,12 @@ class _GradientExplosion(Limits):
     rank="cause",
     charts=("gradient_norm", "reward"),
     limits=_GradientExplosion,
-    title="The gradient norm was {norm:figure} in step {at}, its largest is {peak:figure}, and its "
-    "median {median:figure}.",
+    title={
+        "highest": "The gradient norm was {norm:figure} in step {at}; its median before was "
+        "{median:figure}.",
+        "first": "The gradient norm was {norm:figure} in step {at}, and {peak:figure} at its "
+        "highest; its median before was {median:figure}.",
+    },
     statement="the gradient norm jumps to {norm:short}",
     event=True,
     why="One such update can undo what the policy learned: the steps after it show whether it did.",
@@ -329,25 +343,47 @@ def gradient_explosion(check: Check, run: Run) -> Result:
     norm = run.series_of("grad_norm")
     if norm is None:
         return check.not_run(check.needs_also)
-    # Norms of 0, as in steps whose groups all have equal rewards, are left out.
-    middle = median(norm.values[norm.values > 0])
-    spikes = np.flatnonzero(norm.values > run.limits[_GradientExplosion].times * middle)
+    # Steps without a learning signal have no gradient but that of the KL penalty: it is not usual.
+    silent = np.isin(norm.steps, run.steps[run.silent == 1])
+    trained = np.where(silent, np.nan, norm.values)
+    usual, spikes = _spikes(norm.values, trained, run.limits[_GradientExplosion].times)
     if not len(spikes):
         return None
     harmful = _before_fall(run, norm.steps[spikes])
     at = int(spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])])
     highest, step = float(norm.values[at]), int(norm.steps[at])
-    facts: Facts = {"norm": highest, "median": middle, "at": step}
-    facts = {**facts, "peak": float(norm.values[spikes].max())}
+    peak = float(norm.values[spikes].max())
+    facts: Facts = {"kind": "first" if peak > highest else "highest", "norm": highest}
+    facts = {**facts, "median": usual, "at": step, "peak": peak}
     return check.finding(
         run,
         "warning" if harmful.any() else "info",
-        run.met(_GradientExplosion.times, ">", highest, of=middle),
+        run.met(_GradientExplosion.times, ">", highest, of=usual),
         facts,
         series=norm,
         onset=step,
         steps=norm.steps[spikes].tolist(),
     )
+
+
+def _spikes(norms: Floats, trained: Floats, times: float) -> tuple[float, Ints]:
+    """Return the usual norm before the first jump, and the indices of norms far above it.
+
+    Norms are compared with those before them that ``trained`` has: a norm that vanishes leaves
+    high ones behind, which were usual at their time, and one that explodes for half of the run is
+    no longer unusual.
+    """
+    past = pd.Series(trained).where(trained > 0).shift().expanding(MIN_WINDOW)
+    median_before = past.median().to_numpy(np.float64)
+    high_before = past.quantile(0.9).to_numpy(np.float64)
+    is_jump = (norms > times * median_before) & (norms > MIN_JUMP * high_before)
+    is_jump &= median_before >= NEARLY_ZERO
+    if not is_jump.any():
+        return np.nan, np.empty(0, np.int64)
+    first = int(np.argmax(is_jump))
+    usual = float(median_before[first])
+    later = np.arange(len(norms)) >= first
+    return usual, np.flatnonzero(later & (norms > times * usual))
 
 
 def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
@@ -368,6 +404,16 @@ class _NoUpdates(Limits):
     share = Limit(
         0.5, "of steps", "share of the last window with a value of 0 (warning)", EQUAL_REWARDS
     )
+
+
+def _has_gradient(norms: Series | None) -> bool:
+    return norms is not None and bool((norms.values > 0).any())
+
+
+def _reward_moves(run: Run) -> bool:
+    """Return whether the reward changes beyond noise, as it does if the policy is updated."""
+    course = run.courses.get("reward")
+    return course is not None and (course.direction != 0 or course.gained or course.lost)
 
 
 @Check(
@@ -395,10 +441,35 @@ def no_updates(check: Check, run: Run) -> Result:
     for role, metric in logged.items():
         if metric is None or not run.covers(metric):
             continue
-        zero = run.align(metric)
-        zero = np.where(np.isfinite(zero), zero == 0, np.nan)
-        share = mean(run.last_values(zero))
+        if role == "learning_rate" and (_has_gradient(logged["grad_norm"]) or _reward_moves(run)):
+            continue  # a learning rate may be printed as 0 that is not
+        values = run.align(metric)
+        zero = np.where(np.isfinite(values), values == 0, np.nan)
+        if role == "grad_norm":
+            zero = _unexplained(run, zero)
+        at_end = run.last_values(zero)
+        if np.isfinite(at_end).sum() < MIN_WINDOW:
+            continue
+        share = mean(at_end)
         if met := run.met(_NoUpdates.share, ">", share):
             facts: Facts = {"kind": role, "share": share, "series_from": "metrics"}
             return check.finding(run, "warning", met, facts, series=zero)
     return None
+
+
+def _unexplained(run: Run, zero: Floats) -> Floats:
+    """Return by step whether a gradient of 0 is a fault, NaN where groups have no signal.
+
+    Groups of equal rewards give a gradient of 0, so single steps without any are usual where a
+    step has few groups. If it is not known which steps these are, only a gradient that stays 0 to
+    the end is a fault: updates that have no effect do not recover.
+    """
+    silent = run.silent
+    if np.isfinite(silent).any():
+        return np.where(silent == 1, np.nan, zero)
+    alive = np.flatnonzero(zero == 0)
+    if not len(alive):
+        return zero
+    lasting = zero.copy()
+    lasting[: alive[-1]] = np.where(np.isfinite(zero[: alive[-1]]), 0.0, np.nan)
+    return lasting

@@ -14,13 +14,14 @@ from rlreport.check.course import line_ends
 from rlreport.check.finding import (
     REFERENCE_REWARD,
     RL_BOARD,
+    Fact,
     Facts,
     Finding,
     Limit,
     Limits,
     Severity,
 )
-from rlreport.check.noise import Window
+from rlreport.check.noise import TINY, Change, Trend, Window
 from rlreport.check.run import MixChange, Ranking, RewardStalled, Run
 from rlreport.check.series import (
     Dip,
@@ -43,6 +44,10 @@ NEW = 0.8  # The prompts changed if this fraction of the responses after a jump 
 MIN_SIDE = 3  # Minimum number of steps on each side of a jump
 # Minimum number of prompts with early and late responses for a mean change on the same prompts
 MIN_SHARED_PROMPTS = 8
+# The texts changed if responses to the same prompts become longer or shorter by this factor, or if
+# this share less of them finishes: then harder prompts are not the only reason for a fall
+OTHER_LENGTH = 2.0
+OTHER_ENDINGS = 0.2
 # Minimum size of a jump of the reward, in standard errors of a single step's mean reward
 EVIDENT = 5.0
 
@@ -62,9 +67,11 @@ EVIDENT = 5.0
         "{start:figure}.",
         "dip": "The reward fell from {best:figure} to {low:figure} in steps {since} to {until} and "
         "recovered.",
-        "prompts": "The reward fell from {best:figure} to {end:figure}, but harder prompts "
-        "explain this: the watched reward, the reward on the same prompts, or the "
-        "gap to the reference did not fall.",
+        "prompts": "The reward fell from {best:figure} to {end:figure}, but on {shared:count} "
+        "prompts seen before and after by at most {most:figure}: the prompts became harder.",
+        "reference": "The reward fell from {best:figure} to {end:figure}, but so did that of the "
+        "frozen reference: the gap to it fell by at most {most:figure}.",
+        "watched": "The reward fell from {best:figure} to {end:figure}, but validation rose.",
     },
     statement={
         "dead": "the reward collapses and stays near {end:short}",
@@ -72,6 +79,8 @@ EVIDENT = 5.0
         "fell": "the reward falls to {end:short}",
         "dip": "the reward falls to {low:short} and recovers",
         "prompts": "the reward falls to {end:short}, as the prompts become harder",
+        "reference": "the reward falls to {end:short}, as that of the reference does",
+        "watched": "the reward falls to {end:short}, while validation rises",
     },
     why="What the run had learned may be gone; compare later checkpoints with an earlier one.",
     suggestion="Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
@@ -97,7 +106,7 @@ def _fall(run: Run) -> Result:
         return check.too_short(run, run.reward)
     dead, fell = shape.dead is not None, shape.below_start or _has_fallen(run, shape)
     since = shape.dead if dead or fell else shape.late
-    explained = not dead and _prompts_explain(run, shape)
+    explained = None if dead else explanation_of_fall(run)
     if not fell and since is None:
         return None if explained or shape.dip is None else _judge_dip(check, run, shape, shape.dip)
     severity: Severity = "critical" if dead or shape.below_start else "warning"
@@ -114,7 +123,7 @@ def _fall(run: Run) -> Result:
         run,
         "info" if explained else severity,
         met,
-        {**facts, "kind": "prompts"} if explained else facts,
+        {**facts, **(explained or {})},
         Ranking(run.column("reward"), False, "reward"),
         series=shape.series,
         onset=onset(shape.series.steps, shape.series.values, peak=(peak, peak + shape.window)),
@@ -133,9 +142,14 @@ def mix_of_fall(run: Run) -> MixChange | None:
             return None
     elif fall.until is not None and shape.dip is not None:
         drop = shape.dip.level - shape.dip.low
-    mix = run.mix_change(*fall_windows(run, fall))
+    windows = fall_windows(run, fall)
+    mix = run.mix_change(*windows)
     # The logged rollouts have to show the fall of the trainer's metric.
-    return mix if mix and mix.explains_fall and mix.mix + mix.rest < -drop / 2 else None
+    if mix is None or not mix.explains_fall or mix.mix + mix.rest >= -drop / 2:
+        return None
+    splits = [run.mix_change(*windows, values) for values in _text_figures(run)]
+    has_other_texts = _are_other_texts(*(split and split.same_mix for split in splits))
+    return None if has_other_texts else mix
 
 
 def fall_windows(run: Run, fall: Finding | None) -> tuple[Window, Window]:
@@ -195,38 +209,83 @@ def _has_fallen(run: Run, shape: Shape) -> bool:
     return bool(significant and -loss.difference > min_loss)
 
 
-def _prompts_explain(run: Run, shape: Shape) -> bool:
+def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
+    """Return why a fall of the reward is no loss of the policy, as facts with a ``kind``, or None.
+
+    An explanation holds only if the policy's own loss surely is less than half of the fall: on
+    prompts seen before and after, if their texts did not change, or against the frozen reference.
+    """
+    shape = run.reward_shape
+    if shape is None:
+        return None
     watched = run.watched_shape
+    validated: dict[str, Fact] | None = None
     if watched is not None and watched.rose and not watched.fell:
-        return True
+        validated = {"kind": "watched"}
     if shape.series.source == "metrics" or run.first is None:
-        return False
-    steps, dip, size = len(shape.series.steps), shape.dip, shape.window
+        return validated
     drop = shape.best - shape.end
+    late, early, size = _sides_of_fall(run, shape)
+    same_prompts = _same_prompt_change(run, run.column("reward"), late, early)
+    if same_prompts is not None and not _texts_changed(run, late, early):
+        shared, change = same_prompts
+        if change.largest_loss < size / 2:
+            return {"kind": "prompts", "shared": shared, "most": max(change.largest_loss, 0.0)}
     best = run.window(*shape.peak)
     reference, gap = (run.change(run.column(c), first=best) for c in ("ref_reward", "reward_gap"))
-    if -reference.difference > drop / 2 and reference.fell and not gap.fell:
-        return True
+    if -reference.difference > drop / 2 and reference.fell and gap.largest_loss < drop / 2:
+        return {"kind": "reference", "most": max(gap.largest_loss, 0.0)}
+    return validated
+
+
+def _sides_of_fall(run: Run, shape: Shape) -> tuple[NDArray[np.bool_], NDArray[np.bool_], float]:
+    """Return which responses are of the steps after a fall or in a dip, which before, its size."""
     index = np.searchsorted(shape.series.steps, run.responses["step"].to_numpy(np.int64))
-    late = index >= steps - 2 * size
-    early = (index >= shape.best_index - size) & (index < shape.best_index + 2 * size) & ~late
-    if dip is not None and not shape.fell:
-        drop = dip.level - dip.low
-        late = (index >= dip.start) & (index <= dip.stop)
-        early = ~late
-    difference = _same_prompt_change(run, run.column("reward"), late, early)
-    return difference is not None and difference > -drop / 2
+    if shape.dip is not None and not shape.fell:
+        inside = (index >= shape.dip.start) & (index <= shape.dip.stop)
+        return inside, ~inside, shape.dip.level - shape.dip.low
+    window, first = shape.window, shape.best_index
+    late = index >= len(shape.series.steps) - 2 * window
+    early = (index >= first - window) & (index < first + 2 * window) & ~late
+    return late, early, shape.best - shape.end
 
 
 def _same_prompt_change(
     run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
-) -> float | None:
-    """Return the mean change from early to late responses to the same prompts; None if few."""
+) -> tuple[int, Change] | None:
+    """Return the number of prompts with early and late responses, and their mean change.
+
+    None if they are too few. The standard error is that of the mean over prompts.
+    """
     prompts, early = run.responses["prompt_id"].to_numpy(), ~late if early is None else early
     sides = (np.isfinite(values) & part for part in (late, early))
     after, before = (pd.Series(values[side]).groupby(prompts[side]).mean() for side in sides)
     changes = (after - before).dropna()
-    return float(changes.mean()) if len(changes) >= MIN_SHARED_PROMPTS else None
+    if len(changes) < MIN_SHARED_PROMPTS:
+        return None
+    start, end = float(before[changes.index].mean()), float(after[changes.index].mean())
+    error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
+    return len(changes), Change(start, end, (end - start) / max(error, TINY), run.limits[Trend].z)
+
+
+def _texts_changed(run: Run, late: NDArray[np.bool_], early: NDArray[np.bool_]) -> bool:
+    """Return whether responses to the same prompts doubled, halved, or came to be cut off."""
+    length, finished = _text_figures(run)
+    changes = [_same_prompt_change(run, values, late, early) for values in (length, finished)]
+    return _are_other_texts(*(change and change[1] for change in changes))
+
+
+def _text_figures(run: Run) -> tuple[Floats, Floats]:
+    """Return the logarithm of each response's length, and whether it finished (NaN if unknown)."""
+    length = np.log(np.maximum(run.column(run.length), 1.0))
+    finished = run.column("finished") if run.has("finished") else np.full(len(length), np.nan)
+    return length, finished
+
+
+def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
+    if length is not None and abs(length.difference) >= math.log(OTHER_LENGTH):
+        return length.rose or length.fell
+    return finished is not None and finished.fell and -finished.difference >= OTHER_ENDINGS
 
 
 @Check(
@@ -285,7 +344,11 @@ class _RewardShift(Limits):
     limits=_RewardShift,
     title={
         "prompts": "The prompts changed at step {at}: the mean reward went from {before:figure} to "
-        "{after:figure}, but hardly changed on prompts seen before and after.",
+        "{after:figure}, but on {shared:count} prompts seen before and after it changed by "
+        "{same:figure}.",
+        "new_prompts": "The prompts changed at step {at}: the mean reward went from "
+        "{before:figure} to {after:figure}, and {new:percent} of responses since then have prompts "
+        "not seen before.",
         "reference": "The frozen reference's mean reward changed from {before:figure} to "
         "{after:figure} at step {at}: the scoring changed, not the policy.",
         "reward": "The mean reward changed from {before:figure} to {after:figure} at step {at}, "
@@ -324,14 +387,14 @@ def reward_shift(check: Check, run: Run) -> Result:
     mix = run.mix_change(*sides) if column == "reward" else None
     if mix and abs(mix.mix) > abs(mix.rest):
         return None
-    changed = _prompts_changed(run, reward, jump)
+    changed = _changed_prompts(run, reward, jump)
     step = int(run.steps[jump.at])
-    facts: Facts = {"before": jump.before, "after": jump.after, "at": step}
+    facts: Facts = {"before": jump.before, "after": jump.after, "at": step, "kind": kind}
     return check.finding(
         run,
         "info" if changed else "warning",
         z + large,
-        {**facts, "kind": "prompts" if changed else kind},
+        {**facts, **(changed or {})},
         Ranking(reward, size > 0, REFERENCE_REWARD if kind == "reference" else "reward"),
         onset=step,
     )
@@ -403,12 +466,17 @@ def _others_jump(run: Run, at: int, still: float) -> bool:
     return any(jump and jump.sudden and jump.at + first == at and jump.z >= still for jump in jumps)
 
 
-def _prompts_changed(run: Run, reward: Floats, jump: _Jump) -> bool:
-    difference = _same_prompt_change(run, reward, run.step_index >= jump.at)
-    if difference is not None:
-        return abs(difference) < abs(jump.after - jump.before) / 2
+def _changed_prompts(run: Run, reward: Floats, jump: _Jump) -> dict[str, Fact] | None:
+    """Return why a jump is due to other prompts, as facts with a ``kind``; None if it is not."""
+    same_prompts = _same_prompt_change(run, reward, run.step_index >= jump.at)
+    if same_prompts is not None:
+        shared, change = same_prompts
+        if abs(change.difference) >= abs(jump.after - jump.before) / 2:
+            return None
+        return {"kind": "prompts", "shared": shared, "same": change.difference}
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
     first = int(np.searchsorted(run.step_index, jump.at))
     groups = run.responses[:first].groupby(["prompt_id", "step"]).ngroups
     recurring = len(np.unique(prompts[:first])) < NEW * groups
-    return bool(recurring and (~np.isin(prompts[first:], prompts[:first])).mean() >= NEW)
+    new = float((~np.isin(prompts[first:], prompts[:first])).mean())
+    return {"kind": "new_prompts", "new": new} if recurring and new >= NEW else None

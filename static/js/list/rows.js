@@ -23,6 +23,14 @@ const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 /** Column of data splits; branches that were not trained are listed only if its filter selects them. */
 const SPLIT = "extra:split";
 export const BRANCH = "branch";
+/** Column of the tools that answered in a response, whose text has one of them a line. */
+const TOOLS = "tools";
+
+/** Returns the values that a cell's text consists of. @param {string} key column @param {string | null} text @returns {string[]} */
+export function valuesOf(key, text) {
+  if (text === null) return [];
+  return key === TOOLS ? text.split("\n") : [text];
+}
 
 /** Normalizes a text for searching: lower case, single spaces. @param {string} text */
 export function searchable(text) {
@@ -124,15 +132,15 @@ export class Rows {
       .filter(([key]) => !without.has(key))
       .map(([key, [low, high]]) => ({ numbers: this.column(key)?.numbers, low, high }));
     const texts = this.query ? this.texts() : null;
-    const required = [...this.words].map(([key, words]) => ({ strings: this.column(key)?.strings, words, exact: this.filters.has(key) }));
+    const required = [...this.words].map(([key, words]) => ({ key, strings: this.column(key)?.strings, words, exact: this.filters.has(key) }));
     const found = [];
     for (const i of this.listable()) {
       if (texts && !texts[i].includes(this.query)) continue;
       // NaN fails both comparisons, so a missing value is outside every range.
       const inside = ({ numbers, low, high }) => !numbers || (numbers[i] >= low && numbers[i] <= high);
-      const holds = ({ strings, words, exact }) => {
-        const text = strings?.[i] ?? "";
-        return !strings || (exact ? text === words : text.toLowerCase().includes(words));
+      const holds = ({ key, strings, words, exact }) => {
+        if (!strings) return true;
+        return exact ? valuesOf(key, strings[i]).includes(words) : (strings[i] ?? "").toLowerCase().includes(words);
       };
       if (limits.every(inside) && required.every(holds)) found.push(i);
     }
@@ -189,15 +197,26 @@ function changedByPrograms(text) {
   return FORMULA.test(text) || /^(true|false|nan|inf(inity)?)$/i.test(text);
 }
 
+/** C0 without tab and line ends, DEL and C1; a CR alone. As in rlreport/text/clean.py. */
+const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)/g;
+
+/** Writes control characters out, which a terminal would obey. @param {string} text */
+function withoutControls(text) {
+  return text.replace(CONTROL, (control) => `\\x${control.charCodeAt(0).toString(16).padStart(2, "0")}`);
+}
+
 /**
  * Formats lines as CSV. As in the exported files, an apostrophe is put before a text that CSV
- * readers would change.
+ * readers would change, and control characters are written out.
  * @param {string[]} header
  * @param {any[][]} lines
  */
 export function csvOf(header, lines) {
-  const safe = (cell) =>
-    typeof cell === "string" && changedByPrograms(cell.replace(/^'+/, "")) ? `'${cell}` : String(cell ?? "");
+  const safe = (cell) => {
+    if (typeof cell !== "string") return String(cell ?? "");
+    const text = withoutControls(cell);
+    return changedByPrograms(text.replace(/^'+/, "")) ? `'${text}` : text;
+  };
   const quote = (text) => (/[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
   const line = (cells) => cells.map((cell) => quote(safe(cell))).join(",");
   return [header, ...lines].map(line).join("\n");

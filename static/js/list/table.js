@@ -1,10 +1,10 @@
 /** Shows `Rows` in a table: reuses the rendered rows, and adds rows while the reader scrolls. */
 
-import { el } from "../shared/dom.js";
+import { breakable, el } from "../shared/dom.js";
 import { MISSING, exact, written } from "../shared/format.js";
 import { mark } from "../shared/marks.js";
 import { message } from "../shared/words.js";
-import { valueAt } from "./rows.js";
+import { valueAt, valuesOf } from "./rows.js";
 
 /** Rows added at a time. */
 const CHUNK = 50;
@@ -193,7 +193,7 @@ export class TableView {
     }
     if (column.kind === "token") return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
     const title = value === null ? message("not logged") : null;
-    const text = value === null ? MISSING : String(value);
+    const text = value === null ? MISSING : valuesOf(column.key, String(value)).join(", ");
     const size = Math.max(0, ...(column.prefixes ?? []).filter((one) => text.startsWith(one) && text.slice(one.length).trim()).map((one) => one.length));
     const shared = size > 0 && el("span", { class: "shared" }, text.slice(0, size));
     return el("td", { class: "text", "data-key": column.key, title }, el("div", { class: "clamp", dir: "auto" }, shared, text.slice(size)));
@@ -231,7 +231,7 @@ export class TableView {
 
 /** @param {import("./rows.js").Column} column @returns {HTMLTableCellElement} */
 export function headerCell({ key, kind, label, unit, help }) {
-  return el("th", { scope: "col", class: kind, "data-key": key, title: help }, label, unit && el("span", { class: "unit" }, unit));
+  return el("th", { scope: "col", class: kind, "data-key": key, title: help }, ...breakable(label), unit && el("span", { class: "unit" }, unit));
 }
 
 /** Returns the class of a number's bar, whose length is in twentieths of the column's maximum. */

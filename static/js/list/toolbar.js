@@ -4,7 +4,7 @@ import { copies } from "../shared/copy.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { menu } from "../shared/menu.js";
-import { searchable, toCsv, toJson } from "./rows.js";
+import { searchable, toCsv, toJson, valuesOf } from "./rows.js";
 import { message } from "../shared/words.js";
 
 /** @typedef {import("./rows.js").Rows} Rows */
@@ -92,7 +92,8 @@ function between(rows, key, [low, high]) {
 
 /** Creates a select of a column's values. @param {Rows} rows @param {import("./rows.js").Column} column @param {string} all */
 function filterSelect(rows, column, all) {
-  const names = [...new Set(column.strings)].filter((name) => name !== null).sort();
+  const texts = [...new Set(column.strings)];
+  const names = [...new Set(texts.flatMap((text) => valuesOf(column.key, text)))].sort();
   const options = names.map((name) => el("option", { value: name }, name));
   const select = el("select", { "aria-label": column.label }, el("option", { value: "" }, all), ...options);
   select.addEventListener("change", () => rows.require(column.key, select.value));
@@ -141,12 +142,14 @@ function grouped(columns, make) {
 /** Creates the filter of a text column: a select for few values, else a text field. */
 function wordsInput(rows, column) {
   const current = rows.words.get(column.key) ?? "";
+  const whole = rows.filters.has(column.key);
   const distinct = new Set();
   for (const text of column.strings ?? []) {
-    if (text !== null) distinct.add(text);
-    if (distinct.size > MAX_OPTIONS) break;
+    for (const value of valuesOf(column.key, text)) distinct.add(value);
+    if (distinct.size > MAX_OPTIONS && !whole) break;
   }
-  const few = distinct.size <= MAX_OPTIONS && [...distinct].every((text) => text.length <= MAX_OPTION_CHARS);
+  // A part of a value would find nothing where whole values are compared.
+  const few = whole || distinct.size <= MAX_OPTIONS && [...distinct].every((text) => text.length <= MAX_OPTION_CHARS);
   const any = el("option", { value: "" }, message("anything"));
   const option = (text) => el("option", { value: text, selected: [text, text.toLowerCase()].includes(current) }, text);
   const input = few

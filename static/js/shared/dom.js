@@ -39,6 +39,11 @@ function fill(node, props, children) {
   return node;
 }
 
+/** Returns a name as nodes, which may be broken after "_", ".", "/", ":" like names in the page's HTML. @param {string} name */
+export function breakable(name) {
+  return name.split(/(?<=[_./:])(?=[^_./:])/).flatMap((part, at) => (at ? [el("wbr"), part] : [part]));
+}
+
 let ids = 0;
 
 /** Returns an id that no other element has, also after views of a one-file report changed. */

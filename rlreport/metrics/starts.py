@@ -1,0 +1,291 @@
+"""Tell fresh starts of a run from resumptions in a log of metrics whose step falls.
+
+A log is cut into pieces where the step of a metric falls. A piece is one of these:
+
+- a resumption from a checkpoint: it begins after the first step of the start before, and repeats
+  its tail only. Later rows replace earlier ones;
+- a fresh start: it begins where the start before began, and repeats its steps. Starts are never
+  merged;
+- the same training with its counter set back: it repeats steps as a fresh start does, but what the
+  trainer counts or measures goes on. Its steps are numbered on;
+- a copy of what was logged before, or rows that were written late: merged.
+
+A log whose step falls all the time is unsorted, and one that several writers took turns at is, too:
+both are sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.about.several_runs import SEVERAL_STARTS
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.formats.logged import COUNTER, NO_METRICS
+from rlreport.metrics.roles import roles_of
+from rlreport.read.detect import FORMAT
+from rlreport.read.notes import begins_afresh
+from rlreport.tables import Note
+from rlreport.text.messages import listed, message, plural, span
+
+# If more than one in this many changes of the step is a fall, the log is in no order
+UNSORTED_FALLS = 4
+# Fraction of the steps that each of several writers logs
+_OF_ALL_WRITERS = 0.9
+
+# Fraction of the values in common that are equal in a copy; the rest may be rounded otherwise
+_COPIED = 0.9
+_COPY_TOLERANCE = 1e-3  # relative difference up to which rounded values count as equal
+
+# Number of values of a metric in a piece that suffice to see where it goes
+_MIN_VALUES = 5
+_WINDOW = 8  # a piece begins and ends with one in this many of its values, but at most:
+_MAX_WINDOW = 10
+# Minimum change of a metric within a piece, in its standard deviations: a ramp changes by 3.5 of
+# them, a step by at least 2; noise alone rarely by 2
+_CHANGE = 2.0
+# A metric goes on if it begins at least this far from where it began to where it ended, and is
+# set back if it begins at most as far from where it began
+_GOES_ON = 0.75
+
+_MAX_NAMED = 5  # number of starts whose lengths are named
+
+# Ranges of seconds and milliseconds since 1970: such series go on from one start to the next
+_CLOCKS = ((1e9, 3e9), (1e12, 3e12))
+
+
+class Series(NamedTuple):
+    """The values of a metric in the order of the log, and the number of the piece of each."""
+
+    steps: Ints
+    values: Floats
+    pieces: Ints
+
+
+@dataclass(slots=True)
+class Arrangement:
+    """What the pieces of a log are; arrays have one entry per piece."""
+
+    starts: Ints  # number of the start that the piece belongs to
+    shifts: Ints  # number to add to its steps
+    lengths: list[int]  # number of distinct steps of each start
+    unsorted: bool = False  # whether all pieces are one, to be sorted by step
+    # distinct steps of the last start that a resumption logged again
+    repeated: list[int] = field(default_factory=list)
+    # number of times that the counter of the last start was set back
+    set_back: int = 0
+
+    @property
+    def last_is_longest(self) -> bool:
+        """Whether the last start is longer than each other one, as after starts that failed."""
+        return self.lengths[-1] > max(self.lengths[:-1], default=0)
+
+
+def arranged(
+    series: Mapping[str, Series], pieces: int, changes: int, *, one_run: bool = False
+) -> Arrangement:
+    """Return what the ``pieces`` of a log are, whose step changes ``changes`` times.
+
+    With ``one_run``, fresh starts are taken to be one training whose counter was set back.
+    """
+    steps_of = _steps_by_piece(series, pieces)
+    starts = np.zeros(pieces, np.int64)
+    shifts = np.zeros(pieces, np.int64)
+    if UNSORTED_FALLS * (pieces - 1) > changes or _written_in_turns(steps_of):
+        return Arrangement(starts, shifts, [], unsorted=True)
+    of_start = [steps_of[0]]  # distinct steps of each start, as numbered here
+    repeated: list[Ints] = [np.zeros(0, np.int64)]  # of each start
+    counted = steps_of[0]  # steps of the current start since its counter was last set back
+    for piece in range(1, pieces):
+        steps = steps_of[piece]
+        starts[piece] = starts[piece - 1]
+        shifts[piece] = shifts[piece - 1]
+        if not len(steps):  # of metrics that are left out
+            continue
+        afresh = len(counted) > 0 and begins_afresh(steps, counted, before=steps_of[piece - 1])
+        copied = _is_copy_of_piece(series, piece)
+        if not afresh or copied:
+            numbered = steps + shifts[piece]
+            if not copied:
+                again = np.intersect1d(numbered, of_start[-1])
+                repeated[-1] = np.union1d(repeated[-1], again)
+            of_start[-1] = np.union1d(of_start[-1], numbered)
+            counted = np.union1d(counted, steps)
+        elif one_run or _goes_on(series, piece):
+            shifts[piece] = of_start[-1][-1] + _spacing(steps) - steps[0]
+            of_start[-1] = np.union1d(of_start[-1], steps + shifts[piece])
+            counted = steps
+        else:
+            starts[piece] += 1
+            shifts[piece] = 0
+            of_start.append(steps)
+            repeated.append(np.zeros(0, np.int64))
+            counted = steps
+    lengths = [len(steps) for steps in of_start]
+    set_back = len(np.unique(shifts[starts == starts[-1]])) - 1
+    again = repeated[-1].tolist()
+    return Arrangement(starts, shifts, lengths, repeated=again, set_back=set_back)
+
+
+def _steps_by_piece(series: Mapping[str, Series], pieces: int) -> list[Ints]:
+    """Return the distinct steps of metrics in each piece, ascending."""
+    tables = [
+        pd.DataFrame({"piece": one.pieces, "step": one.steps}).drop_duplicates()
+        for name, one in series.items()
+        if not name.startswith(COUNTER)
+    ]
+    if not tables:
+        return [np.zeros(0, np.int64)] * pieces
+    table = pd.concat(tables).drop_duplicates().sort_values(["piece", "step"])
+    by_piece = dict(iter(table.groupby("piece")["step"]))
+    nothing = np.zeros(0, np.int64)
+    return [by_piece[piece].to_numpy() if piece in by_piece else nothing for piece in range(pieces)]
+
+
+def _written_in_turns(steps_of: Sequence[Ints]) -> bool:
+    """Return whether several writers, such as ranks, logged all steps, some steps in each turn.
+
+    Each step is then in as many pieces as there are writers, and there are more pieces than that.
+    """
+    _, times = np.unique(np.concatenate(steps_of), return_counts=True)
+    writers = int(np.median(times))
+    in_turns = writers > 1 and len(steps_of) > 2 * writers
+    return in_turns and bool(np.mean(times == writers) >= _OF_ALL_WRITERS)
+
+
+def _spacing(steps: Ints) -> int:
+    return max(1, int(np.median(np.diff(steps)))) if len(steps) > 1 else 1
+
+
+def _is_copy_of_piece(series: Mapping[str, Series], piece: int) -> bool:
+    before = {name: _up_to(one, piece) for name, one in series.items()}
+    return is_copy(before, {name: _in_piece(one, piece) for name, one in series.items()})
+
+
+def _up_to(one: Series, piece: int) -> Series:
+    return _where(one, one.pieces < piece)
+
+
+def _in_piece(one: Series, piece: int) -> Series:
+    return _where(one, one.pieces == piece)
+
+
+def _where(one: Series, chosen: NDArray[np.bool_]) -> Series:
+    return Series(one.steps[chosen], one.values[chosen], one.pieces[chosen])
+
+
+def is_copy(logged: Mapping[str, Series], again: Mapping[str, Series]) -> bool:
+    """Return whether ``again`` has the values of ``logged``, perhaps rounded, at common steps.
+
+    Metrics that are constant, such as settings, do not tell.
+    """
+    equal = common = 0
+    for name in logged.keys() & again.keys():
+        if name.startswith(COUNTER):
+            continue
+        one, two = logged[name], again[name]
+        _, at_one, at_two = np.intersect1d(one.steps, two.steps, return_indices=True)
+        first, second = one.values[at_one], two.values[at_two]
+        told = np.isfinite(first) & np.isfinite(second)
+        if not told.any() or np.ptp(first[told]) == 0:
+            continue
+        close = np.isclose(first[told], second[told], rtol=_COPY_TOLERANCE, atol=0)
+        equal += int(close.sum())
+        common += int(told.sum())
+    return common > 0 and equal >= _COPIED * common
+
+
+def _goes_on(series: Mapping[str, Series], piece: int) -> bool:
+    """Return whether what is logged in ``piece`` goes on where it was before.
+
+    Counters such as ``epoch`` decide, without any most of the metrics that changed before.
+    """
+    # A schedule of learning rates belongs to the counter, not to the policy.
+    learning_rate = roles_of(series).get("learning_rate")
+    of_counters: list[int] = []
+    of_metrics: list[int] = []
+    for name, one in series.items():
+        before, after = _in_piece(one, piece - 1), _in_piece(one, piece)
+        counts_steps = bool((one.steps == one.values).all())
+        if not len(before.values) or not len(after.values) or counts_steps:
+            continue
+        if name.startswith(COUNTER) or name.rpartition("/")[2] in NO_METRICS:
+            of_counters.append(_counts_on(before.values, after.values))
+        elif name != learning_rate:
+            of_metrics.append(_moves_on(before.values, after.values))
+    return sum(of_counters) > 0 or (not any(of_counters) and sum(of_metrics) > 0)
+
+
+def _counts_on(before: Floats, after: Floats) -> int:
+    """Return 1 if a counter goes on, -1 if it is set back, 0 if it does not tell."""
+    if after[0] > before[-1]:
+        return 1
+    return -1 if after[0] < before[-1] else 0
+
+
+def _moves_on(before: Floats, after: Floats) -> int:
+    """Return 1 if a metric goes on where it ended, -1 if where it began, 0 if it does not tell."""
+    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    if min(len(before), len(after)) < _MIN_VALUES or _tells_time(before):
+        return 0
+    width = min(_MAX_WINDOW, max(1, len(before) // _WINDOW), len(after))
+    first, last, now = (part.mean() for part in (before[:width], before[-width:], after[:width]))
+    change = last - first
+    if abs(change) <= _CHANGE * before.std():
+        return 0
+    covered = (now - first) / change
+    if covered >= _GOES_ON:
+        return 1
+    return -1 if covered <= 1 - _GOES_ON else 0
+
+
+def _tells_time(values: Floats) -> bool:
+    low, high = values.min(), values.max()
+    return any(start <= low and high <= end for start, end in _CLOCKS)
+
+
+def start_notes(found: Arrangement) -> list[Note]:
+    """Return what a report says about starts, resumptions and a counter that was set back."""
+    notes: list[Note] = []
+    lengths = [f"{length:,}" for length in found.lengths]
+    if len(found.lengths) > 1 and not found.last_is_longest:
+        text = message(
+            "{count} starts in one log of trainer metrics, of {lengths} steps: they are no one "
+            "run, and figures and charts show the last one only. If they are one training, pass "
+            "--merge.",
+            count=len(found.lengths),
+            lengths=listed(lengths if len(lengths) <= _MAX_NAMED else [*lengths[:_MAX_NAMED], "…"]),
+        )
+        notes.append(Note(SEVERAL_STARTS, text, len(found.lengths)))
+    elif len(found.lengths) > 1:
+        text = message(
+            "{count} starts in one log of trainer metrics: the last one, of {last:count} steps, is "
+            "the run; the {earlier:count} steps of the starts before it are left out. If they are "
+            "one training, pass --merge.",
+            count=len(found.lengths),
+            last=found.lengths[-1],
+            earlier=sum(found.lengths[:-1]),
+        )
+        notes.append(Note(FORMAT, text, len(found.lengths) - 1))
+    if found.set_back:
+        text = plural(
+            "the step of the trainer metrics is set back {count} time while training goes on: "
+            "steps are numbered on from there",
+            "the step of the trainer metrics is set back {count} times while training goes on: "
+            "steps are numbered on from there",
+            found.set_back,
+        )
+        notes.append(Note(FORMAT, text, found.set_back))
+    if found.repeated:
+        text = message(
+            "trainer metrics logged again, as after a resumption from a checkpoint: {steps}; the "
+            "later rows count",
+            steps=span((found.repeated[0], found.repeated[-1])),
+        )
+        notes.append(Note("metrics", text, len(found.repeated)))
+    return notes

@@ -1,0 +1,251 @@
+"""One table of the metrics of a run, made of records in the order of the log, in bounded memory."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.fields import LARGEST_NUMBER
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.formats.logged import COUNTER, MAX_NAME, Record
+from rlreport.metrics.roles import roles_of
+from rlreport.metrics.starts import Arrangement, Series, arranged, is_copy
+from rlreport.text.clean import safe_text
+from rlreport.text.messages import message
+
+# Maximum number of metrics; further ones, in the order of the log, are left out
+MAX_METRICS = 2_000
+# Maximum number of rows; of more steps, consecutive ones are merged into one row
+MAX_STEPS = 20_000
+# Maximum number of values in memory; beyond it, consecutive steps are merged
+MAX_VALUES = 5_000_000
+_BLOCK_ROWS = 1_000
+MAX_BROKEN = 1_000  # Maximum number of steps per metric that are reported as NaN or infinite
+_GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
+
+
+class Part(NamedTuple):
+    """Values of a metric at its ``steps``; ``broken`` marks those logged as NaN or too large.
+
+    ``pieces`` has the number of the piece of the log that a value is in, see ``metrics.starts``.
+    """
+
+    steps: Ints
+    values: Floats
+    broken: NDArray[np.bool_]
+    pieces: Ints
+
+    def merged(self, width: int, *, largest: bool) -> Part:
+        """Merge runs of values whose steps fall into the same interval of ``width`` steps.
+
+        A merged value has the first step of the interval. It is the mean of the values, NaN if any
+        is NaN; with ``largest`` it is the largest value that is not NaN.
+        """
+        if not len(self.steps):
+            return self
+        at = self.steps - self.steps % width
+        is_start = np.diff(at, prepend=at[0] - 1) != 0
+        is_start |= np.diff(self.pieces, prepend=self.pieces[0]) != 0
+        starts = np.flatnonzero(is_start)
+        if largest:
+            values = np.fmax.reduceat(self.values, starts)
+        else:
+            values = np.add.reduceat(self.values, starts) / np.diff(starts, append=len(at))
+        broken = np.logical_or.reduceat(self.broken, starts)
+        return Part(at[starts], values, broken, self.pieces[starts])
+
+    def of_pieces(self, kept: NDArray[np.bool_]) -> Part:
+        """Return the values of the pieces of the log that are ``kept``, bool (pieces,)."""
+        return self.in_order(np.flatnonzero(kept[self.pieces]))
+
+    def in_order(self, rows: Ints) -> Part:
+        return Part(self.steps[rows], self.values[rows], self.broken[rows], self.pieces[rows])
+
+
+def _joined(parts: list[Part]) -> Part:
+    return Part(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+@dataclass(slots=True)
+class MetricsTable:
+    # metric, or COUNTER -> its values in the order of the log, in one or more parts
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    width: int = 1  # number of consecutive steps that are merged into one row
+    # hashes of the names of metrics beyond MAX_METRICS
+    left_out: set[int] = field(default_factory=set)
+    size: int = 0  # number of values in memory
+    metrics: int = 0  # number of metrics
+    piece: int = 0  # number of the last piece of the log; a piece ends where the step falls
+    changes: int = 0  # number of changes of the step from one record to the next
+
+    def add(self, records: Iterator[Record]) -> None:
+        last: dict[str, int] = {}  # metric -> its last step in the piece
+        step_before = None
+        while block := list(islice(records, _BLOCK_ROWS)):
+            columns: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
+            for step, numbers in block:
+                # Not the step of the record alone: evaluations may be logged late.
+                if any(step < last.get(name, step) for name in numbers):
+                    self.piece += 1
+                    last.clear()
+                self.changes += step != step_before
+                step_before = step
+                for name, number in numbers.items():
+                    columns[name].append((step, number, self.piece))
+                    if not name.startswith(COUNTER):
+                        last[name] = step
+            for name, found in columns.items():
+                logged = zip(*found, strict=True)
+                steps = np.array(next(logged), np.int64)
+                values = np.array(next(logged), np.float64)
+                pieces = np.array(next(logged), np.int64)
+                broken = ~(np.abs(values) <= LARGEST_NUMBER)
+                part = Part(steps, np.where(broken, np.nan, values), broken, pieces)
+                self._add(safe_text(name), [part])
+            if self.size > MAX_VALUES:
+                self._merge(self.width)
+                if self.size > MAX_VALUES // 2:
+                    self._merge(2 * self.width)
+
+    def extend(self, other: MetricsTable) -> None:
+        """Add the metrics of another log of the run, as if it followed this one."""
+        shift = self._piece_of_next(other)
+        for name, parts in other.parts.items():
+            moved = [part._replace(pieces=part.pieces + shift) for part in parts]
+            self._add(name, moved)
+        self.piece = max(self.piece, other.piece + shift)
+        self.changes += other.changes
+        self.left_out |= other.left_out
+        self._merge(max(self.width, other.width))
+
+    def _piece_of_next(self, other: MetricsTable) -> int:
+        """Return the number of the piece of this log in which another one begins."""
+        common = self.names & other.names
+        same_pieces = self.piece == other.piece
+        if not common:
+            return 0 if same_pieces else self.piece
+        falls = any(
+            other.parts[name][0].steps[0] < self.parts[name][-1].steps[-1] for name in common
+        )
+        if same_pieces and falls and is_copy(self._series(), other._series()):
+            return 0
+        return self.piece + falls
+
+    def arrange(self, *, one_run: bool = False) -> Arrangement | None:
+        """Keep the last start only, with its steps numbered on; return what was found, if any.
+
+        ``one_run``: take a fresh start to be the same training, whose counter was set back.
+        """
+        if not self.piece:
+            return None
+        found = arranged(self._series(), self.piece + 1, self.changes, one_run=one_run)
+        kept = found.starts == found.starts[-1]
+        for name, parts in self.parts.items():
+            part = _joined(parts).of_pieces(kept)
+            part = part._replace(steps=part.steps + found.shifts[part.pieces])
+            if found.unsorted:
+                part = part.in_order(np.argsort(part.steps, kind="stable"))
+                part = part._replace(pieces=np.zeros_like(part.pieces))
+            self.parts[name] = [part]
+        self.parts = {name: parts for name, parts in self.parts.items() if len(parts[0].steps)}
+        self.piece = 0
+        self._merge(self.width)
+        return found
+
+    def _series(self) -> dict[str, Series]:
+        joined = {name: _joined(parts) for name, parts in self.parts.items()}
+        return {name: Series(one.steps, one.values, one.pieces) for name, one in joined.items()}
+
+    @property
+    def names(self) -> set[str]:
+        """The metrics, without counters such as ``epoch``."""
+        return {name for name in self.parts if not name.startswith(COUNTER)}
+
+    def _add(self, name: str, parts: list[Part]) -> None:
+        if len(name) > MAX_NAME:
+            return
+        if name not in self.parts and not name.startswith(COUNTER):
+            if self.metrics >= MAX_METRICS:
+                self.left_out.add(hash(name))
+                return
+            self.metrics += 1
+        self.parts.setdefault(name, []).extend(parts)
+        self.size += sum(len(part.steps) for part in parts)
+
+    def _merge(self, width: int) -> None:
+        self.width, self.size = width, 0
+        for name, parts in self.parts.items():
+            merged = _joined(parts).merged(width, largest=bool(_GRAD_NORM.search(name)))
+            self.parts[name] = [merged]
+            self.size += len(merged.steps)
+
+    @property
+    def steps(self) -> Ints:
+        """The distinct steps of all metrics, int64, ascending."""
+        return np.unique(np.concatenate([np.empty(0, np.int64), *self.steps_of().values()]))
+
+    def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
+        """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
+
+        The table has ``step`` (int64, ascending) and one float64 column per metric, by name.
+        Consecutive values at one step, such as one per update, become their mean, or for gradient
+        norms their maximum. If a step is logged again later, as after a restart, the later value
+        counts. Values that are not finite are NaN. Steps beyond MAX_STEPS or MAX_VALUES are merged.
+        """
+        self._merge(self.width)
+        while (rows := len(self.steps)) > MAX_STEPS or rows * len(self.parts) > MAX_VALUES:
+            self._merge(2 * self.width)
+        steps = self.steps
+        columns: dict[str, NDArray[Any]] = {"step": steps}
+        broken: dict[str, list[int]] = {}
+        for name in sorted(self.names - {"step"}):
+            (part,) = self.parts[name]
+            indices = np.searchsorted(steps, part.steps)
+            columns[name], bad = np.full(len(steps), np.nan), np.zeros(len(steps), bool)
+            columns[name][indices], bad[indices] = part.values, part.broken
+            if bad.any():
+                broken[name] = steps[bad][:MAX_BROKEN].tolist()
+        _drop_placeholders(columns)
+        return pd.DataFrame(columns), broken
+
+    def steps_of(self) -> dict[str, Ints]:
+        """Return metric -> the steps of its values, in the order of the log."""
+        return {
+            name: np.concatenate([part.steps for part in self.parts[name]]) for name in self.names
+        }
+
+    @property
+    def limits(self) -> list[str]:
+        beyond = message(
+            "{n:count} metrics beyond the first {most:count} left out",
+            n=len(self.left_out),
+            most=MAX_METRICS,
+        )
+        merged = message(
+            "too many steps: each row averages up to {width:count} steps and is labelled "
+            "with the first",
+            width=self.width,
+        )
+        return ([beyond] if self.left_out else []) + ([merged] if self.width > 1 else [])
+
+
+def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
+    """Set validation rewards of 0 that only fill steps without an evaluation to NaN, in place."""
+    name = roles_of(columns.keys() - {"step"}).get("validation")
+    if name is None:
+        return
+    prefix = re.match(r"[^_/.-]*[_/.-]", name)
+    values = columns[name]
+    siblings = [other for other in columns if prefix and other.startswith(prefix[0])]
+    for missing in (np.isnan(columns[sibling]) for sibling in siblings):
+        if missing.any() and not values[missing].any() and values[~missing].any():
+            columns[name] = np.where(missing, np.nan, values)
+            return

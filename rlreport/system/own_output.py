@@ -1,0 +1,129 @@
+"""Recognize what rlreport wrote, so that a report is never read as the log of a run.
+
+A folder that rlreport wrote has a manifest; a file carries a mark near its start or its end. The
+same marks tell a later build which files it may replace (``deliver.publish``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from rlreport.errors import UnusableInputError
+
+MANIFEST = "data/manifest.json"  # in a report's folder
+PICTURES_MANIFEST = "manifest.json"  # in the folder of pictures next to a Markdown report
+PICTURES_ENDING = "_files"  # of the name of that folder
+ENTRY_PAGE = "index.html"
+EDGE_BYTES = 4096  # a mark lies within so many bytes of the start or the end of a file
+STAGING = re.compile(r"\..*\.[0-9a-f]{16}\.part")  # names of folders in which reports are written
+
+_MOST_MANIFEST = 64 << 20  # bytes: a manifest lists the files of a report, one a line
+_GENERATOR = rb"rlreport \d[\w.+!-]*"  # with the version
+
+# Output form -> regular expression that only its files match, at their start or end
+MARKS = {
+    "html": rb"\A<!doctype html>\s*(?:<(?:html|head|meta)\b[^>]*>\s*)*"
+    rb'<meta name="generator" content="' + _GENERATOR + rb'">',
+    "email": rb"\AX-Mailer: " + _GENERATOR + rb"\r?\nFrom: ",
+    "markdown": rb"\A<!-- " + _GENERATOR + rb" -->\r?\n## ",
+    # the last record with the zip's comment
+    "zip": rb"PK\x05\x06(?s:.{18})" + _GENERATOR + rb"\Z",
+}
+# Suffixes that files with a mark have unless the user chose another: only these are opened
+_MARKED_SUFFIXES = (".html", ".htm", ".eml", ".md", ".zip")
+
+
+def listed_files(manifest: bytes) -> frozenset[str]:
+    """Return the files listed in a manifest, none if rlreport did not write the manifest."""
+    try:
+        document = json.loads(manifest)
+        if document["generator"]["name"] == "rlreport":
+            return frozenset(map(str, document["files"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return frozenset()
+
+
+def has_mark(edges: bytes) -> bool:
+    """Return whether the start and end of a file (``edges``) are those of a report."""
+    return any(re.search(mark, edges) for mark in MARKS.values())
+
+
+def edges_of(path: Path) -> bytes:
+    """Return the first and the last EDGE_BYTES of a file, all of a shorter one."""
+    with path.open("rb") as file:
+        start = file.read(EDGE_BYTES)
+        size = file.seek(0, 2)
+        file.seek(max(len(start), size - EDGE_BYTES))
+        return start + file.read()
+
+
+def is_own_folder(folder: Path) -> bool:
+    """Return whether rlreport wrote a folder: a report, pictures of one, or one being written."""
+    if STAGING.fullmatch(folder.name):
+        return True
+    if folder.name.endswith(PICTURES_ENDING) and _is_manifest(folder / PICTURES_MANIFEST):
+        return True
+    return _is_manifest(folder / MANIFEST)
+
+
+def _is_manifest(path: Path) -> bool:
+    try:
+        if not path.is_file() or path.stat().st_size > _MOST_MANIFEST:
+            return False
+        return bool(listed_files(path.read_bytes()))
+    except OSError:
+        return False
+
+
+def is_own_file(path: Path) -> bool:
+    """Return whether a file is a report: one HTML file, a mail, a Markdown page or a zip."""
+    if not path.name.lower().endswith(_MARKED_SUFFIXES):
+        return False
+    try:
+        return path.is_file() and has_mark(edges_of(path))
+    except OSError:
+        return False
+
+
+def own_output_at(path: Path) -> Path | None:
+    """Return the report that a path is or lies in, None if rlreport did not write it."""
+    if is_own_file(path):
+        return path
+    # A path may be relative, and its parents may be reached through a link.
+    whole = path.absolute()
+    for folder in (whole, *whole.parents):
+        if is_own_folder(folder):
+            return path if folder == whole else folder
+    return None
+
+
+def refuse_own_output(paths: Iterable[Path], *, option: str = "") -> None:
+    """Raise UnusableInputError if rlreport wrote one of ``paths``, which are to be read as logs."""
+    for path in paths:
+        report = own_output_at(path)
+        if report is not None:
+            given = f"{option} {path}".strip()
+            inside = "" if report == path else f"lies in {report}, which "
+            raise UnusableInputError(
+                f"{given}: {inside}is a report written by rlreport, not a log of a run; give the "
+                "logs it was built from (reports are read by rlreport index and rlreport compare)"
+            )
+
+
+def own_folders_in(names: Iterable[str]) -> frozenset[str]:
+    """Return the folders of reports among the files of an object store, by their names.
+
+    Reading each manifest would take a request; a manifest beside the page that it lists suffices.
+    """
+    listed = set(names)
+    folders = set()
+    for name in listed:
+        if name.endswith(f"/{MANIFEST}") or name == MANIFEST:
+            folder = name.removesuffix(MANIFEST)
+            if f"{folder}{ENTRY_PAGE}" in listed:
+                folders.add(folder)
+    return frozenset(folders)

@@ -1,0 +1,218 @@
+"""Starts, resumptions and a counter that was set back are told apart in logs of metrics."""
+
+import json
+import random
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rlreport
+from rlreport.about.several_runs import SEVERAL_STARTS
+from rlreport.metrics import TrainerMetrics, find_and_read
+from rlreport.read.detect import FORMAT
+from tests.reading import write
+
+Row = dict[str, Any]
+
+
+def logged(steps: Iterable[int], start: float = 0.2, end: float = 0.6, seed: int = 0) -> list[Row]:
+    """Rows of a reward that goes from ``start`` to ``end``, while entropy mirrors it."""
+    steps = list(steps)
+    random_numbers = np.random.default_rng([seed, len(steps)])
+    course = np.linspace(start, end, len(steps)) + random_numbers.normal(0, 0.02, len(steps))
+    return [
+        {"step": step, "reward": round(float(value), 6), "entropy": round(2 - float(value), 6)}
+        for step, value in zip(steps, course, strict=True)
+    ]
+
+
+def in_turns(*writers: Sequence[Row], size: int) -> list[Row]:
+    """Rows of several writers, ``size`` of each at a time."""
+    starts = range(0, len(writers[0]), size)
+    return [row for start in starts for rows in writers for row in rows[start : start + size]]
+
+
+def with_late_evaluations(rows: Sequence[Row]) -> list[Row]:
+    found: list[Row] = []
+    for row in rows:
+        found.append(row)
+        if row["step"] % 10 == 0:
+            found.append({"step": row["step"] - 3, "eval/reward": 0.5})
+    return found
+
+
+UP = logged(range(1, 101))
+FLAT = [logged(range(1, 101), 0.4, 0.4, seed) for seed in range(3)]
+NOT_JUDGED = "several_starts"
+LEFT_OUT = "is the run"
+NUMBERED_ON = "is set back"
+RESUMED = "resumption"
+
+# What is logged: rows, the steps that are read, and a word of the note ("" for no note)
+CASES: dict[str, tuple[list[Row], range, str]] = {
+    "one start": (UP, range(1, 101), ""),
+    "resumed from a checkpoint": (
+        UP + logged(range(51, 151), 0.4, 0.9), range(1, 151), RESUMED),
+    "resumed twice from one checkpoint": (
+        UP + logged(range(51, 81), 0.4, 0.5) + logged(range(51, 151), 0.4, 0.9),
+        range(1, 151), RESUMED),
+    "three starts of one length": (
+        [*chain(*FLAT)], range(1, 101), NOT_JUDGED),
+    "three starts, ever shorter": (
+        FLAT[0] + FLAT[1][:60] + FLAT[2][:30], range(1, 31), NOT_JUDGED),
+    "three starts that rise": (
+        UP + logged(range(1, 101), seed=1) + logged(range(1, 101), seed=2),
+        range(1, 101), NOT_JUDGED),
+    "the last start is the longest": (
+        logged(range(1, 41), 0.2, 0.3) + UP, range(1, 101), LEFT_OUT),
+    "a crash at the second step": (logged([1, 2]) + UP, range(1, 101), LEFT_OUT),
+    "a start that is not evaluated at step 0": (
+        logged(range(101)) + logged(range(1, 51), 0.2, 0.4), range(1, 51), NOT_JUDGED),
+    "in no order": (random.Random(0).sample(UP, 100), range(1, 101), ""),
+    "descending": (UP[::-1], range(1, 101), ""),
+    "two parts in the other order": (UP[50:] + UP[:50], range(1, 101), ""),
+    "two writers": (in_turns(UP, logged(range(1, 101), seed=1), size=1), range(1, 101), ""),
+    "two writers with buffers": (
+        in_turns(UP, logged(range(1, 101), seed=1), size=10), range(1, 101), ""),
+    "the same rows twice": (UP + UP, range(1, 101), ""),
+    "late evaluations": (with_late_evaluations(UP), range(1, 101), ""),
+    "set back, while reward and entropy go on": (
+        UP + logged(range(1, 101), 0.6, 0.9), range(1, 201), NUMBERED_ON),
+    "set back by every epoch": (
+        [{**row, "epoch": epoch} for epoch, rows in enumerate(FLAT) for row in rows],
+        range(1, 301), NUMBERED_ON),
+    "steps and epochs set back": (
+        [{**row, "epoch": row["step"] / 50} for rows in FLAT for row in rows],
+        range(1, 101), NOT_JUDGED),
+    "resumed after it was set back": (
+        UP + logged(range(1, 101), 0.6, 0.9) + logged(range(91, 121), 0.87, 0.95),
+        range(1, 221), NUMBERED_ON),
+}  # fmt: skip
+
+
+def jsonl(folder: Path, rows: list[Row]) -> Path:
+    return write(folder / "metrics.jsonl", rows)
+
+
+def csv(folder: Path, rows: list[Row]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows).to_csv(folder / "metrics.csv", index=False)
+    return folder / "metrics.csv"
+
+
+def history(folder: Path, rows: list[Row]) -> Path:
+    return write(folder / "trainer_state.json", [json.dumps({"log_history": rows})])
+
+
+def mlflow(folder: Path, rows: list[Row]) -> Path:
+    write(folder / "run" / "meta.yaml", ["run_id: 0\n"])
+    for name in {name for row in rows for name in row} - {"step"}:
+        lines = [f"{i} {row[name]} {row['step']}\n" for i, row in enumerate(rows) if name in row]
+        write(folder / "run" / "metrics" / name, lines)
+    return folder
+
+
+def tensorboard(folder: Path, rows: list[Row], start: int = 1_700_000_000) -> Path:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"events.out.tfevents.{start}.host.0.0"
+    with path.open("wb") as stream:
+        records = RecordWriter(stream)
+        records.write(Event(wall_time=start, file_version="brain.Event:2").SerializeToString())
+        for i, row in enumerate(rows):
+            values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items() if k != "step"]
+            event = Event(wall_time=start + i, step=int(row["step"]), summary=Summary(value=values))
+            records.write(event.SerializeToString())
+    return path
+
+
+WRITERS: dict[str, Callable[[Path, list[Row]], Path]] = {
+    "jsonl": jsonl, "csv": csv, "history": history, "mlflow": mlflow, "tensorboard": tensorboard
+}  # fmt: skip
+
+
+def notes(read: TrainerMetrics) -> str:
+    return " ".join(f"{note.kind} {note.text}" for note in read.notes)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("case", CASES)
+def test_starts_are_told_from_resumptions_in_every_kind_of_log(case, writer, tmp_path):
+    rows, steps, word = CASES[case]
+    WRITERS[writer](tmp_path / "logs", rows)
+    read = find_and_read([tmp_path / "logs"])
+    assert read.table["step"].tolist() == [*steps]
+    assert word in notes(read)
+    assert bool(word) == bool(read.notes)
+    assert "epoch" not in read.table or writer in ("mlflow", "tensorboard")
+
+
+def test_event_files_of_several_starts_in_one_folder_are_several_starts(tmp_path):
+    for i, rows in enumerate(FLAT):
+        tensorboard(tmp_path, rows[: 100 - 30 * i], 1_700_000_000 + 1000 * i)
+    read = find_and_read([tmp_path])
+    assert len(read.table) == 40
+    assert [note.kind for note in read.notes] == [SEVERAL_STARTS]
+    assert "3 starts" in notes(read) and "100, 70, 40 steps" in notes(read)
+
+
+def test_the_same_run_in_two_files_is_one_start(tmp_path):
+    jsonl(tmp_path, UP)
+    csv(tmp_path, [{**row, "reward": round(row["reward"], 4)} for row in UP])
+    read = find_and_read([tmp_path])
+    assert len(read.table) == 100 and not read.notes
+
+
+def test_rows_of_later_attempts_count_and_the_tail_that_was_not_logged_again_stays(tmp_path):
+    jsonl(tmp_path, UP + logged(range(51, 81), 5, 5))
+    table = find_and_read([tmp_path]).table.set_index("step")
+    assert table.loc[51:80, "reward"].min() > 4
+    assert table.loc[81:, "reward"].max() < 1
+    assert len(table) == 100
+
+
+def test_rows_of_writers_in_turns_are_averaged(tmp_path):
+    other = [{**row, "reward": row["reward"] + 1} for row in UP]
+    jsonl(tmp_path, in_turns(UP, other, size=10))
+    table = find_and_read([tmp_path]).table
+    means = [row["reward"] + 0.5 for row in UP]
+    assert table["reward"].tolist() == pytest.approx(means)
+
+
+def built(folder: Path, **options: Any) -> rlreport.Report:
+    return rlreport.build(folder / "logs", folder / "out", workers=1, **options)
+
+
+def test_several_starts_are_not_judged_unless_they_are_said_to_be_one_run(tmp_path):
+    jsonl(tmp_path / "logs", [*chain(*FLAT)])
+    report = built(tmp_path)
+    assert report.verdict.level == "unjudged"
+    assert report.verdict.sentence.startswith("Not judged: 3 starts in one log.")
+    assert "--merge" in report.verdict.sentence
+    assert [finding.id for finding in report.verdict.findings] == ["mixed_runs"]
+    merged = built(tmp_path, merge=True)
+    assert merged.verdict.level == "unclear"
+    assert merged.tables.metrics["step"].tolist() == [*range(1, 301)]
+
+
+def test_the_longest_last_start_is_judged_and_what_is_left_out_is_said(tmp_path):
+    jsonl(tmp_path / "logs", logged(range(1, 41), 0.2, 0.3) + UP)
+    report = built(tmp_path)
+    assert report.verdict.level == "healthy"
+    said = [str(note.text) for note in report.tables.notes if note.kind == FORMAT]
+    assert "the 40 steps of the starts before it are left out" in said[0]
+
+
+def test_a_counter_set_back_in_one_training_hides_no_row(tmp_path):
+    jsonl(tmp_path / "logs", UP + logged(range(1, 101), 0.6, 0.9))
+    report = built(tmp_path)
+    assert report.verdict.level == "healthy"
+    assert "rose from 0.2" in report.verdict.sentence and "to 0.8" in report.verdict.sentence
