@@ -113,3 +113,11 @@ def test_a_product_of_counts_is_the_same_in_any_order() -> None:
         assert (found == again).all()
     np.testing.assert_allclose(found, counts @ values, rtol=1e-9, atol=1e-9)
     assert rounding.exact_product(counts[:, :0], values[:0, 0]).tolist() == [0.0] * 50
+
+
+def test_values_that_cancel_have_the_mean_0() -> None:
+    values = np.array([0.1, 0.2, -0.3, 0.1, 0.2, -0.3 + 3e-9])
+    assert values[:3].sum() != 0
+    found = Grouped(np.array([0, 3]), 6).mean(values)
+    assert found[0] == 0
+    assert found[1] == pytest.approx(1e-9, rel=1e-6)

@@ -29,7 +29,7 @@ from rlreport.check.finding import (
 from rlreport.check.noise import Change, Trend, Window
 from rlreport.check.series import MIN_STEPS, SOME_Z, RewardCollapse, Series, Shape, onset, shape_of
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import difference, rounded, significant, spread
+from rlreport.figures.rounding import beyond_rounding, difference, rounded, significant
 from rlreport.metrics.roles import in_unit_of, roles_of
 from rlreport.summarise.steps import Environments, environments_of, window_size
 from rlreport.tables import Tables, length_column
@@ -364,7 +364,7 @@ class Run:
             return np.nan
         deviations = noise.centred(values[finite], self.step_index[finite])
         largest = np.abs(values[finite]).max()
-        return rounded(float(spread(np.sqrt((deviations**2).mean()), largest)))
+        return rounded(float(beyond_rounding(np.sqrt((deviations**2).mean()), largest)))
 
     def onset(self, series: Floats, *, always: bool = False) -> Onset | None:
         """Return when a series left its baseline; the first step if ``always`` or a short run."""
