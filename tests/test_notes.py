@@ -1,5 +1,6 @@
 """The author's notes: Markdown at the top of the overview, in every format, and never more."""
 
+import errno
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import pytest
 import rlreport
 from rlreport.deliver.markdown import MOST_NOTES
 from rlreport.errors import UsageError
-from rlreport.pages.notes import MOST_BYTES, Targets, plain_notes, render_notes
+from rlreport.pages.notes import MOST_BYTES, Targets, plain_notes, read_notes, render_notes
 from rlreport.pages.templates import Addresses
 from tests.browser import serious, until, visiting
 from tests.forms import FORMS, everything
@@ -120,7 +121,8 @@ def test_links_lead_into_the_report_and_the_rest_is_text_and_noted(built, form):
         "mailto:me@example.org",
         step.format(3),
     ]
-    assert ">step:3</a>" in notes
+    named = ["step two", "that answer", "this prompt", "the curve", "the hack", "the issue", "me"]
+    assert re.findall(r"<a [^>]*>(.*?)</a>", notes) == [*named, "step:3"]
     assert pages[-1].index("author-notes") < pages[-1].index('class="verdict')
     assert 'id="chart=reward"' in pages[-1] and 'id="finding=reward_hacking_token"' in pages[-1]
     noted = re.findall(r"broken links in the notes: ([^<]*)", text)
@@ -267,6 +269,18 @@ def test_notes_beside_the_logs_are_found_and_only_there(tmp_path):
     assert f"notes.md cannot be read: {why}" in (tmp_path / "out" / "data.html").read_text("utf-8")
     with pytest.raises(UsageError, match=why):
         rlreport.build(log.parent, tmp_path / "out", notes=beside)
+
+
+def test_why_notes_cannot_be_read_names_no_place_of_this_machine(tmp_path, monkeypatch):
+    beside = tmp_path / "notes.md"
+    beside.write_text("mine", "utf-8")
+
+    def refused(path, most):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("rlreport.pages.notes.read_bounded", refused)
+    (note,) = read_notes([tmp_path], None, redact=False)[1]
+    assert note.text == "notes.md cannot be read: Permission denied"
 
 
 def test_a_given_file_that_cannot_be_read_ends_the_build(log, tmp_path):

@@ -16,13 +16,14 @@ from markupsafe import escape
 
 from rlreport.figures.tokens import TokenFigures
 from rlreport.pages.data import csv
-from rlreport.pages.step import decimal, pack_tokens
+from rlreport.pages.step import decimal, group_data, pack_tokens
 from rlreport.pages.templates import canonical_json, script_json
 from rlreport.pages.views import PREFIXES, PromptText, prompt_prefixes
 from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import without_controls
 from rlreport.text.tokens import Style, readable_tokens
 from tests.pages_reading import Elements, as_logged, unpack
+from tests.tables_builder import response_table
 
 # What a terminal obeys: control characters but tab and line end, and a CR alone
 OBEYED = re.compile(r"(?![\t\n\r])[\x00-\x1f\x7f-\x9f]|\r(?!\n)")
@@ -113,6 +114,14 @@ def test_the_references_log_probabilities_are_kept_unless_log_ratios_tell_them_a
         assert ("ref_logp" in columns) == kept
         known = columns["ref_logp"] if kept else columns["logp"] - columns["log_ratio"]
         assert known.tolist() == [-0.5, -0.25]
+
+
+def test_a_large_group_lists_its_first_64_members_and_those_that_are_shown():
+    table = response_table({"step": np.zeros(100), "group": 0, "reward": np.arange(100.0)})
+    columns = {name: table[name].to_numpy() for name in table}
+    found = group_data(columns, np.array([90, 3]))
+    assert found["groups"] == [[*range(64), 90]]
+    assert [int(n) for n in found["siblings"]] == [n for n in range(64) if n != 3]
 
 
 @pytest.mark.parametrize("digits", [3, 4, 6, 9])

@@ -21,7 +21,7 @@ from rlreport.choose import extremes
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.options import GaeOptions, ReadOptions
-from rlreport.read import choice
+from rlreport.read import choice, reread
 from rlreport.read.choice import MAX_SAMPLED, METRICS, Choice, choose_rows, sampled_rows
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import ByteRange, find_sources
@@ -184,6 +184,24 @@ def test_kept_rows_beyond_the_limit_equal_those_that_are_read_again(limit, tmp_p
     again = read(log)
     np.testing.assert_array_equal(kept.rollouts.lengths, again.rollouts.lengths)
     assert_same(kept.rollouts.read(range(3)), again.rollouts.read(range(3)))
+
+
+def test_a_plain_log_is_read_again_in_parts_and_a_packed_one_at_once(tmp_path, monkeypatch):
+    plain = write(tmp_path / "a.jsonl", [row(step) for step in range(10)])
+    packed = tmp_path / "b.jsonl.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    read_parts, sizes = reread._read_parts, []
+
+    def counted(rows, shared):
+        sizes.append(len(rows.file))
+        return read_parts(rows, shared)
+
+    monkeypatch.setattr(reread, "_read_parts", counted)
+    monkeypatch.setattr(reread, "_PART_ROWS", 4)
+    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
+    read(plain)
+    read(packed)
+    assert sizes == [4, 4, 2, 10]
 
 
 def test_rows_of_a_packed_log_are_kept_up_to_a_limit_only(tmp_path: Path) -> None:

@@ -154,6 +154,15 @@ def test_a_restart_in_a_file_is_noted_and_its_older_rows_can_be_left_out(tmp_pat
     assert last.failed == {14: 1}
 
 
+def test_a_file_whose_steps_are_in_no_order_has_no_restarts(tmp_path: Path) -> None:
+    steps = [step for first in range(0, 40, 2) for step in (first + 1, first)]
+    scan = read(write(tmp_path / "a.jsonl", [row(step) for step in 2 * steps]), restarts="last")
+    assert "restart" not in kinds(scan)
+    assert len(scan.responses) == 80
+    once = read(write(tmp_path / "b.jsonl", [row(step) for step in 2 * sorted(steps)]))
+    assert "restart" in kinds(once)
+
+
 @pytest.mark.parametrize("lines", ["a.jsonl", "a.jsonl.gz"])
 def test_what_a_restart_replaced_is_in_no_sum(lines: str, tmp_path: Path) -> None:
     def written(name: str, rows: list[dict]) -> Path:

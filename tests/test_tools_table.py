@@ -106,6 +106,20 @@ def test_turns_tokens_and_errors_are_those_of_the_log_and_a_failed_call_is_two_a
         assert "FileNotFoundError" in at.inner_text()
 
 
+def test_the_chart_of_a_tools_errors_shows_their_share_of_its_answers(tmp_path):
+    rows = list(rollouts(("search", "")))
+    rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out", workers=1)
+    assert "tool without a name" in table_of(tmp_path / "out")
+    chart = tmp_path / "out" / "data" / "charts" / "tool_errors.vl.json"
+    drawn = json.loads(chart.read_text("utf-8"))["data"]["values"]
+    nameless = [one for one in drawn if one["series"] == "tool_tool_without_a_name"]
+    for one in nameless:
+        turns = [turn for row in rows if row["step"] == one["step"] for turn in row["turns"]]
+        failed = ["error" in turn for turn in turns if turn.get("tool") == ""]
+        assert one["value"] == pytest.approx(np.mean(failed), rel=1e-4)
+    assert max(one["value"] for one in nameless) > 0.5
+
+
 # The second name has the first in it, and is one that an address has to escape.
 NAMES = ("read", "read & write=50%")
 
