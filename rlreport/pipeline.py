@@ -73,6 +73,7 @@ from rlreport.pages.redact import (
 from rlreport.pages.report import ReportBuilder, page_context
 from rlreport.pages.templates import Page, environment
 from rlreport.pages.views import KeyFigure, Shell
+from rlreport.read.detect import REPORTS
 from rlreport.read.files import is_url
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
@@ -132,6 +133,8 @@ def build_report(
     name, rollouts, tables = _read(logs, options, card, progress, workers)
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
+    # The report does not say so: else a second build into the logs' folder would have other bytes.
+    tables = replace(tables, notes=[note for note in tables.notes if note.kind != REPORTS])
     tables = _with_several_runs(logs, tables, options)
     if options.redact_names:
         tables, rollouts = without_names(tables, rollouts)

@@ -7,6 +7,7 @@ same marks tell a later build which files it may replace (``deliver.publish``).
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -93,8 +94,8 @@ def own_output_at(path: Path) -> Path | None:
     """Return the report that a path is or lies in, None if rlreport did not write it."""
     if is_own_file(path):
         return path
-    # A path may be relative, and its parents may be reached through a link.
-    whole = path.absolute()
+    # Not resolved: a link to a log that lies in a report's folder is as good as the log.
+    whole = Path(os.path.abspath(path))  # noqa: PTH100 (``absolute`` keeps "..")
     for folder in (whole, *whole.parents):
         if is_own_folder(folder):
             return path if folder == whole else folder
