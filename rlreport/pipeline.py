@@ -23,7 +23,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from rlreport.about.card import Card, run_card
-from rlreport.about.several_runs import several_runs
+from rlreport.about.several_runs import SEVERAL_STARTS, several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
@@ -73,6 +73,7 @@ from rlreport.pages.redact import (
 from rlreport.pages.report import ReportBuilder, page_context
 from rlreport.pages.templates import Page, environment
 from rlreport.pages.views import KeyFigure, Shell
+from rlreport.read.detect import REPORTS
 from rlreport.read.files import is_url
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
@@ -132,6 +133,8 @@ def build_report(
     name, rollouts, tables = _read(logs, options, card, progress, workers)
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
+    # The report does not say so: else a second build into the logs' folder would have other bytes.
+    tables = replace(tables, notes=[note for note in tables.notes if note.kind != REPORTS])
     tables = _with_several_runs(logs, tables, options)
     if options.redact_names:
         tables, rollouts = without_names(tables, rollouts)
@@ -198,7 +201,10 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
 
 def _with_several_runs(logs: Sequence[str | Path], tables: Tables, options: BuildOptions) -> Tables:
     """Return the tables with a note first if the logs look like several runs."""
-    note = None if options.merge else several_runs(logs, tables, named=not options.redact_names)
+    if options.merge:
+        notes = [note for note in tables.notes if note.kind != SEVERAL_STARTS]
+        return replace(tables, notes=notes)
+    note = several_runs(logs, tables, named=not options.redact_names)
     return replace(tables, notes=[note, *tables.notes]) if note else tables
 
 

@@ -154,6 +154,7 @@ def visible(page: str) -> str:
 
 
 def parts(page: str) -> list[str]:
+    page = page.replace("<wbr>", "")  # where a name may be broken
     return [" ".join(text.split()) for text in re.split(r"<[^>]*>", page) if text.strip()]
 
 

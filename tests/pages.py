@@ -41,7 +41,7 @@ class Made:
 
 
 FOUND = Finding(
-    *("mixed_runs", "critical", "cause", {"text": LogText("made up")}),
+    *("mixed_runs", "critical", "cause", {"kind": "runs", "text": LogText("made up")}),
     evidence=(Example(100, 1, token=3),),
     texts=("more",),
 )

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 import rlreport
 from rlreport.pages.step import STATIC_ROWS
 from rlreport.pages.templates import join_scripts
-from rlreport.text.clean import escape
+from rlreport.text.clean import escape, without_controls
 from tests.browser import box_of, copy, in_url, listed, numbers, until, visiting
 from tests.hostile import write_log
 from tests.pages import Made, write_step
@@ -110,11 +110,12 @@ def test_texts_are_escaped_as_in_the_exported_files(browser, tmp_path):
     (scripts / "entry.js").write_text(entry, "utf-8")
     page = browser.new_page()
     page.evaluate(join_scripts(scripts, "entry.js"))
-    texts = [*IDS, *FORMULAS, "-1.5", "0.1", "Infinity", ""]
+    controls = ["\x1b[2J", "=\x07", "a\rb", "a\r\nb", "\x9b1m\x7f", "\r=1", "\tx"]
+    texts = [*IDS, *FORMULAS, *controls, "-1.5", "0.1", "Infinity", ""]
     copied = page.evaluate("texts => csvOf([], texts.map(text => [text, 0]))", texts)
     page.close()
-    cells = [row[0] for row in csv.reader(io.StringIO(copied)) if row]
-    assert cells == [escape(text) for text in texts]
+    cells = [row[0] for row in csv.reader(io.StringIO(copied, newline="")) if row]
+    assert cells == [escape(without_controls(text)) for text in texts]
 
 
 def test_a_very_long_word_of_letters_that_are_kerned_is_laid_out_at_once(browser, tmp_path):

@@ -36,9 +36,9 @@ from tests.test_check_judges import PLACE, spreading, with_metrics
 Metric = Callable[[int], float]
 
 
-def verdict_of_metrics(folder: Path, *, steps: int = 60, **metrics: Metric) -> Verdict:
+def verdict_of_metrics(folder: Path, **metrics: Metric) -> Verdict:
     """Judge a run of which only these metrics are logged."""
-    lines = [{"step": s, **{name: of(s) for name, of in metrics.items()}} for s in range(steps)]
+    lines = [{"step": s, **{name: of(s) for name, of in metrics.items()}} for s in range(60)]
     path = write(folder / "metrics.jsonl", lines)
     return check_logs([path], BuildOptions(workers=1))
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import rlreport
 from rlreport.comparison.reports import pack_table, unpacked
 from rlreport.text.clean import number_as_text
+from tests.reading import tokens, write
 from tests.test_compare import compared, write_graded
-from tests.test_page_data import BEGINS, number
+from tests.test_page_data import BEGINS, OBEYED, number
 
 IDS = ["0007", "007", "7", "1.10", "1.1", "1e5", "100000", "+5", "5", "true", "nan", "x", "17"]
 """Texts, most of which are some number: no two of them are one id."""
@@ -45,6 +46,29 @@ def test_texts_are_read_back_as_they_were_and_begin_no_formula(texts):
     found = unpacked(data, "run")["extra:field"].tolist()
     # A column of nothing but numbers comes back as numbers, each written as the text was.
     assert [number_as_text(x) if isinstance(x, float) else str(x) for x in found] == clean
+
+
+def test_no_exported_table_has_a_character_that_a_terminal_obeys(tmp_path):
+    clear = "\x1b[2J\x9b1m\rover"
+    rows = [
+        {**tokens(clear, "b", step=step, prompt=clear), f"name{clear}": n, "task": f"{n}{clear}"}
+        for step in range(3)
+        for n in range(4)
+    ]
+    log = write(tmp_path / "run" / "log.jsonl", rows)
+    metrics = [{"step": step, f"loss{clear}": 0.5} for step in range(3)]
+    write(tmp_path / "run" / "metrics.jsonl", metrics)
+    rlreport.build(log.parent, tmp_path / "report", workers=1)
+    found = {path.name: path.read_bytes() for path in (tmp_path / "report/data").glob("*.csv*")}
+    assert {"prompts.csv", "tokens.csv", "metrics.csv", "responses.csv.gz"} <= set(found)
+    found["responses.csv.gz"] = gzip.decompress(found["responses.csv.gz"])
+    for name, content in found.items():
+        assert not OBEYED.search(content.decode()), name
+        if name != "steps.csv":
+            assert r"\x1b[2J" in content.decode(), name
+    # The report has the ids of its run.
+    same = compared(log, tmp_path / "report", pair_by="task")[0]["verdict"]
+    assert (same["pairs"], same["only_base"]) == (4, 0)
 
 
 def test_ids_that_look_like_numbers_are_paired_as_texts(tmp_path):

@@ -14,15 +14,9 @@ import pytest
 
 import rlreport
 from rlreport import deliver, errors
-from rlreport.deliver.publish import (
-    MANIFEST,
-    SYSTEM_FILES,
-    listed_files,
-    local_path,
-    publishing,
-    write_manifests,
-)
+from rlreport.deliver.publish import SYSTEM_FILES, local_path, publishing, write_manifests
 from rlreport.errors import OutputError
+from rlreport.system.own_output import MANIFEST, listed_files
 from tests.forms import FORMS, files_of
 from tests.running import rlreport as command
 from tests.store import short_log

@@ -143,7 +143,9 @@ def test_a_smaller_limit_leaves_out_responses_first_and_then_steps(tmp_path):
 
     with pytest.raises(OutputError) as refused:
         within(1)
-    least = int(re.search(r"has ([\d,]+) bytes", str(refused.value))[1].replace(",", ""))
+    stated = re.search(r"has ([\d,]+) bytes", str(refused.value))
+    assert stated
+    least = int(stated[1].replace(",", ""))
     smallest, with_steps, with_responses = (within(least + more) for more in (0, 1_000, 2_000))
     assert "answer" not in smallest and "### Steps" not in smallest
     assert "answer" not in with_steps and "12 of 30 steps, evenly chosen" in with_steps

@@ -136,6 +136,75 @@ def test_a_function_that_fails_costs_its_chart_and_is_named(logs, tmp_path):
     assert "custom chart raises (mine.py) failed" in (tmp_path / "r" / "data.html").read_text()
 
 
+# Addresses that Vega refuses, or that only our own check does, as a browser would follow them
+UNSAFE = ["javascript:alert(1)", "JaVaScRiPt:alert(1)", " java\tscript:alert(1)", "vbscript:x"]
+UNSAFE += ["data:text/html,<script>alert(1)</script>", "ftp://a/b"]
+LINKS = """
+    import altair as alt
+    import pandas as pd
+
+    def link(tables):
+        return alt.Chart(pd.DataFrame({{"a": [1, 2], "u": [{address!r}, "https://a.example"]}}))\\
+            .mark_point().encode(x="a:Q", href="u:N")
+"""
+
+
+@pytest.mark.parametrize("address", UNSAFE)
+def test_an_unsafe_link_costs_its_chart_alone(logs, tmp_path, address):
+    charts = [file(tmp_path, LINKS.format(address=address))]
+    report = rlreport.build(logs, tmp_path / "r", charts=charts, workers=1)
+    (note,) = (note for note in report.tables.notes if note.kind == "charts")
+    assert note.text.startswith("custom chart link (mine.py) failed: ValueError: ")
+    assert "alert" not in (tmp_path / "r" / "index.html").read_text()
+    # Charts that are drawn after it are complete.
+    rlreport.build(logs, tmp_path / "without", workers=1)
+    names = [path.name for path in (tmp_path / "without" / "data" / "charts").iterdir()]
+    assert {path.name for path in (tmp_path / "r" / "data" / "charts").iterdir()} == set(names)
+    drawn, expected = (
+        (tmp_path / out / "index.html").read_text().count("<svg") for out in ("r", "without")
+    )
+    assert drawn == expected
+
+
+def test_a_web_address_is_a_link_of_the_interactive_chart_and_both_have_its_marks(logs, tmp_path):
+    charts = [file(tmp_path, LINKS.format(address="https://a.example/?q=1"))]
+    report = rlreport.build(logs, tmp_path / "r", charts=charts, workers=1)
+    assert not [note for note in report.tables.notes if note.kind == "charts"]
+    page = (tmp_path / "r" / "index.html").read_text()
+    figure = page[page.index('data-chart="own_link"') :]
+    drawing = figure[: figure.index("</svg>")]
+    assert drawing.count("<path") == 2  # the points
+    assert "<a " not in drawing
+    assert "https://a.example/?q=1" in figure
+
+
+def test_a_chart_without_data_does_not_end_the_build(logs, tmp_path):
+    text = """
+        import altair as alt
+
+        def null(tables):
+            return alt.Chart.from_dict({"data": None, "mark": "point"})
+    """
+    rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, text)], workers=1)
+    assert (tmp_path / "r" / "data" / "charts" / "own_null.vl.json").is_file()
+
+
+def test_a_chart_that_fails_in_compiled_code_costs_itself_but_ctrl_c_ends_the_build(logs, tmp_path):
+    panics = """
+        class Panic(BaseException):
+            pass
+
+        def panic(tables):
+            raise Panic("in Rust")
+    """
+    report = rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, panics)], workers=1)
+    (note,) = (note for note in report.tables.notes if note.kind == "charts")
+    assert note.text == "custom chart panic (mine.py) failed: Panic: in Rust"
+    interrupted = "def stopped(tables):\n    raise KeyboardInterrupt"
+    with pytest.raises(KeyboardInterrupt):
+        rlreport.build(logs, tmp_path / "s", charts=[file(tmp_path, interrupted)], workers=1)
+
+
 @pytest.mark.parametrize(
     "text", ["def broken(:", "1 / 0", "exit(3)", "raise SystemExit('run')", "x = 1"]
 )

@@ -14,7 +14,7 @@ OURS = {
     *("html", "head", "meta", "title", "link", "script", "body", "a", "header", "footer", "nav"),
     *("main", "div", "section", "article", "h1", "h2", "h3", "h4", "p", "q", "ul", "ol", "li"),
     *("dl", "dt", "dd", "table", "caption", "colgroup", "col", "thead", "tbody", "tr", "th", "td"),
-    "span",
+    *("span", "wbr"),
     *("figure", "figcaption", "details", "summary", "noscript", "meter", "code", "strong", "br"),
     *("svg", "g", "path", "text", "tspan", "rect", "circle", "line", "defs", "clippath", "use"),
     *("lineargradient", "stop", "time", "button", "input", "label", "em", "small", "abbr", "title"),

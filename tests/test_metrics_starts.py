@@ -31,10 +31,6 @@ def logged(steps: Iterable[int], start: float = 0.2, end: float = 0.6, seed: int
     ]
 
 
-def with_epoch(rows: Sequence[Row], epoch: Callable[[int], float]) -> list[Row]:
-    return [{**row, "epoch": epoch(row["step"])} for row in rows]
-
-
 def in_turns(*writers: Sequence[Row], size: int) -> list[Row]:
     """Rows of several writers, ``size`` of each at a time."""
     starts = range(0, len(writers[0]), size)
@@ -88,10 +84,10 @@ CASES: dict[str, tuple[list[Row], range, str]] = {
     "set back, while reward and entropy go on": (
         UP + logged(range(1, 101), 0.6, 0.9), range(1, 201), NUMBERED_ON),
     "set back by every epoch": (
-        [*chain(*(with_epoch(rows, lambda step, e=e: e) for e, rows in enumerate(FLAT)))],
+        [{**row, "epoch": epoch} for epoch, rows in enumerate(FLAT) for row in rows],
         range(1, 301), NUMBERED_ON),
     "steps and epochs set back": (
-        [*chain(*(with_epoch(rows, lambda step: step / 50) for rows in FLAT))],
+        [{**row, "epoch": row["step"] / 50} for rows in FLAT for row in rows],
         range(1, 101), NOT_JUDGED),
     "resumed after it was set back": (
         UP + logged(range(1, 101), 0.6, 0.9) + logged(range(91, 121), 0.87, 0.95),

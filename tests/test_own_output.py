@@ -83,31 +83,36 @@ def test_reports_among_the_logs_change_no_figure(reports: Path, tmp_path: Path) 
     assert beside.tables.metrics.empty
 
 
-def test_what_was_left_out_as_a_report_is_said(reports: Path, tmp_path: Path) -> None:
+def test_inspect_says_what_was_left_out_as_a_report(reports: Path, tmp_path: Path) -> None:
     logs = write_rollouts(tmp_path / "run")
     shutil.copytree(reports / "report", logs / "report")
     shutil.copyfile(reports / "report.html", logs / "report.html")
-    shown = run("inspect", logs).stdout
-    assert "left out: reports written by rlreport" in shown
-    built = rlreport.build(logs, tmp_path / "out", quiet=True, strict=True)
-    (note,) = [note for note in built.tables.notes if note.kind == "reports"]
-    assert (note.count, note.file) == (2, "report")
+    assert "left out: reports written by rlreport" in run("inspect", logs).stdout
+    rlreport.build(logs, tmp_path / "out", quiet=True, strict=True)
 
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("write", [write_metrics, write_rollouts])
 def test_a_report_inside_the_folder_of_its_logs_can_be_built_again(name, write, tmp_path) -> None:
     logs = write(tmp_path / "run")
-    first = rlreport.build(logs, logs / name, quiet=True)
-    content = {p: p.read_bytes() for p in logs.rglob("*") if p.is_file()}
-    second = rlreport.build(logs, logs / name, quiet=True)
-    assert second.verdict.sentence == first.verdict.sentence
-    reports = [note for note in second.tables.notes if note.kind == "reports"]
-    assert len(reports) == 1
-    # From now on, each report says that there is an earlier one.
-    third = rlreport.build(logs, logs / name, quiet=True)
-    assert third.size == second.size
-    assert set(content) == {p for p in logs.rglob("*") if p.is_file()}
+    rlreport.build(logs, logs / name, quiet=True)
+    first = {path: path.read_bytes() for path in logs.rglob("*") if path.is_file()}
+    rlreport.build(logs, logs / name, quiet=True)
+    second = {path: path.read_bytes() for path in logs.rglob("*") if path.is_file()}
+    assert second == first
+
+
+def test_a_path_through_a_report_to_the_logs_is_no_part_of_the_report(tmp_path: Path) -> None:
+    logs = write_rollouts(tmp_path / "run")
+    rlreport.build(logs, logs / "report", quiet=True)
+    (source,) = find_sources([logs / "report" / ".." / "rank_0.jsonl"]).sources
+    assert source.name == "rank_0.jsonl"
+
+
+def test_watch_refuses_a_report_at_once(reports: Path, tmp_path: Path) -> None:
+    result = run("watch", reports / "report", "-o", tmp_path / "out", "--until-idle", "1h")
+    assert result.returncode == 2
+    assert "is a report written by rlreport" in result.stderr
 
 
 @pytest.mark.parametrize("name", FORMS)

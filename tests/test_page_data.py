@@ -3,6 +3,7 @@
 import csv as reader
 import io
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -19,10 +20,13 @@ from rlreport.pages.step import decimal, group_data, pack_tokens
 from rlreport.pages.templates import canonical_json, script_json
 from rlreport.pages.views import PREFIXES, PromptText, prompt_prefixes
 from rlreport.read.rollouts import Rollout
+from rlreport.text.clean import without_controls
 from rlreport.text.tokens import Style, readable_tokens
 from tests.pages_reading import Elements, as_logged, unpack
 from tests.tables_builder import response_table
 
+# What a terminal obeys: control characters but tab and line end, and a CR alone
+OBEYED = re.compile(r"(?![\t\n\r])[\x00-\x1f\x7f-\x9f]|\r(?!\n)")
 BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -51,7 +55,15 @@ def test_no_text_begins_a_formula(texts):
     )
     for (_, cell), text in zip(rows, clean, strict=True):
         assert not cell.startswith(BEGINS) or number(cell)
-        assert cell in (text, f"'{text}")
+        written = without_controls(text)
+        assert cell in (written, f"'{written}")
+        assert not OBEYED.search(cell)
+
+
+def test_control_characters_are_written_out_but_tabs_and_line_ends():
+    text = "\x1b[2J\tred\r\nback\rover\x07 \x9b1m\x7f"
+    assert without_controls(text) == "\\x1b[2J\tred\r\nback\\x0dover\\x07 \\x9b1m\\x7f"
+    assert cells(pd.DataFrame({"\x1b=x": ["\x1b"]})) == [["\\x1b=x"], ["\\x1b"]]
 
 
 HOSTILE = ["</script>", "</SCRIPT >", "<!--", "<script", "]]>", "&lt;", "\u2028", "\u2029", "\x00"]

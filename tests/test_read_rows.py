@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from rlreport.errors import UsageError
-from rlreport.options import ReadOptions
+from rlreport.options import BuildOptions, ReadOptions
+from rlreport.pipeline import check_logs
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
 from rlreport.summarise import step_bigrams, summarise
@@ -347,3 +348,43 @@ def test_an_advantage_beside_the_text_is_that_of_the_response(tmp_path):
     scan = read(write(tmp_path / "my run.jsonl", [row(0, advantage=-0.5), row(0, advantage=0.5)]))
     assert scan.responses["advantage_logged_mean"].tolist() == [-0.5, 0.5]
     assert scan.name == "my run"
+
+
+def started(*lengths: int) -> list[dict]:
+    return [
+        row(step, prompt=f"p{n}", reward=float(start))
+        for start, length in enumerate(lengths)
+        for step in range(length)
+        for n in range(4)
+    ]
+
+
+def test_starts_in_one_file_of_rollouts_are_not_judged_unless_they_are_one_run(tmp_path):
+    path = write(tmp_path / "a.jsonl", started(30, 30, 20))
+    verdict = check_logs([path], BuildOptions(workers=1))
+    assert verdict.sentence.startswith("Not judged: 3 starts in one log.")
+    for options in ({"merge": True}, {"restarts": "last"}):
+        assert check_logs([path], BuildOptions(workers=1, **options)).lead != "mixed_runs"
+
+
+def test_the_last_start_of_rollouts_is_the_run_if_it_is_the_longest(tmp_path):
+    scan = read(write(tmp_path / "a.jsonl", started(5, 30)))
+    assert set(scan.responses["reward"]) == {1.0}
+    assert len(scan.responses) == 120 and not scan.repeated
+    (note,) = (note for note in scan.notes if note.kind == "format")
+    assert note.text.startswith("2 starts in one log: the last one, of 30 steps, is the run")
+    assert note.count == 20
+
+
+def test_environments_one_after_another_in_a_file_are_no_starts(tmp_path):
+    rows = [row(step, prompt=f"{env} {n}") for env in "ab" for step in range(30) for n in range(4)]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    assert len(scan.responses) == 240
+    assert {"format", "several_starts"}.isdisjoint(kinds(scan))
+
+
+def test_a_resumption_of_rollouts_is_no_start(tmp_path):
+    rows = [row(step, reward=0.0) for step in [*range(30), *range(20, 50)]]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    assert len(scan.responses) == 60 and len(scan.repeated) == 10
+    assert {"format", "several_starts"}.isdisjoint(kinds(scan))

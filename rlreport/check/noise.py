@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rlreport.check.finding import Limit, Limits
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import change, difference, rounded, significant
+from rlreport.figures.rounding import beyond_rounding, change, difference, rounded, significant
 from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE
 from rlreport.tables import Tables
 
@@ -92,7 +92,10 @@ def part_of(tables: Tables, values: Floats, window: Window, weights: Floats | No
     valid = _valid_mask(selected, scale)
     selected, scale = selected[valid], scale[valid]
     total = scale.sum()
-    mean = float((scale * selected).sum() / total) if len(selected) else np.nan
+    parts = scale * selected
+    mean = (
+        float(beyond_rounding(parts.sum(), np.abs(parts).sum()) / total) if len(parts) else np.nan
+    )
     labels = tables.responses[["prompt_id", "step"]].iloc[window.rows][valid]
     contributions = scale * difference(selected, mean) / total if len(selected) else selected
     return WindowPart(rounded(mean), contributions, *labels.to_numpy(np.int64).T)
@@ -186,7 +189,11 @@ def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = No
     scale = np.ones_like(values) if weights is None else weights
     valid = _valid_mask(values, scale)
     total = np.bincount(group[valid], scale[valid], minlength=size)
-    sums = np.bincount(group[valid], scale[valid] * values[valid], minlength=size)
+    parts = scale[valid] * values[valid]
+    sums = beyond_rounding(
+        np.bincount(group[valid], parts, minlength=size),
+        np.bincount(group[valid], np.abs(parts), minlength=size),
+    )
     means: Floats = np.divide(sums, total, out=np.full(size, np.nan), where=total > 0)
     return significant(means)
 

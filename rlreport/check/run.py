@@ -29,7 +29,7 @@ from rlreport.check.finding import (
 from rlreport.check.noise import Change, Trend, Window
 from rlreport.check.series import MIN_STEPS, SOME_Z, RewardCollapse, Series, Shape, onset, shape_of
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import difference, rounded, significant, spread
+from rlreport.figures.rounding import beyond_rounding, difference, rounded, significant
 from rlreport.metrics.roles import in_unit_of, roles_of
 from rlreport.summarise.steps import Environments, environments_of, window_size
 from rlreport.tables import Tables, length_column
@@ -42,7 +42,7 @@ NORMAL, LEAST_NORMAL = 0.9, 10
 
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
 
-ALL = 1e-6  # A share that differs from 1 by less than this, as by rounding to float32, is 1
+ROUNDING = 1e-6  # A share that differs from 1 by less than this, as by rounding to float32, is 1
 
 MAX_RULE_VALUES = 8  # A reward with more distinct values is taken for that of a reward model
 
@@ -364,7 +364,7 @@ class Run:
             return np.nan
         deviations = noise.centred(values[finite], self.step_index[finite])
         largest = np.abs(values[finite]).max()
-        return rounded(spread(np.sqrt((deviations**2).mean()), largest))
+        return rounded(float(beyond_rounding(np.sqrt((deviations**2).mean()), largest)))
 
     def onset(self, series: Floats, *, always: bool = False) -> Onset | None:
         """Return when a series left its baseline; the first step if ``always`` or a short run."""
@@ -424,7 +424,7 @@ class Run:
             share = steps["zero_variance_groups"].to_numpy(np.float64)
         else:
             share = np.full(len(self.steps), np.nan)
-        silent = np.where(np.isfinite(share), share >= 1 - ALL, np.nan)
+        silent = np.where(np.isfinite(share), share >= 1 - ROUNDING, np.nan)
         spread = self.series_of("reward_std")
         if spread is not None:
             silent[self.align(spread) == 0] = 1.0
@@ -534,7 +534,7 @@ def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray
 
 def mean(values: Floats) -> float:
     """Return the mean without NaN values, NaN if no value is finite."""
-    return rounded(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+    return rounded(float(np.nanmean(values))) if np.isfinite(values).any() else np.nan
 
 
 def median(values: Floats) -> float:

@@ -209,7 +209,7 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
         live -= 1
     jumps = difference(values[1:live], values[: live - 1])
     jumps = difference(jumps, np.median(jumps) if len(jumps) else 0.0)
-    scale = 1.4826 * float(np.median(np.abs(jumps))) or float(np.std(jumps)) if len(jumps) else 0.0
+    scale = _scatter(jumps)
     sampling = 0.0
     if series.errors is not None and np.isfinite(series.errors).any():
         sampling = float(np.sqrt(np.nanmean(series.errors**2)))
@@ -224,6 +224,20 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
     left = -(2 * lag_1(clipped) * half + white) / (half - white)
     left = float(np.clip(left + BIAS / len(jumps), 1 - MAX_CORRELATION, 1))
     return Noise(sampling, float(np.sqrt((half - white) / left)), 1 - left)
+
+
+def _scatter(jumps: Floats) -> float:
+    """Return a robust std of jumps, from which their median has been subtracted.
+
+    If most are 0, the median size of the others counts, and their number. Their plain std would
+    take one fall of the whole series for its usual scatter.
+    """
+    sizes = np.abs(jumps[jumps != 0])
+    if not len(sizes):
+        return 0.0
+    if 2 * len(sizes) > len(jumps):
+        return 1.4826 * float(np.median(np.abs(jumps)))
+    return float(np.median(sizes) * np.sqrt(len(sizes) / len(jumps)))
 
 
 def shape_of(

@@ -67,11 +67,15 @@ def watch(
       rlreport watch logs/ -o report --cache auto --every 1m --until-idle 2h --fail-on critical
     """
     from rlreport.check.registry import load_thresholds, refuse_unknown
+    from rlreport.read.files import is_url
+    from rlreport.system.own_output import refuse_own_output
 
     form_of(out, given["form"])
     refuse_unknown(given["mute"])
     if given["thresholds"]:
         load_thresholds(given["thresholds"])
+    # A report does not grow: waiting for it would never end.
+    refuse_own_output(Path(log) for log in logs if not is_url(log))
     given["live"] = max(1, int(every)) if live else 0
     report: Report | None = None
     last_state: object = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from typing import Literal, NamedTuple
@@ -222,6 +222,12 @@ def effect_on(means: Means, column: str, *, paired: bool) -> Effect:
     return paired_effect(runs[: len(base)], runs[len(base) :])
 
 
+def _mean_of_runs(runs: Iterable[pd.DataFrame], column: str) -> float:
+    """Return the mean over runs of a column's mean; NaN if none has it."""
+    means = [table[column].mean() for table in runs if column in table]
+    return rounded(float(np.mean(means))) if means else np.nan
+
+
 def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail]:
     """Compare all GUARDRAILS and reward parts, with p-values corrected for multiple testing.
 
@@ -232,12 +238,7 @@ def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail
     for name, _, columns, better in (*GUARDRAILS, *((part, "", (part,), 1) for part in parts)):
         column = next((c for c in columns if means.have(c) or trainer.have(c)), columns[0])
         tables = trainer if column.startswith(TRAINER) else means
-        base, new = (
-            rounded(
-                np.mean([table[column].mean() for table in runs if column in table] or [np.nan])
-            )
-            for runs in tables
-        )
+        base, new = (_mean_of_runs(runs, column) for runs in tables)
         effect = effect_on(tables, column, paired=paired and tables is means)
         guardrails.append(Guardrail(name, column, base, new, effect, "missing"))
         directions[name] = better

@@ -46,7 +46,7 @@ from rlreport.system.documents import (
 )
 from rlreport.system.gzipped import gzipped
 from rlreport.tables import Tables
-from rlreport.text.clean import escape, safe_text, unescape
+from rlreport.text.clean import escape, safe_text, unescape, without_controls
 
 REPORT = "data/report.json"
 # Paths in a report's folder or zip: the run's metadata and figures, and the response data
@@ -83,7 +83,11 @@ BOOKKEEPING = re.compile(
 
 
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
-    """Return a row per response with figures and prompt ids; without any, see ``trainer_data``."""
+    """Return a row per response with figures and prompt ids; without any, see ``trainer_data``.
+
+    Texts have no control characters, whether the table is packed or not, so that a run and its
+    report have the same ids.
+    """
     if tables.responses.empty:
         return trainer_data(tables.steps)
     responses, extras = tables.responses, tables.extras
@@ -111,13 +115,14 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     columns["pass_at_k"] = of_groups.where(responses["correct"].notna())
     for name in extras.columns:
         values = extras[name]
-        key = f"{PART if name in tables.reward_parts else EXTRA}{name}"
+        key = without_controls(f"{PART if name in tables.reward_parts else EXTRA}{name}")
         if is_numeric_dtype(values):
             columns[key] = values.to_numpy(np.float64)
         elif name == "split":
-            columns["split"] = values.fillna("train")
+            columns["split"] = values.fillna("train").map(without_controls)
         elif not redact:
-            columns[key] = values.where(values != "")  # an empty string identifies nothing
+            named = values.where(values != "")  # an empty string identifies nothing
+            columns[key] = named.map(without_controls, na_action="ignore")
     table = pd.DataFrame(columns, copy=False)
     empty = [name for name in table if name != "reward" and table[name].isna().all()]
     return table.drop(columns=empty)

@@ -35,6 +35,7 @@ from rlreport.read.rollouts import Rollouts
 from rlreport.summarise import summarise
 from rlreport.system.workers import Progress
 from rlreport.tables import Tables
+from rlreport.text.clean import without_controls
 from rlreport.text.messages import sample_note
 
 # Matches names (or sections) of settings that affect training
@@ -105,7 +106,7 @@ def compared_run(
         {finding.id: finding for finding in verdict.findings if finding.severity != "info"},
         _text_reader(scan.rollouts, tables),
         from_logs=True,
-        tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
+        tokens=_token_shares(tables) if len(tables.tokens) else None,
         facts={
             **{name: f"{value:g}" for name, value in vars(gae).items()},
             **card_texts(run_card([path]).entries),
@@ -159,6 +160,12 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
         if isinstance(sample_size, int) and isinstance(total, int)
         else "",
     )
+
+
+def _token_shares(tables: Tables) -> pd.DataFrame:
+    """Return ``token`` and ``kl_share``, with tokens as in the exported table of a report."""
+    tokens = tables.tokens["token"].astype(str).map(without_controls)
+    return pd.DataFrame({"token": tokens, "kl_share": tables.tokens["kl_share"]})
 
 
 def _finding(finding: Mapping[str, Any]) -> Finding:

@@ -139,8 +139,8 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
     if p > 1 - LEVEL:
         low, high = min(low, 0.0), max(high, 0.0)
     mde = half + power if effect.pairs >= min_pairs else np.nan
-    figures = significant([value, low, high, mde, p]).tolist()
-    return Effect(*figures, effect.pairs, effect.paired)
+    value, low, high, mde, p = significant([value, low, high, mde, p]).tolist()
+    return Effect(value, low, high, mde, p, effect.pairs, effect.paired)
 
 
 def sign_flip_p(moved: Floats) -> float:

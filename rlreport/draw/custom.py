@@ -21,7 +21,7 @@ import pandas as pd
 from rlreport.draw.chart import Chart, label, unique_names
 from rlreport.draw.svg import drawn_alone
 from rlreport.draw.theme import HEIGHT, LIGHT, PALETTE, WIDTH, Spec, vega_config
-from rlreport.errors import UsageError
+from rlreport.errors import UsageError, stop_if_signalled
 from rlreport.tables import Note, Tables, length_column
 from rlreport.text.messages import message
 
@@ -57,7 +57,10 @@ def custom_charts(
     for function in functions:
         try:
             charts += _charts_of(function, tables, texts)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a failure of V8 itself is no Exception
+            stop_if_signalled()
             text = message(
                 "custom chart {name} ({file}) failed: {reason}",
                 name=function.name,
@@ -143,8 +146,9 @@ def _apply_theme(spec: Spec) -> Spec:
         merge = isinstance(default, dict) and isinstance(value, dict)
         config[key] = default | value if merge else value
     datasets = spec.get("datasets", {})
-    if len(datasets) == 1 and spec.get("data", {}).get("name") in datasets:
-        spec["data"] = {"values": spec.pop("datasets")[spec["data"]["name"]]}
+    data = spec.get("data")
+    if len(datasets) == 1 and isinstance(data, dict) and data.get("name") in datasets:
+        spec["data"] = {"values": spec.pop("datasets")[data["name"]]}
     if "mark" in spec or "layer" in spec:
         spec.setdefault("width", WIDTH["half"])
         spec.setdefault("height", HEIGHT["half"])

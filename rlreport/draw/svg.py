@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -41,6 +42,10 @@ _DEFAULTS = {
     ("fill", "transparent"),
     ("font-size", "0px"),  # ``drawn`` sets all font sizes to 0
 }
+_LINK, _ADDRESS = f"{SVG}a", "{http://www.w3.org/1999/xlink}href"
+_SAFE_ADDRESSES = ("https://", "http://", "mailto:")
+_NOTHING = '{"$schema": "https://vega.github.io/schema/vega/v6.json", "marks": []}'
+_MOST_FAILURES = 10  # Maximum number of errors that V8 is assumed to keep; one was seen
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
 
@@ -66,10 +71,14 @@ def drawn_alone(chart: Chart) -> Chart:
 
     Image marks raise a ValueError, as the renderer would omit them without an error.
     """
-    vega = _vl_convert().vegalite_to_vega(_json(chart.spec))
+    vega = _convert("vegalite_to_vega", _json(chart.spec))
     drawing = _svg(_json(vega))
     if any("mark-image" in element.get("class", "") for element in drawing.iter()):
         raise ValueError("the chart has image marks, but reports cannot load images")
+    for link in drawing.iter(_LINK):
+        address = link.get(_ADDRESS, "")
+        if not address.lower().startswith(_SAFE_ADDRESSES):
+            raise ValueError(f"the chart has a link to {address!r}, which is no web address")
     return replace(chart, vega=vega, svg=_page_svg(drawing, chart.name, chart.description))
 
 
@@ -78,12 +87,32 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
     padding = chart.vega["padding"]
     text = _json({**chart.vega, "width": width - padding["left"] - padding["right"]})
     text = text.replace(f'"{FONT}"', f'"{font}"')
-    picture: bytes = _vl_convert().vega_to_png(text, scale=DENSITY, allowed_base_urls=[])
+    picture: bytes = _convert("vega_to_png", text, scale=DENSITY, allowed_base_urls=[])
     return picture
 
 
 def _svg(specification: str) -> ET.Element:
-    return ET.XML(_vl_convert().vega_to_svg(specification, allowed_base_urls=[]))
+    return ET.XML(_convert("vega_to_svg", specification, allowed_base_urls=[]))
+
+
+def _convert(form: str, specification: str, **options: Any) -> Any:
+    try:
+        return getattr(_vl_convert(), form)(specification, **options)
+    except ValueError:
+        _forget_failures()
+        raise
+
+
+def _forget_failures() -> None:
+    """Convert nothing until that succeeds, after a conversion that failed.
+
+    A conversion that fails in several places, such as at each link that Vega refuses, raises one
+    of these errors; V8 keeps another and raises it in the next conversion, whatever that is.
+    """
+    for _ in range(_MOST_FAILURES):
+        with suppress(ValueError):
+            _vl_convert().vega_to_svg(_NOTHING)
+            return
 
 
 @cache
@@ -147,6 +176,9 @@ def _simplify(element: ET.Element, prefix: str, variables: dict[str, str]) -> li
     result: list[ET.Element] = []
     for child in element:
         tag = child.tag.removeprefix(SVG)
+        if tag == "a":  # the static drawing has its marks, the interactive one its links
+            result.extend(_simplify(child, prefix, variables))
+            continue
         if tag not in _TAGS or child.get("display") == "none" or child.get("class") == "background":
             continue
         inner = _simplify(child, prefix, variables)

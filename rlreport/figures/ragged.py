@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.figures.rounding import Floats, Ints, significant, spread
+from rlreport.figures.rounding import Floats as Floats
+from rlreport.figures.rounding import Ints as Ints
+from rlreport.figures.rounding import beyond_rounding, significant
 
 # Values this much smaller than another, relative to it, may be equal to it at 10 digits
 _NEARLY = 1e-8
@@ -81,7 +83,7 @@ def row_moments(flat: Floats, offsets: Ints) -> tuple[Floats, Floats, Floats]:
 def _squares_beyond_rounding(count: Floats, mean: Floats, squares: Floats) -> Floats:
     """Return sums of (x - mean)², NaN without values, 0 where only rounding makes values differ."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        deviation = spread(np.sqrt(squares / count), mean)
+        deviation = beyond_rounding(np.sqrt(squares / count), mean)
     return np.where(deviation == 0, 0.0, np.where(count > 0, squares, np.nan))
 
 

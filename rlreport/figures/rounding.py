@@ -52,13 +52,14 @@ def settled(values: ArrayLike, *operands: ArrayLike) -> Floats:
     return _in_units(exact, _exponents(largest) + _PART_POWER)
 
 
-def spread(deviation: ArrayLike, mean: ArrayLike) -> Floats:
-    """Return standard deviations, 0 where they are below 10⁻¹⁰ of the mean.
+def beyond_rounding(values: ArrayLike, scale: ArrayLike) -> Floats:
+    """Return the values, 0 where they are below 10⁻¹⁰ of ``scale``.
 
-    Values that are equal differ from their computed mean by its rounding error.
+    What remains of sums that cancel is an error in the last place of the summands. Likewise, equal
+    numbers differ from their computed mean, so that their standard deviation is not quite 0.
     """
-    exact = np.asarray(deviation, np.float64)
-    return np.where(exact < _PART * np.abs(mean), 0.0, exact)
+    exact = np.asarray(values, np.float64)
+    return np.where(np.abs(exact) < _PART * np.abs(scale), 0.0, exact)
 
 
 def difference(left: ArrayLike, right: ArrayLike) -> Floats:
@@ -112,5 +113,6 @@ def _in_units(values: Floats, exponents: Ints) -> Floats:
     if inexact.any():
         pairs = zip(units[inexact].tolist(), exponents[inexact].tolist(), strict=True)
         nearest[inexact] = [float(f"{whole:.0f}e{power}") for whole, power in pairs]
+    usable &= np.isfinite(nearest)  # rounded up, the largest numbers would be infinite
     # Adding 0 turns −0, which exports would show, into 0.
     return np.where(usable, np.copysign(nearest, values), values) + 0.0

@@ -358,7 +358,7 @@ def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
     names = [path.relative_to(folder).as_posix() for path in paths]
     if not any(_falls(step for _, step, _ in _mlflow_values(path)) for path in paths):
         for name, path in zip(names, paths, strict=True):
-            for _, step, value in _mlflow_values(path):
+            for _time, step, value in _mlflow_values(path):
                 yield step, {name: value}
         return
     found = [
@@ -367,7 +367,7 @@ def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
         for time, step, value in _mlflow_values(path)
     ]
     found.sort(key=itemgetter(0))
-    for _, step, name, value in found:
+    for _time, step, name, value in found:
         yield step, {name: value}
 
 

@@ -22,20 +22,19 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.about.several_runs import SEVERAL_STARTS
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.formats.logged import COUNTER, NO_METRICS
 from rlreport.metrics.roles import roles_of
 from rlreport.read.detect import FORMAT
+from rlreport.read.notes import begins_afresh
 from rlreport.tables import Note
 from rlreport.text.messages import listed, message, plural, span
 
 # If more than one in this many changes of the step is a fall, the log is in no order
 UNSORTED_FALLS = 4
-# Number of steps that a fresh start repeats at least; of a shorter piece before, half of them
-REPEATED_STEPS = 3
-
 # Fraction of the steps that each of several writers logs
 _OF_ALL_WRITERS = 0.9
 
@@ -108,7 +107,7 @@ def arranged(
         shifts[piece] = shifts[piece - 1]
         if not len(steps):  # of metrics that are left out
             continue
-        afresh = len(counted) > 0 and _begins_afresh(steps, counted, before=steps_of[piece - 1])
+        afresh = len(counted) > 0 and begins_afresh(steps, counted, before=steps_of[piece - 1])
         copied = _is_copy_of_piece(series, piece)
         if not afresh or copied:
             numbered = steps + shifts[piece]
@@ -159,16 +158,6 @@ def _written_in_turns(steps_of: Sequence[Ints]) -> bool:
     return in_turns and bool(np.mean(times == writers) >= _OF_ALL_WRITERS)
 
 
-def _begins_afresh(steps: Ints, counted: Ints, *, before: Ints) -> bool:
-    """Return whether ``steps`` begin where ``counted`` steps began, and repeat enough of them."""
-    # Only a run that starts afresh is evaluated at step 0, before it is trained, but not each is.
-    first = counted[1] if counted[0] == 0 and len(counted) > 1 else counted[0]
-    if steps[0] > first:
-        return False
-    enough = min(REPEATED_STEPS, -(-len(before) // 2))
-    return len(np.intersect1d(steps, counted)) >= enough
-
-
 def _spacing(steps: Ints) -> int:
     return max(1, int(np.median(np.diff(steps)))) if len(steps) > 1 else 1
 
@@ -179,11 +168,15 @@ def _is_copy_of_piece(series: Mapping[str, Series], piece: int) -> bool:
 
 
 def _up_to(one: Series, piece: int) -> Series:
-    return Series(*(column[one.pieces < piece] for column in one))
+    return _where(one, one.pieces < piece)
 
 
 def _in_piece(one: Series, piece: int) -> Series:
-    return Series(*(column[one.pieces == piece] for column in one))
+    return _where(one, one.pieces == piece)
+
+
+def _where(one: Series, chosen: NDArray[np.bool_]) -> Series:
+    return Series(one.steps[chosen], one.values[chosen], one.pieces[chosen])
 
 
 def is_copy(logged: Mapping[str, Series], again: Mapping[str, Series]) -> bool:

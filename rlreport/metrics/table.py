@@ -67,7 +67,7 @@ class Part(NamedTuple):
         return self.in_order(np.flatnonzero(kept[self.pieces]))
 
     def in_order(self, rows: Ints) -> Part:
-        return Part(*(column[rows] for column in self))
+        return Part(self.steps[rows], self.values[rows], self.broken[rows], self.pieces[rows])
 
 
 def _joined(parts: list[Part]) -> Part:

@@ -33,7 +33,7 @@ from rlreport.pages.views import (
 )
 from rlreport.summarise.steps import passes_of
 from rlreport.tables import MetricsFile, Note, Tables
-from rlreport.text.clean import escape
+from rlreport.text.clean import escape, without_controls
 from rlreport.text.messages import message
 from rlreport.text.numbers import byte_size
 
@@ -222,15 +222,22 @@ def report_json(context: RunContext) -> dict[str, Any]:
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """Return a table as UTF-8 CSV without its index; texts and names of columns are escaped."""
+    """Return a table as UTF-8 CSV without its index.
+
+    Texts and names of columns are neither formulas of spreadsheets nor have control characters.
+    """
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(
         **{
-            str(name): values.map(lambda cell: escape(cell) if isinstance(cell, str) else cell)
+            str(name): values.map(lambda cell: _safe(cell) if isinstance(cell, str) else cell)
             for name, values in texts.items()
         }
     )
     # Quote all texts, as an unquoted CR in a text would start a new row.
-    safe.columns = pd.Index([escape(str(name)) for name in safe])
+    safe.columns = pd.Index([_safe(str(name)) for name in safe])
     text = safe.to_csv(index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC)
     return text.encode("utf-8", "replace")
+
+
+def _safe(text: str) -> str:
+    return escape(without_controls(text))

@@ -202,7 +202,8 @@ def breakable(name: str) -> Markup:
 def _chart_json(chart: Chart) -> Markup:
     common = vega_config()
     spec = {k: v for k, v in chart.spec.items() if k != "config" or v != common}
-    rows = chart.spec.get("data", {}).get("values")
+    data = chart.spec.get("data")  # charts of the user's own may have none, or null
+    rows = data.get("values") if isinstance(data, dict) else None
     if rows and isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
         fields = sorted({field for row in rows for field in row})
         spec["data"] = {"columns": {field: [row.get(field) for row in rows] for field in fields}}

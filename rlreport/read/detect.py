@@ -31,6 +31,7 @@ from rlreport.read.files import (
     reason_of,
     with_content,
 )
+from rlreport.read.notes import FORMAT as FORMAT  # of the note on how a format interpreted a file
 from rlreport.read.rows import load_object
 from rlreport.system.stores import Source
 from rlreport.tables import Note
@@ -38,7 +39,6 @@ from rlreport.text.messages import message
 
 MAX_PEEKED = 20  # Number of objects at the start of a file used to detect its format
 
-FORMAT = "format"  # Kind of the note on how a format interpreted a file
 SIBLING = "sibling"  # Kind of the note on files that are read together with a log next to them
 # Kind of the note that rows without a step get the step in the path of their file
 PATH_STEP = "path_step"

@@ -145,7 +145,7 @@ def run_in(name: str) -> str:
 
 def names_of_runs(paths: Sequence[str | Path]) -> set[str]:
     """Return the names of the runs that the files at paths may be of, for ``--run``."""
-    listing = find_sources(paths) if paths else Listing([], [], [])
+    listing = find_sources(paths) if paths else Listing([], [], [], [])
     return {run_in(source.name) for source in listing.sources}
 
 
@@ -157,6 +157,7 @@ def of_run(listing: Listing, run: str) -> Listing:
         [source for source in listing.sources if run_in(source.name) == run],
         [one for one in listing.unreadable if run_in(one[0]) == run],
         [source for source in listing.other if run_in(source.name) == run],
+        [name for name in listing.reports if run_in(name) == run],
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.about.several_runs import RANK
+from rlreport.about.several_runs import RANK, SEVERAL_STARTS
 from rlreport.figures.ragged import Ints
 from rlreport.tables import Note
 from rlreport.text.messages import message, translatable
@@ -20,6 +20,9 @@ from rlreport.text.messages import message, translatable
 _RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECASE)
 # Two attempts share at least this many steps, where each has at least this fraction of its usual
 # rows, and at least this fraction of the older rows has a prompt that occurs in the newer files
+# Kind of the note on how a file is read that its reader has to know; see ``read.detect``
+FORMAT = "format"
+_MAX_LENGTHS = 5  # number of starts whose lengths are named
 _MIN_SHARED_STEPS, _WHOLE_STEP, _SHARED_PROMPTS = 3, 0.75, 0.1
 
 MAX_UNREAD = 1000  # Maximum number of unusable lines that are listed; further ones are only counted
@@ -121,16 +124,88 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
     changes of step are decreases is taken to be unsorted, without restarts. Rows of the validation
     split may be logged late, so they indicate restarts only in files without other rows.
     """
+    attempt = _attempts(steps, validation)
+    last = pd.Series(attempt).groupby(2 * steps + validation).transform("max")
+    return attempt < last.to_numpy()
+
+
+def _attempts(steps: Ints, validation: NDArray[np.bool_]) -> Ints:
+    """Return the number of the attempt that each row of a file belongs to, int64 (R,)."""
     sorted_rows = np.arange(len(steps)) if validation.all() else np.flatnonzero(~validation)
     change = np.diff(steps[sorted_rows])
     is_restart = change < 0
-    if not is_restart.any() or 4 * int(is_restart.sum()) > int((change != 0).sum()):
-        return np.zeros(len(steps), dtype=bool)
     attempt = np.zeros(len(steps), dtype=np.int64)
+    if 4 * int(is_restart.sum()) > int((change != 0).sum()):
+        return attempt
     attempt[sorted_rows[1:][is_restart]] = 1
-    attempt = np.cumsum(attempt)
-    last = pd.Series(attempt).groupby(2 * steps + validation).transform("max")
-    return attempt < last.to_numpy()
+    return np.cumsum(attempt)
+
+
+def starts_of(steps: Ints, validation: NDArray[np.bool_], prompts: NDArray[np.uint64]) -> Ints:
+    """Return the number of the start of the run that each row of a file belongs to, int64 (R,).
+
+    An attempt (see ``superseded_rows``) that begins afresh is a start; others resume a start.
+    ``prompts`` have one value per row: without prompts of the attempt before, one is of another
+    environment. A file in which a quarter of the changes of step are decreases has no starts.
+    """
+    attempt = _attempts(steps, validation)
+    falls = int(attempt[-1]) if len(attempt) else 0
+    judged = np.ones(len(steps), bool) if validation.all() else ~validation
+    if not falls or 4 * falls >= np.count_nonzero(np.diff(steps[judged])):
+        return np.zeros(len(steps), np.int64)
+    start_of_attempt = np.zeros(falls + 1, np.int64)
+    columns = {"attempt": attempt, "step": steps, "prompt": prompts}
+    table = pd.DataFrame(columns)[judged]
+    counted = before = np.zeros(0, np.int64)
+    prompts_before = pd.Series(dtype=np.uint64)
+    for number, group in table.groupby("attempt"):
+        own = np.unique(group["step"].to_numpy())
+        is_shared = group["prompt"].isin(prompts_before).mean() >= _SHARED_PROMPTS
+        prompts_before = group["prompt"]
+        if len(counted) and is_shared and begins_afresh(own, counted, before=before):
+            start_of_attempt[number:] += 1
+            counted = own
+        counted, before = np.union1d(counted, own), own
+    return start_of_attempt[attempt]
+
+
+# Number of steps that a fresh start repeats at least; of a shorter part before, half of them
+_REPEATED_STEPS = 3
+
+
+def begins_afresh(steps: Ints, counted: Ints, *, before: Ints) -> bool:
+    """Return whether a part of a log begins where the run began, and repeats enough of its steps.
+
+    A resumption from a checkpoint repeats the tail only. ``steps`` are the distinct steps of the
+    part, ``counted`` those since the run began, ``before`` those of the part before it.
+    """
+    # Only a run that starts afresh is evaluated at step 0, before it is trained, but not each is.
+    first = counted[1] if counted[0] == 0 and len(counted) > 1 else counted[0]
+    if steps[0] > first:
+        return False
+    enough = min(_REPEATED_STEPS, -(-len(before) // 2))
+    return len(np.intersect1d(steps, counted)) >= enough
+
+
+def start_note(starts: Ints, steps: Ints, name: str) -> tuple[Note, bool]:
+    """Return a note on several starts in a file, and whether the last one alone is the run."""
+    lengths = [len(np.unique(steps[starts == start])) for start in range(int(starts[-1]) + 1)]
+    if lengths[-1] > max(lengths[:-1]):
+        text = message(
+            "{count} starts in one log: the last one, of {last:count} steps, is the run; the rows "
+            "of the starts before it are left out",
+            count=len(lengths),
+            last=lengths[-1],
+        )
+        return Note(FORMAT, text, int((starts < starts[-1]).sum()), name), True
+    text = message(
+        "{count} starts in one log, of {lengths} steps: they are no one run, and figures and "
+        "charts mix them. If they are one training, pass --merge; --restarts last keeps the last "
+        "rows of each step.",
+        count=len(lengths),
+        lengths=tuple(lengths[:_MAX_LENGTHS]),
+    )
+    return Note(SEVERAL_STARTS, text, len(lengths), name), False
 
 
 def later_attempts(

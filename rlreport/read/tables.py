@@ -33,6 +33,8 @@ from rlreport.read.notes import (
     clear_missing_grades,
     later_attempts,
     restart_note,
+    start_note,
+    starts_of,
     superseded_rows,
 )
 from rlreport.read.rollouts import Rollouts, no_rollouts
@@ -111,12 +113,20 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     rollout = columns.get("rollout")
     for file, index in _rows_by_file(columns):
         steps = columns["step"][index].astype(np.int64)
-        older = superseded_rows(steps, columns["validation"][index] == 1)
-        keep[index[older]] = keep_restarted
+        name = files.sources[file].name
+        in_validation = columns["validation"][index] == 1
+        older = superseded_rows(steps, in_validation)
+        starts = starts_of(steps, in_validation, columns["prompt_hash"][index].astype(np.uint64))
+        if keep_restarted and starts.any():
+            note, last_only = start_note(starts, steps, name)
+            rows.notes.append(note)
+            if last_only:
+                keep[index[starts < starts[-1]]] = False
+                older &= starts == starts[-1]
+        keep[index[older]] &= keep_restarted
         older &= responses[index]
         repeated[index[older]] = True
         if older.any():
-            name = files.sources[file].name
             rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
         if rollout is not None:
             keys = {"step": steps, "of": columns["validation"][index], "rollout": rollout[index]}

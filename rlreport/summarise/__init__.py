@@ -224,13 +224,14 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     if scan.incomplete_from is not None:
         steps["incomplete"] |= steps["step"] >= scan.incomplete_from
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
-    shared["notes"] = [*scan.notes, *metrics.notes]
+    of_metrics = metrics.notes
     if not scan.responses.empty:
         # The rollouts tell the run, and its metrics are those of the last start.
-        shared["notes"] = [
+        of_metrics = [
             replace(note, kind=FORMAT) if note.kind == SEVERAL_STARTS else note
-            for note in shared["notes"]
+            for note in of_metrics
         ]
+    shared["notes"] = [*scan.notes, *of_metrics]
     extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
     extras_by_step = rounded_columns(extras.groupby(training["step"].to_numpy()).mean())
     tables = Tables(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import difference, significant, spread
+from rlreport.figures.rounding import beyond_rounding, difference, significant
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
@@ -69,9 +69,13 @@ class Grouped:
         With ``weights`` (R,), it is the weighted mean over rows with a value and a weight > 0.
         """
         if weights is None:
-            return ratio(self.sum(values), self.finite(values))
+            return ratio(self._total(values), self.finite(values))
         weights = np.where(np.isnan(values), 0.0, weights)
-        return ratio(self.sum(np.where(weights > 0, values, 0.0) * weights), self.sum(weights))
+        return ratio(self._total(np.where(weights > 0, values, 0.0) * weights), self.sum(weights))
+
+    def _total(self, values: Floats) -> Floats:
+        """Return the sum per group; 0 where values cancel but for rounding errors."""
+        return beyond_rounding(self.sum(values), self.sum(np.abs(values)))
 
     def std(self, values: Floats) -> Floats:
         """Return the population standard deviation per group (two-pass); NaN values are skipped.
@@ -80,7 +84,7 @@ class Grouped:
         """
         mean = self.mean(values)
         deviation = values - mean[self.codes]
-        return spread(np.sqrt(self.mean(deviation * deviation)), mean)
+        return beyond_rounding(np.sqrt(self.mean(deviation * deviation)), mean)
 
     def pooled_variance(self, counts: Floats, means: Floats, m2: Floats) -> Floats:
         """Return the population variance per group of samples pooled over its rows.
@@ -94,7 +98,7 @@ class Grouped:
         between = np.where(weights > 0, deviation * deviation * weights, 0.0)
         within = np.where(weights > 0, m2, 0.0)
         variance = ratio(self.sum(between + within), self.sum(weights))
-        return np.where(spread(np.sqrt(variance), mean) == 0, 0.0, variance)
+        return np.where(beyond_rounding(np.sqrt(variance), mean) == 0, 0.0, variance)
 
     def min(self, values: Floats) -> Floats:
         return np.asarray(pd.Series(values).groupby(self.codes).min(), np.float64)

@@ -7,12 +7,12 @@ same marks tell a later build which files it may replace (``deliver.publish``).
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from rlreport.errors import UnusableInputError
-from rlreport.system.documents import read_bounded
 
 MANIFEST = "data/manifest.json"  # in a report's folder
 PICTURES_MANIFEST = "manifest.json"  # in the folder of pictures next to a Markdown report
@@ -73,8 +73,10 @@ def is_own_folder(folder: Path) -> bool:
 
 def _is_manifest(path: Path) -> bool:
     try:
-        return path.is_file() and bool(listed_files(read_bounded(path, _MOST_MANIFEST)))
-    except (OSError, ValueError):
+        if not path.is_file() or path.stat().st_size > _MOST_MANIFEST:
+            return False
+        return bool(listed_files(path.read_bytes()))
+    except OSError:
         return False
 
 
@@ -92,8 +94,8 @@ def own_output_at(path: Path) -> Path | None:
     """Return the report that a path is or lies in, None if rlreport did not write it."""
     if is_own_file(path):
         return path
-    # A path may be relative, and its parents may be reached through a link.
-    whole = path.absolute()
+    # Not resolved: a link to a log that lies in a report's folder is as good as the log.
+    whole = Path(os.path.abspath(path))  # noqa: PTH100 (``absolute`` keeps "..")
     for folder in (whole, *whole.parents):
         if is_own_folder(folder):
             return path if folder == whole else folder

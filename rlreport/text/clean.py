@@ -13,6 +13,8 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNPRINTABLE = re.compile(
     "[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
 )
+# C0 without tab and line ends, DEL and C1
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 
 # End-of-sequence tokens of common model families
 EOS_TOKENS = frozenset((
@@ -67,6 +69,15 @@ def safe_value(value: Any) -> Any:
 def printable(text: str) -> str:
     """Return ``text`` with characters that charts and Markdown cannot show replaced by U+FFFD."""
     return _UNPRINTABLE.sub(REPLACEMENT, text)
+
+
+def without_controls(text: str) -> str:
+    r"""Return ``text`` with control characters written out, ESC as ``\x1b``, for CSV files.
+
+    A terminal that shows the file would obey them. Tabs and line ends stay, but not a CR alone,
+    after which a terminal writes over the line.
+    """
+    return _CONTROL.sub(lambda control: f"\\x{ord(control[0]):02x}", text)
 
 
 def shortened(text: str, longest: int) -> str:

@@ -17,7 +17,7 @@ from rlreport.check.finding import Facts, Finding, Limit, Limits, Severity, meet
 from rlreport.check.judges.hacking import reward_hacking_token
 from rlreport.check.judges.text import length_hacking
 from rlreport.check.noise import TINY, Trend, correlation_within
-from rlreport.check.run import ALL, Ranking, Run, has, mean, median, met_from_start
+from rlreport.check.run import ROUNDING, Ranking, Run, has, mean, median, met_from_start
 from rlreport.check.series import MIN_WINDOW, Series, running_mean
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.notes import Missing
@@ -196,7 +196,7 @@ def _are_solved_by_metrics(run: Run) -> bool:
     if zero_variance is None or not len(reward):
         return False
     lowest, best = float(reward.min()), float(reward.max())
-    reached = np.isclose(reward, best, rtol=ALL, atol=0.0)
+    reached = np.isclose(reward, best, rtol=ROUNDING, atol=0.0)
     if best == lowest or reached.sum() < MIN_WINDOW:
         return False
     level = (mean(run.last_values(run.align(run.reward))) - lowest) / (best - lowest)

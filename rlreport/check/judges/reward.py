@@ -213,7 +213,7 @@ def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
     """Return why a fall of the reward is no loss of the policy, as facts with a ``kind``, or None.
 
     An explanation holds only if the policy's own loss surely is less than half of the fall: on
-    prompts seen before and after, or against the frozen reference. The texts must not have changed.
+    prompts seen before and after, if their texts did not change, or against the frozen reference.
     """
     shape = run.reward_shape
     if shape is None:
@@ -225,13 +225,11 @@ def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
     if shape.series.source == "metrics" or run.first is None:
         return validated
     drop = shape.best - shape.end
-    late, early = _sides_of_fall(run, shape)
-    if shape.dip is not None and not shape.fell:
-        drop = shape.dip.level - shape.dip.low
+    late, early, size = _sides_of_fall(run, shape)
     same_prompts = _same_prompt_change(run, run.column("reward"), late, early)
     if same_prompts is not None and not _texts_changed(run, late, early):
         shared, change = same_prompts
-        if change.largest_loss < drop / 2:
+        if change.largest_loss < size / 2:
             return {"kind": "prompts", "shared": shared, "most": max(change.largest_loss, 0.0)}
     best = run.window(*shape.peak)
     reference, gap = (run.change(run.column(c), first=best) for c in ("ref_reward", "reward_gap"))
@@ -240,16 +238,16 @@ def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
     return validated
 
 
-def _sides_of_fall(run: Run, shape: Shape) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which responses are of the steps after a fall (or inside a dip), and which before."""
+def _sides_of_fall(run: Run, shape: Shape) -> tuple[NDArray[np.bool_], NDArray[np.bool_], float]:
+    """Return which responses are of the steps after a fall or in a dip, which before, its size."""
     index = np.searchsorted(shape.series.steps, run.responses["step"].to_numpy(np.int64))
     if shape.dip is not None and not shape.fell:
         inside = (index >= shape.dip.start) & (index <= shape.dip.stop)
-        return inside, ~inside
-    size = shape.window
-    late = index >= len(shape.series.steps) - 2 * size
-    early = (index >= shape.best_index - size) & (index < shape.best_index + 2 * size) & ~late
-    return late, early
+        return inside, ~inside, shape.dip.level - shape.dip.low
+    window, first = shape.window, shape.best_index
+    late = index >= len(shape.series.steps) - 2 * window
+    early = (index >= first - window) & (index < first + 2 * window) & ~late
+    return late, early, shape.best - shape.end
 
 
 def _same_prompt_change(

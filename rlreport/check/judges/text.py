@@ -273,7 +273,8 @@ def _normalize(vectors: Floats) -> Floats:
     So similarities, which are compared with each other, do not depend on the order of additions.
     """
     lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
-    return np.ldexp(np.rint(np.ldexp(vectors / np.maximum(lengths, 1e-9), 24)), -24)
+    units = np.rint(np.ldexp(vectors / np.maximum(lengths, 1e-9), 24))
+    return np.asarray(np.ldexp(units, -24))
 
 
 class _LanguageDrift(Limits):

@@ -197,15 +197,26 @@ function changedByPrograms(text) {
   return FORMULA.test(text) || /^(true|false|nan|inf(inity)?)$/i.test(text);
 }
 
+/** C0 without tab and line ends, DEL and C1; a CR alone. As in rlreport/text/clean.py. */
+const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)/g;
+
+/** Writes control characters out, which a terminal would obey. @param {string} text */
+function withoutControls(text) {
+  return text.replace(CONTROL, (control) => `\\x${control.charCodeAt(0).toString(16).padStart(2, "0")}`);
+}
+
 /**
  * Formats lines as CSV. As in the exported files, an apostrophe is put before a text that CSV
- * readers would change.
+ * readers would change, and control characters are written out.
  * @param {string[]} header
  * @param {any[][]} lines
  */
 export function csvOf(header, lines) {
-  const safe = (cell) =>
-    typeof cell === "string" && changedByPrograms(cell.replace(/^'+/, "")) ? `'${cell}` : String(cell ?? "");
+  const safe = (cell) => {
+    if (typeof cell !== "string") return String(cell ?? "");
+    const text = withoutControls(cell);
+    return changedByPrograms(text.replace(/^'+/, "")) ? `'${text}` : text;
+  };
   const quote = (text) => (/[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
   const line = (cells) => cells.map((cell) => quote(safe(cell))).join(",");
   return [header, ...lines].map(line).join("\n");
