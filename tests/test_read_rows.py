@@ -35,6 +35,17 @@ def test_validation_stands_beside_training_and_further_splits_are_left_out(tmp_p
         read(tmp_path, split="test")
 
 
+def test_a_run_is_named_by_its_file_or_else_by_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "seven"
+    one = write(folder / "mine.rollouts.jsonl", [row(0)])
+    other = write(folder / "other.jsonl", [row(1)])
+    assert [read(*logs).name for logs in ([one], [one, other], [folder])] == [
+        "mine",
+        "seven",
+        "seven",
+    ]
+
+
 def test_a_step_that_is_no_number_costs_its_row(tmp_path: Path) -> None:
     rows = [row(0), *({**row(0), "step": step} for step in (True, None, "two", 2.5, 2**60)), row(1)]
     scan = read(write(tmp_path / "a.jsonl", rows))
