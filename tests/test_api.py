@@ -23,6 +23,13 @@ def test_it_says_what_it_built(tmp_path):
     assert done.verdict.sentence
 
 
+def test_an_address_of_this_machine_is_a_place_that_may_not_exist_yet(tmp_path):
+    log = write_log(tmp_path / "log.jsonl", hostile_rows(1, 1))
+    for name in ("run", "run.html"):
+        rlreport.build(log, f"file://{tmp_path}/new/{name}", workers=1)
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"run", "run.html"}
+
+
 def test_every_option_of_the_command_is_there():
     offered = set(inspect.signature(rlreport.build).parameters)
     assert {param.name for param in command.params} - ONLY_COMMAND - offered == set()

@@ -1,5 +1,7 @@
 """Whole reports of real runs in a browser: silent, offline, accessible, and linked up."""
 
+import re
+
 import pytest
 
 from rlreport.columns import RESPONSE
@@ -52,6 +54,12 @@ def test_pages_read_without_scripts(browser, hacking, kind):
             assert 3 < tab.locator("figure.chart:visible").count() <= 8
             tab.locator(".more-charts > summary").click()
             assert tab.locator("figure.chart:visible").count() > 8
+
+
+def test_columns_of_links_to_responses_are_not_aligned_as_numbers(hacking):
+    pages = [(hacking / name).read_text("utf-8") for name in ("index.html", "tokens.html")]
+    classes = re.findall(r'<th scope="col" class="(\w+)" data-key="example"', "".join(pages))
+    assert set(classes) == {"link"}
 
 
 def test_live_charts_follow_the_theme_and_a_click_opens_the_step(browser, hacking):

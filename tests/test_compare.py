@@ -586,6 +586,13 @@ def test_markdown_and_mail_carry_the_verdict_and_two_pairs(loss):
     assert made.outcome.flips
 
 
+def test_rewards_of_both_sides_are_explained_alike(loss):
+    page = (loss[1] / "compare.html").read_text("utf-8")
+    heads = re.findall(r'class="number" data-key="(base|new)" title="([^"]*)"', page)
+    meaning = "mean reward of the prompt in the window"
+    assert {("base", meaning), ("new", meaning)} <= set(heads)
+
+
 def test_fewer_pairs_are_shown_where_the_size_is_small(runs, loss, tmp_path):
     size = loss[1].with_suffix(".html").stat().st_size
     small = tmp_path / "small.html"

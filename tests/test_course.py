@@ -10,6 +10,7 @@ import random as dice
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ import pytest
 import rlreport
 from rlreport.check import run_checks
 from rlreport.check.course import course_of
-from rlreport.check.finding import Finding, Verdict, findings_json
+from rlreport.check.finding import Example, Finding, Verdict, findings_json
 from rlreport.check.series import Series
 from rlreport.metrics import find_and_read
-from rlreport.pages.overview import verdict_view
+from rlreport.pages.overview import finding_view, run_figures, verdict_view
 from rlreport.pages.templates import Addresses, environment
 from rlreport.summarise import summarise
 from rlreport.text.language import ENGLISH
@@ -162,10 +163,15 @@ def test_the_best_checkpoint_is_kept_where_validation_slipped(end: list[int], ke
     metrics = pd.DataFrame({"step": step, "val/accuracy": np.nan})
     metrics.loc[::10, "val/accuracy"] = scores
     reward = {"step": np.repeat(step, 4), "reward": np.tile([0.0, 0.0, 1.0, 1.0], len(step))}
-    verdict = run_checks(make_tables(reward, metrics=metrics))
+    tables = make_tables(reward, metrics=metrics)
+    verdict = run_checks(tables)
     assert verdict.keep_step == keep
     slipped = "alidation rose from 0.20 to 0.46 (step 30) and is 0.41 at the end."
     assert (slipped in verdict.sentence) == (keep == 30)
+    # Beside the first and the last mean, the best one is shown only where it was clearly lost.
+    context: Any = SimpleNamespace(tables=tables, verdict=verdict, tile_names=())
+    best = {figure.label: figure.best for figure in run_figures(context)}
+    assert (best["Validation"] is not None) == (keep == 30)
 
 
 def test_a_lead_that_no_logged_response_shows_says_so() -> None:
@@ -175,6 +181,16 @@ def test_a_lead_that_no_logged_response_shows_says_so() -> None:
         '{% from "macros/findings.html" import verdict with context %}{{ verdict(view) }}'
     )
     assert page.render(view=view).count("Not visible in the 8 responses read from its steps.") == 1
+
+
+def test_numbers_of_a_findings_examples_have_units_in_singular_and_plural() -> None:
+    examples = tuple(
+        Example(3, n, value=value, unit=unit)
+        for n, (value, unit) in enumerate([(1.0, "tokens"), (2.0, "tokens"), (1.0, "nats")])
+    )
+    finding = Finding("kl_explosion", "critical", "cause", evidence=examples)
+    told = [example["value"] for example in finding_view(finding, Addresses())["examples"]]
+    assert told == ["1 token", "2 tokens", "1 nats"]
 
 
 def test_an_unclear_run_has_no_lead_a_valid_report_and_every_output_names_its_level(tmp_path):

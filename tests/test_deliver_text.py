@@ -104,6 +104,11 @@ def test_pictures_lie_beside_it_and_all_are_shown(written, tmp_path):
     assert all((tmp_path / unquote(address)).is_file() for address in shown)
 
 
+def test_six_charts_are_pictures(shared_data, tmp_path):
+    rlreport.build(shared_data / "ppo_healthy", tmp_path / "run.md", workers=1)
+    assert len(Rendered((tmp_path / "run.md").read_text("utf-8")).images) == 6
+
+
 def test_a_response_that_is_extreme_in_many_ways_is_folded_once(written):
     summaries = re.findall(r"<summary>(.*, response \d+)</summary>", written.read_text("utf-8"))
     places = [summary.rpartition(" · ")[2] for summary in summaries]

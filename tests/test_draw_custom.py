@@ -1,6 +1,7 @@
 """Charts of the user's own: drawn and carried like ours, and no more harm than one chart."""
 
 import json
+import re
 from pathlib import Path
 from textwrap import dedent
 
@@ -98,6 +99,9 @@ def test_functions_of_a_named_file_become_charts(logs, tmp_path):
         for name in ("texts", "reward_range")
     )
     assert spec["config"]["axis"]["labelFontSize"] == 11  # our look
+    # As large as the chart of lengths, which is of this size, too.
+    sizes = dict(re.findall(r'data-chart="(\w+)".*?<svg [^>]*viewBox="([^"]*)"', page, re.DOTALL))
+    assert {sizes["length"]} == {size for name, size in sizes.items() if name.startswith("own_")}
     assert texts["data"]["values"] == [{"step": s, "size": 9} for s in (0, 0, 1, 1, 2, 2)]
     assert report.tables.steps["reward_mean"].tolist() == [0.5] * 3
     again = rlreport.build(logs, tmp_path / "s", charts=[tmp_path / "mine.py"], workers=1)

@@ -262,6 +262,16 @@ def test_settings_that_tell_groups_apart_come_first_and_eight_are_shown(tmp_path
         assert [key for key, visible in shown.items() if visible] == [f"k{i}" for i in range(8)]
 
 
+def test_forty_settings_have_a_column_and_how_many_have_none_is_told(tmp_path):
+    for count in (40, 41):
+        for run in range(2):
+            settings = {f"k{i:02}": run for i in range(count)}
+            run_folder(tmp_path / f"{count}", f"run_{run}", settings=settings)
+        page = index_page(tmp_path / f"{count}")
+        assert len(shown_settings(page, "runs")) == 40
+        assert ("40 of 41 settings that differ have a column." in page) == (count == 41)
+
+
 def test_what_happened_is_the_sentence_of_the_verdict_without_its_level(tmp_path):
     long = "qwen2.5-7b_" * 20 + "end"
     sentences = {

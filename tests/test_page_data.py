@@ -118,7 +118,7 @@ def test_the_references_log_probabilities_are_kept_unless_log_ratios_tell_them_a
 
 def test_a_large_group_lists_its_first_64_members_and_those_that_are_shown():
     table = response_table({"step": np.zeros(100), "group": 0, "reward": np.arange(100.0)})
-    columns = {name: table[name].to_numpy() for name in table}
+    columns = {str(name): table[name].to_numpy() for name in table}
     found = group_data(columns, np.array([90, 3]))
     assert found["groups"] == [[*range(64), 90]]
     assert [int(n) for n in found["siblings"]] == [n for n in range(64) if n != 3]

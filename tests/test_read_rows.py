@@ -35,6 +35,31 @@ def test_validation_stands_beside_training_and_further_splits_are_left_out(tmp_p
         read(tmp_path, split="test")
 
 
+def test_a_run_is_named_by_its_file_or_else_by_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "seven"
+    one = write(folder / "mine.rollouts.jsonl", [row(0)])
+    other = write(folder / "other.jsonl", [row(1)])
+    assert [read(*logs).name for logs in ([one], [one, other], [folder])] == [
+        "mine",
+        "seven",
+        "seven",
+    ]
+
+
+def test_a_step_that_is_no_number_costs_its_row(tmp_path: Path) -> None:
+    rows = [row(0), *({**row(0), "step": step} for step in (True, None, "two", 2.5, 2**60)), row(1)]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    assert scan.responses["step"].tolist() == [0, 1]
+    assert (scan.bad_count, scan.files[0].bad) == (5, 5)
+    assert [str(bad.reason) for bad in scan.bad_lines] == [
+        "step is true, not an integer",
+        "step is null, not an integer",
+        "step is not an integer: 'two'",
+        "step is not an integer: 2.5",
+        "step is beyond ±2^53",
+    ]
+
+
 def test_a_format_that_fails_is_a_bad_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("surprise")

@@ -150,7 +150,7 @@ def _apply_theme(spec: Spec) -> Spec:
     if len(datasets) == 1 and isinstance(data, dict) and data.get("name") in datasets:
         spec["data"] = {"values": spec.pop("datasets")[data["name"]]}
     if "mark" in spec or "layer" in spec:
-        spec.setdefault("width", WIDTH["half"] - 2 * PADDING)
+        spec.setdefault("width", WIDTH["half"])
         spec.setdefault("height", HEIGHT["half"])
         spec["autosize"] = {"type": "fit", "contains": "padding"}
     padding = dict.fromkeys(("left", "right", "top", "bottom"), PADDING)
