@@ -233,7 +233,11 @@ def _read(
     read, gae = part(ReadOptions, options), part(GaeOptions, options)
     metrics = find_and_read(logs, read.metrics, read.run, one_run=options.merge)
     named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
-    used = [*card.paths, *metrics.unread, *(Path(path) for path in named if path)]
+    used = [
+        *card.paths,
+        *metrics.explained(strict=read.strict),
+        *(Path(path) for path in named if path),
+    ]
     try:
         scan = read_logs(logs, read, gae, progress, metrics.paths, workers, used)
     except UnusableInputError as error:

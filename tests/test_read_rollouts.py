@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from rlreport.choose import extremes
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import RlreportError, UnusableInputError
+from rlreport.figures.rounding import rounded
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read import choice, reread
 from rlreport.read.choice import MAX_SAMPLED, METRICS, Choice, choose_rows, sampled_rows
@@ -353,7 +354,7 @@ def test_of_a_long_response_the_first_and_last_1024_tokens_are_sampled(long_run:
     assert last == [*LONG[:EDGE], GAP, *LONG[-EDGE:]]
     # Its own distinct-2 is that of all its tokens, and GAP is no token of the run.
     pairs = list(pairwise(LONG))
-    assert long_run.responses["distinct_2"].iloc[-1] == len(set(pairs)) / len(pairs)
+    assert long_run.responses["distinct_2"].iloc[-1] == rounded(len(set(pairs)) / len(pairs))
     table = token_figures(long_run)
     assert GAP not in table.index
     assert table["count"].sum() == 12 * 20 + 2 * EDGE

@@ -138,7 +138,8 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
 
     read, gae = part(ReadOptions, given), part(GaeOptions, given)
     metrics = find_and_read(logs, read.metrics, read.run)
-    scan = read_logs(logs, read, gae, Progress(given["quiet"]), metrics.paths, used=metrics.unread)
+    used = metrics.explained(strict=read.strict)
+    scan = read_logs(logs, read, gae, Progress(given["quiet"]), metrics.paths, used=used)
     if len(scan.responses):
         _say_steps(scan)
     else:

@@ -91,7 +91,8 @@ def compared_run(
         return _of_report(report, options.pair_by)
     read, gae = part(ReadOptions, options), part(GaeOptions, options)
     metrics = find_and_read([path], read.metrics, read.run)
-    scan = read_logs([path], read, gae, progress, metrics.paths, used=metrics.unread)
+    used = metrics.explained(strict=read.strict)
+    scan = read_logs([path], read, gae, progress, metrics.paths, used=used)
     tables = summarise(scan, metrics).without_step_in_progress()
     verdict = with_texts(judge(Run(tables, thresholds)))
     return ComparedRun(

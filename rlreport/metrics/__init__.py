@@ -215,6 +215,13 @@ class TrainerMetrics:
     runs: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
+    def explained(self, *, strict: bool) -> list[Path]:
+        """Return the files of which a note already says why they are not read.
+
+        With ``strict`` none: whoever reads the logs then refuses each file that is not read.
+        """
+        return [] if strict else self.unread
+
 
 def find_and_read(
     logs: Sequence[str | Path],
