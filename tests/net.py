@@ -272,7 +272,21 @@ def read_text(path: Path) -> str:
     first = table[:ROWS].to_dict("records")
     rollouts = scan.rollouts.read(range(len(first)))
     for figures, rollout in zip(first, rollouts, strict=True):
-        arrays = {name: getattr(rollout.figures, name) for name in rollout.figures.__slots__}
+        order = [
+            "logp",
+            "ref_logp",
+            "log_ratio",
+            "kl",
+            "prob",
+            "ref_prob",
+            "surprisal",
+            "token_reward",
+        ]
+        order += ["value", "advantage", "return", "value_error", "sampler_logp"]
+        known = [name for name in order if name in rollout.figures]
+        arrays: dict[str, Any] = {
+            "return_" if name == "return" else name: rollout.figures[name] for name in known
+        }
         arrays["sampled"] = rollout.sampled
         content = {name: cut(text, 120) for name in TEXTS if (text := getattr(rollout, name))}
         if "turns" in content:  # of the prompt; a figure has this name, too

@@ -51,10 +51,7 @@ def in_python(packed: str) -> dict[str, np.ndarray]:
         found.setdefault("ref_logp", found["logp"] - found["log_ratio"])
     if {"value", "advantage"} <= found.keys():
         found.setdefault("return", found["value"] + found["advantage"])
-    names = {"return": "return_"}
-    figures = token.TokenFigures(**{names.get(name, name): found[name] for name in found}).derive()
-    values = {name.removesuffix("_"): getattr(figures, name) for name in figures.__slots__}
-    return {name: one for name, one in values.items() if one is not None}
+    return token.TokenFigures(found).derive()
 
 
 def assert_same(packed: str, in_page) -> dict[str, np.ndarray]:
@@ -80,7 +77,6 @@ def test_short_of_bytes_or_not_the_page_derives_what_python_computes(shared_data
     rollouts = list(read(shared_data / "ppo_healthy").rollouts.read(range(12)))
     shown = assert_same(pack_tokens(rollouts, digits), in_page)
     for name in set(NAMES) - {"sampler_logp"}:
-        attribute = "return_" if name == "return" else name
-        exact = np.concatenate([getattr(r.figures, attribute) for r in rollouts])
+        exact = np.concatenate([r.figures[name] for r in rollouts])
         close = 100 * 10.0**-digits
         np.testing.assert_allclose(shown[name], exact, rtol=close, atol=close, err_msg=name)

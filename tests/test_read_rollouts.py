@@ -40,9 +40,9 @@ def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
     for one, other in zip(left, right, strict=True):
         for item in fields(one):
             if item.name == "figures":
-                for name in one.figures.__slots__:
-                    values = getattr(one.figures, name), getattr(other.figures, name)
-                    np.testing.assert_array_equal(*values)
+                assert one.figures.keys() == other.figures.keys()
+                for name, values in one.figures.items():
+                    np.testing.assert_array_equal(values, other.figures[name])
             elif item.name == "sampled":
                 np.testing.assert_array_equal(one.sampled, other.sampled)
             else:

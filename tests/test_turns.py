@@ -77,9 +77,9 @@ def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(t
         delta = paid[t] + (values[t + 1] if t < 5 else 0.0) - values[t]
         carried = advantage[t] = delta + 0.95 * carried
     (rollout,) = scan.rollouts.read([0])
-    assert rollout.figures.advantage is not None
-    assert rollout.figures.advantage[KEEP] == pytest.approx(advantage)
-    assert np.isnan(rollout.figures.advantage[~KEEP]).all()
+    assert rollout.figures["advantage"] is not None
+    assert rollout.figures["advantage"][KEEP] == pytest.approx(advantage)
+    assert np.isnan(rollout.figures["advantage"][~KEEP]).all()
     assert scan.responses["advantage_mean"][0] == pytest.approx(advantage.mean())
     assert scan.responses["rlhf_reward"][0] == pytest.approx(sum(rewards))
 
@@ -97,8 +97,8 @@ def test_a_mask_that_fits_only_unusable_tokens_is_left_out_whenever_a_row_is_rea
     assert {"bad_mask", "not_tokens"} <= kinds(scan)
     first, _ = scan.rollouts.read([0, 1])
     assert first.sampled is None
-    assert first.figures.logp is not None
-    assert first.figures.logp.tolist() == [-1.0] * 5
+    assert first.figures["logp"] is not None
+    assert first.figures["logp"].tolist() == [-1.0] * 5
 
 
 def test_a_response_without_a_sampled_token_has_no_figures(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rlreport.check.finding import Verdict
 from rlreport.columns import RESPONSE
 from rlreport.errors import UnusableInputError
+from rlreport.figures.tokens import LOGGED
 from rlreport.options import ReportOptions
 from rlreport.read.choice import METRICS, extremeness
 from rlreport.read.tables import mix
@@ -247,9 +248,6 @@ def evenly(count: int, room: int) -> NDArray[np.int64]:
     return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)
 
 
-# Logged fields with a value for each token that the pages of steps contain
-SHOWN_TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
-
 MOST_STEPS = 20_000  # Maximum number of steps in a report
 
 
@@ -273,7 +271,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     for extreme in extremes(responses):
         pinned.setdefault(int(steps[extreme.row]), set()).add(int(numbers[extreme.row]))
     token_counts = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
-    array_count = sum(1 for name in SHOWN_TOKEN_ARRAYS if tables.fields.get(name))
+    array_count = sum(1 for name in LOGGED.keys() - {"advantages"} if tables.fields.get(name))
     has_tokens = bool(tables.fields.get("response_tokens") or tables.fields.get("token_ids"))
     # Pages also contain three computed arrays: log-ratios, advantages and returns.
     arrays = array_count + 3 if has_tokens and array_count else int(has_tokens)

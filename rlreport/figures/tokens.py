@@ -8,7 +8,6 @@ in nats. NaN inputs give NaN outputs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -41,44 +40,51 @@ _CORRECT_FIELD = r"(?i)^(is_)?(correct|acc|accuracy)(/mean)?\Z"
 MAX_PERIOD = 40  # Largest period of a loop, in units
 
 
-@dataclass(slots=True)
-class TokenFigures:
-    """Values per token of one or more responses, float64 (T,) each; None if not computable.
+# Fields of a log with a number for each token -> the figure that each is
+LOGGED = {
+    "logprobs": "logp",
+    "ref_logprobs": "ref_logp",
+    "sampler_logprobs": "sampler_logp",
+    "token_rewards": "token_reward",
+    "values": "value",
+    "advantages": "advantage",
+}
+# Figures kept in temporary files and on pages; ``TokenFigures.derive`` computes the others
+KEPT = (
+    "logp",
+    "ref_logp",
+    "log_ratio",
+    "token_reward",
+    "value",
+    "advantage",
+    "return",
+    "sampler_logp",
+)
 
-    NaN marks a value missing from the log. Units: nats for logp, ref_logp, log_ratio, kl
-    and surprisal; probabilities in [0, 1]; the rest in units of the reward.
+
+class TokenFigures(dict[str, Floats]):
+    """Figure of ``columns.TOKEN_FIGURES`` -> its values per token, float64 (T,).
+
+    A figure that cannot be computed is missing; NaN marks a value missing from the log. Units:
+    nats for logp, ref_logp, log_ratio, kl and surprisal; the rest in units of the reward, but
+    probabilities in [0, 1].
     """
 
-    logp: Floats | None = None
-    ref_logp: Floats | None = None
-    log_ratio: Floats | None = None
-    kl: Floats | None = None
-    prob: Floats | None = None
-    ref_prob: Floats | None = None
-    surprisal: Floats | None = None
-    token_reward: Floats | None = None
-    value: Floats | None = None
-    advantage: Floats | None = None
-    return_: Floats | None = None
-    value_error: Floats | None = None
-    sampler_logp: Floats | None = None
-
     def derive(self) -> TokenFigures:
-        """Set probabilities, surprisal, k3 and value error where others imply them; return self."""
-        if self.logp is not None:
-            self.prob, self.surprisal = probability(self.logp), surprisal(self.logp)
-        if self.ref_logp is not None:
-            self.ref_prob = probability(self.ref_logp)
-        if self.log_ratio is not None:
-            self.kl = k3(self.log_ratio)
-        if self.value is not None and self.return_ is not None:
-            self.value_error = self.value - self.return_
+        """Add probabilities, surprisal, k3 and value error where others imply them; return self."""
+        if "logp" in self:
+            self["prob"], self["surprisal"] = probability(self["logp"]), surprisal(self["logp"])
+        if "ref_logp" in self:
+            self["ref_prob"] = probability(self["ref_logp"])
+        if "log_ratio" in self:
+            self["kl"] = k3(self["log_ratio"])
+        if "value" in self and "return" in self:
+            self["value_error"] = self["value"] - self["return"]
         return self
 
     def between(self, start: int, stop: int) -> TokenFigures:
         """Return only the values of the tokens in ``[start, stop)``."""
-        parts = (getattr(self, name) for name in self.__slots__)
-        return TokenFigures(*(None if part is None else part[start:stop] for part in parts))
+        return TokenFigures({name: values[start:stop] for name, values in self.items()})
 
 
 def log_ratio(logp: Floats, ref_logp: Floats) -> Floats:
@@ -192,12 +198,12 @@ def token_figures(
     A logged advantage is kept; where it is NaN, GAE is used. The return is computed by GAE, because
     logged advantages are often normalized; without token rewards it is advantage + value.
     """
-    figures, value, advantage = replace(logged), logged.value, logged.advantage
-    if logged.logp is not None and logged.ref_logp is not None:
-        figures.log_ratio = log_ratio(logged.logp, logged.ref_logp)
+    figures, value, advantage = TokenFigures(logged), logged.get("value"), logged.get("advantage")
+    if "logp" in logged and "ref_logp" in logged:
+        figures["log_ratio"] = log_ratio(logged["logp"], logged["ref_logp"])
     if value is not None:
         estimate = advantage
-        if (reward := logged.token_reward) is not None:
+        if (reward := logged.get("token_reward")) is not None:
             estimate = gae(reward, value, offsets, gamma, lam)
             if advantage is not None:
                 # A response without token rewards uses its advantage, whatever other responses log.
@@ -205,8 +211,8 @@ def token_figures(
                 estimate = np.where(without_reward, advantage, estimate)
         if estimate is not None:
             own = estimate if advantage is None else advantage
-            figures.advantage = np.where(np.isnan(own), estimate, own)
-            figures.return_ = estimate + value
+            figures["advantage"] = np.where(np.isnan(own), estimate, own)
+            figures["return"] = estimate + value
     return figures
 
 
@@ -229,13 +235,13 @@ def response_figures(
     All are rounded (``rlreport.figures.rounding``).
     """
     columns: dict[str, Floats] = {"response_tokens": np.diff(offsets).astype(np.float64)}
-    if figures.surprisal is not None:
-        count, columns["surprisal_mean"] = finite_means(figures.surprisal, offsets)
+    if "surprisal" in figures:
+        count, columns["surprisal_mean"] = finite_means(figures["surprisal"], offsets)
         columns["logp_tokens"] = count
-    if figures.log_ratio is not None and figures.kl is not None:
-        _divergence(columns, figures.log_ratio, figures.kl, offsets)
-    if figures.token_reward is not None:
-        count, total = finite_sums(figures.token_reward, offsets)
+    if "kl" in figures:
+        _divergence(columns, figures["log_ratio"], figures["kl"], offsets)
+    if "token_reward" in figures:
+        count, total = finite_sums(figures["token_reward"], offsets)
         columns["rlhf_reward"] = np.where(count > 0, total, np.nan)
     _critic(columns, figures, logged_advantage, offsets)
     _engines(columns, figures, old_logp, offsets)
@@ -258,10 +264,10 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
 def _critic(
     columns: dict[str, Floats], figures: TokenFigures, logged: Floats | None, offsets: Ints
 ) -> None:
-    value, returns = figures.value, figures.return_
+    value, returns = figures.get("value"), figures.get("return")
     if value is not None:
         columns["value_mean"] = finite_means(value, offsets)[1]
-    if value is not None and returns is not None and figures.value_error is not None:
+    if value is not None and returns is not None:
         finite = np.isfinite(returns)
         if not finite.all():
             value, returns = np.where(finite, value, np.nan), np.where(finite, returns, np.nan)
@@ -269,15 +275,15 @@ def _critic(
         # A row without returns keeps the mean of all its values, whatever other rows log.
         columns["value_mean"] = np.where(count > 0, mean, columns["value_mean"])
         columns["value_tokens"] = np.where(count > 0, count, np.nan)
-        parts = {"return": returns, "value_error": figures.value_error}
-        if figures.token_reward is not None:
+        parts = {"return": returns, "value_error": figures["value_error"]}
+        if "token_reward" in figures:
             # Unlike λ-returns, sums of actual rewards do not depend on the predicted values.
-            parts["mc_return"] = discounted_sums(figures.token_reward, offsets, 1.0)
+            parts["mc_return"] = discounted_sums(figures["token_reward"], offsets, 1.0)
             parts["mc_error"] = value - parts["mc_return"]
         for name, flat in parts.items():
             _, columns[f"{name}_mean"], columns[f"{name}_m2"] = row_moments(flat, offsets)
-    if figures.advantage is not None:
-        columns["advantage_mean"] = finite_means(figures.advantage, offsets)[1]
+    if "advantage" in figures:
+        columns["advantage_mean"] = finite_means(figures["advantage"], offsets)[1]
     if logged is not None:
         _, mean, m2 = row_moments(logged, offsets)
         same = np.sqrt(m2) <= SAME_ADVANTAGE * np.abs(mean)
@@ -288,12 +294,14 @@ def _engines(
     columns: dict[str, Floats], figures: TokenFigures, old: Floats | None, offsets: Ints
 ) -> None:
     """Add columns comparing the policy's log-probabilities with the sampler's and old policy's."""
-    logp, sampler, prob = figures.logp, figures.sampler_logp, figures.prob
-    if logp is not None and prob is not None and sampler is not None:
+    logp, sampler = figures.get("logp"), figures.get("sampler_logp")
+    if logp is not None and sampler is not None:
         ratio = mismatch_ratio(logp, sampler)
         columns["mismatch_tokens"], columns["mismatch_ratio"] = finite_means(ratio, offsets)
         columns["mismatch_k3"] = finite_means(k3(sampler - logp), offsets)[1]
-        columns["mismatch_prob"] = finite_means(np.abs(prob - probability(sampler)), offsets)[1]
+        columns["mismatch_prob"] = finite_means(
+            np.abs(figures["prob"] - probability(sampler)), offsets
+        )[1]
         count, total = finite_sums(logp - sampler, offsets)
         columns["log_weight"] = np.where(count > 0, total, np.nan)
     if logp is not None and old is not None:

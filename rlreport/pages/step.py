@@ -22,6 +22,7 @@ from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step import CHARTED, step_charts
 from rlreport.figures.ragged import Floats, spans
+from rlreport.figures.tokens import KEPT
 from rlreport.options import GaeOptions
 from rlreport.pages.overview import finding_view, step_figures
 from rlreport.pages.templates import Addresses, canonical_json, gzip_base64, packed_json
@@ -192,12 +193,6 @@ def branch_data(
     return {"branches": branches} if branches else {}
 
 
-# Token figures stored in the page; its scripts compute all other figures from them
-SHIPPED = (
-    *("logp", "ref_logp", "log_ratio", "token_reward"),
-    *("value", "advantage", "return", "sampler_logp"),
-)
-
 MISSING_EXPONENT = -128  # marks NaN, see ``decimal``
 _MOST_EXPONENT = 120
 _POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
@@ -213,7 +208,7 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     pairs = chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
     ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
     texts, raw = zip(*vocabulary, strict=True)
-    columns = {name: _column(rollouts, name) for name in SHIPPED}
+    columns = {name: _column(rollouts, name) for name in KEPT}
     columns = {name: values for name, values in columns.items() if not np.isnan(values).all()}
     # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
     if {"ref_logp", "log_ratio"} <= columns.keys() and np.array_equal(
@@ -271,22 +266,16 @@ def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
     """Return name -> whether any value is not NaN, of the token figures that a rollout has."""
     result = {}
     for name in (figure.name for figure in TOKEN_FIGURES):
-        arrays = [_figure(rollout, name) for rollout in rollouts if rollout.raw_tokens]
-        if logged_arrays := [values for values in arrays if values is not None]:
-            result[name] = any(not np.isnan(values).all() for values in logged_arrays)
+        arrays = [r.figures[name] for r in rollouts if r.raw_tokens and name in r.figures]
+        if arrays:
+            result[name] = any(not np.isnan(values).all() for values in arrays)
     return result
-
-
-def _figure(rollout: Rollout, name: str) -> Floats | None:
-    values: Floats | None = getattr(rollout.figures, "return_" if name == "return" else name)
-    return values
 
 
 def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
     """Return a figure of all tokens, concatenated; NaN for responses that do not have it."""
-    figures = [(rollout, _figure(rollout, name)) for rollout in rollouts]
     return np.concatenate(
-        [np.full(len(r.raw_tokens), np.nan) if values is None else values for r, values in figures]
+        [r.figures.get(name, np.full(len(r.raw_tokens), np.nan)) for r in rollouts]
     )
 
 

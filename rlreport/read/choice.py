@@ -17,7 +17,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.read.rollouts import EDGE, STORED
+from rlreport.figures.tokens import KEPT
+from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import MAX_PROMPTS, Hashes, mix
 
 MAX_SAMPLED = 8192
@@ -27,7 +28,7 @@ MAX_CHOSEN_BYTES = 512 << 20
 MAX_EXTREMES = 256  # responses of a step chosen for their extreme figures, if all steps have room
 _CHARS_PER_WORD = 3
 _BYTES_PER_CHAR = 2  # of UTF-8, roughly, in mixed languages
-_BYTES_PER_TOKEN = 4 * (1 + len(STORED)) + 1
+_BYTES_PER_TOKEN = 4 * (1 + len(KEPT)) + 1
 
 # Metrics whose lowest and highest values in a step make a response interesting to show
 METRICS = (

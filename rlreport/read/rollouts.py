@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rlreport.errors import OutputError
 from rlreport.figures.metadata import is_number
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
-from rlreport.figures.tokens import TokenFigures
+from rlreport.figures.tokens import KEPT, TokenFigures
 from rlreport.options import ReadOptions
 from rlreport.read.rows import ParsedRow, TokenRows
 from rlreport.system.cache import pack, unpack
@@ -80,11 +80,6 @@ class Rollout:
 EDGE = 1024
 
 TEXTS = ("prompt", "response", "ref_response", "ground_truth", "details")
-# The other figures of a token follow from these, see ``TokenFigures.derive``
-STORED = (
-    *("logp", "ref_logp", "log_ratio", "token_reward", "value", "advantage", "return_"),
-    "sampler_logp",
-)
 _ABSENT = -1  # start of a text that is not logged
 _STYLE_TOKENS = 5000  # token strings from which their encoding is detected
 HAS_TOKENS, HAS_MASK, IS_CUT = 1, 2, 4  # bits of ``flags``
@@ -115,7 +110,7 @@ class RolloutPart:
     flags: NDArray[np.uint8]  # (R,): HAS_TOKENS, HAS_MASK, IS_CUT
     ids: Ids  # (N,), tokens as indices of ``vocabulary``; 0 in responses without token strings
     sampled: NDArray[np.bool_]  # (N,), whether the policy sampled the token
-    figures: dict[str, Floats32]  # name in STORED -> (N,), NaN where not logged
+    figures: dict[str, Floats32]  # name in KEPT -> (N,), NaN where not logged
     vocabulary: list[str] = field(repr=False)  # token strings as logged
 
     @property
@@ -213,8 +208,8 @@ def _add_tokens(
     part.vocabulary = list(numbers)
     part.sampled = np.ones(size, np.bool_) if tokens.sampled is None else tokens.sampled
     part.lengths[rows] = tokens.lengths
-    for name in STORED:
-        if (values := getattr(figures, name)) is not None:
+    for name in KEPT:
+        if (values := figures.get(name)) is not None:
             part.figures[name] = np.full(size, np.nan, np.float32)
             part.figures[name][part.sampled] = _as_float32(values)
     sampled_lengths = row_sums(part.sampled.astype(float), tokens.offsets)
@@ -317,9 +312,7 @@ class RolloutSpool:
             texts=self._texts.mapped(),
             ids=self._ids.mapped(),
             sampled=self._sampled.mapped(),
-            figures={
-                name: self._figures[name].mapped() for name in STORED if name in self._figures
-            },
+            figures={n: self._figures[n].mapped() for n in KEPT if n in self._figures},
             vocabulary=vocabulary,
             style=detect_style(vocabulary[:_STYLE_TOKENS]),
         )
@@ -436,7 +429,7 @@ class Rollouts(RolloutPart):
         tokens = self._tokens_of(indices)
         values = {name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()}
         logged = {name: v for name, v in values.items() if not np.isnan(v).all()}
-        return TokenFigures(**logged).derive()
+        return TokenFigures(logged).derive()
 
 
 def no_rollouts() -> Rollouts:

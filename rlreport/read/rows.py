@@ -36,7 +36,7 @@ from rlreport.figures.metadata import (
     row_metadata,
 )
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
-from rlreport.figures.tokens import TokenFigures, token_figures
+from rlreport.figures.tokens import LOGGED, TokenFigures, token_figures
 from rlreport.formats.logged import SHORT
 from rlreport.options import GaeOptions
 from rlreport.read.notes import LogPosition, Remarks, missing_grade
@@ -292,11 +292,6 @@ def _kind(value: object) -> str:
     return "null" if value is None else message(_KINDS[kind_of(value)])
 
 
-# Field of TOKEN_ARRAYS -> the figure that it is
-_FIGURES = {
-    "logprobs": "logp", "ref_logprobs": "ref_logp", "sampler_logprobs": "sampler_logp",
-    "token_rewards": "token_reward", "values": "value", "advantages": "advantage",
-}  # fmt: skip
 PADDING_LOGP = 1e-3  # A log-probability above this marks padding; rounding alone never reaches it
 Bools = NDArray[np.bool_]
 
@@ -354,8 +349,8 @@ class TokenRows:
 
     def figures(self, gae: GaeOptions) -> TokenFigures:
         """Return log-ratios, advantages etc., (N,); call it on the result of ``sampled_only``."""
-        logged = {figure: self.arrays.get(name) for name, figure in _FIGURES.items()}
-        return token_figures(TokenFigures(**logged), self.offsets, gamma=gae.gamma, lam=gae.lam)
+        logged = {LOGGED[name]: flat for name, flat in self.arrays.items() if name in LOGGED}
+        return token_figures(TokenFigures(logged), self.offsets, gamma=gae.gamma, lam=gae.lam)
 
     def _select(self, keep: Bools) -> TokenRows:
         sizes = row_sums(keep.astype(np.float64), self.offsets).astype(np.int64)

@@ -118,7 +118,7 @@ class _Collector:
         values = np.full((len(FIGURES), len(ids)), np.nan, np.float32)
         if flags & HAS_TOKENS:
             for i, name in enumerate(FIGURES):
-                if (logged := getattr(figures, name)) is not None:
+                if (logged := figures.get(name)) is not None:
                     values[i] = np.clip(logged[sampled], -_LARGEST, _LARGEST)
         if cut or len(ids) > 2 * EDGE:
             gap = np.full((len(FIGURES), 1), np.nan, np.float32)
