@@ -18,14 +18,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from rlreport.comparison.compare import (
-    Comparison,
-    Means,
-    Side,
-    compare_runs,
-    effect_on,
-    side_of,
-)
+from rlreport.comparison.compare import Comparison, Means, Side, compare_runs, effect_on, side_of
 from rlreport.comparison.outcome import flips
 from rlreport.comparison.reports import response_data, trainer_rows
 from rlreport.options import GaeOptions, ReadOptions

@@ -12,7 +12,7 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.comparison.reports import response_data
-from rlreport.figures.metadata import Ending
+from rlreport.figures.turns import Ending
 from rlreport.read.tables import Scan
 from rlreport.summarise import summarise
 from rlreport.tables import Tables

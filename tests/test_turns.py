@@ -10,7 +10,7 @@ import pytest
 
 import rlreport
 from rlreport.check import run_checks
-from rlreport.figures.metadata import ToolCounts
+from rlreport.figures.turns import ToolCounts
 from rlreport.summarise import summarise
 from tests.reading import described_kl, kinds, read, row, token_figures, tokens, write
 

@@ -10,19 +10,11 @@ import numpy as np
 import pandas as pd
 
 from rlreport.columns import STEP
-from rlreport.draw.chart import (
-    Chart,
-    Scale,
-    drawable,
-    finite_or_none,
-    label,
-    unique_names,
-    varies,
-)
+from rlreport.draw.chart import Chart, Scale, drawable, finite_or_none, label, unique_names, varies
 from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floats, path_chart
 from rlreport.draw.theme import PALETTE
-from rlreport.figures.metadata import ENDING_WORDS, several_endings
 from rlreport.figures.ragged import Floats
+from rlreport.figures.turns import ENDING_WORDS, several_endings
 from rlreport.metrics.roles import ROLES, roles_of
 from rlreport.summarise.steps import ROLE_COLUMNS, environment_steps, environments_of
 from rlreport.tables import Tables

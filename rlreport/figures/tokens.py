@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import (
     Floats,
     Ints,
@@ -27,6 +26,7 @@ from rlreport.figures.ragged import (
     spans,
 )
 from rlreport.figures.rounding import significant
+from rlreport.figures.turns import Ending
 
 _CHUNK = 32
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_field, kind_of
-from rlreport.figures.metadata import split_named
+from rlreport.figures.turns import split_named
 from rlreport.formats import simple
 from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.episodes import RLLM, NemoGym, SkyRL, Tinker

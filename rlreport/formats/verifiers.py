@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
-from rlreport.figures.metadata import Ending, ending_of
+from rlreport.figures.turns import Ending, ending_of
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping

@@ -31,7 +31,7 @@ from rlreport.columns import RESPONSE, STEP, Column
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import sparkline
 from rlreport.draw.run_charts import not_drawn, tool_label
-from rlreport.figures.metadata import ERROR_KINDS, ToolCounts
+from rlreport.figures.turns import ERROR_KINDS, ToolCounts
 from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.pages.templates import Addresses
 from rlreport.pages.views import (

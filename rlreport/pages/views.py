@@ -22,7 +22,7 @@ from rlreport.check.run import has
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import StepPlan, left_out
 from rlreport.columns import RESPONSE_COLUMNS, Column
-from rlreport.figures.metadata import ENDING_WORDS, several_endings
+from rlreport.figures.turns import ENDING_WORDS, several_endings
 from rlreport.options import BuildOptions
 from rlreport.read.rollouts import Rollout, Rollouts, Selection
 from rlreport.tables import Tables, counted_in_all

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep
-from rlreport.figures.metadata import Ending
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
+from rlreport.figures.turns import Ending
 from rlreport.formats.containers import iterate
 from rlreport.formats.simple import RLBoard
 from rlreport.options import GaeOptions, ReadOptions

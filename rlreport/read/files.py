@@ -22,12 +22,7 @@ from rlreport.fields import AssumedStep
 from rlreport.formats import RowReader
 from rlreport.formats.base import Where
 from rlreport.formats.simple import RLBoard
-from rlreport.system.own_output import (
-    is_own_file,
-    is_own_folder,
-    own_folders_in,
-    refuse_own_output,
-)
+from rlreport.system.own_output import is_own_file, is_own_folder, own_folders_in, refuse_own_output
 from rlreport.system.stores import Source, list_remote, range_pieces, read_ranges, shown, zstd
 from rlreport.text.messages import message
 

@@ -16,13 +16,7 @@ from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.absent import ABSENT, absent_notes
-from rlreport.read.changed import (
-    CHANGED,
-    Change,
-    change_notes,
-    first_changes,
-    incomplete_from,
-)
+from rlreport.read.changed import CHANGED, Change, change_notes, first_changes, incomplete_from
 from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
 from rlreport.read.chunk import Chunk, read_cached, read_chunk
 from rlreport.read.detect import FORMAT, PATH_STEP, REPORTS, SIBLING, LogFiles, detect_formats

@@ -20,9 +20,9 @@ import orjson
 from numpy.typing import NDArray
 
 from rlreport.errors import OutputError
-from rlreport.figures.metadata import is_number
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
 from rlreport.figures.tokens import KEPT, TokenFigures
+from rlreport.figures.turns import is_number
 from rlreport.options import ReadOptions
 from rlreport.read.rows import ParsedRow, TokenRows
 from rlreport.system.cache import pack, unpack

@@ -28,15 +28,15 @@ from rlreport.fields import (
     TOKEN_ARRAYS,
     kind_of,
 )
-from rlreport.figures.metadata import (
+from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
+from rlreport.figures.tokens import LOGGED, TokenFigures, token_figures
+from rlreport.figures.turns import (
     Ending,
     RowMetadata,
     ending_of,
     normalize_turns_and_mask,
     row_metadata,
 )
-from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
-from rlreport.figures.tokens import LOGGED, TokenFigures, token_figures
 from rlreport.formats.logged import SHORT
 from rlreport.options import GaeOptions
 from rlreport.read.notes import LogPosition, Remarks, missing_grade

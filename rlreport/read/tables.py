@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.figures.metadata import MAX_TOOLS, Ending, ToolCounts
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference
+from rlreport.figures.turns import MAX_TOOLS, Ending, ToolCounts
 from rlreport.read.chunk import (
     BRANCH,
     FAILED,

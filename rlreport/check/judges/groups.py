@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from rlreport.check.check import (
-    FAILURES,
-    REWARD,
-    Check,
-    Need,
-    Result,
-    RiseOrShare,
-)
+from rlreport.check.check import FAILURES, REWARD, Check, Need, Result, RiseOrShare
 from rlreport.check.finding import Facts, Finding, Limit, Limits, Severity, meets
 from rlreport.check.judges.hacking import reward_hacking_token
 from rlreport.check.judges.text import length_hacking

@@ -23,14 +23,7 @@ from rlreport.check.finding import (
 )
 from rlreport.check.noise import TINY, Change, Trend, Window
 from rlreport.check.run import MixChange, Ranking, RewardStalled, Run
-from rlreport.check.series import (
-    Dip,
-    RewardCollapse,
-    Shape,
-    jump_noise,
-    onset,
-    running_mean,
-)
+from rlreport.check.series import Dip, RewardCollapse, Shape, jump_noise, onset, running_mean
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
 

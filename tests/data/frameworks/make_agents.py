@@ -99,9 +99,7 @@ def _episodes() -> list[Any]:
 
 def art(out: Path) -> None:
     from art.trajectories import Trajectory, TrajectoryGroup  # type: ignore[import-not-found]
-    from art.utils.trajectory_logging import (  # type: ignore[import-not-found]
-        write_trajectory_groups_parquet,
-    )
+    from art.utils.trajectory_logging import write_trajectory_groups_parquet  # type: ignore[import-not-found]
     from openai.types.chat.chat_completion import Choice  # type: ignore[import-not-found]
 
     call = {"id": "c1", "type": "function", "function": {"name": "calc", "arguments": '{"x": 4}'}}

@@ -1,4 +1,4 @@
-"""Metadata of a logged row (split, errors), and counts of its turns, tool calls and thinking."""
+"""How a conversation went: turns, tool calls, thinking, and how it ended."""
 
 from __future__ import annotations
 
