@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport.about.card import MOST_ENTRIES, is_secret, run_card
+from rlreport.about.card import MOST_ENTRIES, run_card
+from rlreport.about.secrets import is_secret
 from rlreport.about.several_runs import SEVERAL_RUNS, several_runs
 from rlreport.errors import UsageError
 from rlreport.options import BuildOptions

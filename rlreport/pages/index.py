@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlreport.about.card import Scalar, card_values
+from rlreport.about.card import card_values
+from rlreport.about.secrets import Scalar
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.verdict import translatable_title
 from rlreport.columns import STEP
