@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rlreport.formats import RowError, RowReader, Where, detect, formats
 from rlreport.formats.containers import container_of, iterate
+from rlreport.formats.registry import RowError, RowReader, Where, detect, formats
 from rlreport.system.stores import zstd
 from rlreport.writer import RolloutWriter
 from tests.net import DUMPS, WRITTEN

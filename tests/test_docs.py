@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlreport import RolloutWriter, formats
+from rlreport import RolloutWriter
 from rlreport.check.judges import engine
 from rlreport.check.run import Run
 from rlreport.columns import RESPONSE_COLUMNS, STEP
+from rlreport.formats import registry
 from rlreport.pages.overview import STEPS_SHOWN
 from rlreport.pages.views import TILES
 from rlreport.read.logs import read_logs
@@ -112,8 +113,8 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
     (code,) = re.findall(r"```python\n(from collections.*?)```", text, re.S)
     space: dict[str, Any] = {}
     exec(code, space)
-    monkeypatch.setattr(formats, "_FORMATS", (*formats._FORMATS, space["Lumen"]))
-    formats.formats.cache_clear()
+    monkeypatch.setattr(registry, "_FORMATS", (*registry._FORMATS, space["Lumen"]))
+    registry.formats.cache_clear()
     tokens = {"tok": [5, 6], "pieces": ["▁4", 7], "logp": [-1.0, -0.5], "logp_ref": [-1.5, -1.0]}
     completions = [
         {"text": "4", "score": 1.0, "adv": 0.5, "tries": 2, **tokens},
@@ -126,7 +127,7 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
     try:
         scan = read_logs([tmp_path])
     finally:
-        formats.formats.cache_clear()
+        registry.formats.cache_clear()
     assert {str(file.why) for file in scan.files} == {"has `iteration`, `episodes`: Lumen 0.4"}
     assert scan.responses["step"].tolist() == [3] * 4 + [4] * 4
     assert scan.responses["reward"].sum() == 4.0

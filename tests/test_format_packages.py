@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from rlreport.errors import UsageError
-from rlreport.formats import ENTRY_POINTS, detect, formats
+from rlreport.formats.registry import ENTRY_POINTS, detect, formats
 from tests.reading import write
 from tests.running import rlreport
 

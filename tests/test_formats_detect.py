@@ -16,10 +16,18 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from rlreport.errors import MissingExtraError, UsageError
-from rlreport.formats import RowError, RowReader, Where, detect, format_by_id, formats, refusal
 from rlreport.formats.containers import iterate
-from rlreport.formats.logged import TokenNames
 from rlreport.formats.mapping import suggest
+from rlreport.formats.registry import (
+    RowError,
+    RowReader,
+    Where,
+    detect,
+    format_by_id,
+    formats,
+    refusal,
+)
+from rlreport.formats.token_names import TokenNames
 
 Row = dict[str, Any]
 OTHER_FILES = 100

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlreport.errors import RlreportError, UnreadRow, UsageError
-from rlreport.formats import RowError
 from rlreport.formats.containers import container_of, iterate
-from rlreport.formats.logged import TokenNames
+from rlreport.formats.registry import RowError
+from rlreport.formats.token_names import TokenNames
 from tests.reading import damage, read
 
 SAMPLE = {

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlreport.fields import FIELDS
-from rlreport.formats import RowError, RowReader, Where, format_by_id
+from rlreport.formats.registry import RowError, RowReader, Where, format_by_id
 from rlreport.formats.trl import repeated_files
 from rlreport.system import coerce
 from rlreport.system.stores import Source

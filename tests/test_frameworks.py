@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from rlreport.errors import UnusableInputError
-from rlreport.formats import RowError
 from rlreport.formats.containers import iterate
+from rlreport.formats.registry import RowError
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
 from rlreport.read.tables import Scan

@@ -66,7 +66,7 @@ def test_a_format_that_fails_is_a_bad_line(tmp_path: Path, monkeypatch: pytest.M
 
     verl = {"input": "2+2?", "output": "a", "gts": "4", "score": 1.0, "step": 1, "acc": True}
     path = write(tmp_path / "1.jsonl", [verl] * 2)
-    monkeypatch.setattr("rlreport.formats.simple.Verl.rows", fail)
+    monkeypatch.setattr("rlreport.formats.renamed.Verl.rows", fail)
     write(tmp_path / "native.jsonl", [row(1)])
     scan = read(tmp_path)
     assert [bad.line for bad in scan.bad_lines if bad.file == path.name] == [1, 2]

@@ -88,7 +88,7 @@ def formats() -> None:
       rlreport formats
       rlreport build dumps/ --log-format verl
     """
-    from rlreport.formats import formats as known
+    from rlreport.formats.registry import formats as known
 
     for form in known().values():
         say(f"{form.id:16} {form.description}")

@@ -14,7 +14,8 @@ from rlreport.errors import RowError
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.containers import HEADER
-from rlreport.formats.logged import columns, dicts, fields, mapping, span_turns, tokens_of_steps
+from rlreport.formats.logged import columns, dicts, fields, mapping
+from rlreport.formats.token_names import span_turns, tokens_of_steps
 from rlreport.system import coerce
 from rlreport.text.chat import conversation_fields, prompt_fields
 from rlreport.text.messages import message

@@ -1,24 +1,20 @@
-"""Helpers of log formats: track the keys that are read, convert values, tokens and metrics."""
+"""Helpers of log formats: track the keys that are read, convert values."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import compress, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rlreport.errors import MissingExtraError, RowError, UnreadRow, UsageError
-from rlreport.fields import CANONICAL, LARGEST_STEP
+from rlreport.errors import RowError, UnreadRow
+from rlreport.fields import CANONICAL
 from rlreport.formats.base import FileStamp, Row, Where
 from rlreport.system import coerce
 from rlreport.system.documents import MAX_JSON, LimitError, load_json, read_bounded
-from rlreport.text.clean import is_special
 from rlreport.text.messages import message
-from rlreport.text.numbers import byte_size
-from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 Entry = TypeVar("Entry")
 
@@ -270,130 +266,6 @@ def document_of(file: FileStamp) -> Row:
         return {}
 
 
-# Maximum bytes of a tokenizer file; the largest tokenizers in use have 33 MB
-MOST_BYTES = 500_000_000
-
-
-class TokenNames:
-    """A picklable converter of token ids to strings; without a tokenizer, ``#17`` for token 17."""
-
-    def __init__(self, tokenizer: str | None = None) -> None:
-        self._path = tokenizer
-        if tokenizer is not None:
-            _load(tokenizer)
-
-    def strings(self, ids: Sequence[int]) -> list[str]:
-        if self._path is None:
-            return [f"#{token}" for token in ids]
-        tokenizer, _ = _load(self._path)
-        return [tokenizer.id_to_token(token) or f"#{token}" for token in ids]
-
-    def text(self, ids: Sequence[int]) -> str:
-        """Return the decoded text without special tokens; without a tokenizer, ``#17 #19``."""
-        if self._path is None:
-            return " ".join(self.strings(ids))
-        tokens = readable_tokens(self.strings(ids), _load(self._path)[1])
-        return "".join(token for token in tokens if not is_special(token))
-
-    def fill(self, row: Row) -> Row:
-        """Set missing tokens and texts from token ids, in place; return the row."""
-        ids = row.get("token_ids")
-        if isinstance(ids, list):
-            if row.get("response_tokens") is None:
-                row["response_tokens"] = self.strings(ids)
-            if row.get("response") is None:
-                mask = row.get("response_mask")
-                if isinstance(mask, list) and len(mask) == len(ids):
-                    ids = list(compress(ids, mask))
-                row["response"] = self.text(ids)
-        if row.get("prompt") is None and isinstance(row.get("prompt_token_ids"), list):
-            row["prompt"] = self.text(row["prompt_token_ids"])
-        if "ground_truth_ids" in row:
-            row["ground_truth"] = self.text(row.pop("ground_truth_ids"))
-        return row
-
-
-@lru_cache(maxsize=4)
-def _load(path: str) -> tuple[Any, Style]:
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise MissingExtraError(
-            "--tokenizer needs the tokenizers library: pip install 'rlreport[tokenizer]'"
-        ) from None
-    # Only regular files: reading a pipe or a device might never end.
-    if not Path(path).is_file() or Path(path).stat().st_size > MOST_BYTES:
-        raise UsageError(f"--tokenizer {path}: must be a file of at most {byte_size(MOST_BYTES)}")
-    try:
-        tokenizer = Tokenizer.from_file(path)
-    except Exception as error:  # the library raises bare Exception
-        raise UsageError(
-            f"{path} is not a tokenizer file of the tokenizers library: {error}"
-        ) from None
-    vocabulary = tokenizer.get_vocab()
-    return tokenizer, detect_style(vocabulary) if vocabulary else Style.PLAIN
-
-
-def after_prompt(
-    obj: Row, ids: Sequence[int], sampled: Sequence[Any], arrays: Mapping[str, str]
-) -> Row:
-    """Split a token sequence at its first sampled token; return the row's token fields.
-
-    ``sampled`` is true for tokens of the policy; ids beyond its end are padding. ``arrays`` maps
-    keys of float arrays in ``obj``, as long as ``ids``, to fields of the row.
-    """
-    mask = [int(bool(one)) for one in sampled[: len(ids)]]
-    first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
-    floats = {canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()}
-    return {
-        "prompt_token_ids": ids[:first],
-        "token_ids": ids[first:stop],
-        "response_mask": mask[first:],
-        **{name: values[first:stop] for name, values in floats.items() if values is not None},
-    }
-
-
-def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
-    """Join the steps (model calls) of a conversation; return the row's token fields.
-
-    A step is (ids of the prompt, ids of the reply, logprobs of the reply). Return {} if a step has
-    no ids, or if a prompt does not begin with the prompt and reply of the step before.
-    """
-    history: list[int] = []
-    row: Row = {}
-    for prompt_ids, reply_ids, reply_logprobs in steps:
-        prompt, reply = coerce.ints(prompt_ids), coerce.ints(reply_ids)
-        if not prompt or not reply or prompt[: len(history)] != history:
-            return {}
-        context = prompt[len(history) :]
-        logprobs = coerce.numbers(reply_logprobs) or []
-        if len(logprobs) != len(reply):
-            logprobs = [math.nan] * len(reply)
-        if not row:
-            row = {"prompt_token_ids": prompt, "token_ids": [], "response_mask": [], "logprobs": []}
-            context = []
-        row["token_ids"] += context + reply
-        row["response_mask"] += [0] * len(context) + [1] * len(reply)
-        row["logprobs"] += [math.nan] * len(context) + logprobs
-        history = prompt + reply
-    if row and all(map(math.isnan, row["logprobs"])):
-        del row["logprobs"]
-    return row
-
-
-def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (start, stop) of each run of consecutive equal values in a mask."""
-    edges = [0, *(i for i in range(1, len(mask)) if mask[i] != mask[i - 1]), len(mask)]
-    return list(pairwise(edges)) if mask else []
-
-
-def set_spans(turns: Sequence[Row], spans: Sequence[tuple[int, int]]) -> None:
-    """Set ``tokens`` of turns to (start, stop) of their tokens, if there is a span for each."""
-    if len(turns) == len(spans):
-        for turn, span in zip(turns, spans, strict=True):
-            turn["tokens"] = list(span)
-
-
 def error_text(error: object, *keys: str) -> str:
     """Join the texts under ``keys`` (default: type, message) of an error by ": "; "" if none."""
     parts = [mapping(error).get(key) for key in keys or ("type", "message")]
@@ -404,133 +276,3 @@ def seconds_of(times: Row, *keys: str) -> float | None:
     """Return the first logged duration under ``keys`` (milliseconds) in seconds, else None."""
     millis = coerce.real(next((times[key] for key in keys if key in times), None))
     return None if millis is None else millis / 1000
-
-
-def span_turns(row: Row) -> None:
-    """Set ``tokens`` of a row's turns to (start, stop) of their tokens, found in the mask.
-
-    Each run of 1 in the mask is a turn of the policy; nothing is set if their numbers differ or the
-    mask starts with 0. A single turn between two turns of the policy gets the tokens between them.
-    """
-    turns, mask = row.get("turns"), row.get("response_mask")
-    if not turns or not mask:
-        return
-    runs = [run for run in mask_runs(mask) if mask[run[0]]]
-    sampled = [i for i, turn in enumerate(turns) if turn["sampled"]]
-    if len(runs) != len(sampled) or runs[0][0]:
-        return
-    set_spans([turns[i] for i in sampled], runs)
-    for i in range(1, len(turns) - 1):
-        if not turns[i]["sampled"] and {i - 1, i + 1} <= set(sampled):
-            turns[i]["tokens"] = [turns[i - 1]["tokens"][1], turns[i + 1]["tokens"][0]]
-
-
-# Keys under which trainers log the step, most preferred first: rollout before optimizer steps
-STEP_KEYS = (
-    "grpo_step", "ppo_step", "rollout_step", "rollout/step", "step", "training_step",
-    "training/global_step", "train/global_step", "trainer/global_step", "iteration",
-    "global_step", "_step", "Step", "global_step/max_steps",  # ms-swift, as "3/100"
-    "train/step", "eval/step", "optimizer_step", "optim_step",
-)  # fmt: skip
-
-# Keys whose value is the kind of an event, such as ``train`` or ``eval``
-KIND_KEYS = frozenset({"type", "kind", "split", "phase", "mode", "event"})
-
-# Keys of a rollout's texts; an object with one of them is not a row of metrics
-TEXT_KEYS = frozenset({"prompt", "response", "completion", "input", "output"})
-
-Record = tuple[int, dict[str, float]]  # A step, and its metrics by name, and COUNTERs
-_MAX_DEPTH = 16  # Maximum depth to which nested objects are searched for metrics
-MAX_NAME = 500  # Maximum length of a metric's name; metrics with longer names are omitted
-_STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")  # such as "3/100"
-
-# Names of numbers that are not metrics
-NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
-
-COUNTER = "counter of the log: "  # before the keys of numbers of NO_METRICS in a Record
-# Numbers of NO_METRICS that belong to the logger: they go on from one start of a run to the next
-_OF_THE_LOGGER = frozenset({"_timestamp", "timestamp", "_runtime", "_step", "Step"})
-
-# Kinds of events that report training itself; names of their metrics get no prefix
-_TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*")
-
-_KIND = re.compile(r"[a-z][\w.-]{0,39}")
-
-_NON_FINITE = {"NaN", "Infinity", "-Infinity"}  # Strings that stand for non-finite numbers in JSON
-
-
-def non_finite(value: Any) -> Any:
-    """Return the float that a string such as ``Infinity`` stands for; other values unchanged."""
-    return float(value) if isinstance(value, str) and value in _NON_FINITE else value
-
-
-def flat_numbers(
-    obj: dict[str, Any], prefix: str = "", depth: int = _MAX_DEPTH
-) -> Iterator[tuple[str, float]]:
-    """Yield (name, value) of every metric in an object; nested keys are joined by ``/``."""
-    for key, logged in obj.items():
-        name, value = f"{prefix}{key}", non_finite(logged)
-        if len(name) > MAX_NAME:
-            continue
-        if isinstance(value, dict) and depth:
-            yield from flat_numbers(value, f"{name}/", depth - 1)
-        elif isinstance(value, int | float) and name not in NO_METRICS:
-            try:
-                yield name, float(value)
-            except OverflowError:
-                yield name, math.inf  # an integer beyond float64
-
-
-def step_in(obj: dict[str, Any]) -> int | None:
-    """Return the step of an object; None if it is missing, invalid or too large."""
-    # Only the first key is used, because others may count something else.
-    value = next((value for key in STEP_KEYS if (value := obj.get(key)) is not None), None)
-    if isinstance(value, str):
-        match = _STEP_OF_STEPS.fullmatch(value)
-        return int(match[1]) if match else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if abs(value) <= LARGEST_STEP and value == int(value) else None
-
-
-def counters_of(event: Mapping[str, object]) -> dict[str, float]:
-    """Return what an event counts besides the step, such as ``epoch``, by COUNTER and its key.
-
-    These are no metrics. They tell whether a training goes on where its step is set back.
-    """
-    step_key = next((key for key in STEP_KEYS if event.get(key) is not None), None)
-    names = NO_METRICS & event.keys() - _OF_THE_LOGGER - {step_key}
-    counted = {f"{COUNTER}{name}": coerce.real(event[name]) for name in sorted(names)}
-    return {name: value for name, value in counted.items() if value is not None}
-
-
-def numbers_of(event: dict[str, Any]) -> dict[str, float]:
-    """Return metric -> value of a logged event, ``prefixed`` with the kind of the event."""
-    kinds = (v.lower() for key, v in event.items() if key in KIND_KEYS and isinstance(v, str))
-    kind = next(kinds, "")
-    numbers = dict(flat_numbers(_metrics_object(event)))
-    return {prefixed(kind, name): value for name, value in numbers.items()}
-
-
-def prefixed(kind: str, name: str) -> str:
-    """Return ``kind/name``; only ``name`` if it has the prefix, or kind is training or invalid."""
-    if not kind or _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind) or name.startswith(kind):
-        return name
-    return f"{kind}/{name}"
-
-
-def is_event(obj: object) -> bool:
-    """Return whether an object is a row of metrics: step, numbers, no rollout text and no list."""
-    if not isinstance(obj, dict) or step_in(obj) is None:
-        return False
-    metrics = _metrics_object(obj)
-    if not TEXT_KEYS.isdisjoint(metrics):
-        return False
-    for value in metrics.values():
-        if isinstance(value, list) or (isinstance(value, str) and len(value) > MAX_NAME):
-            return False
-    return next(flat_numbers(metrics), None) is not None
-
-
-def _metrics_object(event: dict[str, Any]) -> dict[str, Any]:
-    return event["data"] if isinstance(event.get("data"), dict) else event

@@ -10,7 +10,7 @@ from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS, REQUIRED, REWARDS, AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys
-from rlreport.formats.logged import is_event
+from rlreport.formats.metric_rows import is_event
 from rlreport.system import coerce
 from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, message, translatable

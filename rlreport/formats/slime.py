@@ -14,7 +14,8 @@ from typing import Any
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.containers import ROLLOUT_ID
-from rlreport.formats.logged import columns, fields, mapping, span_turns
+from rlreport.formats.logged import columns, fields, mapping
+from rlreport.formats.token_names import span_turns
 from rlreport.system import coerce
 from rlreport.text.chat import conversation_fields, is_messages, prompt_and_response_fields
 from rlreport.text.messages import message

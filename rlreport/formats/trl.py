@@ -11,11 +11,11 @@ from typing import Any
 import xxhash
 
 from rlreport.errors import RowError
-from rlreport.formats import logged
+from rlreport.formats import logged, metric_rows
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where, has_keys
 from rlreport.formats.containers import parquet_rows
 from rlreport.formats.logged import columns, dicts, fields, mapping
-from rlreport.formats.simple import Plain
+from rlreport.formats.renamed import Plain
 from rlreport.system import coerce
 from rlreport.system.stores import Source
 from rlreport.text.chat import conversation_fields, is_messages, prompt_and_response_fields
@@ -204,7 +204,7 @@ def _table_keys(obj: Row) -> list[str]:
 
 
 def _table_row(values: Row, where: Where, step: int) -> Row:
-    row = {"step": step, **{key: logged.non_finite(values[key]) for key in values}}
+    row = {"step": step, **{key: metric_rows.non_finite(values[key]) for key in values}}
     if "prompt" in row and "completion" in row:
         return next(TRL().rows(row, where))
     if Plain().match(where.name, [row]):

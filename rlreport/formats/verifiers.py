@@ -21,7 +21,7 @@ from typing import IO, Any
 from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
 from rlreport.figures.turns import Ending, ending_of
-from rlreport.formats import logged
+from rlreport.formats import logged, token_names
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.system import coerce
@@ -416,7 +416,7 @@ def _trace(trace: Row, branch: Sequence[int], episode: Row) -> Row:
     turns = texts.get("turns", [])
     if len(turns) == len(nodes) - start:
         _time_turns(dict(zip(branch[start:], turns, strict=True)), dicts(trace.get("calls")))
-    logged.set_spans(turns, spans)
+    token_names.set_spans(turns, spans)
     row: Row = {
         **columns(info, ("advantage", "kind", "effective")),
         **columns(mapping(trace.get("metrics"))),

@@ -17,7 +17,7 @@ import pandas as pd
 
 from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
-from rlreport.formats.logged import STEP_KEYS, TEXT_KEYS, Record, is_event
+from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import readers
 from rlreport.metrics.readers import LeftOut
 from rlreport.metrics.starts import start_notes

@@ -18,16 +18,14 @@ from typing import Any
 from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError
 from rlreport.fields import LARGEST_STEP
 from rlreport.formats.containers import is_plain_table, json_objects, open_database
-from rlreport.formats.logged import (
+from rlreport.formats.logged import dicts, json_object, mapping
+from rlreport.formats.metric_rows import (
     KIND_KEYS,
     NO_METRICS,
     STEP_KEYS,
     Record,
     counters_of,
-    dicts,
     flat_numbers,
-    json_object,
-    mapping,
     numbers_of,
     prefixed,
     step_in,

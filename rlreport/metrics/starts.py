@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from rlreport.about.several_runs import SEVERAL_STARTS
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.formats.logged import COUNTER, NO_METRICS
+from rlreport.formats.metric_rows import COUNTER, NO_METRICS
 from rlreport.metrics.roles import roles_of
 from rlreport.read.detect import FORMAT
 from rlreport.read.notes import begins_afresh

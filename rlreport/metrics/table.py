@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlreport.fields import LARGEST_NUMBER
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.formats.logged import COUNTER, MAX_NAME, Record
+from rlreport.formats.metric_rows import COUNTER, MAX_NAME, Record
 from rlreport.metrics.roles import roles_of
 from rlreport.metrics.starts import Arrangement, Series, arranged, is_copy
 from rlreport.text.clean import safe_text

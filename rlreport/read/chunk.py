@@ -27,7 +27,7 @@ from rlreport.figures.rounding import difference
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
 from rlreport.figures.turns import Ending
 from rlreport.formats.containers import iterate
-from rlreport.formats.simple import RLBoard
+from rlreport.formats.renamed import RLBoard
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.changed import Change
 from rlreport.read.files import (

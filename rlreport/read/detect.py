@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from rlreport.about.several_runs import RANK
 from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import UnreadFields, add_unread_field
-from rlreport.formats import Detected, RowReader, detect, refusal
 from rlreport.formats.containers import container_of, iterate, zip_members
-from rlreport.formats.logged import STEP_WORD, TokenNames, step_in_path
-from rlreport.formats.simple import RLBoard
+from rlreport.formats.logged import STEP_WORD, step_in_path
+from rlreport.formats.registry import Detected, RowReader, detect, refusal
+from rlreport.formats.renamed import RLBoard
+from rlreport.formats.token_names import TokenNames
 from rlreport.formats.trl import TRL, repeated_files
 from rlreport.options import ReadOptions
 from rlreport.read.files import (

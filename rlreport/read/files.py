@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rlreport.errors import RlreportError, RowError, UnreadRow, UsageError
 from rlreport.fields import AssumedStep
-from rlreport.formats import RowReader
 from rlreport.formats.base import Where
-from rlreport.formats.simple import RLBoard
+from rlreport.formats.registry import RowReader
+from rlreport.formats.renamed import RLBoard
 from rlreport.system.own_output import is_own_file, is_own_folder, own_folders_in, refuse_own_output
 from rlreport.system.stores import Source, list_remote, range_pieces, read_ranges, shown, zstd
 from rlreport.text.messages import message

@@ -8,20 +8,19 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import compress
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys
-from rlreport.formats.logged import after_prompt, columns, fields, mapping, mask_runs
+from rlreport.formats.logged import columns, fields, mapping
+from rlreport.formats.token_names import after_prompt
 from rlreport.system import coerce
 from rlreport.text.chat import (
     conversation_fields,
     is_messages,
     prompt_and_response_fields,
     prompt_fields,
-    response_fields,
 )
 from rlreport.text.messages import message
 
@@ -397,92 +396,3 @@ class ART(Renamed):
             for one in map(mapping, messages)
         ]
         row |= conversation_fields(messages, sampled)
-
-
-_STEP = re.compile(r"(?:train|val)_data_step(\d+)\.jsonl")
-_ARRAYS = {
-    "prev_logprobs": "logprobs",
-    "generation_logprobs": "sampler_logprobs",
-    "advantages": "advantages",
-    "reference_policy_logprobs": "ref_logprobs",
-}
-
-
-class NemoRL(Renamed):
-    """NeMo-RL's format: one sample per line, with each value in a list of length 1."""
-
-    id = "nemo_rl"
-    description = "NeMo-RL train_data_step<N>.jsonl and val_data_step<N>.jsonl"
-    files: tuple[str, ...] = ("train_data_step*.jsonl", "val_data_step*.jsonl")
-    claims: tuple[tuple[str, ...], ...] = (
-        ("content", "rewards"),
-        ("rewards", "token_ids", "input_lengths"),
-    )
-    reward = "rewards"
-    step_path = _STEP
-    hidden = frozenset(
-        {"content", "filtered_rewards", "input_lengths", "token_ids", "token_loss_mask"}
-        | _ARRAYS.keys()
-    )
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        is_nemo_rl = _STEP.search(name) or any("token_ids" in obj for obj in objects)
-        return super().match(name, objects) if is_nemo_rl else None
-
-    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        flat = {
-            key: value[0] if isinstance(value, list) and len(value) == 1 else value
-            for key, value in obj.items()
-        }
-        return super().rows(logged.entry_of(obj, flat), where)
-
-    def complete(self, row: Row, obj: Row) -> None:
-        if "filtered_rewards" in obj:  # then ``rewards`` is of the batch before filtering
-            row["reward"] = coerce.grade(obj["filtered_rewards"])
-        row |= _tokens(obj)
-        runs = mask_runs(row.get("response_mask", []))
-        texts = _texts(obj.get("content"), len(runs))
-        if not texts and not runs:
-            raise RowError(message("both `content` and `token_ids` are missing or invalid"))
-        if runs and not texts.get("prompt"):
-            texts.pop("prompt", None)  # RowReader decodes the prompt from its ids
-        logged.set_spans(texts.get("turns", []), runs)
-        row |= texts | fields(agent=mapping(obj.get("agent_ref")).get("name"))
-
-
-class NemoRLDistillation(NemoRL):
-    id = "nemo_rl_distillation"
-    description = "NeMo-RL distillation: train_data_step<N>.jsonl without rewards"
-    files = ("train_data_step*.jsonl",)
-    claims = (("content", "input_lengths"),)
-    rewarded = False
-
-    def recognizes(self, obj: Row) -> bool:
-        return "rewards" not in obj
-
-
-def _texts(content: Any, runs: int) -> Row:
-    if is_messages(content):
-        return conversation_fields(content, [one["role"] == "assistant" for one in content])
-    if isinstance(content, str):
-        return {"prompt": "", "response": content}
-    if not isinstance(content, list) or not content:
-        return {}
-    texts = [coerce.text(item) for item in content]
-    replies = min(runs or 1, len(texts) - 1) or 1
-    messages = [
-        {"role": "environment" if i % 2 else "assistant", "content": text}
-        for i, text in enumerate(texts[-replies:])
-    ]
-    return prompt_fields("\n".join(texts[:-replies])) | response_fields(messages)
-
-
-def _tokens(flat: Row) -> Row:
-    ids = coerce.ints(flat.get("token_ids"))
-    if ids is None:
-        return {}
-    length = coerce.integer(flat.get("input_lengths"))  # without padding
-    length = len(ids) if length is None else max(0, min(length, len(ids)))
-    sampled = coerce.numbers(flat.get("token_loss_mask")) or [1.0] * length
-    # The log-probability of token 0 is a placeholder, so this token counts as not sampled.
-    return after_prompt(flat, ids[:length], [0.0, *sampled[1:]], _ARRAYS)

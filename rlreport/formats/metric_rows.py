@@ -1,0 +1,121 @@
+"""Logged objects that are trainer metrics: their step and their numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlreport.fields import LARGEST_STEP
+from rlreport.system import coerce
+
+# Keys under which trainers log the step, most preferred first: rollout before optimizer steps
+STEP_KEYS = (
+    "grpo_step", "ppo_step", "rollout_step", "rollout/step", "step", "training_step",
+    "training/global_step", "train/global_step", "trainer/global_step", "iteration",
+    "global_step", "_step", "Step", "global_step/max_steps",  # ms-swift, as "3/100"
+    "train/step", "eval/step", "optimizer_step", "optim_step",
+)  # fmt: skip
+
+# Keys whose value is the kind of an event, such as ``train`` or ``eval``
+KIND_KEYS = frozenset({"type", "kind", "split", "phase", "mode", "event"})
+
+# Keys of a rollout's texts; an object with one of them is not a row of metrics
+TEXT_KEYS = frozenset({"prompt", "response", "completion", "input", "output"})
+
+Record = tuple[int, dict[str, float]]  # A step, and its metrics by name, and COUNTERs
+_MAX_DEPTH = 16  # Maximum depth to which nested objects are searched for metrics
+MAX_NAME = 500  # Maximum length of a metric's name; metrics with longer names are omitted
+_STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")  # such as "3/100"
+
+# Names of numbers that are not metrics
+NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
+
+COUNTER = "counter of the log: "  # before the keys of numbers of NO_METRICS in a Record
+# Numbers of NO_METRICS that belong to the logger: they go on from one start of a run to the next
+_OF_THE_LOGGER = frozenset({"_timestamp", "timestamp", "_runtime", "_step", "Step"})
+
+# Kinds of events that report training itself; names of their metrics get no prefix
+_TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*")
+
+_KIND = re.compile(r"[a-z][\w.-]{0,39}")
+
+_NON_FINITE = {"NaN", "Infinity", "-Infinity"}  # Strings that stand for non-finite numbers in JSON
+
+
+def non_finite(value: Any) -> Any:
+    """Return the float that a string such as ``Infinity`` stands for; other values unchanged."""
+    return float(value) if isinstance(value, str) and value in _NON_FINITE else value
+
+
+def flat_numbers(
+    obj: dict[str, Any], prefix: str = "", depth: int = _MAX_DEPTH
+) -> Iterator[tuple[str, float]]:
+    """Yield (name, value) of every metric in an object; nested keys are joined by ``/``."""
+    for key, logged in obj.items():
+        name, value = f"{prefix}{key}", non_finite(logged)
+        if len(name) > MAX_NAME:
+            continue
+        if isinstance(value, dict) and depth:
+            yield from flat_numbers(value, f"{name}/", depth - 1)
+        elif isinstance(value, int | float) and name not in NO_METRICS:
+            try:
+                yield name, float(value)
+            except OverflowError:
+                yield name, math.inf  # an integer beyond float64
+
+
+def step_in(obj: dict[str, Any]) -> int | None:
+    """Return the step of an object; None if it is missing, invalid or too large."""
+    # Only the first key is used, because others may count something else.
+    value = next((value for key in STEP_KEYS if (value := obj.get(key)) is not None), None)
+    if isinstance(value, str):
+        match = _STEP_OF_STEPS.fullmatch(value)
+        return int(match[1]) if match else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if abs(value) <= LARGEST_STEP and value == int(value) else None
+
+
+def counters_of(event: Mapping[str, object]) -> dict[str, float]:
+    """Return what an event counts besides the step, such as ``epoch``, by COUNTER and its key.
+
+    These are no metrics. They tell whether a training goes on where its step is set back.
+    """
+    step_key = next((key for key in STEP_KEYS if event.get(key) is not None), None)
+    names = NO_METRICS & event.keys() - _OF_THE_LOGGER - {step_key}
+    counted = {f"{COUNTER}{name}": coerce.real(event[name]) for name in sorted(names)}
+    return {name: value for name, value in counted.items() if value is not None}
+
+
+def numbers_of(event: dict[str, Any]) -> dict[str, float]:
+    """Return metric -> value of a logged event, ``prefixed`` with the kind of the event."""
+    kinds = (v.lower() for key, v in event.items() if key in KIND_KEYS and isinstance(v, str))
+    kind = next(kinds, "")
+    numbers = dict(flat_numbers(_metrics_object(event)))
+    return {prefixed(kind, name): value for name, value in numbers.items()}
+
+
+def prefixed(kind: str, name: str) -> str:
+    """Return ``kind/name``; only ``name`` if it has the prefix, or kind is training or invalid."""
+    if not kind or _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind) or name.startswith(kind):
+        return name
+    return f"{kind}/{name}"
+
+
+def is_event(obj: object) -> bool:
+    """Return whether an object is a row of metrics: step, numbers, no rollout text and no list."""
+    if not isinstance(obj, dict) or step_in(obj) is None:
+        return False
+    metrics = _metrics_object(obj)
+    if not TEXT_KEYS.isdisjoint(metrics):
+        return False
+    for value in metrics.values():
+        if isinstance(value, list) or (isinstance(value, str) and len(value) > MAX_NAME):
+            return False
+    return next(flat_numbers(metrics), None) is not None
+
+
+def _metrics_object(event: dict[str, Any]) -> dict[str, Any]:
+    return event["data"] if isinstance(event.get("data"), dict) else event

@@ -1,0 +1,195 @@
+"""Log formats of NeMo RL and NeMo Gym."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rlreport.errors import RowError
+from rlreport.fields import AssumedStep
+from rlreport.formats import logged, token_names
+from rlreport.formats.base import BaseFormat, Match, Row, Where
+from rlreport.formats.logged import columns, dicts, fields, mapping
+from rlreport.formats.renamed import Renamed
+from rlreport.formats.token_names import after_prompt, mask_runs, span_turns, tokens_of_steps
+from rlreport.system import coerce
+from rlreport.text.chat import (
+    content_text,
+    conversation_fields,
+    is_messages,
+    prompt_fields,
+    response_fields,
+)
+from rlreport.text.messages import message
+
+_GYM_KEYS = frozenset(
+    {"_ng_task_index", "_ng_rollout_index", "_ng_failure_judge_error", "expected_answer", "reward"}
+)
+
+
+class NemoGym(BaseFormat):
+    id = "nemo_gym"
+    description = "NeMo Gym rollouts and their failures: items of OpenAI's Responses API"
+    files = ("*rollouts.jsonl", "*rollouts_failures.jsonl")
+    claims = (("responses_create_params", "response", "reward"),
+              ("responses_create_params", "_ng_failure_class"))  # fmt: skip
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        request = logged.read_all(mapping(obj.get("responses_create_params")))
+        response = logged.read_all(mapping(obj.get("response")))
+        asked = request.get("input")
+        prompt = _messages_of_items(dicts(asked)) or [{"role": "user", "content": asked}]
+        if request.get("instructions"):
+            prompt.insert(0, {"role": "system", "content": request["instructions"]})
+        output = dicts(response.get("output"))
+        reply = _messages_of_items(output)
+        failure = [coerce.text(obj.get(key)) for key in obj if key.startswith("_ng_failure_")]
+        task = coerce.text_if_any(obj.get("_ng_task_index"))
+        index = coerce.text_if_any(obj.get("_ng_rollout_index"))
+        reason = mapping(response.get("incomplete_details")).get("reason")
+        criteria, judged = logged.rubric(obj)
+        row = {
+            **columns(obj, _GYM_KEYS),
+            **prompt_fields(prompt),
+            **response_fields(reply, [message["role"] == "assistant" for message in reply]),
+            "step": logged.step_of(obj.get("step"), where, logged.STEP_WORD, AssumedStep()),
+            "reward": coerce.grade(obj.get("reward")),
+            **fields(
+                group_id=task,
+                rollout_id=f"{task}-{index}" if failure else None,  # a row per attempt
+                agent=mapping(obj.get("agent_ref")).get("name"),
+                ground_truth=obj.get("expected_answer"),
+                reward_parts=coerce.reals(mapping(obj.get("reward_components"))) | criteria,
+                finish_reason="length" if reason == "max_output_tokens" else reason,
+                errors=[": ".join(failure), logged.error_text(response.get("error"), "message")],
+            ),
+            **tokens_of_steps(
+                (item.get("prompt_token_ids"), item["generation_token_ids"],
+                 item.get("generation_log_probs"))
+                for item in output if item.get("generation_token_ids")
+            ),
+        }  # fmt: skip
+        if failure and obj.get("_ng_failure_class") != "judge_failed":
+            row["reward"] = None  # logged as 0
+        span_turns(row)
+        if judged:
+            row.setdefault("turns", []).append({"role": "judge", "text": judged, "sampled": False})
+        yield row
+
+
+def _messages_of_items(items: Iterable[Row]) -> list[Row]:
+    """Convert items of OpenAI's Responses API to chat messages; join those of one model call."""
+    messages: list[Row] = []
+    ended = True  # whether the model's last call ended
+    for item in items:
+        kind, content = item.get("type") or "message", item.get("content")
+        if kind == "function_call_output":
+            messages.append({"role": "tool", "content": item.get("output"),
+                             "tool_call_id": item.get("call_id")})  # fmt: skip
+            continue
+        if kind == "message" and item.get("role") != "assistant":
+            messages.append({"role": item.get("role"), "content": content})
+            continue
+        if ended or messages[-1]["role"] != "assistant":
+            messages.append({"role": "assistant", "content": "", "tool_calls": []})
+        ended = bool(item.get("generation_token_ids"))  # only the last item of a call has them
+        reply = messages[-1]
+        if kind == "message":
+            reply["content"] += content_text(content)
+        elif kind == "reasoning":
+            thought = content_text(content or item.get("summary"))
+            reply["reasoning_content"] = reply.get("reasoning_content", "") + thought
+        else:
+            call = {"name": item.get("name") or kind, "id": item.get("call_id")}
+            reply["tool_calls"].append({**call, "arguments": item.get("arguments", "")})
+    return messages
+
+
+_STEP = re.compile(r"(?:train|val)_data_step(\d+)\.jsonl")
+_ARRAYS = {
+    "prev_logprobs": "logprobs",
+    "generation_logprobs": "sampler_logprobs",
+    "advantages": "advantages",
+    "reference_policy_logprobs": "ref_logprobs",
+}
+
+
+class NemoRL(Renamed):
+    """NeMo-RL's format: one sample per line, with each value in a list of length 1."""
+
+    id = "nemo_rl"
+    description = "NeMo-RL train_data_step<N>.jsonl and val_data_step<N>.jsonl"
+    files: tuple[str, ...] = ("train_data_step*.jsonl", "val_data_step*.jsonl")
+    claims: tuple[tuple[str, ...], ...] = (
+        ("content", "rewards"),
+        ("rewards", "token_ids", "input_lengths"),
+    )
+    reward = "rewards"
+    step_path = _STEP
+    hidden = frozenset(
+        {"content", "filtered_rewards", "input_lengths", "token_ids", "token_loss_mask"}
+        | _ARRAYS.keys()
+    )
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        is_nemo_rl = _STEP.search(name) or any("token_ids" in obj for obj in objects)
+        return super().match(name, objects) if is_nemo_rl else None
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        flat = {
+            key: value[0] if isinstance(value, list) and len(value) == 1 else value
+            for key, value in obj.items()
+        }
+        return super().rows(logged.entry_of(obj, flat), where)
+
+    def complete(self, row: Row, obj: Row) -> None:
+        if "filtered_rewards" in obj:  # then ``rewards`` is of the batch before filtering
+            row["reward"] = coerce.grade(obj["filtered_rewards"])
+        row |= _tokens(obj)
+        runs = mask_runs(row.get("response_mask", []))
+        texts = _texts(obj.get("content"), len(runs))
+        if not texts and not runs:
+            raise RowError(message("both `content` and `token_ids` are missing or invalid"))
+        if runs and not texts.get("prompt"):
+            texts.pop("prompt", None)  # RowReader decodes the prompt from its ids
+        token_names.set_spans(texts.get("turns", []), runs)
+        row |= texts | fields(agent=mapping(obj.get("agent_ref")).get("name"))
+
+
+class NemoRLDistillation(NemoRL):
+    id = "nemo_rl_distillation"
+    description = "NeMo-RL distillation: train_data_step<N>.jsonl without rewards"
+    files = ("train_data_step*.jsonl",)
+    claims = (("content", "input_lengths"),)
+    rewarded = False
+
+    def recognizes(self, obj: Row) -> bool:
+        return "rewards" not in obj
+
+
+def _texts(content: Any, runs: int) -> Row:
+    if is_messages(content):
+        return conversation_fields(content, [one["role"] == "assistant" for one in content])
+    if isinstance(content, str):
+        return {"prompt": "", "response": content}
+    if not isinstance(content, list) or not content:
+        return {}
+    texts = [coerce.text(item) for item in content]
+    replies = min(runs or 1, len(texts) - 1) or 1
+    messages = [
+        {"role": "environment" if i % 2 else "assistant", "content": text}
+        for i, text in enumerate(texts[-replies:])
+    ]
+    return prompt_fields("\n".join(texts[:-replies])) | response_fields(messages)
+
+
+def _tokens(flat: Row) -> Row:
+    ids = coerce.ints(flat.get("token_ids"))
+    if ids is None:
+        return {}
+    length = coerce.integer(flat.get("input_lengths"))  # without padding
+    length = len(ids) if length is None else max(0, min(length, len(ids)))
+    sampled = coerce.numbers(flat.get("token_loss_mask")) or [1.0] * length
+    # The log-probability of token 0 is a placeholder, so this token counts as not sampled.
+    return after_prompt(flat, ids[:length], [0.0, *sampled[1:]], _ARRAYS)

@@ -1,0 +1,153 @@
+"""Detect a log file's format, and convert its objects (dicts) to canonical rows (see ``base``).
+
+``detect`` returns the format of a file, given its path and first objects. ``refusal`` explains why
+a file is not a rollout log. ``RowReader`` converts objects to canonical rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import entry_points
+from itertools import chain
+from typing import NamedTuple
+
+from rlreport.errors import RowError, UnreadRow, UsageError
+from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_field, kind_of
+from rlreport.figures.turns import split_named
+from rlreport.formats import renamed
+from rlreport.formats.base import BaseFormat, Match, Row, Where
+from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
+from rlreport.formats.logged import KeyTracker, is_scalar
+from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest
+from rlreport.formats.nemo import NemoGym, NemoRL, NemoRLDistillation
+from rlreport.formats.rllm import RLLM
+from rlreport.formats.skyrl import SkyRL
+from rlreport.formats.slime import Slime
+from rlreport.formats.tinker import Tinker
+from rlreport.formats.token_names import TokenNames
+from rlreport.formats.trl import TRL, Trackio
+from rlreport.formats.verifiers import Verifiers
+from rlreport.text.clean import safe_text
+
+__all__ = [
+    "Detected", "Match", "Row", "RowError", "RowReader", "Where",
+    "detect", "format_by_id", "formats", "refusal", "suggest",
+]  # fmt: skip
+
+# Entry point group of installed formats: classes whose constructor takes no arguments
+ENTRY_POINTS = "rlreport.formats"
+
+_FORMATS: tuple[Callable[[], BaseFormat], ...] = (
+    renamed.RLBoard, TRL, renamed.Verl, NemoRL, NemoRLDistillation, SkyRL, renamed.PrimeRLTokens,
+    Verifiers, renamed.AReaL, renamed.AgileRL, renamed.Roll, renamed.RollAgentic, renamed.Swift,
+    renamed.OpenInstruct, RLLM, renamed.ART, Slime, Tinker, NemoGym, Trackio, LMEval, InspectAI, ATIF,
+    renamed.Distillation, renamed.Plain,
+)  # fmt: skip
+
+
+class Detected(NamedTuple):
+    format: BaseFormat
+    reason: str
+
+
+@cache
+def formats() -> dict[str, BaseFormat]:
+    """Return all formats by id: built-in formats, then those of other packages, sorted by name."""
+    by_id = {form.id: form for form in (create() for create in _FORMATS)}
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        try:
+            form = entry.load()()
+            if not isinstance(form, BaseFormat):
+                raise TypeError("not a subclass of BaseFormat")
+        except Exception as error:
+            raise UsageError(
+                f"the installed log format {entry.name!r} ({entry.value}) cannot be loaded: {error}"
+            ) from error
+        if form.id in by_id:
+            raise UsageError(f"log format {entry.value}: its id {form.id!r} is already in use")
+        by_id[form.id] = form
+    return by_id
+
+
+def format_by_id(identity: str) -> BaseFormat:
+    try:
+        return formats()[identity]
+    except KeyError:
+        raise UsageError(
+            f"unknown log format {identity!r}; known formats: {', '.join(formats())}"
+        ) from None
+
+
+def detect(
+    name: str,
+    objects: Sequence[Row],
+    *,
+    log_format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    step_from_path: str | None = None,
+) -> Detected | None:
+    """Return the format of a file, or None if no format fits (``refusal`` explains why).
+
+    ``name`` is the path in the folder of the logs; ``objects`` are the file's first objects (twenty
+    are enough). ``log_format`` is used without detection, ``mapping`` is field -> dotted path.
+    """
+    detected = None
+    if log_format is not None:
+        detected = Detected(format_by_id(log_format), "named on the command line")
+    elif not certain_refusal(name, objects):
+        matches = [(form, form.match(name, objects)) for form in formats().values()]
+        claims = [(match.confidence, form, match.reason) for form, match in matches if match]
+        if claims:
+            _, form, reason = max(claims, key=lambda claim: claim[0])
+            detected = Detected(form, reason)
+    if not mapping and (detected is None or step_from_path is None):
+        return detected
+    mapped = Mapped(dict(mapping or {}), step_from_path, detected.format if detected else None)
+    match = mapped.match(name, objects)
+    return Detected(mapped, match.reason) if match else detected
+
+
+class Preview(NamedTuple):
+    splits: set[str]  # the data splits of the rows, "" for rows that name none
+    stepless: bool  # whether any row has no step
+    unread: UnreadFields  # fields of the objects that the format does not recognize
+
+
+class RowReader:
+    """A picklable converter of logged objects to rows, which also decodes token ids to strings."""
+
+    def __init__(self, form: BaseFormat, names: TokenNames | None = None) -> None:
+        self.format = form
+        self._names = names or TokenNames()
+
+    def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the canonical rows of ``obj``; an ``UnreadRow`` for each that cannot be read."""
+        for row in self.format.rows(obj, where):
+            yield row if isinstance(row, UnreadRow) else self._complete(row, where)
+
+    def preview(self, objects: Collection[Row], name: str) -> Preview:
+        """Return the ``Preview`` of a file's first objects, skipping those that cannot be read."""
+        rows: list[Row] = []
+        unread: UnreadFields = {}
+        for obj in objects:
+            tracked, member = KeyTracker(obj), getattr(obj, "member", "")
+            # Formats may raise anything on invalid objects; reading the row reports it.
+            with suppress(Exception):
+                rows += self(tracked, Where(name, step=AssumedStep(1), member=member))
+                with suppress(AttributeError, LookupError, TypeError, ValueError):
+                    self.format.writer(tracked)  # so that the keys of the version count as read
+                for key, value in tracked.unread():
+                    add_unread_field(unread, safe_text(key), kind_of(value))
+        for key, value in chain.from_iterable(row.items() for row in rows):
+            if value and key not in CANONICAL and not is_scalar(value):
+                add_unread_field(unread, safe_text(str(key)), kind_of(value))
+        stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
+        return Preview({split_named(row.get("split")) for row in rows}, stepless, unread)
+
+    def _complete(self, row: Row, where: Where) -> Row:
+        row = self._names.fill(row)
+        if row.get("split") is None and (split := self.format.split(where.name)):
+            row["split"] = split
+        return row

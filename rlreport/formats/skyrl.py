@@ -1,0 +1,186 @@
+"""The log format of SkyRL's dumped evaluations."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+
+import xxhash
+
+from rlreport.errors import RowError
+from rlreport.fields import AssumedStep
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
+from rlreport.formats.logged import columns, fields, mapping
+from rlreport.system import coerce
+from rlreport.text.chat import Turn, prompt_and_response_fields
+from rlreport.text.messages import message
+
+_STEP = re.compile(r"global_step_(\d+)")
+_SKYRL_USED_KEYS = frozenset(
+    {"input_prompt", "output_response", "score", "stop_reason", "env_extras"}
+)
+
+
+class SkyRL(BaseFormat):
+    """SkyRL's format: one line per response, or per turn of a trajectory in step-wise evaluations.
+
+    Of a trajectory's lines only the last has the reward and becomes a row, with the others as its
+    earlier turns. A line belongs to the same trajectory as the next line if the next prompt begins
+    with this line's prompt and response, or if both have the same ``extra_info.index`` and the next
+    prompt is not the one that the trajectory began with, as that of another sample is. The mean in
+    ``aggregated_results.jsonl`` may show that lines with one index are responses, not turns.
+    To find the lines, the file is read again as its ``sibling``.
+    """
+
+    id = "skyrl"
+    alone = False
+    evaluates = True
+    description = "SkyRL dumped evaluations, one folder per step, one file per data source"
+    files = ("global_step_*_evals/*.jsonl",)
+    claims = (("input_prompt", "output_response", "score"),)
+
+    def with_siblings(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
+        evaluations = path.parent.parent
+        if path.parent.name == "eval_only" and any(
+            file.parent.parent == evaluations and _STEP.search(file.parent.name) for file in listed
+        ):
+            return message(
+                "an evaluation outside training, without a step: build a separate report of it"
+            )
+        return SkyRL(FileStamp.of(path)) if path.suffix == ".jsonl" else self
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        if obj.get("output_response") is None:
+            raise RowError(message("{field} is missing", field="`output_response`"))
+        # A list of scores has one per token, and their sum is the reward.
+        scores, extras = coerce.numbers(obj.get("score")), mapping(obj.get("env_extras"))
+        spec = extras.get("reward_spec") or extras.get("reward_model")
+        about = spec if isinstance(spec, dict) else extras
+        # An evaluation outside training (`eval_only`) has no step.
+        default = None if "step" in obj else AssumedStep()
+        row = {
+            **columns(obj, _SKYRL_USED_KEYS),
+            **prompt_and_response_fields(obj.get("input_prompt"), obj["output_response"]),
+            "step": logged.step_of(obj.get("step"), where, _STEP, default),
+            "reward": logged.required(obj, "score") if scores is None else logged.total(scores),
+            **fields(finish_reason=obj.get("stop_reason"), ground_truth=about.get("ground_truth")),
+        }
+        earlier = _earlier_lines(self.sibling).get(_digest(obj)) if self.sibling else None
+        if self.sibling and earlier:
+            lines = [*_lines_at(self.sibling, earlier), obj]
+            row["turns"] = turns = _turns(lines)
+            row["prompt"] = coerce.string(lines[0].get("input_prompt")) or ""
+            row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
+        if earlier != []:  # [] marks a line that a later line continues
+            yield row
+
+
+@lru_cache(maxsize=4)
+def _earlier_lines(file: FileStamp) -> dict[int, list[int]]:
+    """Return digest of a line -> offsets of the earlier lines of its trajectory.
+
+    A line that a later line continues has []; one that is a trajectory by itself is missing.
+    """
+    by_index = _counts_turns(file)
+    earlier_of: dict[int, list[int]] = {}
+    earlier: list[int] = []  # of the current trajectory
+    first: Row = {}
+    before: Row = {}
+    offset_before = 0
+    for offset, obj in _lines_with_offsets(file):
+        if _continues(obj, before) or (by_index and _is_next_turn(obj, before, first)):
+            earlier = [*earlier, offset_before]
+            earlier_of[_digest(before)] = []
+            earlier_of[_digest(obj)] = earlier
+        else:
+            earlier, first = [], obj
+        before, offset_before = obj, offset
+    return earlier_of
+
+
+def _continues(obj: Row, before: Row) -> bool:
+    prompt, texts = obj.get("input_prompt"), _texts(before)
+    return all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts))
+
+
+def _is_next_turn(obj: Row, before: Row, first: Row) -> bool:
+    index = _index(obj)
+    same_task = index is not None and index == _index(before)
+    # Another sample of the task begins with the same prompt again.
+    return same_task and obj.get("input_prompt") != first.get("input_prompt")
+
+
+def _lines_with_offsets(file: FileStamp) -> Iterator[tuple[int, Row]]:
+    offset = 0
+    with Path(file.path).open("rb") as lines:
+        for line in lines:
+            yield offset, logged.json_object(line)
+            offset += len(line)
+
+
+def _lines_at(file: FileStamp, offsets: Sequence[int]) -> list[Row]:
+    found: list[Row] = []
+    with Path(file.path).open("rb") as lines:
+        for offset in offsets:
+            lines.seek(offset)
+            found.append(logged.json_object(lines.readline()))
+    return found
+
+
+def _counts_turns(file: FileStamp) -> bool:
+    """Return whether lines with one index are turns: unless the logged mean is that of lines."""
+    logged_means = FileStamp.of(Path(file.path).with_name("aggregated_results.jsonl"))
+    if logged_means is None:
+        return True
+    of_lines: list[float] = []
+    of_trajectories: list[float] = []
+    before: Row = {}
+    first: Row = {}
+    for obj in logged.lines_of(file):
+        scores = coerce.numbers(obj.get("score")) or [coerce.real(obj.get("score")) or 0.0]
+        of_lines.append(math.fsum(scores))
+        if _is_next_turn(obj, before, first):
+            of_trajectories.pop()
+        else:
+            first = obj
+        of_trajectories.append(of_lines[-1])
+        before = obj
+    # As SkyRL names the file and the metric of a data source.
+    source = str(before.get("data_source") or "unknown").replace("/", "_")
+    mean = coerce.real(logged.document_of(logged_means).get(f"eval/{source}/avg_score"))
+    if mean is None or not of_lines or math.isclose(fmean(of_trajectories), mean):
+        return True
+    return not math.isclose(fmean(of_lines), mean)
+
+
+def _index(obj: Row) -> int | None:
+    extras = mapping(mapping(obj.get("env_extras")).get("extra_info"))
+    return coerce.integer(extras.get("index"))
+
+
+def _texts(obj: Row) -> list[str]:
+    return [coerce.string(obj.get(key)) or "" for key in ("input_prompt", "output_response")]
+
+
+def _digest(obj: Row) -> int:
+    texts = repr([obj.get("input_prompt"), obj.get("output_response")])
+    return xxhash.xxh3_64_intdigest(texts.encode("utf-8", "surrogatepass"))
+
+
+def _turns(lines: Sequence[Row]) -> list[Turn]:
+    """Return the turns of a trajectory; between two lines is what the prompt gained."""
+    turns: list[Turn] = []
+    for line, after in pairwise(lines):
+        prompt, response = _texts(line)
+        prompt_after, _ = _texts(after)
+        # Prompts that do not repeat the response have, for example, a summary in its place.
+        gained = prompt_after.removeprefix(prompt).removeprefix(response)
+        turns.append({"role": "assistant", "text": response, "sampled": True})
+        turns.append({"role": "environment", "text": gained, "sampled": False})
+    return [*turns, {"role": "assistant", "text": _texts(lines[-1])[1], "sampled": True}]

@@ -1,0 +1,159 @@
+"""Strings, spans and turns of token ids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import compress, pairwise
+from pathlib import Path
+from typing import Any
+
+from rlreport.errors import MissingExtraError, UsageError
+from rlreport.formats.base import Row
+from rlreport.system import coerce
+from rlreport.text.clean import is_special
+from rlreport.text.numbers import byte_size
+from rlreport.text.tokens import Style, detect_style, readable_tokens
+
+# Maximum bytes of a tokenizer file; the largest tokenizers in use have 33 MB
+MOST_BYTES = 500_000_000
+
+
+class TokenNames:
+    """A picklable converter of token ids to strings; without a tokenizer, ``#17`` for token 17."""
+
+    def __init__(self, tokenizer: str | None = None) -> None:
+        self._path = tokenizer
+        if tokenizer is not None:
+            _load(tokenizer)
+
+    def strings(self, ids: Sequence[int]) -> list[str]:
+        if self._path is None:
+            return [f"#{token}" for token in ids]
+        tokenizer, _ = _load(self._path)
+        return [tokenizer.id_to_token(token) or f"#{token}" for token in ids]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the decoded text without special tokens; without a tokenizer, ``#17 #19``."""
+        if self._path is None:
+            return " ".join(self.strings(ids))
+        tokens = readable_tokens(self.strings(ids), _load(self._path)[1])
+        return "".join(token for token in tokens if not is_special(token))
+
+    def fill(self, row: Row) -> Row:
+        """Set missing tokens and texts from token ids, in place; return the row."""
+        ids = row.get("token_ids")
+        if isinstance(ids, list):
+            if row.get("response_tokens") is None:
+                row["response_tokens"] = self.strings(ids)
+            if row.get("response") is None:
+                mask = row.get("response_mask")
+                if isinstance(mask, list) and len(mask) == len(ids):
+                    ids = list(compress(ids, mask))
+                row["response"] = self.text(ids)
+        if row.get("prompt") is None and isinstance(row.get("prompt_token_ids"), list):
+            row["prompt"] = self.text(row["prompt_token_ids"])
+        if "ground_truth_ids" in row:
+            row["ground_truth"] = self.text(row.pop("ground_truth_ids"))
+        return row
+
+
+@lru_cache(maxsize=4)
+def _load(path: str) -> tuple[Any, Style]:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise MissingExtraError(
+            "--tokenizer needs the tokenizers library: pip install 'rlreport[tokenizer]'"
+        ) from None
+    # Only regular files: reading a pipe or a device might never end.
+    if not Path(path).is_file() or Path(path).stat().st_size > MOST_BYTES:
+        raise UsageError(f"--tokenizer {path}: must be a file of at most {byte_size(MOST_BYTES)}")
+    try:
+        tokenizer = Tokenizer.from_file(path)
+    except Exception as error:  # the library raises bare Exception
+        raise UsageError(
+            f"{path} is not a tokenizer file of the tokenizers library: {error}"
+        ) from None
+    vocabulary = tokenizer.get_vocab()
+    return tokenizer, detect_style(vocabulary) if vocabulary else Style.PLAIN
+
+
+def after_prompt(
+    obj: Row, ids: Sequence[int], sampled: Sequence[Any], arrays: Mapping[str, str]
+) -> Row:
+    """Split a token sequence at its first sampled token; return the row's token fields.
+
+    ``sampled`` is true for tokens of the policy; ids beyond its end are padding. ``arrays`` maps
+    keys of float arrays in ``obj``, as long as ``ids``, to fields of the row.
+    """
+    mask = [int(bool(one)) for one in sampled[: len(ids)]]
+    first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
+    floats = {canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()}
+    return {
+        "prompt_token_ids": ids[:first],
+        "token_ids": ids[first:stop],
+        "response_mask": mask[first:],
+        **{name: values[first:stop] for name, values in floats.items() if values is not None},
+    }
+
+
+def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
+    """Join the steps (model calls) of a conversation; return the row's token fields.
+
+    A step is (ids of the prompt, ids of the reply, logprobs of the reply). Return {} if a step has
+    no ids, or if a prompt does not begin with the prompt and reply of the step before.
+    """
+    history: list[int] = []
+    row: Row = {}
+    for prompt_ids, reply_ids, reply_logprobs in steps:
+        prompt, reply = coerce.ints(prompt_ids), coerce.ints(reply_ids)
+        if not prompt or not reply or prompt[: len(history)] != history:
+            return {}
+        context = prompt[len(history) :]
+        logprobs = coerce.numbers(reply_logprobs) or []
+        if len(logprobs) != len(reply):
+            logprobs = [math.nan] * len(reply)
+        if not row:
+            row = {"prompt_token_ids": prompt, "token_ids": [], "response_mask": [], "logprobs": []}
+            context = []
+        row["token_ids"] += context + reply
+        row["response_mask"] += [0] * len(context) + [1] * len(reply)
+        row["logprobs"] += [math.nan] * len(context) + logprobs
+        history = prompt + reply
+    if row and all(map(math.isnan, row["logprobs"])):
+        del row["logprobs"]
+    return row
+
+
+def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
+    """Return (start, stop) of each run of consecutive equal values in a mask."""
+    edges = [0, *(i for i in range(1, len(mask)) if mask[i] != mask[i - 1]), len(mask)]
+    return list(pairwise(edges)) if mask else []
+
+
+def set_spans(turns: Sequence[Row], spans: Sequence[tuple[int, int]]) -> None:
+    """Set ``tokens`` of turns to (start, stop) of their tokens, if there is a span for each."""
+    if len(turns) == len(spans):
+        for turn, span in zip(turns, spans, strict=True):
+            turn["tokens"] = list(span)
+
+
+def span_turns(row: Row) -> None:
+    """Set ``tokens`` of a row's turns to (start, stop) of their tokens, found in the mask.
+
+    Each run of 1 in the mask is a turn of the policy; nothing is set if their numbers differ or the
+    mask starts with 0. A single turn between two turns of the policy gets the tokens between them.
+    """
+    turns, mask = row.get("turns"), row.get("response_mask")
+    if not turns or not mask:
+        return
+    runs = [run for run in mask_runs(mask) if mask[run[0]]]
+    sampled = [i for i, turn in enumerate(turns) if turn["sampled"]]
+    if len(runs) != len(sampled) or runs[0][0]:
+        return
+    set_spans([turns[i] for i in sampled], runs)
+    for i in range(1, len(turns) - 1):
+        if not turns[i]["sampled"] and {i - 1, i + 1} <= set(sampled):
+            turns[i]["tokens"] = [turns[i - 1]["tokens"][1], turns[i + 1]["tokens"][0]]
