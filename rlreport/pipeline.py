@@ -74,7 +74,7 @@ from rlreport.pages.report import ReportBuilder, page_context
 from rlreport.pages.templates import Page, environment
 from rlreport.pages.views import KeyFigure, Shell
 from rlreport.read.detect import REPORTS
-from rlreport.read.files import is_url
+from rlreport.read.listing import is_url
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
 from rlreport.summarise import summarise

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import GaeOptions, ReadOptions
-from rlreport.read import chunk as chunks
-from rlreport.read.chunk import read_chunk
-from rlreport.read.files import byte_ranges
+from rlreport.read import ranges as chunks
+from rlreport.read.lines import byte_ranges
 from rlreport.read.logs import read_logs
+from rlreport.read.ranges import read_chunk
 from rlreport.read.rollouts import Rollouts
 from rlreport.read.tables import Scan
 from rlreport.system.cache import Store, store_at
@@ -37,7 +37,7 @@ RANGE = 2_000
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut files every 2,000 bytes, and read each range by itself."""
     monkeypatch.setattr(byte_ranges, "__kwdefaults__", {"range_bytes": RANGE})
-    monkeypatch.setattr("rlreport.read.files.RANGE_BYTES", RANGE)
+    monkeypatch.setattr("rlreport.read.lines.RANGE_BYTES", RANGE)
 
 
 @pytest.fixture

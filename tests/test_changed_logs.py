@@ -14,7 +14,7 @@ import pytest
 import rlreport
 from rlreport.read import logs
 from rlreport.read.changed import CHANGED, Change, incomplete_from
-from rlreport.read.files import byte_ranges
+from rlreport.read.lines import byte_ranges
 from tests.reading import kinds, read, row, write
 from tests.running import rlreport as run
 

@@ -10,7 +10,7 @@ import rlreport
 from rlreport.cli import watch
 from rlreport.errors import UnusableInputError
 from rlreport.metrics import find_and_read
-from rlreport.read.files import find_sources
+from rlreport.read.listing import find_sources
 from rlreport.system.own_output import own_folders_in
 from tests.running import rlreport as run
 

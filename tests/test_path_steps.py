@@ -9,8 +9,8 @@ import pytest
 
 from rlreport.options import ReadOptions
 from rlreport.read.detect import FORMAT, PATH_STEP, detect_formats, path_steps
-from rlreport.read.files import find_sources
-from rlreport.read.notes import NO_STEP
+from rlreport.read.listing import find_sources
+from rlreport.read.remarks import NO_STEP
 from rlreport.read.tables import Scan
 from tests.reading import kinds, read, row, write
 from tests.running import build
@@ -175,7 +175,7 @@ def test_mapped_rows_and_messages_have_the_step_of_the_path(tmp_path: Path) -> N
 
 
 def test_steps_of_paths_are_cached_and_found_in_ranges(tmp_path, monkeypatch):
-    monkeypatch.setattr("rlreport.read.files.byte_ranges.__kwdefaults__", {"range_bytes": 64})
+    monkeypatch.setattr("rlreport.read.lines.byte_ranges.__kwdefaults__", {"range_bytes": 64})
     folder = logs(tmp_path / "logs", "r_1.jsonl", "r_2.jsonl", rows=9)
     for _ in range(2):
         scan = read(folder, cache=str(tmp_path / "kept"))

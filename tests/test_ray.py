@@ -16,7 +16,8 @@ from rlreport.errors import RlreportError, UsageError
 from rlreport.options import BuildOptions
 from rlreport.pipeline import build_report
 from rlreport.read import logs, reread
-from rlreport.read.files import byte_ranges, find_sources
+from rlreport.read.lines import byte_ranges
+from rlreport.read.listing import find_sources
 from rlreport.system import ray_executor
 from rlreport.system.workers import Progress, Workers
 from tests import jobs

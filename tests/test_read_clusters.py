@@ -15,8 +15,9 @@ import pytest
 
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import GaeOptions, ReadOptions
-from rlreport.read.chunk import read_chunk
-from rlreport.read.files import ByteRange, Lines, find_sources
+from rlreport.read.lines import ByteRange, Lines
+from rlreport.read.listing import find_sources
+from rlreport.read.ranges import read_chunk
 from rlreport.system.stores import zstd
 from tests.reading import kinds, read, row, token_figures, tokens, write
 

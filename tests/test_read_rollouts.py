@@ -24,8 +24,9 @@ from rlreport.figures.rounding import rounded
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read import choice, reread
 from rlreport.read.choice import MAX_SAMPLED, METRICS, Choice, choose_rows, sampled_rows
-from rlreport.read.chunk import read_chunk
-from rlreport.read.files import ByteRange, find_sources
+from rlreport.read.lines import ByteRange
+from rlreport.read.listing import find_sources
+from rlreport.read.ranges import read_chunk
 from rlreport.read.rollouts import EDGE, Rollout, Selection
 from rlreport.read.tables import MAX_PROMPTS, Scan
 from rlreport.summarise import step_bigrams

@@ -26,7 +26,8 @@ from rlreport.errors import UsageError
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.choice import Choice
 from rlreport.read.detect import detect_formats
-from rlreport.read.files import ByteRange, LogFormat, byte_ranges, find_sources
+from rlreport.read.lines import ByteRange, LogFormat, byte_ranges
+from rlreport.read.listing import find_sources
 from rlreport.read.logs import read_chunks, read_logs
 from rlreport.read.tables import Scan
 from rlreport.system.stores import Source, shown, zstd
@@ -275,8 +276,8 @@ def test_cuts_at_any_byte_give_the_same_tables(ranks, whole, cuts):
 
 
 def test_small_buffers_and_small_batches_change_nothing(ranks, whole, monkeypatch):
-    monkeypatch.setattr("rlreport.read.files._BUFFER", 700)
-    monkeypatch.setattr("rlreport.read.chunk._BATCH_ROWS", 7)
+    monkeypatch.setattr("rlreport.read.lines._BUFFER", 700)
+    monkeypatch.setattr("rlreport.read.ranges._BATCH_ROWS", 7)
     assert_same(read(ranks), whole)
 
 

@@ -58,7 +58,7 @@ def print_report(report: Report) -> None:
     from rlreport.pages.notes import NOTES
     from rlreport.read.changed import CHANGED, change_in_words
     from rlreport.read.detect import FORMAT
-    from rlreport.read.notes import NO_STEP
+    from rlreport.read.remarks import NO_STEP
     from rlreport.tables import counted_responses
 
     translate = report.language.of

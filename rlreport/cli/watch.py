@@ -67,7 +67,7 @@ def watch(
       rlreport watch logs/ -o report --cache auto --every 1m --until-idle 2h --fail-on critical
     """
     from rlreport.check.registry import load_thresholds, refuse_unknown
-    from rlreport.read.files import is_url
+    from rlreport.read.listing import is_url
     from rlreport.system.own_output import refuse_own_output
 
     form_of(out, given["form"])
@@ -111,7 +111,7 @@ def watch(
 
 def _state(logs: tuple[str, ...]) -> object:
     """Return a value that changes whenever the logs do; None if they cannot be listed."""
-    from rlreport.read.files import find_sources
+    from rlreport.read.listing import find_sources
 
     try:
         listing = find_sources(logs)

@@ -34,7 +34,7 @@ from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import is_cut_off
 from rlreport.formats.logged import dicts, mapping
 from rlreport.metrics.roles import in_unit_of, roles_of
-from rlreport.read.files import is_url
+from rlreport.read.listing import is_url
 from rlreport.summarise.steps import passes_of
 from rlreport.system.documents import (
     LimitError,

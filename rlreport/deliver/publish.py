@@ -22,7 +22,7 @@ from typing import TypeAlias
 from rlreport import __version__
 from rlreport.deliver import Form
 from rlreport.errors import OutputError, stop_if_signalled
-from rlreport.read.files import is_url
+from rlreport.read.listing import is_url
 from rlreport.signals import held
 from rlreport.system.own_output import (
     EDGE_BYTES,

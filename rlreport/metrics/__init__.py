@@ -23,7 +23,8 @@ from rlreport.metrics.readers import LeftOut
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
 from rlreport.read.detect import FORMAT
-from rlreport.read.files import COMPRESSIONS, DAMAGED, name_in_logs, names_of_runs
+from rlreport.read.lines import DAMAGED
+from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
 from rlreport.system.documents import LimitError, load_json
 from rlreport.system.own_output import is_own_folder, refuse_own_output
 from rlreport.tables import MetricsFile, Note

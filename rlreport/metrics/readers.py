@@ -30,7 +30,8 @@ from rlreport.formats.metric_rows import (
     prefixed,
     step_in,
 )
-from rlreport.read.files import COMPRESSIONS, ByteRange, Lines
+from rlreport.read.lines import ByteRange, Lines
+from rlreport.read.listing import COMPRESSIONS
 from rlreport.system.coerce import integer
 from rlreport.system.documents import (
     MAX_COLUMNS,

@@ -29,7 +29,7 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.formats.metric_rows import COUNTER, NO_METRICS
 from rlreport.metrics.roles import roles_of
 from rlreport.read.detect import FORMAT
-from rlreport.read.notes import begins_afresh
+from rlreport.read.restarts import begins_afresh
 from rlreport.tables import Note
 from rlreport.text.messages import listed, message, plural, span
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from rlreport.errors import RowError, UsageError
 from rlreport.pages.templates import Addresses
 from rlreport.read.detect import NOTES_FILE
-from rlreport.read.files import is_url
+from rlreport.read.listing import is_url
 from rlreport.system.documents import read_bounded
 from rlreport.system.own_output import is_own_file, refuse_own_output
 from rlreport.tables import Note

@@ -58,7 +58,7 @@ from rlreport.pages.views import (
     table,
 )
 from rlreport.read.changed import changes_in_words
-from rlreport.read.notes import NO_STEP
+from rlreport.read.remarks import NO_STEP
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise.steps import environment_steps, environments_of, most_common
 from rlreport.tables import Tables, counted_responses, length_column, listed_tool

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from rlreport.read.files import is_url
+from rlreport.read.listing import is_url
 from rlreport.tables import Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import Message, message

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.tokens import KEPT
+from rlreport.read.kept_rows import Hashes
 from rlreport.read.rollouts import EDGE
-from rlreport.read.tables import MAX_PROMPTS, Hashes, mix
+from rlreport.read.tables import MAX_PROMPTS, mix
 
 MAX_SAMPLED = 8192
 MAX_SAMPLED_TOKENS = 4_000_000

@@ -1,51 +1,30 @@
-"""The first pass over the logs: read byte ranges into tables with one row per response.
-
-Rows are converted to columns many at a time. Tables are cached for the next build (``--cache``).
-The key covers everything that a table depends on: program, options, format, file name, byte range,
-and a hash of the bytes. Appending to a file therefore invalidates only its last range.
-"""
+"""Rows of a batch as columns: one row of figures per response."""
 
 from __future__ import annotations
 
 import math
-import pickle
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
 from rlreport.figures.turns import Ending
-from rlreport.formats.containers import iterate
-from rlreport.formats.renamed import RLBoard
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.changed import Change
-from rlreport.read.files import (
-    DAMAGED,
-    MAX_LINE,
-    RANGE_BYTES,
-    ByteRange,
-    Lines,
-    LogFormat,
-    reason_of,
-    with_content,
-)
-from rlreport.read.notes import MAX_UNREAD, NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
+from rlreport.read.record import ParsedRow
+from rlreport.read.remarks import LogPosition, Remarks
 from rlreport.read.rollouts import RolloutPart, rollout_part
-from rlreport.read.rows import ParsedRow, TokenRows, load_object, parse_record, token_rows
-from rlreport.system.cache import Store, pack, program, unpack
+from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
-from rlreport.text.messages import message
 from rlreport.text.tokens import structure_of
 
 # Codes in column ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
@@ -318,240 +297,3 @@ def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets:
     first = sampled_offsets[:-1][finite] + among_sampled[finite].astype(np.int64)
     positions[finite] = where[first] - tokens.offsets[:-1][finite]
     return positions
-
-
-_BATCH_BYTES, _BATCH_ROWS = 1 << 22, 16384
-_END = 2**62
-# Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers
-_UNUSABLE = (RowError, RecursionError, OverflowError)
-
-
-def read_chunk(
-    ranges: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, *, keep: int = 0
-) -> Chunk:
-    """Read byte ranges into a chunk, with texts and tokens if these fit in ``keep`` bytes."""
-    chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
-    for batch in in_batches(_rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES):
-        rows, places = zip(*batch, strict=True)
-        columns.append(batch_columns(rows, places, options, gae, chunk))
-        if chunk.parts and sum(part.size for part in chunk.parts) > keep:
-            chunk.parts = None
-    chunk.columns = joined_columns(columns)
-    return chunk
-
-
-def in_batches(
-    items: Iterable[Item], size: Callable[[Item], int], most: int
-) -> Iterator[list[Item]]:
-    """Yield lists of consecutive items; a list is full at size ``most`` or at _BATCH_ROWS items."""
-    batch, total = list[Item](), 0
-    for item in items:
-        batch.append(item)
-        total += size(item)
-        if total >= most or len(batch) >= _BATCH_ROWS:
-            yield batch
-            batch, total = [], 0
-    if batch:
-        yield batch
-
-
-def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[ParsedRow, Place]]:
-    sources = [part.source for part in ranges]
-    if len(ranges) > 1:  # small files
-        sources = with_content(sources, RANGE_BYTES)
-    for part, source in zip(ranges, sources, strict=True):
-        reader = _RangeReader(replace(part, source=source), chunk)
-        has_lines = part.format.container == "lines"
-        yield from reader.rows_of_lines() if has_lines else reader.rows_of_container()
-        chunk.counts.append(RangeCounts(part.file, part.start, reader.lines, reader.unread))
-
-
-class _RangeReader:
-    def __init__(self, part: ByteRange, chunk: Chunk) -> None:
-        # lines, or objects of a file without lines; and how many lines or rows are unusable
-        self.lines = self.unread = 0
-        self._part, self._chunk = part, chunk
-
-    def rows_of_lines(self) -> Iterator[tuple[ParsedRow, Place]]:
-        lines = Lines(self._part, MAX_LINE)
-        for offset, line, torn in lines:
-            self.lines += 1
-            if line is not None and (not line or line.isspace()):
-                continue
-            try:
-                if line is None or len(line) > MAX_LINE:
-                    raise RowError(message("longer than {most:count} bytes", most=MAX_LINE))
-                obj, lenient = load_object(line)
-                digest = xxhash.xxh3_64_intdigest(line)
-                for row, place in self._rows_of_object(obj, offset, len(line), digest, torn=torn):
-                    if lenient and self._part.format.id == RLBoard.id:
-                        self._chunk.remarks.add("tolerant", self._position(offset))
-                    yield row, place
-            except _UNUSABLE as error:
-                self._add_unread(offset, reason_of(error), torn=torn)
-        if lines.damage is not None:
-            self.lines += 1
-            why = message("cannot be read further: {why}", why=lines.damage)
-            self._add_unread(_END, why, torn=True)
-
-    def rows_of_container(self) -> Iterator[tuple[ParsedRow, Place]]:
-        part = self._part
-        try:
-            with part.source.open() as stream:
-                for index, obj in iterate(stream, part.format.container):
-                    self.lines += 1
-                    try:
-                        if isinstance(obj, UnreadRow):
-                            raise obj.error
-                        yield from self._rows_of_object(obj, index, 0)
-                    except _UNUSABLE as error:
-                        self._add_unread(index, reason_of(error))
-        except (*DAMAGED, ValueError) as error:
-            self._add_unread(_END, message("cannot be read: {why}", why=reason_of(error)))
-
-    def _rows_of_object(
-        self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
-    ) -> Iterator[tuple[ParsedRow, Place]]:
-        part, name, remarks = self._part, self._part.source.name, self._chunk.remarks
-        position = self._position(offset)
-        records = part.format.rows(obj, name, self.lines, offset)
-        for sub, record in enumerate(records):
-            try:
-                if isinstance(record, UnreadRow):
-                    raise record.error
-                row = parse_record(record)
-            except _UNUSABLE as error:
-                self._add_unread(offset, reason_of(error), torn=torn)
-                continue
-            split, kind = row.metadata.split or part.format.split, row.metadata.left_out
-            validation = split != part.format.main
-            if validation and split != part.format.watched:
-                kind = "other_split_rows"
-            elif kind == "untrained" and "rollout_id" in row.carried:
-                kind = "branch"
-            left_out = _CODES.get(kind, 0)
-            if kind and left_out != BRANCH:  # branches are counted once their rollout is known
-                remarks.add(kind, position)
-                if not left_out:
-                    continue
-            if isinstance(row.step, AssumedStep) and part.format.step_in_path(obj, name) is None:
-                remarks.add(NO_STEP, position)
-            yield row, Place(*position, length, sub, validation, left_out, digest)
-
-    def _position(self, offset: int) -> LogPosition:
-        return LogPosition(self._part.file, offset, self.lines)
-
-    def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
-        remarks = self._chunk.remarks
-        self.unread += 1
-        remarks.unread_count += 1
-        if len(remarks.unread) < MAX_UNREAD:
-            remarks.unread.append(UnreadLine(self._position(offset), reason, torn))
-
-
-def read_cached(
-    group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, store: Store
-) -> Chunk:
-    """Return the chunk of byte ranges from the cache; else read it, and cache it if possible."""
-    key = _key(group, options, gae)
-    files = [part.file for part in group]
-    if key and (data := store.get(key)):
-        return _renumber_files(_decode(data), files)
-    # Number only the files of these ranges: another build may list other files.
-    numbered = [replace(part, file=number) for number, part in enumerate(group)]
-    chunk = read_chunk(numbered, options, gae)
-    # Lines that cannot be read are few: ranges with one are read again in each build.
-    if key and not chunk.remarks.unread and key == _key(group, options, gae):
-        with suppress(TypeError):  # a value that JSON cannot represent
-            store.put(key, _encode(chunk))
-    return _renumber_files(chunk, files)
-
-
-def _key(group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions) -> bytes:
-    formats = format_keys([part.format for part in group], options.tokenizer)
-    if not formats:
-        return b""
-    contents = [part.source.digest(part.start, part.stop) for part in group]
-    if not all(contents):
-        return b""
-    settings = replace(
-        options, workers=0, strict=False, restarts="all", metrics=(), cache="", ray=None
-    )  # fmt: skip
-    ranges = [
-        (part.source.name, part.start, part.stop is None, content)
-        for part, content in zip(group, contents, strict=True)
-    ]
-    parts = "chunk", program(), settings, options.pad_tokens, gae, ranges, formats
-    return repr(parts).encode(errors="surrogatepass")
-
-
-def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
-    """Return hashes of the formats and of the tokenizer; [] if their rows must not be cached."""
-    keys: list[str] = []
-    for log_format in formats:
-        # A database may have further files.
-        if not log_format.reader.format.cacheable or log_format.container == "sqlite":
-            return []
-        keys.append(xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5)))
-    return [*keys, _digest_of(tokenizer) if tokenizer else ""]
-
-
-@cache
-def _digest_of(path: str) -> str:
-    with open(path, "rb") as file:  # noqa: PTH123 - a path as given
-        return xxhash.xxh3_128_hexdigest(file.read())
-
-
-def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
-    def at(position: LogPosition) -> LogPosition:
-        return position._replace(file=files[position.file])
-
-    if chunk.rows:
-        chunk.columns["file"] = np.array(files, np.int64)[chunk.columns["file"]]
-    chunk.counts = [item._replace(file=files[item.file]) for item in chunk.counts]
-    remarks = chunk.remarks
-    remarks.unread = [item._replace(position=at(item.position)) for item in remarks.unread]
-    for kind, (times, first) in remarks.oddities.items():
-        remarks.oddities[kind] = Oddity(times, at(first))
-    return chunk
-
-
-def _encode(chunk: Chunk) -> bytes:
-    remarks = chunk.remarks
-    head = {
-        "rows": chunk.rows,
-        "columns": list(chunk.columns),
-        "extras": [[name, list(extra.texts.items())] for name, extra in chunk.extras.items()],
-        "extras_dropped": chunk.extras_dropped,
-        "reward_parts": sorted(chunk.reward_parts),
-        "tools": chunk.tools,
-        "counts": list(map(list, chunk.counts)),
-        "oddities": {kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()},
-    }
-    arrays = list(chunk.columns.values())
-    for extra in chunk.extras.values():
-        arrays += [np.array(extra.rows, np.int64), np.array(extra.numbers, np.float64)]
-    return pack(head, arrays)
-
-
-def _decode(data: bytes) -> Chunk:
-    head, arrays = unpack(data)
-    columns = dict(zip(head["columns"], arrays, strict=False))
-    pairs = iter(arrays[len(columns) :])
-    extras = {
-        name: Extra(
-            array("q", next(pairs).tobytes()), array("d", next(pairs).tobytes()), dict(texts)
-        )
-        for name, texts in head["extras"]
-    }
-    oddities = head["oddities"].items()
-    return Chunk(
-        head["rows"],
-        columns,
-        extras,
-        head["extras_dropped"],
-        set(head["reward_parts"]),
-        list(map(tuple, head["tools"])),
-        [RangeCounts(*one) for one in head["counts"]],
-        Remarks({kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in oddities}),
-    )

@@ -20,20 +20,18 @@ from rlreport.formats.renamed import RLBoard
 from rlreport.formats.token_names import TokenNames
 from rlreport.formats.trl import TRL, repeated_files
 from rlreport.options import ReadOptions
-from rlreport.read.files import (
+from rlreport.read.lines import (
     DAMAGED,
-    LINE_SUFFIXES,
     MAX_LINE,
     ByteRange,
     Lines,
-    Listing,
     LogFormat,
-    is_url,
     reason_of,
     with_content,
 )
-from rlreport.read.notes import FORMAT as FORMAT  # of the note on how a format interpreted a file
-from rlreport.read.rows import load_object
+from rlreport.read.listing import LINE_SUFFIXES, Listing, is_url
+from rlreport.read.record import load_object
+from rlreport.read.remarks import FORMAT as FORMAT  # of the note on how a format interpreted a file
 from rlreport.system.stores import Source
 from rlreport.tables import Note
 from rlreport.text.messages import message

@@ -18,28 +18,22 @@ from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.absent import ABSENT, absent_notes
 from rlreport.read.changed import CHANGED, Change, change_notes, first_changes, incomplete_from
 from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
-from rlreport.read.chunk import Chunk, read_cached, read_chunk
+from rlreport.read.chunk import Chunk
 from rlreport.read.detect import FORMAT, PATH_STEP, REPORTS, SIBLING, LogFiles, detect_formats
-from rlreport.read.files import (
-    ByteRange,
-    Listing,
-    byte_ranges,
-    find_sources,
-    grouped_ranges,
-    is_url,
-    of_run,
-)
-from rlreport.read.notes import NO_STEP, ODDITIES, LogPosition, dropped_rows, missing_grade_notes
+from rlreport.read.grades import dropped_rows, missing_grade_notes
+from rlreport.read.kept_rows import LogRows, log_rows
+from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
+from rlreport.read.listing import Listing, find_sources, is_url, of_run
+from rlreport.read.ranges import read_cached, read_chunk
+from rlreport.read.remarks import NO_STEP, ODDITIES, LogPosition
 from rlreport.read.reread import read_chosen
 from rlreport.read.rollouts import RolloutSpool, RowIds
 from rlreport.read.sample import with_sample
 from rlreport.read.tables import (
-    LogRows,
     Scan,
     carried_fields,
     extras_table,
     lines_before,
-    log_rows,
     no_responses,
     response_table,
     tool_table,

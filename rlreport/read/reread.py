@@ -21,11 +21,13 @@ from rlreport.figures.tokens import TokenFigures
 from rlreport.formats.containers import iterate
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.choice import Choice
-from rlreport.read.chunk import format_keys, in_batches, text_hash
+from rlreport.read.chunk import text_hash
 from rlreport.read.detect import LogFiles
-from rlreport.read.files import DAMAGED, reason_of
+from rlreport.read.lines import DAMAGED, reason_of
+from rlreport.read.ranges import format_keys, in_batches
+from rlreport.read.record import ParsedRow, load_object, parse_record
 from rlreport.read.rollouts import RolloutPart, RolloutSpool, rollout_part
-from rlreport.read.rows import ParsedRow, load_object, parse_record, token_rows
+from rlreport.read.token_rows import token_rows
 from rlreport.system.cache import Store, pack, program, store_at, unpack
 from rlreport.system.stores import Source, read_ranges
 from rlreport.system.workers import Progress, Workers

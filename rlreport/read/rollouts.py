@@ -24,7 +24,8 @@ from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
 from rlreport.figures.tokens import KEPT, TokenFigures
 from rlreport.figures.turns import is_number
 from rlreport.options import ReadOptions
-from rlreport.read.rows import ParsedRow, TokenRows
+from rlreport.read.record import ParsedRow
+from rlreport.read.token_rows import TokenRows
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text

@@ -13,40 +13,14 @@ from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference
 from rlreport.figures.turns import MAX_TOOLS, Ending, ToolCounts
-from rlreport.read.chunk import (
-    BRANCH,
-    FAILED,
-    FIELD_BITS,
-    FILTERED,
-    FROM_TEXT,
-    FROM_TOKEN,
-    MAX_EXTRAS,
-    Chunk,
-    Columns,
-    Extra,
-    RangeCounts,
-    joined_columns,
-)
-from rlreport.read.detect import LogFiles
-from rlreport.read.notes import (
-    ODDITIES,
-    clear_missing_grades,
-    later_attempts,
-    restart_note,
-    start_note,
-    starts_of,
-    superseded_rows,
-)
+from rlreport.read.chunk import FIELD_BITS, FROM_TEXT, FROM_TOKEN, MAX_EXTRAS, Columns, RangeCounts
+from rlreport.read.grades import clear_missing_grades
+from rlreport.read.kept_rows import Hashes, LogRows
 from rlreport.read.rollouts import Rollouts, no_rollouts
 from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample, listed_tool
 from rlreport.text.clean import number_as_text
-from rlreport.text.messages import message, translatable
-
-Hashes = NDArray[np.uint64]
-Mask = NDArray[np.bool_]
 
 MAX_PROMPTS = 2_000  # Prompts whose text is read; further ones are listed without it
-_BRANCHES = translatable("branches of rollouts: shown, but only the trained row counts")
 PROMPT_CHARS = 2_000  # maximum characters of a prompt in the prompt table
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -81,141 +55,6 @@ def no_responses(name: str, notes: list[Note]) -> Scan:
         extras=pd.DataFrame(index=pd.RangeIndex(0)),
         notes=notes,
     )
-
-
-@dataclass(slots=True)
-class LogRows:
-    chunk: Chunk  # all rows, concatenated
-    order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
-    failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
-    filtered: dict[int, int] = field(default_factory=dict)  # training step -> filtered rollouts
-    repeated: dict[int, int] = field(default_factory=dict)  # step -> responses of older attempts
-    notes: list[Note] = field(default_factory=list)  # on rows left out
-
-
-def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:
-    """Concatenate chunks and choose the rows of the response table.
-
-    Of each rollout, the last row counts and the others are its branches. Of steps that a restarted
-    run logged again, the last attempt is kept unless ``keep_restarted``. Without training rows,
-    validation rows count as training rows.
-    """
-    rows = LogRows(joined_chunk(chunks), np.zeros(0, np.int64))
-    columns = rows.chunk.columns
-    if not columns:
-        return rows
-    left_out = columns["left_out"]
-    untrained = left_out == BRANCH
-    responses = (left_out == 0) | untrained
-    if responses.any() and columns["validation"][responses].all():
-        columns["validation"] = np.zeros_like(columns["validation"])
-    keep, repeated = np.ones(len(responses), dtype=bool), np.zeros(len(responses), dtype=bool)
-    rollout = columns.get("rollout")
-    for file, index in _rows_by_file(columns):
-        steps = columns["step"][index].astype(np.int64)
-        name = files.sources[file].name
-        in_validation = columns["validation"][index] == 1
-        older = superseded_rows(steps, in_validation)
-        starts = starts_of(steps, in_validation, columns["prompt_hash"][index].astype(np.uint64))
-        if keep_restarted and starts.any():
-            note, last_only = start_note(starts, steps, name)
-            rows.notes.append(note)
-            if last_only:
-                keep[index[starts < starts[-1]]] = False
-                older &= starts == starts[-1]
-        keep[index[older]] &= keep_restarted
-        older &= responses[index]
-        repeated[index[older]] = True
-        if older.any():
-            rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
-        if rollout is not None:
-            keys = {"step": steps, "of": columns["validation"][index], "rollout": rollout[index]}
-            keys["left_out"] = left_out[index]
-            repeats = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
-            branches = repeats & ~np.isnan(rollout[index]) & responses[index] | untrained[index]
-            columns["validation"][index[branches]] = IN_BRANCH
-    _mark_older_files(rows, keep, repeated, files, keep_restarted=keep_restarted)
-    responses &= ~_without_trained_row(rows, responses & keep, files)
-    training = keep & (columns["validation"] == 0)
-    rows.failed = _by_step(columns, training & (left_out == FAILED))
-    rows.filtered = _by_step(columns, training & (left_out == FILTERED))
-    rows.repeated = _by_step(columns, training & responses & repeated)
-    response_rows = np.flatnonzero(keep & responses)
-    names = ("sub", "offset", "file", "validation", "step")
-    rows.order = response_rows[np.lexsort([columns[name][response_rows] for name in names])]
-    return rows
-
-
-def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mask:
-    """Add notes on branches; return which rows are branches at steps without others, bool (R,)."""
-    step, file = (rows.chunk.columns[name].astype(np.int64) for name in ("step", "file"))
-    branches = responses & (rows.chunk.columns["validation"] == IN_BRANCH)
-    alone: Mask = branches & ~np.isin(step, step[responses & ~branches])
-    kinds = (
-        ("branches", branches & ~alone, _BRANCHES),
-        ("untrained", alone, ODDITIES["untrained"]),
-    )
-    for kind, mask, text in kinds:
-        for number in np.unique(file[mask]).tolist():
-            count, name = int((file[mask] == number).sum()), files.sources[number].name
-            rows.notes.append(Note(kind, message(text), count, name))
-    return alone
-
-
-def _by_step(columns: Columns, selection: Mask) -> dict[int, int]:
-    steps, rows = np.unique(columns["step"][selection], return_counts=True)
-    return dict(zip(steps.tolist(), rows.tolist(), strict=True))
-
-
-def _mark_older_files(
-    rows: LogRows, keep: Mask, repeated: Mask, files: LogFiles, *, keep_restarted: bool
-) -> None:
-    columns, names = rows.chunk.columns, [source.name for source in files.sources]
-    if len(names) < 2:
-        return
-    file, step, validation = (
-        columns[name].astype(np.int64) for name in ("file", "step", "validation")
-    )
-    training = keep & (columns["left_out"] == 0) & (validation == 0)
-    split_steps = 2 * step + (validation == 1)
-    prompts = columns["prompt_hash"].astype(np.uint64)[training]
-    for older, newer in later_attempts(file[training], step[training], prompts, names):
-        again = (
-            keep & np.isin(file, older) & np.isin(split_steps, split_steps[np.isin(file, newer)])
-        )
-        if not again.any():  # another pair of attempts has marked these rows
-            continue
-        name = names[int(older.min())]
-        rows.notes.append(restart_note(step[again], name, kept=keep_restarted))
-        keep[again] = keep_restarted
-        repeated |= again
-
-
-def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
-    joined = Chunk()
-    for chunk in chunks:
-        base = joined.rows
-        for name, extra in chunk.extras.items():
-            whole = joined.extras.setdefault(name, Extra())
-            whole.rows.frombytes((np.asarray(extra.rows, np.int64) + base).tobytes())
-            whole.numbers.extend(extra.numbers)
-            whole.texts |= {base + row: text for row, text in extra.texts.items()}
-        joined.tools += [(base + row, *tool) for row, *tool in chunk.tools]  # type: ignore[misc]
-        joined.rows += chunk.rows
-        joined.counts += chunk.counts
-        joined.changes += chunk.changes
-        joined.remarks.update(chunk.remarks)
-        joined.reward_parts |= chunk.reward_parts
-        joined.extras_dropped |= chunk.extras_dropped
-    joined.columns = joined_columns([chunk.columns for chunk in chunks if chunk.rows])
-    return joined
-
-
-def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
-    file, offset, sub = (columns[name].astype(np.int64) for name in ("file", "offset", "sub"))
-    rows = np.lexsort((sub, offset, file))
-    numbers, starts = np.unique(file[rows], return_index=True)
-    return list(zip(numbers.tolist(), np.split(rows, starts[1:]), strict=True))
 
 
 def response_table(rows: LogRows) -> pd.DataFrame:

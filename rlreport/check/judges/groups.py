@@ -13,7 +13,7 @@ from rlreport.check.noise import TINY, Trend, correlation_within
 from rlreport.check.run import ROUNDING, Ranking, Run, has, mean, median, met_from_start
 from rlreport.check.series import MIN_WINDOW, Series, running_mean
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.read.notes import Missing
+from rlreport.read.grades import Missing
 from rlreport.summarise.steps import FAR, Grouped, advantage_fit, most_common, passes_of, typical
 from rlreport.text.messages import format_message, message, sentences, translatable
 

@@ -1,0 +1,240 @@
+"""Cut log files into ranges, and read their lines."""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from rlreport.errors import RlreportError, RowError, UnreadRow
+from rlreport.fields import AssumedStep
+from rlreport.formats.base import Where
+from rlreport.formats.registry import RowReader
+from rlreport.formats.renamed import RLBoard
+from rlreport.system.stores import Source, range_pieces, read_ranges, zstd
+from rlreport.text.messages import message
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """The format of a log file, and how to convert its JSON objects to rows; picklable."""
+
+    id: str = RLBoard.id
+    container: str = "lines"  # file structure: ``lines``, ``json``, ``parquet``, …
+    reader: RowReader = RowReader(RLBoard())  # noqa: RUF009 - it has no state
+    why: str = ""  # text that explains why this format was chosen
+    split: str = "train"  # data split (``train``, ``val``, …) of rows that do not name one
+    main: str = "train"  # the split in which the checks look for problems, usually ``train``
+    watched: str | None = "val"  # a second split, shown but not checked; others are not read
+    # path of the file, or of a file in it if it is an archive -> its step, for rows without one
+    steps: Mapping[str, int] = field(default_factory=dict)
+
+    def step_in_path(self, obj: dict[str, Any], name: str) -> AssumedStep | None:
+        step = self.steps.get(f"{name}/{getattr(obj, 'member', '')}", self.steps.get(name))
+        return None if step is None else AssumedStep(step)
+
+    def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
+        """Return canonical rows (``UnreadRow`` for bad ones); raise RowError if ``obj`` is bad."""
+        try:
+            where = Where(
+                name, line, index, self.step_in_path(obj, name), getattr(obj, "member", "")
+            )
+            return [
+                UnreadRow(self._conversion_error(row.error)) if isinstance(row, UnreadRow) else row
+                for row in self.reader(obj, where)
+            ]
+        except RlreportError:
+            raise
+        except Exception as error:
+            # Readers may get objects of any shape, and may be plugins of other packages.
+            raise self._conversion_error(error) from None
+
+    def _conversion_error(self, error: Exception) -> RowError:
+        text = str(error) if isinstance(error, ValueError) else repr(error)
+        return RowError(f"not a valid {self.id} row: {text:.200}")
+
+
+def with_content(sources: Sequence[Source], most: int) -> list[Source]:
+    """Return the sources, readable remote ones with only their first ``most`` bytes, in memory."""
+    remote = [source for source in sources if source.store and source.size]
+    parts = read_ranges([(source, 0, min(source.size, most)) for source in remote])
+    local_copies = {
+        source: replace(source, size=len(part), content=part)
+        for source, part in zip(remote, parts, strict=True)
+        if isinstance(part, bytes)
+    }
+    return [local_copies.get(source, source) for source in sources]
+
+
+_BUFFER = 1 << 20
+# Decompressed bytes per read; before damaged data, at most this many intact bytes are lost
+_SLICE = 16 << 10
+
+BOM = b"\xef\xbb\xbf"
+# Exceptions raised when reading a broken file: disk errors and damaged compression
+DAMAGED = (OSError, EOFError, zlib.error, zstd.ZstdError)
+
+
+# Files are cut at multiples of this, so appending to a file does not change earlier ranges
+RANGE_BYTES = 32 << 20
+
+MAX_LINE = 256_000_000  # bytes of a line; longer ones are skipped
+_NO_END = 2**62
+_GROUP_FILES = 256
+_SMALL_BYTES = 4 << 20
+_SMALL_PACKED_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """All lines of a file whose first byte is at an offset in [start, stop).
+
+    Files can therefore be cut anywhere, except compressed files and files without lines.
+    """
+
+    file: int  # index of the file in the list of log files
+    source: Source  # the file
+    # offsets in decompressed bytes; ``stop`` is None for the end of the file
+    start: int = 0
+    stop: int | None = None
+    format: LogFormat = field(default_factory=LogFormat)  # the log format
+
+    @property
+    def weight(self) -> int:
+        """Size of the range in bytes on disk, to report progress."""
+        return (self.source.size if self.stop is None else self.stop) - self.start
+
+    @property
+    def small(self) -> bool:
+        return self.weight <= (_SMALL_PACKED_BYTES if self.stop is None else _SMALL_BYTES)
+
+
+def byte_ranges(
+    sources: Sequence[Source], formats: Sequence[LogFormat], *, range_bytes: int = RANGE_BYTES
+) -> list[ByteRange]:
+    """Return the ranges of all files; uncompressed lines are cut every ``range_bytes``."""
+    ranges: list[ByteRange] = []
+    for file, (source, log_format) in enumerate(zip(sources, formats, strict=True)):
+        whole = source.compression or log_format.container != "lines"
+        for start in (0,) if whole else range(0, max(1, source.size), range_bytes):
+            stop = None if whole else min(start + range_bytes, source.size)
+            ranges.append(ByteRange(file, source, start, stop, log_format))
+    return ranges
+
+
+def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
+    groups: list[list[ByteRange]] = [[]]
+    size = 0
+    for part in ranges:
+        last = groups[-1]
+        fits = size + part.weight <= RANGE_BYTES and len(last) < _GROUP_FILES
+        if last and last[-1].small and part.small and last[-1].file != part.file and fits:
+            last.append(part)
+            size += part.weight
+        else:
+            groups.append([part])
+            size = part.weight
+    return groups[1:]
+
+
+class Line(NamedTuple):
+    offset: int  # offset of its first byte in the decompressed file
+    data: bytes | None  # its bytes; None if the line is longer than the limit
+    torn: bool = False  # whether the file ends within this line, such as while it is written
+
+
+@dataclass(slots=True)
+class Lines:
+    """The lines of a byte range, including blank ones, but not lines added since the listing."""
+
+    part: ByteRange
+    max_line: int
+    damage: str | None = None  # why the rest of the file could not be read
+
+    def __iter__(self) -> Iterator[Line]:
+        with closing(self._pieces()) as pieces:
+            yield from self._lines(io.BufferedReader(_Pieces(pieces), _BUFFER))
+
+    def _pieces(self) -> Generator[bytes]:
+        source, start = self.part.source, max(0, self.part.start - 1)
+        try:
+            if source.store and not source.compression and not source.content:
+                stop = source.size if self.part.stop is None else self.part.stop
+                yield from range_pieces(source, start, stop)
+                return
+            with source.open() as stream:
+                # Its first range may be of the newer file, but not later ones of yet another.
+                if start and source.is_replaced(os.fstat(stream.fileno())):
+                    raise OSError(0, message("it was replaced by another file"))
+                stream.seek(start)
+                # ``read`` would discard decompressed data when the file is damaged or ends early.
+                read1 = cast("io.BufferedIOBase", stream).read1
+                yield from iter(partial(read1, _SLICE if source.compression else _BUFFER), b"")
+        except DAMAGED as error:
+            self.damage = reason_of(error)
+
+    def _lines(self, stream: io.BufferedIOBase) -> Iterator[Line]:
+        part = self.part
+        end = _NO_END if part.source.compression else part.source.size
+        stop = end if part.stop is None else part.stop
+        position = max(0, part.start - 1)
+        if part.start:
+            # Start one byte early: if that byte is a line end, no line of this range is skipped.
+            position += _skip_line(stream)
+        while position < stop:
+            line = stream.readline(self.max_line + 2)[: end - position]
+            if not line:
+                return
+            offset, position = position, position + len(line)
+            if not offset and line.startswith(BOM):
+                offset, line = len(BOM), line[len(BOM) :]
+            if line.endswith(b"\n"):
+                yield Line(offset, line[:-2] if line.endswith(b"\r\n") else line[:-1])
+            elif len(line) > self.max_line:
+                yield Line(offset, None)
+                position += _skip_line(stream)
+            else:
+                yield Line(offset, line.removesuffix(b"\r"), torn=True)
+
+
+class _Pieces(io.RawIOBase):
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._piece = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        self._piece = self._piece or memoryview(next(self._pieces, b""))
+        size = min(memoryview(buffer).nbytes, len(self._piece))
+        memoryview(buffer)[:size], self._piece = self._piece[:size], self._piece[size:]
+        return size
+
+
+def _skip_line(stream: io.BufferedIOBase) -> int:
+    skipped = 0
+    while piece := stream.readline(_BUFFER):
+        skipped += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return skipped
+
+
+def reason_of(error: BaseException) -> str:
+    if isinstance(error, RowError):
+        return error.reason
+    if isinstance(error, RecursionError):
+        return message("nested too deeply")
+    if isinstance(error, OverflowError):
+        return message("contains a number that is too large")
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
