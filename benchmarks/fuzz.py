@@ -28,7 +28,7 @@ from rlreport.about.card import run_card
 from rlreport.check import load_thresholds
 from rlreport.comparison.reports import earlier_report, report_about, unpacked
 from rlreport.errors import RlreportError
-from rlreport.metrics import find_and_read
+from rlreport.metrics.find import find_and_read
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 

@@ -34,7 +34,7 @@ from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.check.verdict import with_texts
 from rlreport.errors import RlreportError
-from rlreport.metrics import find_and_read
+from rlreport.metrics.find import find_and_read
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise

@@ -51,7 +51,7 @@ from rlreport.errors import (
     UsageError,
 )
 from rlreport.figures.ragged import Ints
-from rlreport.metrics import find_and_read
+from rlreport.metrics.find import find_and_read
 from rlreport.options import (
     BuildOptions,
     CompareOptions,

@@ -25,7 +25,7 @@ import pandas as pd
 
 import rlreport
 from rlreport.errors import RlreportError
-from rlreport.metrics import find_and_read
+from rlreport.metrics.find import find_and_read
 from rlreport.metrics.roles import roles_of
 from rlreport.read.rollouts import Turn
 from tests.conftest import unpack_runs

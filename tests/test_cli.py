@@ -13,7 +13,7 @@ import pytest
 
 import rlreport as package
 from rlreport.errors import UsageError
-from rlreport.metrics import find_and_read
+from rlreport.metrics.find import find_and_read
 from rlreport.read.logs import read_logs
 from tests.hostile import hostile_rows, write_log
 from tests.reading import row, tokens, write

@@ -22,7 +22,7 @@ from rlreport.check import run_checks
 from rlreport.check.course import course_of
 from rlreport.check.finding import Example, Finding, Verdict, findings_json
 from rlreport.check.series import Series
-from rlreport.metrics import find_and_read
+from rlreport.metrics.find import find_and_read
 from rlreport.pages.overview import finding_view, run_figures, verdict_view
 from rlreport.pages.templates import Addresses, environment
 from rlreport.summarise import summarise

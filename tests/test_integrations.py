@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.metrics import find_and_read, find_metrics
+from rlreport.metrics.find import find_and_read, find_metrics
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.ci

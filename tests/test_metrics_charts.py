@@ -17,7 +17,7 @@ from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import not_drawn
 from rlreport.draw.svg import drawn
 from rlreport.errors import UnusableInputError
-from rlreport.metrics import find_and_read
+from rlreport.metrics.find import find_and_read
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
 from rlreport.tables import Tables

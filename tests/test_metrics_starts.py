@@ -13,7 +13,7 @@ import pytest
 
 import rlreport
 from rlreport.about.several_runs import SEVERAL_STARTS
-from rlreport.metrics import TrainerMetrics, find_and_read
+from rlreport.metrics.find import TrainerMetrics, find_and_read
 from rlreport.read.detect import FORMAT
 from tests.reading import write
 

@@ -9,7 +9,7 @@ import pytest
 import rlreport
 from rlreport.cli import watch
 from rlreport.errors import UnusableInputError
-from rlreport.metrics import find_and_read
+from rlreport.metrics.find import find_and_read
 from rlreport.read.listing import find_sources
 from rlreport.system.own_output import own_folders_in
 from tests.running import rlreport as run

@@ -18,7 +18,7 @@ from rlreport.check.finding import SCHEMA
 from rlreport.comparison.reports import earlier_report
 from rlreport.errors import RlreportError, RowError, UsageError
 from rlreport.formats.containers import container_of, iterate
-from rlreport.metrics import MAX_METRICS, find_and_read
+from rlreport.metrics.find import MAX_METRICS, find_and_read
 from rlreport.system.documents import LimitError, load_json, load_yaml, open_zip
 
 SECONDS = 60

@@ -131,7 +131,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
       rlreport inspect logs/
       rlreport inspect run.jsonl --map reward=score
     """
-    from rlreport.metrics import find_and_read
+    from rlreport.metrics.find import find_and_read
     from rlreport.pages.data import note_in_words
     from rlreport.read.logs import read_logs
     from rlreport.system.workers import Progress

@@ -28,7 +28,7 @@ from rlreport.comparison.reports import (
     verdict_of,
 )
 from rlreport.formats.logged import dicts
-from rlreport.metrics import find_and_read
+from rlreport.metrics.find import find_and_read
 from rlreport.options import CompareOptions, GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts

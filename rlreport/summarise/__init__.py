@@ -15,7 +15,7 @@ from rlreport.columns import PROMPT_COLUMNS, TOKEN_COLUMNS
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, row_ends
 from rlreport.figures.rounding import difference
-from rlreport.metrics import TrainerMetrics
+from rlreport.metrics.find import TrainerMetrics
 from rlreport.read.detect import FORMAT
 from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import Scan
