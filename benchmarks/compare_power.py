@@ -23,7 +23,7 @@ from rlreport.comparison.outcome import flips
 from rlreport.comparison.reports import response_data, trainer_rows
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
-from rlreport.summarise import summarise
+from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress
 
 NULL_PAIRS = 2000

@@ -37,7 +37,7 @@ from rlreport.errors import RlreportError
 from rlreport.metrics.find import find_and_read
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
-from rlreport.summarise import summarise
+from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress
 from rlreport.tables import Tables
 

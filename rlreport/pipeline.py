@@ -77,7 +77,7 @@ from rlreport.read.detect import REPORTS
 from rlreport.read.listing import is_url
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
-from rlreport.summarise import summarise
+from rlreport.summarise.run import summarise
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, Tables

@@ -13,7 +13,7 @@ from rlreport.columns import TOKEN_FIGURES
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
-from rlreport.summarise import token_table
+from rlreport.summarise.tokens import token_table
 
 
 def row(step: object = 0, **fields: object) -> dict[str, Any]:

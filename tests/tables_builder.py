@@ -16,8 +16,8 @@ from rlreport.draw.curves import floats
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.step import CHARTED, step_charts
 from rlreport.figures.tokens import correctness, find_loops
-from rlreport.summarise import step_bigrams
 from rlreport.summarise.steps import step_tables
+from rlreport.summarise.tokens import step_bigrams
 from rlreport.tables import LogFile, Tables, TextSample
 from rlreport.text.clean import without_special
 from rlreport.text.language import ENGLISH, Language

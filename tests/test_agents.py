@@ -15,7 +15,7 @@ from rlreport.check.run import Run
 from rlreport.check.verdict import with_excerpts
 from rlreport.errors import UnusableInputError
 from rlreport.read.rollouts import Turn
-from rlreport.summarise import summarise
+from rlreport.summarise.run import summarise
 from rlreport.tables import counted_in_all, counted_responses
 from tests.browser import visiting
 from tests.reading import kinds, read, row, write

@@ -14,7 +14,7 @@ from rlreport.about.several_runs import SEVERAL_RUNS, several_runs
 from rlreport.errors import UsageError
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
-from rlreport.summarise import summarise
+from rlreport.summarise.run import summarise
 from tests.forms import OTHERS, everything
 from tests.reading import read, row, write
 from tests.running import build

@@ -14,7 +14,7 @@ from rlreport.check.finding import Verdict
 from rlreport.check.run import MixChange, Run
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
-from rlreport.summarise import prompt_table
+from rlreport.summarise.run import prompt_table
 from rlreport.tables import Tables
 from tests.reading import write
 from tests.tables_builder import (

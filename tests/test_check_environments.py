@@ -12,7 +12,7 @@ from rlreport.check import run_checks
 from rlreport.check.finding import LogText
 from rlreport.check.judges.reward import mix_of_fall
 from rlreport.check.run import MixChange, Run
-from rlreport.summarise.steps import environment_steps, environments_of
+from rlreport.summarise.environments import environment_steps, environments_of
 from rlreport.tables import Tables
 from tests.tables_builder import STEPS, find, make_tables, severity, title
 

@@ -17,7 +17,7 @@ from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import MAX_WORDS
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.summarise import summarise
+from rlreport.summarise.run import summarise
 from rlreport.tables import Tables
 from tests.reading import read, row, write
 from tests.running import in_ci

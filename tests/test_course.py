@@ -25,7 +25,7 @@ from rlreport.check.series import Series
 from rlreport.metrics.find import find_and_read
 from rlreport.pages.overview import finding_view, run_figures, verdict_view
 from rlreport.pages.templates import Addresses, environment
-from rlreport.summarise import summarise
+from rlreport.summarise.run import summarise
 from rlreport.text.language import ENGLISH
 from tests.reading import read, write
 from tests.schemas import validate

@@ -14,7 +14,7 @@ from rlreport.check import run_checks
 from rlreport.comparison.reports import response_data
 from rlreport.figures.turns import Ending
 from rlreport.read.tables import Scan
-from rlreport.summarise import summarise
+from rlreport.summarise.run import summarise
 from rlreport.tables import Tables
 from tests.net import dumps
 from tests.reading import kinds, read, row, write

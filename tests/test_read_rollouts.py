@@ -29,7 +29,7 @@ from rlreport.read.listing import find_sources
 from rlreport.read.ranges import read_chunk
 from rlreport.read.rollouts import EDGE, Rollout, Selection
 from rlreport.read.tables import MAX_PROMPTS, Scan
-from rlreport.summarise import step_bigrams
+from rlreport.summarise.tokens import step_bigrams
 from rlreport.tables import GAP
 from tests.net import RUNS, dumps
 from tests.reading import kinds, read, row, token_figures, tokens, write

@@ -13,7 +13,8 @@ from rlreport.options import BuildOptions, ReadOptions
 from rlreport.pipeline import check_logs
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
-from rlreport.summarise import step_bigrams, summarise
+from rlreport.summarise.run import summarise
+from rlreport.summarise.tokens import step_bigrams
 from tests.reading import kinds, read, row, token_figures, tokens, write
 
 

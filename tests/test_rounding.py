@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rlreport.figures import ragged, rounding
 from rlreport.figures import tokens as token
-from rlreport.summarise.steps import Grouped
+from rlreport.figures.grouped import Grouped
 
 NUMBERS = st.floats(-1.7e308, 1.7e308, allow_subnormal=False)
 

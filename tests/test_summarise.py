@@ -12,8 +12,9 @@ from rlreport.columns import PROMPT_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
 from rlreport.figures.tokens import correctness
 from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import FIGURES
-from rlreport.summarise import prompt_table, step_bigrams, token_table
+from rlreport.summarise.run import prompt_table
 from rlreport.summarise.steps import incomplete, most_common, passes_of, step_table, window_size
+from rlreport.summarise.tokens import step_bigrams, token_table
 from rlreport.tables import GAP, TokenSample
 from tests.tables_builder import response_table, sample
 

@@ -11,7 +11,7 @@ import pytest
 import rlreport
 from rlreport.check import run_checks
 from rlreport.figures.turns import ToolCounts
-from rlreport.summarise import summarise
+from rlreport.summarise.run import summarise
 from tests.reading import described_kl, kinds, read, row, token_figures, tokens, write
 
 STRINGS = ("a", "b", "(", "4", ")", "c", "a", "b", "[", "c")

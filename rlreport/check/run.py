@@ -31,7 +31,8 @@ from rlreport.check.series import MIN_STEPS, SOME_Z, RewardCollapse, Series, Sha
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import beyond_rounding, difference, rounded, significant
 from rlreport.metrics.roles import in_unit_of, roles_of
-from rlreport.summarise.steps import Environments, environments_of, window_size
+from rlreport.summarise.environments import Environments, environments_of
+from rlreport.summarise.steps import window_size
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
 

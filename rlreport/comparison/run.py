@@ -32,7 +32,7 @@ from rlreport.metrics.find import find_and_read
 from rlreport.options import CompareOptions, GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
-from rlreport.summarise import summarise
+from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress
 from rlreport.tables import Tables
 from rlreport.text.clean import without_controls

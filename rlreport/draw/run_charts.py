@@ -16,7 +16,8 @@ from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats
 from rlreport.figures.turns import ENDING_WORDS, several_endings
 from rlreport.metrics.roles import ROLES, roles_of
-from rlreport.summarise.steps import ROLE_COLUMNS, environment_steps, environments_of
+from rlreport.summarise.environments import environment_steps, environments_of
+from rlreport.summarise.steps import ROLE_COLUMNS
 from rlreport.tables import Tables
 from rlreport.text.messages import figure, message, plural
 

@@ -60,7 +60,8 @@ from rlreport.pages.views import (
 from rlreport.read.changed import changes_in_words
 from rlreport.read.remarks import NO_STEP
 from rlreport.read.rollouts import Rollout
-from rlreport.summarise.steps import environment_steps, environments_of, most_common
+from rlreport.summarise.environments import environment_steps, environments_of
+from rlreport.summarise.steps import most_common
 from rlreport.tables import Tables, counted_responses, length_column, listed_tool
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (

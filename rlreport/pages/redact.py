@@ -21,7 +21,7 @@ from rlreport.pages.views import is_numeric
 from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
 from rlreport.read.rollouts import Numbers, Rollout, Rollouts, Turn
-from rlreport.summarise.steps import environments_of
+from rlreport.summarise.environments import environments_of
 from rlreport.tables import Tables, listed_tool
 from rlreport.text.messages import Message, message
 

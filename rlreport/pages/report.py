@@ -64,7 +64,7 @@ from rlreport.pages.views import (
     string_columns,
 )
 from rlreport.read.rollouts import Rollout, Selection
-from rlreport.summarise.steps import environments_of
+from rlreport.summarise.environments import environments_of
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import Tables
 from rlreport.text.chat import turns, turns_as_text

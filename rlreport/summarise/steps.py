@@ -3,133 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
-from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import beyond_rounding, difference, significant
+from rlreport.figures.grouped import Grouped, ratio
+from rlreport.figures.ragged import Floats
+from rlreport.figures.rounding import difference, significant
 from rlreport.metrics.roles import roles_of
-from rlreport.tables import Tables, length_column
-from rlreport.text.messages import message
-
-Kind = TypeVar("Kind", bound=np.generic)
-
-
-@dataclass(frozen=True, slots=True)
-class Grouped:
-    """A division of R rows into G groups of consecutive rows."""
-
-    starts: Ints  # int64 (G,), the first row of each group
-    size: int  # number of rows R
-
-    @classmethod
-    def by(cls, *keys: NDArray[np.generic]) -> Grouped:
-        """Group adjacent rows that have equal values in every key; each key has shape (R,)."""
-        new = np.zeros(len(keys[0]), bool)
-        new[:1] = True
-        for key in keys:
-            new[1:] |= key[1:] != key[:-1]
-        return cls(np.flatnonzero(new), len(new))
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    @property
-    def counts(self) -> Ints:
-        return np.diff(self.starts, append=self.size)
-
-    @property
-    def codes(self) -> Ints:
-        """Index of each row's group, int64 (R,)."""
-        return np.repeat(np.arange(len(self.starts)), self.counts)
-
-    def first(self, values: NDArray[Kind]) -> NDArray[Kind]:
-        return np.asarray(values[self.starts])
-
-    def last(self, values: NDArray[Kind]) -> NDArray[Kind]:
-        return np.asarray(values[self.starts + self.counts - 1])
-
-    def sum(self, values: Floats) -> Floats:
-        """Return the sum per group, with NaN as 0; infinite if it overflows."""
-        return np.add.reduceat(np.where(np.isnan(values), 0.0, values), self.starts)
-
-    def finite(self, values: Floats) -> Ints:
-        """Return the number of values that are not NaN, per group."""
-        return np.add.reduceat((~np.isnan(values)).astype(np.int64), self.starts)
-
-    def mean(self, values: Floats, weights: Floats | None = None) -> Floats:
-        """Return the mean per group of the values that are not NaN; NaN if there is none.
-
-        With ``weights`` (R,), it is the weighted mean over rows with a value and a weight > 0.
-        """
-        if weights is None:
-            return ratio(self._total(values), self.finite(values))
-        weights = np.where(np.isnan(values), 0.0, weights)
-        return ratio(self._total(np.where(weights > 0, values, 0.0) * weights), self.sum(weights))
-
-    def _total(self, values: Floats) -> Floats:
-        """Return the sum per group; 0 where values cancel but for rounding errors."""
-        return beyond_rounding(self.sum(values), self.sum(np.abs(values)))
-
-    def std(self, values: Floats) -> Floats:
-        """Return the population standard deviation per group (two-pass); NaN values are skipped.
-
-        It is 0 where only rounding makes the values of a group differ from their mean.
-        """
-        mean = self.mean(values)
-        deviation = values - mean[self.codes]
-        return beyond_rounding(np.sqrt(self.mean(deviation * deviation)), mean)
-
-    def pooled_variance(self, counts: Floats, means: Floats, m2: Floats) -> Floats:
-        """Return the population variance per group of samples pooled over its rows.
-
-        Each row has the count, mean and M2 (sum of squared deviations) of its sample. See
-        Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance".
-        """
-        weights = np.nan_to_num(counts, nan=0.0)
-        mean = self.mean(means, weights)
-        deviation = np.where(weights > 0, means, 0.0) - mean[self.codes]
-        between = np.where(weights > 0, deviation * deviation * weights, 0.0)
-        within = np.where(weights > 0, m2, 0.0)
-        variance = ratio(self.sum(between + within), self.sum(weights))
-        return np.where(beyond_rounding(np.sqrt(variance), mean) == 0, 0.0, variance)
-
-    def min(self, values: Floats) -> Floats:
-        return np.asarray(pd.Series(values).groupby(self.codes).min(), np.float64)
-
-    def max(self, values: Floats) -> Floats:
-        return np.asarray(pd.Series(values).groupby(self.codes).max(), np.float64)
-
-    def quantile(self, values: Floats, part: float) -> Floats:
-        """Return quantile ``part`` (0 to 1) per group, interpolated linearly; skip NaN values."""
-        return np.asarray(pd.Series(values).groupby(self.codes).quantile(part), np.float64)
-
-    def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_]) -> Floats:
-        """Return per group the share of rows ``among`` that have ``mask``; NaN without rows."""
-        return self.mean(np.where(among, mask.astype(np.float64), np.nan))
-
-    def correlation(self, x: Floats, y: Floats) -> Floats:
-        """Return Pearson's r per group over rows where x and y are finite; NaN if undefined."""
-        finite = np.isfinite(x) & np.isfinite(y)
-        x, y = np.where(finite, x, np.nan), np.where(finite, y, np.nan)
-        dx = x - self.mean(x)[self.codes]
-        dy = y - self.mean(y)[self.codes]
-        scale = np.sqrt(self.sum(dx * dx) * self.sum(dy * dy))
-        return ratio(self.sum(dx * dy), np.where(scale > 1e-12, scale, 0.0))
-
-
-def ratio(top: Floats, bottom: NDArray[np.generic]) -> Floats:
-    """Return ``top / bottom`` with NaN where ``bottom`` is 0."""
-    bottom = np.asarray(bottom, np.float64)
-    nothing = np.full(len(top), np.nan)
-    return np.asarray(np.divide(top, bottom, out=nothing, where=bottom != 0))
-
 
 # A group with a lower std of rewards has no learning signal (TRL: ``frac_reward_zero_std``)
 NO_VARIANCE = 1e-6
@@ -416,65 +301,3 @@ def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, 
         for name in ("bigrams", "distinct")
     )
     return {"distinct_2": ratio(distinct, total), "bigrams": total}
-
-
-# Names of logged fields that contain the environment, most preferred first; case is ignored
-ENVIRONMENT_FIELDS = (
-    *("data_source", "env", "env_name", "environment", "env_id"),
-    *("task", "task_name", "dataset", "agent"),
-)
-MAX_VALUES = 50  # a field with more different values names prompts, not environments
-MIN_SHARE = 0.9  # fraction of the responses that must have the field
-MAX_ENVIRONMENTS = 12  # the largest are kept apart, the others are pooled as one
-
-
-@dataclass(frozen=True, slots=True)
-class Environments:
-    """The MAX_ENVIRONMENTS environments with the most responses; the others are pooled as one."""
-
-    column: str  # name of the logged field
-    names: list[str]  # as logged, the one with the most responses first, without the pooled ones
-    # int64 (rows,), index of each response's environment in ``names``; ``len(names)`` for a pooled
-    # environment, −1 for a response without one
-    index: Ints
-
-    @property
-    def labels(self) -> list[str]:
-        """The names, then a label for the pooled environments that differs from all names."""
-        pooled = message("others")
-        return [*self.names, pooled if pooled not in self.names else message("all others")]
-
-
-def environments_of(tables: Tables) -> Environments | None:
-    """Return the environments by a field in ENVIRONMENT_FIELDS; None without a suitable field."""
-    fields = {str(name).lower(): str(name) for name in reversed(tables.extras.columns)}
-    for column in (fields[name] for name in ENVIRONMENT_FIELDS if name in fields):
-        values = tables.extras[column]
-        if pd.api.types.is_numeric_dtype(values):
-            # Numbers of environments are integers; an ``env_id`` counts the copies of one.
-            if column.lower() == "env_id" or (values % 1).any():
-                continue
-            values = values.map("{:.0f}".format, na_action="ignore")
-        else:
-            values = values.where(values.astype(str).str.strip() != "")
-        counts = values.value_counts()
-        if 2 <= len(counts) <= MAX_VALUES and counts.sum() >= MIN_SHARE * len(values):
-            order = sorted(counts.index, key=lambda name: (-counts[name], name))
-            index = np.minimum(pd.Index(order).get_indexer(values), MAX_ENVIRONMENTS)
-            return Environments(column, order[:MAX_ENVIRONMENTS], index.astype(np.int64))
-    return None
-
-
-def environment_steps(tables: Tables, environments: Environments) -> pd.DataFrame:
-    """Return one row per environment and step that has responses.
-
-    Columns: ``environment`` (index in ``names``), ``step``, ``responses`` (their number), and the
-    means ``reward``, ``length`` (tokens or, if none are logged, characters) and ``finished``.
-    """
-    length = length_column(tables.responses)
-    columns = tables.responses[["step", "reward", length, "finished"]]
-    columns = columns.rename(columns={length: "length"}).assign(environment=environments.index)
-    grouped = columns[columns["environment"] >= 0].groupby(["environment", "step"])
-    means = rounded_columns(grouped.mean())
-    means.insert(0, "responses", grouped.size())
-    return means.reset_index()

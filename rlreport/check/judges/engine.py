@@ -19,10 +19,11 @@ from rlreport.check.finding import (
 from rlreport.check.noise import part_of, z_of
 from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
 from rlreport.check.series import MIN_STEPS, Series, onset
+from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats
 from rlreport.figures.turns import ERROR_KINDS, Ending
 from rlreport.metrics.roles import MISMATCHES
-from rlreport.summarise.steps import Grouped, sequence_weights
+from rlreport.summarise.steps import sequence_weights
 from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
 from rlreport.text.messages import format_message, listed, message, translatable
 

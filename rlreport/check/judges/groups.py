@@ -12,9 +12,10 @@ from rlreport.check.judges.text import length_hacking
 from rlreport.check.noise import TINY, Trend, correlation_within
 from rlreport.check.run import ROUNDING, Ranking, Run, has, mean, median, met_from_start
 from rlreport.check.series import MIN_WINDOW, Series, running_mean
+from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.grades import Missing
-from rlreport.summarise.steps import FAR, Grouped, advantage_fit, most_common, passes_of, typical
+from rlreport.summarise.steps import FAR, advantage_fit, most_common, passes_of, typical
 from rlreport.text.messages import format_message, message, sentences, translatable
 
 GROUPS = translatable("DAPO; TRL frac_reward_zero_std")

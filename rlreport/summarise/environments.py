@@ -1,0 +1,74 @@
+"""The tables of environments by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rlreport.figures.ragged import Ints
+from rlreport.summarise.steps import rounded_columns
+from rlreport.tables import Tables, length_column
+from rlreport.text.messages import message
+
+# Names of logged fields that contain the environment, most preferred first; case is ignored
+ENVIRONMENT_FIELDS = (
+    *("data_source", "env", "env_name", "environment", "env_id"),
+    *("task", "task_name", "dataset", "agent"),
+)
+MAX_VALUES = 50  # a field with more different values names prompts, not environments
+MIN_SHARE = 0.9  # fraction of the responses that must have the field
+MAX_ENVIRONMENTS = 12  # the largest are kept apart, the others are pooled as one
+
+
+@dataclass(frozen=True, slots=True)
+class Environments:
+    """The MAX_ENVIRONMENTS environments with the most responses; the others are pooled as one."""
+
+    column: str  # name of the logged field
+    names: list[str]  # as logged, the one with the most responses first, without the pooled ones
+    # int64 (rows,), index of each response's environment in ``names``; ``len(names)`` for a pooled
+    # environment, −1 for a response without one
+    index: Ints
+
+    @property
+    def labels(self) -> list[str]:
+        """The names, then a label for the pooled environments that differs from all names."""
+        pooled = message("others")
+        return [*self.names, pooled if pooled not in self.names else message("all others")]
+
+
+def environments_of(tables: Tables) -> Environments | None:
+    """Return the environments by a field in ENVIRONMENT_FIELDS; None without a suitable field."""
+    fields = {str(name).lower(): str(name) for name in reversed(tables.extras.columns)}
+    for column in (fields[name] for name in ENVIRONMENT_FIELDS if name in fields):
+        values = tables.extras[column]
+        if pd.api.types.is_numeric_dtype(values):
+            # Numbers of environments are integers; an ``env_id`` counts the copies of one.
+            if column.lower() == "env_id" or (values % 1).any():
+                continue
+            values = values.map("{:.0f}".format, na_action="ignore")
+        else:
+            values = values.where(values.astype(str).str.strip() != "")
+        counts = values.value_counts()
+        if 2 <= len(counts) <= MAX_VALUES and counts.sum() >= MIN_SHARE * len(values):
+            order = sorted(counts.index, key=lambda name: (-counts[name], name))
+            index = np.minimum(pd.Index(order).get_indexer(values), MAX_ENVIRONMENTS)
+            return Environments(column, order[:MAX_ENVIRONMENTS], index.astype(np.int64))
+    return None
+
+
+def environment_steps(tables: Tables, environments: Environments) -> pd.DataFrame:
+    """Return one row per environment and step that has responses.
+
+    Columns: ``environment`` (index in ``names``), ``step``, ``responses`` (their number), and the
+    means ``reward``, ``length`` (tokens or, if none are logged, characters) and ``finished``.
+    """
+    length = length_column(tables.responses)
+    columns = tables.responses[["step", "reward", length, "finished"]]
+    columns = columns.rename(columns={length: "length"}).assign(environment=environments.index)
+    grouped = columns[columns["environment"] >= 0].groupby(["environment", "step"])
+    means = rounded_columns(grouped.mean())
+    means.insert(0, "responses", grouped.size())
+    return means.reset_index()
