@@ -29,10 +29,11 @@ import numpy as np
 
 from benchmarks.lab.curves import CASES, Case
 from rlreport.check import judge
-from rlreport.check.finding import Finding, Verdict
+from rlreport.check.finding import Finding
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
-from rlreport.check.verdict import with_texts
+from rlreport.check.sentence import with_texts
+from rlreport.check.verdict import Verdict
 from rlreport.errors import RlreportError
 from rlreport.metrics.find import find_and_read
 from rlreport.options import GaeOptions, ReadOptions

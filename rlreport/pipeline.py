@@ -25,11 +25,12 @@ from markupsafe import Markup
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import SEVERAL_STARTS, several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
-from rlreport.check.finding import Verdict
+from rlreport.check.judge import with_excerpts
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
+from rlreport.check.sentence import with_texts
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
-from rlreport.check.verdict import with_excerpts, with_texts
+from rlreport.check.verdict import Verdict
 from rlreport.choose import choose
 from rlreport.comparison import outcome as words
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of

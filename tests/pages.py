@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import rlreport
-from rlreport.check.finding import Example, Finding, LogText, Verdict
+from rlreport.check.finding import Example, Finding, LogText
+from rlreport.check.verdict import Verdict
 from tests.reading import row, write
 
 HOSTILE = (

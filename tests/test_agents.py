@@ -11,8 +11,8 @@ import rlreport
 from benchmarks.judge_runs import compare
 from benchmarks.lab import agents
 from rlreport.check import judge
+from rlreport.check.judge import with_excerpts
 from rlreport.check.run import Run
-from rlreport.check.verdict import with_excerpts
 from rlreport.errors import UnusableInputError
 from rlreport.read.rollouts import Turn
 from rlreport.summarise.run import summarise

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from rlreport.check import run_checks
-from rlreport.check.finding import Verdict
-from rlreport.check.run import MixChange, Run
+from rlreport.check.means import MixChange
+from rlreport.check.run import Run
+from rlreport.check.verdict import Verdict
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs
 from rlreport.summarise.run import prompt_table

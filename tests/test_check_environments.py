@@ -11,7 +11,8 @@ import pytest
 from rlreport.check import run_checks
 from rlreport.check.finding import LogText
 from rlreport.check.judges.reward import mix_of_fall
-from rlreport.check.run import MixChange, Run
+from rlreport.check.means import MixChange
+from rlreport.check.run import Run
 from rlreport.summarise.environments import environment_steps, environments_of
 from rlreport.tables import Tables
 from tests.tables_builder import STEPS, find, make_tables, severity, title

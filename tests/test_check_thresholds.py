@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from rlreport.check import load_thresholds, run_checks
-from rlreport.check.finding import Limits
+from rlreport.check.judges.length import MissingEos
 from rlreport.check.judges.policy import KlExplosion
-from rlreport.check.judges.text import MissingEos
+from rlreport.check.limits import Limits
 from rlreport.check.noise import Trend
 from rlreport.check.registry import CHECKS, LIMITS
 from rlreport.draw.overview import OVERVIEW, CurveChart

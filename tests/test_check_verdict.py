@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from rlreport.check import findings_json, run_checks
-from rlreport.check.finding import Verdict
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import MAX_WORDS
+from rlreport.check.verdict import Verdict
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.summarise.run import summarise
 from rlreport.tables import Tables

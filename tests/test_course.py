@@ -20,8 +20,9 @@ import pytest
 import rlreport
 from rlreport.check import run_checks
 from rlreport.check.course import course_of
-from rlreport.check.finding import Example, Finding, Verdict, findings_json
+from rlreport.check.finding import Example, Finding
 from rlreport.check.series import Series
+from rlreport.check.verdict import Verdict, findings_json
 from rlreport.metrics.find import find_and_read
 from rlreport.pages.overview import finding_view, run_figures, verdict_view
 from rlreport.pages.templates import Addresses, environment

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from rlreport import RolloutWriter
-from rlreport.check.judges import engine
 from rlreport.check.run import Run
 from rlreport.columns import RESPONSE_COLUMNS, STEP
 from rlreport.formats import registry

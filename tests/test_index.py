@@ -11,8 +11,8 @@ import pytest
 
 import rlreport
 from rlreport.check.course import course_of
-from rlreport.check.finding import SCHEMA
 from rlreport.check.series import Series
+from rlreport.check.verdict import SCHEMA
 from rlreport.draw.curves import sparkline
 from rlreport.errors import RlreportError
 from rlreport.pipeline import build_report

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import rlreport
 from rlreport.check import Thresholds
-from rlreport.check.finding import Verdict
+from rlreport.check.verdict import Verdict
 from rlreport.columns import STEP_COLUMNS
 from rlreport.comparison import outcome as words
 from rlreport.comparison.run import compared_run

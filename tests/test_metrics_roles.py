@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlreport.check.finding import Verdict
+from rlreport.check.verdict import Verdict
 from rlreport.metrics.roles import Key, known_keys
 from rlreport.options import BuildOptions
 from rlreport.pipeline import check_logs

@@ -14,7 +14,7 @@ import pytest
 
 from rlreport.about.card import run_card
 from rlreport.check import load_thresholds
-from rlreport.check.finding import SCHEMA
+from rlreport.check.verdict import SCHEMA
 from rlreport.comparison.reports import earlier_report
 from rlreport.errors import RlreportError, RowError, UsageError
 from rlreport.formats.containers import container_of, iterate

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from rlreport.check.finding import Thresholds, findings_json
+from rlreport.check.judge import judge, run_checks
+from rlreport.check.limits import Thresholds
 from rlreport.check.registry import load_thresholds
-from rlreport.check.verdict import judge, run_checks
+from rlreport.check.verdict import findings_json
 
 __all__ = ["Thresholds", "findings_json", "judge", "load_thresholds", "run_checks"]

@@ -10,22 +10,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlreport.check.evidence import Ranking
 from rlreport.check.finding import (
     Close,
     Example,
     Fact,
     Facts,
     Finding,
-    Limit,
-    Limits,
-    Met,
     NotRun,
     Onset,
     Rank,
     Severity,
 )
+from rlreport.check.limits import Limit, Limits, Met
 from rlreport.check.noise import Change, Trend
-from rlreport.check.run import LimitedFigure, Ranking, Run, met_from_start
+from rlreport.check.run import LimitedFigure, Run, met_from_start
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats
 from rlreport.read.rollouts import Turn

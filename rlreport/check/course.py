@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from rlreport.check.finding import Course, Phase, PhaseKind, Quantity, WindowMean
+from rlreport.check.course_data import Course, Phase, PhaseKind, Quantity, WindowMean
 from rlreport.check.series import Noise, Series, noise_of, running_mean
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change, rounded, settled, significant

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.finding import Limit, Limits
+from rlreport.check.limits import Limit, Limits
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import beyond_rounding, change, difference, rounded, significant
 from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE

@@ -6,13 +6,23 @@ rank and severity, the one whose check stands first in this order comes first.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from rlreport.check.check import Check
-from rlreport.check.finding import Limit, Limits, Thresholds
-from rlreport.check.judges import engine, environments, groups, hacking, log, policy, reward, text
+from rlreport.check.judges import (
+    agents,
+    diversity,
+    environments,
+    groups,
+    hacking,
+    length,
+    log,
+    policy,
+    reward,
+    sampler,
+)
+from rlreport.check.limits import MAX_TOML, Limits, Thresholds, _problem
 from rlreport.check.noise import Trend
 from rlreport.errors import UsageError
 from rlreport.system.documents import load_toml, read_bounded
@@ -22,24 +32,24 @@ CHECKS: tuple[Check, ...] = (
     *(log.nan_metrics, log.mixed_runs, log.broken_log),
     # Causes.
     *(reward.reward_shift, hacking.reward_hacking_token),
-    *(text.length_hacking, engine.stale_rollouts),
-    *(engine.engine_mismatch, engine.off_policy_weights, engine.failed_rollouts),
-    *(engine.tool_errors, engine.unparsed_calls, engine.markup_turns, engine.empty_results),
-    engine.tool_disuse,
-    *(policy.gradient_explosion, policy.ratio_drift, policy.no_updates, engine.negative_kl),
-    *(engine.value_divergence, groups.advantage_mismatch, groups.zero_variance_groups),
+    *(length.length_hacking, sampler.stale_rollouts),
+    *(sampler.engine_mismatch, sampler.off_policy_weights, agents.failed_rollouts),
+    *(agents.tool_errors, agents.unparsed_calls, agents.markup_turns, agents.empty_results),
+    agents.tool_disuse,
+    *(policy.gradient_explosion, policy.ratio_drift, policy.no_updates, sampler.negative_kl),
+    *(sampler.value_divergence, groups.advantage_mismatch, groups.zero_variance_groups),
     *(groups.dropped_groups, policy.entropy_explosion),
     # Consequences.
-    *(text.loops, reward.reward_collapse, environments.environment_fall),
-    *(hacking.watched_reward_fall, text.length_collapse),
-    *(text.diversity_collapse, policy.entropy_collapse, text.template_collapse),
-    *(engine.late_calls, engine.void_turns, engine.turn_limit, engine.unclosed_thinking),
-    text.missing_eos,
-    *(policy.kl_explosion, text.language_drift, groups.group_std_fall),
+    *(diversity.loops, reward.reward_collapse, environments.environment_fall),
+    *(hacking.watched_reward_fall, length.length_collapse),
+    *(diversity.diversity_collapse, policy.entropy_collapse, diversity.template_collapse),
+    *(agents.late_calls, agents.void_turns, agents.turn_limit, agents.unclosed_thinking),
+    length.missing_eos,
+    *(policy.kl_explosion, diversity.language_drift, groups.group_std_fall),
     # Notes.
     groups.missing_grades,
     *(environments.mix_changed, hacking.format_learned, reward.reward_stalled, groups.sharpening),
-    *(hacking.reward_part_dominance, text.cut_texts, log.repeated_steps),
+    *(hacking.reward_part_dominance, length.cut_texts, log.repeated_steps),
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
@@ -49,8 +59,6 @@ LIMITS: dict[str, type[Limits]] = {
     "trend": Trend,
     **{check.id: check.limits for check in CHECKS if check.limits.declared()},
 }
-
-MAX_TOML = 1_000_000  # Maximum size of a thresholds file, in bytes
 
 
 def refuse_unknown(ids: Iterable[str]) -> None:
@@ -80,12 +88,3 @@ def load_thresholds(path: str | Path) -> Thresholds:
             if problem := _problem(LIMITS[name].declared(), key, value):
                 raise UsageError(f"{path}: [{name}] {problem}")
     return Thresholds({LIMITS[name].__name__: settings for name, settings in tables.items()})
-
-
-def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
-    if key not in declared:
-        return f"has no threshold {key!r}; known: {', '.join(declared)}"
-    is_integer = isinstance(declared[key].default, int)
-    if isinstance(value, bool) or not isinstance(value, int if is_integer else int | float):
-        return f"{key} must be {'an integer' if is_integer else 'a number'}"
-    return "" if abs(value) <= sys.float_info.max else f"{key} must be finite"

@@ -5,27 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from rlreport.check import noise
 from rlreport.check.course import course_of
-from rlreport.check.finding import (
-    Course,
-    Example,
-    Limit,
-    Limits,
-    Met,
-    Onset,
-    Op,
-    Quantity,
-    SeriesSource,
-    Thresholds,
-    meets,
-)
+from rlreport.check.course_data import Course, Quantity, SeriesSource
+from rlreport.check.evidence import MAX_EXAMPLES, Ranking, _unusual
+from rlreport.check.finding import Example, Onset
+from rlreport.check.limits import Limit, Limits, Met, Op, Thresholds, meets
+from rlreport.check.means import MixChange, MixChanged
 from rlreport.check.noise import Change, Trend, Window
 from rlreport.check.series import MIN_STEPS, SOME_Z, RewardCollapse, Series, Shape, onset, shape_of
 from rlreport.figures.ragged import Floats, Ints
@@ -38,34 +29,9 @@ from rlreport.text.messages import message
 
 T = TypeVar("T")
 
-# Examples lie beyond this quantile of the responses before the onset, if these are so many
-NORMAL, LEAST_NORMAL = 0.9, 10
-
-MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
-
 ROUNDING = 1e-6  # A share that differs from 1 by less than this, as by rounding to float32, is 1
 
 MAX_RULE_VALUES = 8  # A reward with more distinct values is taken for that of a reward model
-
-
-class Ranking(NamedTuple):
-    """How to choose a finding's example responses: those with the highest (or lowest) ``by``.
-
-    ``by``, float64 (rows,), is a figure of each response and ``unit`` its unit. ``token``, float64
-    (rows,), is the index of the token to look at, NaN for none. ``among``, bool (rows,), selects
-    those that fulfil what the finding claims: only they are examples, and only others are shown as
-    earlier responses to the same prompt. Excerpts show the text ``look_for``, or the end if
-    ``at_end``. If ``in_last_window``, the claim is one on the last steps, whenever it began.
-    """
-
-    by: Floats
-    highest: bool = True
-    unit: str = ""
-    token: Floats | None = None
-    among: NDArray[np.bool_] | None = None
-    look_for: str = ""
-    at_end: bool = False
-    in_last_window: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +43,6 @@ class LimitedFigure:
     series: Floats  # by step, float64 (S,)
     end: float  # its value in the last window
     source: SeriesSource = "rollouts"
-
-
-class MixChanged(Limits):
-    share = Limit(0.5, "of the fall", "part of a fall of the reward that the mix explains")
-    rest = Limit(0.1, "of the fall", "largest fall at a constant mix, unless it may be chance")
-
-
-class MixChange(NamedTuple):
-    """The change Δ of the mean reward between two windows, split by environment.
-
-    With s the share of an environment in the responses and m its mean reward,
-    Δ = Σ m̄ Δs + Σ s̄ Δm, where a bar is the mean of both windows.
-    """
-
-    shares: Floats  # s, float64 (2, environments)
-    means: Floats  # m, float64 (2, environments)
-    mix: float  # Σ m̄ Δs, due to the mix of environments
-    within: Floats  # s̄ Δm, due to the rewards within each, float64 (environments,)
-    same_mix: Change  # change of the mean reward with both windows weighted to the same mix
-    explains_fall: bool  # whether Δ < 0 is due to the mix: see ``MixChanged``
-
-    @property
-    def rest(self) -> float:
-        return float(self.within.sum())
 
 
 class RewardStalled(Limits):
@@ -523,14 +465,6 @@ class Run:
             metrics=pd.DataFrame({"step": []}),
         )
         return Run(tables, self.limits, self.validation)
-
-
-def _unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray[np.bool_]:
-    """Return whether each value is extreme among the ``normal`` ones; True if these are few."""
-    if normal.sum() < LEAST_NORMAL:
-        return np.ones(len(by), bool)
-    bound = np.quantile(by[normal], NORMAL if highest else 1 - NORMAL)
-    return by >= bound if highest else by <= bound
 
 
 def mean(values: Floats) -> float:

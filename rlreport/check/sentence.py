@@ -5,12 +5,15 @@ Numbers have two significant digits, three where two would print different numbe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
-from rlreport.check.finding import FIRST_WORDS, Course, Fact, Finding, Phase, Quantity, Verdict
+from rlreport.check.course_data import Course, Phase, Quantity
+from rlreport.check.finding import Fact, Finding
 from rlreport.check.registry import BY_ID
+from rlreport.check.verdict import FIRST_WORDS, Verdict
 from rlreport.text.messages import (
     clauses,
     format_message,
@@ -21,6 +24,62 @@ from rlreport.text.messages import (
     translatable,
 )
 from rlreport.text.numbers import short
+
+# Check id -> quantity whose first and last mean the clause of the finding states
+OF_COURSES: dict[str, Quantity] = {
+    "length_collapse": "length",
+    "length_hacking": "length",
+    "entropy_collapse": "entropy",
+    "entropy_explosion": "entropy",
+}
+
+
+def with_texts(verdict: Verdict, sample_note: str = "") -> Verdict:
+    """Return the verdict with its sentence and its findings' texts filled in.
+
+    ``sample_note`` says in which responses phrases were counted, "" if in all.
+    """
+    filled = verdict.map(lambda finding: _fill_texts(finding, verdict, sample_note))
+    return with_sentence(filled)
+
+
+def translatable_title(finding: Mapping[str, Any], title: str) -> str:
+    """Return the title of a finding of findings.json; translatable if its facts reproduce it."""
+    check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
+    if check is None or not isinstance(facts, dict):
+        return title
+    values = {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in facts.items()}
+    try:
+        retitled = check.format_title(values)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return title
+    return retitled if retitled == title else title
+
+
+def _fill_texts(finding: Finding, verdict: Verdict, sample_note: str) -> Finding:
+    check = BY_ID[finding.id]
+    sampled = sample_note and not finding.facts.keys().isdisjoint(check.sampled)
+    return replace(
+        finding,
+        name=message(check.name),
+        title=check.format_title(finding.facts),
+        clause=check.format_statement({**finding.facts, **_course_facts(finding, verdict)}),
+        why=message(check.why),
+        sample=message("Counted {sample}.", sample=sample_note) if sampled else "",
+        suggestion=message(check.suggestion),
+        source=message(check.source),
+    )
+
+
+def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, Fact]:
+    """Return {"start": first mean, "early": its steps, "end": last mean} of its course, or {}."""
+    quantity = OF_COURSES.get(finding.id)
+    course = verdict.courses.get(quantity) if quantity else None
+    if course is None or finding.facts.get("kind") == "finished":
+        return {}
+    first = course.first
+    return {"start": first.value, "early": span(first.steps), "end": course.last.value}
+
 
 MAX_WORDS = 25  # Maximum number of words in the bold sentence, checkpoint included
 

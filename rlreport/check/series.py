@@ -15,7 +15,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from rlreport.check.finding import Limit, Limits, Onset, SeriesSource
+from rlreport.check.course_data import SeriesSource
+from rlreport.check.finding import Onset
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import BIAS, MAX_CORRELATION, Change, Trend, ar1_variance, deviate, lag_1
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change, difference, rounded, settled, significant

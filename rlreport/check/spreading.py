@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.finding import Limit, Limits, meets
+from rlreport.check.limits import Limit, Limits, meets
 from rlreport.check.noise import centred, log_odds_z
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints

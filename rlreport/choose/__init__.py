@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.finding import Verdict
+from rlreport.check.verdict import Verdict
 from rlreport.columns import RESPONSE
 from rlreport.errors import UnusableInputError
 from rlreport.figures.tokens import LOGGED

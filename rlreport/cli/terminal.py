@@ -18,7 +18,8 @@ from rlreport.text.messages import Joined, message, phrases, plural
 from rlreport.text.numbers import byte_size
 
 if TYPE_CHECKING:
-    from rlreport.check.finding import Finding, Verdict
+    from rlreport.check.finding import Finding
+    from rlreport.check.verdict import Verdict
     from rlreport.pipeline import Report
     from rlreport.tables import BadLine, Tables
 

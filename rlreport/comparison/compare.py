@@ -12,7 +12,7 @@ import pandas as pd
 import xxhash
 
 from rlreport.check.course import course_of
-from rlreport.check.finding import Course
+from rlreport.check.course_data import Course
 from rlreport.check.run import has
 from rlreport.check.series import Series, running_mean
 from rlreport.comparison.reports import EXTRA, METRICS, PART, TRAINER, trainer_rows

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from rlreport import __version__
-from rlreport.check.finding import FIRST_WORDS, Finding
+from rlreport.check.finding import Finding
 from rlreport.check.noise import log_odds_z, share_z
 from rlreport.check.registry import BY_ID
+from rlreport.check.verdict import FIRST_WORDS
 from rlreport.comparison.compare import (
     GUARDRAILS,
     NEVER_BETTER,

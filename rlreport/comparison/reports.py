@@ -26,8 +26,8 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from rlreport.about.card import card_texts, configured, run_card
-from rlreport.check.finding import SCHEMA
 from rlreport.check.run import has
+from rlreport.check.verdict import SCHEMA
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import RlreportError, UnreadableReportError, UnusableInputError
 from rlreport.figures.ragged import Ints

@@ -15,7 +15,7 @@ from rlreport.about.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
 from rlreport.check.finding import Finding, Onset
 from rlreport.check.run import Run
-from rlreport.check.verdict import translatable_title, with_texts
+from rlreport.check.sentence import translatable_title, with_texts
 from rlreport.comparison.compare import Side, side_of
 from rlreport.comparison.reports import (
     BOOKKEEPING,

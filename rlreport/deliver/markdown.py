@@ -21,7 +21,7 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from rlreport.check.finding import Course
+from rlreport.check.course_data import Course
 from rlreport.choose import Extreme, evenly
 from rlreport.columns import Column
 from rlreport.deliver import FORMS, Builder

@@ -15,8 +15,9 @@ import pandas as pd
 
 from rlreport.about.card import card_values
 from rlreport.about.secrets import Scalar
-from rlreport.check.finding import FIRST_WORDS, GLYPHS
-from rlreport.check.verdict import translatable_title
+from rlreport.check.finding import GLYPHS
+from rlreport.check.sentence import translatable_title
+from rlreport.check.verdict import FIRST_WORDS
 from rlreport.columns import STEP
 from rlreport.comparison.reports import (
     BOOKKEEPING,

@@ -14,18 +14,13 @@ import pandas as pd
 from rlreport.about.card import card_view
 from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.check.course import course_of
-from rlreport.check.finding import (
-    REFERENCE_REWARD,
-    Course,
-    Example,
-    Finding,
-    Met,
-    Quantity,
-    Verdict,
-)
+from rlreport.check.course_data import Course, Quantity
+from rlreport.check.finding import REFERENCE_REWARD, Example, Finding
+from rlreport.check.limits import Met
 from rlreport.check.registry import BY_ID
 from rlreport.check.sentence import NAMES, is_percentage
 from rlreport.check.series import Series
+from rlreport.check.verdict import Verdict
 from rlreport.choose import TOOL_ERRORS, Extreme, evenly
 from rlreport.columns import RESPONSE, STEP, Column
 from rlreport.draw.chart import Chart

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.finding import Example, Finding, LogText, Verdict
+from rlreport.check.finding import Example, Finding, LogText
 from rlreport.check.spreading import SpreadingTexts
+from rlreport.check.verdict import Verdict
 from rlreport.metrics.roles import PLAIN_NAMES, in_unit_of, roles_of
 from rlreport.pages.views import is_numeric
 from rlreport.read.detect import OTHER_SPLIT

@@ -17,9 +17,10 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from rlreport.about.card import Card
-from rlreport.check.finding import Finding, Verdict
+from rlreport.check.finding import Finding
 from rlreport.check.run import has
 from rlreport.check.spreading import SpreadingTexts
+from rlreport.check.verdict import Verdict
 from rlreport.choose import StepPlan, left_out
 from rlreport.columns import RESPONSE_COLUMNS, Column
 from rlreport.figures.turns import ENDING_WORDS, several_endings

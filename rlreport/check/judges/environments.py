@@ -9,10 +9,13 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.finding import Facts, Finding, Limit, Limits, LogText, Severity, Thresholds
+from rlreport.check.evidence import Ranking
+from rlreport.check.finding import Facts, Finding, LogText, Severity
 from rlreport.check.judges.reward import fall_windows, mix_of_fall, reward_collapse
+from rlreport.check.limits import Limit, Limits, Thresholds
+from rlreport.check.means import MixChanged
 from rlreport.check.noise import Trend
-from rlreport.check.run import MixChanged, Ranking, Run
+from rlreport.check.run import Run
 from rlreport.check.series import RewardCollapse
 from rlreport.text.messages import translatable
 

@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import FAILURES, REWARD, Check, Need, Result, RiseOrShare
-from rlreport.check.finding import Facts, Finding, Limit, Limits, Severity, meets
+from rlreport.check.evidence import Ranking
+from rlreport.check.finding import Facts, Finding, Severity
 from rlreport.check.judges.hacking import reward_hacking_token
-from rlreport.check.judges.text import length_hacking
+from rlreport.check.judges.length import length_hacking
+from rlreport.check.limits import Limit, Limits, meets
 from rlreport.check.noise import TINY, Trend, correlation_within
-from rlreport.check.run import ROUNDING, Ranking, Run, has, mean, median, met_from_start
+from rlreport.check.run import ROUNDING, Run, has, mean, median, met_from_start
 from rlreport.check.series import MIN_WINDOW, Series, running_mean
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats, Ints

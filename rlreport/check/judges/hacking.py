@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.finding import Fact, Facts, Finding, Limit, Limits, LogText, Met, Severity
+from rlreport.check.evidence import Ranking
+from rlreport.check.finding import Fact, Facts, Finding, LogText, Severity
+from rlreport.check.judges.diversity import distinct_loss
 from rlreport.check.judges.reward import lost_part
-from rlreport.check.judges.text import distinct_loss
+from rlreport.check.limits import Limit, Limits, Met
 from rlreport.check.noise import centred
-from rlreport.check.run import Ranking, Run, mean
+from rlreport.check.run import Run, mean
 from rlreport.check.series import FALL_Z, Shape, onset
 from rlreport.check.spreading import Spreading, has_reference, has_text, prevalence, spreading_texts
 from rlreport.figures.ragged import Floats

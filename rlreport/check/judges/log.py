@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from rlreport.about.several_runs import SEVERAL_RUNS, SEVERAL_STARTS
 from rlreport.check.check import FAILURES, Check, Result
-from rlreport.check.finding import SEVERITIES, Facts, Limit, Limits, LogText, Severity
-from rlreport.check.run import Ranking, Run
+from rlreport.check.evidence import Ranking
+from rlreport.check.finding import SEVERITIES, Facts, LogText, Severity
+from rlreport.check.limits import Limit, Limits
+from rlreport.check.run import Run
 from rlreport.figures.ragged import Ints, spans
 from rlreport.read.changed import changes_in_words
 from rlreport.summarise.steps import most_common

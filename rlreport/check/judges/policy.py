@@ -10,9 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import FAILURES, FALLS, KL, LOGPROBS, Check, Result
-from rlreport.check.finding import Facts, Limit, Limits, Met, Severity, meets
+from rlreport.check.evidence import Ranking
+from rlreport.check.finding import Facts, Severity
+from rlreport.check.limits import Limit, Limits, Met, meets
 from rlreport.check.noise import Change
-from rlreport.check.run import LimitedFigure, Ranking, Run, mean, median
+from rlreport.check.run import LimitedFigure, Run, mean, median
 from rlreport.check.series import MIN_WINDOW, Series, onset, running_mean
 from rlreport.figures.ragged import Floats, Ints, spans
 from rlreport.text.messages import translatable

@@ -11,18 +11,12 @@ from numpy.typing import NDArray
 
 from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check, Result
 from rlreport.check.course import line_ends
-from rlreport.check.finding import (
-    REFERENCE_REWARD,
-    RL_BOARD,
-    Fact,
-    Facts,
-    Finding,
-    Limit,
-    Limits,
-    Severity,
-)
+from rlreport.check.evidence import Ranking
+from rlreport.check.finding import REFERENCE_REWARD, Fact, Facts, Finding, Severity
+from rlreport.check.limits import RL_BOARD, Limit, Limits
+from rlreport.check.means import MixChange
 from rlreport.check.noise import TINY, Change, Trend, Window
-from rlreport.check.run import MixChange, Ranking, RewardStalled, Run
+from rlreport.check.run import RewardStalled, Run
 from rlreport.check.series import Dip, RewardCollapse, Shape, jump_noise, onset, running_mean
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change

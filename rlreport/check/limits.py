@@ -1,0 +1,106 @@
+"""Limits of checks: their values, units and sources, and thresholds from a file."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from rlreport.text.messages import translatable
+
+Op = Literal[">", ">=", "<", "<="]
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A threshold, its key (``name``) in a thresholds file, and the value compared with it."""
+
+    name: str
+    op: Op
+    limit: float
+    value: float
+    unit: str
+
+
+N = TypeVar("N", int, float)
+L = TypeVar("L", bound="Limits")
+
+CONTRACT = translatable("this project's convention")
+EOS = translatable("TRL val/num_eos_tokens and --missing_eos_penalty")
+RL_BOARD = translatable("RLLoggingBoard post")
+
+
+class Limit(Generic[N]):
+    """A threshold, declared as a class attribute: ``class KlExplosion(Limits): warn = Limit(...)``.
+
+    ``KlExplosion.warn`` is this declaration; an instance's ``warn`` is the value for a run:
+    ``default``, unless a thresholds file sets another. ``owner`` and ``key`` are the class and
+    the name of the attribute; ``source`` is where the default comes from.
+    """
+
+    __slots__ = ("default", "key", "meaning", "owner", "source", "unit")
+    owner: type[Limits]
+    key: str
+
+    def __init__(self, default: N, unit: str, meaning: str, source: str = CONTRACT) -> None:
+        self.default: N = default
+        self.unit = unit
+        self.meaning = meaning
+        self.source = source
+
+    def __set_name__(self, owner: type[Limits], name: str) -> None:
+        self.owner, self.key = owner, name
+
+    @overload
+    def __get__(self, limits: None, owner: type[Limits]) -> Limit[N]: ...
+    @overload
+    def __get__(self, limits: Limits, owner: type[Limits]) -> N: ...
+    def __get__(self, limits: Limits | None, owner: type[Limits]) -> Limit[N] | N:
+        if limits is None:
+            return self
+        value: N = limits.given.get(self.key, self.default)
+        return value
+
+
+class Limits:
+    """Base class for the thresholds of a check; subclasses declare ``Limit`` attributes."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given  # values that replace defaults: name of the threshold -> value
+
+    @classmethod
+    def declared(cls) -> dict[str, Limit[float]]:
+        """Return name -> declaration of the thresholds of this class itself, not of its bases."""
+        return {name: limit for name, limit in vars(cls).items() if isinstance(limit, Limit)}
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """All threshold values for a run; ``thresholds[KlExplosion].warn`` is one of them."""
+
+    # values that replace defaults: class name -> name of the threshold -> value
+    given: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def __getitem__(self, kind: type[L]) -> L:
+        return kind(self.given.get(kind.__name__, {}))
+
+
+def meets(op: Op, value: float, limit: float) -> bool:
+    """Return whether ``value op limit`` (9 equal digits count as equal); False for NaN."""
+    if math.isclose(value, limit, rel_tol=1e-9):
+        return op.endswith("=")
+    return value > limit if op.startswith(">") else value < limit
+
+
+MAX_TOML = 1_000_000  # Maximum size of a thresholds file, in bytes
+
+
+def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
+    if key not in declared:
+        return f"has no threshold {key!r}; known: {', '.join(declared)}"
+    is_integer = isinstance(declared[key].default, int)
+    if isinstance(value, bool) or not isinstance(value, int if is_integer else int | float):
+        return f"{key} must be {'an integer' if is_integer else 'a number'}"
+    return "" if abs(value) <= sys.float_info.max else f"{key} must be finite"
