@@ -31,7 +31,6 @@ from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.verdict import Verdict
-from rlreport.choose import choose
 from rlreport.comparison import outcome as words
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
 from rlreport.comparison.reports import REPORT, report_about, seeds_at
@@ -64,6 +63,7 @@ from rlreport.options import (
 from rlreport.pages.comparison import ComparisonBuilder
 from rlreport.pages.index import Listed, grouped, reward_chart, runs_view
 from rlreport.pages.notes import notes_file, read_notes
+from rlreport.pages.plan import choose
 from rlreport.pages.redact import (
     Redactor,
     redacted_ngrams,

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlreport.choose import COMPACT
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures import tokens as token
+from rlreport.pages.plan import COMPACT
 from rlreport.pages.step import pack_tokens
 from rlreport.pages.templates import join_scripts
 from tests.pages_reading import node, rows_data, unpack

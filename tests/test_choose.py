@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import rlreport
-from rlreport.choose import (
+from rlreport.errors import UnusableInputError
+from rlreport.pages.plan import (
     FINEST_DIGITS,
     LEVELS,
     MAX_FINE_VALUES,
@@ -16,7 +17,6 @@ from rlreport.choose import (
     fitting_level,
     rank_by_interest,
 )
-from rlreport.errors import UnusableInputError
 from rlreport.read.choice import METRICS, extremeness
 from tests.reading import row, write
 from tests.tables_builder import response_table
@@ -51,7 +51,7 @@ def test_responses_of_equal_interest_are_in_the_order_of_the_log():
 
 
 def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr("rlreport.choose.MOST_STEPS", 20)
+    monkeypatch.setattr("rlreport.pages.plan.MOST_STEPS", 20)
     log = write(tmp_path / "log.jsonl", [row(step) for step in range(21)])
     with pytest.raises(UnusableInputError, match=r"21 steps.*--map step=FIELD"):
         rlreport.build(log, tmp_path / "report", workers=1)

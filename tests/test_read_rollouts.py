@@ -17,11 +17,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rlreport.choose import extremes
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.figures.rounding import rounded
 from rlreport.options import GaeOptions, ReadOptions
+from rlreport.pages.plan import extremes
 from rlreport.read import choice, reread
 from rlreport.read.choice import MAX_SAMPLED, METRICS, Choice, choose_rows, sampled_rows
 from rlreport.read.lines import ByteRange

@@ -6,12 +6,19 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from rlreport.choose import LEVELS, StepPlan, affordable, expected_bytes, fewer_steps, fitting_level
 from rlreport.deliver import Builder, Form
 from rlreport.deliver.publish import pictures_of, size_of, write_manifests
 from rlreport.errors import OutputError
 from rlreport.pages.comparison import ComparisonBuilder
 from rlreport.pages.lists import rows_listed
+from rlreport.pages.plan import (
+    LEVELS,
+    StepPlan,
+    affordable,
+    expected_bytes,
+    fewer_steps,
+    fitting_level,
+)
 from rlreport.pages.report import ReportBuilder, render_steps
 from rlreport.text.numbers import byte_size
 

@@ -22,16 +22,16 @@ import numpy as np
 from markupsafe import Markup
 
 from rlreport.check.course_data import Course
-from rlreport.choose import Extreme, evenly
 from rlreport.columns import Column
 from rlreport.deliver import FORMS, Builder
 from rlreport.deliver.publish import pictures_of
-from rlreport.draw.chart import Chart, PageSlot
+from rlreport.draw.chart import Chart, PageSlot, evenly
 from rlreport.draw.svg import png
 from rlreport.errors import OutputError, UsageError
 from rlreport.pages.comparison import ComparisonBuilder
 from rlreport.pages.notes import render_notes
 from rlreport.pages.overview import extreme_number, overview_view, run_courses
+from rlreport.pages.plan import Extreme
 from rlreport.pages.report import ReportBuilder
 from rlreport.pages.templates import Addresses, environment
 from rlreport.pages.views import TableView, listed_prompt

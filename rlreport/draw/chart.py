@@ -15,11 +15,17 @@ from typing import Any, Literal
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from rlreport.draw.theme import DESIGNS, HEIGHT, PADDING, WIDTH, Spec, design_sources
 from rlreport.figures.ragged import Floats
 from rlreport.text.clean import printable, shortened
 from rlreport.text.messages import Message, message
+
+
+def evenly(count: int, room: int) -> NDArray[np.int64]:
+    return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)
+
 
 Scale = Literal["linear", "log", "symlog"]
 # Minimum extent of an axis as a fraction of its largest magnitude, so that noise stays flat

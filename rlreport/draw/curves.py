@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.finding import SEVERITIES, Finding, Severity
-from rlreport.choose import evenly
 from rlreport.draw.chart import (
     Axis,
     Chart,
     Rows,
     Scale,
     drawable,
+    evenly,
     fill,
     finite_or_none,
     label,

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.finding import SEVERITIES, Finding
-from rlreport.choose import evenly
 from rlreport.columns import RESPONSE
 from rlreport.draw.chart import (
     Axis,
@@ -17,6 +16,7 @@ from rlreport.draw.chart import (
     bins,
     counts,
     drawable,
+    evenly,
     fill,
     layer_named,
     limits,

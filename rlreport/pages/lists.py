@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.choose import Extreme, StepPlan, extremes
 from rlreport.columns import PROMPT, RESPONSE, STEP, TOKEN
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import sparkline
 from rlreport.figures.ragged import Floats
 from rlreport.pages.overview import SNIPPET_CHARS
+from rlreport.pages.plan import Extreme, StepPlan, extremes
 from rlreport.pages.redact import redacted, response_numbers
 from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, strings_of
 from rlreport.pages.templates import PROMPTS, Addresses, packed_json

@@ -21,13 +21,13 @@ from rlreport.check.registry import BY_ID
 from rlreport.check.sentence import NAMES, is_percentage
 from rlreport.check.series import Series
 from rlreport.check.verdict import Verdict
-from rlreport.choose import TOOL_ERRORS, Extreme, evenly
 from rlreport.columns import RESPONSE, STEP, Column
-from rlreport.draw.chart import Chart
+from rlreport.draw.chart import Chart, evenly
 from rlreport.draw.curves import sparkline
 from rlreport.draw.run_charts import not_drawn, tool_label
 from rlreport.figures.turns import ERROR_KINDS, ToolCounts
 from rlreport.metrics.roles import logging_advice, roles_of
+from rlreport.pages.plan import TOOL_ERRORS, Extreme
 from rlreport.pages.templates import Addresses
 from rlreport.pages.views import (
     PROMPT_TEXT,

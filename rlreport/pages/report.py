@@ -12,7 +12,6 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.choose import Extreme, StepPlan, shown_prompts
 from rlreport.columns import RESPONSE
 from rlreport.comparison.reports import METRICS_FILE, REPORT, pack_table, response_data
 from rlreport.comparison.reports import PATH as RESPONSES
@@ -32,6 +31,7 @@ from rlreport.pages.lists import (
 )
 from rlreport.pages.notes import Targets, render_notes
 from rlreport.pages.overview import overview_view, run_figures
+from rlreport.pages.plan import Extreme, StepPlan, shown_prompts
 from rlreport.pages.redact import redacted, response_numbers
 from rlreport.pages.step import GROUP_COLUMNS, group_figures, step_rows, step_view, steps_data
 from rlreport.pages.templates import (

@@ -17,7 +17,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.finding import Finding
-from rlreport.choose import COMPACT
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step import CHARTED, step_charts
@@ -25,6 +24,7 @@ from rlreport.figures.ragged import Floats, spans
 from rlreport.figures.tokens import KEPT
 from rlreport.options import GaeOptions
 from rlreport.pages.overview import finding_view, step_figures
+from rlreport.pages.plan import COMPACT
 from rlreport.pages.templates import Addresses, canonical_json, gzip_base64, packed_json
 from rlreport.pages.views import (
     SAMPLED_FIGURE,

@@ -21,10 +21,10 @@ from rlreport.check.finding import Finding
 from rlreport.check.run import has
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.verdict import Verdict
-from rlreport.choose import StepPlan, left_out
 from rlreport.columns import RESPONSE_COLUMNS, Column
 from rlreport.figures.turns import ENDING_WORDS, several_endings
 from rlreport.options import BuildOptions
+from rlreport.pages.plan import StepPlan, left_out
 from rlreport.read.rollouts import Rollout, Rollouts, Selection
 from rlreport.tables import Tables, counted_in_all
 from rlreport.text.chat import turns_as_text

@@ -244,10 +244,6 @@ def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
     return [steps[index] for index in sorted(indices.union(range(0, len(steps), stride)))]
 
 
-def evenly(count: int, room: int) -> NDArray[np.int64]:
-    return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)
-
-
 MOST_STEPS = 20_000  # Maximum number of steps in a report
 
 
