@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from rlreport.comparison.compare import Comparison, Means, Side, compare_runs, effect_on, side_of
+from rlreport.comparison.data_file import response_data, trainer_rows
 from rlreport.comparison.outcome import flips
-from rlreport.comparison.reports import response_data, trainer_rows
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.logs import read_logs
 from rlreport.summarise.run import summarise

@@ -26,7 +26,8 @@ from typing import Any
 
 from rlreport.about.card import run_card
 from rlreport.check import load_thresholds
-from rlreport.comparison.reports import earlier_report, report_about, unpacked
+from rlreport.comparison.data_file import unpacked
+from rlreport.comparison.saved import earlier_report, report_about
 from rlreport.errors import RlreportError
 from rlreport.metrics.find import find_and_read
 from rlreport.options import GaeOptions, ReadOptions

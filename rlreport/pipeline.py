@@ -31,10 +31,10 @@ from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.verdict import Verdict
-from rlreport.comparison import outcome as words
+from rlreport.comparison import words
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
-from rlreport.comparison.reports import REPORT, report_about, seeds_at
 from rlreport.comparison.run import compared_run
+from rlreport.comparison.saved import REPORT, report_about, seeds_at
 from rlreport.deliver import FORMS, form_of
 from rlreport.deliver.email import assemble, encode_view
 from rlreport.deliver.fit import deliver, deliver_comparison

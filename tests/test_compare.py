@@ -17,9 +17,11 @@ import rlreport
 from rlreport import deliver
 from rlreport.check import Thresholds
 from rlreport.cli import main
-from rlreport.comparison.outcome import Outcome, compare_json, notes, outcome_of, texts_note
-from rlreport.comparison.reports import seeds_at
+from rlreport.comparison.export import compare_json
+from rlreport.comparison.outcome import Outcome, outcome_of
 from rlreport.comparison.run import ComparedRun, compared_run, settings_that_differ
+from rlreport.comparison.saved import seeds_at
+from rlreport.comparison.words import notes, texts_note
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import CompareOptions
 from rlreport.pages.templates import canonical_json

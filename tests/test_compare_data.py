@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.comparison.reports import pack_table, unpacked
+from rlreport.comparison.data_file import pack_table, unpacked
 from rlreport.text.clean import number_as_text
 from tests.reading import tokens, write
 from tests.test_compare import compared, write_graded

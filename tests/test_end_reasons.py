@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from rlreport.check import run_checks
-from rlreport.comparison.reports import response_data
+from rlreport.comparison.data_file import response_data
 from rlreport.figures.turns import Ending
 from rlreport.read.tables import Scan
 from rlreport.summarise.run import summarise

@@ -23,7 +23,7 @@ import rlreport
 from rlreport.check import Thresholds
 from rlreport.check.verdict import Verdict
 from rlreport.columns import STEP_COLUMNS
-from rlreport.comparison import outcome as words
+from rlreport.comparison import outcome, words
 from rlreport.comparison.run import compared_run
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.metrics.find import MAX_STEPS, find_and_read
@@ -264,13 +264,13 @@ def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def _outcome(bases: list[Path], news: list[Path], **given: Any) -> words.Outcome:
+def _outcome(bases: list[Path], news: list[Path], **given: Any) -> outcome.Outcome:
     options = CompareOptions(**given)
     base, new = (
         [compared_run(path, options, Thresholds(), Progress()) for path in side]
         for side in (bases, news)
     )
-    return words.outcome_of(base, new, options)
+    return outcome.outcome_of(base, new, options)
 
 
 def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from rlreport.about.card import run_card
 from rlreport.check import load_thresholds
 from rlreport.check.verdict import SCHEMA
-from rlreport.comparison.reports import earlier_report
+from rlreport.comparison.saved import earlier_report
 from rlreport.errors import RlreportError, RowError, UsageError
 from rlreport.formats.containers import container_of, iterate
 from rlreport.metrics.find import MAX_METRICS, find_and_read
@@ -41,7 +41,7 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["pytest", "pyarrow.parquet", "rlreport.comparison.reports"])
+FORKS.set_forkserver_preload(["pytest", "pyarrow.parquet", "rlreport.comparison.saved"])
 
 
 def answer(answers: Connection, kind: str, path: Path) -> None:

@@ -15,7 +15,7 @@ from rlreport.check.course import course_of
 from rlreport.check.course_data import Course
 from rlreport.check.run import has
 from rlreport.check.series import Series, running_mean
-from rlreport.comparison.reports import EXTRA, METRICS, PART, TRAINER, trainer_rows
+from rlreport.comparison.data_file import EXTRA, METRICS, PART, TRAINER, trainer_rows
 from rlreport.comparison.statistics import (
     LEVEL,
     Band,

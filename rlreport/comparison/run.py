@@ -17,14 +17,13 @@ from rlreport.check.finding import Finding, Onset
 from rlreport.check.run import Run
 from rlreport.check.sentence import translatable_title, with_texts
 from rlreport.comparison.compare import Side, side_of
-from rlreport.comparison.reports import (
+from rlreport.comparison.data_file import response_data, trainer_rows
+from rlreport.comparison.saved import (
     BOOKKEEPING,
     Earlier,
     ResponseId,
     earlier_report,
-    response_data,
     section,
-    trainer_rows,
     verdict_of,
 )
 from rlreport.formats.logged import dicts

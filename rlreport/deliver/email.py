@@ -20,7 +20,7 @@ import css_inline
 from markupsafe import Markup
 
 from rlreport.check.sentence import headline
-from rlreport.comparison import outcome as compare_words
+from rlreport.comparison import words as compare_words
 from rlreport.deliver import Builder
 from rlreport.deliver.markdown import overview, pictures
 from rlreport.draw.bundle import vega_bundle

@@ -9,9 +9,10 @@ from typing import Any
 from rlreport.about.card import redacted_text
 from rlreport.check.finding import Finding
 from rlreport.columns import RESPONSE
-from rlreport.comparison import outcome as words
+from rlreport.comparison import words
 from rlreport.comparison.compare import Guardrail
-from rlreport.comparison.outcome import Flip, Outcome, compare_json, prompts_table
+from rlreport.comparison.export import compare_json, prompts_table
+from rlreport.comparison.outcome import Flip, Outcome
 from rlreport.comparison.run import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions

@@ -19,7 +19,7 @@ from rlreport.check.finding import GLYPHS
 from rlreport.check.sentence import translatable_title
 from rlreport.check.verdict import FIRST_WORDS
 from rlreport.columns import STEP
-from rlreport.comparison.reports import (
+from rlreport.comparison.saved import (
     BOOKKEEPING,
     SEEDS,
     name_without_seed,

@@ -13,8 +13,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE
-from rlreport.comparison.reports import METRICS_FILE, REPORT, pack_table, response_data
-from rlreport.comparison.reports import PATH as RESPONSES
+from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
+from rlreport.comparison.data_file import PATH as RESPONSES
+from rlreport.comparison.saved import REPORT
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import arranged, overview_charts
 from rlreport.draw.run_charts import token_charts

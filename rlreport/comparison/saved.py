@@ -1,8 +1,4 @@
-"""Response data for comparisons: write and parse its file format, and read earlier reports.
-
-Reports are untrusted, like logs: their content is checked, and only the parts that a comparison
-needs are decompressed. Those that differ only in the seed are found by name or configuration.
-"""
+"""Earlier reports as sides of a comparison."""
 
 from __future__ import annotations
 
@@ -10,9 +6,7 @@ import base64
 import gzip
 import io
 import re
-import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,21 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
 from rlreport.about.card import card_texts, configured, run_card
-from rlreport.check.run import has
 from rlreport.check.verdict import SCHEMA
-from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.comparison.data_file import (
+    _UNREADABLE,
+    MAX_CELLS,
+    MAX_DATA,
+    METRICS_FILE,
+    PATH,
+    unpacked,
+)
 from rlreport.errors import RlreportError, UnreadableReportError, UnusableInputError
-from rlreport.figures.ragged import Ints
-from rlreport.figures.tokens import is_cut_off
 from rlreport.formats.logged import dicts, mapping
-from rlreport.metrics.roles import in_unit_of, roles_of
 from rlreport.read.listing import is_url
-from rlreport.summarise.steps import passes_of
 from rlreport.system.documents import (
     LimitError,
     load_csv,
@@ -44,33 +38,9 @@ from rlreport.system.documents import (
     read_bounded,
     read_stream,
 )
-from rlreport.system.gzipped import gzipped
-from rlreport.tables import Tables
-from rlreport.text.clean import escape, safe_text, unescape, without_controls
+from rlreport.text.clean import safe_text, unescape
 
 REPORT = "data/report.json"
-# Paths in a report's folder or zip: the run's metadata and figures, and the response data
-PATH = "data/responses.csv.gz"
-
-PART = "part:"  # Prefix of the columns and guardrail ids of reward parts (components of the reward)
-EXTRA = "extra:"  # Prefix of the columns of logged fields that are not reward parts
-# Rows per gzip member; to save space, members with the first steps are dropped as a whole
-ROWS_TOGETHER = 10_000
-
-COMPRESSION = 4  # Level of gzip; level 6 takes three times as long and saves only 5%
-# Maximum size in bytes of the response data, compressed or not, and of a one-file report
-MAX_DATA = 500_000_000
-MAX_CELLS = 50_000_000  # Maximum number of cells of each of a report's tables
-_LISTED = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
-_FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3"])
-# Value of ``split`` in rows with the trainer's means of a step, not figures of one response
-METRICS = "metrics"
-
-_TRAINER_FIGURES = ("reward", "kl_k1", "response_tokens")
-TRAINER = "trainer:"  # Prefix of the columns of the trainer's metrics, before their role
-METRICS_FILE = "data/metrics.csv"  # Path of the exported trainer metrics
-_NUMBERS = ("step", "n", "prompt_id")
-_HASHES = ("prompt", "group_hash")
 
 SEEDS = "seeds"  # Name of a group whose runs are named by their seed alone
 # Matches the seed in a name, such as ``_s1`` or ``seed_2``
@@ -80,157 +50,6 @@ BOOKKEEPING = re.compile(
     r"version|commit|host|(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
     r"(run|experiment)_name|wandb|logg|save|output|timestamp|device|num_workers|report_to|push_to"
 )
-
-
-def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
-    """Return a row per response with figures and prompt ids; without any, see ``trainer_data``.
-
-    Texts have no control characters, whether the table is packed or not, so that a run and its
-    report have the same ids.
-    """
-    if tables.responses.empty:
-        return trainer_data(tables.steps)
-    responses, extras = tables.responses, tables.extras
-    columns: dict[str, object] = {
-        "step": responses["step"],
-        "n": responses["n"],
-        "split": "train",
-        "prompt_id": responses["prompt_id"],
-        "group": responses["group"],
-    }
-    if not redact:  # a hash would confirm a guessed prompt
-        columns["prompt"] = responses["prompt_hash"]
-        if responses["group_hash"].any():
-            columns["group_hash"] = responses["group_hash"]
-    columns |= {name: responses[name].to_numpy(np.float64) for name in _FIGURES}
-    columns["cut_off"] = is_cut_off(*(responses[n].to_numpy() for n in ("finished", "ending")))
-    columns["duplicate"] = responses.duplicated(["step", "response_hash"], keep=False).astype(float)
-    rewards = responses.groupby("group", sort=False)["reward"]
-    spread = rewards.transform("max") - rewards.transform("min")
-    alike = (spread < 1e-6).astype(np.float64)
-    columns["zero_variance"] = alike.where(rewards.transform("count") > 1)
-    splits = [split for _, split in responses.groupby("validation")]  # k may differ
-    passes = pd.concat([pd.Series(passes_of(split).at_k, split.index) for split in splits])
-    of_groups = passes.sort_index().groupby(responses["group"]).transform("first")
-    columns["pass_at_k"] = of_groups.where(responses["correct"].notna())
-    for name in extras.columns:
-        values = extras[name]
-        key = without_controls(f"{PART if name in tables.reward_parts else EXTRA}{name}")
-        if is_numeric_dtype(values):
-            columns[key] = values.to_numpy(np.float64)
-        elif name == "split":
-            columns["split"] = values.fillna("train").map(without_controls)
-        elif not redact:
-            named = values.where(values != "")  # an empty string identifies nothing
-            columns[key] = named.map(without_controls, na_action="ignore")
-    table = pd.DataFrame(columns, copy=False)
-    empty = [name for name in table if name != "reward" and table[name].isna().all()]
-    return table.drop(columns=empty)
-
-
-def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of one row per step with the trainer's means, for a run without responses.
-
-    ``split`` is METRICS. ``prompt_id`` is the number of a block of adjacent steps, as these are
-    correlated like responses to one prompt. With S steps in the last fifth of the run, a block has
-    about √S steps.
-    """
-    block = _blocks(len(steps))
-    ids = {"step": steps["step"], "n": 0, "split": METRICS, "prompt_id": block, "group": block}
-    names = [name for name in _TRAINER_FIGURES if name == "reward" or has(steps, f"{name}_mean")]
-    return pd.DataFrame(ids | {name: steps[f"{name}_mean"] for name in names})
-
-
-def _blocks(steps: int) -> Ints:
-    size = max(1, min(round((steps / 5) ** 0.5), steps // 15))
-    return np.repeat(np.arange(steps, dtype=np.int64), size)[:steps]
-
-
-def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Return the trainer's metrics by step, in columns by role; ``pair`` is a block of steps."""
-    if "step" not in metrics:
-        return pd.DataFrame({"step": [], "pair": []})
-    roles = roles_of(map(str, metrics.columns[1:]))
-    columns = {
-        f"{TRAINER}{role}": in_unit_of(role, name, metrics[name].to_numpy(np.float64))
-        for role, name in roles.items()
-    }
-    return pd.DataFrame({"step": metrics["step"], "pair": _blocks(len(metrics)), **columns})
-
-
-def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
-    """Return at most ``most`` bytes of gzipped CSV with the last rows, and how many these are."""
-    names = ",".join(_quoted(str(name)) for name in table)
-    head = gzipped(f"{names}\n".encode(), 9)
-    parts: list[bytes] = []
-    rows, size = 0, len(head)
-    for stop in range(len(table), 0, -ROWS_TOGETHER):
-        block = table.iloc[max(0, stop - ROWS_TOGETHER) : stop]
-        columns = [_cells(str(name), block[name]) for name in block]
-        lines = b"".join(b",".join(row) + b"\n" for row in zip(*columns, strict=True))
-        part = gzipped(lines, COMPRESSION)
-        if size + len(part) > most:
-            break
-        parts.append(part)
-        rows, size = rows + len(block), size + len(part)
-    return head + b"".join(reversed(parts)), rows
-
-
-def _cells(name: str, values: pd.Series) -> list[bytes]:
-    if name in _HASHES:
-        return [b"%016x" % value for value in values.tolist()]
-    if not is_numeric_dtype(values):
-        numbers, distinct = pd.factorize(values.map(str, na_action="ignore"))  # -1 is missing
-        texts = [*(_quoted(escape(text)).encode() for text in distinct), b""]
-        return [texts[number] for number in numbers.tolist()]
-    array = values.to_numpy()
-    if array.dtype.kind == "f":
-        array = np.where(np.isfinite(array), array, np.nan)
-    encoded = orjson.dumps(np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY)
-    return encoded[1:-1].replace(b"null", b"").split(b",")
-
-
-def _quoted(text: str) -> str:
-    return '"' + safe_text(text).replace('"', '""') + '"'
-
-
-def unpacked(data: bytes, name: str) -> pd.DataFrame:
-    """Parse response data that ``pack_table`` wrote; raise UnusableInputError if it is broken."""
-    try:
-        with gzip.open(io.BytesIO(data)) as stream:
-            text = read_stream(stream, MAX_DATA)
-        with warnings.catch_warnings():
-            # Pandas from 3.1 on warns that float_precision is not needed; every version warns if
-            # only some ids of a column look like numbers.
-            warnings.simplefilter("ignore")
-            table = load_csv(
-                text,
-                MAX_CELLS,
-                dtype={"split": str, **dict.fromkeys(_HASHES, str)},
-                keep_default_na=False,
-                na_values=[""],
-                float_precision="round_trip",
-            )
-        if not {*_NUMBERS, "split", "reward"} <= set(table) or table.empty:
-            raise ValueError("no responses")
-        table = table.astype(dict.fromkeys(_NUMBERS, np.int64))
-        for column in set(map(str, table)) - set(_NUMBERS):
-            values = table[column]
-            is_text = column.startswith((EXTRA, PART)) and not is_numeric_dtype(values)
-            if column in _HASHES:
-                table[column] = np.array([int(text, 16) for text in values], np.uint64)
-            elif column == "split" or is_text:
-                table[column] = values.map(
-                    lambda cell: unescape(cell) if isinstance(cell, str) else cell
-                )
-            else:
-                table[column] = values.astype(np.float64)
-    except LimitError as error:
-        raise UnusableInputError(f"{name}: its {PATH} is broken: {error}") from None
-    except (*_UNREADABLE, TypeError, OverflowError, MemoryError) as error:
-        raise UnusableInputError(f"{name}: its {PATH} is broken; build the report again") from error
-    table["split"] = table["split"].fillna("train")
-    return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
 
 
 # Maximum decompressed size in bytes of ``report.json`` and each page of a report
@@ -244,8 +63,6 @@ ReadPart = Callable[[str], bytes | None]
 
 _NODE = r'<script type="application/[a-z-]+" class="{name}">'
 _GENERATOR = b'<meta name="generator" content="rlreport '
-
-_UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, RuntimeError)
 # Exceptions raised if a value in a report has an unexpected type
 _UNEXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError)
 
