@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import vl_convert
 
-from rlreport.draw.overview import overview_charts
+from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.svg import drawn
 from tests.tables_builder import charts_of_step, table_of_rows, tables_of
 

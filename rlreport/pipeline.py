@@ -40,8 +40,8 @@ from rlreport.deliver.email import assemble, encode_view
 from rlreport.deliver.fit import deliver, deliver_comparison
 from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, local_path, publishing
+from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.custom import chart_functions, custom_charts
-from rlreport.draw.step import comparison_charts
 from rlreport.draw.svg import check_address_space, drawn
 from rlreport.errors import (
     OutputError,

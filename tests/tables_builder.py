@@ -11,10 +11,10 @@ from rlreport.check.finding import Finding
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import floats
-from rlreport.draw.overview import overview_charts
-from rlreport.draw.step import CHARTED, step_charts
+from rlreport.draw.step_charts import CHARTED, step_charts
 from rlreport.figures.tokens import correctness, find_loops
 from rlreport.summarise.steps import step_tables
 from rlreport.summarise.tokens import step_bigrams

@@ -14,7 +14,7 @@ from rlreport.check.judges.policy import KlExplosion
 from rlreport.check.limits import Limits
 from rlreport.check.noise import Trend
 from rlreport.check.registry import CHECKS, LIMITS
-from rlreport.draw.overview import OVERVIEW, CurveChart
+from rlreport.draw.catalogue import OVERVIEW, CurveChart
 from rlreport.draw.run_charts import CHART_OF_ROLE
 from rlreport.errors import UsageError
 from tests.tables_builder import tables

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import (
     MOST_POINTS,
@@ -16,7 +17,6 @@ from rlreport.draw.curves import (
     curve_chart,
     sparkline,
 )
-from rlreport.draw.overview import overview_charts
 from rlreport.draw.svg import drawn
 from tests.tables_builder import charts_of_run, line_of, table_of_rows, tables_of
 

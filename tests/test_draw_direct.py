@@ -11,7 +11,7 @@ import pytest
 import vl_convert
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.step import MOST_BARS, MOST_DOTS
+from rlreport.draw.step_charts import MOST_BARS, MOST_DOTS
 from rlreport.draw.theme import sentinels
 from rlreport.text.language import language
 from tests.tables_builder import charts_of_step

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from rlreport import api
 from rlreport.check.finding import Finding
+from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart, label, unique_names
 from rlreport.draw.curves import sparkline
-from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import token_charts
 from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from rlreport.check.finding import Finding, Rank
+from rlreport.draw.catalogue import arranged
 from rlreport.draw.chart import Chart, on_one_scale
-from rlreport.draw.overview import arranged
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import BOLD, LINE, THIN
 from tests.tables_builder import charts_of_run, line_of, table_of_rows, tables_of

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from rlreport.check.finding import Finding, Onset
+from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart
-from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import MOST_PARTS, token_charts
 from rlreport.draw.svg import drawn
 from tests.tables_builder import charts_of_run, table_of_rows, tables_of

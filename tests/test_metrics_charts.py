@@ -12,8 +12,8 @@ import pytest
 
 import rlreport
 from rlreport.check.run import Run
+from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart
-from rlreport.draw.overview import overview_charts
 from rlreport.draw.run_charts import not_drawn
 from rlreport.draw.svg import drawn
 from rlreport.errors import UnusableInputError

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.draw.overview import overview_charts
+from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.svg import drawn
 from rlreport.pages.step import number_cells
 from tests.reading import row, write

@@ -16,8 +16,8 @@ from rlreport.columns import RESPONSE
 from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
 from rlreport.comparison.data_file import PATH as RESPONSES
 from rlreport.comparison.saved import REPORT
+from rlreport.draw.catalogue import arranged, overview_charts
 from rlreport.draw.chart import Chart
-from rlreport.draw.overview import arranged, overview_charts
 from rlreport.draw.run_charts import token_charts
 from rlreport.draw.svg import drawn
 from rlreport.options import BuildOptions

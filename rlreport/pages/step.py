@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rlreport.check.finding import Finding
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.chart import Chart, finite_or_none
-from rlreport.draw.step import CHARTED, step_charts
+from rlreport.draw.step_charts import CHARTED, step_charts
 from rlreport.figures.ragged import Floats, spans
 from rlreport.figures.tokens import KEPT
 from rlreport.options import GaeOptions

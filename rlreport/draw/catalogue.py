@@ -1,4 +1,4 @@
-"""Charts of the overview page that the log has data for, most over the same step axis."""
+"""The charts of the overview, declared: those that the log has data for are drawn."""
 
 from __future__ import annotations
 
