@@ -28,7 +28,7 @@ class GeneratedFiles(BuildHookInterface[Any]):
         for module in ("draw.bundle", "draw.designs", "text.language"):
             runpy.run_module(f"rlreport.{module}", run_name="__main__")
         if version != "editable":
-            from rlreport.pages import COMPILED, compile_templates
+            from rlreport.pages.template_files import COMPILED, compile_templates
 
             self._compiled = tempfile.mkdtemp()
             compile_templates(Path(self._compiled))

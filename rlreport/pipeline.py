@@ -60,9 +60,11 @@ from rlreport.options import (
     ReportOptions,
     part,
 )
+from rlreport.pages.author_notes import notes_file, read_notes
 from rlreport.pages.comparison import ComparisonBuilder
+from rlreport.pages.html import environment
 from rlreport.pages.index import Listed, grouped, reward_chart, runs_view
-from rlreport.pages.notes import notes_file, read_notes
+from rlreport.pages.page import Page
 from rlreport.pages.plan import choose
 from rlreport.pages.redact import (
     Redactor,
@@ -72,8 +74,7 @@ from rlreport.pages.redact import (
     without_names,
 )
 from rlreport.pages.report import ReportBuilder, page_context
-from rlreport.pages.templates import Page, environment
-from rlreport.pages.views import KeyFigure, Shell
+from rlreport.pages.table import KeyFigure, Shell
 from rlreport.read.detect import REPORTS
 from rlreport.read.listing import is_url
 from rlreport.read.logs import read_logs

@@ -9,8 +9,8 @@ import pytest
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures import tokens as token
 from rlreport.pages.plan import COMPACT
-from rlreport.pages.step import pack_tokens
-from rlreport.pages.templates import join_scripts
+from rlreport.pages.scripts import join_scripts
+from rlreport.pages.token_data import pack_tokens
 from tests.pages_reading import node, rows_data, unpack
 from tests.reading import read
 

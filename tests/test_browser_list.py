@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import rlreport
+from rlreport.pages.scripts import join_scripts
 from rlreport.pages.step import STATIC_ROWS
-from rlreport.pages.templates import join_scripts
 from rlreport.text.clean import escape, without_controls
 from tests.browser import box_of, copy, in_url, listed, numbers, until, visiting
 from tests.hostile import write_log

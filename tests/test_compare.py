@@ -24,7 +24,7 @@ from rlreport.comparison.saved import seeds_at
 from rlreport.comparison.words import notes, texts_note
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import CompareOptions
-from rlreport.pages.templates import canonical_json
+from rlreport.pages.html import canonical_json
 from rlreport.system.workers import Progress
 from tests.browser import serious, visiting
 from tests.forms import FORMS, files_below

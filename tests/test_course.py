@@ -24,8 +24,10 @@ from rlreport.check.finding import Example, Finding
 from rlreport.check.series import Series
 from rlreport.check.verdict import Verdict, findings_json
 from rlreport.metrics.find import find_and_read
-from rlreport.pages.overview import finding_view, run_figures, verdict_view
-from rlreport.pages.templates import Addresses, environment
+from rlreport.pages.figures import run_figures
+from rlreport.pages.findings import finding_view, verdict_view
+from rlreport.pages.html import environment
+from rlreport.pages.page import Addresses
 from rlreport.summarise.run import summarise
 from rlreport.text.language import ENGLISH
 from tests.reading import read, write

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport import pages
-from rlreport.pages.templates import environment
+from rlreport.pages import template_files
+from rlreport.pages.html import environment
 from tests.forms import FORMS, everything, files_of
 from tests.hostile import hostile_rows, write_log
 from tests.pages_reading import rows_data
@@ -97,14 +97,14 @@ OTHER_TEMPLATES = ("folder", "run.eml", "run.md")
 
 @pytest.mark.ci
 def test_compiled_templates_of_a_wheel_render_as_their_sources(log, tmp_path, monkeypatch):
-    folder_of = pages.package_folder
+    folder_of = template_files.package_folder
     templates = shutil.copytree(folder_of("templates"), tmp_path / "templates")
-    pages.compile_templates(templates / pages.COMPILED)
+    template_files.compile_templates(templates / template_files.COMPILED)
     for source in templates.rglob("*.[ht]*"):
         source.write_text("a source that is not read")
     folders = {"static": folder_of("static"), "templates": templates}
     for name, find in (("sources", folder_of), ("compiled", folders.get)):
-        monkeypatch.setattr(pages, "package_folder", find)
+        monkeypatch.setattr(template_files, "package_folder", find)
         environment.cache_clear()
         (tmp_path / name).mkdir()
         for form in OTHER_TEMPLATES:

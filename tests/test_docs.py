@@ -13,8 +13,8 @@ from rlreport import RolloutWriter
 from rlreport.check.run import Run
 from rlreport.columns import RESPONSE_COLUMNS, STEP
 from rlreport.formats import registry
+from rlreport.pages.listed import TILES
 from rlreport.pages.overview import STEPS_SHOWN
-from rlreport.pages.views import TILES
 from rlreport.read.logs import read_logs
 from tests import judged_runs, site
 from tests.conftest import ROOT

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.pages.templates import PAGE_FILES
+from rlreport.pages.page import PAGE_FILES
 from tests.hostile import STRINGS
 from tests.pages_reading import Elements
 

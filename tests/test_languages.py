@@ -20,7 +20,7 @@ from rlreport.errors import UsageError
 from rlreport.fields import FIELDS
 from rlreport.options import BuildOptions
 from rlreport.pages.data import settings
-from rlreport.pages.templates import environment
+from rlreport.pages.html import environment
 from rlreport.text.language import ENGLISH, FOLDER, Language
 from rlreport.text.messages import format_message, message, plural
 from tests import pseudo

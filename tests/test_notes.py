@@ -13,8 +13,8 @@ import pytest
 import rlreport
 from rlreport.deliver.markdown import MOST_NOTES
 from rlreport.errors import UsageError
-from rlreport.pages.notes import MOST_BYTES, Targets, plain_notes, read_notes, render_notes
-from rlreport.pages.templates import Addresses
+from rlreport.pages.author_notes import MOST_BYTES, Targets, plain_notes, read_notes, render_notes
+from rlreport.pages.page import Addresses
 from tests.browser import serious, until, visiting
 from tests.forms import FORMS, everything
 from tests.hostile import MARK, STRINGS, write_log

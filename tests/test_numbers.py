@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlreport.pages import package_folder
 from rlreport.pages.data import note_in_words
-from rlreport.pages.overview import change
-from rlreport.pages.views import number_cell
+from rlreport.pages.figures import change
+from rlreport.pages.table import number_cell
+from rlreport.pages.template_files import package_folder
 from rlreport.tables import Note
 from rlreport.text.numbers import MINUS, byte_size, exact, written
 from tests.running import SEARCH

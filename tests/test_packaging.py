@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rlreport
-from rlreport.pages import COMPILED
+from rlreport.pages.template_files import COMPILED
 from tests.forms import files_below
 
 pytestmark = pytest.mark.ci

@@ -16,9 +16,10 @@ from markupsafe import escape
 
 from rlreport.figures.tokens import TokenFigures
 from rlreport.pages.data import csv
-from rlreport.pages.step import decimal, group_data, pack_tokens
-from rlreport.pages.templates import canonical_json, script_json
-from rlreport.pages.views import PREFIXES, PromptText, prompt_prefixes
+from rlreport.pages.html import canonical_json, script_json
+from rlreport.pages.listed import PREFIXES, PromptText, prompt_prefixes
+from rlreport.pages.panel import group_data
+from rlreport.pages.token_data import decimal, pack_tokens
 from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import without_controls
 from rlreport.text.tokens import Style, readable_tokens

@@ -12,7 +12,7 @@ import pytest
 
 import rlreport
 from rlreport.draw.theme import sentinels, tokens
-from rlreport.pages.templates import assets
+from rlreport.pages.scripts import assets
 from rlreport.text.language import ENGLISH, TAGS, language
 
 PACKAGE = Path(rlreport.__file__).parent

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import rlreport
-from rlreport.pages.overview import MOST_TOOLS
+from rlreport.pages.agents import MOST_TOOLS
 from tests.browser import visiting
 from tests.hostile import STRINGS, write_log
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from babel.messages import Catalog, pofile
 from jinja2.ext import GETTEXT_FUNCTIONS, babel_extract
 
-from rlreport.pages.templates import script_messages
+from rlreport.pages.scripts import script_messages
 from rlreport.text.language import FOLDER, make
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -56,7 +56,7 @@ def print_report(report: Report) -> None:
     from rlreport.about.several_runs import SEVERAL_RUNS, SEVERAL_STARTS
     from rlreport.deliver.publish import page_at
     from rlreport.draw.custom import CHARTS
-    from rlreport.pages.notes import NOTES
+    from rlreport.pages.author_notes import NOTES
     from rlreport.read.changed import CHANGED, change_in_words
     from rlreport.read.detect import FORMAT
     from rlreport.read.remarks import NO_STEP

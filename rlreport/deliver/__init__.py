@@ -16,8 +16,8 @@ from rlreport.system.own_output import MARKS
 
 if TYPE_CHECKING:
     from rlreport.pages.comparison import ComparisonBuilder
+    from rlreport.pages.page import Finish, Page
     from rlreport.pages.report import ReportBuilder
-    from rlreport.pages.templates import Finish, Page
 
 # What is written in an output format: the report of one run, or a comparison
 Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"

@@ -25,10 +25,12 @@ from rlreport.deliver import Builder
 from rlreport.deliver.markdown import overview, pictures
 from rlreport.draw.bundle import vega_bundle
 from rlreport.errors import UsageError
+from rlreport.pages.author_notes import plain_notes
 from rlreport.pages.comparison import ComparisonBuilder
-from rlreport.pages.notes import plain_notes
-from rlreport.pages.templates import GENERATOR, Page, assets, environment, gzip_base64
-from rlreport.pages.views import Shell
+from rlreport.pages.html import GENERATOR, environment, gzip_base64
+from rlreport.pages.page import Page
+from rlreport.pages.scripts import assets
+from rlreport.pages.table import Shell
 from rlreport.text.clean import shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message

@@ -10,7 +10,6 @@ from rlreport.deliver import Builder, Form
 from rlreport.deliver.publish import pictures_of, size_of, write_manifests
 from rlreport.errors import OutputError
 from rlreport.pages.comparison import ComparisonBuilder
-from rlreport.pages.lists import rows_listed
 from rlreport.pages.plan import (
     LEVELS,
     StepPlan,
@@ -19,7 +18,9 @@ from rlreport.pages.plan import (
     fewer_steps,
     fitting_level,
 )
-from rlreport.pages.report import ReportBuilder, render_steps
+from rlreport.pages.report import ReportBuilder
+from rlreport.pages.responses import rows_listed
+from rlreport.pages.step_jobs import render_steps
 from rlreport.text.numbers import byte_size
 
 # Share of the size limit given to pages of steps until the size of other pages is known

@@ -28,13 +28,16 @@ from rlreport.deliver.publish import pictures_of
 from rlreport.draw.chart import Chart, PageSlot, evenly
 from rlreport.draw.svg import png
 from rlreport.errors import OutputError, UsageError
+from rlreport.pages.author_notes import render_notes
 from rlreport.pages.comparison import ComparisonBuilder
-from rlreport.pages.notes import render_notes
-from rlreport.pages.overview import extreme_number, overview_view, run_courses
+from rlreport.pages.figures import run_courses
+from rlreport.pages.html import environment
+from rlreport.pages.listed import listed_prompt
+from rlreport.pages.overview import extreme_number, overview_view
+from rlreport.pages.page import Addresses
 from rlreport.pages.plan import Extreme
 from rlreport.pages.report import ReportBuilder
-from rlreport.pages.templates import Addresses, environment
-from rlreport.pages.views import TableView, listed_prompt
+from rlreport.pages.table import TableView
 from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language

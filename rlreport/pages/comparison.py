@@ -17,18 +17,11 @@ from rlreport.comparison.run import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions
 from rlreport.pages.data import csv
-from rlreport.pages.templates import (
-    FOLDER_POLICY,
-    Finish,
-    Maker,
-    Page,
-    assets,
-    canonical_json,
-    environment,
-    script_json,
-)
-from rlreport.pages.views import (
-    PROMPT_TEXT,
+from rlreport.pages.html import canonical_json, environment, script_json
+from rlreport.pages.listed import PROMPT_TEXT
+from rlreport.pages.page import FOLDER_POLICY, Finish, Maker, Page
+from rlreport.pages.scripts import assets
+from rlreport.pages.table import (
     Cell,
     Columns,
     ColumnView,

@@ -18,19 +18,20 @@ from rlreport.check import findings_json
 from rlreport.draw.chart import Chart
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.options import BuildOptions
-from rlreport.pages.lists import sampling
+from rlreport.pages.context import RunContext
+from rlreport.pages.html import canonical_json
+from rlreport.pages.page import PROMPTS, Addresses
 from rlreport.pages.redact import USUAL_SPLITS
-from rlreport.pages.templates import PROMPTS, Addresses, canonical_json
-from rlreport.pages.views import (
+from rlreport.pages.table import (
     Cell,
     Columns,
     ColumnView,
     Link,
-    RunContext,
     TableView,
     attribute_columns,
     table,
 )
+from rlreport.pages.tokens import sampling
 from rlreport.summarise.steps import passes_of
 from rlreport.tables import MetricsFile, Note, Tables
 from rlreport.text.clean import escape, without_controls

@@ -32,7 +32,7 @@ from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
 from rlreport.draw.theme import PALETTE
 from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of
-from rlreport.pages.views import Cell, Columns, ColumnView, TableView, number_cell, table
+from rlreport.pages.table import Cell, Columns, ColumnView, TableView, number_cell, table
 from rlreport.text.clean import safe_text, shortened
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import clauses, format_message, listed, message, plural, sentences

@@ -18,7 +18,7 @@ from rlreport.check.finding import Example, Finding, LogText
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.verdict import Verdict
 from rlreport.metrics.roles import PLAIN_NAMES, in_unit_of, roles_of
-from rlreport.pages.views import is_numeric
+from rlreport.pages.listed import is_numeric
 from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
 from rlreport.read.rollouts import Numbers, Rollout, Rollouts, Turn

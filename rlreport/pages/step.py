@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -20,98 +17,30 @@ from rlreport.check.finding import Finding
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step_charts import CHARTED, step_charts
-from rlreport.figures.ragged import Floats, spans
-from rlreport.figures.tokens import KEPT
-from rlreport.options import GaeOptions
-from rlreport.pages.overview import finding_view, step_figures
-from rlreport.pages.plan import COMPACT
-from rlreport.pages.templates import Addresses, canonical_json, gzip_base64, packed_json
-from rlreport.pages.views import (
-    SAMPLED_FIGURE,
+from rlreport.figures.ragged import Floats
+from rlreport.pages.context import PageContext, RunContext, StepJob, findings_of_responses
+from rlreport.pages.figures import step_figures
+from rlreport.pages.findings import finding_view
+from rlreport.pages.html import packed_json
+from rlreport.pages.listed import SAMPLED_FIGURE, list_filters, listed_prompt, reading_order
+from rlreport.pages.page import Addresses
+from rlreport.pages.panel import branch_data, conversation_data, group_data
+from rlreport.pages.table import (
     Cell,
     Columns,
     ColumnView,
     Link,
-    PageContext,
-    RunContext,
-    StepJob,
     TableView,
-    findings_of_responses,
-    list_filters,
-    listed_prompt,
     name_cell,
     number_cell,
-    reading_order,
     table,
 )
-from rlreport.read.rollouts import Rollout, Turn
+from rlreport.pages.token_data import figures_present, pack_tokens, token_metrics
+from rlreport.read.rollouts import Rollout
 from rlreport.summarise.steps import NO_VARIANCE
-from rlreport.tables import IN_BRANCH, counted_in_all, length_column
-from rlreport.text.messages import Joined, message, plural
+from rlreport.tables import IN_BRANCH, counted_in_all
+from rlreport.text.messages import message
 from rlreport.text.numbers import NumberKind
-
-# Maximum characters of a turn in a page; longer turns keep their beginning and end
-MOST_CHARS = 40_000
-
-# Maximum members of a group to list, in log order; shown responses are listed in addition
-MOST_SIBLINGS = 64
-
-REWARD_DIGITS = 4  # Significant digits of the rewards of group members that the page does not show
-_END = MOST_CHARS // 4
-_BASE64 = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{512,}={0,2}")
-_LETTERS = re.compile(r"(.)\1{15}")
-
-
-def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
-    """Return {"conversation", "given": spans of unsampled tokens, "errors"} by n, if not empty."""
-    parts: dict[str, dict[str, Any]] = {"conversation": {}, "given": {}, "errors": {}}
-    for rollout in rollouts:
-        n = str(rollout.n)
-        parts["conversation"][n] = [_turn(turn) for turn in rollout.conversation]
-        if rollout.sampled is not None and rollout.raw_tokens:
-            parts["given"][n] = spans(~rollout.sampled).tolist()
-        parts["errors"][n] = [_short(error) for error in rollout.errors]
-    filled = {key: {n: value for n, value in part.items() if value} for key, part in parts.items()}
-    return {key: part for key, part in filled.items() if part}
-
-
-def _turn(turn: Turn) -> dict[str, Any]:
-    parts = {
-        "sampled": turn.sampled,
-        "thinking": _short(turn.thinking or ""),
-        "calls": [[name, _short(arguments)] for name, arguments in turn.calls],
-        "tool": turn.tool,
-        "error": _short(turn.error or ""),
-    }
-    numbers = {"tokens": turn.tokens, "seconds": turn.seconds, "reward": turn.reward}
-    return {
-        "role": turn.role,
-        "text": _short(turn.text),
-        **{key: value for key, value in parts.items() if value},
-        **{key: value for key, value in numbers.items() if value is not None},
-    }
-
-
-def _short(text: str) -> str:
-    """Replace base64 data by its size, and cut the middle of texts longer than MOST_CHARS."""
-    if len(text) >= 512:
-        text = _BASE64.sub(_size, text)
-    if len(text) <= MOST_CHARS:
-        return text
-    left = len(text) - MOST_CHARS
-    cut = plural("[{count} character left out]", "[{count} characters left out]", left)
-    return Joined("\n", [text[: MOST_CHARS - _END], cut, text[-_END:]])
-
-
-def _size(match: re.Match[str]) -> str:
-    text = match[0]
-    # A line of dashes, or of one repeated letter, is not base64.
-    if not text.startswith("data:") and _LETTERS.search(text[:64]):
-        return text
-    size = len(text.rpartition(",")[2].rstrip("=")) * 3 // 4
-    size_text = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-    return f"[base64, {size_text}]"
-
 
 # Columns that the response list has only if responses have groups
 GROUP_COLUMNS = (
@@ -149,161 +78,6 @@ def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
         column.key: part.to_numpy(np.float64)
         for column, part in zip(GROUP_COLUMNS, parts, strict=True)
     }
-
-
-def group_data(
-    columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
-) -> dict[str, Any]:
-    """Return ``groups``, ``siblings``, ``right`` (docs/page-data.md); {} if no group is shown."""
-    n, group, rewards = columns["n"], columns["group"], columns["reward"]
-    correctness = None if np.isnan(columns["correct"]).all() else columns["correct"]
-    lengths = columns[length_column(columns)]
-    is_shown = np.zeros(len(n), bool)
-    is_shown[shown_rows] = True
-    groups: list[list[int]] = []
-    siblings: dict[str, list[float | None]] = {}
-    order = np.argsort(group, kind="stable")
-    cuts = np.flatnonzero(np.diff(group[order])) + 1
-    for members in np.split(order, cuts):
-        if len(members) < 2 or not is_shown[members].any():
-            continue
-        entries = members[is_shown[members] | (np.arange(len(members)) < MOST_SIBLINGS)]
-        groups.append(n[entries].tolist())
-        for row in entries[~is_shown[entries]].tolist():
-            reward = float(f"{rewards[row]:.{REWARD_DIGITS}g}")
-            values = [reward, lengths[row], *([] if correctness is None else [correctness[row]])]
-            siblings[str(n[row])] = [None if v != v else float(v) for v in values]
-    if not groups:
-        return {}
-    result: dict[str, Any] = {"groups": groups, "siblings": siblings}
-    if correctness is not None:
-        result["right"] = [None if v != v else int(v) for v in correctness[shown_rows].tolist()]
-    return result
-
-
-def branch_data(
-    columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
-) -> dict[str, list[list[int]]]:
-    """Return {"branches": for each rollout of several rows, their n, trained first}, or {}."""
-    shown = pd.DataFrame(
-        {name: columns[name][shown_rows] for name in ("rollout", "validation", "n")}
-    )
-    rollouts = shown.dropna().sort_values(["validation", "n"]).groupby("rollout")["n"]
-    branches = [members.tolist() for _, members in rollouts if len(members) > 1]
-    return {"branches": branches} if branches else {}
-
-
-MISSING_EXPONENT = -128  # marks NaN, see ``decimal``
-_MOST_EXPONENT = 120
-_POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
-
-
-def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
-    """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens."""
-    rollouts = [r for r in rollouts if r.raw_tokens]
-    if not rollouts:
-        return ""
-    # Looking up a new pair (text, logged string) assigns it the next number.
-    vocabulary: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
-    pairs = chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
-    ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
-    texts, raw = zip(*vocabulary, strict=True)
-    columns = {name: _column(rollouts, name) for name in KEPT}
-    columns = {name: values for name, values in columns.items() if not np.isnan(values).all()}
-    # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
-    if {"ref_logp", "log_ratio"} <= columns.keys() and np.array_equal(
-        np.isnan(columns["log_ratio"]), np.isnan(columns["ref_logp"])
-    ):
-        del columns["ref_logp"]
-    if digits <= COMPACT and {"value", "advantage", "return"} <= columns.keys():
-        computed = columns["value"] + columns["advantage"]
-        scale = np.nanmax(np.abs(computed), initial=0.0)
-        if np.allclose(computed, columns["return"], 0.0, 1e-6 * scale, equal_nan=True):
-            del columns["return"]
-    header = canonical_json(
-        {
-            "digits": digits,
-            "n": [r.n for r in rollouts],
-            "lengths": [len(r.raw_tokens) for r in rollouts],
-            "text": texts,
-            "raw": [None if a == b else a for a, b in zip(raw, texts, strict=True)],
-            "columns": list(columns),
-        }
-    )
-    parts = [np.uint32(len(header)).tobytes(), header, _planes(ids)]
-    for values in columns.values():
-        mantissa, exponent = decimal(values, digits)
-        zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
-        parts += [_planes(zigzag), exponent.tobytes()]
-    return gzip_base64(b"".join(parts))
-
-
-def token_metrics(
-    present: Mapping[str, bool], gae: GaeOptions, *, advantages_logged: bool
-) -> list[dict[str, Any]]:
-    """Return a dict (key, label, unit, signed, help) for each figure that is ``present``."""
-    by_gae = message(
-        "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
-        gamma=gae.gamma,
-        lam=gae.lam,
-    )
-    computed = {"return": message("value + advantage; {how}", how=by_gae)}
-    computed["advantage"] = message("as logged") if advantages_logged else by_gae
-    return [
-        {
-            "key": f.name,
-            "label": f.label,
-            "unit": f.unit,
-            "signed": f.signed,
-            "help": computed.get(f.name, f.help),
-        }
-        for f in TOKEN_FIGURES
-        if present.get(f.name)
-    ]
-
-
-def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
-    """Return name -> whether any value is not NaN, of the token figures that a rollout has."""
-    result = {}
-    for name in (figure.name for figure in TOKEN_FIGURES):
-        arrays = [r.figures[name] for r in rollouts if r.raw_tokens and name in r.figures]
-        if arrays:
-            result[name] = any(not np.isnan(values).all() for values in arrays)
-    return result
-
-
-def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
-    """Return a figure of all tokens, concatenated; NaN for responses that do not have it."""
-    return np.concatenate(
-        [r.figures.get(name, np.full(len(r.raw_tokens), np.nan)) for r in rollouts]
-    )
-
-
-def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """Return (mantissas, exponents): values rounded to ``digits`` digits are m × 10^e.
-
-    Mantissas have no trailing zeros; NaN has exponent -128. Values must be in float32's range.
-    """
-    missing = np.isnan(values)
-    numbers = np.where(missing, 0.0, values)
-    magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))
-    exponent = np.floor(np.log10(magnitude)).astype(np.int64) - (digits - 1)
-    exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
-    # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
-    power = _POWERS[np.abs(exponent)]
-    mantissa = np.rint(np.where(exponent < 0, numbers * power, numbers / power)).astype(np.int64)
-    ending_in_0 = np.flatnonzero((mantissa % 10 == 0) & (mantissa != 0))
-    while len(ending_in_0):
-        mantissa[ending_in_0] //= 10
-        exponent[ending_in_0] += 1
-        ending_in_0 = ending_in_0[mantissa[ending_in_0] % 10 == 0]
-    exponent[mantissa == 0] = 0
-    exponent[missing] = MISSING_EXPONENT
-    return mantissa, exponent.astype(np.int8)
-
-
-def _planes(values: NDArray[np.uint32]) -> bytes:
-    return values.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
 
 
 # Maximum table rows that are written as HTML; further rows are in the page's data only

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from markupsafe import Markup
 
 from rlreport.errors import RowError, UsageError
-from rlreport.pages.templates import Addresses
+from rlreport.pages.page import Addresses
 from rlreport.read.detect import NOTES_FILE
 from rlreport.read.listing import is_url
 from rlreport.system.documents import read_bounded
@@ -25,6 +25,7 @@ from rlreport.text.messages import message
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
+
 
 NOTES = "notes"  # ``Note.kind`` of warnings about the file of the author's notes
 MOST_BYTES = 64_000

@@ -1,0 +1,213 @@
+"""What lists show: their columns, and prompts as short texts."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise, takewhile
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from rlreport.check.run import has
+from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.figures.turns import ENDING_WORDS, several_endings
+from rlreport.pages.context import PageContext
+from rlreport.pages.table import ColumnView, number_column
+from rlreport.read.rollouts import Rollout
+from rlreport.tables import Tables
+from rlreport.text.chat import turns_as_text
+from rlreport.text.clean import shortened
+from rlreport.text.messages import message
+
+STEP_LINK = ColumnView("step", message("Step"), kind="link")
+REWARD_PATH = ColumnView("path", message("Reward over steps"), kind="path")
+PROMPT_TEXT = ColumnView("prompt", message("Prompt"), kind="text")
+RESPONSE_TEXT = ColumnView("response", message("Response"), kind="text")
+TEXT_COLUMNS = (
+    PROMPT_TEXT,
+    RESPONSE_TEXT,
+    ColumnView("ref_response", message("Reference response"), kind="text"),
+    ColumnView("ground_truth", message("Ground truth"), kind="text"),
+)
+
+# The only listed column that is computed from a sample of the responses, if there are many
+SAMPLED_FIGURE = "distinct_2"
+
+# Columns of the table of steps that are shown as key figures of the run and of each step
+TILES = (
+    *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
+    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
+    *("explained_variance", "distinct_2"),
+)
+
+# Key figures of the run in order, including those that only trainer metrics provide
+RUN_TILES = (TILES[0], "validation_reward_mean", *(n for n in TILES[1:] if "chars" not in n))
+
+
+# If more logged fields than this are in a group of columns, all are hidden by default
+EXTRAS_SHOWN = 6
+
+# Minimum characters of a shared beginning of prompts, and minimum prompts that have it: a number
+# and a fraction; all beginnings together must be those of MOST_PROMPTS
+LEAST_SHARED, LEAST_PROMPTS, LEAST_SHARE, MOST_PROMPTS = 20, 4, 0.1, 0.8
+PREFIXES = 4  # Maximum number of shared beginnings
+PREFIX_SAMPLE = 200  # Maximum prompts to find them in
+_WORDS = re.compile(r".*[\s。？！：，、]", re.DOTALL)
+
+
+class PromptText(str):
+    """A prompt in a list, whose beginning is hidden if it is one of ``prefixes``."""
+
+    __slots__ = ("rest", "shared")
+    shared: str  # the hidden beginning, "" if nothing is hidden
+    rest: str
+
+    def __new__(cls, text: str, prefixes: Sequence[str], longest: int | None = None) -> PromptText:
+        sizes = [len(p) for p in prefixes if text.startswith(p) and text[len(p) :].strip()]
+        size = max(sizes, default=0)
+        parts = [shortened(part, longest or len(part)) for part in (text[:size], text[size:])]
+        prompt = super().__new__(cls, "".join(parts))
+        prompt.shared, prompt.rest = parts
+        return prompt
+
+    @property
+    def brief(self) -> str:
+        return f"… {self.rest.lstrip()}" if self.shared else self.rest
+
+    def __html__(self) -> str:
+        shared, rest = Markup.escape(self.shared), Markup.escape(self.rest)
+        return f'<span class="shared">{shared}</span>{rest}' if shared else rest
+
+
+def listed_prompt(
+    rollout: Rollout, prefixes: Sequence[str], longest: int | None = None
+) -> PromptText:
+    return PromptText(turns_as_text(rollout.turns) or rollout.prompt, prefixes, longest)
+
+
+def prompt_prefixes(prompts: Iterable[str]) -> tuple[str, ...]:
+    """Return up to PREFIXES shared beginnings of prompts; () unless MOST_PROMPTS have one."""
+    texts = list(dict.fromkeys(filter(None, prompts)))
+    texts = sorted(texts[:: -(-len(texts) // PREFIX_SAMPLE) or 1])
+    least, remaining, found = max(LEAST_PROMPTS, LEAST_SHARE * len(texts)), texts, list[str]()
+    while len(remaining) >= least and len(found) < PREFIXES:
+        pairs = pairwise(remaining)
+        common = [len(os.path.commonprefix(p)) for p in pairs]  # noqa: RUF071 (characters are meant)
+        best, prefix = 0, ""
+        for first, text in enumerate(remaining):
+            lengths = accumulate(common[first:], min)
+            for number, length in enumerate(takewhile(LEAST_SHARED.__le__, lengths), 2):
+                if number >= least and number * length > best:
+                    best, prefix = number * length, text[:length]
+        words = _WORDS.match(prefix)
+        if words is None or len(words[0]) < LEAST_SHARED:
+            break
+        found.append(words[0])
+        remaining = [text for text in remaining if not text.startswith(words[0])]
+    return tuple(found) if len(texts) - len(remaining) >= MOST_PROMPTS * len(texts) else ()
+
+
+def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Return those ``names`` with data, without ``response_chars_mean`` if tokens are logged."""
+    columns = [name for name in names if steps[name].notna().any()]
+    tokens = "response_tokens_mean" in columns
+    return [name for name in columns if not (tokens and name == "response_chars_mean")]
+
+
+def number_columns(tables: Tables) -> list[ColumnView]:
+    """Return numeric columns of the response list; logged fields are last, hidden if many."""
+    responses, extras, parts = tables.responses, tables.extras, tables.reward_parts
+    base_columns = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
+    tokens = any(c.name == "response_tokens" for c in base_columns)
+    columns = []
+    logged = has(responses, "advantage_logged_mean")
+    for base in base_columns:
+        column = number_column(base)
+        hidden = column.hidden or (tokens and column.key == "response_chars")
+        help_text = column.help
+        if tables.sample_note and column.key == SAMPLED_FIGURE:
+            help_text = message("{help}; of sampled responses only", help=help_text)
+        if column.key == "advantage_mean":
+            hidden &= not logged
+            column = replace(column, unit=message("logged") if logged else message("GAE"))
+        columns.append(replace(column, hidden=hidden, help=help_text))
+    extra_names = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
+    extra_names = [n for n in extra_names if n != "advantage"]  # it is column ``advantage_mean``
+    for group, names in (
+        (message("Parts of the reward"), [name for name in extra_names if name in parts]),
+        (message("Logged fields"), [name for name in extra_names if name not in parts]),
+    ):
+        columns += extra_columns(names, group, hidden=len(names) > EXTRAS_SHOWN)
+    return columns
+
+
+def extra_columns(
+    names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
+) -> list[ColumnView]:
+    return [
+        ColumnView(extra_key(name), str(name), kind=kind, hidden=hidden, group=group)
+        for name in names
+    ]
+
+
+def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) -> list[ColumnView]:
+    """Return the visible columns in order: reward, texts, KL and length, then all others."""
+    ranks = {"reward": 0, "prompt": 1, "response": 1, "finding": 1}
+    ranks |= {"kl_k1": 2, "response_tokens": 2, "response_chars": 2}
+    visible_columns = [c for c in (*numbers, *texts) if not c.hidden]
+    return sorted(visible_columns, key=lambda c: ranks.get(c.key, 4 if c.kind == "text" else 3))
+
+
+_WHY_ENDED = message(
+    "why the response ended, as logged; otherwise inferred from its end token, text or turns"
+)
+_ENDING = ColumnView("ending", message("How it ended"), kind="text", help=_WHY_ENDED, hidden=True)
+
+
+_TOOLS_USED = message("the tools that answered in the response")
+# Key in ``TOOLS`` of static/js/list/rows.js, too: a text of several lines, each of them a value
+TOOLS = ColumnView("tools", message("Tools"), kind="text", help=_TOOLS_USED, hidden=True)
+
+
+def string_columns(tables: Tables) -> list[ColumnView]:
+    """Return the headers of columns of short strings, all hidden: endings, tools, logged fields."""
+    extras = tables.extras
+    names = [name for name in extras.columns if not is_numeric(extras[name])]
+    columns = extra_columns(names, message("Logged fields"), kind="text", hidden=True)
+    endings = [_ENDING] if several_endings(tables.responses["ending"]) else []
+    tools = [TOOLS] if len(tables.tools_used) else []
+    return [*endings, *tools, *columns]
+
+
+def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
+    """Return how each response ended in words, None where it is not known; shape (R,)."""
+    words = {int(end): message(text) for end, text in ENDING_WORDS.items()}
+    return np.array([words.get(code) for code in codes.tolist()], np.object_)
+
+
+def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
+    """Return {"filters": {key of a column of strings: label of "all values"}}, or {}."""
+    keys = {column.key for column in context.string_columns}
+    labels = {
+        context.environment: message("All environments"),
+        _ENDING.key: message("All endings"),
+        TOOLS.key: message("All tools"),
+        extra_key("split"): message("All splits"),  # branches are in none
+    }
+    filters = {key: label for key, label in labels.items() if key in keys}
+    return {"filters": filters} if filters else {}
+
+
+def extra_key(name: object) -> str:
+    """Return the column key of a logged field: ``extra:`` keeps it apart from built-in columns."""
+    return f"extra:{name}"
+
+
+def is_numeric(values: pd.Series | NDArray[Any]) -> bool:
+    return bool(np.issubdtype(np.asarray(values).dtype, np.number))

@@ -1,0 +1,191 @@
+"""The page of all responses."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.columns import RESPONSE
+from rlreport.figures.ragged import Floats
+from rlreport.pages.context import PageContext, RunContext, StepJob, findings_of_responses
+from rlreport.pages.html import packed_json
+from rlreport.pages.listed import list_filters, listed_prompt, reading_order
+from rlreport.pages.page import Addresses
+from rlreport.pages.plan import StepPlan
+from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, strings_of
+from rlreport.pages.table import ColumnView, TableView, name_cell, table
+from rlreport.read.rollouts import Rollout
+from rlreport.tables import IN_BRANCH, counted_in_all, counted_responses
+from rlreport.text.chat import turns_as_text
+from rlreport.text.clean import shortened
+from rlreport.text.messages import listed, message, sentences
+
+# Maximum rows of the responses page's table, so that browsers sort and search it quickly
+MOST_LISTED = 20_000
+
+# Fraction of a report's bytes that the responses table may take; approximate bytes of a row
+LISTED_SHARE, LISTED_BYTES = 0.15, 200
+
+LISTED_DIGITS = 6  # Significant digits of numbers in the responses page's table
+LISTED_CHARS = 120  # Maximum characters of a prompt or response in it
+_TEXTS = ("prompt", "response")
+_ORDER = message(
+    "negative: cited by a finding; 0: an extreme of the run; positive: rank within its step"
+)
+_STEP = ColumnView("step", message("Step"), help=RESPONSE["step"].help, written="count")
+_INTEREST = ColumnView("worth", message("Interest"), help=_ORDER, hidden=True, written="count")
+_SAME_PROMPT = message("the same for all responses to a prompt")
+_PROMPT = ColumnView(
+    "prompt_id", message("Prompt no."), help=_SAME_PROMPT, hidden=True, written="count"
+)
+_POINTING = message("findings that cite the response")
+_FINDING = ColumnView("finding", message("Finding"), kind="text", help=_POINTING)
+
+# Rows of the responses page's table from one step, the most interesting first. ``step`` -> the
+# step, any other column key -> list of one value per row (NaN for missing numbers)
+ListedRows = dict[str, Any]
+
+
+def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
+    """Return how many responses per step the responses page of a ``limit``-byte report may list."""
+    room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
+    counts = np.array([len(plan.rows) for plan in plans])
+    most = range(int(counts.max(initial=0)) + 1)
+    return bisect_right(most, room, key=lambda each: int(np.minimum(counts, each).sum())) - 1
+
+
+def listed_rows(
+    job: StepJob, rollouts: Sequence[Rollout], values: Mapping[str, Floats], context: PageContext
+) -> ListedRows:
+    """Return a step's rows of the responses page, without the columns of ``with_interest``."""
+    return {
+        "step": job.plan.step,
+        "n": [r.n for r in rollouts],
+        **{
+            key: [float(f"{value:.{LISTED_DIGITS}g}") for value in column[job.shown].tolist()]
+            for key, column in values.items()
+        },
+        **strings_of(job, job.shown, context),
+        "prompt": [
+            shortened(_question(r, context.prefixes).lstrip(), LISTED_CHARS) for r in rollouts
+        ],
+        "response": [shortened(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
+    }
+
+
+def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
+    """Return the first ``context.listed`` rows with step, interest (``_ORDER``) and findings."""
+    step, n = rows["step"], rows["n"][: context.listed]
+    findings = context.verdict.findings
+    names = [finding.name for finding in findings]
+    of_response = findings_of_responses(findings, step)
+    interest = [0.0 if rank <= pinned else float(rank) for rank in range(1, len(n) + 1)]
+    for row, response_n in enumerate(n):
+        if response_n in of_response:
+            interest[row] = float(names.index(of_response[response_n][0]) - len(names))
+    return {
+        **{key: values[: len(n)] for key, values in rows.items() if key != "step"},
+        "step": [float(step)] * len(n),
+        _INTEREST.key: interest,
+        _FINDING.key: [
+            listed(of_response[response_n]) if response_n in of_response else None
+            for response_n in n
+        ],
+    }
+
+
+def _question(rollout: Rollout, prefixes: Sequence[str]) -> str:
+    prompt = listed_prompt(rollout, prefixes)
+    if prompt.shared:
+        return prompt.brief
+    turns = [turn for turn in rollout.turns if turn[0] != "system"]
+    return turns_as_text(turns) or rollout.prompt
+
+
+def responses_view(
+    steps: Sequence[ListedRows], context: RunContext, addresses: Addresses, shown: int
+) -> dict[str, Any]:
+    numeric = (*context.columns, _PROMPT, _INTEREST)
+    strings = [*(column.key for column in context.string_columns), _FINDING.key]
+    numbers = ["step", *(column.key for column in numeric)]
+    rows = {
+        key: [value for step in steps for value in step[key]]
+        for key in ("n", *numbers, *strings, *_TEXTS)
+    }
+    texts = [column for column in context.text_columns if column.key in _TEXTS]
+    findings = [_FINDING] if any(rows[_FINDING.key]) else []
+    columns = [_STEP, NUMBERED, *reading_order(context.columns, [*texts, *findings])]
+    values = {key: np.array(rows[key], np.float64) for key in numbers}
+    described = [
+        *(replace(c, kind="number") for c in columns if c.key in values),
+        *(c for c in numeric if c.hidden),
+        *context.string_columns,
+    ]
+    data = {
+        "run": context.run,
+        "total": len(context.tables.responses),
+        "n": rows["n"],
+        "columns": [column.data() for column in described],
+        "values": values,
+        "strings": {key: rows[key] for key in strings},
+        "texts": {key: rows[key] for key in _TEXTS},
+        **list_filters(context),
+        "address": addresses.any_response("{step}", "{n}"),
+        "prompt": addresses.prompt("{prompt}"),
+    }
+    return {
+        "table": _table(rows, values, columns, addresses),
+        "packed": packed_json(context.options.language.of(data)),
+        "summary": _summary(len(rows["n"]), shown, context.tables.responses["validation"]),
+    }
+
+
+def _table(
+    rows: Mapping[str, Sequence[Any]],
+    values: Mapping[str, NDArray[np.float64]],
+    columns: Sequence[ColumnView],
+    addresses: Addresses,
+) -> TableView:
+    order = np.argsort(values[_INTEREST.key], kind="stable")
+    first = order[:STATIC_ROWS].tolist()
+    names = [(int(rows["step"][row]), rows["n"][row]) for row in first]
+    return table(
+        "run-responses",
+        message("Responses of the run"),
+        {
+            **{
+                c: number_cells(c.written, values[c.key][order])
+                if c.key in values
+                else [rows[c.key][row] for row in first]
+                for c in columns
+            },
+            _STEP: [name_cell(step) for step, _ in names],
+            NUMBERED: [name_cell(n) for _, n in names],
+        },
+        ids=[f"{step}-{n}" for step, n in names],
+        hrefs=[addresses.response(step, n) for step, n in names],
+    )
+
+
+def _summary(count: int, shown: int, splits: pd.Series) -> str:
+    in_all = message("{responses}.", responses=counted_responses(splits))
+    if count < len(splits):
+        in_all = message(
+            "{some:count} of {all} of the run.", some=count, all=counted_in_all(splits)
+        )
+    order = message(
+        "Most interesting first: responses cited by findings and the extremes of the run, then the "
+        "extremes of each step, then a sample."
+    )
+    texts = message("The pages of steps have the texts of {count:count} of these.", count=shown)
+    branches = message("Those of branches are listed only if the filter of splits selects them.")
+    has_branches = bool((splits == IN_BRANCH).any())
+    return sentences(
+        [in_all, order, texts if count < shown else "", branches if has_branches else ""]
+    )

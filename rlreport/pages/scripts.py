@@ -1,0 +1,113 @@
+"""The style sheet and the scripts of pages, bundled and translated."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from rlreport.draw.bundle import vega_bundle
+from rlreport.draw.theme import PADDING, TITLES, tokens
+from rlreport.pages.html import script_json
+from rlreport.pages.template_files import package_folder
+from rlreport.text.language import ENGLISH, Language
+
+_IMPORT = re.compile(
+    r'^import \{(?P<names>[^}]*)\} from "(?P<module>\.{1,2}/[\w./-]+\.js)";\n', re.M
+)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
+_COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
+# Pattern of a message call in a script; its groups are the text and, if any, the plural text
+_SCRIPT_MESSAGE = re.compile(
+    r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
+)
+
+
+@dataclass(frozen=True)
+class Assets:
+    """Style sheet and scripts: ``report`` for a report folder, ``one_file`` for a single file."""
+
+    style: str
+    report: str
+    one_file: str
+    vega: str
+
+    @cached_property
+    def files(self) -> dict[str, tuple[str, bytes]]:
+        """Logical name, e.g. "style" -> (path with a hash of the content, bytes) in a folder."""
+        texts = {"style.css": self.style, "report.js": self.report, "vega.js": self.vega}
+        result = {}
+        for file, text in texts.items():
+            name, suffix = file.split(".")
+            digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+            result[name] = (f"assets/{name}.{digest}.{suffix}", text.encode())
+        return result
+
+
+@lru_cache(maxsize=8)
+def assets(language: Language) -> Assets:
+    """Return style sheet and scripts; messages in scripts are translated to ``language``."""
+    static = package_folder("static")
+    look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
+    report, one_file = (
+        _set_constant(_translated(join_scripts(static / "js", entry), language), "LOOK", look)
+        for entry in ("page/main.js", "page/one-file.js")
+    )
+    light, dark = tokens("light"), tokens("dark")
+    palette = " ".join(f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light)
+    style = f":root {{ {palette} }}\n" + (static / "style.css").read_text("utf-8")
+    return Assets(style, report, one_file, vega_bundle())
+
+
+def _translated(scripts: str, language: Language) -> str:
+    if language == ENGLISH:
+        return scripts
+    catalogue = language.translations
+    translations: dict[str, str | list[str]] = {}
+    for text in script_messages(scripts):
+        if isinstance(text, str):
+            translations[text] = catalogue.gettext(text)
+        else:
+            translations[text[0]] = [catalogue.ngettext(*text, count) for count in (1, 2)]
+    return _set_constant(scripts, "WORDS", translations)
+
+
+def script_messages(source: str) -> Iterator[str | tuple[str, str]]:
+    """Yield each message of a script: its literal, or (singular, plural) if it has a count."""
+    for match in _SCRIPT_MESSAGE.finditer(source):
+        singular, plural = (ast.literal_eval(text) if text else "" for text in match.groups())
+        yield (singular, plural) if match[0].startswith("plural") else singular
+
+
+def _set_constant(scripts: str, name: str, value: object) -> str:
+    return scripts.replace(f"const {name} = {{}};", f"const {name} = {script_json(value)};", 1)
+
+
+def join_scripts(folder: Path, entry: str = "main.js") -> str:
+    """Bundle a module with its imports, dependencies first; drop comments on lines of their own."""
+    modules: dict[str, str] = {}
+    _join(folder, entry, modules)
+    return f'(() => {{\n"use strict";\nconst modules = {{}};\n{"".join(modules.values())}}})();\n'
+
+
+def _join(folder: Path, name: str, modules: dict[str, str]) -> None:
+    if name in modules:
+        return
+
+    def import_line(match: re.Match[str]) -> str:
+        imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), match["module"]))
+        _join(folder, imported, modules)
+        names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
+        return f'const {{{names}}} = modules["{imported}"];\n'
+
+    source = _COMMENT.sub("", (folder / name).read_text("utf-8"))
+    exports = ", ".join(match["name"] for match in _EXPORT.finditer(source))
+    body = _EXPORT.sub("", _IMPORT.sub(import_line, source))
+    modules[name] = (
+        f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{ {exports} }};\n}})();\n'
+    )

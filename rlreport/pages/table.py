@@ -1,0 +1,189 @@
+"""Cells and tables, formatted for the templates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count, repeat
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from rlreport.columns import Column
+from rlreport.text.messages import message
+from rlreport.text.numbers import MISSING, NumberKind, exact, written
+
+NOT_IN_LOG = message("not in the log")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link: its text, and its address relative to the page (None: shown as plain text)."""
+
+    text: str
+    href: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnView:
+    key: str
+    label: str
+    unit: str = ""
+    # ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token`` (monospaced) or
+    # ``path`` (the cell's text is SVG path data in a box 100 × 24)
+    kind: str = "number"
+    help: str = ""  # one sentence shown on hover of the header
+    hidden: bool = False  # whether the reader must select the column to see it
+    written: NumberKind = "number"  # format of the column's numbers
+    group: str = ""  # heading above the column's name in menus, "" for computed figures
+
+    def data(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+Columns = dict[ColumnView, Iterable[Any]]  # Columns of a table, with a value for each row
+
+
+class Cell(NamedTuple):
+    text: str  # displayed text
+    value: float | str | None = None  # value to sort by, None sorts last
+    exact: str = ""  # text on hover: the exact value, or why it is missing
+    bar: int = 0  # length of a bar behind the number, in twentieths of the cell's width
+    href: str | None = None  # address that the cell's text links to
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """A table row; ``id`` is the response's n, the step, or the prompt id."""
+
+    id: str
+    cells: list[Cell]
+    href: str | None = None
+    badges: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    id: str
+    caption: str
+    columns: list[ColumnView]
+    rows: list[RowView]
+    note: str = ""  # which rows are left out, such as "128 of 1,024 shown, chosen by …"
+
+    def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
+        """Yield ((kind, key, hidden) of its column, cell) for each cell of a row but the first."""
+        # Templates unpack tuples ten times faster than they look up attributes.
+        columns = ((column.kind, column.key, column.hidden) for column in self.columns[1:])
+        return zip(columns, row.cells[1:], strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change since another step, e.g. "+0.31 since step 99"; direction: up, down or flat."""
+
+    since: str
+    delta: Cell
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """A key figure of a step with its changes, or of the run with its first and best value."""
+
+    key: str
+    label: str
+    unit: str
+    now: Cell
+    first: Cell | None = None
+    best: Cell | None = None
+    changes: list[Change] = field(default_factory=list)
+    sparkline: str = ""  # SVG path data in a box 100 × 24
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """The frame of a page: its title, navigation and assets."""
+
+    title: str
+    run: str
+    kind: str  # ``overview``, ``step``, …; the template of ``<main>`` has that name
+    root: str = ""  # address of the report's root relative to this page ("" or "../")
+    # key and link of each entry of the main navigation
+    nav: list[tuple[str, Link]] = field(default_factory=list)
+    # logical name ("style", "vega", "report") -> address relative to the page
+    assets: dict[str, str] = field(default_factory=dict)
+    csp: str = ""  # value of the Content-Security-Policy meta element
+
+
+def number_cell(
+    value: float | None, kind: NumberKind = "number", why_missing: str = NOT_IN_LOG, bar: int = 0
+) -> Cell:
+    """Return the cell of a number in the format ``kind``; None and NaN count as missing."""
+    if value is None or math.isnan(value):
+        return Cell(MISSING, None, why_missing, bar)
+    return _number_cell(float(value), kind, bar)
+
+
+@lru_cache(maxsize=1 << 14)  # many cells of a table are equal
+def _number_cell(value: float, kind: NumberKind, bar: int) -> Cell:
+    return Cell(written(value, kind), value, exact(value), bar)
+
+
+def name_cell(name: int, href: str | None = None) -> Cell:
+    return Cell(str(name), float(name), href=href)
+
+
+def number_column(column: Column) -> ColumnView:
+    """Return the header of a column of numbers, hidden if ``column.listed`` is "hidden"."""
+    return ColumnView(
+        column.name,
+        column.label,
+        column.unit,
+        help=column.help,
+        hidden=column.listed == "hidden",
+        written=column.kind,
+    )
+
+
+def number_columns_of(frame: pd.DataFrame, columns: Iterable[Column]) -> Columns:
+    return {number_column(column): frame[column.name].astype(float) for column in columns}
+
+
+def attribute_columns(items: Sequence[object], columns: Iterable[ColumnView]) -> Columns:
+    return {column: [getattr(item, column.key) for item in items] for column in columns}
+
+
+def table(
+    name: str,
+    caption: str,
+    columns: Mapping[ColumnView, Iterable[Any]],
+    *,
+    ids: Iterable[object] | None = None,
+    hrefs: Iterable[str | None] = repeat(None),
+    badges: Iterable[list[str]] = repeat([]),
+    note: str = "",
+) -> TableView:
+    """Build a table; each of ``columns`` has one number, text, None or Cell per row.
+
+    ``ids`` are a response's n, a step or a prompt id; 0, 1, … by default. ``badges`` follow the
+    first cell of a row, ``note`` says what was left out.
+    """
+    cells = zip(*(_cells(values, column) for column, values in columns.items()), strict=True)
+    rows = [
+        RowView(str(row_id), list(row), href, words)
+        for row_id, row, href, words in zip(ids or count(), cells, hrefs, badges, strict=False)
+    ]
+    return TableView(name, caption, list(columns), rows, note)
+
+
+def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
+    for value in values:
+        if isinstance(value, Cell):
+            yield value
+        elif column.kind == "number":
+            yield number_cell(value, column.written)
+        else:
+            yield Cell(MISSING, None, message("not logged")) if value is None else Cell(value)

@@ -1,0 +1,49 @@
+"""Templates: where they lie, and their compiled form in a wheel.
+
+The build hook imports this module, so it needs Jinja alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+
+# Folder, below the templates of a wheel, of Python modules compiled from them by this version of
+# Jinja: another version reads the templates themselves. See hatch_build.py.
+COMPILED = f"jinja-{jinja2.__version__}"
+
+
+def package_folder(name: str) -> Path:
+    """Return the folder ``name`` in the package or, in a checkout, next to it; raise if missing."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / name, package.parent / name):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"rlreport's own folder {name!r} is missing: reinstall rlreport")
+
+
+def source_environment() -> jinja2.Environment:
+    folder = package_folder("templates")
+    loader: jinja2.BaseLoader = jinja2.FileSystemLoader(folder)
+    if (folder / COMPILED).is_dir():
+        loader = jinja2.ChoiceLoader([jinja2.ModuleLoader(folder / COMPILED), loader])
+    result = jinja2.Environment(
+        loader=loader,
+        autoescape=lambda name: name is None or not name.endswith(".txt"),  # plain text
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        extensions=["jinja2.ext.i18n"],
+    )
+    result.policies["ext.i18n.trimmed"] = True
+    result.newstyle_gettext = True  # type: ignore[attr-defined]
+    return result
+
+
+def compile_templates(folder: Path) -> None:
+    """Compile all templates but Markdown, which needs more filters, to modules in ``folder``."""
+    source_environment().compile_templates(
+        folder, zip=None, filter_func=lambda name: not name.endswith(".md"), ignore_errors=False
+    )

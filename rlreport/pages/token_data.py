@@ -1,0 +1,131 @@
+"""Values per token, packed for the scripts of a page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.columns import TOKEN_FIGURES
+from rlreport.figures.tokens import KEPT
+from rlreport.options import GaeOptions
+from rlreport.pages.html import canonical_json, gzip_base64
+from rlreport.pages.plan import COMPACT
+from rlreport.read.rollouts import Rollout
+from rlreport.text.messages import message
+
+MISSING_EXPONENT = -128  # marks NaN, see ``decimal``
+_MOST_EXPONENT = 120
+_POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
+
+
+def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
+    """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens."""
+    rollouts = [r for r in rollouts if r.raw_tokens]
+    if not rollouts:
+        return ""
+    # Looking up a new pair (text, logged string) assigns it the next number.
+    vocabulary: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
+    pairs = chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
+    ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
+    texts, raw = zip(*vocabulary, strict=True)
+    columns = {name: _column(rollouts, name) for name in KEPT}
+    columns = {name: values for name, values in columns.items() if not np.isnan(values).all()}
+    # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
+    if {"ref_logp", "log_ratio"} <= columns.keys() and np.array_equal(
+        np.isnan(columns["log_ratio"]), np.isnan(columns["ref_logp"])
+    ):
+        del columns["ref_logp"]
+    if digits <= COMPACT and {"value", "advantage", "return"} <= columns.keys():
+        computed = columns["value"] + columns["advantage"]
+        scale = np.nanmax(np.abs(computed), initial=0.0)
+        if np.allclose(computed, columns["return"], 0.0, 1e-6 * scale, equal_nan=True):
+            del columns["return"]
+    header = canonical_json(
+        {
+            "digits": digits,
+            "n": [r.n for r in rollouts],
+            "lengths": [len(r.raw_tokens) for r in rollouts],
+            "text": texts,
+            "raw": [None if a == b else a for a, b in zip(raw, texts, strict=True)],
+            "columns": list(columns),
+        }
+    )
+    parts = [np.uint32(len(header)).tobytes(), header, _planes(ids)]
+    for values in columns.values():
+        mantissa, exponent = decimal(values, digits)
+        zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
+        parts += [_planes(zigzag), exponent.tobytes()]
+    return gzip_base64(b"".join(parts))
+
+
+def token_metrics(
+    present: Mapping[str, bool], gae: GaeOptions, *, advantages_logged: bool
+) -> list[dict[str, Any]]:
+    """Return a dict (key, label, unit, signed, help) for each figure that is ``present``."""
+    by_gae = message(
+        "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
+        gamma=gae.gamma,
+        lam=gae.lam,
+    )
+    computed = {"return": message("value + advantage; {how}", how=by_gae)}
+    computed["advantage"] = message("as logged") if advantages_logged else by_gae
+    return [
+        {
+            "key": f.name,
+            "label": f.label,
+            "unit": f.unit,
+            "signed": f.signed,
+            "help": computed.get(f.name, f.help),
+        }
+        for f in TOKEN_FIGURES
+        if present.get(f.name)
+    ]
+
+
+def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
+    """Return name -> whether any value is not NaN, of the token figures that a rollout has."""
+    result = {}
+    for name in (figure.name for figure in TOKEN_FIGURES):
+        arrays = [r.figures[name] for r in rollouts if r.raw_tokens and name in r.figures]
+        if arrays:
+            result[name] = any(not np.isnan(values).all() for values in arrays)
+    return result
+
+
+def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
+    """Return a figure of all tokens, concatenated; NaN for responses that do not have it."""
+    return np.concatenate(
+        [r.figures.get(name, np.full(len(r.raw_tokens), np.nan)) for r in rollouts]
+    )
+
+
+def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """Return (mantissas, exponents): values rounded to ``digits`` digits are m × 10^e.
+
+    Mantissas have no trailing zeros; NaN has exponent -128. Values must be in float32's range.
+    """
+    missing = np.isnan(values)
+    numbers = np.where(missing, 0.0, values)
+    magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))
+    exponent = np.floor(np.log10(magnitude)).astype(np.int64) - (digits - 1)
+    exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
+    # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
+    power = _POWERS[np.abs(exponent)]
+    mantissa = np.rint(np.where(exponent < 0, numbers * power, numbers / power)).astype(np.int64)
+    ending_in_0 = np.flatnonzero((mantissa % 10 == 0) & (mantissa != 0))
+    while len(ending_in_0):
+        mantissa[ending_in_0] //= 10
+        exponent[ending_in_0] += 1
+        ending_in_0 = ending_in_0[mantissa[ending_in_0] % 10 == 0]
+    exponent[mantissa == 0] = 0
+    exponent[missing] = MISSING_EXPONENT
+    return mantissa, exponent.astype(np.int8)
+
+
+def _planes(values: NDArray[np.uint32]) -> bytes:
+    return values.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
