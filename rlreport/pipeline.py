@@ -35,10 +35,10 @@ from rlreport.comparison import words
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
 from rlreport.comparison.run import compared_run
 from rlreport.comparison.saved import REPORT, report_about, seeds_at
-from rlreport.deliver import FORMS, form_of
-from rlreport.deliver.email import assemble, encode_view
 from rlreport.deliver.fit import deliver, deliver_comparison
+from rlreport.deliver.forms import FORMS, form_of
 from rlreport.deliver.markdown import append_summary, summary_file
+from rlreport.deliver.one_file import assemble, encode_view
 from rlreport.deliver.publish import Destination, check_destination, local_path, publishing
 from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.custom import chart_functions, custom_charts

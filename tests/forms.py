@@ -9,9 +9,9 @@ from pathlib import Path
 
 import mailparser
 
-from rlreport import deliver
+from rlreport.deliver import forms
 
-FORMS = {form.id: form.suffix for form in deliver.FORMS.values()}
+FORMS = {form.id: form.suffix for form in forms.FORMS.values()}
 OTHERS = {form: FORMS[form] for form in FORMS if form != "zip"}
 """A zip is the folder: ``test_deliver_same``."""
 

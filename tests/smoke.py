@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rlreport.deliver import FORMS
+from rlreport.deliver.forms import FORMS
 
 
 def rlreport(*arguments: object, status: int = 0) -> str:

@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 import rlreport
-from rlreport import deliver
 from rlreport.check import Thresholds
 from rlreport.cli import main
 from rlreport.comparison.export import compare_json
@@ -22,6 +21,7 @@ from rlreport.comparison.outcome import Outcome, outcome_of
 from rlreport.comparison.run import ComparedRun, compared_run, settings_that_differ
 from rlreport.comparison.saved import seeds_at
 from rlreport.comparison.words import notes, texts_note
+from rlreport.deliver import forms
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import CompareOptions
 from rlreport.pages.html import canonical_json
@@ -556,7 +556,7 @@ def test_what_is_no_report_is_refused(runs, tmp_path):
     (tmp_path / "page.html").write_text("<p>hello</p>")
     with pytest.raises(UnusableInputError, match="not a report of rlreport"):
         rlreport.compare(tmp_path / "page.html", runs["lost"], tmp_path / "out")
-    for form in deliver.FORMS.values():
+    for form in forms.FORMS.values():
         if not form.comparable:
             with pytest.raises(UnusableInputError, match=f"{form.words} has no figures"):
                 rlreport.compare(f"run{form.suffix}", runs["lost"], tmp_path / "out")

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from rlreport import build, deliver
+from rlreport import build
+from rlreport.deliver import forms
 from rlreport.deliver.publish import publishing
 from rlreport.errors import OutputError
 from rlreport.signals import ENDING
@@ -69,13 +70,13 @@ def copied(old, tmp_path):
 @pytest.mark.untraced
 def test_a_full_disk_leaves_the_old_report(old, log, tmp_path, monkeypatch):
     out = copied(old, tmp_path)
-    before, write = files_of(out), deliver.Form.write
+    before, write = files_of(out), forms.Form.write
 
     def limited(*given):
         with files_below(max(map(len, before.values())) // 2):
             write(*given)
 
-    monkeypatch.setattr(deliver.Form, "write", limited)
+    monkeypatch.setattr(forms.Form, "write", limited)
     done = rlreport("build", log, "-o", out, "--workers", 1)
     assert done.returncode == 2, done.stderr
     assert "cannot be written" in done.stderr
@@ -121,7 +122,7 @@ def exchange(out: Path, new: Path, act: Callable[[], None], at: int) -> int:
 
         return call
 
-    form = deliver.form_of(out, None)
+    form = forms.form_of(out, None)
     with pytest.MonkeyPatch.context() as patch, publishing(out, form) as path:
         shutil.copytree(new.parent, path.parent, dirs_exist_ok=True)
         patch.setattr(Path, "replace", watched(Path.replace))

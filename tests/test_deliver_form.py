@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from rlreport.cli import main
-from rlreport.deliver import FORMS, OTHER_SUFFIXES, form_of
+from rlreport.deliver.forms import FORMS, OTHER_SUFFIXES, form_of
 from rlreport.errors import UsageError
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport import deliver, errors
+from rlreport import errors
+from rlreport.deliver import forms
 from rlreport.deliver.publish import SYSTEM_FILES, local_path, publishing, write_manifests
 from rlreport.errors import OutputError
 from rlreport.system.own_output import MANIFEST, listed_files
@@ -21,7 +22,7 @@ from tests.forms import FORMS, files_of
 from tests.running import rlreport as command
 from tests.store import short_log
 
-FOLDER = deliver.FORMS["folder"]
+FOLDER = forms.FORMS["folder"]
 
 
 @pytest.fixture(scope="module")
@@ -300,4 +301,4 @@ def test_our_own_files_of_any_version_are_replaced(log, tmp_path, suffix):
     # A zip stores the length of its comment; the lines of a text may have been converted.
     for earlier in (ours,) if suffix == "zip" else (released, ours.replace(b"\r\n", b"\n")):
         out.write_bytes(earlier)
-        assert local_path(out, deliver.form_of(out)) == out
+        assert local_path(out, forms.form_of(out)) == out

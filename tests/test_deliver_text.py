@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.deliver.email import file_name, one_line
+from rlreport.deliver.mail import file_name, one_line
 from rlreport.deliver.markdown import code, code_cell, fenced, text
 from rlreport.errors import OutputError, UsageError
 from tests.hostile import MARK, hostile_rows, write_log

@@ -19,7 +19,7 @@ from rlreport.cli.terminal import (
     say_json,
     verdict_lines,
 )
-from rlreport.deliver import FORMS
+from rlreport.deliver.forms import FORMS
 from rlreport.errors import UsageError
 from rlreport.options import BuildOptions, CompareOptions, GaeOptions, ReadOptions, part
 from rlreport.text.language import Language

@@ -12,7 +12,7 @@ import click
 
 from rlreport.cli.commands import FAILED, BuildCommand, build
 from rlreport.cli.terminal import say
-from rlreport.deliver import form_of
+from rlreport.deliver.forms import form_of
 from rlreport.errors import RlreportError
 
 if TYPE_CHECKING:

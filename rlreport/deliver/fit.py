@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from rlreport.deliver import Builder, Form
+from rlreport.deliver.forms import Builder, Form
 from rlreport.deliver.publish import pictures_of, size_of, write_manifests
 from rlreport.errors import OutputError
 from rlreport.pages.comparison import ComparisonBuilder

@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from rlreport.check.course_data import Course
 from rlreport.columns import Column
-from rlreport.deliver import FORMS, Builder
+from rlreport.deliver.forms import FORMS, Builder
 from rlreport.deliver.publish import pictures_of
 from rlreport.draw.chart import Chart, PageSlot, evenly
 from rlreport.draw.svg import png

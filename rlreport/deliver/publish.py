@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from rlreport import __version__
-from rlreport.deliver import Form
+from rlreport.deliver.forms import Form
 from rlreport.errors import OutputError, stop_if_signalled
 from rlreport.read.listing import is_url
 from rlreport.signals import held
