@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlreport.api import build, compare, index
     from rlreport.errors import RlreportError
-    from rlreport.pipeline import ComparisonReport, Index, Report
+    from rlreport.flows.build import Report
+    from rlreport.flows.compare import ComparisonReport
+    from rlreport.flows.index import Index
     from rlreport.writer import RolloutWriter
 
     __version__: str
@@ -28,9 +30,9 @@ __all__ = [
 
 # Public name -> module that defines it
 _PUBLIC_MODULES = {
-    "ComparisonReport": "rlreport.pipeline",
-    "Index": "rlreport.pipeline",
-    "Report": "rlreport.pipeline",
+    "ComparisonReport": "rlreport.flows.build",
+    "Index": "rlreport.flows.build",
+    "Report": "rlreport.flows.build",
     "RlreportError": "rlreport.errors",
     "RolloutWriter": "rlreport.writer",
     "build": "rlreport.api",

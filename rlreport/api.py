@@ -10,15 +10,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from rlreport.deliver.publish import destination
 from rlreport.errors import UsageError
+from rlreport.flows.build import Report, build_report
+from rlreport.flows.compare import ComparisonReport, build_comparison
+from rlreport.flows.index import Index, build_index
 from rlreport.options import BuildOptions, CompareOptions, declared
-from rlreport.pipeline import (
-    ComparisonReport,
-    Index,
-    Report,
-    build_comparison,
-    build_index,
-    build_report,
-)
 from rlreport.system.workers import Progress, Workers
 from rlreport.text.language import language
 

@@ -12,8 +12,8 @@ from rlreport.about.card import MOST_ENTRIES, run_card
 from rlreport.about.secrets import is_secret
 from rlreport.about.several_runs import SEVERAL_RUNS, several_runs
 from rlreport.errors import UsageError
+from rlreport.flows.build import check_logs
 from rlreport.options import BuildOptions
-from rlreport.pipeline import check_logs
 from rlreport.summarise.run import summarise
 from tests.forms import OTHERS, everything
 from tests.reading import read, row, write

@@ -13,8 +13,8 @@ from rlreport.check import run_checks
 from rlreport.check.means import MixChange
 from rlreport.check.run import Run
 from rlreport.check.verdict import Verdict
+from rlreport.flows.build import check_logs
 from rlreport.options import BuildOptions
-from rlreport.pipeline import check_logs
 from rlreport.summarise.run import prompt_table
 from rlreport.tables import Tables
 from tests.reading import write

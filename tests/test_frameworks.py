@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from rlreport.errors import UnusableInputError
+from rlreport.flows.build import check_logs
 from rlreport.formats.containers import iterate
 from rlreport.formats.registry import RowError
 from rlreport.options import BuildOptions
-from rlreport.pipeline import check_logs
 from rlreport.read.tables import Scan
 from tests.format_table import rows_in
 from tests.net import DUMPS, PICKLED, dumps

@@ -15,7 +15,7 @@ from rlreport.check.series import Series
 from rlreport.check.verdict import SCHEMA
 from rlreport.draw.curves import sparkline
 from rlreport.errors import RlreportError
-from rlreport.pipeline import build_report
+from rlreport.flows.build import build_report
 from rlreport.text.numbers import exact, written
 from tests.browser import visiting
 from tests.reading import write
@@ -118,7 +118,7 @@ def test_a_run_that_cannot_be_built_is_named_and_the_others_are_listed(tmp_path,
             raise RlreportError("disk full")
         return build_report(logs, out, options, *rest)
 
-    monkeypatch.setattr("rlreport.pipeline.build_report", fail_on_b)
+    monkeypatch.setattr("rlreport.flows.build.build_report", fail_on_b)
     made = rlreport.index([tmp_path / "runs"], tmp_path / "index.html")
     assert (made.reports, made.unread) == (3, [("runs", "run b: disk full")])
     assert "run b: disk full" in made.out.read_text()

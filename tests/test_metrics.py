@@ -14,10 +14,10 @@ import pytest
 
 import rlreport
 from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError
+from rlreport.flows.build import check_logs
 from rlreport.metrics.find import MAX_BROKEN, find_and_read, find_metrics
 from rlreport.metrics.roles import in_unit_of, known_keys, roles_of
 from rlreport.options import BuildOptions
-from rlreport.pipeline import check_logs
 from rlreport.read.detect import FORMAT
 from rlreport.system.stores import zstd
 from tests.net import RUNS, WRITTEN

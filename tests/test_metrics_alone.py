@@ -26,10 +26,10 @@ from rlreport.columns import STEP_COLUMNS
 from rlreport.comparison import outcome, words
 from rlreport.comparison.run import compared_run
 from rlreport.errors import UnusableInputError, UsageError
+from rlreport.flows.build import check_logs
 from rlreport.metrics.find import MAX_STEPS, find_and_read
 from rlreport.metrics.roles import PLAIN_NAMES, ROLLOUT_SETTINGS, framework_of, known_keys, roles_of
 from rlreport.options import BuildOptions, CompareOptions
-from rlreport.pipeline import check_logs
 from rlreport.system.workers import Progress
 from tests.net import RUNS
 from tests.reading import write

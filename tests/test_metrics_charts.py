@@ -17,9 +17,9 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.run_charts import not_drawn
 from rlreport.draw.svg import drawn
 from rlreport.errors import UnusableInputError
+from rlreport.flows.build import check_logs
 from rlreport.metrics.find import find_and_read
 from rlreport.options import BuildOptions
-from rlreport.pipeline import check_logs
 from rlreport.tables import Tables
 from tests.reading import row, write
 from tests.running import rlreport as rlreport_command

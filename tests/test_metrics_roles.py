@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from rlreport.check.verdict import Verdict
+from rlreport.flows.build import check_logs
 from rlreport.metrics.roles import Key, known_keys
 from rlreport.options import BuildOptions
-from rlreport.pipeline import check_logs
 from tests.reading import write
 
 STEPS, START = 60, 35

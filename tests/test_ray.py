@@ -13,8 +13,8 @@ import pytest
 
 from rlreport.api import build
 from rlreport.errors import RlreportError, UsageError
+from rlreport.flows.build import build_report
 from rlreport.options import BuildOptions
-from rlreport.pipeline import build_report
 from rlreport.read import logs, reread
 from rlreport.read.lines import byte_ranges
 from rlreport.read.listing import find_sources

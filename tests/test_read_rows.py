@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from rlreport.errors import UsageError
+from rlreport.flows.build import check_logs
 from rlreport.options import BuildOptions, ReadOptions
-from rlreport.pipeline import check_logs
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
 from rlreport.summarise.run import summarise

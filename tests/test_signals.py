@@ -57,7 +57,7 @@ def test_ctrl_c_while_the_program_starts_is_one_line(log, module):
     assert interrupted(log, module) == (130, "rlreport: interrupted\n")
 
 
-@pytest.mark.parametrize("module", ["rlreport.pipeline", "rlreport.read.logs"])
+@pytest.mark.parametrize("module", ["rlreport.flows.build", "rlreport.read.logs"])
 @pytest.mark.parametrize("dropped", [False, True])
 def test_ctrl_c_while_a_command_imports_its_modules_is_one_line(log, module, dropped):
     status, said = interrupted(log, module, dropped=dropped)
@@ -66,7 +66,7 @@ def test_ctrl_c_while_a_command_imports_its_modules_is_one_line(log, module, dro
 
 @pytest.mark.parametrize(("number", "status"), [("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_program_that_is_terminated_says_so_in_one_line(log, number, status):
-    ended = interrupted(log, "rlreport.pipeline", number)
+    ended = interrupted(log, "rlreport.flows.build", number)
     assert ended == (status, "rlreport: terminated; no incomplete report is left\n")
 
 

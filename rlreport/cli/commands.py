@@ -44,8 +44,8 @@ def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> N
       rlreport check logs/ --json --fail-on warning
     """
     from rlreport.check import findings_json
+    from rlreport.flows.build import check_logs
     from rlreport.pages.html import canonical_json
-    from rlreport.pipeline import check_logs
 
     quiet = given["quiet"] or as_json
     verdict = check_logs(logs, BuildOptions(**{**given, "quiet": quiet}))

@@ -20,7 +20,7 @@ from rlreport.text.numbers import byte_size
 if TYPE_CHECKING:
     from rlreport.check.finding import Finding
     from rlreport.check.verdict import Verdict
-    from rlreport.pipeline import Report
+    from rlreport.flows.build import Report
     from rlreport.tables import BadLine, Tables
 
 

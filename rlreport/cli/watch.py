@@ -16,7 +16,7 @@ from rlreport.deliver.forms import form_of
 from rlreport.errors import RlreportError
 
 if TYPE_CHECKING:
-    from rlreport.pipeline import Report
+    from rlreport.flows.build import Report
 
 
 def duration(value: str) -> float:

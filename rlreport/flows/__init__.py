@@ -1,0 +1,1 @@
+"""The three flows, each on a screen: build a report, compare runs, list reports."""

@@ -1,0 +1,157 @@
+"""Build the index of many reports."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rlreport.comparison.saved import REPORT, report_about
+from rlreport.deliver.forms import FORMS
+from rlreport.deliver.one_file import assemble, encode_view
+from rlreport.deliver.publish import local_path, publishing
+from rlreport.draw.svg import drawn
+from rlreport.errors import (
+    OutputError,
+    RlreportError,
+    UnreadableReportError,
+    UnusableInputError,
+    UsageError,
+)
+from rlreport.flows.build import build_report
+from rlreport.metrics.find import find_and_read
+from rlreport.options import BuildOptions
+from rlreport.pages.html import environment
+from rlreport.pages.index import Listed, grouped, reward_chart, runs_view
+from rlreport.pages.page import Page
+from rlreport.pages.table import Shell
+from rlreport.read.listing import is_url
+from rlreport.system.stores import shown
+from rlreport.system.workers import Progress, Workers
+from rlreport.text.clean import safe_text
+from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message
+
+Source = tuple[Path, str]  # A report's path, and why it cannot be listed ("" if it can)
+_UNREADABLE = (RlreportError, OSError, ValueError, csv.Error, sqlite3.Error)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The result of ``build_index``."""
+
+    out: Path  # path of the index, the page that lists the reports
+    reports: int  # number of listed reports, including unreadable ones
+    unread: list[tuple[str, str]]  # (path, reason) of each report that could not be read
+
+
+def build_index(
+    reports: Sequence[str | Path],
+    out: str | Path = "index.html",
+    *,
+    title: str = "",
+    language: Language = ENGLISH,
+) -> Index:
+    """Write a page that lists reports, one row each; an error leaves ``out`` unchanged."""
+    if is_url(str(out)):
+        raise UsageError(f"{shown(str(out))}: write the index to a local path, next to its reports")
+    out = Path(out)
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{out}: an index is one HTML file; its name must end in .html")
+    target = local_path(out, FORMS["html"])
+    # ``publishing`` cannot tell a report from an earlier index.
+    if (target.parent / REPORT).is_file() or (target.is_file() and _about(target) is not None):
+        raise OutputError(f"{target} belongs to a report; choose another file name for the index")
+    resolved = out.resolve()
+    found = (one for path in reports for one in _reports_at(path, resolved.parent, language))
+    sources = [(path, why) for path, why in dict.fromkeys(found) if path.resolve() != resolved]
+    rows = [_entry(path, why, resolved.parent) for path, why in sources]
+    if rows and all(row.about is None for row in rows):
+        raise UsageError(f"{sources[0][0]}: {rows[0].why}")
+    title = title or language.of(message("Runs"))
+    frame = Shell(title=title, run=title, kind="runs")
+    groups = grouped(rows, language)
+    chart = reward_chart(groups)
+    view = {**runs_view(groups), "charts": drawn([chart], language) if chart else []}
+    template = environment(language).get_template("main/runs.html")
+    html = template.render(view=language.of(view), shell=frame)
+    (_, page), _ = encode_view(Page("index.html", "", title, html))
+    with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
+        for part in assemble(frame, iter([page]), language=language, charts=False):
+            file.write(part)
+    return Index(out, len(rows), [(row.place, row.why) for row in rows if row.about is None])
+
+
+def _about(path: Path) -> dict[str, Any] | RlreportError | None:
+    try:
+        return report_about(path)
+    except RlreportError as error:
+        return error
+
+
+def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Source]:
+    if is_url(str(location)):
+        raise UsageError(f"{shown(str(location))}: an index lists only local reports; download it")
+    path = Path(location)
+    if not path.exists():
+        raise UsageError(f"No such file or folder: {path}")
+    if _is_report(path):
+        return [(path, "")]
+    try:
+        children = sorted(path.iterdir()) if path.is_dir() else []
+        if not any(map(_is_report, children)):
+            return _build_reports(path, folder, language) or [(path, "")]
+    except _UNREADABLE as error:
+        return [(path, str(getattr(error, "strerror", "") or error))]
+    return [(child, "") for child in children if _is_report(child)]
+
+
+def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]:
+    """Build a report in ``folder`` per run of the metrics at ``path``; [] if not of several."""
+    reports: list[Source] = []
+    for run in find_and_read([path]).runs:
+        name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")[:100] or "run"
+        out = folder / f"{name}.html"
+        if (out, "") in reports:
+            out = folder / f"{name}-{len(reports)}.html"
+        title = "" if run == "." else safe_text(run)
+        options = BuildOptions(run=run, title=title, lang=language.code)
+        try:
+            with Workers(1) as workers:
+                build_report([path], out, options, Progress(), workers)
+        except RlreportError as error:
+            reports.append((path, f"run {run}: {error}"))
+        else:
+            reports.append((out, ""))
+    return reports
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        if (path / REPORT).is_file():
+            return True
+        if path.is_file() and path.suffix.lower() not in (".html", ".htm", ".zip"):
+            return False
+    except OSError:
+        return True
+    return isinstance(_about(path), dict | UnreadableReportError)
+
+
+def _entry(path: Path, why: str, root: Path) -> Listed:
+    """Return a report's entry, linked relative to ``root``; ``why``: why it is unreadable or ""."""
+    relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
+    page = f"{relative}/index.html" if path.is_dir() else relative
+    # Without "./" a browser would read the part before a colon as a URL scheme.
+    href, name = f"./{quote(os.fsencode(page))}", safe_text(relative)
+    about = UnusableInputError(why) if why else _about(path)
+    if isinstance(about, RlreportError):
+        return Listed(name, href, None, safe_text(str(about).removeprefix(f"{path}: ")))
+    if about is None:
+        return Listed(name, href, None, "not a report of rlreport")
+    return Listed(name, href, about)
