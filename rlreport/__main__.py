@@ -13,7 +13,7 @@ def main() -> None:
     from rlreport import signals
 
     signals.end_at_once()
-    from rlreport.cli import main as run
+    from rlreport.cli.main import main as run
 
     try:
         try:

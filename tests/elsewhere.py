@@ -64,7 +64,7 @@ def enabled_features() -> list[str]:
 
 def build(commands: tuple[str, ...], folder: Path) -> dict[str, str]:
     """Run the commands in the folder; return the hash of each file that they wrote, by path."""
-    from rlreport.cli import main
+    from rlreport.cli.main import main
 
     shutil.copytree(LOGS, folder / "logs")
     os.chdir(folder)

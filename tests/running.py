@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from rlreport.cli import main
+from rlreport.cli.main import main
 from rlreport.signals import ENDING
 
 SEARCH = int(os.environ.get("RLREPORT_SEARCH", "1"))

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import rlreport
 from rlreport.check import Thresholds
-from rlreport.cli import main
+from rlreport.cli.main import main
 from rlreport.comparison.export import compare_json
 from rlreport.comparison.outcome import Outcome, outcome_of
 from rlreport.comparison.run import ComparedRun, compared_run, settings_that_differ

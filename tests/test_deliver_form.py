@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rlreport.cli import main
+from rlreport.cli.main import main
 from rlreport.deliver.forms import FORMS, OTHER_SUFFIXES, form_of
 from rlreport.errors import UsageError
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from rlreport.cli import main
+from rlreport.cli.main import main
 from tests.reading import tokens, write
 
 Grow = Callable[[], object]

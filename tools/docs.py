@@ -14,7 +14,7 @@ import click
 
 from rlreport.check.check import Check
 from rlreport.check.registry import CHECKS, LIMITS
-from rlreport.cli import main
+from rlreport.cli.main import main
 from rlreport.columns import (
     PROMPT_COLUMNS,
     RESPONSE_COLUMNS,
