@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlreport.writer import RolloutWriter
 
     __version__: str
+from rlreport._version import _version
 
 __all__ = [
     "ComparisonReport",
@@ -53,13 +54,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Return all names, including public ones not imported yet, so that notebooks complete them."""
     return sorted({*globals(), *__all__})
-
-
-@cache
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("rlreport")
-    except PackageNotFoundError:
-        return "0+unknown"
