@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from rlreport._version import installed_version
 
 if TYPE_CHECKING:
     from rlreport.api import build, compare, index
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from rlreport.writer import RolloutWriter
 
     __version__: str
-from rlreport._version import _version
 
 __all__ = [
     "ComparisonReport",
@@ -45,7 +45,7 @@ _PUBLIC_MODULES = {
 def __getattr__(name: str) -> Any:
     """Return a public object; import its module only now, so that the command line starts fast."""
     if name == "__version__":
-        return _version()
+        return installed_version()
     if name not in _PUBLIC_MODULES:
         raise AttributeError(f"module 'rlreport' has no attribute {name!r}")
     return getattr(import_module(_PUBLIC_MODULES[name]), name)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    __version__: str
 
 
 @cache
-def _version() -> str:
+def installed_version() -> str:
+    """Return the version, or ``0+unknown`` if rlreport is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from rlreport.about.secrets import Scalar, _assigns_secret, is_secret, named_value
+from rlreport.about.secrets import Scalar, assigns_secret, is_secret, named_value
 from rlreport.errors import RowError, UsageError
 from rlreport.system.documents import load_config
 from rlreport.text.clean import safe_text, shortened
@@ -176,7 +176,7 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         scalars = (item for item in items if not isinstance(item, _NESTED))
         text = _text(", ".join(map(_text, islice(scalars, 100))))
         # A name and its value may be lists of one item: [[--password], [hunter2]].
-        if not any(isinstance(item, _NESTED) for item in value) or _assigns_secret(text):
+        if not any(isinstance(item, _NESTED) for item in value) or assigns_secret(text):
             yield name, text
             return
         yield name, value

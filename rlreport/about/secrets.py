@@ -185,7 +185,7 @@ def _words(name: str) -> list[str]:
 
 def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
     """Return whether a text looks like a credential; ``words`` are the words of its name."""
-    if _SHAPE.search(text) or _PASSWORD.fullmatch(text) or _assigns_secret(text):
+    if _SHAPE.search(text) or _PASSWORD.fullmatch(text) or assigns_secret(text):
         return True
     if any(_HASH_NAME.fullmatch(word) for word in words) and _HEX.fullmatch(text):
         return False
@@ -195,7 +195,7 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
     return any(_is_random(run) for long_run in long_runs for run in _RUN.findall(long_run))
 
 
-def _assigns_secret(text: str) -> bool:
+def assigns_secret(text: str) -> bool:
     prose = text.count(" ") - text.count(", ") > _PROSE_BLANKS
     position = 0
     while match := _ASSIGNED.search(text, position):

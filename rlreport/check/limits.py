@@ -97,7 +97,7 @@ def meets(op: Op, value: float, limit: float) -> bool:
 MAX_TOML = 1_000_000  # Maximum size of a thresholds file, in bytes
 
 
-def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
+def problem_of(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
     if key not in declared:
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
     is_integer = isinstance(declared[key].default, int)

@@ -22,7 +22,7 @@ from rlreport.check.judges import (
     reward,
     sampler,
 )
-from rlreport.check.limits import MAX_TOML, Limits, Thresholds, _problem
+from rlreport.check.limits import MAX_TOML, Limits, Thresholds, problem_of
 from rlreport.check.noise import Trend
 from rlreport.errors import UsageError
 from rlreport.system.documents import load_toml, read_bounded
@@ -85,6 +85,6 @@ def load_thresholds(path: str | Path) -> Thresholds:
         if not isinstance(settings, dict):
             raise UsageError(f"{path}: {name} must be a table: list its thresholds under [{name}]")
         for key, value in settings.items():
-            if problem := _problem(LIMITS[name].declared(), key, value):
+            if problem := problem_of(LIMITS[name].declared(), key, value):
                 raise UsageError(f"{path}: [{name}] {problem}")
     return Thresholds({LIMITS[name].__name__: settings for name, settings in tables.items()})

@@ -13,7 +13,7 @@ import pandas as pd
 from rlreport.check import noise
 from rlreport.check.course import course_of
 from rlreport.check.course_data import Course, Quantity, SeriesSource
-from rlreport.check.evidence import MAX_EXAMPLES, Ranking, _unusual
+from rlreport.check.evidence import MAX_EXAMPLES, Ranking, is_unusual
 from rlreport.check.finding import Example, Onset
 from rlreport.check.limits import Limit, Limits, Met, Op, Thresholds, meets
 from rlreport.check.means import MixChange, MixChanged
@@ -418,7 +418,7 @@ class Run:
             after = after if after.any() else usable
         else:
             after = usable & (step >= onset.step)
-            after &= _unusual(by, usable & (step < onset.low), highest=ranking.highest)
+            after &= is_unusual(by, usable & (step < onset.low), highest=ranking.highest)
         if until is not None:
             after &= step <= until
         rows = np.flatnonzero(after)

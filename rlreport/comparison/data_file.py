@@ -194,10 +194,10 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
                 table[column] = values.astype(np.float64)
     except LimitError as error:
         raise UnusableInputError(f"{name}: its {PATH} is broken: {error}") from None
-    except (*_UNREADABLE, TypeError, OverflowError, MemoryError) as error:
+    except (*UNREADABLE, TypeError, OverflowError, MemoryError) as error:
         raise UnusableInputError(f"{name}: its {PATH} is broken; build the report again") from error
     table["split"] = table["split"].fillna("train")
     return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
 
 
-_UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, RuntimeError)
+UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, RuntimeError)

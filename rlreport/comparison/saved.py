@@ -20,11 +20,11 @@ import pandas as pd
 from rlreport.about.card import card_texts, configured, run_card
 from rlreport.check.verdict import SCHEMA
 from rlreport.comparison.data_file import (
-    _UNREADABLE,
     MAX_CELLS,
     MAX_DATA,
     METRICS_FILE,
     PATH,
+    UNREADABLE,
     unpacked,
 )
 from rlreport.errors import RlreportError, UnreadableReportError, UnusableInputError
@@ -79,10 +79,10 @@ class Earlier:
     def texts(self, wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
         """Return id -> (prompt, response) of the wanted responses; those not shown are left out."""
         responses, texts_by_id = set(wanted), {}
-        with suppress(*_UNREADABLE, *_UNEXPECTED):
+        with suppress(*UNREADABLE, *_UNEXPECTED):
             packed = load_json((self.read(TEXTS) or b"").partition(b"= ")[2].rstrip(b";\n"))
             for step in {str(step) for step, _ in responses} & packed.keys():
-                with suppress(*_UNREADABLE, *_UNEXPECTED):
+                with suppress(*UNREADABLE, *_UNEXPECTED):
                     texts_by_id.update(_texts_of_step(int(step), packed[step]))
                     texts_by_id = {id: texts_by_id[id] for id in responses & texts_by_id.keys()}
         return texts_by_id
@@ -93,7 +93,7 @@ class Earlier:
             table = load_csv(self.read(METRICS_FILE) or b"", MAX_CELLS)
             numbers: pd.DataFrame = table.apply(pd.to_numeric, errors="coerce")
             return numbers.astype({"step": np.int64})
-        except (*_UNREADABLE, LookupError, TypeError):
+        except (*UNREADABLE, LookupError, TypeError):
             return pd.DataFrame()
 
     def tokens(self) -> pd.DataFrame | None:
@@ -105,7 +105,7 @@ class Earlier:
             table = load_csv(content, MAX_TOKEN_CELLS, dtype=str, keep_default_na=False)
             shares = pd.to_numeric(table["kl_share"], errors="coerce")
             return pd.DataFrame({"token": table["token"].map(unescape), "kl_share": shares})
-        except (*_UNREADABLE, LookupError):
+        except (*UNREADABLE, LookupError):
             return None
 
 
@@ -149,7 +149,7 @@ def _readable_report(name: str) -> Iterator[None]:
         raise UnreadableReportError(f"{name}: is a broken report: {error}") from None
     except PermissionError as error:
         raise UnreadableReportError(f"{name}: {error.strerror}") from None
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise UnreadableReportError(f"{name}: is a broken report; build it again") from error
 
 

@@ -36,6 +36,7 @@ class Grouped:
 
     @property
     def counts(self) -> Ints:
+        """Number of rows of each group, int64."""
         return np.diff(self.starts, append=self.size)
 
     @property
@@ -44,9 +45,11 @@ class Grouped:
         return np.repeat(np.arange(len(self.starts)), self.counts)
 
     def first(self, values: NDArray[Kind]) -> NDArray[Kind]:
+        """Return the value of each group's first row."""
         return np.asarray(values[self.starts])
 
     def last(self, values: NDArray[Kind]) -> NDArray[Kind]:
+        """Return the value of each group's last row."""
         return np.asarray(values[self.starts + self.counts - 1])
 
     def sum(self, values: Floats) -> Floats:
@@ -95,9 +98,11 @@ class Grouped:
         return np.where(beyond_rounding(np.sqrt(variance), mean) == 0, 0.0, variance)
 
     def min(self, values: Floats) -> Floats:
+        """Return the lowest value per group, without NaN; NaN if there is none."""
         return np.asarray(pd.Series(values).groupby(self.codes).min(), np.float64)
 
     def max(self, values: Floats) -> Floats:
+        """Return the highest value per group, without NaN; NaN if there is none."""
         return np.asarray(pd.Series(values).groupby(self.codes).max(), np.float64)
 
     def quantile(self, values: Floats, part: float) -> Floats:

@@ -28,7 +28,7 @@ from rlreport.draw.custom import chart_functions, custom_charts
 from rlreport.draw.svg import check_address_space
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Ints
-from rlreport.flows.load import _read
+from rlreport.flows.load import load_run
 from rlreport.options import BuildOptions, ReportOptions
 from rlreport.pages.author_notes import read_notes
 from rlreport.pages.plan import choose
@@ -93,7 +93,7 @@ def build_report(
     card = _metadata(logs, options)
     author_notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
 
-    name, rollouts, tables = _read(logs, options, card, progress, workers)
+    name, rollouts, tables = load_run(logs, options, card, progress, workers)
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
     # The report does not say so: else a second build into the logs' folder would have other bytes.
@@ -156,7 +156,7 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     progress, limits = Progress(options.quiet, options.language), _limits(options)
     with Workers(options.workers, options.ray) as workers:
         card = _metadata(logs, options)
-        _, rollouts, tables = _read(logs, options, card, progress, workers)
+        _, rollouts, tables = load_run(logs, options, card, progress, workers)
         tables = _with_several_runs(logs, tables, options)
         verdict, _ = _judge(tables, rollouts, limits, options)
     return with_texts(verdict, tables.sample_note)

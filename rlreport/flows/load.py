@@ -17,7 +17,7 @@ from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Tables
 
 
-def _read(
+def load_run(
     logs: Sequence[str | Path],
     options: BuildOptions,
     card: Card,

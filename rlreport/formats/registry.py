@@ -42,8 +42,8 @@ ENTRY_POINTS = "rlreport.formats"
 _FORMATS: tuple[Callable[[], BaseFormat], ...] = (
     renamed.RLBoard, TRL, renamed.Verl, NemoRL, NemoRLDistillation, SkyRL, renamed.PrimeRLTokens,
     Verifiers, renamed.AReaL, renamed.AgileRL, renamed.Roll, renamed.RollAgentic, renamed.Swift,
-    renamed.OpenInstruct, RLLM, renamed.ART, Slime, Tinker, NemoGym, Trackio, LMEval, InspectAI, ATIF,
-    renamed.Distillation, renamed.Plain,
+    renamed.OpenInstruct, RLLM, renamed.ART, Slime, Tinker, NemoGym, Trackio, LMEval, InspectAI,
+    ATIF, renamed.Distillation, renamed.Plain,
 )  # fmt: skip
 
 

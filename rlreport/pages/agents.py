@@ -27,7 +27,7 @@ from rlreport.text.messages import message, plural, span
 MOST_TOOLS = 20  # Maximum number of tools in the table, those with the most answers
 
 
-class _Turns(NamedTuple):
+class Turns(NamedTuple):
     """A row of the table: all turns of the policy, of one tool, or of other roles in training."""
 
     name: str
@@ -95,16 +95,16 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
     )
 
 
-def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Iterator[_Turns]:
+def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Iterator[Turns]:
     tools, turns = context.tables.tools, float(rollouts["turns"].sum())
     of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
-    yield _Turns(message("the policy"), turns, float(of_policy.sum()), turns)
+    yield Turns(message("the policy"), turns, float(of_policy.sum()), turns)
     sums = tools.groupby("tool")[list(ToolCounts._fields)].sum()
     sums = sums.sort_values("answers", ascending=False, kind="stable")
     windows = [(tools["step"].min(), tools["step"].max()), *context.windows]
     shares = [_error_shares(tools[tools["step"].between(*window)]) for window in windows]
     for name, totals in sums.iloc[:MOST_TOOLS].iterrows():
-        yield _Turns(
+        yield Turns(
             tool_label(name),
             totals["answers"],
             totals["tokens" if in_tokens else "chars"],
@@ -116,7 +116,7 @@ def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Itera
         )
     rest = float(rollouts["env_tokens"].sum() - sums["tokens"].sum()) if in_tokens else 0.0
     if rest > 0:
-        yield _Turns(message("others (user, template)"), np.nan, rest, 0.0)
+        yield Turns(message("others (user, template)"), np.nan, rest, 0.0)
 
 
 def _filter_by(tool: str) -> str:
@@ -124,7 +124,7 @@ def _filter_by(tool: str) -> str:
     return urlencode({f"has.{TOOLS.key}": tool, "sort": f"-{TOOL_ERRORS}"})
 
 
-def _error_rate(row: _Turns, window: int, addresses: Addresses) -> Cell:
+def _error_rate(row: Turns, window: int, addresses: Addresses) -> Cell:
     """Return an error rate; that over all steps links to the tool's responses with errors."""
     cell = number_cell(row.errors[window], "share", message("no answers"))
     if window == 0 and row.tool and row.errors[0] > 0:

@@ -93,7 +93,7 @@ def windows_in_words(context: RunContext) -> str:
     )
 
 
-def _logged_part(context: RunContext) -> str:
+def logged_part(context: RunContext) -> str:
     """Return a note if the bold reward line is the trainer's, over all rollouts; "" otherwise."""
     reward = context.verdict.courses.get("reward")
     counts = context.tables.training().steps["responses"].to_numpy()

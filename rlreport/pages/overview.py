@@ -15,7 +15,7 @@ from rlreport.draw.run_charts import not_drawn
 from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.pages.agents import environments_table, turns_table
 from rlreport.pages.context import RunContext
-from rlreport.pages.figures import _logged_part, windows_in_words
+from rlreport.pages.figures import logged_part, windows_in_words
 from rlreport.pages.findings import verdict_view
 from rlreport.pages.listed import (
     PROMPT_TEXT,
@@ -70,7 +70,7 @@ def overview_view(
         "verdict": verdict_view(context.verdict, addresses),
         "figures": figures,
         "windows": windows_in_words(context),
-        "logged": _logged_part(context),
+        "logged": logged_part(context),
         **charts_by_place(charts),
         "extremes": _extremes(extremes, context.prefixes, addresses),
         "turns": turns_table(context, addresses),

@@ -54,7 +54,7 @@ RUN_SCRIPT = "data/run.js"
 # Path of the script with the texts of all shown responses, for the responses page
 TEXTS_SCRIPT = "data/texts.js"
 
-_DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``_draw_pages``
+DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_pages``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +120,7 @@ class ReportBuilder(RunContext, Maker):
 
     def _run_pages(self) -> Iterator[Page]:
         addresses = self.addresses
-        drawings = self.once(
-            _DRAWINGS, lambda: _draw_pages(self.page_charts, self.options.language)
-        )
+        drawings = self.once(DRAWINGS, lambda: draw_pages(self.page_charts, self.options.language))
         notes = render_notes(self.author_notes, self._targets)
         charts = drawings["overview"]
         overview = overview_view(self, addresses, charts, self.extremes, self.figures)
@@ -213,7 +211,7 @@ class ReportBuilder(RunContext, Maker):
         return steps_data(self, shown_prompts(self.tables.responses, shown))
 
 
-def _draw_pages(charts: Mapping[str, list[Chart]], language: Language) -> dict[str, list[Chart]]:
+def draw_pages(charts: Mapping[str, list[Chart]], language: Language) -> dict[str, list[Chart]]:
     return {page: drawn(of_page, language) for page, of_page in charts.items()}
 
 

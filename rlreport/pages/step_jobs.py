@@ -17,7 +17,7 @@ from rlreport.pages.listed import TOOLS, ending_texts, extra_key
 from rlreport.pages.page import Addresses, Finish, rendered
 from rlreport.pages.plan import StepPlan
 from rlreport.pages.redact import redacted, response_numbers
-from rlreport.pages.report import _DRAWINGS, ReportBuilder, _draw_pages
+from rlreport.pages.report import DRAWINGS, ReportBuilder, draw_pages
 from rlreport.pages.responses import listed_rows, with_interest
 from rlreport.pages.step import GROUP_COLUMNS, group_figures, step_rows, step_view
 from rlreport.read.rollouts import Selection
@@ -35,7 +35,7 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
     """
     plans, result = [plan.at(level) for plan in builder.plans], []
     shown_steps = builder.shown_steps
-    charts = [] if _DRAWINGS in builder.memo else [builder.page_charts]
+    charts = [] if DRAWINGS in builder.memo else [builder.page_charts]
     work: list[Any] = [*charts, *(_step_job(builder, plan, shown_steps) for plan in plans)]
     context = {item.name: getattr(builder, item.name) for item in fields(PageContext)}
     shared = builder.finish, PageContext(**context)
@@ -43,7 +43,7 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
     with builder.progress.phase(message("rendering"), len(plans), message("pages")) as advance:
         pages = builder.workers.map(_render, work, shared, seconds=seconds, ahead=_AHEAD)
         for _ in charts:
-            builder.memo[_DRAWINGS] = next(pages)
+            builder.memo[DRAWINGS] = next(pages)
         for page in pages:
             listed = with_interest(page.listed, builder, page.plan.pinned)
             result.append(page._replace(listed=listed))
@@ -97,7 +97,7 @@ def _columns(builder: ReportBuilder) -> tuple[dict[str, NDArray[Any]], dict[str,
 def _render(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContext]) -> Any:
     finish, context = shared
     if not isinstance(job, StepJob):
-        return _draw_pages(job, context.options.language)
+        return draw_pages(job, context.options.language)
     rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
     if context.options.redact:
         facts = (job.columns[key][job.shown].tolist() for key in ("prompt_id", _TEXT_NUMBER))

@@ -32,7 +32,7 @@ FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 
 # Codes in ``left_out``: rollouts that are counted by step only, and branches that were not trained
 FAILED, FILTERED, BRANCH = 1, 2, 3
-_CODES = {"failed": FAILED, "filtered_out": FILTERED, "branch": BRANCH}
+CODES = {"failed": FAILED, "filtered_out": FILTERED, "branch": BRANCH}
 
 MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later

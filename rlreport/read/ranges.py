@@ -19,8 +19,8 @@ from rlreport.formats.containers import iterate
 from rlreport.formats.renamed import RLBoard
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.chunk import (
-    _CODES,
     BRANCH,
+    CODES,
     Chunk,
     Columns,
     Extra,
@@ -154,7 +154,7 @@ class _RangeReader:
                 kind = "other_split_rows"
             elif kind == "untrained" and "rollout_id" in row.carried:
                 kind = "branch"
-            left_out = _CODES.get(kind, 0)
+            left_out = CODES.get(kind, 0)
             if kind and left_out != BRANCH:  # branches are counted once their rollout is known
                 remarks.add(kind, position)
                 if not left_out:

@@ -20,7 +20,7 @@ from rlreport.metrics.find import TrainerMetrics
 from rlreport.read.detect import FORMAT
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import rounded_columns, step_tables, trainer_steps
-from rlreport.summarise.tokens import _USED, step_bigrams, token_table
+from rlreport.summarise.tokens import USED, step_bigrams, token_table
 from rlreport.tables import LogTables, Note, Tables
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
@@ -29,7 +29,7 @@ from rlreport.text.messages import message
 def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
     """Return the prompt table (PROMPT_COLUMNS); ``texts`` are those of prompts 0, 1, …."""
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
-    column = {name: responses[name].to_numpy()[order] for name in _USED}
+    column = {name: responses[name].to_numpy()[order] for name in USED}
     step, reward, reference = column["step"], column["reward"], column["ref_reward"]
     prompts = Grouped.by(column["prompt_id"])
     prompt_steps = Grouped.by(column["prompt_id"], step)

@@ -15,7 +15,7 @@ from rlreport.summarise.steps import rounded_columns, window_size
 from rlreport.tables import GAP, TextSample, TokenSample
 from rlreport.text.tokens import detect_style, token_text
 
-_USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
+USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
 
 
 _EXAMPLE = ("example_step", "example_n", "example_position")

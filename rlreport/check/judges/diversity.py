@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlreport.check.check import FALLS, LOGPROBS, RESPONSE, Check, Need, Result
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, LogText, Severity
-from rlreport.check.judges.length import _correlation_with_reward
+from rlreport.check.judges.length import correlation_with_reward
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import Trend, deviate
 from rlreport.check.run import Run, mean
@@ -400,7 +400,7 @@ def loops(check: Check, run: Run) -> Result:
         began = onset(run.steps[:stop], dated[:stop], end=size)
     earned, others = (mean(reward[late.rows][in_loop[late.rows] == value]) for value in (1, 0))
     lost = run.met(_Loops.lost, ">=", others - earned, of=run.spread())
-    _, z = _correlation_with_reward(run, -in_loop)
+    _, z = correlation_with_reward(run, -in_loop)
     fell, least = run.reward_shape is not None and run.reward_shape.fell, run.limits[Trend].z
     harmful = until is None and ((lost and z >= least) or (fell and not z <= -least))
     longest = late.rows.start + int(np.nanargmax(share[late.rows]))

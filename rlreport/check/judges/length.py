@@ -58,7 +58,7 @@ def length_hacking(check: Check, run: Run) -> Result:
     ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
     if not (ratio and moved.rose) or rewards.fell or (watched is not None and watched.rose):
         return None
-    correlation, z = _correlation_with_reward(run, length)
+    correlation, z = correlation_with_reward(run, length)
     pays = run.met(_LengthHacking.correlation, ">=", correlation)
     if not pays or z < run.limits[Trend].z:
         return None
@@ -69,7 +69,7 @@ def length_hacking(check: Check, run: Run) -> Result:
     return check.finding(run, "warning", ratio + pays, facts, ranking, series=series)
 
 
-def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
+def correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
     inside, reward = "group" if grouped else "step", run.column("reward")
     windows = (run.last, run.window(0, len(run.steps)))
@@ -171,7 +171,7 @@ def _shrunk(check: Check, run: Run) -> Result:
 def _shortness_pays(run: Run, length: Floats) -> bool:
     """Return whether shorter responses earn more while the watched reward did not rise."""
     watched = run.watched_shape
-    correlation, z = _correlation_with_reward(run, -length)
+    correlation, z = correlation_with_reward(run, -length)
     pays = run.met(_LengthCollapse.paid, ">=", correlation) and z >= run.limits[Trend].z
     return bool(pays) and (watched is None or not watched.rose)
 
