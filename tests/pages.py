@@ -84,7 +84,7 @@ def _build(
     log = write(folder / "rank_0.jsonl", made)
     with pytest.MonkeyPatch.context() as patch:
         verdict = Verdict("critical", "mixed_runs", findings=found)
-        patch.setattr("rlreport.pipeline.judge", lambda *_, **__: verdict)
+        patch.setattr("rlreport.flows.build.judge", lambda *_, **__: verdict)
         for out in outs:
             rlreport.build(log, folder / out, workers=1, **options)
 

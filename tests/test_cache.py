@@ -203,9 +203,9 @@ def test_other_options_figures_and_programs_find_nothing_of_these(
     tmp_path, starts_read, monkeypatch, options, figures, program
 ):
     logs, cache = write(tmp_path / "log.jsonl", lines(40)), str(tmp_path / "cache")
-    monkeypatch.setattr("rlreport.read.chunk.program", lambda: "this")
+    monkeypatch.setattr("rlreport.read.ranges.program", lambda: "this")
     found(logs, cache)
-    monkeypatch.setattr("rlreport.read.chunk.program", lambda: program)
+    monkeypatch.setattr("rlreport.read.ranges.program", lambda: program)
     starts_read.clear()
     settings = (ReadOptions(workers=1, cache=cache, **options), GaeOptions(**figures))
     warm = read_logs([logs], *settings)

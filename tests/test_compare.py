@@ -111,7 +111,7 @@ def run_at(path: Path, pair_by: str = "prompt", metrics: tuple[Path, ...] = ()) 
 def read_runs_once(patch: pytest.MonkeyPatch) -> None:
     """Compare runs as they were first read: most of the time goes into reading."""
     patch.setattr(
-        "rlreport.pipeline.compared_run",
+        "rlreport.flows.compare.compared_run",
         lambda path, options, *_: run_at(Path(path), options.pair_by, tuple(options.metrics)),
     )
 

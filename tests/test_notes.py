@@ -278,7 +278,7 @@ def test_why_notes_cannot_be_read_names_no_place_of_this_machine(tmp_path, monke
     def refused(path, most):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("rlreport.pages.notes.read_bounded", refused)
+    monkeypatch.setattr("rlreport.pages.author_notes.read_bounded", refused)
     (note,) = read_notes([tmp_path], None, redact=False)[1]
     assert note.text == "notes.md cannot be read: Permission denied"
 

@@ -28,7 +28,7 @@ PACKED = pytest.mark.parametrize(
 
 
 def test_line_over_the_limit_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setattr("rlreport.read.chunk.MAX_LINE", 500)
+    monkeypatch.setattr("rlreport.read.ranges.MAX_LINE", 500)
     write(tmp_path / "a.jsonl", [GOOD, row(response="x" * 9_000_000), row(5)])
     write(tmp_path / "empty.jsonl", [])
     scan = read(tmp_path)
