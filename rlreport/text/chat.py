@@ -19,7 +19,12 @@ Row = dict[str, Any]
 # Opening tags of tool calls and tool answers in text (Hermes 2 Pro, Qwen)
 CALL, ANSWER = "<tool_call>", "<tool_response>"
 
-_ROLE_NAMES = {"human": "user", "model": "assistant", "ai": "assistant", "gpt": "assistant"}
+_ROLE_NAMES = {
+    "human": "user",
+    "model": "assistant",
+    "ai": "assistant",
+    "gpt": "assistant",
+}
 # Per chat template: patterns of the start (group 1 is the role) and of the end of a turn
 _TEMPLATES = [
     (re.compile(opening), re.compile(rf"(?:{closing})\s*$"))
@@ -51,7 +56,9 @@ _WRITTEN_ROLES = (
 # Matches only begin-of-text and similar tokens, as found before the first turn
 _MARKS_ONLY = re.compile(r"\s*(?:(?:<[^<>\s]{1,40}>|\[[A-Za-z_]{1,20}\])\s*)*")
 
-_LLAMA2_TURN = re.compile(r"\[INST\](.*?)(?:\[/INST\](.*?)(?=\[INST\]|\Z)|\Z)", re.DOTALL)
+_LLAMA2_TURN = re.compile(
+    r"\[INST\](.*?)(?:\[/INST\](.*?)(?=\[INST\]|\Z)|\Z)", re.DOTALL
+)
 _LLAMA2_SYSTEM = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
 
 # Blanks are stripped later, as matching them next to a lazy group would take quadratic time.
@@ -88,7 +95,9 @@ _ERROR_KINDS = {
     r"|(?:missing|required|unexpected)[^.\n]{0,30}(?:argument|param|field)",
     "exceptions": r"traceback|\w(?:error|exception)\b",
 }
-_KINDS = {kind: re.compile(words, re.IGNORECASE) for kind, words in _ERROR_KINDS.items()}
+_KINDS = {
+    kind: re.compile(words, re.IGNORECASE) for kind, words in _ERROR_KINDS.items()
+}
 # What a final answer is marked with, and the markup of calls in several templates
 _FINAL = re.compile(r"</answer>|\\boxed\{")
 _MARKUP = re.compile(
@@ -113,13 +122,17 @@ def turns(prompt: str) -> Turns:
         if parts:
             if not _MARKS_ONLY.fullmatch(before):
                 parts = [("prompt", before), *parts]
-            return _drop_blank_turns([(role, closing.sub("", text)) for role, text in parts])
+            return _drop_blank_turns(
+                [(role, closing.sub("", text)) for role, text in parts]
+            )
     if "[INST]" in prompt:
         return _drop_blank_turns(_llama2(prompt))
     for opening in _WRITTEN_ROLES:
         before, parts = _split(prompt, opening)
         # "User: ..." may be prose, so both roles are required.
-        if not before and {"user", "assistant"} <= {role_name(role) for role, _ in parts}:
+        if not before and {"user", "assistant"} <= {
+            role_name(role) for role, _ in parts
+        }:
             return _drop_blank_turns(parts)
     return []
 
@@ -164,8 +177,15 @@ def turns_in_text(response: str) -> list[Turn]:
                 result.append({**turn, "error": error} if error else turn)
             elif part.strip() and role in ("prompt", "assistant"):
                 result.append(_policy_turn(_ROLE_LINES.sub("", part)))
-                calls = [call for call in result[-1].get("calls", ()) if isinstance(call, dict)]
-                called = [name if isinstance(name := c.get("name"), str) else "" for c in calls]
+                calls = [
+                    call
+                    for call in result[-1].get("calls", ())
+                    if isinstance(call, dict)
+                ]
+                called = [
+                    name if isinstance(name := c.get("name"), str) else ""
+                    for c in calls
+                ]
             elif part.strip():
                 result.append({"role": role, "text": part.strip(), "sampled": False})
     return result
@@ -182,7 +202,9 @@ def error_in_answer(text: str) -> str:
 def error_kind(text: str) -> str:
     """Classify an error: timeouts, permissions, not_found, arguments, exceptions or others."""
     head = text.lstrip()[:_ERROR_CHARS]
-    return next((kind for kind, words in _KINDS.items() if words.search(head)), "others")
+    return next(
+        (kind for kind, words in _KINDS.items() if words.search(head)), "others"
+    )
 
 
 def calls_in_text(text: str) -> list[str]:
@@ -255,9 +277,13 @@ def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -
     """
     if any(sampled):
         start = next(i for i, wrote in enumerate(sampled) if wrote)
-        return prompt_fields(messages[:start]) | response_fields(messages[start:], sampled[start:])
+        return prompt_fields(messages[:start]) | response_fields(
+            messages[start:], sampled[start:]
+        )
     roles = [_role(message) for message in messages]
-    asked = [i for i, role in enumerate(roles) if role in ("user", "system", "developer")]
+    asked = [
+        i for i, role in enumerate(roles) if role in ("user", "system", "developer")
+    ]
     after = range(asked[-1] if asked else 0, len(roles))
     start = next((i for i in after if roles[i] == "assistant"), len(roles))
     return prompt_fields(messages[:start]) | response_fields(messages[start:])
@@ -354,7 +380,9 @@ def _call(name: str | None, arguments: Any, identity: object) -> dict[str, Any]:
 def message_text(message: Mapping[str, Any]) -> str:
     """Return a chat message as text: its reasoning, content and tool calls."""
     thinking = message.get("reasoning_content")
-    parts = [f"<think>{thinking}</think>" if isinstance(thinking, str) and thinking else ""]
+    parts = [
+        f"<think>{thinking}</think>" if isinstance(thinking, str) and thinking else ""
+    ]
     parts.append(content_text(message.get("content")))
     for name, arguments, _ in _calls_of(message):
         text = arguments if isinstance(arguments, str) else _json(arguments)

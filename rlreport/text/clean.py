@@ -92,7 +92,9 @@ def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
     return safe_text(text)
 
 
-def clean_prompt(text: str, pad_tokens: tuple[str, ...], system_end_token: str | None) -> str:
+def clean_prompt(
+    text: str, pad_tokens: tuple[str, ...], system_end_token: str | None
+) -> str:
     """Clean a prompt like ``clean_text``, without its part up to the last ``system_end_token``."""
     if system_end_token:
         text = text.rpartition(system_end_token)[2]
@@ -130,7 +132,11 @@ def escape(text: str) -> str:
 
 
 def unescape(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and _changed_by_programs(cell.lstrip("'")) else cell
+    return (
+        cell[1:]
+        if cell.startswith("'") and _changed_by_programs(cell.lstrip("'"))
+        else cell
+    )
 
 
 def number_as_text(number: float) -> str:

@@ -65,8 +65,12 @@ class Language:
             return filled(self._literal(value), value.places, self._translated)
         if kind is Joined:
             # gettext("") would return the header of the catalogue.
-            separator = self.translations.gettext(value.separator) if value.separator else ""
-            return bare_separator(separator).join(self._translated(part) for part in value.parts)
+            separator = (
+                self.translations.gettext(value.separator) if value.separator else ""
+            )
+            return bare_separator(separator).join(
+                self._translated(part) for part in value.parts
+            )
         if kind is list:
             return [self._translated(item) for item in value]
         if kind is dict:
@@ -77,13 +81,17 @@ class Language:
         if is_dataclass(value) and not isinstance(value, type):
             parts = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
             translated = {name: self._translated(part) for name, part in parts.items()}
-            changed = {name: new for name, new in translated.items() if new is not parts[name]}
+            changed = {
+                name: new for name, new in translated.items() if new is not parts[name]
+            }
             return replace(value, **changed) if changed else value
         return value
 
     def _literal(self, message: Message) -> str:
         if message.plural:
-            return self.translations.ngettext(message.literal, message.plural, message.number)
+            return self.translations.ngettext(
+                message.literal, message.plural, message.number
+            )
         return self.translations.gettext(message.literal)
 
 
@@ -92,7 +100,9 @@ ENGLISH = Language()
 
 def language(code: str) -> Language:
     if code not in TAGS:
-        raise UsageError(f"unknown language {code!r}; available languages: {', '.join(TAGS)}")
+        raise UsageError(
+            f"unknown language {code!r}; available languages: {', '.join(TAGS)}"
+        )
     return Language(code)
 
 

@@ -29,17 +29,28 @@ class Message(str):
     """A text of the interface: a ``str`` in English that can be translated."""
 
     __slots__ = ("literal", "number", "places", "plural")
-    literal: str  # English text with named placeholders, the key of the translation (msgid)
+    literal: (
+        str  # English text with named placeholders, the key of the translation (msgid)
+    )
     places: Places  # values of the placeholders
     plural: str  # the literal for counts other than 1, "" if nothing is counted
     number: int  # the count, which selects ``literal`` or ``plural``
 
     def __new__(
-        cls, literal: str, places: Places | None = None, plural: str = "", number: int = 1
+        cls,
+        literal: str,
+        places: Places | None = None,
+        plural: str = "",
+        number: int = 1,
     ) -> Message:
         chosen = plural if plural and number != 1 else literal
         text = super().__new__(cls, filled(chosen, places or {}))
-        text.literal, text.places, text.plural, text.number = literal, places or {}, plural, number
+        text.literal, text.places, text.plural, text.number = (
+            literal,
+            places or {},
+            plural,
+            number,
+        )
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -127,7 +138,9 @@ def percent(share: object) -> str:
 
 def whole(number: object) -> str:
     """Format a count with thousands separators; "–" if it is not a number."""
-    return written(float(number), "count") if isinstance(number, int | float) else MISSING
+    return (
+        written(float(number), "count") if isinstance(number, int | float) else MISSING
+    )
 
 
 def quoted(text: object) -> str:
@@ -153,7 +166,9 @@ def sample_note(some: int, of: int) -> str:
     """Return "from a sample of 10 of 20 responses" for 10 and 20; "" if all or none are sampled."""
     if not 0 < some < of:
         return ""
-    return message("from a sample of {some:count} of {all:count} responses", some=some, all=of)
+    return message(
+        "from a sample of {some:count} of {all:count} responses", some=some, all=of
+    )
 
 
 def _capital(value: object) -> str:
@@ -165,7 +180,9 @@ def _clause(text: object) -> str:
     return str(text).removesuffix(".").removesuffix("。")
 
 
-def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None = None) -> str:
+def filled(
+    literal: str, places: Places, translate: Callable[[Any], Any] | None = None
+) -> str:
     """Replace the placeholders in a literal (or its translation) with their formatted values.
 
     ``translate``, if given, is applied to each value first. Braces in values stay as they are.

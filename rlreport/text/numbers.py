@@ -83,7 +83,9 @@ def _significant(value: float) -> str:
         return "∞" if value > 0 else f"{MINUS}∞"
     if not _LEAST_PLAIN <= size < _MOST_PLAIN:
         return _scientific(value)
-    exponent = int(f"{size:.{_DIGITS - 1}e}".split("e")[1])  # after rounding: 9.996 becomes 10.0
+    exponent = int(
+        f"{size:.{_DIGITS - 1}e}".split("e")[1]
+    )  # after rounding: 9.996 becomes 10.0
     return _decimal(value, max(0, _DIGITS - 1 - exponent))
 
 
@@ -91,7 +93,9 @@ def _percentage(percentage: float) -> str:
     size = abs(percentage)
     if 99.95 <= size < 100.05:
         return _decimal(percentage, 0)
-    return _decimal(percentage, 1) if 1 <= size < _MOST_PLAIN else _significant(percentage)
+    return (
+        _decimal(percentage, 1) if 1 <= size < _MOST_PLAIN else _significant(percentage)
+    )
 
 
 def _decimal(value: float, decimals: int) -> str:
@@ -109,5 +113,7 @@ def _decimal(value: float, decimals: int) -> str:
 def _scientific(value: float) -> str:
     exact_value = Decimal(value)
     unit = Decimal(1).scaleb(exact_value.adjusted() - _DIGITS + 1)
-    mantissa, exponent = f"{exact_value.quantize(unit, ROUND_HALF_UP):.{_DIGITS - 1}e}".split("e")
+    mantissa, exponent = (
+        f"{exact_value.quantize(unit, ROUND_HALF_UP):.{_DIGITS - 1}e}".split("e")
+    )
     return f"{mantissa}e{int(exponent)}".replace("-", MINUS)

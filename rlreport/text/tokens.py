@@ -35,7 +35,9 @@ def _byte_alphabet() -> dict[str, int]:
     return alphabet
 
 
-BYTE_OF = _byte_alphabet()  # Character in a byte-level BPE token -> the byte that it represents
+BYTE_OF = (
+    _byte_alphabet()
+)  # Character in a byte-level BPE token -> the byte that it represents
 _BYTES = codecs.charmap_build("".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__)))
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -100,7 +102,11 @@ def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
             texts.append(safe_text(token))
             continue
         text = decoder.decode(piece)
-        if pending and text.startswith(REPLACEMENT) and not (pending + piece).startswith(_UFFFD):
+        if (
+            pending
+            and text.startswith(REPLACEMENT)
+            and not (pending + piece).startswith(_UFFFD)
+        ):
             # The incomplete character began in the previous token, whose text gets the U+FFFD.
             texts[-1] += REPLACEMENT
             text = text[1:]
@@ -135,9 +141,13 @@ def token_bytes(raw: str, style: Style) -> bytes | None:
     if is_special(raw):
         return None
     if style is Style.BYTE_LEVEL:
-        with suppress(UnicodeEncodeError):  # an added token, such as a run of spaces, is plain text
+        with suppress(
+            UnicodeEncodeError
+        ):  # an added token, such as a run of spaces, is plain text
             return codecs.charmap_encode(raw, "strict", _BYTES)[0]
-    return safe_text(raw.replace("▁", " ") if style is Style.SENTENCEPIECE else raw).encode()
+    return safe_text(
+        raw.replace("▁", " ") if style is Style.SENTENCEPIECE else raw
+    ).encode()
 
 
 def _holds_utf8(token: str) -> bool:
@@ -157,7 +167,9 @@ def _whole_text(token: str, style: Style) -> str | None:
     return None
 
 
-_WHOLE_TEXTS = {style: lru_cache(1 << 18)(partial(_whole_text, style=style)) for style in Style}
+_WHOLE_TEXTS = {
+    style: lru_cache(1 << 18)(partial(_whole_text, style=style)) for style in Style
+}
 
 
 # Scripts without spaces between words, in which each character is a unit of ``units``.
@@ -207,7 +219,9 @@ _MARK = re.compile(
     r"|(?P<headings>#{1,6})[ \t]+\S)"
 )
 _BLANK = re.compile(r"\n\s*\n")
-LONGEST_FORM = 1 << 16  # Structure is detected only in this many characters at the start of a text
+LONGEST_FORM = (
+    1 << 16
+)  # Structure is detected only in this many characters at the start of a text
 
 
 def structure_of(text: str) -> int:
@@ -218,4 +232,6 @@ def structure_of(text: str) -> int:
     kinds = [str(mark.lastgroup) for mark in _MARK.finditer("\n" + text)]
     if text.count("\n\n") >= LEAST:
         kinds += ["parts"] * len(_BLANK.findall(text))
-    return sum(1 << bit for bit, name in enumerate(STRUCTURES) if kinds.count(name) >= LEAST)
+    return sum(
+        1 << bit for bit, name in enumerate(STRUCTURES) if kinds.count(name) >= LEAST
+    )
