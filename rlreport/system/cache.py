@@ -35,7 +35,9 @@ _SUM_BYTES = 16  # checksum at the start of an entry
 # ``trim`` shrinks a full cache to this fraction of its limit, so that it is needed rarely
 _TRIM_FRACTION = 0.9
 
-_TOUCH_SECONDS = 3600  # using an entry updates its modification time if it is older than this
+_TOUCH_SECONDS = (
+    3600  # using an entry updates its modification time if it is older than this
+)
 # Matches paths of entries, and of temporary files that a build writes or left when killed
 _ENTRY = re.compile(r"[0-9a-f]{2}/(?:[0-9a-f]{30}|new-[0-9a-f]{16})")
 
@@ -111,7 +113,9 @@ class Store:
 def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
     """Serialize a dict and arrays as bytes: length of a JSON header, header, array data."""
     shapes = [[array.dtype.str, array.shape] for array in arrays]
-    header = orjson.dumps({"head": head, "arrays": shapes}, option=orjson.OPT_NON_STR_KEYS)
+    header = orjson.dumps(
+        {"head": head, "arrays": shapes}, option=orjson.OPT_NON_STR_KEYS
+    )
     data = [np.ascontiguousarray(array).tobytes() for array in arrays]
     return b"".join([len(header).to_bytes(8, "little"), header, *data])
 

@@ -17,10 +17,18 @@ from rlreport.errors import RowError
 from rlreport.text.messages import message
 
 _NULLS = ("", "none", "null")
-_WORDS = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_WORDS = {
+    "true": True,
+    "false": False,
+    "nan": math.nan,
+    "inf": math.inf,
+    "-inf": -math.inf,
+}
 # Only with a point or an exponent: "0.5" was a float before it was logged, "4" may be an answer.
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
-_TENSOR = re.compile(r"(?:tensor|array|np\.float\d*|np\.bool_?|np\.int\d*)\((.*?)(?:, \w+=.*)?\)")
+_TENSOR = re.compile(
+    r"(?:tensor|array|np\.float\d*|np\.bool_?|np\.int\d*)\((.*?)(?:, \w+=.*)?\)"
+)
 _WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
 
 
@@ -116,7 +124,11 @@ def numbers(value: object) -> list[float] | None:
 
 
 def ints(value: object) -> list[int] | None:
-    return value if isinstance(value, list) and {int}.issuperset(map(type, value)) else None
+    return (
+        value
+        if isinstance(value, list) and {int}.issuperset(map(type, value))
+        else None
+    )
 
 
 def version_range(versions: Iterable[object] | None) -> int | list[int] | None:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from _typeshed import SupportsRead
 
 MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed at once
-MAX_MEMORY = 1_000_000_000  # estimated bytes of memory for the values of one JSON document
+MAX_MEMORY = (
+    1_000_000_000  # estimated bytes of memory for the values of one JSON document
+)
 MAX_DEPTH = 200  # levels of nesting in JSON
 # Maximum bytes of a configuration file, and characters of a YAML file with aliases expanded
 MAX_CONFIG = 2_000_000
@@ -91,7 +93,11 @@ def _check_json(data: bytes) -> None:
     if memory <= MAX_MEMORY:
         # Adjacent quotes enclose no mark: removing them leaves the other pairs intact.
         outside = b"".join(marks.replace(b'""', b"").split(b'"')[::2])
-        memory += 64 * outside.count(b"[") + 200 * outside.count(b"{") + 40 * outside.count(b",")
+        memory += (
+            64 * outside.count(b"[")
+            + 200 * outside.count(b"{")
+            + 40 * outside.count(b",")
+        )
     if memory > MAX_MEMORY:
         raise LimitError(
             message(
@@ -150,11 +156,22 @@ def load_yaml(text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         if "nesting depth" in str(error.problem):  # libyaml has a limit of its own
             raise _too_deep(MAX_CONFIG_DEPTH) from None
-        line = "" if error.problem_mark is None else f" (line {error.problem_mark.line + 1})"
+        line = (
+            ""
+            if error.problem_mark is None
+            else f" (line {error.problem_mark.line + 1})"
+        )
         raise ValueError(f"not plain YAML{line}") from None
     except LimitError:
         raise
-    except (yaml.YAMLError, ValueError, OverflowError, TypeError, KeyError, AttributeError):
+    except (
+        yaml.YAMLError,
+        ValueError,
+        OverflowError,
+        TypeError,
+        KeyError,
+        AttributeError,
+    ):
         raise ValueError("not plain YAML") from None
 
 
@@ -190,17 +207,25 @@ def _check_yaml(events: Iterator[Any], text: str) -> None:
             raise _too_deep(MAX_CONFIG_DEPTH)
         if nodes > MAX_NODES:
             raise LimitError(
-                message("more than {most:count} values with aliases expanded", most=MAX_NODES)
+                message(
+                    "more than {most:count} values with aliases expanded",
+                    most=MAX_NODES,
+                )
             )
         if characters > MAX_CONFIG:
             raise LimitError(
-                message("more than {most:count} characters with aliases expanded", most=MAX_CONFIG)
+                message(
+                    "more than {most:count} characters with aliases expanded",
+                    most=MAX_CONFIG,
+                )
             )
 
 
 def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
     """Parse a CSV table; raise LimitError if over MAX_COLUMNS columns or ``cells`` cells."""
-    head = io.TextIOWrapper(io.BytesIO(data[: 100 * MAX_COLUMNS]), "utf-8", "replace", newline="")
+    head = io.TextIOWrapper(
+        io.BytesIO(data[: 100 * MAX_COLUMNS]), "utf-8", "replace", newline=""
+    )
     try:
         columns = len(next(csv.reader(head), []))
     except csv.Error as error:
@@ -222,13 +247,19 @@ def open_zip(file: Any) -> Iterator[zipfile.ZipFile]:
         stream.seek(max(0, size - (1 << 16) - 22))
         tail = stream.read()
         # The end records of ZIP and ZIP64 contain the size of the list of entries, in bytes.
-        for mark, layout, offset in ((b"PK\x05\x06", "<I", 12), (b"PK\x06\x06", "<Q", 40)):
+        for mark, layout, offset in (
+            (b"PK\x05\x06", "<I", 12),
+            (b"PK\x06\x06", "<Q", 40),
+        ):
             start = tail.rfind(mark)
             if 0 <= start <= len(tail) - offset - 8:
                 (directory_size,) = struct.unpack_from(layout, tail, start + offset)
                 if directory_size > MAX_DIRECTORY:
                     raise LimitError(
-                        message("list of entries exceeds {most:count} bytes", most=MAX_DIRECTORY)
+                        message(
+                            "list of entries exceeds {most:count} bytes",
+                            most=MAX_DIRECTORY,
+                        )
                     )
         stream.seek(0)
         with zipfile.ZipFile(stream) as archive:

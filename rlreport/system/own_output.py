@@ -15,11 +15,15 @@ from pathlib import Path
 from rlreport.errors import UnusableInputError
 
 MANIFEST = "data/manifest.json"  # in a report's folder
-PICTURES_MANIFEST = "manifest.json"  # in the folder of pictures next to a Markdown report
+PICTURES_MANIFEST = (
+    "manifest.json"  # in the folder of pictures next to a Markdown report
+)
 PICTURES_ENDING = "_files"  # of the name of that folder
 ENTRY_PAGE = "index.html"
 EDGE_BYTES = 4096  # a mark lies within so many bytes of the start or the end of a file
-STAGING = re.compile(r"\..*\.[0-9a-f]{16}\.part")  # names of folders in which reports are written
+STAGING = re.compile(
+    r"\..*\.[0-9a-f]{16}\.part"
+)  # names of folders in which reports are written
 
 _MOST_MANIFEST = 64 << 20  # bytes: a manifest lists the files of a report, one a line
 _GENERATOR = rb"rlreport \d[\w.+!-]*"  # with the version
@@ -66,7 +70,9 @@ def is_own_folder(folder: Path) -> bool:
     """Return whether rlreport wrote a folder: a report, pictures of one, or one being written."""
     if STAGING.fullmatch(folder.name):
         return True
-    if folder.name.endswith(PICTURES_ENDING) and _is_manifest(folder / PICTURES_MANIFEST):
+    if folder.name.endswith(PICTURES_ENDING) and _is_manifest(
+        folder / PICTURES_MANIFEST
+    ):
         return True
     return _is_manifest(folder / MANIFEST)
 

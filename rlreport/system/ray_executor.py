@@ -31,7 +31,9 @@ class RayCluster:
     def __init__(self, address: str) -> None:
         self._ray, self._connected = _connect(address)
         # Tasks are spread over the nodes, as each reads its part of the logs.
-        self._task = self._ray.remote(num_gpus=0, scheduling_strategy="SPREAD")(_run_task)
+        self._task = self._ray.remote(num_gpus=0, scheduling_strategy="SPREAD")(
+            _run_task
+        )
         self._running: set[Any] = set()
         self._cpus = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
@@ -63,7 +65,9 @@ class RayCluster:
             cause = getattr(error, "cause", None)
             if isinstance(cause, Exception):
                 raise cause from None
-            raise RlreportError(f"--ray: {_first_line(error)}") from None  # the task was lost
+            raise RlreportError(
+                f"--ray: {_first_line(error)}"
+            ) from None  # the task was lost
         finally:
             self._running.discard(task)
 
@@ -95,7 +99,9 @@ def _connect(address: str) -> tuple[Any, bool]:
     try:
         import ray
     except ImportError:
-        raise MissingExtraError("--ray needs Ray: pip install 'rlreport[ray]'") from None
+        raise MissingExtraError(
+            "--ray needs Ray: pip install 'rlreport[ray]'"
+        ) from None
     if ray.is_initialized():
         return ray, False
     if address in ("", "local") or address.startswith("ray://"):
@@ -110,7 +116,10 @@ def _connect(address: str) -> tuple[Any, bool]:
         # Ray's workers import from the driver's current folder, which may be untrusted.
         with contextlib.chdir(Path(__file__).resolve().parents[2]):
             ray.init(
-                address, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR
+                address,
+                log_to_driver=False,
+                configure_logging=False,
+                logging_level=logging.ERROR,
             )
     except Exception as error:
         raise UsageError(f"--ray {address}: {_first_line(error)}") from None
@@ -125,9 +134,13 @@ def _check_port(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if colon:
         try:
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+            socket.create_connection(
+                (host.strip("[]"), int(port)), _CONNECT_SECONDS
+            ).close()
         except (OSError, ValueError, OverflowError) as error:
-            raise OSError(f"no cluster at {host}:{port} ({_first_line(error)})") from None
+            raise OSError(
+                f"no cluster at {host}:{port} ({_first_line(error)})"
+            ) from None
     elif address != "auto":  # for "auto", Ray itself reports that there is no cluster
         raise ValueError("give 'auto' or HOST:PORT")
 

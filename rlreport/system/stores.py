@@ -50,7 +50,9 @@ class Source:
     compression: str = ""  # ``""``, ``gz`` or ``zst``
     # the URL with which the file's object store is opened, "" for a local file
     store: str = field(default="", repr=False)
-    version: str = ""  # ETag or similar id of a remote file's content, "" if the store has none
+    version: str = (
+        ""  # ETag or similar id of a remote file's content, "" if the store has none
+    )
     # inode and time of change in ns of a local file when the logs were listed
     stamp: tuple[int, int] | None = field(default=None, repr=False, compare=False)
     # all bytes of the file if they have been read already, else b""
@@ -68,7 +70,11 @@ class Source:
     def _open_packed(self) -> IO[bytes]:
         if self.content:
             return BytesIO(self.content)
-        return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
+        return (
+            open_remote(self.path, self.store)
+            if self.store
+            else Path(self.path).open("rb")
+        )
 
     def is_replaced(self, status: os.stat_result) -> bool:
         """Return whether ``status`` is that of another file than the listed one.
@@ -197,7 +203,9 @@ def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
 def _size(url: str, info: dict[str, Any]) -> int:
     size = info.get("size")
     if size is None:
-        raise UsageError(f"{shown(url)}: the server does not report the file's size; download it")
+        raise UsageError(
+            f"{shown(url)}: the server does not report the file's size; download it"
+        )
     return int(size)
 
 
@@ -235,15 +243,21 @@ def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
 
 def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
     """Return the bytes of each (file, start, stop), or its error; request all at once."""
-    ranges = [(source.store, source.path, start, stop) for source, start, stop in wanted]
+    ranges = [
+        (source.store, source.path, start, stop) for source, start, stop in wanted
+    ]
     contents: dict[tuple[str, str, int, int], bytes | OSError] = {}
     for store, group in itertools.groupby(sorted(set(ranges)), key=itemgetter(0)):
         keys = list(group)
-        contents.update(zip(keys, _request_ranges(store, [key[1:] for key in keys]), strict=True))
+        contents.update(
+            zip(keys, _request_ranges(store, [key[1:] for key in keys]), strict=True)
+        )
     return [contents[key] for key in ranges]
 
 
-def _request_ranges(store: str, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | OSError]:
+def _request_ranges(
+    store: str, ranges: Sequence[tuple[str, int, int]]
+) -> list[bytes | OSError]:
     from fsspec.utils import merge_offset_ranges
 
     system = filesystem(store)

@@ -31,8 +31,12 @@ Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
 FORK_SECONDS = 0.3  # shorter work is done sooner in this process: forking takes 20 ms
-SPAWN_SECONDS = 3.0  # a process that is not forked needs half a second to import this package
-AHEAD = 4  # jobs per process that are started before the result of an earlier one is taken
+SPAWN_SECONDS = (
+    3.0  # a process that is not forked needs half a second to import this package
+)
+AHEAD = (
+    4  # jobs per process that are started before the result of an earlier one is taken
+)
 _QUEUED = 2  # jobs sent to a forked process: the running one, and the next
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _KILLED = "a worker process was killed (out of memory?); try --workers 1"
@@ -81,7 +85,9 @@ class Workers:
             if self._cluster is not None:
                 yield from self._cluster.map(function, all_jobs, shared)
             elif count > 1 and (start := _start_method(seconds)):
-                yield from _map_in_processes(start, (function, all_jobs, shared), count, ahead)
+                yield from _map_in_processes(
+                    start, (function, all_jobs, shared), count, ahead
+                )
             else:
                 yield from (function(job, shared) for job in all_jobs)
 
@@ -104,10 +110,16 @@ def can_fork() -> bool:
 
     A forked process has only the thread that forked it; locks of other threads stay locked.
     """
-    if sys.platform != "linux" or not hasattr(os, "fork") or "vl_convert" in sys.modules:
+    if (
+        sys.platform != "linux"
+        or not hasattr(os, "fork")
+        or "vl_convert" in sys.modules
+    ):
         return False
     try:
-        threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+        threads = [
+            path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")
+        ]
     except OSError:
         return False
     # pandas imports pyarrow where it is installed; its allocator prepares its own thread for forks.
@@ -120,12 +132,16 @@ def _map_in_processes(
     outcomes: dict[int, bytes] = {}
     jobs, first_unsent = len(work[1]), 0
     with _processes(start, work, count) as connections:
-        sent: dict[Any, deque[int]] = {connection: deque() for connection in connections}
+        sent: dict[Any, deque[int]] = {
+            connection: deque() for connection in connections
+        }
         for index in range(jobs):
             try:
                 while index not in outcomes:
                     while first_unsent < min(jobs, index + ahead * count):
-                        freest = min(connections, key=lambda connection: len(sent[connection]))
+                        freest = min(
+                            connections, key=lambda connection: len(sent[connection])
+                        )
                         if len(sent[freest]) == _QUEUED:
                             break
                         freest.send(first_unsent)
@@ -160,10 +176,14 @@ def _safe_start() -> Iterator[None]:
     """Keep processes started in this context from importing the script, or from its folder."""
     path, main, environment = sys.path, sys.modules["__main__"], dict(os.environ)
     # Python lets scripts import from the current folder, which may be untrusted.
-    outside = [p for p in path if p and (p != path[0] or Path(p).resolve() != Path.cwd())]
+    outside = [
+        p for p in path if p and (p != path[0] or Path(p).resolve() != Path.cwd())
+    ]
     try:
         sys.path = [*outside, str(Path(__file__).resolve().parents[2])]
-        sys.modules["__main__"] = ModuleType("__main__")  # a script may lack the usual guard
+        sys.modules["__main__"] = ModuleType(
+            "__main__"
+        )  # a script may lack the usual guard
         os.environ.update({"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"})
         yield
     finally:
@@ -174,7 +194,9 @@ def _safe_start() -> Iterator[None]:
 
 
 @contextmanager
-def _processes(start: str, work: tuple[Any, ...], count: int) -> Iterator[list[Connection]]:
+def _processes(
+    start: str, work: tuple[Any, ...], count: int
+) -> Iterator[list[Connection]]:
     # Each process has a pipe of its own, so that it can be killed at any moment: if processes
     # shared a pipe and its lock, the lock would stay locked, or half a result stay in the pipe.
     context: Any = multiprocessing.get_context(start)
@@ -192,7 +214,9 @@ def _processes(start: str, work: tuple[Any, ...], count: int) -> Iterator[list[C
                 process.start()
                 processes.append(process)
                 theirs.close()
-        if not inherited:  # sent only now, so that all processes import this package at once
+        if (
+            not inherited
+        ):  # sent only now, so that all processes import this package at once
             data = pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
             try:
                 for connection in connections:
@@ -218,7 +242,9 @@ def _do_jobs(parent: int, connection: Connection, work: tuple[Any, ...] | None) 
     function, jobs, shared = work or pickle.loads(connection.recv_bytes())
     while (index := connection.recv()) is not None:
         try:
-            outcome = pickle.dumps((function(jobs[index], shared), None), pickle.HIGHEST_PROTOCOL)
+            outcome = pickle.dumps(
+                (function(jobs[index], shared), None), pickle.HIGHEST_PROTOCOL
+            )
         except Exception as error:
             if not isinstance(error, RlreportError):
                 error.add_note(traceback.format_exc())  # a pickle has no traceback
@@ -240,7 +266,9 @@ def _prepare(parent: int) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     gc.freeze()  # else the search for cycles copies the inherited memory
     collect_rarely()
-    if sys.__stdout__ and sys.__stderr__:  # else these file descriptors may be of other files
+    if (
+        sys.__stdout__ and sys.__stderr__
+    ):  # else these file descriptors may be of other files
         os.dup2(2, 1)  # standard output is for results
 
 
@@ -266,7 +294,9 @@ class Progress:
         self._quiet, self._language = quiet, language
 
     @contextmanager
-    def phase(self, name: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
+    def phase(
+        self, name: str, total: float, unit: str
+    ) -> Iterator[Callable[[float], object]]:
         """Show progress in a unit ("pages", "B"); yield a function that adds to the amount done."""
         in_bytes = unit == "B"
         name, unit = self._language.of((name, unit))
