@@ -68,7 +68,9 @@ class Grouped:
         if weights is None:
             return ratio(self._total(values), self.finite(values))
         weights = np.where(np.isnan(values), 0.0, weights)
-        return ratio(self._total(np.where(weights > 0, values, 0.0) * weights), self.sum(weights))
+        return ratio(
+            self._total(np.where(weights > 0, values, 0.0) * weights), self.sum(weights)
+        )
 
     def _total(self, values: Floats) -> Floats:
         """Return the sum per group; 0 where values cancel but for rounding errors."""
@@ -107,7 +109,9 @@ class Grouped:
 
     def quantile(self, values: Floats, part: float) -> Floats:
         """Return quantile ``part`` (0 to 1) per group, interpolated linearly; skip NaN values."""
-        return np.asarray(pd.Series(values).groupby(self.codes).quantile(part), np.float64)
+        return np.asarray(
+            pd.Series(values).groupby(self.codes).quantile(part), np.float64
+        )
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_]) -> Floats:
         """Return per group the share of rows ``among`` that have ``mask``; NaN without rows."""

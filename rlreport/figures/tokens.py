@@ -73,7 +73,10 @@ class TokenFigures(dict[str, Floats]):
     def derive(self) -> TokenFigures:
         """Add probabilities, surprisal, k3 and value error where others imply them; return self."""
         if "logp" in self:
-            self["prob"], self["surprisal"] = probability(self["logp"]), surprisal(self["logp"])
+            self["prob"], self["surprisal"] = (
+                probability(self["logp"]),
+                surprisal(self["logp"]),
+            )
         if "ref_logp" in self:
             self["ref_prob"] = probability(self["ref_logp"])
         if "log_ratio" in self:
@@ -131,7 +134,9 @@ def probability(logp: Floats) -> Floats:
         return np.asarray(np.exp(logp))
 
 
-def gae(rewards: Floats, values: Floats, offsets: Ints, gamma: float, lam: float) -> Floats:
+def gae(
+    rewards: Floats, values: Floats, offsets: Ints, gamma: float, lam: float
+) -> Floats:
     """Return the generalised advantage estimate of every token, shape (N,).
 
     A_t = Σ_l (γλ)^l δ_{t+l} with δ_t = r_t + γ V_{t+1} − V_t, and V = 0 after a response's
@@ -198,7 +203,11 @@ def token_figures(
     A logged advantage is kept; where it is NaN, GAE is used. The return is computed by GAE, because
     logged advantages are often normalized; without token rewards it is advantage + value.
     """
-    figures, value, advantage = TokenFigures(logged), logged.get("value"), logged.get("advantage")
+    figures, value, advantage = (
+        TokenFigures(logged),
+        logged.get("value"),
+        logged.get("advantage"),
+    )
     if "logp" in logged and "ref_logp" in logged:
         figures["log_ratio"] = log_ratio(logged["logp"], logged["ref_logp"])
     if value is not None:
@@ -207,7 +216,9 @@ def token_figures(
             estimate = gae(reward, value, offsets, gamma, lam)
             if advantage is not None:
                 # A response without token rewards uses its advantage, whatever other responses log.
-                without_reward = np.repeat(finite_sums(reward, offsets)[0] == 0, np.diff(offsets))
+                without_reward = np.repeat(
+                    finite_sums(reward, offsets)[0] == 0, np.diff(offsets)
+                )
                 estimate = np.where(without_reward, advantage, estimate)
         if estimate is not None:
             own = estimate if advantage is None else advantage
@@ -234,7 +245,9 @@ def response_figures(
     ``old_logp`` (log-probability under the policy before the update) have a value per token.
     All are rounded (``rlreport.figures.rounding``).
     """
-    columns: dict[str, Floats] = {"response_tokens": np.diff(offsets).astype(np.float64)}
+    columns: dict[str, Floats] = {
+        "response_tokens": np.diff(offsets).astype(np.float64)
+    }
     if "surprisal" in figures:
         count, columns["surprisal_mean"] = finite_means(figures["surprisal"], offsets)
         columns["logp_tokens"] = count
@@ -248,7 +261,9 @@ def response_figures(
     return {name: significant(values) for name, values in columns.items()}
 
 
-def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: Ints) -> None:
+def _divergence(
+    columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: Ints
+) -> None:
     count, total = finite_sums(ratio, offsets)
     with np.errstate(invalid="ignore"):
         columns["log_ratio_mean"] = total / count
@@ -262,7 +277,10 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
 
 
 def _critic(
-    columns: dict[str, Floats], figures: TokenFigures, logged: Floats | None, offsets: Ints
+    columns: dict[str, Floats],
+    figures: TokenFigures,
+    logged: Floats | None,
+    offsets: Ints,
 ) -> None:
     value, returns = figures.get("value"), figures.get("return")
     if value is not None:
@@ -270,7 +288,10 @@ def _critic(
     if value is not None and returns is not None:
         finite = np.isfinite(returns)
         if not finite.all():
-            value, returns = np.where(finite, value, np.nan), np.where(finite, returns, np.nan)
+            value, returns = (
+                np.where(finite, value, np.nan),
+                np.where(finite, returns, np.nan),
+            )
         count, mean, columns["value_m2"] = row_moments(value, offsets)
         # A row without returns keeps the mean of all its values, whatever other rows log.
         columns["value_mean"] = np.where(count > 0, mean, columns["value_mean"])
@@ -281,7 +302,9 @@ def _critic(
             parts["mc_return"] = discounted_sums(figures["token_reward"], offsets, 1.0)
             parts["mc_error"] = value - parts["mc_return"]
         for name, flat in parts.items():
-            _, columns[f"{name}_mean"], columns[f"{name}_m2"] = row_moments(flat, offsets)
+            _, columns[f"{name}_mean"], columns[f"{name}_m2"] = row_moments(
+                flat, offsets
+            )
     if "advantage" in figures:
         columns["advantage_mean"] = finite_means(figures["advantage"], offsets)[1]
     if logged is not None:
@@ -297,7 +320,9 @@ def _engines(
     logp, sampler = figures.get("logp"), figures.get("sampler_logp")
     if logp is not None and sampler is not None:
         ratio = mismatch_ratio(logp, sampler)
-        columns["mismatch_tokens"], columns["mismatch_ratio"] = finite_means(ratio, offsets)
+        columns["mismatch_tokens"], columns["mismatch_ratio"] = finite_means(
+            ratio, offsets
+        )
         columns["mismatch_k3"] = finite_means(k3(sampler - logp), offsets)[1]
         columns["mismatch_prob"] = finite_means(
             np.abs(figures["prob"] - probability(sampler)), offsets
@@ -327,7 +352,10 @@ def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
     padded = np.pad(units, (MAX_PERIOD, 0), constant_values=-1)
     text_of = np.searchsorted(offsets, np.arange(0, len(units), 8), side="right") - 1
     for period in range(1, MAX_PERIOD + 1):
-        equal = padded[MAX_PERIOD::8] == padded[MAX_PERIOD - period : len(padded) - period : 8]
+        equal = (
+            padded[MAX_PERIOD::8]
+            == padded[MAX_PERIOD - period : len(padded) - period : 8]
+        )
         texts = text_of[np.flatnonzero(equal[2:] & equal[1:-1] & equal[:-2])]
         for text in np.unique(texts[found[texts, 1] == 0]).tolist():
             words = units[offsets[text] : offsets[text + 1]]
@@ -379,5 +407,9 @@ def correctness(extras: pd.DataFrame, reward: Floats) -> Floats:
     rewards = np.unique(reward[~np.isnan(reward)])
     if len(rewards) == 2:
         grades.append(np.where(np.isnan(reward), np.nan, reward == rewards[1]))
-    known = (g for g in grades if set(np.unique(g[~np.isnan(g)])) in ({0.0}, {1.0}, {0.0, 1.0}))
+    known = (
+        g
+        for g in grades
+        if set(np.unique(g[~np.isnan(g)])) in ({0.0}, {1.0}, {0.0, 1.0})
+    )
     return next(known, np.full(len(reward), np.nan))

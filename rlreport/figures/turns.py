@@ -33,7 +33,9 @@ class Ending(IntEnum):
     FINISHED = 1  # by itself
     CUT_OFF = 2  # at a limit of tokens
     TURN_LIMIT = 3
-    MOST_TURNS = 4  # not completed, after the largest number of turns: probably their limit
+    MOST_TURNS = (
+        4  # not completed, after the largest number of turns: probably their limit
+    )
     ERROR = 5
     ABORTED = 6  # by the trainer, a limit of time or a filter of contents
     UNFINISHED = 7  # it is logged as not completed, without a reason
@@ -74,7 +76,9 @@ _END_REASONS = {
     "time_limit content_filter",
     Ending.UNFINISHED: "incomplete unfinished not_completed",
 }
-_ENDINGS = {reason: end for end, reasons in _END_REASONS.items() for reason in reasons.split()}
+_ENDINGS = {
+    reason: end for end, reasons in _END_REASONS.items() for reason in reasons.split()
+}
 _LONGEST_REASON = 80
 _BLANKS, _REACHED = re.compile(r"[\s-]+"), re.compile(r"_(?:reached|exceeded|hit)$")
 
@@ -125,11 +129,17 @@ class RowMetadata:
     split: str | None = None  # standard name, such as "val"
     # why the row is not a trained response, a key of ``notes.ODDITIES``; "" if it is one
     left_out: str = ""
-    figures: dict[str, float] = field(default_factory=dict)  # by column of the response table
-    tools: dict[str, ToolCounts] = field(default_factory=dict)  # counts of answers by tool name
+    figures: dict[str, float] = field(
+        default_factory=dict
+    )  # by column of the response table
+    tools: dict[str, ToolCounts] = field(
+        default_factory=dict
+    )  # counts of answers by tool name
 
 
-def row_metadata(record: Mapping[str, Any], step: int, prompt: str, response: str) -> RowMetadata:
+def row_metadata(
+    record: Mapping[str, Any], step: int, prompt: str, response: str
+) -> RowMetadata:
     """Return a row's metadata without invalid values; call ``normalize_turns_and_mask`` before."""
     turns = record.get("turns") or turns_in_text(response)
     metadata = RowMetadata(split_named(record.get("split")) or None)
@@ -140,7 +150,10 @@ def row_metadata(record: Mapping[str, Any], step: int, prompt: str, response: st
     elif record.get("filtered_out") is True:
         metadata.left_out = "filtered_out"
     if turns:
-        metadata.figures, metadata.tools = _turn_figures(turns, prompt), _tool_counts(turns)
+        metadata.figures, metadata.tools = (
+            _turn_figures(turns, prompt),
+            _tool_counts(turns),
+        )
     elif thinking := _thinking(response, _begins_thinking(prompt)):
         metadata.figures = {
             "thinking_chars": float(thinking.chars),
@@ -208,12 +221,16 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         thought = turn.get("thinking")
         thought = thought if isinstance(thought, str) else ""
         # The prompt may open the thinking of the first turn, unless thinking is a separate field.
-        thinking = _thinking(turn["text"], not i and not thought and _begins_thinking(prompt))
+        thinking = _thinking(
+            turn["text"], not i and not thought and _begins_thinking(prompt)
+        )
         chars += len(thought) + (thinking.chars if thinking else 0)
         unclosed += [thinking.unclosed] if thinking else []
         answered = thinking.answered if thinking else bool(turn["text"].strip())
         written = _calls_of(turn)
-        unparsed += len(written) if turn.get("calls") == [] else sum(map(is_unparsed, written))
+        unparsed += (
+            len(written) if turn.get("calls") == [] else sum(map(is_unparsed, written))
+        )
         count = len(written)
         calls += count
         empty_turns += not count and not answered
@@ -266,7 +283,14 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
             is_error, has_range = bool(turn.get("error")), "tokens" in turn
             kind = error_kind(f"{turn['error']}\n{turn['text']}") if is_error else ""
             kinds = {kind: 1} if kind in ToolCounts._fields else {}
-            numbers = 1, is_error, len(turn["text"]), has_range, stop - start, _is_empty(turn)
+            numbers = (
+                1,
+                is_error,
+                len(turn["text"]),
+                has_range,
+                stop - start,
+                _is_empty(turn),
+            )
             answer = ToolCounts(*numbers, **kinds)
             counts[name] = ToolCounts(*map(add, counts.get(name, ToolCounts()), answer))
     return counts
@@ -285,7 +309,9 @@ def is_number(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and abs(value) <= most
 
 
-def normalize_turns_and_mask(row: dict[str, Any], tokens: int, *, cut: bool = False) -> list[str]:
+def normalize_turns_and_mask(
+    row: dict[str, Any], tokens: int, *, cut: bool = False
+) -> list[str]:
     """Normalize a row's turns and mask in place, and delete invalid ones.
 
     Return the kinds of invalid values: keys of ``notes.ODDITIES``.
@@ -293,7 +319,11 @@ def normalize_turns_and_mask(row: dict[str, Any], tokens: int, *, cut: bool = Fa
     ``cut``, longer arrays were cut to ``tokens``, so the mask is cut, too.
     """
     problems: list[str] = []
-    mask, logged_turns, ids = row.get("response_mask"), row.get("turns"), row.get("token_ids")
+    mask, logged_turns, ids = (
+        row.get("response_mask"),
+        row.get("turns"),
+        row.get("token_ids"),
+    )
     if cut and isinstance(mask, list):
         mask = row["response_mask"] = mask[:tokens]
     if mask is not None and not (_is_mask(mask) and len(mask) == tokens):
@@ -333,7 +363,11 @@ def _normalize_turns(turns: object) -> list[dict[str, Any]] | None:
             "text": content_text(turn.get("text")),
             "sampled": role == "assistant" if sampled is None else bool(sampled),
         }
-        if role == "tool" and "error" not in kept and (error := error_in_answer(kept["text"])):
+        if (
+            role == "tool"
+            and "error" not in kept
+            and (error := error_in_answer(kept["text"]))
+        ):
             kept["error"] = error
         normalized.append(kept)
     return normalized
@@ -345,7 +379,11 @@ def _spans_fit(spans: Sequence[Any], tokens: int) -> bool:
         if not isinstance(span, list | tuple) or len(span) != 2:
             return False
         first, stop = span
-        if type(first) is not int or type(stop) is not int or not end <= first <= stop <= tokens:
+        if (
+            type(first) is not int
+            or type(stop) is not int
+            or not end <= first <= stop <= tokens
+        ):
             return False
         end = stop
     return True
