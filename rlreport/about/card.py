@@ -30,13 +30,18 @@ _MAX_BITS = 63  # larger integers are replaced by a description
 _MAX_CHECKED = 20_000  # only this many characters of a value are searched for secrets
 _NESTED = (Mapping, list, tuple)
 _MAX_DEPTH = 24  # values nested deeper are ignored
-_MAX_NESTING, _INDENT = 12, "  "  # maximum nesting, and indentation per level, on a page
+_MAX_NESTING, _INDENT = (
+    12,
+    "  ",
+)  # maximum nesting, and indentation per level, on a page
 # Entries of configuration files that are results of the run, not settings
 _RESULT_ENTRIES = ("log_history",)
 
 _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
 _CARD_NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
-_NUMBERS_OR_CONSTANT = re.compile(rf"{_CARD_NUMBER}(?:, {_CARD_NUMBER})*|True|False|null")
+_NUMBERS_OR_CONSTANT = re.compile(
+    rf"{_CARD_NUMBER}(?:, {_CARD_NUMBER})*|True|False|null"
+)
 # Matches names, paths, URLs and ``${references}``, which are never prose
 _IDENTIFIER = re.compile(r"[\w.,:/@=+~${}\[\]-]{1,200}", re.ASCII)
 
@@ -49,12 +54,18 @@ class Card:
     entries: dict[str, Scalar] = field(default_factory=dict)
     # where the entries come from: file names without folders, ``--meta``, ``git``
     sources: list[str] = field(default_factory=list)
-    paths: list[Path] = field(default_factory=list)  # the configuration files among them
-    secrets: set[str] = field(default_factory=set)  # names of the entries omitted as likely secrets
+    paths: list[Path] = field(
+        default_factory=list
+    )  # the configuration files among them
+    secrets: set[str] = field(
+        default_factory=set
+    )  # names of the entries omitted as likely secrets
     cut: int = 0  # number of entries omitted because of MOST_ENTRIES or MOST_IN_ALL
     # one sentence per configuration file that could not be read
     notes: list[str] = field(default_factory=list)
-    withheld: bool = False  # whether entries existed, but ``--redact=names`` removed all of them
+    withheld: bool = (
+        False  # whether entries existed, but ``--redact=names`` removed all of them
+    )
 
     def as_json(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in ("entries", "sources", "cut")}
@@ -144,9 +155,13 @@ def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
 
 def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
     card.sources.append(source)
-    room = MOST_IN_ALL - sum(len(name) + len(str(value)) for name, value in card.entries.items())
+    room = MOST_IN_ALL - sum(
+        len(name) + len(str(value)) for name, value in card.entries.items()
+    )
     for name, value in _scalars(values):
-        short_value = shortened(value, MOST_CHARACTERS) if isinstance(value, str) else value
+        short_value = (
+            shortened(value, MOST_CHARACTERS) if isinstance(value, str) else value
+        )
         size = len(name) + len(str(short_value))
         if is_secret(name, value):
             card.secrets.add(name)
@@ -172,7 +187,9 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         pairs = named_value({_text(key): child for key, child in value.items()})
         children: Iterable[tuple[Any, Any]] = pairs.items()
     elif isinstance(value, (list, tuple)):
-        items = chain.from_iterable(i if isinstance(i, (list, tuple)) else [i] for i in value)
+        items = chain.from_iterable(
+            i if isinstance(i, (list, tuple)) else [i] for i in value
+        )
         scalars = (item for item in items if not isinstance(item, _NESTED))
         text = _text(", ".join(map(_text, islice(scalars, 100))))
         # A name and its value may be lists of one item: [[--password], [hunter2]].
@@ -183,12 +200,16 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         children = enumerate(value)
     else:
         is_large = isinstance(value, int) and value.bit_length() > _MAX_BITS
-        is_json_scalar = not is_large and isinstance(value, (bool, int, float, type(None)))
+        is_json_scalar = not is_large and isinstance(
+            value, (bool, int, float, type(None))
+        )
         yield name, value if is_json_scalar else _text(value)
         return
     for key, child in children if depth < _MAX_DEPTH else ():
         prefix = f"{name}." if name else ""
-        yield from _nodes(shortened(prefix + _text(key), MOST_CHARACTERS), child, depth + 1)
+        yield from _nodes(
+            shortened(prefix + _text(key), MOST_CHARACTERS), child, depth + 1
+        )
 
 
 def _text(value: object) -> str:
@@ -209,7 +230,11 @@ def _git() -> dict[str, Scalar]:
         command = ["git", "--no-optional-locks", *words]
         try:
             process = subprocess.run(
-                command, capture_output=True, timeout=10, check=True, stdin=subprocess.DEVNULL
+                command,
+                capture_output=True,
+                timeout=10,
+                check=True,
+                stdin=subprocess.DEVNULL,
             )
         except (OSError, subprocess.SubprocessError):
             return None
@@ -228,17 +253,27 @@ def _git() -> dict[str, Scalar]:
 
 def card_view(card: Card) -> dict[str, str] | None:
     if card.withheld:
-        return {"summary": message("Configuration: omitted by --redact=names"), "text": ""}
+        return {
+            "summary": message("Configuration: omitted by --redact=names"),
+            "text": "",
+        }
     entries, hidden, files = len(card.entries), len(card.secrets), listed(card.sources)
     if not (entries or hidden or card.cut):
         return None
     shown = plural(
-        "{count} entry from {files}", "{count} entries from {files}", entries, files=files
+        "{count} entry from {files}",
+        "{count} entries from {files}",
+        entries,
+        files=files,
     )
     secret = plural(
-        "{count} omitted as a likely secret", "{count} omitted as likely secrets", hidden
+        "{count} omitted as a likely secret",
+        "{count} omitted as likely secrets",
+        hidden,
     )
-    cut = message("{count:count} omitted, as the configuration is too long", count=card.cut)
+    cut = message(
+        "{count:count} omitted, as the configuration is too long", count=card.cut
+    )
     parts = [shown, secret if hidden else "", cut if card.cut else ""]
     summary = message("Configuration: {what}", what=clauses(parts))
     return {"summary": summary, "text": "\n".join(_card_lines(card))}

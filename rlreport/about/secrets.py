@@ -59,7 +59,10 @@ _HARMLESS = tuple(
             _WORDS,
         ),
         # Choices by name; locations.
-        (r".*_(?:type|mode|kind|style|strategy|backend|format|dispatcher|side)", _WORDS),
+        (
+            r".*_(?:type|mode|kind|style|strategy|backend|format|dispatcher|side)",
+            _WORDS,
+        ),
         (r".*_?(?:file|path|dir|folder)|(?:old)?pwd", _PATH),
     )
 )
@@ -115,8 +118,12 @@ _NAME_BEFORE_VALUE = re.compile(
 )
 
 # The same, and ``TOKEN`` before a value in a list or a mapping
-_SECRET_NAME = re.compile(rf"{_NAME_BEFORE_VALUE.pattern}|(?-i:[A-Z][A-Z\d_]+)", re.IGNORECASE)
-_NAME_KEYS = frozenset(("name", "key", "k", "variable", "var", "field", "header", "env", "type"))
+_SECRET_NAME = re.compile(
+    rf"{_NAME_BEFORE_VALUE.pattern}|(?-i:[A-Z][A-Z\d_]+)", re.IGNORECASE
+)
+_NAME_KEYS = frozenset(
+    ("name", "key", "k", "variable", "var", "field", "header", "env", "type")
+)
 _VALUE_KEYS = frozenset(("value", "val"))
 
 # A text with more blanks is prose, where "the key: a word" does not assign a value to a key
@@ -127,9 +134,12 @@ _RUN = re.compile(r"[A-Za-z0-9]+")
 _LONG_RUN = re.compile(r"[\w+/=-]{16,}", re.ASCII)
 _CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _NO_WORD = re.compile(
-    r"(?=\d{0,19}[a-f])(?=[a-f]{0,19}\d)[0-9a-f]{20}|[bcdfghjklmnpqrstvwxz]{6}", re.IGNORECASE
+    r"(?=\d{0,19}[a-f])(?=[a-f]{0,19}\d)[0-9a-f]{20}|[bcdfghjklmnpqrstvwxz]{6}",
+    re.IGNORECASE,
 )
-_HASH_NAME = re.compile(r"commit|sha\d*|revision|rev|hash|digest|md5|checksum|fingerprint|ref")
+_HASH_NAME = re.compile(
+    r"commit|sha\d*|revision|rev|hash|digest|md5|checksum|fingerprint|ref"
+)
 _ID_NAME = re.compile(r"id|uid|uuid|guid|run|job|trial|experiment")
 _HEX = re.compile(r"[0-9a-f]{7,128}", re.IGNORECASE)
 _PUBLIC_HASH = re.compile(
@@ -156,7 +166,10 @@ def _is_harmless(name: str, text: str) -> bool:
         return True
     return all(
         _is_reference(item)
-        or all(any(n.fullmatch(part) and v.fullmatch(item) for n, v in _HARMLESS) for part in parts)
+        or all(
+            any(n.fullmatch(part) and v.fullmatch(item) for n, v in _HARMLESS)
+            for part in parts
+        )
         for item in text.split(", ")
     )
 
@@ -192,7 +205,9 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
     if _UUID.fullmatch(text) and not any(_ID_NAME.fullmatch(word) for word in words):
         return True
     long_runs = _LONG_RUN.findall(_PUBLIC_HASH.sub("", text))
-    return any(_is_random(run) for long_run in long_runs for run in _RUN.findall(long_run))
+    return any(
+        _is_random(run) for long_run in long_runs for run in _RUN.findall(long_run)
+    )
 
 
 def assigns_secret(text: str) -> bool:
@@ -204,11 +219,19 @@ def assigns_secret(text: str) -> bool:
         bare_name = name.lstrip("-")
         if sign.strip() in ("", ","):
             is_flag = name.startswith("-") and not value.startswith("-")
-            is_variable = _VARIABLE.fullmatch(bare_name) and not _VARIABLE.fullmatch(value)
+            is_variable = _VARIABLE.fullmatch(bare_name) and not _VARIABLE.fullmatch(
+                value
+            )
             is_whole = match.span() == (0, len(text))
-            secret_name = _SECRET_NAME if is_whole and "," in sign else _NAME_BEFORE_VALUE
+            secret_name = (
+                _SECRET_NAME if is_whole and "," in sign else _NAME_BEFORE_VALUE
+            )
             name_in_list = secret_name.fullmatch(bare_name) and not prose
-            in_list = is_whole or "," in sign or text[: match.start()].endswith(("ENV ", "setenv "))
+            in_list = (
+                is_whole
+                or "," in sign
+                or text[: match.start()].endswith(("ENV ", "setenv "))
+            )
             if not (is_flag or (in_list and (is_variable or name_in_list))):
                 continue
         elif (

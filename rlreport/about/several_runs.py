@@ -14,12 +14,15 @@ SEVERAL_RUNS = "several_runs"  # Kind of the note that the logs look like severa
 # Kind of the note that one log holds several starts of a run
 SEVERAL_STARTS = "several_starts"
 _MAX_NAMED = 3  # names listed in a note
-_MIN_SHARED_FRACTION = 0.8  # minimum fraction of steps (or prompts) that several runs share
+_MIN_SHARED_FRACTION = (
+    0.8  # minimum fraction of steps (or prompts) that several runs share
+)
 # Minimum number of steps (or of prompts per step) that several runs share
 _MIN_SHARED_COUNT = 3
 
 _RUN_NAME = re.compile(
-    r"(?:^|[-_.])(?:run|seed|exp|experiment|trial)[-_.=]?(?:\d+|[a-z])?(?:$|[-_.])", re.IGNORECASE
+    r"(?:^|[-_.])(?:run|seed|exp|experiment|trial)[-_.=]?(?:\d+|[a-z])?(?:$|[-_.])",
+    re.IGNORECASE,
 )
 # Pattern of a rank's number in a name, such as ``rank_0``; ``{more}``: more words, ``|word``
 RANK = (
@@ -37,7 +40,9 @@ _PART_NAME = re.compile(
 _COMPRESSION_SUFFIX = re.compile(r"\.(?:gz|zst|zip)$", re.IGNORECASE)
 
 
-def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
+def several_runs(
+    logs: Sequence[str | Path], tables: Tables, *, named: bool = True
+) -> Note | None:
     """Return a note (with names if ``named``) if the logs look like several runs, else None."""
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
@@ -58,10 +63,13 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
     same_files = len(set(map(frozenset, files_of.values()))) == 1
     fewest = min(map(len, steps_of.values()))
     # A single step is what rows without any step have, such as those of trials, one a folder.
-    same_steps = len(common_steps) > 1 and len(common_steps) >= _MIN_SHARED_FRACTION * fewest
+    same_steps = (
+        len(common_steps) > 1 and len(common_steps) >= _MIN_SHARED_FRACTION * fewest
+    )
     if same_files and same_steps:
         why = message(
-            "they share {steps:count} steps in files of the same names", steps=len(common_steps)
+            "they share {steps:count} steps in files of the same names",
+            steps=len(common_steps),
         )
     elif all(_has_configuration(logs, top) for top in files_of):
         why = message("each has its own configuration")
@@ -72,7 +80,9 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
     names = [file.name.partition(".")[0] for file in tables.files]
-    if len(names) < 2 or any(_PART_NAME.search(name) for name in names if not _are_runs([name])):
+    if len(names) < 2 or any(
+        _PART_NAME.search(name) for name in names if not _are_runs([name])
+    ):
         return None
     columns = ["step"] if _are_runs(names) else ["step", "prompt_id"]
     in_training = tables.responses["validation"] == 0
@@ -104,5 +114,7 @@ def _are_runs(names: Sequence[str]) -> bool:
 def _has_configuration(logs: Sequence[str | Path], top: str) -> bool:
     roots = [Path(log) for log in logs if "://" not in str(log)]
     folders = [root if root.name == top else root / top for root in roots]
-    folders += [parent for root in roots for parent in root.parents if parent.name == top]
+    folders += [
+        parent for root in roots for parent in root.parents if parent.name == top
+    ]
     return any(configured(folder) for folder in folders)
