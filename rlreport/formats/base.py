@@ -110,12 +110,18 @@ class BaseFormat:
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Return a claim if half of the objects or more have the keys (and types) of a claim."""
         for keys in self.claims:
-            matches = [obj for obj in objects if has_keys([obj], *keys) and self.recognizes(obj)]
+            matches = [
+                obj
+                for obj in objects
+                if has_keys([obj], *keys) and self.recognizes(obj)
+            ]
             # Some rows may lack a key, for example after the grader failed.
             if matches and 2 * len(matches) >= len(objects):
                 writer = self.writer(matches[0])
                 reason = "has " + ", ".join(f"`{key}`" for key in keys)
-                return Match(self.confidence, f"{reason}: {writer}" if writer else reason)
+                return Match(
+                    self.confidence, f"{reason}: {writer}" if writer else reason
+                )
         return None
 
     def writer(self, obj: Row) -> str:
@@ -124,7 +130,9 @@ class BaseFormat:
 
     def recognizes(self, obj: Row) -> bool:
         """Return whether an object with the keys in ``claims`` also has this format's types."""
-        return not self.columnar or all(isinstance(obj.get(k), list) for k in self.claims[0])
+        return not self.columnar or all(
+            isinstance(obj.get(k), list) for k in self.claims[0]
+        )
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Self | str:
         """Return the format set up to also read files next to a log, or why the log is not read.
@@ -147,7 +155,10 @@ class BaseFormat:
 
 _SPLIT_WORDS = (
     ("val", re.compile(r"(?<![a-z])(?:val|valid|validation)(?![a-z])", re.IGNORECASE)),
-    ("eval", re.compile(r"(?<![a-z])(?:evals?|evaluation|test)(?![a-z])", re.IGNORECASE)),
+    (
+        "eval",
+        re.compile(r"(?<![a-z])(?:evals?|evaluation|test)(?![a-z])", re.IGNORECASE),
+    ),
     ("train", re.compile(r"(?<![a-z])(?:train|training)(?![a-z])", re.IGNORECASE)),
 )
 

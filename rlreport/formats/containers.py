@@ -58,7 +58,9 @@ _EXPORT = (
 ROLLOUT_ID = "dump.rollout_id"
 
 
-def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
+def torch_rows(
+    file: IO[bytes], wanted: set[int] | None = None
+) -> Iterator[tuple[int, Row]]:
     """Yield (index, sample plus ROLLOUT_ID) for the samples ``wanted`` (None for all) of a dump."""
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
@@ -89,7 +91,9 @@ def _load(file: IO[bytes]) -> Any:
         text = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split())
         reason = (text or repr(error)).partition(" Please ")[0][:160]
         why = message(
-            "not a dump of plain values and tensors ({why}); {export}", why=reason, export=_EXPORT
+            "not a dump of plain values and tensors ({why}); {export}",
+            why=reason,
+            export=_EXPORT,
         )
         raise RowError(why) from None
 
@@ -101,12 +105,19 @@ def _check(file: IO[bytes]) -> None:
     except LimitError:
         raise
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise RowError(message("not a file of torch.save: {why}", why=str(error))) from None
+        raise RowError(
+            message("not a file of torch.save: {why}", why=str(error))
+        ) from None
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
         raise RowError(message("not a plain file of torch.save: it is compressed"))
-    if sum(info.file_size for info in infos if info.filename.endswith(".pkl")) > MAX_PICKLE:
+    if (
+        sum(info.file_size for info in infos if info.filename.endswith(".pkl"))
+        > MAX_PICKLE
+    ):
         why = message(
-            "over {most:count} bytes besides tensors; {export}", most=MAX_PICKLE, export=_EXPORT
+            "over {most:count} bytes besides tensors; {export}",
+            most=MAX_PICKLE,
+            export=_EXPORT,
         )
         raise RowError(why)
 
@@ -125,9 +136,13 @@ class _Budget:
             size = len(value) + 1 if isinstance(value, _SIZED) else 1
         self._left -= _BASE_COST + size
         if self._left < 0 or depth > _MAX_DEPTH:
-            raise RowError(message("too large or too deeply nested; convert it to .jsonl"))
+            raise RowError(
+                message("too large or too deeply nested; convert it to .jsonl")
+            )
         if isinstance(value, dict):
-            return {str(key): self.plain(item, depth + 1) for key, item in value.items()}
+            return {
+                str(key): self.plain(item, depth + 1) for key, item in value.items()
+            }
         if isinstance(value, list | tuple):
             if all(type(item) in (int, float) for item in value):
                 return list(value)
@@ -138,10 +153,16 @@ class _Budget:
                 if len(value.shape) <= 1:
                     return value.tolist()
             return f"tensor of shape {tuple(value.shape)}"
-        return value if value is None or isinstance(value, str | int | float) else str(value)
+        return (
+            value
+            if value is None or isinstance(value, str | int | float)
+            else str(value)
+        )
 
 
-MAX_FOOTER = 32_000_000  # Maximum bytes of the footer, which describes columns and row groups
+MAX_FOOTER = (
+    32_000_000  # Maximum bytes of the footer, which describes columns and row groups
+)
 # Maximum number of schema elements and of row groups; pyarrow recurses into nested elements
 MAX_ELEMENTS = 8_000
 
@@ -154,7 +175,9 @@ MAX_UNPACKED = 256_000_000
 # Number of values that even the smallest file may have; each list element counts as one
 MAX_VALUES = 20_000_000
 
-MAX_VALUE_GROWTH = 20  # Number of values allowed per byte of the file, in addition to MAX_VALUES
+MAX_VALUE_GROWTH = (
+    20  # Number of values allowed per byte of the file, in addition to MAX_VALUES
+)
 # Bytes of decoded texts, including repetitions, that even the smallest file may have
 MAX_TEXT = 1_000_000_000
 
@@ -177,7 +200,9 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
         file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
         length, mark = file.read(4), file.read(4)
         if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
-            raise LimitError(message("its footer exceeds {most:count} bytes", most=MAX_FOOTER))
+            raise LimitError(
+                message("its footer exceeds {most:count} bytes", most=MAX_FOOTER)
+            )
         with pq.ParquetFile(file, thrift_container_size_limit=MAX_ELEMENTS) as parquet:
             metadata = parquet.metadata
         _check_metadata(metadata, file.seek(0, io.SEEK_END))
@@ -192,7 +217,9 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
         raise RowError(message("not a Parquet file: {why}", why=str(error))) from None
 
 
-def parquet_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
+def parquet_rows(
+    file: IO[bytes], wanted: set[int] | None = None
+) -> Iterator[tuple[int, Row]]:
     """Yield (index from 0, row) for the rows ``wanted`` (None for all) of a Parquet file."""
     with _open_parquet(file) as parquet:
         stop, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
@@ -202,16 +229,24 @@ def parquet_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tu
             if wanted is not None and wanted.isdisjoint(range(start, stop)):
                 continue
             # Batches have fewer rows if rows have many values.
-            values = sum(metadata.column(i).num_values for i in range(metadata.num_columns))
-            size = max(1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values)))
+            values = sum(
+                metadata.column(i).num_values for i in range(metadata.num_columns)
+            )
+            size = max(
+                1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values))
+            )
             for batch in parquet.iter_batches(size, row_groups=[group]):
                 budget -= _text_bytes(batch)
                 if budget < 0:
-                    raise LimitError(message("its texts take too much memory when decoded"))
+                    raise LimitError(
+                        message("its texts take too much memory when decoded")
+                    )
                 rows = range(start, start + batch.num_rows)
                 if wanted is None or wanted.intersection(rows):
                     numbered = zip(rows, _rows(batch), strict=True)
-                    yield from (row for row in numbered if wanted is None or row[0] in wanted)
+                    yield from (
+                        row for row in numbered if wanted is None or row[0] in wanted
+                    )
                 start += batch.num_rows
 
 
@@ -252,7 +287,10 @@ def _check_metadata(metadata: Any, size: int) -> None:
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     chunks = [group.column(i) for group in groups for i in range(metadata.num_columns)]
-    unpacked, values = MAX_UNPACKED + MAX_GROWTH * size, MAX_VALUES + MAX_VALUE_GROWTH * size
+    unpacked, values = (
+        MAX_UNPACKED + MAX_GROWTH * size,
+        MAX_VALUES + MAX_VALUE_GROWTH * size,
+    )
     if sum(max(0, chunk.total_uncompressed_size) for chunk in chunks) > unpacked:
         why = message(
             "unpacks to over {most:count} bytes, too many for its size; split the file",
@@ -318,7 +356,9 @@ def container_of(name: str) -> str | None:
     for suffix in (".gz", ".zst"):
         plain = plain.removesuffix(suffix)
     container = _SUFFIXES.get(Path(plain).suffix)
-    return None if container not in _COMPRESSIBLE and plain != name.lower() else container
+    return (
+        None if container not in _COMPRESSIBLE and plain != name.lower() else container
+    )
 
 
 def iterate(
@@ -345,7 +385,8 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
         data = read_stream(file, MAX_JSON)
     except LimitError:
         why = message(
-            "JSON document exceeds {most:count} bytes; convert it to .jsonl", most=MAX_JSON
+            "JSON document exceeds {most:count} bytes; convert it to .jsonl",
+            most=MAX_JSON,
         )
         raise RowError(why) from None
     try:
@@ -358,7 +399,9 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
         # Files named `.json` often contain JSON lines.
         document = _objects_of_lines(data)
         if len(document) < 2:
-            raise RowError(message("not a JSON document: {why}", why=str(error))) from None
+            raise RowError(
+                message("not a JSON document: {why}", why=str(error))
+            ) from None
     if isinstance(document, dict) and _is_table(document):
         names = document["columns"]
         for values in document["data"]:
@@ -370,7 +413,11 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
 
 def _is_table(document: Row) -> bool:
     names, data = document.get("columns"), document.get("data")
-    texts = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
+    texts = (
+        isinstance(names, list)
+        and bool(names)
+        and all(isinstance(n, str) for n in names)
+    )
     return texts and isinstance(data, list) and len(document) <= 3
 
 
@@ -390,16 +437,24 @@ def _sqlite_rows(file: IO[bytes]) -> Iterator[Row]:
         raise RowError(message("a database can only be read from a local disk"))
     try:
         with contextlib.closing(open_database(Path(path))) as database:
-            queries = (query for name, query in _QUERIES.items() if is_plain_table(database, name))
+            queries = (
+                query
+                for name, query in _QUERIES.items()
+                if is_plain_table(database, name)
+            )
             for row in (row for query in queries for row in database.execute(query)):
                 entry = {
-                    key: value.decode(errors="replace") if isinstance(value, bytes) else value
+                    key: value.decode(errors="replace")
+                    if isinstance(value, bytes)
+                    else value
                     for key, value in dict(row).items()
                 }
                 metrics = entry.pop("metrics", None)
                 yield entry if metrics is None else {**json_object(metrics), **entry}
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
-        raise RowError(message("not a Trackio database: {why}", why=str(error))) from None
+        raise RowError(
+            message("not a Trackio database: {why}", why=str(error))
+        ) from None
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -433,8 +488,14 @@ def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
     return not any(computed for (computed,) in flags)
 
 
-def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
-    with _open_archive(file, translatable("not an Inspect log: {why}")) as (archive, infos, most):
+def _inspect_samples(
+    file: IO[bytes], wanted: set[int] | None
+) -> Iterator[tuple[int, Row]]:
+    with _open_archive(file, translatable("not an Inspect log: {why}")) as (
+        archive,
+        infos,
+        most,
+    ):
         names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
         if not names:
             raise RowError(message("contains no samples"))
@@ -510,7 +571,10 @@ def _rows_of_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator
     if info.filename.lower().endswith(".json"):
         yield from json_objects(io.BytesIO(_decompress(archive, info)))
         return
-    with archive.open(info) as entry, io.BufferedReader(cast("io.RawIOBase", entry)) as lines:
+    with (
+        archive.open(info) as entry,
+        io.BufferedReader(cast("io.RawIOBase", entry)) as lines,
+    ):
         while line := lines.readline(MAX_SAMPLE + 1):
             if line.strip():
                 yield _row_of_line(line)
@@ -561,7 +625,9 @@ def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 
 # Container -> reader of the objects ``wanted``, which need not decode the others
-_INDEXED: dict[str, Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, Row]]]] = {
+_INDEXED: dict[
+    str, Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, Row]]]
+] = {
     "inspect": _inspect_samples,
     "parquet": parquet_rows,
     "torch": torch_rows,

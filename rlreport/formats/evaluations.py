@@ -34,7 +34,16 @@ _LIMITS = {
 _ATTACHMENT_PREFIX = "attachment://"
 _LM_EVAL_NAME = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT[^/]*)?\.(?:jsonl|json)")
 _LM_EVAL_KEYS = frozenset(
-    {"doc_id", "arguments", "resps", "target", "doc", "filtered_resps", "filter", "metrics"}
+    {
+        "doc_id",
+        "arguments",
+        "resps",
+        "target",
+        "doc",
+        "filtered_resps",
+        "filter",
+        "metrics",
+    }
     | {"doc_hash", "prompt_hash", "target_hash"}
 )
 _ATIF_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
@@ -57,12 +66,17 @@ class InspectAI(BaseFormat):
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         header, attachments = mapping(obj.get(HEADER)), mapping(obj.get("attachments"))
         messages = [_message(one, attachments) for one in dicts(obj.get("messages"))]
-        sampled = [m["role"] == "assistant" and m["source"] != "input" for m in messages]
+        sampled = [
+            m["role"] == "assistant" and m["source"] != "input" for m in messages
+        ]
         if any(m["role"] == "assistant" for m in messages):
             texts = conversation_fields(messages, sampled)
         else:
             inputs = [_message(one, attachments) for one in dicts(obj.get("input"))]
-            texts = {"prompt": prompt_fields(inputs or obj.get("input"))["prompt"], "response": ""}
+            texts = {
+                "prompt": prompt_fields(inputs or obj.get("input"))["prompt"],
+                "response": "",
+            }
         parts = _scores(mapping(obj.get("scores")))
         target = obj.get("target")
         targets = target if isinstance(target, list) else [target]
@@ -110,7 +124,9 @@ def _scores(scores: Row) -> dict[str, float]:
         value: Any = mapping(scores[name]).get("value")
         parts = {f"{name}/{key}": value[key] for key in mapping(value)}
         values |= parts if isinstance(value, dict) else {name: value}
-    graded = {key: _GRADES.get(v, v) if isinstance(v, str) else v for key, v in values.items()}
+    graded = {
+        key: _GRADES.get(v, v) if isinstance(v, str) else v for key, v in values.items()
+    }
     return coerce.reals(graded)
 
 
@@ -118,8 +134,12 @@ def _message(logged_message: Row, attachments: Row) -> Row:
     role, parts = coerce.text(logged_message.get("role")), logged_message.get("content")
     result: Row = {"role": role, "source": logged_message.get("source")}
     if isinstance(parts, list):
-        thoughts = [p.get("reasoning") for p in dicts(parts) if p.get("type") == "reasoning"]
-        result["reasoning_content"] = "\n".join(filter(None, map(coerce.text, thoughts)))
+        thoughts = [
+            p.get("reasoning") for p in dicts(parts) if p.get("type") == "reasoning"
+        ]
+        result["reasoning_content"] = "\n".join(
+            filter(None, map(coerce.text, thoughts))
+        )
         result["content"] = [
             {**part, "text": _resolve_attachment(text, attachments)}
             if (text := mapping(part).get("text"))
@@ -130,7 +150,11 @@ def _message(logged_message: Row, attachments: Row) -> Row:
     else:
         result["content"] = _resolve_attachment(parts, attachments)
     result["tool_calls"] = [
-        {"id": call.get("id"), "name": call.get("function"), "arguments": call.get("arguments")}
+        {
+            "id": call.get("id"),
+            "name": call.get("function"),
+            "arguments": call.get("arguments"),
+        }
         for call in dicts(logged_message.get("tool_calls"))
     ]
     if role == "tool":
@@ -153,10 +177,14 @@ class LMEval(BaseFormat):
 
     id = "lm_eval"
     evaluates = True
-    description = "lm-evaluation-harness --log_samples: one evaluation, one file per task"
+    description = (
+        "lm-evaluation-harness --log_samples: one evaluation, one file per task"
+    )
     files = ("samples_<task>_<time>.jsonl",)
     claims = (("doc_id", "arguments", "resps", "target"),)
-    filter: str | None = None  # the file's first filter: only its lines are read; None for all
+    filter: str | None = (
+        None  # the file's first filter: only its lines are read; None for all
+    )
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
         first = None
@@ -164,7 +192,9 @@ class LMEval(BaseFormat):
             first = logged.json_object(lines.readline()).get("filter")
         if not isinstance(first, str):
             return self
-        remark_text = message("only lines of filter {filter} are read", filter=f"`{first}`")
+        remark_text = message(
+            "only lines of filter {filter} are read", filter=f"`{first}`"
+        )
         form = LMEval(remark="" if first == "none" else remark_text)
         form.filter = first
         return form
@@ -186,7 +216,9 @@ class LMEval(BaseFormat):
         task = _LM_EVAL_NAME.search(where.name)
         filtered = obj.get("filtered_resps")
         answer = filtered[0] if isinstance(filtered, list) and filtered else None
-        answer = answer[:200] if isinstance(answer, str) and answer != response else None
+        answer = (
+            answer[:200] if isinstance(answer, str) and answer != response else None
+        )
         yield {
             **columns(obj, _LM_EVAL_KEYS | parts.keys()),
             "step": 0,
@@ -208,7 +240,10 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
     outputs = [resp[0] if isinstance(resp, list) and resp else resp for resp in resps]
     if isinstance(outputs[0], str):
         return outputs[0]
-    firsts = [output[0] if isinstance(output, list) and output else -math.inf for output in outputs]
+    firsts = [
+        output[0] if isinstance(output, list) and output else -math.inf
+        for output in outputs
+    ]
     likelihoods = [*map(coerce.number, firsts)]
     best = likelihoods.index(max(likelihoods))
     return coerce.text(arguments[min(best, len(arguments) - 1)].get("arg_1"))
@@ -220,7 +255,9 @@ class ATIF(BaseFormat):
     id = "atif"
     alone = False
     evaluates = True
-    description = "Harbor trajectories (ATIF), with the reward in result.json of their trial"
+    description = (
+        "Harbor trajectories (ATIF), with the reward in result.json of their trial"
+    )
     files = ("<trial>/agent/trajectory.json",)
     claims = (("schema_version", "steps"),)
     confidence = 97
@@ -233,7 +270,9 @@ class ATIF(BaseFormat):
         return str(obj["schema_version"])[:40]
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> ATIF:
-        outer, inner = (folder / "result.json" for folder in (path.parent.parent, path.parent))
+        outer, inner = (
+            folder / "result.json" for folder in (path.parent.parent, path.parent)
+        )
         return ATIF(FileStamp.of(outer) or FileStamp.of(inner))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -241,7 +280,11 @@ class ATIF(BaseFormat):
         if not steps:
             raise RowError(message("the trajectory has no `steps`"))
         agent = mapping(obj.get("agent"))
-        calls = [mapping(step.get("metrics")) for step in steps if step.get("source") == "agent"]
+        calls = [
+            mapping(step.get("metrics"))
+            for step in steps
+            if step.get("source") == "agent"
+        ]
         row = {
             **columns(mapping(obj.get("final_metrics"))),
             **_atif_conversation(steps),
@@ -249,7 +292,11 @@ class ATIF(BaseFormat):
             **_trial_outcome(logged.document_of(self.sibling) if self.sibling else {}),
             **fields(agent=agent.get("name"), model=agent.get("model_name")),
             **tokens_of_steps(
-                (c.get("prompt_token_ids"), c.get("completion_token_ids"), c.get("logprobs"))
+                (
+                    c.get("prompt_token_ids"),
+                    c.get("completion_token_ids"),
+                    c.get("logprobs"),
+                )
                 for c in calls
             ),
         }
@@ -272,7 +319,9 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
              "reasoning_content": step.get("reasoning_content")}
         )  # fmt: skip
         # Steps of an agent without a model call, or copied from another trajectory, do not count.
-        copied = step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
+        copied = (
+            step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
+        )
         sampled.append(role == "assistant" and not copied)
         for result in dicts(mapping(step.get("observation")).get("results")):
             call, content = result.get("source_call_id"), result.get("content")
@@ -293,7 +342,9 @@ def _trial_outcome(result: Row) -> Row:
     row |= fields(group_id=task, task=task, seconds=seconds)
     exception = mapping(result.get("exception_info"))
     if exception:
-        row["errors"] = [logged.error_text(exception, "exception_type", "exception_message")]
+        row["errors"] = [
+            logged.error_text(exception, "exception_type", "exception_message")
+        ]
         timeout = "Timeout" in coerce.text(exception.get("exception_type"))
         row["finish_reason"] = "timeout" if timeout else "error"
     return row
@@ -301,7 +352,9 @@ def _trial_outcome(result: Row) -> Row:
 
 def _seconds_between(times: Row) -> float | None:
     try:
-        begin, end = (datetime.fromisoformat(times[key]) for key in ("started_at", "finished_at"))
+        begin, end = (
+            datetime.fromisoformat(times[key]) for key in ("started_at", "finished_at")
+        )
         return max(0.0, (end - begin).total_seconds())
     except (KeyError, TypeError, ValueError):
         return None

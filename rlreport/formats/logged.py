@@ -35,7 +35,9 @@ class KeyTracker(dict[str, Any]):
         super().__init__({key: _tracked(value, depth) for key, value in obj.items()})
         self.plain = obj
         self.read: set[str] = set()
-        self.entries: list[KeyTracker] = []  # if any, only the keys of these are tracked
+        self.entries: list[
+            KeyTracker
+        ] = []  # if any, only the keys of these are tracked
 
     def __getitem__(self, key: str) -> Any:
         self.read.add(key)
@@ -117,7 +119,11 @@ def required(obj: Mapping[str, Any], key: str) -> float | None:
 
 def dicts(value: object) -> list[Row]:
     """Return the elements of a list that are dicts, [] if ``value`` is not a list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return (
+        [item for item in value if isinstance(item, dict)]
+        if isinstance(value, list)
+        else []
+    )
 
 
 def mapping(value: object) -> Row:
@@ -147,7 +153,9 @@ def total(parts: Iterable[float]) -> float | None:
 
 _CRITERION = ("name", "criterion", "criteria", "question")
 _REASONS = ("reasons", "reason", "explanation", "judge_response")
-_LONGEST_CRITERION = 60  # characters; longer criteria belong to one prompt: no reward parts
+_LONGEST_CRITERION = (
+    60  # characters; longer criteria belong to one prompt: no reward parts
+)
 
 
 def rubric(obj: Row) -> tuple[dict[str, float], str]:
@@ -159,7 +167,9 @@ def rubric(obj: Row) -> tuple[dict[str, float], str]:
     said: list[str] = []
     for key, value in obj.items():
         judged = dicts(value)
-        if not judged or not all("score" in one and first_of(one, _CRITERION) for one in judged):
+        if not judged or not all(
+            "score" in one and first_of(one, _CRITERION) for one in judged
+        ):
             continue
         for one in map(read_all, dicts(obj.get(key))):
             name = coerce.text(first_of(one, _CRITERION))
@@ -168,7 +178,9 @@ def rubric(obj: Row) -> tuple[dict[str, float], str]:
             score = coerce.real(one["score"])
             if score is not None and len(name) <= _LONGEST_CRITERION:
                 parts[name] = score
-            said.append(f"{name}: {coerce.text(one['score'])}. {coerce.text(reason)}".strip())
+            said.append(
+                f"{name}: {coerce.text(one['score'])}. {coerce.text(reason)}".strip()
+            )
     return parts, "\n".join(said)
 
 
@@ -177,14 +189,20 @@ def first_of(obj: Row, keys: Collection[str]) -> Any:
 
 
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("group_id", "rollout_id", "ground_truth", "dataset"), coerce.text_if_any),
+    **dict.fromkeys(
+        ("group_id", "rollout_id", "ground_truth", "dataset"), coerce.text_if_any
+    ),
     **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), coerce.string),
     **dict.fromkeys(("logprobs", "sampler_logprobs", "ref_logprobs"), coerce.numbers),
     **dict.fromkeys(("token_ids", "prompt_token_ids", "ground_truth_ids"), coerce.ints),
-    "advantages": lambda value: (coerce.numbers if isinstance(value, list) else coerce.real)(value),
+    "advantages": lambda value: (
+        coerce.numbers if isinstance(value, list) else coerce.real
+    )(value),
     "seconds": coerce.real,
     "policy_version": coerce.version_range,
-    "errors": lambda errors: [coerce.text(error) for error in errors or () if error] or None,
+    "errors": lambda errors: (
+        [coerce.text(error) for error in errors or () if error] or None
+    ),
     "reward_parts": lambda parts: parts or None,
 }
 
@@ -194,7 +212,8 @@ def fields(**values: Any) -> Row:
     return {
         name: typed
         for name, value in values.items()
-        if (typed := _CONVERSIONS[name](value) if name in _CONVERSIONS else value) is not None
+        if (typed := _CONVERSIONS[name](value) if name in _CONVERSIONS else value)
+        is not None
     }
 
 
@@ -204,14 +223,18 @@ def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
     taken = obj.read if isinstance(obj, KeyTracker) else set()
     for key, value in obj.items():
         if key not in used and is_scalar(value):
-            name = f"{key}_logged" if key in CANONICAL else key  # its meaning may differ
+            name = (
+                f"{key}_logged" if key in CANONICAL else key
+            )  # its meaning may differ
             row[name] = coerce.unquoted(value) if isinstance(value, str) else value
             taken.add(key)
     return row
 
 
 def is_scalar(value: object) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT)
+    return isinstance(value, int | float) or (
+        isinstance(value, str) and len(value) <= SHORT
+    )
 
 
 def step_of(

@@ -15,7 +15,9 @@ from rlreport.system import coerce
 from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, message, translatable
 
-_METRICS = translatable("trainer metrics (steps, numbers), not rollouts; give them with --metrics")
+_METRICS = translatable(
+    "trainer metrics (steps, numbers), not rollouts; give them with --metrics"
+)
 _BY_NAME = {
     "metadata.json": translatable("metadata of an evaluation, not its rollouts"),
     "aggregated_results.jsonl": translatable(
@@ -23,9 +25,13 @@ _BY_NAME = {
     ),
     "meta.json": translatable("metadata of an evaluation, not its rollouts"),
     "batch_summary.json": translatable("a summary of rLLM's episodes, not one of them"),
-    "trainer_state.json": translatable("trainer metrics, not rollouts; give them with --metrics"),
+    "trainer_state.json": translatable(
+        "trainer metrics, not rollouts; give them with --metrics"
+    ),
     "tokenizer.json": translatable("a tokenizer; give it with --tokenizer"),
-    "rollouts_materialized_inputs.jsonl": translatable("requests of NeMo Gym, not rollouts"),
+    "rollouts_materialized_inputs.jsonl": translatable(
+        "requests of NeMo Gym, not rollouts"
+    ),
 }
 _BY_KEYS = {
     ("log_history",): translatable("trainer metrics (`log_history`), not rollouts"),
@@ -80,7 +86,9 @@ class Mapped(BaseFormat):
         unknown = sorted(mapping.keys() - CANONICAL)
         if unknown:
             fields = ", ".join(field.name for field in FIELDS)
-            raise UsageError(f"--map: unknown field {unknown[0]!r}; known fields: {fields}")
+            raise UsageError(
+                f"--map: unknown field {unknown[0]!r}; known fields: {fields}"
+            )
         self.mapping, self.base = mapping, base
         self.alone = base is None or base.alone
         self._step = None if step_from_path is None else _step_pattern(step_from_path)
@@ -91,7 +99,9 @@ class Mapped(BaseFormat):
         return self.base is None or self.base.cacheable
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        if not all(any(look_up(o, path)[0] for o in objects) for path in self.mapping.values()):
+        if not all(
+            any(look_up(o, path)[0] for o in objects) for path in self.mapping.values()
+        ):
             return None
         options = ", ".join(f"{key}={path}" for key, path in self.mapping.items())
         return Match(100, f"has the mapped fields ({options or 'step from the path'})")
@@ -105,14 +115,20 @@ class Mapped(BaseFormat):
         mapped = {key: look_up(obj, path)[1] for key, path in self.mapping.items()}
         if self.base is None:
             used = {path.partition(".")[0] for path in self.mapping.values()}
-            canonical = {key: obj[key] for key in obj if key in CANONICAL and key not in used}
+            canonical = {
+                key: obj[key] for key in obj if key in CANONICAL and key not in used
+            }
             extra = logged.columns(obj, used | canonical.keys())
             typed = {**extra, **_convert_types({**canonical, **mapped}), **step_field}
             yield _check(typed, where)
             return
         for row in self.base.rows(obj, where):
             unread = isinstance(row, UnreadRow)
-            yield row if unread else _check({**row, **_convert_types(mapped), **step_field}, where)
+            yield (
+                row
+                if unread
+                else _check({**row, **_convert_types(mapped), **step_field}, where)
+            )
 
     def split(self, name: str) -> str | None:
         return super().split(name) if self.base is None else self.base.split(name)
@@ -126,7 +142,9 @@ def _step_pattern(pattern: str) -> re.Pattern[str]:
             f"--step-from-path {pattern!r} is not a regular expression: {error}"
         ) from None
     if not compiled.groups:
-        raise UsageError(f"--step-from-path {pattern!r} has no group, such as step_(\\d+)")
+        raise UsageError(
+            f"--step-from-path {pattern!r} has no group, such as step_(\\d+)"
+        )
     return compiled
 
 
@@ -137,7 +155,11 @@ def look_up(obj: object, path: str) -> tuple[bool, Any]:
     head, _, rest = path.partition(".")
     if isinstance(obj, dict) and rest and head in obj:
         return look_up(obj[head], rest)
-    if isinstance(obj, list) and re.fullmatch(r"-?\d+", head) and -len(obj) <= int(head) < len(obj):
+    if (
+        isinstance(obj, list)
+        and re.fullmatch(r"-?\d+", head)
+        and -len(obj) <= int(head) < len(obj)
+    ):
         return look_up(obj[int(head)], rest) if rest else (True, obj[int(head)])
     return False, None
 
@@ -159,7 +181,9 @@ def _convert_types(mapped: Row) -> Row:
 
 
 def _check(row: Row, where: Where) -> Row:
-    if all(row.get(key) is None for key in ("response", "token_ids", "response_tokens")):
+    if all(
+        row.get(key) is None for key in ("response", "token_ids", "response_tokens")
+    ):
         raise RowError(message("no response; check the paths given with --map"))
     return {"step": where.step or AssumedStep(), **row}
 
@@ -169,14 +193,18 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     if reason := certain_refusal(name, objects):
         return reason
     if suggestions := suggest(objects):
-        options = " ".join(f"--map {field}={path}" for field, path in suggestions.items())
+        options = " ".join(
+            f"--map {field}={path}" for field, path in suggestions.items()
+        )
         return message("no known log format; try {options}", options=options)
     if all(map(is_event, objects)):
         return message(_METRICS)
     missing = [f"`{field}`" for field in REQUIRED if field not in objects[0]]
     if 1 <= len(missing) <= 2:
         return message("its first object lacks {fields}", fields=tuple(missing))
-    return message("no known log format (its first object has {keys})", keys=_keys(objects[0]))
+    return message(
+        "no known log format (its first object has {keys})", keys=_keys(objects[0])
+    )
 
 
 def certain_refusal(name: str, objects: Sequence[Row]) -> str:
@@ -185,15 +213,23 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
     if last in _BY_NAME:
         return message(_BY_NAME[last])
     if last.endswith(".csv"):
-        return message("not a table of metrics: it needs a column of steps and columns of numbers")
+        return message(
+            "not a table of metrics: it needs a column of steps and columns of numbers"
+        )
     if not objects:
         return message("contains no JSON object")
-    if has_keys(objects, "step", "data") and all(isinstance(o["data"], dict) for o in objects):
-        return message("trainer metrics (`step`, `data`), not rollouts; give them with --metrics")
+    if has_keys(objects, "step", "data") and all(
+        isinstance(o["data"], dict) for o in objects
+    ):
+        return message(
+            "trainer metrics (`step`, `data`), not rollouts; give them with --metrics"
+        )
     for keys, reason in _BY_KEYS.items():
         if has_keys(objects, *keys):
             return message(reason)
-    nested = any(isinstance(v, str | list | dict) for obj in objects for v in obj.values())
+    nested = any(
+        isinstance(v, str | list | dict) for obj in objects for v in obj.values()
+    )
     return message(_METRICS) if not nested and all(map(is_event, objects)) else ""
 
 
@@ -214,12 +250,16 @@ def suggest(objects: Sequence[Row]) -> dict[str, str]:
     for field, aliases in _FIELD_ALIASES.items():
         for alias in (field, *aliases):
             free = [path for path in paths if path not in paths_by_field.values()]
-            if candidates := [path for path in free if _fits(field, alias, path, paths[path])]:
+            if candidates := [
+                path for path in free if _fits(field, alias, path, paths[path])
+            ]:
                 best = min(candidates, key=lambda path: path.count("."))
                 if best != field:
                     paths_by_field[field] = best
                 break
-    has_all = all(key in paths_by_field or key in paths for key in ("response", "reward"))
+    has_all = all(
+        key in paths_by_field or key in paths for key in ("response", "reward")
+    )
     return paths_by_field if has_all else {}
 
 
@@ -238,7 +278,9 @@ def _fits(field: str, alias: str, path: str, value: Any) -> bool:
     return logged.is_scalar(value)
 
 
-def _paths(obj: Mapping[str, Any], prefix: str = "", depth: int = 3) -> Iterator[tuple[str, Any]]:
+def _paths(
+    obj: Mapping[str, Any], prefix: str = "", depth: int = 3
+) -> Iterator[tuple[str, Any]]:
     for key, value in obj.items():
         yield prefix + key, value
         if depth > 1 and isinstance(value, dict):

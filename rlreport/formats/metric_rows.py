@@ -26,22 +26,32 @@ TEXT_KEYS = frozenset({"prompt", "response", "completion", "input", "output"})
 
 Record = tuple[int, dict[str, float]]  # A step, and its metrics by name, and COUNTERs
 _MAX_DEPTH = 16  # Maximum depth to which nested objects are searched for metrics
-MAX_NAME = 500  # Maximum length of a metric's name; metrics with longer names are omitted
+MAX_NAME = (
+    500  # Maximum length of a metric's name; metrics with longer names are omitted
+)
 _STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")  # such as "3/100"
 
 # Names of numbers that are not metrics
-NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
+NO_METRICS = frozenset(
+    {*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"}
+)
 
 COUNTER = "counter of the log: "  # before the keys of numbers of NO_METRICS in a Record
 # Numbers of NO_METRICS that belong to the logger: they go on from one start of a run to the next
 _OF_THE_LOGGER = frozenset({"_timestamp", "timestamp", "_runtime", "_step", "Step"})
 
 # Kinds of events that report training itself; names of their metrics get no prefix
-_TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*")
+_TRAINING = re.compile(
+    r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*"
+)
 
 _KIND = re.compile(r"[a-z][\w.-]{0,39}")
 
-_NON_FINITE = {"NaN", "Infinity", "-Infinity"}  # Strings that stand for non-finite numbers in JSON
+_NON_FINITE = {
+    "NaN",
+    "Infinity",
+    "-Infinity",
+}  # Strings that stand for non-finite numbers in JSON
 
 
 def non_finite(value: Any) -> Any:
@@ -69,7 +79,9 @@ def flat_numbers(
 def step_in(obj: dict[str, Any]) -> int | None:
     """Return the step of an object; None if it is missing, invalid or too large."""
     # Only the first key is used, because others may count something else.
-    value = next((value for key in STEP_KEYS if (value := obj.get(key)) is not None), None)
+    value = next(
+        (value for key in STEP_KEYS if (value := obj.get(key)) is not None), None
+    )
     if isinstance(value, str):
         match = _STEP_OF_STEPS.fullmatch(value)
         return int(match[1]) if match else None
@@ -91,7 +103,9 @@ def counters_of(event: Mapping[str, object]) -> dict[str, float]:
 
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:
     """Return metric -> value of a logged event, ``prefixed`` with the kind of the event."""
-    kinds = (v.lower() for key, v in event.items() if key in KIND_KEYS and isinstance(v, str))
+    kinds = (
+        v.lower() for key, v in event.items() if key in KIND_KEYS and isinstance(v, str)
+    )
     kind = next(kinds, "")
     numbers = dict(flat_numbers(_metrics_object(event)))
     return {prefixed(kind, name): value for name, value in numbers.items()}
@@ -99,7 +113,12 @@ def numbers_of(event: dict[str, Any]) -> dict[str, float]:
 
 def prefixed(kind: str, name: str) -> str:
     """Return ``kind/name``; only ``name`` if it has the prefix, or kind is training or invalid."""
-    if not kind or _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind) or name.startswith(kind):
+    if (
+        not kind
+        or _TRAINING.fullmatch(kind)
+        or not _KIND.fullmatch(kind)
+        or name.startswith(kind)
+    ):
         return name
     return f"{kind}/{name}"
 
@@ -112,7 +131,9 @@ def is_event(obj: object) -> bool:
     if not TEXT_KEYS.isdisjoint(metrics):
         return False
     for value in metrics.values():
-        if isinstance(value, list) or (isinstance(value, str) and len(value) > MAX_NAME):
+        if isinstance(value, list) or (
+            isinstance(value, str) and len(value) > MAX_NAME
+        ):
             return False
     return next(flat_numbers(metrics), None) is not None
 

@@ -12,7 +12,12 @@ from rlreport.formats import logged, token_names
 from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.renamed import Renamed
-from rlreport.formats.token_names import after_prompt, mask_runs, span_turns, tokens_of_steps
+from rlreport.formats.token_names import (
+    after_prompt,
+    mask_runs,
+    span_turns,
+    tokens_of_steps,
+)
 from rlreport.system import coerce
 from rlreport.text.chat import (
     content_text,
@@ -24,13 +29,21 @@ from rlreport.text.chat import (
 from rlreport.text.messages import message
 
 _GYM_KEYS = frozenset(
-    {"_ng_task_index", "_ng_rollout_index", "_ng_failure_judge_error", "expected_answer", "reward"}
+    {
+        "_ng_task_index",
+        "_ng_rollout_index",
+        "_ng_failure_judge_error",
+        "expected_answer",
+        "reward",
+    }
 )
 
 
 class NemoGym(BaseFormat):
     id = "nemo_gym"
-    description = "NeMo Gym rollouts and their failures: items of OpenAI's Responses API"
+    description = (
+        "NeMo Gym rollouts and their failures: items of OpenAI's Responses API"
+    )
     files = ("*rollouts.jsonl", "*rollouts_failures.jsonl")
     claims = (("responses_create_params", "response", "reward"),
               ("responses_create_params", "_ng_failure_class"))  # fmt: skip
@@ -39,12 +52,16 @@ class NemoGym(BaseFormat):
         request = logged.read_all(mapping(obj.get("responses_create_params")))
         response = logged.read_all(mapping(obj.get("response")))
         asked = request.get("input")
-        prompt = _messages_of_items(dicts(asked)) or [{"role": "user", "content": asked}]
+        prompt = _messages_of_items(dicts(asked)) or [
+            {"role": "user", "content": asked}
+        ]
         if request.get("instructions"):
             prompt.insert(0, {"role": "system", "content": request["instructions"]})
         output = dicts(response.get("output"))
         reply = _messages_of_items(output)
-        failure = [coerce.text(obj.get(key)) for key in obj if key.startswith("_ng_failure_")]
+        failure = [
+            coerce.text(obj.get(key)) for key in obj if key.startswith("_ng_failure_")
+        ]
         task = coerce.text_if_any(obj.get("_ng_task_index"))
         index = coerce.text_if_any(obj.get("_ng_rollout_index"))
         reason = mapping(response.get("incomplete_details")).get("reason")
@@ -74,7 +91,9 @@ class NemoGym(BaseFormat):
             row["reward"] = None  # logged as 0
         span_turns(row)
         if judged:
-            row.setdefault("turns", []).append({"role": "judge", "text": judged, "sampled": False})
+            row.setdefault("turns", []).append(
+                {"role": "judge", "text": judged, "sampled": False}
+            )
         yield row
 
 
@@ -93,7 +112,9 @@ def _messages_of_items(items: Iterable[Row]) -> list[Row]:
             continue
         if ended or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant", "content": "", "tool_calls": []})
-        ended = bool(item.get("generation_token_ids"))  # only the last item of a call has them
+        ended = bool(
+            item.get("generation_token_ids")
+        )  # only the last item of a call has them
         reply = messages[-1]
         if kind == "message":
             reply["content"] += content_text(content)
@@ -144,13 +165,17 @@ class NemoRL(Renamed):
         return super().rows(logged.entry_of(obj, flat), where)
 
     def complete(self, row: Row, obj: Row) -> None:
-        if "filtered_rewards" in obj:  # then ``rewards`` is of the batch before filtering
+        if (
+            "filtered_rewards" in obj
+        ):  # then ``rewards`` is of the batch before filtering
             row["reward"] = coerce.grade(obj["filtered_rewards"])
         row |= _tokens(obj)
         runs = mask_runs(row.get("response_mask", []))
         texts = _texts(obj.get("content"), len(runs))
         if not texts and not runs:
-            raise RowError(message("both `content` and `token_ids` are missing or invalid"))
+            raise RowError(
+                message("both `content` and `token_ids` are missing or invalid")
+            )
         if runs and not texts.get("prompt"):
             texts.pop("prompt", None)  # RowReader decodes the prompt from its ids
         token_names.set_spans(texts.get("turns", []), runs)
@@ -170,7 +195,9 @@ class NemoRLDistillation(NemoRL):
 
 def _texts(content: Any, runs: int) -> Row:
     if is_messages(content):
-        return conversation_fields(content, [one["role"] == "assistant" for one in content])
+        return conversation_fields(
+            content, [one["role"] == "assistant" for one in content]
+        )
     if isinstance(content, str):
         return {"prompt": "", "response": content}
     if not isinstance(content, list) or not content:

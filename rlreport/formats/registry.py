@@ -14,7 +14,13 @@ from itertools import chain
 from typing import NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
-from rlreport.fields import CANONICAL, AssumedStep, UnreadFields, add_unread_field, kind_of
+from rlreport.fields import (
+    CANONICAL,
+    AssumedStep,
+    UnreadFields,
+    add_unread_field,
+    kind_of,
+)
 from rlreport.figures.turns import split_named
 from rlreport.formats import renamed
 from rlreport.formats.base import BaseFormat, Match, Row, Where
@@ -66,7 +72,9 @@ def formats() -> dict[str, BaseFormat]:
                 f"the installed log format {entry.name!r} ({entry.value}) cannot be loaded: {error}"
             ) from error
         if form.id in by_id:
-            raise UsageError(f"log format {entry.value}: its id {form.id!r} is already in use")
+            raise UsageError(
+                f"log format {entry.value}: its id {form.id!r} is already in use"
+            )
         by_id[form.id] = form
     return by_id
 
@@ -98,13 +106,17 @@ def detect(
         detected = Detected(format_by_id(log_format), "named on the command line")
     elif not certain_refusal(name, objects):
         matches = [(form, form.match(name, objects)) for form in formats().values()]
-        claims = [(match.confidence, form, match.reason) for form, match in matches if match]
+        claims = [
+            (match.confidence, form, match.reason) for form, match in matches if match
+        ]
         if claims:
             _, form, reason = max(claims, key=lambda claim: claim[0])
             detected = Detected(form, reason)
     if not mapping and (detected is None or step_from_path is None):
         return detected
-    mapped = Mapped(dict(mapping or {}), step_from_path, detected.format if detected else None)
+    mapped = Mapped(
+        dict(mapping or {}), step_from_path, detected.format if detected else None
+    )
     match = mapped.match(name, objects)
     return Detected(mapped, match.reason) if match else detected
 
@@ -137,14 +149,18 @@ class RowReader:
             with suppress(Exception):
                 rows += self(tracked, Where(name, step=AssumedStep(1), member=member))
                 with suppress(AttributeError, LookupError, TypeError, ValueError):
-                    self.format.writer(tracked)  # so that the keys of the version count as read
+                    self.format.writer(
+                        tracked
+                    )  # so that the keys of the version count as read
                 for key, value in tracked.unread():
                     add_unread_field(unread, safe_text(key), kind_of(value))
         for key, value in chain.from_iterable(row.items() for row in rows):
             if value and key not in CANONICAL and not is_scalar(value):
                 add_unread_field(unread, safe_text(str(key)), kind_of(value))
         stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
-        return Preview({split_named(row.get("split")) for row in rows}, stepless, unread)
+        return Preview(
+            {split_named(row.get("split")) for row in rows}, stepless, unread
+        )
 
     def _complete(self, row: Row, where: Where) -> Row:
         row = self._names.fill(row)

@@ -37,7 +37,9 @@ class RLBoard(BaseFormat):
     """Logs that already are canonical rows; a line that lacks a field is reported when read."""
 
     id = "rlboard"
-    description = "RLLoggingBoard and its OpenRLHF fork: one response per line, token arrays"
+    description = (
+        "RLLoggingBoard and its OpenRLHF fork: one response per line, token arrays"
+    )
     files = ("*.jsonl",)
     claims = (("step", *_TEXTS, "reward"),)
     confidence = 60
@@ -59,13 +61,20 @@ class RLBoard(BaseFormat):
 
 class Plain(BaseFormat):
     id = "plain"
-    description = "prompt, response and reward; texts may be chat messages, a step may be absent"
+    description = (
+        "prompt, response and reward; texts may be chat messages, a step may be absent"
+    )
     files = ("*.jsonl", "*.json", "*.parquet")
-    claims: tuple[tuple[str, ...], ...] = (("step", *_TEXTS, "reward"), (*_TEXTS, "reward"))
+    claims: tuple[tuple[str, ...], ...] = (
+        ("step", *_TEXTS, "reward"),
+        (*_TEXTS, "reward"),
+    )
     confidence = 40
 
     def recognizes(self, obj: Row) -> bool:
-        texts = all(isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS)
+        texts = all(
+            isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS
+        )
         return texts and not isinstance(obj.get("reward"), dict | list)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -88,7 +97,9 @@ class Distillation(Plain):
         return super().recognizes(obj) and obj.get("ref_logprobs") is None
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Distillation:
-        remark = message("the reference is the teacher of a distillation; rewards may be missing")
+        remark = message(
+            "the reference is the teacher of a distillation; rewards may be missing"
+        )
         return Distillation(remark=remark)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -106,10 +117,16 @@ class Renamed(BaseFormat):
 
     # the log's keys for these fields; ``response`` is "" if the log has no texts
     step, prompt, response, reward = "step", "prompt", "", "reward"
-    step_path: re.Pattern[str] | None = None  # the step in the path, if the object has none
-    step_else: tuple[str, ...] = ()  # keys to use as the step if neither object nor path has one
+    step_path: re.Pattern[str] | None = (
+        None  # the step in the path, if the object has none
+    )
+    step_else: tuple[
+        str, ...
+    ] = ()  # keys to use as the step if neither object nor path has one
     renames: tuple[tuple[str, str], ...] = ()  # (field, key) pairs of further fields
-    hidden: frozenset[str] = frozenset()  # further keys that do not become extra columns
+    hidden: frozenset[str] = (
+        frozenset()
+    )  # further keys that do not become extra columns
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the row of an object, or one row per entry of its columns if it is columnar."""
@@ -123,7 +140,9 @@ class Renamed(BaseFormat):
         texts: Row = {}
         if self.response:
             if obj.get(self.response) is None:
-                raise RowError(message("{field} is missing", field=f"`{self.response}`"))
+                raise RowError(
+                    message("{field} is missing", field=f"`{self.response}`")
+                )
             used |= {self.prompt, self.response}
             texts = prompt_and_response_fields(obj.get(self.prompt), obj[self.response])
         row = {
@@ -162,9 +181,7 @@ class AReaL(Renamed):
 
 class AgileRL(Renamed):
     id = "agilerl"
-    description = (
-        "AgileRL's CompletionLoggingConfig(jsonl_path): a sample of the rollouts, long texts cut"
-    )
+    description = "AgileRL's CompletionLoggingConfig(jsonl_path): a sample of the rollouts, long texts cut"
     files = ("*.jsonl",)
     claims = (("agent_index", "group_index", "sample_index", "completion", "reward"),)
     response = "completion"
@@ -187,12 +204,18 @@ class Verl(Renamed):
     prompt = "input"
     response = "output"
     reward = "score"
-    step_path = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst|\.zip)?$")
+    step_path = re.compile(
+        r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst|\.zip)?$"
+    )
     renames = (("ground_truth", "gts"),)
-    texts = frozenset({"pred", "answer", "extracted_answer", "request_id", "data_source"})
+    texts = frozenset(
+        {"pred", "answer", "extracted_answer", "request_id", "data_source"}
+    )
     hidden = texts | {"reward", "uid"}
     part = re.compile(r".+_(?:reward|score)s?|.+_penalty")
-    key = re.compile(r"((.+)_\d+)_\d+")  # ``uid`` of the V1 trainer: <group>_<session>_<output>
+    key = re.compile(
+        r"((.+)_\d+)_\d+"
+    )  # ``uid`` of the V1 trainer: <group>_<session>_<output>
 
     def writer(self, obj: Row) -> str:
         return "V1 trainer" if "uid" in obj else "legacy trainer"
@@ -200,7 +223,11 @@ class Verl(Renamed):
     def complete(self, row: Row, obj: Row) -> None:
         parts = {key: value for key, value in row.items() if self.part.fullmatch(key)}
         row |= fields(reward_parts=coerce.reals(parts))
-        row |= {key: obj[key] for key in self.texts & obj.keys() if isinstance(obj[key], str)}
+        row |= {
+            key: obj[key]
+            for key in self.texts & obj.keys()
+            if isinstance(obj[key], str)
+        }
         if isinstance(uid := obj.get("uid"), str):
             row["group_id"] = uid
             if key := self.key.fullmatch(uid):
@@ -230,7 +257,10 @@ class OpenInstruct(Renamed):
     )
 
     def recognizes(self, obj: Row) -> bool:
-        return None not in (coerce.ints(obj["prompt_tokens"]), coerce.ints(obj["response_tokens"]))
+        return None not in (
+            coerce.ints(obj["prompt_tokens"]),
+            coerce.ints(obj["response_tokens"]),
+        )
 
     def complete(self, row: Row, obj: Row) -> None:
         if "token_ids" not in row:
@@ -255,7 +285,9 @@ class PrimeRLTokens(Renamed):
     def complete(self, row: Row, obj: Row) -> None:
         ids, mask = coerce.ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
-            raise RowError(message("`token_ids` or `loss_mask` is missing or not a list"))
+            raise RowError(
+                message("`token_ids` or `loss_mask` is missing or not a list")
+            )
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
         row["reward"] = coerce.number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
@@ -279,13 +311,17 @@ class Roll(Renamed):
 
 class RollAgentic(BaseFormat):
     id = "roll_agentic"
-    description = "ROLL agentic rollout dumps: one line per step, columns of JSON strings"
+    description = (
+        "ROLL agentic rollout dumps: one line per step, columns of JSON strings"
+    )
     files = ("rollout_dump_data.step_*.jsonl",)
     claims = (("trajectory_data", "messages"),)
     columnar = True
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        return logged.each(_trajectories(obj), lambda entry: _trajectory_row(*entry, where))
+        return logged.each(
+            _trajectories(obj), lambda entry: _trajectory_row(*entry, where)
+        )
 
 
 def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
@@ -304,16 +340,24 @@ def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
         raise RowError(message("`messages` is not a JSON list"))
     if any(isinstance(item, list) for item in messages):
         # After the agent's context was replaced, a new list of messages begins: join the lists.
-        messages = [m for part in messages for m in (part if isinstance(part, list) else [part])]
+        messages = [
+            m for part in messages for m in (part if isinstance(part, list) else [part])
+        ]
     sampled = [mapping(turn).get("role") == "assistant" for turn in messages]
-    environment, timing = mapping(about.get("env_info")), mapping(about.get("timing_info"))
+    environment, timing = (
+        mapping(about.get("env_info")),
+        mapping(about.get("timing_info")),
+    )
     failure = mapping(about.get("failure_info"))
     row = columns(entry, ("global_step", "trajectory_data", "messages", "tools"))
     for part in (mapping(about.get("length_info")), environment, timing):
         row |= columns(part, ("mode", "group_id", "traj_save_time"))
     reason = coerce.text(failure.get("stop_reason", about.get("finish_reason"))).lower()
     errors, mode = failure.get("error_messages"), environment.get("mode")
-    group = [coerce.text(environment.get(k)) for k in ("tag", "group_id", "episode_id", "seed")]
+    group = [
+        coerce.text(environment.get(k))
+        for k in ("tag", "group_id", "episode_id", "seed")
+    ]
     return {
         **row,
         **conversation_fields(messages, sampled),
@@ -340,14 +384,18 @@ class Swift(Renamed):
     step_else = ("gen_step",)  # of Megatron
     renames = (("advantages", "advantages"), ("ground_truth", "solution"))
     hidden = frozenset({"gen_step"})
-    figures = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
+    figures = frozenset(
+        {"entropy", "rewards_std", "kl", "length", "response_clip_ratio"}
+    )
 
     def recognizes(self, obj: Row) -> bool:
         columns = ("step", "prompt", "completion")
         return "gen_step" in obj or all(isinstance(obj[key], list) for key in columns)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        columnar = isinstance(obj.get("completion"), list) and not is_messages(obj["completion"])
+        columnar = isinstance(obj.get("completion"), list) and not is_messages(
+            obj["completion"]
+        )
         functions = self._reward_functions(obj) if columnar else []
         entries = logged.explode(obj, "completion") if columnar else iter((obj,))
 
@@ -363,12 +411,24 @@ class Swift(Renamed):
         names = list(obj)
         if "advantages" in names:
             names = names[: names.index("advantages")]
-        other = {"step", "gen_step", "prompt", "completion", "reward", "solution", *self.figures}
-        return [name for name in names if name not in other and _is_float_column(obj[name])]
+        other = {
+            "step",
+            "gen_step",
+            "prompt",
+            "completion",
+            "reward",
+            "solution",
+            *self.figures,
+        }
+        return [
+            name for name in names if name not in other and _is_float_column(obj[name])
+        ]
 
 
 def _is_float_column(values: object) -> bool:
-    if not isinstance(values, list) or not all(v is None or isinstance(v, float) for v in values):
+    if not isinstance(values, list) or not all(
+        v is None or isinstance(v, float) for v in values
+    ):
         return False
     return any(v is not None and not math.isnan(v) for v in values)
 
@@ -390,7 +450,11 @@ class ART(Renamed):
             raise RowError(message("`messages` is missing or empty"))
         for key in self.objects:
             about = mapping(logged.from_json(obj.get(key)))
-            row |= {k: v for k, v in columns(about, ("step", "reward")).items() if k not in row}
+            row |= {
+                k: v
+                for k, v in columns(about, ("step", "reward")).items()
+                if k not in row
+            }
         sampled = [
             one.get("trainable") is not False and one.get("role") == "assistant"
             for one in map(mapping, messages)

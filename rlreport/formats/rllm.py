@@ -20,17 +20,26 @@ _USED_KEYS = frozenset(
     | {"episode_id", "session_id"}
 )
 # Matches names of agents that are assumed not to be trained, unless all agents have such names
-_OTHER_AGENTS = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
+_OTHER_AGENTS = re.compile(
+    r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE
+)
 
 
 class RLLM(BaseFormat):
     """rLLM's format: one episode per file, one row per trajectory in it."""
 
     id = "rllm"
-    description = "rLLM episodes of training and of `rllm eval`: one JSON file per episode"
-    files = ("episodes/*_step_*_epoch_*/episode_*.json", "eval_results/*/episodes/episode_*.json")
+    description = (
+        "rLLM episodes of training and of `rllm eval`: one JSON file per episode"
+    )
+    files = (
+        "episodes/*_step_*_epoch_*/episode_*.json",
+        "eval_results/*/episodes/episode_*.json",
+    )
     container = "json"
-    claims = tuple(("trajectories", key) for key in ("task_hash", "training_step", "eval_idx"))
+    claims = tuple(
+        ("trajectories", key) for key in ("task_hash", "training_step", "eval_idx")
+    )
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         is_evaluation, task = "eval_idx" in obj, obj.get("task")
@@ -72,11 +81,15 @@ class RLLM(BaseFormat):
             if is_evaluation and trajectory.get("reward") is None:
                 row["reward"] = coerce.grade(obj.get("is_correct"))
             if not all(is_other) and (is_other[i] or i == last):
-                branch = "another agent" if is_other[i] else None  # left out of statistics
+                branch = (
+                    "another agent" if is_other[i] else None
+                )  # left out of statistics
                 row |= fields(rollout_id=episode, branch=branch)
             if group:
                 # Different agents on the same task, such as solver and judge, are separate groups.
-                row["group_id"] = f"{group}:{names[i]}" if len(set(names)) > 1 else group
+                row["group_id"] = (
+                    f"{group}:{names[i]}" if len(set(names)) > 1 else group
+                )
             return row
 
         yield from logged.each(range(len(trajectories)), row_of)
@@ -107,12 +120,16 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
     if steps and all(map(is_messages, chats)):
         texts = _join_chats(chats, steps)
     else:
-        observation = steps[0].get("observation") or steps[0].get("input") if steps else None
+        observation = (
+            steps[0].get("observation") or steps[0].get("input") if steps else None
+        )
         replies = [
             {
                 "role": "assistant",
                 "content": coerce.text(
-                    step.get("model_response") or step.get("output") or step.get("action")
+                    step.get("model_response")
+                    or step.get("output")
+                    or step.get("action")
                 ),
                 "reasoning": step.get("thought"),
             }
@@ -155,7 +172,10 @@ def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
         if not last_chat:
             prompt, new, answer = new[:answer], new[answer:], 0
         messages += new
-        sampled += [i >= answer and turn.get("role") == "assistant" for i, turn in enumerate(new)]
+        sampled += [
+            i >= answer and turn.get("role") == "assistant"
+            for i, turn in enumerate(new)
+        ]
         reward = coerce.real(step.get("reward"))
         if messages and reward is not None and len(steps) > 1:
             rewards[len(messages) - 1] = reward

@@ -41,14 +41,17 @@ class SkyRL(BaseFormat):
     id = "skyrl"
     alone = False
     evaluates = True
-    description = "SkyRL dumped evaluations, one folder per step, one file per data source"
+    description = (
+        "SkyRL dumped evaluations, one folder per step, one file per data source"
+    )
     files = ("global_step_*_evals/*.jsonl",)
     claims = (("input_prompt", "output_response", "score"),)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
         evaluations = path.parent.parent
         if path.parent.name == "eval_only" and any(
-            file.parent.parent == evaluations and _STEP.search(file.parent.name) for file in listed
+            file.parent.parent == evaluations and _STEP.search(file.parent.name)
+            for file in listed
         ):
             return message(
                 "an evaluation outside training, without a step: build a separate report of it"
@@ -59,24 +62,38 @@ class SkyRL(BaseFormat):
         if obj.get("output_response") is None:
             raise RowError(message("{field} is missing", field="`output_response`"))
         # A list of scores has one per token, and their sum is the reward.
-        scores, extras = coerce.numbers(obj.get("score")), mapping(obj.get("env_extras"))
+        scores, extras = (
+            coerce.numbers(obj.get("score")),
+            mapping(obj.get("env_extras")),
+        )
         spec = extras.get("reward_spec") or extras.get("reward_model")
         about = spec if isinstance(spec, dict) else extras
         # An evaluation outside training (`eval_only`) has no step.
         default = None if "step" in obj else AssumedStep()
         row = {
             **columns(obj, _SKYRL_USED_KEYS),
-            **prompt_and_response_fields(obj.get("input_prompt"), obj["output_response"]),
+            **prompt_and_response_fields(
+                obj.get("input_prompt"), obj["output_response"]
+            ),
             "step": logged.step_of(obj.get("step"), where, _STEP, default),
-            "reward": logged.required(obj, "score") if scores is None else logged.total(scores),
-            **fields(finish_reason=obj.get("stop_reason"), ground_truth=about.get("ground_truth")),
+            "reward": logged.required(obj, "score")
+            if scores is None
+            else logged.total(scores),
+            **fields(
+                finish_reason=obj.get("stop_reason"),
+                ground_truth=about.get("ground_truth"),
+            ),
         }
-        earlier = _earlier_lines(self.sibling).get(_digest(obj)) if self.sibling else None
+        earlier = (
+            _earlier_lines(self.sibling).get(_digest(obj)) if self.sibling else None
+        )
         if self.sibling and earlier:
             lines = [*_lines_at(self.sibling, earlier), obj]
             row["turns"] = turns = _turns(lines)
             row["prompt"] = coerce.string(lines[0].get("input_prompt")) or ""
-            row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
+            row["response"] = "\n".join(
+                turn["text"] for turn in turns if turn["sampled"]
+            )
         if earlier != []:  # [] marks a line that a later line continues
             yield row
 
@@ -143,7 +160,9 @@ def _counts_turns(file: FileStamp) -> bool:
     before: Row = {}
     first: Row = {}
     for obj in logged.lines_of(file):
-        scores = coerce.numbers(obj.get("score")) or [coerce.real(obj.get("score")) or 0.0]
+        scores = coerce.numbers(obj.get("score")) or [
+            coerce.real(obj.get("score")) or 0.0
+        ]
         of_lines.append(math.fsum(scores))
         if _is_next_turn(obj, before, first):
             of_trajectories.pop()
@@ -165,7 +184,9 @@ def _index(obj: Row) -> int | None:
 
 
 def _texts(obj: Row) -> list[str]:
-    return [coerce.string(obj.get(key)) or "" for key in ("input_prompt", "output_response")]
+    return [
+        coerce.string(obj.get(key)) or "" for key in ("input_prompt", "output_response")
+    ]
 
 
 def _digest(obj: Row) -> int:
@@ -183,4 +204,7 @@ def _turns(lines: Sequence[Row]) -> list[Turn]:
         gained = prompt_after.removeprefix(prompt).removeprefix(response)
         turns.append({"role": "assistant", "text": response, "sampled": True})
         turns.append({"role": "environment", "text": gained, "sampled": False})
-    return [*turns, {"role": "assistant", "text": _texts(lines[-1])[1], "sampled": True}]
+    return [
+        *turns,
+        {"role": "assistant", "text": _texts(lines[-1])[1], "sampled": True},
+    ]

@@ -17,7 +17,11 @@ from rlreport.formats.containers import ROLLOUT_ID
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.formats.token_names import span_turns
 from rlreport.system import coerce
-from rlreport.text.chat import conversation_fields, is_messages, prompt_and_response_fields
+from rlreport.text.chat import (
+    conversation_fields,
+    is_messages,
+    prompt_and_response_fields,
+)
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"(?:^|/)(?:eval_)?(\d+)\.[^/]*$")
@@ -29,7 +33,12 @@ _USED_KEYS = frozenset(
     | {"generate_function_path", "custom_rm_path", "session_id", "routing_key"}
 )
 # Value of slime's ``Sample.Status`` -> finish reason in a row
-_REASONS = {"completed": "stop", "truncated": "length", "aborted": "abort", "failed": "error"}
+_REASONS = {
+    "completed": "stop",
+    "truncated": "length",
+    "aborted": "abort",
+    "failed": "error",
+}
 
 # Keys of the total reward if the reward is a dict, in order of preference
 _TOTALS = ("score", "reward", "total")
@@ -65,7 +74,9 @@ class Slime(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         if self.sibling:
-            obj.setdefault("messages", _messages(self.sibling, coerce.integer(obj.get("index"))))
+            obj.setdefault(
+                "messages", _messages(self.sibling, coerce.integer(obj.get("index")))
+            )
         yield _row(obj, where)
 
 
@@ -99,7 +110,11 @@ def _reward(reward: Any) -> Row:
     if not isinstance(reward, dict):
         return {"reward": coerce.grade(reward)}
     parts = coerce.reals(reward)
-    totals = list(parts.values()) if len(parts) == 1 else [parts[k] for k in _TOTALS if k in parts]
+    totals = (
+        list(parts.values())
+        if len(parts) == 1
+        else [parts[k] for k in _TOTALS if k in parts]
+    )
     return {"reward": totals[0] if totals else None, **fields(reward_parts=parts)}
 
 
@@ -107,7 +122,10 @@ def _conversation(obj: Row, messages: Any) -> Row:
     prompt = obj.get("prompt")
     prompt_length = len(prompt) if isinstance(prompt, list) else 0
     messages = messages if is_messages(messages) else []
-    sampled = [i >= prompt_length and m.get("role") == "assistant" for i, m in enumerate(messages)]
+    sampled = [
+        i >= prompt_length and m.get("role") == "assistant"
+        for i, m in enumerate(messages)
+    ]
     if not any(sampled):
         return prompt_and_response_fields(prompt, coerce.text(obj.get("response")))
     texts = conversation_fields(messages, sampled)
@@ -115,7 +133,10 @@ def _conversation(obj: Row, messages: Any) -> Row:
 
 
 def _token_arrays(obj: Row) -> Row:
-    tokens, size = coerce.ints(obj.get("tokens")), coerce.integer(obj.get("response_length"))
+    tokens, size = (
+        coerce.ints(obj.get("tokens")),
+        coerce.integer(obj.get("response_length")),
+    )
     if not tokens or size is None or not 0 < size <= len(tokens):
         return {}
     mask = obj.get("loss_mask")
@@ -146,7 +167,13 @@ def _positions(trajectories: FileStamp) -> dict[int | None, int]:
     offset = 0
     with suppress(OSError), Path(trajectories.path).open("rb") as stream:
         for line in stream:
-            samples.append((coerce.integer(logged.json_object(line).get("sample_index")), offset))
+            samples.append(
+                (coerce.integer(logged.json_object(line).get("sample_index")), offset)
+            )
             offset += len(line)
     count = Counter(sample for sample, _ in samples)
-    return {sample: at for sample, at in samples if sample is not None and count[sample] == 1}
+    return {
+        sample: at
+        for sample, at in samples
+        if sample is not None and count[sample] == 1
+    }

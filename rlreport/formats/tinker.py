@@ -31,12 +31,16 @@ class Tinker(BaseFormat):
 
     id = "tinker"
     alone = False
-    description = "tinker-cookbook rollout summaries, with the texts that the logtree shows"
+    description = (
+        "tinker-cookbook rollout summaries, with the texts that the logtree shows"
+    )
     files = ("iteration_*/*_rollout_summaries.jsonl",)
     claims = (("iteration", "group_idx", "traj_idx", "total_reward", "steps"),)
 
     def __init__(self, logtree: FileStamp | None = None) -> None:
-        none = message("the summaries contain no text, and there is no logtree next to them")
+        none = message(
+            "the summaries contain no text, and there is no logtree next to them"
+        )
         matched = message(
             "texts come from the logtree; responses of a group with equal rewards are "
             "matched by length"
@@ -46,7 +50,9 @@ class Tinker(BaseFormat):
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Tinker:
         if not path.name.endswith(_SUMMARIES):
             return self
-        return Tinker(FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE)))
+        return Tinker(
+            FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE))
+        )
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         steps, group = dicts(obj.get("steps")), coerce.integer(obj.get("group_idx"))
@@ -54,7 +60,9 @@ class Tinker(BaseFormat):
         row = {
             **columns(mapping(obj.get("trajectory_metrics"))),
             **columns(mapping(steps[-1].get("metrics")) if steps else {}),
-            **prompt_and_response_fields(texts.get("prompt", ""), texts.get("response", "")),
+            **prompt_and_response_fields(
+                texts.get("prompt", ""), texts.get("response", "")
+            ),
             "step": logged.step_of(obj.get("iteration"), where, logged.STEP_WORD),
             "reward": logged.required(obj, "total_reward"),
             "group_id": coerce.text(group),
@@ -75,15 +83,27 @@ class Tinker(BaseFormat):
         """Return {"prompt": …, "response": …} of a trajectory, {} if they cannot be identified."""
         number = coerce.integer(obj.get("traj_idx"))
         groups = _groups(self.sibling) if self.sibling else []
-        if group is None or number is None or not 0 <= group < len(groups) or len(steps) != 1:
+        if (
+            group is None
+            or number is None
+            or not 0 <= group < len(groups)
+            or len(steps) != 1
+        ):
             return {}
         trajectories, answers = groups[group]
         reward = obj.get("total_reward")
-        summary = f"{reward:.3f}" if isinstance(reward, int | float) else "", [_length(steps[0])]
-        if trajectories[number : number + 1] != [summary] or len(answers) != len(trajectories):
+        summary = (
+            f"{reward:.3f}" if isinstance(reward, int | float) else "",
+            [_length(steps[0])],
+        )
+        if trajectories[number : number + 1] != [summary] or len(answers) != len(
+            trajectories
+        ):
             return {}
         # Sort trajectories and answers with this reward by length: those at equal ranks match.
-        siblings = [i for i, (returned, _) in enumerate(trajectories) if returned == summary[0]]
+        siblings = [
+            i for i, (returned, _) in enumerate(trajectories) if returned == summary[0]
+        ]
         siblings.sort(key=lambda i: trajectories[i][1])
         texts = [text for returned, text in answers if returned == summary[0]]
         texts.sort(key=lambda text: len(conversation_text(text["response"])))
@@ -97,7 +117,11 @@ def _length(step: Row) -> int:
 @lru_cache(maxsize=2)
 def _groups(file: FileStamp) -> list[Group]:
     root = mapping(logged.document_of(file).get("root"))
-    return [_tinker_group(node) for title, node in _sections(root) if title == "Group Rollout"]
+    return [
+        _tinker_group(node)
+        for title, node in _sections(root)
+        if title == "Group Rollout"
+    ]
 
 
 def _tinker_group(node: Row) -> Group:
@@ -115,7 +139,9 @@ def _tinker_group(node: Row) -> Group:
         elif title == "Trajectory Details":
             for _, episode in _sections(section):
                 lengths = [int(n) for n in _cells(episode, "ac_len") if n.isdigit()]
-                trajectories.append(("".join(_cells(episode, "total_return")[-1:]), lengths))
+                trajectories.append(
+                    ("".join(_cells(episode, "total_return")[-1:]), lengths)
+                )
     return trajectories, answers
 
 
@@ -147,5 +173,11 @@ def _messages(node: Row) -> list[Row]:
 
 def _cells(node: Row, name: str) -> list[str]:
     """Return the values labelled ``name`` in the two-column tables below a node of the logtree."""
-    rows = [dicts(part.get("children")) for part in _walk(node) if part.get("tag") == "tr"]
-    return [_text(row[1]) for row in rows if len(row) == 2 and row[0].get("children") == [name]]
+    rows = [
+        dicts(part.get("children")) for part in _walk(node) if part.get("tag") == "tr"
+    ]
+    return [
+        _text(row[1])
+        for row in rows
+        if len(row) == 2 and row[0].get("children") == [name]
+    ]

@@ -69,7 +69,9 @@ def _load(path: str) -> tuple[Any, Style]:
         ) from None
     # Only regular files: reading a pipe or a device might never end.
     if not Path(path).is_file() or Path(path).stat().st_size > MOST_BYTES:
-        raise UsageError(f"--tokenizer {path}: must be a file of at most {byte_size(MOST_BYTES)}")
+        raise UsageError(
+            f"--tokenizer {path}: must be a file of at most {byte_size(MOST_BYTES)}"
+        )
     try:
         tokenizer = Tokenizer.from_file(path)
     except Exception as error:  # the library raises bare Exception
@@ -90,12 +92,18 @@ def after_prompt(
     """
     mask = [int(bool(one)) for one in sampled[: len(ids)]]
     first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
-    floats = {canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()}
+    floats = {
+        canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()
+    }
     return {
         "prompt_token_ids": ids[:first],
         "token_ids": ids[first:stop],
         "response_mask": mask[first:],
-        **{name: values[first:stop] for name, values in floats.items() if values is not None},
+        **{
+            name: values[first:stop]
+            for name, values in floats.items()
+            if values is not None
+        },
     }
 
 
@@ -116,7 +124,12 @@ def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
         if len(logprobs) != len(reply):
             logprobs = [math.nan] * len(reply)
         if not row:
-            row = {"prompt_token_ids": prompt, "token_ids": [], "response_mask": [], "logprobs": []}
+            row = {
+                "prompt_token_ids": prompt,
+                "token_ids": [],
+                "response_mask": [],
+                "logprobs": [],
+            }
             context = []
         row["token_ids"] += context + reply
         row["response_mask"] += [0] * len(context) + [1] * len(reply)

@@ -18,12 +18,18 @@ from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.renamed import Plain
 from rlreport.system import coerce
 from rlreport.system.stores import Source
-from rlreport.text.chat import conversation_fields, is_messages, prompt_and_response_fields
+from rlreport.text.chat import (
+    conversation_fields,
+    is_messages,
+    prompt_and_response_fields,
+)
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"completions_(\d+)\.parquet$")
 _TEXTS = ("prompt", "completion")
-_KEYS = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
+_KEYS = frozenset(
+    {"step", "prompt", "completion", "advantage", "reward", "images", "image"}
+)
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
 _REWARD_NAME = re.compile(r"(?i:reward)|_(?:func|fn)$")
 
@@ -43,14 +49,23 @@ class TRL(BaseFormat):
     description = "TRL GRPO log_completions: Parquet, one column per reward function"
     files = ("completions/completions_*.parquet",)
     container = "parquet"
-    claims = (("step", *_TEXTS, "advantage"), ("step", *_TEXTS), (*_TEXTS, "advantage"), _TEXTS)
+    claims = (
+        ("step", *_TEXTS, "advantage"),
+        ("step", *_TEXTS),
+        (*_TEXTS, "advantage"),
+        _TEXTS,
+    )
     functions: tuple[str, ...] | None = None
     evaluated = False
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         match, step_match = super().match(name, objects), _STEP.search(name)
         has_rewards = any("reward" in obj or _float_columns(obj) for obj in objects)
-        if match is None or not has_rewards or not (step_match or has_keys(objects, "advantage")):
+        if (
+            match is None
+            or not has_rewards
+            or not (step_match or has_keys(objects, "advantage"))
+        ):
             return None
         return Match(95 if step_match else 70, match.reason)
 
@@ -63,17 +78,24 @@ class TRL(BaseFormat):
         if number is None or path.parent.name != "completions":
             return self
         run = path.parent.parent
-        if any(f.parent == run / "rollouts" and f.name.startswith("rank_") for f in listed):
+        if any(
+            f.parent == run / "rollouts" and f.name.startswith("rank_") for f in listed
+        ):
             return message(
                 "the same rollouts as in the sibling folder `rollouts`, which RolloutWriter wrote"
             )
-        states = (run / "trainer_state.json", *sorted(run.glob("checkpoint-*/trainer_state.json")))
+        states = (
+            run / "trainer_state.json",
+            *sorted(run.glob("checkpoint-*/trainer_state.json")),
+        )
         stamps = tuple(stamp for f in states if (stamp := FileStamp.of(f)))
         history, functions = _history(stamps)
         entries = history.get(int(number[1]), [])
         form = TRL(max(stamps, key=lambda stamp: stamp.size, default=None))
         form.functions = functions or None
-        form.evaluated = any(key.startswith("eval_") for entry in entries for key in entry)
+        form.evaluated = any(
+            key.startswith("eval_") for entry in entries for key in entry
+        )
         if not functions:
             form.remark = message(
                 "no trainer_state.json names the reward functions: all columns of decimal numbers "
@@ -86,7 +108,10 @@ class TRL(BaseFormat):
             raise RowError(message("{field} is missing", field="`completion`"))
         parts = self._parts(obj)
         total = logged.total(parts.values())
-        prompt, answer = _without_nulls(obj.get("prompt")), _without_nulls(obj["completion"])
+        prompt, answer = (
+            _without_nulls(obj.get("prompt")),
+            _without_nulls(obj["completion"]),
+        )
         yield {
             **columns(obj, _KEYS | parts.keys()),
             **prompt_and_response_fields(prompt, answer),
@@ -124,14 +149,20 @@ def _float_columns(obj: Mapping[str, Any]) -> list[str]:
 def _without_nulls(value: Any, levels: int = 12) -> Any:
     """Return a value without null fields, which Parquet adds for keys that other rows have."""
     if isinstance(value, dict) and levels:
-        return {k: _without_nulls(v, levels - 1) for k in value if (v := value[k]) is not None}
+        return {
+            k: _without_nulls(v, levels - 1)
+            for k in value
+            if (v := value[k]) is not None
+        }
     if isinstance(value, list) and levels:
         return [_without_nulls(item, levels - 1) for item in value]
     return value
 
 
 @lru_cache(maxsize=8)
-def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int | None, list[Row]], tuple[str, ...]]:
+def _history(
+    states: tuple[FileStamp, ...],
+) -> tuple[dict[int | None, list[Row]], tuple[str, ...]]:
     """Return step -> log entries, and reward functions' names, of the longest trainer state."""
     logs = [dicts(logged.document_of(file).get("log_history")) for file in states]
     entries = max(logs, key=len, default=[])
@@ -139,7 +170,9 @@ def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int | None, list[Row]]
     for entry in entries:
         by_step.setdefault(coerce.integer(entry.get("step")), []).append(entry)
     keys = {key for entry in entries for key in entry}
-    return by_step, tuple(sorted({m[1] for key in keys if (m := _REWARD.fullmatch(key))}))
+    return by_step, tuple(
+        sorted({m[1] for key in keys if (m := _REWARD.fullmatch(key))})
+    )
 
 
 def repeated_files(files: Iterable[Source]) -> dict[str, str]:
@@ -170,7 +203,9 @@ _USED_KEYS = frozenset(
     {*_REWARDS, "group_id", "duration_ms", "latency_ms", "status", "error"}
     | {"advantage", "model_version"}
 )
-_PREFIX = "rewards/"  # Prefix of the keys of reward parts in the metadata of TRL's traces
+_PREFIX = (
+    "rewards/"  # Prefix of the keys of reward parts in the metadata of TRL's traces
+)
 SAMPLED = "traces of TRL's AsyncGRPO, a sample of at most 16 rollouts at a time"
 
 
@@ -178,7 +213,9 @@ class Trackio(BaseFormat):
     """Trackio's format: an entry is a trace with a reward, or has tables of completions (TRL)."""
 
     id = "trackio"
-    description = "Trackio: tables of completions, and traces whose metadata hold a reward"
+    description = (
+        "Trackio: tables of completions, and traces whose metadata hold a reward"
+    )
     files = ("<project>.db", "<project>_traces.parquet", "<project>.parquet")
     container = "sqlite"
     claims = (("run_name", "step", "timestamp"),)
@@ -187,7 +224,9 @@ class Trackio(BaseFormat):
         recognized = any("messages" in obj or _table_keys(obj) for obj in objects)
         match = super().match(name, objects) if recognized else None
         # The metadata of a trace are JSON in a string.
-        sampled = any("model_version" in coerce.text(obj.get("metadata")) for obj in objects)
+        sampled = any(
+            "model_version" in coerce.text(obj.get("metadata")) for obj in objects
+        )
         return Match(match.confidence, SAMPLED) if match and sampled else match
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -195,7 +234,9 @@ class Trackio(BaseFormat):
             yield _trace(obj, where)
             return
         step = logged.step_of(obj.get("step"), where)
-        rows = (row for key in _table_keys(obj) for row in dicts(obj[key].get("_value")))
+        rows = (
+            row for key in _table_keys(obj) for row in dicts(obj[key].get("_value"))
+        )
         yield from logged.each(rows, lambda row: _table_row(row, where, step))
 
 
@@ -232,7 +273,9 @@ def _trace(obj: Row, where: Where) -> Row:
             group_id=metadata.get("group_id"),
             advantages=coerce.real(metadata.get("advantage")),
             policy_version=(metadata.get("model_version"),),
-            reward_parts={key.removeprefix(_PREFIX): coerce.number(metadata[key]) for key in parts},
+            reward_parts={
+                key.removeprefix(_PREFIX): coerce.number(metadata[key]) for key in parts
+            },
             seconds=logged.seconds_of(metadata, "duration_ms", "latency_ms"),
             errors=[metadata.get("error") or "error"] if is_error else None,
         ),

@@ -26,7 +26,11 @@ from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.system import coerce
 from rlreport.system.stores import zstd
-from rlreport.text.chat import prompt_and_response_fields, prompt_fields, response_fields
+from rlreport.text.chat import (
+    prompt_and_response_fields,
+    prompt_fields,
+    response_fields,
+)
 from rlreport.text.messages import message, phrases, plural
 
 FOLDER = "annotations"
@@ -44,7 +48,9 @@ def annotation_files(path: Path) -> tuple[FileStamp, ...]:
             # While prime-rl compresses a chunk, both versions of it may exist: read one of them.
             archives = sorted((folder / FOLDER).rglob("*.jsonl.zst"))
             files = [f for f in files if f.with_name(f"{f.name}.zst") not in archives]
-            stamps = [FileStamp.of(f) for f in files + archives if not f.name.endswith(_INDEX)]
+            stamps = [
+                FileStamp.of(f) for f in files + archives if not f.name.endswith(_INDEX)
+            ]
             return tuple(sorted(filter(None, stamps)))
     return ()
 
@@ -58,8 +64,12 @@ class Updates:
     def __init__(self, files: Sequence[FileStamp]) -> None:
         self._files: list[IO[bytes]] = []
         self._locations: dict[str, list[tuple[int, int]]] = {}
-        self.judged: set[str] = set()  # kinds of work with traces marked as used (``effective``)
-        self.trained = False  # whether an update contains the trainer's log-probabilities
+        self.judged: set[str] = (
+            set()
+        )  # kinds of work with traces marked as used (``effective``)
+        self.trained = (
+            False  # whether an update contains the trainer's log-probabilities
+        )
         self.problems: list[str] = []
         for number, stamp in enumerate(files):
             path = Path(stamp.path)
@@ -70,7 +80,9 @@ class Updates:
             while line := file.readline(MAX_LINE):
                 unread += not self._add(line, (number, file.tell() - len(line)))
             if cut:
-                self.problems.append(message("{file} ends early: {why}", file=name, why=cut))
+                self.problems.append(
+                    message("{file} ends early: {why}", file=name, why=cut)
+                )
             if unread:
                 text = plural(
                     "{count} line of {file} is not an update",
@@ -83,7 +95,9 @@ class Updates:
     def _add(self, line: bytes, location: tuple[int, int]) -> bool:
         """Index the update in a line; return False if the line is neither an update nor blank."""
         update = {} if (match := _ID.search(line)) else logged.json_object(line)
-        trace = match[1].decode(errors="surrogatepass") if match else update.get("trace_id")
+        trace = (
+            match[1].decode(errors="surrogatepass") if match else update.get("trace_id")
+        )
         if not isinstance(trace, str) or not line.rstrip().endswith(b"}"):
             return not line.strip()
         self._locations.setdefault(trace, []).append(location)
@@ -127,9 +141,15 @@ def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> No
         mask = node.get("mask") or []
         span = values[offset : offset + len(node.get("token_ids") or [])]
         offset += len(node.get("token_ids") or [])
-        sampled = [coerce.real(value) for value, bit in zip(span, mask, strict=False) if bit]
+        sampled = [
+            coerce.real(value) for value, bit in zip(span, mask, strict=False) if bit
+        ]
         numbers = [math.nan if value is None else value for value in sampled]
-        if len(span) == len(mask) and not all(map(math.isnan, numbers)) and name not in _FIXED_KEYS:
+        if (
+            len(span) == len(mask)
+            and not all(map(math.isnan, numbers))
+            and name not in _FIXED_KEYS
+        ):
             node[name] = numbers
 
 
@@ -139,7 +159,9 @@ def _branches(nodes: Sequence[Row]) -> list[list[int]]:
     branches = []
     for leaf in sorted(set(range(len(nodes))) - set(parents)):
         path, parent = [leaf], parents[leaf]
-        while parent is not None and 0 <= parent < path[-1]:  # a parent comes before its children
+        while (
+            parent is not None and 0 <= parent < path[-1]
+        ):  # a parent comes before its children
             path.append(parent)
             parent = parents[parent]
         branches.append(path[::-1])
@@ -155,7 +177,12 @@ def _trained_last(nodes: Sequence[Row]) -> list[tuple[list[int], str]]:
     if not any(node.get("parent") is not None for node in nodes):
         return whole
     links = [dicts(node.get("semantic_parents")) for node in nodes]
-    resumed = {link.get("node") for some in links for link in some if link.get("type") == _RESUMED}
+    resumed = {
+        link.get("node")
+        for some in links
+        for link in some
+        if link.get("type") == _RESUMED
+    }
 
     def kind_of(path: Sequence[int]) -> str:
         if any(link.get("type") == "subagent_call" for i in path for link in links[i]):
@@ -231,7 +258,9 @@ class Verifiers(BaseFormat):
 
     id = "verifiers"
     alone = False
-    description = "verifiers and prime-rl rollouts: traces.jsonl (v1), results.jsonl (older)"
+    description = (
+        "verifiers and prime-rl rollouts: traces.jsonl (v1), results.jsonl (older)"
+    )
     files = ("traces.jsonl", "results.jsonl", "traces/stream/<n>.jsonl")
     claims = (("traces",), _OLD_KEYS, _UPDATE_KEYS)
 
@@ -242,7 +271,11 @@ class Verifiers(BaseFormat):
 
     def writer(self, obj: Row) -> str:
         if "traces" not in obj:
-            return "prime-rl's updates of traces" if "trace_id" in obj else "before version 1"
+            return (
+                "prime-rl's updates of traces"
+                if "trace_id" in obj
+                else "before version 1"
+            )
         traces = dicts(obj["traces"]) or [{}]
         version = coerce.string(mapping(traces[0].get("verifiers")).get("version"))
         return f"verifiers {version[:40]}" if version else ""
@@ -256,8 +289,12 @@ class Verifiers(BaseFormat):
         if files := annotation_files(path):
             chunks = [file for file in listed if file.parent == path.parent]
             problems = updates_in(files).problems
-            text = message("prime-rl's updates of traces: {problems}", problems=phrases(problems))
-            form = Verifiers(*files, remark=text if problems and path == min(chunks) else "")
+            text = message(
+                "prime-rl's updates of traces: {problems}", problems=phrases(problems)
+            )
+            form = Verifiers(
+                *files, remark=text if problems and path == min(chunks) else ""
+            )
             form.annotated = True
             return form
         if subset == "effective" and folder / "all" / path.name in listed:
@@ -290,27 +327,38 @@ class Verifiers(BaseFormat):
         def entries() -> Iterator[tuple[int, Row, list[int], str]]:
             for position, trace in enumerate(obj["traces"]):
                 if self.annotated:
-                    apply_updates(trace, updates_in(self.siblings).of(coerce.text(trace["id"])))
+                    apply_updates(
+                        trace, updates_in(self.siblings).of(coerce.text(trace["id"]))
+                    )
                 branches = _trained_last(dicts(trace["nodes"]))
                 # A trace that is left out yields only one row, so that it counts once.
-                for branch, kind in branches[-1:] if self._leaves_out(trace, shared) else branches:
+                for branch, kind in (
+                    branches[-1:] if self._leaves_out(trace, shared) else branches
+                ):
                     yield position, trace, branch, kind
 
         def row_of(entry: tuple[int, Row, list[int], str]) -> Row:
             position, trace, branch, kind = entry
             row = {**shared, **_trace(trace, branch, obj)}
             if len(branch) < len(trace["nodes"]) and row.get("trainable") is not False:
-                row |= fields(rollout_id=coerce.string(trace.get("id")), branch=kind or None)
+                row |= fields(
+                    rollout_id=coerce.string(trace.get("id")), branch=kind or None
+                )
             if self.annotated:
                 updates = updates_in(self.siblings)
                 row |= _training_fields(mapping(trace.get("info")), shared, updates)
-                if updates.trained and not any("trainer_logprobs" in n for n in trace["nodes"]):
+                if updates.trained and not any(
+                    "trainer_logprobs" in n for n in trace["nodes"]
+                ):
                     # Other rows have the trainer's logprobs: the sampler's are not comparable.
                     row |= fields(sampler_logprobs=row.pop("logprobs", None))
             if not position and errors:
                 row["errors"] = [*errors, *row.get("errors", [])]
             if self.sibling and not self.annotated:
-                advantages, identity = _advantages(self.sibling), coerce.text(trace.get("id"))
+                advantages, identity = (
+                    _advantages(self.sibling),
+                    coerce.text(trace.get("id")),
+                )
                 row["trained"] = identity in advantages
                 if identity in advantages:
                     row.setdefault("advantages", advantages[identity])
@@ -324,7 +372,9 @@ class Verifiers(BaseFormat):
         if not self.annotated:
             return False
         info = mapping(trace.get("info"))
-        return "filtered_out" in _training_fields(info, shared, updates_in(self.siblings))
+        return "filtered_out" in _training_fields(
+            info, shared, updates_in(self.siblings)
+        )
 
 
 def _training_fields(info: Row, shared: Row, updates: Updates) -> Row:
@@ -345,7 +395,8 @@ def _is_effective(info: Row) -> bool:
 def _is_episode(obj: Row) -> bool:
     traces = obj["traces"]
     return isinstance(traces, list) and all(
-        isinstance(trace, dict) and isinstance(trace.get("nodes"), list) for trace in traces
+        isinstance(trace, dict) and isinstance(trace.get("nodes"), list)
+        for trace in traces
     )
 
 
@@ -364,7 +415,10 @@ def _result(obj: Row, where: Where) -> Row:
     if obj.get("completion") is None:
         raise RowError(message("{field} is missing", field="`completion`"))
     timing, error = mapping(obj.get("timing")), obj.get("error")
-    seconds, millis = coerce.real(timing.get("total")), logged.seconds_of(timing, "total_ms")
+    seconds, millis = (
+        coerce.real(timing.get("total")),
+        logged.seconds_of(timing, "total_ms"),
+    )
     return {
         **columns(obj, _OLD_USED_KEYS),
         **columns(mapping(obj.get("metrics")), _OLD_USED_KEYS),
@@ -389,7 +443,9 @@ def _episode(obj: Row, where: Where) -> Row:
     environment, policy = mapping(obj.get("env")), mapping(work.get("policy"))
     kind = work.get("type") or run.get("type")
     return {
-        "step": logged.step_of(work.get("step"), where, logged.STEP_WORD, AssumedStep()),
+        "step": logged.step_of(
+            work.get("step"), where, logged.STEP_WORD, AssumedStep()
+        ),
         **fields(
             group_id=mapping(obj.get("group")).get("id"),
             env=environment.get("name") or environment.get("id"),
@@ -415,14 +471,18 @@ def _trace(trace: Row, branch: Sequence[int], episode: Row) -> Row:
     tokens, spans = _tokens(nodes, start)
     turns = texts.get("turns", [])
     if len(turns) == len(nodes) - start:
-        _time_turns(dict(zip(branch[start:], turns, strict=True)), dicts(trace.get("calls")))
+        _time_turns(
+            dict(zip(branch[start:], turns, strict=True)), dicts(trace.get("calls"))
+        )
     token_names.set_spans(turns, spans)
     row: Row = {
         **columns(info, ("advantage", "kind", "effective")),
         **columns(mapping(trace.get("metrics"))),
         **texts,
         "prompt": prompt["prompt"] or _question(episode),
-        "reward": logged.total(parts.values()) if parts else coerce.grade(trace.get("reward")),
+        "reward": logged.total(parts.values())
+        if parts
+        else coerce.grade(trace.get("reward")),
         **fields(
             reward_parts=parts,
             agent=agent.get("name"),
@@ -438,7 +498,10 @@ def _trace(trace: Row, branch: Sequence[int], episode: Row) -> Row:
     if errors:
         row["errors"] = errors
         if start == len(nodes):
-            row |= {**logged.failed_fields(row["prompt"], *errors), "finish_reason": "error"}
+            row |= {
+                **logged.failed_fields(row["prompt"], *errors),
+                "finish_reason": "error",
+            }
     return row
 
 
@@ -448,8 +511,14 @@ def _question(episode: Row) -> str:
 
 
 def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]]]:
-    arrays = [name for name in _STREAMS if any(node.get(name) for node in nodes[start:])]
-    prefix = [token for node in nodes[:start] for token in coerce.ints(node.get("token_ids")) or []]
+    arrays = [
+        name for name in _STREAMS if any(node.get(name) for node in nodes[start:])
+    ]
+    prefix = [
+        token
+        for node in nodes[:start]
+        for token in coerce.ints(node.get("token_ids")) or []
+    ]
     ids: list[int] = []
     mask: list[int] = []
     streams: dict[str, list[float]] = {name: [] for name in _STREAMS}
@@ -493,12 +562,17 @@ def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
     if len(values) == len(sampled):
         values = list(compress(values, sampled))
     numbers = iter(values)
-    return [next(numbers, math.nan) if is_sampled else math.nan for is_sampled in sampled]
+    return [
+        next(numbers, math.nan) if is_sampled else math.nan for is_sampled in sampled
+    ]
 
 
 def _time_turns(by_node: Mapping[int | None, Row], calls: Sequence[Row]) -> None:
     for call in calls:
-        turn, time = by_node.get(coerce.integer(call.get("node"))), mapping(call.get("time"))
+        turn, time = (
+            by_node.get(coerce.integer(call.get("node"))),
+            mapping(call.get("time")),
+        )
         begin, end = coerce.real(time.get("start")), coerce.real(time.get("end"))
         if turn and begin and end and end >= begin > 0:
             turn["seconds"] = end - begin
@@ -520,7 +594,10 @@ def _weighted_score(reward: Any) -> float:
 
 def _finish_reason(trace: Row) -> str | None:
     """Return ``length`` if a token limit ended the trace, else the logged stop condition."""
-    ending, truncated = ending_of(reason := trace.get("stop_condition")), trace.get("is_truncated")
+    ending, truncated = (
+        ending_of(reason := trace.get("stop_condition")),
+        trace.get("is_truncated"),
+    )
     answered = [call for call in dicts(trace.get("calls")) if call.get("error") is None]
     cut = bool(answered) and answered[-1].get("finish_reason") == "length"
     if ending is Ending.CUT_OFF or (
