@@ -35,7 +35,10 @@ def first_changes(changes: Sequence[Change]) -> dict[int, Change]:
 
 
 def change_notes(changes: Mapping[int, Change], names: Sequence[str]) -> list[Note]:
-    return [Note(CHANGED, change.how, 1, names[file]) for file, change in sorted(changes.items())]
+    return [
+        Note(CHANGED, change.how, 1, names[file])
+        for file, change in sorted(changes.items())
+    ]
 
 
 def change_in_words(note: Note) -> str:
@@ -57,7 +60,9 @@ def changes_in_words(notes: Sequence[Note], unjudged: int | None) -> str:
         )
     if unjudged is None:
         return text
-    rest = message("Steps from {step} on are not judged, as rows may be missing.", step=unjudged)
+    rest = message(
+        "Steps from {step} on are not judged, as rows may be missing.", step=unjudged
+    )
     return sentences([text, rest])
 
 
@@ -69,7 +74,9 @@ def incomplete_from(
     ``columns`` are those of all rows, (R,) each, in the order of the logs. A log of which no row
     was read counts as if it had never been there: nothing says which steps it had.
     """
-    file, offset, step = (columns[name].astype(np.int64) for name in ("file", "offset", "step"))
+    file, offset, step = (
+        columns[name].astype(np.int64) for name in ("file", "offset", "step")
+    )
     steps = np.unique(step)
     incomplete = np.zeros(len(steps), bool)
     by_step = _are_dumps_of_steps(file, step)

@@ -26,14 +26,24 @@ MAX_SAMPLED = 8192
 MAX_SAMPLED_TOKENS = 4_000_000
 MAX_CHOSEN = 16384
 MAX_CHOSEN_BYTES = 512 << 20
-MAX_EXTREMES = 256  # responses of a step chosen for their extreme figures, if all steps have room
+MAX_EXTREMES = (
+    256  # responses of a step chosen for their extreme figures, if all steps have room
+)
 _CHARS_PER_WORD = 3
 _BYTES_PER_CHAR = 2  # of UTF-8, roughly, in mixed languages
 _BYTES_PER_TOKEN = 4 * (1 + len(KEPT)) + 1
 
 # Metrics whose lowest and highest values in a step make a response interesting to show
 METRICS = (
-    *("reward", "kl_k1", "kl_k3", "response_tokens", "response_chars", "reward_gap", "kl_max"),
+    *(
+        "reward",
+        "kl_k1",
+        "kl_k3",
+        "response_tokens",
+        "response_chars",
+        "reward_gap",
+        "kl_max",
+    ),
     *("surprisal_mean", "log_ratio_mean", "valid_reward", "value_error_mean"),
 )
 
@@ -42,7 +52,9 @@ class Choice(NamedTuple):
     """The chosen rows of the response table, int64 (R,) ascending."""
 
     rows: Ints
-    sample: NDArray[np.bool_]  # (R,), which are in the sample for figures of texts and tokens
+    sample: NDArray[
+        np.bool_
+    ]  # (R,), which are in the sample for figures of texts and tokens
     # (R,), which keep the values of all their tokens; of others with more than 2 * EDGE sampled
     # tokens, only the first and last EDGE are kept, for figures of texts and tokens
     whole: NDArray[np.bool_]
@@ -63,12 +75,17 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
     per_step = len(responses) if whole_run else MAX_EXTREMES
     while not whole_run and per_step > 0:  # 0 if there are too many steps
         wanted = chosen | (rank < per_step)
-        if wanted.sum() <= MAX_CHOSEN - MAX_PROMPTS and texts[wanted].sum() <= MAX_CHOSEN_BYTES:
+        if (
+            wanted.sum() <= MAX_CHOSEN - MAX_PROMPTS
+            and texts[wanted].sum() <= MAX_CHOSEN_BYTES
+        ):
             break
         per_step //= 2
     chosen |= rank < per_step
     prompts = responses["prompt_id"].to_numpy()
-    ids, first = (values[:MAX_PROMPTS] for values in np.unique(prompts, return_index=True))
+    ids, first = (
+        values[:MAX_PROMPTS] for values in np.unique(prompts, return_index=True)
+    )
     chosen[first[~np.isin(ids, prompts[chosen])]] = True
     rows = np.flatnonzero(chosen)
     cost = (texts + tokens)[rows]
@@ -142,7 +159,11 @@ def _cost(responses: pd.DataFrame) -> Floats:
 
 
 def _priorities(responses: pd.DataFrame, file_names: Sequence[str]) -> Hashes:
-    names = np.array([xxhash.xxh3_64_intdigest(os.fsencode(n)) for n in file_names], np.uint64)
-    file, offset, sub = (responses[name].to_numpy() for name in ("file", "offset", "sub"))
+    names = np.array(
+        [xxhash.xxh3_64_intdigest(os.fsencode(n)) for n in file_names], np.uint64
+    )
+    file, offset, sub = (
+        responses[name].to_numpy() for name in ("file", "offset", "sub")
+    )
     place = mix(names[file]) + offset.astype(np.uint64)
     return mix(mix(place) + sub.astype(np.uint64))

@@ -38,7 +38,9 @@ MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
 MAX_CHUNK_EXTRAS = 256
 
-MAX_TEXT = 1 << 22  # Words are counted only in this many characters at the start of a text
+MAX_TEXT = (
+    1 << 22
+)  # Words are counted only in this many characters at the start of a text
 # Standard log field -> its bit in the integer column ``carried``, set if a row has the field
 FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
 
@@ -77,15 +79,25 @@ class Chunk:
     # ``carried`` (bits of FIELD_BITS) and ``left_out``. Figures of turns or tokens that no row
     # has are absent.
     columns: Columns = field(default_factory=dict)
-    extras: dict[str, Extra] = field(default_factory=dict)  # the first MAX_CHUNK_EXTRAS by name
-    extras_dropped: bool = False  # whether any extra field was left out because of this limit
+    extras: dict[str, Extra] = field(
+        default_factory=dict
+    )  # the first MAX_CHUNK_EXTRAS by name
+    extras_dropped: bool = (
+        False  # whether any extra field was left out because of this limit
+    )
     reward_parts: set[str] = field(default_factory=set)  # names of extras
     # (row, tool name, *ToolCounts) for each tool used in each row
     tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
-    counts: list[RangeCounts] = field(default_factory=list)  # numbers of lines, one entry per range
+    counts: list[RangeCounts] = field(
+        default_factory=list
+    )  # numbers of lines, one entry per range
     remarks: Remarks = field(default_factory=Remarks)
-    changes: list[Change] = field(default_factory=list)  # ranges of logs that changed meanwhile
-    parts: list[RolloutPart] | None = None  # texts and tokens of all rows, if they are kept
+    changes: list[Change] = field(
+        default_factory=list
+    )  # ranges of logs that changed meanwhile
+    parts: list[RolloutPart] | None = (
+        None  # texts and tokens of all rows, if they are kept
+    )
 
 
 class Place(NamedTuple):
@@ -115,7 +127,10 @@ def batch_columns(
     # Logged numbers may be as large as float64 allows; overflow yields infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         tokens = token_rows(
-            [row.tokens for row in rows], frozenset(options.pad_tokens), chunk.remarks, positions
+            [row.tokens for row in rows],
+            frozenset(options.pad_tokens),
+            chunk.remarks,
+            positions,
         )
         sampled = None if tokens is None else tokens.sampled_only()
         if tokens is not None and sampled is not None:
@@ -132,7 +147,9 @@ def _collect_remarks(
     rows: Sequence[ParsedRow], positions: Sequence[LogPosition], chunk: Chunk
 ) -> None:
     remarks, extras = chunk.remarks, chunk.extras
-    for number, (row, position) in enumerate(zip(rows, positions, strict=True), chunk.rows):
+    for number, (row, position) in enumerate(
+        zip(rows, positions, strict=True), chunk.rows
+    ):
         kinds = list(row.oddities)
         if row.tokens.uneven:
             kinds.append("unequal_lengths")
@@ -158,11 +175,16 @@ def _collect_remarks(
 
 
 def _row_columns(
-    rows: Sequence[ParsedRow], places: Sequence[Place], texts: Sequence[str], options: ReadOptions
+    rows: Sequence[ParsedRow],
+    places: Sequence[Place],
+    texts: Sequence[str],
+    options: ReadOptions,
 ) -> Columns:
     pads = options.pad_tokens
     prompts = [_prompt_hash(row.prompt, pads, options.system_end_token) for row in rows]
-    references = [None if r.reference is None else clean_text(r.reference, pads) for r in rows]
+    references = [
+        None if r.reference is None else clean_text(r.reference, pads) for r in rows
+    ]
     groups = [0 if row.group is None else text_hash(row.group) or 1 for row in rows]
     columns: Columns = {
         name: np.array(values, np.uint64 if name == "line_hash" else np.int64)
@@ -217,13 +239,17 @@ def _add_token_columns(
         columns[name] = np.full(len(columns["step"]), np.nan)
         columns[name][tokens.rows] = values
     if "rlhf_reward" in token_figures:
-        rlhf, reward = (columns[name].astype(np.float64) for name in ("rlhf_reward", "reward"))
+        rlhf, reward = (
+            columns[name].astype(np.float64) for name in ("rlhf_reward", "reward")
+        )
         columns["non_score_reward"] = difference(rlhf, reward)
     columns["nan_values"].view(np.int64)[tokens.rows] += sampled.nan_values
 
 
 @lru_cache(maxsize=512)
-def _prompt_hash(prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None) -> int:
+def _prompt_hash(
+    prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
+) -> int:
     return text_hash(clean_prompt(prompt, pad_tokens, system_end_token))
 
 
@@ -250,13 +276,19 @@ def text_hash(text: str) -> int:
 
 def _rollout(row: ParsedRow) -> float:
     rollout = row.carried.get("rollout_id")
-    return float(text_hash(str(rollout)) >> 11) if isinstance(rollout, str | int) else np.nan
+    return (
+        float(text_hash(str(rollout)) >> 11)
+        if isinstance(rollout, str | int)
+        else np.nan
+    )
 
 
 def _field_bits(row: ParsedRow) -> int:
     names = ["prompt", "response", *row.carried, *row.tokens.arrays]
     names += [
-        name for name, reward in zip(REWARDS, row.rewards, strict=True) if math.isfinite(reward)
+        name
+        for name, reward in zip(REWARDS, row.rewards, strict=True)
+        if math.isfinite(reward)
     ]
     if not isinstance(row.step, AssumedStep):
         names.append("step")
@@ -270,11 +302,16 @@ def _field_bits(row: ParsedRow) -> int:
 
 
 def _set_finished(
-    columns: Columns, rows: Sequence[ParsedRow], texts: Sequence[str], tokens: TokenRows | None
+    columns: Columns,
+    rows: Sequence[ParsedRow],
+    texts: Sequence[str],
+    tokens: TokenRows | None,
 ) -> None:
     ending = np.array([row.ending or 0 for row in rows], np.int8)
     finished: Floats = (ending == Ending.FINISHED).astype(np.float64)
-    source = np.where(np.isin(ending, (0, Ending.OTHER)), 0, FROM_REASON).astype(np.int8)
+    source = np.where(np.isin(ending, (0, Ending.OTHER)), 0, FROM_REASON).astype(
+        np.int8
+    )
     finished[source == 0] = np.nan
     has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
@@ -289,7 +326,9 @@ def _set_finished(
     columns |= {"ending": ending, "finished": finished, "finish_source": source}
 
 
-def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets: Ints) -> Floats:
+def _positions_in_all(
+    among_sampled: Floats, tokens: TokenRows, sampled_offsets: Ints
+) -> Floats:
     assert tokens.sampled is not None
     finite = np.isfinite(among_sampled)
     where = np.flatnonzero(tokens.sampled)

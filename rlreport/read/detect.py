@@ -31,7 +31,9 @@ from rlreport.read.lines import (
 )
 from rlreport.read.listing import LINE_SUFFIXES, Listing, is_url
 from rlreport.read.record import load_object
-from rlreport.read.remarks import FORMAT as FORMAT  # of the note on how a format interpreted a file
+from rlreport.read.remarks import (
+    FORMAT as FORMAT,
+)  # of the note on how a format interpreted a file
 from rlreport.system.stores import Source
 from rlreport.tables import Note
 from rlreport.text.messages import message
@@ -43,7 +45,9 @@ SIBLING = "sibling"  # Kind of the note on files that are read together with a l
 PATH_STEP = "path_step"
 
 REPORTS = "reports"  # Kind of the note that reports of rlreport lie among the logs
-OTHER_SPLIT = "other_split"  # Kind of the note that the files of a data split are not read
+OTHER_SPLIT = (
+    "other_split"  # Kind of the note that the files of a data split are not read
+)
 # Name of the file with the author's notes in a folder of logs; it is not a log
 NOTES_FILE = "notes.md"
 
@@ -54,7 +58,11 @@ _MAX_PEEKED_FILES = 16
 # First objects of a file, and the error that ended reading ("" without an error)
 _Peek = tuple[list[dict[str, Any]], str]
 
-_NUMBERED_BY_STEP = (RLBoard.id, "plain", "verl")  # other formats may number files by task or part
+_NUMBERED_BY_STEP = (
+    RLBoard.id,
+    "plain",
+    "verl",
+)  # other formats may number files by task or part
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 # Matches numbers in paths that are not steps, but of ranks, runs, versions, …
 _NO_STEPS = re.compile(
@@ -78,11 +86,17 @@ _LAST_NUMBER = re.compile(
 class _Detection(NamedTuple):
     format: LogFormat | None  # the format, None if the file is not a log
     reason: str  # why the file has this format, or why it is not a log
-    remark: str = ""  # text of a note on how the format interprets the file; "" for none
-    splits: frozenset[str] = frozenset()  # of the first rows; empty if they agree with the path
+    remark: str = (
+        ""  # text of a note on how the format interprets the file; "" for none
+    )
+    splits: frozenset[str] = (
+        frozenset()
+    )  # of the first rows; empty if they agree with the path
     damaged: bool = False  # whether it is a Parquet file that cannot be read
     stepless: bool = False  # whether any of the first rows has no step
-    unread: UnreadFields | None = None  # fields of the first objects that are not recognized
+    unread: UnreadFields | None = (
+        None  # fields of the first objects that are not recognized
+    )
 
 
 @dataclass(slots=True)
@@ -96,20 +110,29 @@ class LogFiles:
     numbered: str = ""
 
     def only(self, files: Sequence[int]) -> LogFiles:
-        sources, formats = [self.sources[i] for i in files], [self.formats[i] for i in files]
+        sources, formats = (
+            [self.sources[i] for i in files],
+            [self.formats[i] for i in files],
+        )
         return LogFiles(sources, formats, self.notes, self.unread, self.numbered)
 
 
-def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
+def detect_formats(
+    listing: Listing, options: ReadOptions, used: Iterable[Path] = ()
+) -> LogFiles:
     """Return the logs to read with their formats, and notes on other files not in ``used``."""
     files = LogFiles()
     row_splits: list[frozenset[str]] = []
     stepless: set[str] = set()
-    listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
+    listed = frozenset(
+        Path(source.path) for source in listing.sources if not is_url(source.path)
+    )
     detections = _detections(listing.sources, options, listed)
     used_paths = {path.resolve() for path in used}
     readers = {one.format.reader for one in detections if one.format}
-    siblings = {Path(stamp.path).resolve() for one in readers for stamp in one.format.siblings}
+    siblings = {
+        Path(stamp.path).resolve() for one in readers for stamp in one.format.siblings
+    }
     read_together: list[str] = []
 
     def leave_out(source: Source, kind: str, text: str) -> None:
@@ -127,7 +150,9 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
         if detection.damaged:
             listing.unreadable.append((source.name, detection.reason))
         elif detection.format is None:
-            leave_out(source, "not_a_log", message("not read: {why}", why=detection.reason))
+            leave_out(
+                source, "not_a_log", message("not read: {why}", why=detection.reason)
+            )
         if detection.format is None:
             continue
         row_splits.append(detection.splits)
@@ -138,7 +163,9 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
         files.sources.append(source)
         files.formats.append(detection.format)
     for source in (other for other in listing.other if other.name != NOTES_FILE):
-        why = message("not named like a log, so not read; to read it, give its own path")
+        why = message(
+            "not named like a log, so not read; to read it, give its own path"
+        )
         if ".csv" in PurePosixPath(source.name.lower()).suffixes[-2:]:
             why = message(
                 "CSV is read as trainer metrics only, which need a column named step and rows of "
@@ -147,7 +174,9 @@ def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] 
         leave_out(source, "other_file", why)
     if listing.reports:
         text = message("left out: reports written by rlreport")
-        files.notes.append(Note(REPORTS, text, len(listing.reports), listing.reports[0]))
+        files.notes.append(
+            Note(REPORTS, text, len(listing.reports), listing.reports[0])
+        )
     if read_together:
         text = message("read together with the rollouts")
         files.notes.append(Note(SIBLING, text, len(read_together), min(read_together)))
@@ -174,7 +203,10 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
         )
         files.notes.append(Note(PATH_STEP, text, len(named), min(named)))
     pairs = zip(files.sources, files.formats, strict=True)
-    paths = {*steps, *(source.name for source, one in pairs if one.id in _NUMBERED_BY_STEP)}
+    paths = {
+        *steps,
+        *(source.name for source, one in pairs if one.id in _NUMBERED_BY_STEP),
+    }
     plain = {_NO_STEPS.sub("", path) for path in paths}
     if len(plain) > len({re.sub(r"\d+", "#", path) for path in plain}):
         files.numbered = min(paths)
@@ -194,7 +226,9 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
     steps = {n: step for n in names if (step := step_in_path(n, STEP_WORD)) is not None}
     series: dict[tuple[str, str], dict[str, int]] = {}
     for name in names:
-        if name not in steps and (match := _LAST_NUMBER.fullmatch(_NO_STEPS.sub("", name))):
+        if name not in steps and (
+            match := _LAST_NUMBER.fullmatch(_NO_STEPS.sub("", name))
+        ):
             series.setdefault((match[1], match[3]), {})[name] = int(match[2])
     for numbers in series.values():
         if len(set(numbers.values())) > 1:
@@ -217,17 +251,24 @@ def _without_repeats(files: LogFiles) -> LogFiles:
         file=min(repeats.values()),
     )
     files.notes.append(Note("repeated_file", text, len(repeats), min(repeats)))
-    return files.only([i for i, source in enumerate(files.sources) if source.name not in repeats])
+    return files.only(
+        [i for i, source in enumerate(files.sources) if source.name not in repeats]
+    )
 
 
 def _chosen_splits(
     files: LogFiles, row_splits: list[frozenset[str]], wanted: str | None
 ) -> LogFiles:
     mixed = any(row_splits)
-    by_path = ["" if rows else f.split for rows, f in zip(row_splits, files.formats, strict=True)]
+    by_path = [
+        "" if rows else f.split
+        for rows, f in zip(row_splits, files.formats, strict=True)
+    ]
     named = sorted({*by_path, *chain.from_iterable(row_splits)} - {""})
     if wanted is not None and wanted not in named and named and not mixed:
-        raise UsageError(f"--split: no log of split {wanted!r}; found: {', '.join(named)}")
+        raise UsageError(
+            f"--split: no log of split {wanted!r}; found: {', '.join(named)}"
+        )
     main = wanted or ("train" if mixed or "train" in named or not named else named[0])
     others = [split for split in named if split != main]
     watched = None
@@ -235,14 +276,19 @@ def _chosen_splits(
         watched = "val" if "val" in others or not others else others[0]
         watched = None if watched == main else watched
     for split in others:
-        names = [s.name for s, of in zip(files.sources, by_path, strict=True) if of == split]
+        names = [
+            s.name for s, of in zip(files.sources, by_path, strict=True) if of == split
+        ]
         if names and split != watched:
             text = message(
-                "files of split {split} not read (--split {split} reads them)", split=split
+                "files of split {split} not read (--split {split} reads them)",
+                split=split,
             )
             files.notes.append(Note(OTHER_SPLIT, text, len(names), names[0]))
     files.formats = [replace(one, main=main, watched=watched) for one in files.formats]
-    return files.only([i for i, split in enumerate(by_path) if split in ("", main, watched)])
+    return files.only(
+        [i for i, split in enumerate(by_path) if split in ("", main, watched)]
+    )
 
 
 def _detections(
@@ -260,19 +306,24 @@ def _detections(
         for n, peek in zip(numbers, _peeks([sources[n] for n in numbers]), strict=True):
             peeks[n], detections[n] = peek, _detect(sources[n], options, listed, peek)
 
-    detect_from_start([n for numbers in by_pattern.values() for n in _evenly_spaced(numbers)])
+    detect_from_start(
+        [n for numbers in by_pattern.values() for n in _evenly_spaced(numbers)]
+    )
     disagreeing: list[int] = []
     for numbers in by_pattern.values():
         sample = _evenly_spaced(numbers)
         rest = [n for n in numbers if n not in detections]
         kinds = {
-            (d.format and d.format.id, d.reason, d.splits) for d in (detections[n] for n in sample)
+            (d.format and d.format.id, d.reason, d.splits)
+            for d in (detections[n] for n in sample)
         }
         if len(kinds) > 1:
             disagreeing += rest
         else:
             peek = peeks[sample[-1]]
-            detections.update((n, _detect(sources[n], options, listed, peek)) for n in rest)
+            detections.update(
+                (n, _detect(sources[n], options, listed, peek)) for n in rest
+            )
     detect_from_start(disagreeing)
     return [detections[n] for n in range(len(sources))]
 
@@ -310,7 +361,9 @@ def _detect(
         detected = detected or Detected(RLBoard(), "as named")
     if detected is None:
         damaged = bool(problem) and container == "parquet"
-        return _Detection(None, problem or refusal(source.name, objects), damaged=damaged)
+        return _Detection(
+            None, problem or refusal(source.name, objects), damaged=damaged
+        )
     form, remark = detected.format, ""
     if not is_url(source.path):
         configured = form.with_siblings(Path(source.path), listed)
@@ -325,7 +378,9 @@ def _detect(
     reader = RowReader(form, TokenNames(options.tokenizer))
     by_path = form.split(source.name)
     preview = reader.preview(objects, source.name)
-    log_format = LogFormat(form.id, container, reader, detected.reason, by_path or "train")
+    log_format = LogFormat(
+        form.id, container, reader, detected.reason, by_path or "train"
+    )
     splits = frozenset(split or by_path or "" for split in preview.splits) - {""}
     return _Detection(
         log_format,

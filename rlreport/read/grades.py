@@ -23,9 +23,13 @@ class Missing(IntEnum):
     ERROR = 4
 
 
-MISSING_GRADES = "missing_grades"  # Kind of the notes on responses without a grade (valid reward)
+MISSING_GRADES = (
+    "missing_grades"  # Kind of the notes on responses without a grade (valid reward)
+)
 _NOTES = {
-    Missing.NULL: translatable("responses whose reward is null, left out of figures of the reward"),
+    Missing.NULL: translatable(
+        "responses whose reward is null, left out of figures of the reward"
+    ),
     Missing.JUDGE_FAILED: translatable(
         "responses whose judge failed, left out of figures of the reward"
     ),
@@ -100,7 +104,9 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
     kinds = columns["missing_grade"]
     if len(kinds) and (kinds == Missing.MASKED).all():  # else no reward would be left
         kinds[:] = 0
-    columns["masked_reward"] = np.where(kinds == Missing.MASKED, columns["reward"], np.nan)
+    columns["masked_reward"] = np.where(
+        kinds == Missing.MASKED, columns["reward"], np.nan
+    )
     for name in ("reward", "non_score_reward"):
         if name in columns:
             columns[name][kinds > 0] = np.nan
@@ -119,4 +125,8 @@ def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float6
 
 def missing_grade_notes(kinds: NDArray[np.int8]) -> list[Note]:
     counts = np.bincount(kinds, minlength=len(Missing) + 1).tolist()
-    return [Note(MISSING_GRADES, message(_NOTES[k]), counts[k]) for k in Missing if counts[k]]
+    return [
+        Note(MISSING_GRADES, message(_NOTES[k]), counts[k])
+        for k in Missing
+        if counts[k]
+    ]

@@ -10,7 +10,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Ints
-from rlreport.read.chunk import BRANCH, FAILED, FILTERED, Chunk, Columns, Extra, joined_columns
+from rlreport.read.chunk import (
+    BRANCH,
+    FAILED,
+    FILTERED,
+    Chunk,
+    Columns,
+    Extra,
+    joined_columns,
+)
 from rlreport.read.detect import LogFiles
 from rlreport.read.remarks import ODDITIES
 from rlreport.read.restarts import (
@@ -32,13 +40,21 @@ _BRANCHES = translatable("branches of rollouts: shown, but only the trained row 
 class LogRows:
     chunk: Chunk  # all rows, concatenated
     order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
-    failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
-    filtered: dict[int, int] = field(default_factory=dict)  # training step -> filtered rollouts
-    repeated: dict[int, int] = field(default_factory=dict)  # step -> responses of older attempts
+    failed: dict[int, int] = field(
+        default_factory=dict
+    )  # training step -> failed rollouts
+    filtered: dict[int, int] = field(
+        default_factory=dict
+    )  # training step -> filtered rollouts
+    repeated: dict[int, int] = field(
+        default_factory=dict
+    )  # step -> responses of older attempts
     notes: list[Note] = field(default_factory=list)  # on rows left out
 
 
-def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:
+def log_rows(
+    chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool
+) -> LogRows:
     """Concatenate chunks and choose the rows of the response table.
 
     Of each rollout, the last row counts and the others are its branches. Of steps that a restarted
@@ -54,14 +70,19 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     responses = (left_out == 0) | untrained
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
-    keep, repeated = np.ones(len(responses), dtype=bool), np.zeros(len(responses), dtype=bool)
+    keep, repeated = (
+        np.ones(len(responses), dtype=bool),
+        np.zeros(len(responses), dtype=bool),
+    )
     rollout = columns.get("rollout")
     for file, index in _rows_by_file(columns):
         steps = columns["step"][index].astype(np.int64)
         name = files.sources[file].name
         in_validation = columns["validation"][index] == 1
         older = superseded_rows(steps, in_validation)
-        starts = starts_of(steps, in_validation, columns["prompt_hash"][index].astype(np.uint64))
+        starts = starts_of(
+            steps, in_validation, columns["prompt_hash"][index].astype(np.uint64)
+        )
         if keep_restarted and starts.any():
             note, last_only = start_note(starts, steps, name)
             rows.notes.append(note)
@@ -74,10 +95,17 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
         if older.any():
             rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
         if rollout is not None:
-            keys = {"step": steps, "of": columns["validation"][index], "rollout": rollout[index]}
+            keys = {
+                "step": steps,
+                "of": columns["validation"][index],
+                "rollout": rollout[index],
+            }
             keys["left_out"] = left_out[index]
             repeats = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
-            branches = repeats & ~np.isnan(rollout[index]) & responses[index] | untrained[index]
+            branches = (
+                repeats & ~np.isnan(rollout[index]) & responses[index]
+                | untrained[index]
+            )
             columns["validation"][index[branches]] = IN_BRANCH
     _mark_older_files(rows, keep, repeated, files, keep_restarted=keep_restarted)
     responses &= ~_without_trained_row(rows, responses & keep, files)
@@ -87,13 +115,17 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     rows.repeated = _by_step(columns, training & responses & repeated)
     response_rows = np.flatnonzero(keep & responses)
     names = ("sub", "offset", "file", "validation", "step")
-    rows.order = response_rows[np.lexsort([columns[name][response_rows] for name in names])]
+    rows.order = response_rows[
+        np.lexsort([columns[name][response_rows] for name in names])
+    ]
     return rows
 
 
 def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mask:
     """Add notes on branches; return which rows are branches at steps without others, bool (R,)."""
-    step, file = (rows.chunk.columns[name].astype(np.int64) for name in ("step", "file"))
+    step, file = (
+        rows.chunk.columns[name].astype(np.int64) for name in ("step", "file")
+    )
     branches = responses & (rows.chunk.columns["validation"] == IN_BRANCH)
     alone: Mask = branches & ~np.isin(step, step[responses & ~branches])
     kinds = (
@@ -126,7 +158,9 @@ def _mark_older_files(
     prompts = columns["prompt_hash"].astype(np.uint64)[training]
     for older, newer in later_attempts(file[training], step[training], prompts, names):
         again = (
-            keep & np.isin(file, older) & np.isin(split_steps, split_steps[np.isin(file, newer)])
+            keep
+            & np.isin(file, older)
+            & np.isin(split_steps, split_steps[np.isin(file, newer)])
         )
         if not again.any():  # another pair of attempts has marked these rows
             continue
@@ -157,7 +191,9 @@ def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
-    file, offset, sub = (columns[name].astype(np.int64) for name in ("file", "offset", "sub"))
+    file, offset, sub = (
+        columns[name].astype(np.int64) for name in ("file", "offset", "sub")
+    )
     rows = np.lexsort((sub, offset, file))
     numbers, starts = np.unique(file[rows], return_index=True)
     return list(zip(numbers.tolist(), np.split(rows, starts[1:]), strict=True))

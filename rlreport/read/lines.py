@@ -31,24 +31,40 @@ class LogFormat:
     container: str = "lines"  # file structure: ``lines``, ``json``, ``parquet``, …
     reader: RowReader = RowReader(RLBoard())  # noqa: RUF009 - it has no state
     why: str = ""  # text that explains why this format was chosen
-    split: str = "train"  # data split (``train``, ``val``, …) of rows that do not name one
-    main: str = "train"  # the split in which the checks look for problems, usually ``train``
-    watched: str | None = "val"  # a second split, shown but not checked; others are not read
+    split: str = (
+        "train"  # data split (``train``, ``val``, …) of rows that do not name one
+    )
+    main: str = (
+        "train"  # the split in which the checks look for problems, usually ``train``
+    )
+    watched: str | None = (
+        "val"  # a second split, shown but not checked; others are not read
+    )
     # path of the file, or of a file in it if it is an archive -> its step, for rows without one
     steps: Mapping[str, int] = field(default_factory=dict)
 
     def step_in_path(self, obj: dict[str, Any], name: str) -> AssumedStep | None:
-        step = self.steps.get(f"{name}/{getattr(obj, 'member', '')}", self.steps.get(name))
+        step = self.steps.get(
+            f"{name}/{getattr(obj, 'member', '')}", self.steps.get(name)
+        )
         return None if step is None else AssumedStep(step)
 
-    def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
+    def rows(
+        self, obj: dict[str, Any], name: str, line: int, index: int
+    ) -> list[dict[str, Any]]:
         """Return canonical rows (``UnreadRow`` for bad ones); raise RowError if ``obj`` is bad."""
         try:
             where = Where(
-                name, line, index, self.step_in_path(obj, name), getattr(obj, "member", "")
+                name,
+                line,
+                index,
+                self.step_in_path(obj, name),
+                getattr(obj, "member", ""),
             )
             return [
-                UnreadRow(self._conversion_error(row.error)) if isinstance(row, UnreadRow) else row
+                UnreadRow(self._conversion_error(row.error))
+                if isinstance(row, UnreadRow)
+                else row
                 for row in self.reader(obj, where)
             ]
         except RlreportError:
@@ -114,11 +130,16 @@ class ByteRange:
 
     @property
     def small(self) -> bool:
-        return self.weight <= (_SMALL_PACKED_BYTES if self.stop is None else _SMALL_BYTES)
+        return self.weight <= (
+            _SMALL_PACKED_BYTES if self.stop is None else _SMALL_BYTES
+        )
 
 
 def byte_ranges(
-    sources: Sequence[Source], formats: Sequence[LogFormat], *, range_bytes: int = RANGE_BYTES
+    sources: Sequence[Source],
+    formats: Sequence[LogFormat],
+    *,
+    range_bytes: int = RANGE_BYTES,
 ) -> list[ByteRange]:
     """Return the ranges of all files; uncompressed lines are cut every ``range_bytes``."""
     ranges: list[ByteRange] = []
@@ -136,7 +157,13 @@ def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
     for part in ranges:
         last = groups[-1]
         fits = size + part.weight <= RANGE_BYTES and len(last) < _GROUP_FILES
-        if last and last[-1].small and part.small and last[-1].file != part.file and fits:
+        if (
+            last
+            and last[-1].small
+            and part.small
+            and last[-1].file != part.file
+            and fits
+        ):
             last.append(part)
             size += part.weight
         else:
@@ -148,7 +175,9 @@ def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
 class Line(NamedTuple):
     offset: int  # offset of its first byte in the decompressed file
     data: bytes | None  # its bytes; None if the line is longer than the limit
-    torn: bool = False  # whether the file ends within this line, such as while it is written
+    torn: bool = (
+        False  # whether the file ends within this line, such as while it is written
+    )
 
 
 @dataclass(slots=True)
@@ -177,7 +206,9 @@ class Lines:
                 stream.seek(start)
                 # ``read`` would discard decompressed data when the file is damaged or ends early.
                 read1 = cast("io.BufferedIOBase", stream).read1
-                yield from iter(partial(read1, _SLICE if source.compression else _BUFFER), b"")
+                yield from iter(
+                    partial(read1, _SLICE if source.compression else _BUFFER), b""
+                )
         except DAMAGED as error:
             self.damage = reason_of(error)
 

@@ -15,7 +15,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlreport.errors import UsageError
-from rlreport.system.own_output import is_own_file, is_own_folder, own_folders_in, refuse_own_output
+from rlreport.system.own_output import (
+    is_own_file,
+    is_own_folder,
+    own_folders_in,
+    refuse_own_output,
+)
 from rlreport.system.stores import Source, list_remote, shown
 from rlreport.text.messages import message
 
@@ -23,7 +28,14 @@ if TYPE_CHECKING:
     pass
 
 
-LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
+LINE_SUFFIXES = (
+    ".jsonl",
+    ".jsonl.gz",
+    ".jsonl.zst",
+    ".ndjson",
+    ".ndjson.gz",
+    ".ndjson.zst",
+)
 _SUFFIXES = (
     *(*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval"),
     *(".jsonl.zip", ".ndjson.zip", ".json.zip"),
@@ -82,7 +94,9 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
         named = replace(source, name=name, compression=compression)
         (listing.sources if log else listing.other).append(named)
     listing.sources.sort(key=lambda source: source.name)
-    listing.unreadable = sorted((_relative(path, common), why) for path, why in listing.unreadable)
+    listing.unreadable = sorted(
+        (_relative(path, common), why) for path, why in listing.unreadable
+    )
     listing.reports = sorted({_relative(path, common) for path in listing.reports})
     return listing
 
@@ -113,7 +127,9 @@ def of_run(listing: Listing, run: str) -> Listing:
 
 def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
     """Return a file's path relative to the common folder of the logs, or its name if outside."""
-    roots = [str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))]
+    roots = [
+        str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))
+    ]
     whole, root = path.resolve(), Path(_common_root(roots))
     file, folder = (whole, root) if whole.is_relative_to(root) else (path, path.parent)
     return _relative(str(file), str(folder))
@@ -239,7 +255,9 @@ def _common_root(roots: Sequence[str]) -> str:
     if len(distinct) > 1 and not any(map(is_url, distinct)):
         return os.path.commonpath([Path(root).resolve() for root in distinct])
     parts = zip(*(root.split("/") for root in distinct), strict=False)
-    return "/".join(part[0] for part in takewhile(lambda part: len(set(part)) == 1, parts))
+    return "/".join(
+        part[0] for part in takewhile(lambda part: len(set(part)) == 1, parts)
+    )
 
 
 def _relative(path: str, root: str) -> str:
@@ -247,5 +265,7 @@ def _relative(path: str, root: str) -> str:
     if is_url(path):
         path = shown(path)
         return path.removeprefix(shown(root)).lstrip("/") or PurePosixPath(path).name
-    relative = Path(os.path.relpath(Path(path).absolute(), Path(root).absolute())).as_posix()
+    relative = Path(
+        os.path.relpath(Path(path).absolute(), Path(root).absolute())
+    ).as_posix()
     return os.fsencode(relative).decode(errors="backslashreplace")

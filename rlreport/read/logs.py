@@ -16,10 +16,23 @@ from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.absent import ABSENT, absent_notes
-from rlreport.read.changed import CHANGED, Change, change_notes, first_changes, incomplete_from
+from rlreport.read.changed import (
+    CHANGED,
+    Change,
+    change_notes,
+    first_changes,
+    incomplete_from,
+)
 from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
 from rlreport.read.chunk import Chunk
-from rlreport.read.detect import FORMAT, PATH_STEP, REPORTS, SIBLING, LogFiles, detect_formats
+from rlreport.read.detect import (
+    FORMAT,
+    PATH_STEP,
+    REPORTS,
+    SIBLING,
+    LogFiles,
+    detect_formats,
+)
 from rlreport.read.grades import dropped_rows, missing_grade_notes
 from rlreport.read.kept_rows import LogRows, log_rows
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
@@ -46,15 +59,21 @@ from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message, translatable
 
-_BYTES_PER_SECOND = 50e6  # of logs that one process reads, to decide whether to use several
+_BYTES_PER_SECOND = (
+    50e6  # of logs that one process reads, to decide whether to use several
+)
 # Texts and tokens of smaller logs are kept when the table is read, so that no row is read twice
 KEPT_BYTES = 256 << 20
-_PACKED_FACTOR = 10  # how many times larger than the file the rows of a packed file may be
+_PACKED_FACTOR = (
+    10  # how many times larger than the file the rows of a packed file may be
+)
 
 # Kind of the note that the responses of a split are shown, but not checked for problems
 SPLIT = "split"
 
-UNREAD_FIELDS = "not_taken"  # Kind of the note that the logs have fields that are not recognized
+UNREAD_FIELDS = (
+    "not_taken"  # Kind of the note that the logs have fields that are not recognized
+)
 _MAX_SHOWN = 20
 _END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
@@ -82,13 +101,23 @@ def read_logs(
     progress = progress or Progress()
     if workers is None:
         with Workers(options.workers, options.ray) as started_workers:
-            return read_logs(paths, options, gae, progress, metrics, started_workers, used)
-    listing = of_run(find_sources(paths), options.run) if options.run else find_sources(paths)
-    if options.ray is not None:  # relative paths mean something else on other nodes of a cluster
+            return read_logs(
+                paths, options, gae, progress, metrics, started_workers, used
+            )
+    listing = (
+        of_run(find_sources(paths), options.run) if options.run else find_sources(paths)
+    )
+    if (
+        options.ray is not None
+    ):  # relative paths mean something else on other nodes of a cluster
         if options.tokenizer:
-            options = replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
+            options = replace(
+                options, tokenizer=str(Path(options.tokenizer).absolute())
+            )
         listing.sources = [
-            source if source.store else replace(source, path=str(Path(source.path).absolute()))
+            source
+            if source.store
+            else replace(source, path=str(Path(source.path).absolute()))
             for source in listing.sources
         ]
     files = detect_formats(listing, options, [*metrics, *used])
@@ -96,11 +125,15 @@ def read_logs(
         files.notes[:0] = absent_notes(paths)
     ranges = byte_ranges(files.sources, files.formats)
     # The cache keeps the table and the chosen rows apart, as the choice changes while a run grows.
-    unpacked = sum(part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges)
+    unpacked = sum(
+        part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges
+    )
     spool = RolloutSpool() if not options.cache and unpacked <= KEPT_BYTES else None
     chunks = read_chunks(ranges, options, gae, progress, workers, spool)
     name = safe_text(_name(paths))
-    scan, order = _scan(name, chunks, listing, files, options, with_metrics=bool(metrics))
+    scan, order = _scan(
+        name, chunks, listing, files, options, with_metrics=bool(metrics)
+    )
     if scan.responses.empty:
         return scan
     names = [source.name for source in files.sources]
@@ -108,7 +141,9 @@ def read_logs(
     index = order[choice.rows]
     # Packed logs may be larger than expected, and the same rows lose tokens in every build.
     if spool is None or index.max() >= len(spool) or not choice.whole.all():
-        spool, index = read_chosen(scan.responses, choice, files, options, gae, workers, progress)
+        spool, index = read_chosen(
+            scan.responses, choice, files, options, gae, workers, progress
+        )
     scan.responses.loc[choice.rows, "has_texts"] = 1
     table = scan.responses.iloc[choice.rows]
     step, n, file, line = table[["step", "n", "file", "line"]].to_numpy(np.int64).T
@@ -137,7 +172,9 @@ def read_chunks(
             workers.map(_read, groups, shared, seconds=size / _BYTES_PER_SECOND),
             strict=True,
         ):
-            if chunk.parts is None or (spool is not None and spool.size > MAX_CHOSEN_BYTES):
+            if chunk.parts is None or (
+                spool is not None and spool.size > MAX_CHOSEN_BYTES
+            ):
                 spool = None
             elif spool is not None:
                 spool.extend(chunk.parts)
@@ -150,7 +187,8 @@ def read_chunks(
 
 
 def _read(
-    group: Sequence[ByteRange], shared: tuple[ReadOptions, GaeOptions, Store | None, bool]
+    group: Sequence[ByteRange],
+    shared: tuple[ReadOptions, GaeOptions, Store | None, bool],
 ) -> Chunk:
     options, gae, store, keep = shared
     if options.ray is not None:
@@ -171,7 +209,9 @@ def _changes(group: Sequence[ByteRange], chunk: Chunk) -> list[Change]:
         whole = part.stop is None and not counts.unread
         how = "" if whole else part.source.change(part.stop)
         if how:
-            changes.append(Change(part.file, _END if part.stop is None else part.stop, how))
+            changes.append(
+                Change(part.file, _END if part.stop is None else part.stop, how)
+            )
     return changes
 
 
@@ -211,7 +251,16 @@ def _scan(
     notes = [*change_notes(changes, names), *_notes(rows, files, options)]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
-    harmless = (UNREAD_FIELDS, FORMAT, SPLIT, SIBLING, PATH_STEP, NO_STEP, REPORTS, "branches")
+    harmless = (
+        UNREAD_FIELDS,
+        FORMAT,
+        SPLIT,
+        SIBLING,
+        PATH_STEP,
+        NO_STEP,
+        REPORTS,
+        "branches",
+    )
     problems = [note for note in notes if note.kind not in harmless]
     if options.strict and (bad_lines or problems):
         raise UnusableInputError(_strict_message(bad_lines, bad_count, problems))
@@ -246,10 +295,15 @@ def _scan(
 
 
 def _complete(
-    responses: pd.DataFrame, extras: pd.DataFrame, reward_parts: list[str], files: LogFiles
+    responses: pd.DataFrame,
+    extras: pd.DataFrame,
+    reward_parts: list[str],
+    files: LogFiles,
 ) -> None:
     """Complete columns of ``responses`` from ``extras``; set parts of invalid rewards to NaN."""
-    unrewarded = [i for i, one in enumerate(files.formats) if not one.reader.format.rewarded]
+    unrewarded = [
+        i for i, one in enumerate(files.formats) if not one.reader.format.rewarded
+    ]
     # A reward missing from a format that never logs rewards is not counted as a NaN value.
     without = responses["file"].isin(unrewarded) & responses["reward"].isna()
     responses.loc[without, "nan_values"] -= 1
@@ -285,7 +339,11 @@ def _name(paths: Sequence[str | Path]) -> str:
     path = Path(first)
     if path.is_dir():
         return path.resolve().name
-    return path.name.partition(".")[0] if path.is_file() and len(paths) == 1 else path.parent.name
+    return (
+        path.name.partition(".")[0]
+        if path.is_file() and len(paths) == 1
+        else path.parent.name
+    )
 
 
 def _file_lines(
@@ -294,9 +352,14 @@ def _file_lines(
     if not positions:
         return []
     table = pd.DataFrame(positions, columns=LogPosition._fields).astype(np.int64)
-    before = lines_before(rows.chunk.counts, table["file"].to_numpy(), table["offset"].to_numpy())
+    before = lines_before(
+        rows.chunk.counts, table["file"].to_numpy(), table["offset"].to_numpy()
+    )
     lines = (table["line"].to_numpy() + before).tolist()
-    return [(files.sources[at.file].name, line) for at, line in zip(positions, lines, strict=True)]
+    return [
+        (files.sources[at.file].name, line)
+        for at, line in zip(positions, lines, strict=True)
+    ]
 
 
 def _bad_lines(rows: LogRows, listing: Listing, files: LogFiles) -> list[BadLine]:
@@ -304,7 +367,8 @@ def _bad_lines(rows: LogRows, listing: Listing, files: LogFiles) -> list[BadLine
     places = _file_lines(rows, files, [line.position for line in unread])
     unreadable = [BadLine(name, 0, reason) for name, reason in listing.unreadable]
     return unreadable + [
-        BadLine(*place, line.reason, line.torn) for place, line in zip(places, unread, strict=True)
+        BadLine(*place, line.reason, line.torn)
+        for place, line in zip(places, unread, strict=True)
     ]
 
 
@@ -323,15 +387,25 @@ def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
             )
             notes[i] = Note(FORMAT, message(text, count=note.count, file=note.file), 1)
     if files.unread:
-        names = ", ".join(f"{name} ({kind})" for name, kind in sorted(files.unread.items()))
-        notes.append(Note(UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=names), 1))
+        names = ", ".join(
+            f"{name} ({kind})" for name, kind in sorted(files.unread.items())
+        )
+        notes.append(
+            Note(
+                UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=names), 1
+            )
+        )
     if rows.chunk.extras_dropped:
         notes.append(Note("many_extras", message(ODDITIES["many_extras"]), 1))
     for source in files.sources:
         if not source.size:
             notes.append(Note("empty_file", message("an empty file"), 1, source.name))
     notes += files.notes
-    steps = np.unique(rows.chunk.columns["step"][rows.order]) if len(rows.order) else rows.order
+    steps = (
+        np.unique(rows.chunk.columns["step"][rows.order])
+        if len(rows.order)
+        else rows.order
+    )
     if files.numbered and len(steps) == 1 and options.step_from_path is None:
         text = message(
             "all rows have step {step}, although the paths of their files differ in a number; if "
@@ -342,20 +416,32 @@ def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
     return [*notes, *rows.notes]
 
 
-def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[LogFile]:
+def _log_files(
+    rows: LogRows, files: LogFiles, responses: pd.DataFrame
+) -> list[LogFile]:
     totals = np.zeros((len(files.sources), 2), dtype=np.int64)
     for range_counts in rows.chunk.counts:
         totals[range_counts.file] += (range_counts.lines, range_counts.unread)
     counts = np.bincount(responses["file"], minlength=len(files.sources)).tolist()
     return [
-        LogFile(source.name, source.size, counts[i], lines, bad, log_format.id, log_format.why)
+        LogFile(
+            source.name,
+            source.size,
+            counts[i],
+            lines,
+            bad,
+            log_format.id,
+            log_format.why,
+        )
         for i, (source, log_format, (lines, bad)) in enumerate(
             zip(files.sources, files.formats, totals.tolist(), strict=True)
         )
     ]
 
 
-def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
+def _no_data_message(
+    files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]
+) -> str:
     if not files.sources and not bad:
         # Name a file of each reason, first folders, then files that --map could read.
         refused = [note for note in notes if note.file]
@@ -384,4 +470,6 @@ def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> st
     ]
     total = bad_count + len(notes)
     rest = f"\n… and {total - _MAX_SHOWN:,} more" if total > _MAX_SHOWN else ""
-    return "Problems in the logs (--strict):\n" + "\n".join(problems[:_MAX_SHOWN]) + rest
+    return (
+        "Problems in the logs (--strict):\n" + "\n".join(problems[:_MAX_SHOWN]) + rest
+    )

@@ -41,7 +41,14 @@ from rlreport.read.lines import (
     with_content,
 )
 from rlreport.read.record import ParsedRow, load_object, parse_record
-from rlreport.read.remarks import MAX_UNREAD, NO_STEP, LogPosition, Oddity, Remarks, UnreadLine
+from rlreport.read.remarks import (
+    MAX_UNREAD,
+    NO_STEP,
+    LogPosition,
+    Oddity,
+    Remarks,
+    UnreadLine,
+)
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.messages import message
 
@@ -56,7 +63,9 @@ def read_chunk(
 ) -> Chunk:
     """Read byte ranges into a chunk, with texts and tokens if these fit in ``keep`` bytes."""
     chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
-    for batch in in_batches(_rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES):
+    for batch in in_batches(
+        _rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES
+    ):
         rows, places = zip(*batch, strict=True)
         columns.append(batch_columns(rows, places, options, gae, chunk))
         if chunk.parts and sum(part.size for part in chunk.parts) > keep:
@@ -80,7 +89,9 @@ def in_batches(
         yield batch
 
 
-def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[ParsedRow, Place]]:
+def _rows(
+    ranges: Sequence[ByteRange], chunk: Chunk
+) -> Iterator[tuple[ParsedRow, Place]]:
     sources = [part.source for part in ranges]
     if len(ranges) > 1:  # small files
         sources = with_content(sources, RANGE_BYTES)
@@ -88,7 +99,9 @@ def _rows(ranges: Sequence[ByteRange], chunk: Chunk) -> Iterator[tuple[ParsedRow
         reader = _RangeReader(replace(part, source=source), chunk)
         has_lines = part.format.container == "lines"
         yield from reader.rows_of_lines() if has_lines else reader.rows_of_container()
-        chunk.counts.append(RangeCounts(part.file, part.start, reader.lines, reader.unread))
+        chunk.counts.append(
+            RangeCounts(part.file, part.start, reader.lines, reader.unread)
+        )
 
 
 class _RangeReader:
@@ -105,10 +118,14 @@ class _RangeReader:
                 continue
             try:
                 if line is None or len(line) > MAX_LINE:
-                    raise RowError(message("longer than {most:count} bytes", most=MAX_LINE))
+                    raise RowError(
+                        message("longer than {most:count} bytes", most=MAX_LINE)
+                    )
                 obj, lenient = load_object(line)
                 digest = xxhash.xxh3_64_intdigest(line)
-                for row, place in self._rows_of_object(obj, offset, len(line), digest, torn=torn):
+                for row, place in self._rows_of_object(
+                    obj, offset, len(line), digest, torn=torn
+                ):
                     if lenient and self._part.format.id == RLBoard.id:
                         self._chunk.remarks.add("tolerant", self._position(offset))
                     yield row, place
@@ -132,10 +149,18 @@ class _RangeReader:
                     except _UNUSABLE as error:
                         self._add_unread(index, reason_of(error))
         except (*DAMAGED, ValueError) as error:
-            self._add_unread(_END, message("cannot be read: {why}", why=reason_of(error)))
+            self._add_unread(
+                _END, message("cannot be read: {why}", why=reason_of(error))
+            )
 
     def _rows_of_object(
-        self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
+        self,
+        obj: dict[str, Any],
+        offset: int,
+        length: int,
+        digest: int = 0,
+        *,
+        torn: bool = False,
     ) -> Iterator[tuple[ParsedRow, Place]]:
         part, name, remarks = self._part, self._part.source.name, self._chunk.remarks
         position = self._position(offset)
@@ -155,11 +180,16 @@ class _RangeReader:
             elif kind == "untrained" and "rollout_id" in row.carried:
                 kind = "branch"
             left_out = CODES.get(kind, 0)
-            if kind and left_out != BRANCH:  # branches are counted once their rollout is known
+            if (
+                kind and left_out != BRANCH
+            ):  # branches are counted once their rollout is known
                 remarks.add(kind, position)
                 if not left_out:
                     continue
-            if isinstance(row.step, AssumedStep) and part.format.step_in_path(obj, name) is None:
+            if (
+                isinstance(row.step, AssumedStep)
+                and part.format.step_in_path(obj, name) is None
+            ):
                 remarks.add(NO_STEP, position)
             yield row, Place(*position, length, sub, validation, left_out, digest)
 
@@ -235,7 +265,9 @@ def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
         chunk.columns["file"] = np.array(files, np.int64)[chunk.columns["file"]]
     chunk.counts = [item._replace(file=files[item.file]) for item in chunk.counts]
     remarks = chunk.remarks
-    remarks.unread = [item._replace(position=at(item.position)) for item in remarks.unread]
+    remarks.unread = [
+        item._replace(position=at(item.position)) for item in remarks.unread
+    ]
     for kind, (times, first) in remarks.oddities.items():
         remarks.oddities[kind] = Oddity(times, at(first))
     return chunk
@@ -246,12 +278,16 @@ def _encode(chunk: Chunk) -> bytes:
     head = {
         "rows": chunk.rows,
         "columns": list(chunk.columns),
-        "extras": [[name, list(extra.texts.items())] for name, extra in chunk.extras.items()],
+        "extras": [
+            [name, list(extra.texts.items())] for name, extra in chunk.extras.items()
+        ],
         "extras_dropped": chunk.extras_dropped,
         "reward_parts": sorted(chunk.reward_parts),
         "tools": chunk.tools,
         "counts": list(map(list, chunk.counts)),
-        "oddities": {kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()},
+        "oddities": {
+            kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()
+        },
     }
     arrays = list(chunk.columns.values())
     for extra in chunk.extras.values():
@@ -265,7 +301,9 @@ def _decode(data: bytes) -> Chunk:
     pairs = iter(arrays[len(columns) :])
     extras = {
         name: Extra(
-            array("q", next(pairs).tobytes()), array("d", next(pairs).tobytes()), dict(texts)
+            array("q", next(pairs).tobytes()),
+            array("d", next(pairs).tobytes()),
+            dict(texts),
         )
         for name, texts in head["extras"]
     }
@@ -278,5 +316,7 @@ def _decode(data: bytes) -> Chunk:
         set(head["reward_parts"]),
         list(map(tuple, head["tools"])),
         [RangeCounts(*one) for one in head["counts"]],
-        Remarks({kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in oddities}),
+        Remarks(
+            {kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in oddities}
+        ),
     )

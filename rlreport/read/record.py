@@ -56,10 +56,16 @@ _KINDS = {
 class TokenFields:
     tokens: list[str] | None = None  # token strings, None if not logged
     text: str = ""  # the token strings joined
-    arrays: dict[str, array[float]] = field(default_factory=dict)  # those in TOKEN_ARRAYS
-    size: int = -1  # length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none
+    arrays: dict[str, array[float]] = field(
+        default_factory=dict
+    )  # those in TOKEN_ARRAYS
+    size: int = (
+        -1
+    )  # length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none
     uneven: bool = False  # whether the lengths of ``tokens`` and ``arrays`` differ
-    mask: bytes | None = None  # 1 per sampled token, 0 per other; None if all are sampled
+    mask: bytes | None = (
+        None  # 1 per sampled token, 0 per other; None if all are sampled
+    )
 
     def fit(self, size: int) -> None:
         if self.size < 0:
@@ -81,11 +87,17 @@ class ParsedRow(NamedTuple):
     ending: Ending | None  # as logged, None if the log does not say
     tokens: TokenFields
     extras: Sequence[tuple[str, float | str]]  # (name, value) of further scalar fields
-    carried: Mapping[str, object]  # further standard field (see ``_CARRIED``) -> value as logged
+    carried: Mapping[
+        str, object
+    ]  # further standard field (see ``_CARRIED``) -> value as logged
     parts: Sequence[str]  # names of the extras that are components of the reward
-    oddities: Sequence[str]  # kinds of repaired or dropped values, keys of ``notes.ODDITIES``
+    oddities: Sequence[
+        str
+    ]  # kinds of repaired or dropped values, keys of ``notes.ODDITIES``
     metadata: RowMetadata
-    missing_grade: int  # 0 if the reward is valid, else why not: a code of ``notes.Missing``
+    missing_grade: (
+        int  # 0 if the reward is valid, else why not: a code of ``notes.Missing``
+    )
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
@@ -105,14 +117,20 @@ def _load_lenient(line: bytes) -> object:
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        raise RowError(message("not valid UTF-8 (byte {byte})", byte=error.start)) from None
+        raise RowError(
+            message("not valid UTF-8 (byte {byte})", byte=error.start)
+        ) from None
     if "\0" in text:
         raise RowError(message("contains NUL bytes"))
     try:
         return safe_value(json.loads(text))
     except json.JSONDecodeError as error:
         raise RowError(
-            message("not valid JSON: {why} (column {column})", why=error.msg, column=error.colno)
+            message(
+                "not valid JSON: {why} (column {column})",
+                why=error.msg,
+                column=error.colno,
+            )
         ) from None
     except (ValueError, RecursionError) as error:
         raise RowError(message("not valid JSON: {why}", why=str(error))) from None
@@ -147,7 +165,9 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
     )  # fmt: skip
 
 
-def _rewards(record: dict[str, Any], oddities: list[str]) -> tuple[float, float, float, float]:
+def _rewards(
+    record: dict[str, Any], oddities: list[str]
+) -> tuple[float, float, float, float]:
     rewards = []
     for name in REWARDS:
         value, number = record.get(name), NAN
@@ -155,7 +175,9 @@ def _rewards(record: dict[str, Any], oddities: list[str]) -> tuple[float, float,
             number = _number(value)
         except RowError:
             if name == "reward":
-                text = message("reward is not a number: {value}", value=f"{value!r:.60}")
+                text = message(
+                    "reward is not a number: {value}", value=f"{value!r:.60}"
+                )
                 raise RowError(text) from None
             oddities.append("not_a_number")
         rewards.append(number)
@@ -204,7 +226,10 @@ def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
         # A reward part may have the name of a canonical field; rename the part.
-        parts = {f"{name}_logged" if name in NO_COLUMN else name: parts[name] for name in parts}
+        parts = {
+            f"{name}_logged" if name in NO_COLUMN else name: parts[name]
+            for name in parts
+        }
         names = [safe_text(str(part)) for part in parts]
         # A part that is also logged as a field of its own becomes one column.
         named = {**record, **parts}
@@ -223,7 +248,11 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
     """Return 1 per sampled and 0 per other token; None if neither mask nor turns show it."""
     if (logged := record.get("response_mask")) is not None:
         return bytes(map(bool, logged))
-    spans = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
+    spans = [
+        t["tokens"]
+        for t in record.get("turns") or ()
+        if not t["sampled"] and "tokens" in t
+    ]
     if not spans or size < 0:
         return None
     mask = bytearray(b"\1" * size)
@@ -233,7 +262,9 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
 
 
 def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
-    reasons = [reason for name in _END_FIELDS if (reason := record.get(name)) is not None]
+    reasons = [
+        reason for name in _END_FIELDS if (reason := record.get(name)) is not None
+    ]
     endings = [ending for reason in reasons if (ending := ending_of(reason))]
     completed = record.get("is_completed")
     for ending in endings:
@@ -252,10 +283,14 @@ def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
 
 def _step_of(value: object) -> int:
     if isinstance(value, bool) or value is None:
-        raise RowError(message("step is {value}, not an integer", value=json.dumps(value)))
+        raise RowError(
+            message("step is {value}, not an integer", value=json.dumps(value))
+        )
     step = value if isinstance(value, int) else coerce.integer(value)
     if step is None:
-        raise RowError(message("step is not an integer: {value}", value=f"{value!r:.40}"))
+        raise RowError(
+            message("step is not an integer: {value}", value=f"{value!r:.40}")
+        )
     if abs(step) > LARGEST_STEP:
         raise RowError(message("step is beyond ±2^53"))
     return step
@@ -274,7 +309,9 @@ def _floats_of(values: object) -> array[float]:
 def _text(record: dict[str, Any], name: str) -> str:
     value = record[name]
     if not isinstance(value, str):
-        raise RowError(message("{field} must be text, found {kind}", field=name, kind=_kind(value)))
+        raise RowError(
+            message("{field} must be text, found {kind}", field=name, kind=_kind(value))
+        )
     return value
 
 

@@ -63,13 +63,17 @@ class Remarks:
 
 # Kind of invalid or unusual value -> text of the note on it, shown after their number
 ODDITIES = {
-    "unequal_lengths": translatable("token arrays of unequal length, cut to the shortest"),
+    "unequal_lengths": translatable(
+        "token arrays of unequal length, cut to the shortest"
+    ),
     "sentinel": translatable(
         "tokens with a log-probability above 0, treated as padding and left out"
     ),
     "pads": translatable("pad tokens at the start or end of responses, dropped"),
     "nested": translatable("token arrays that are not lists of numbers, left out"),
-    "not_tokens": translatable("response_tokens that are not a list of strings, left out"),
+    "not_tokens": translatable(
+        "response_tokens that are not a list of strings, left out"
+    ),
     "not_a_number": translatable("optional rewards that are not numbers, left out"),
     "not_text": translatable("reference responses that are not text, left out"),
     "tolerant": translatable(
@@ -85,14 +89,18 @@ ODDITIES = {
     "bad_spans": translatable(
         "rows with token spans of turns that overlap or exceed the response; spans ignored"
     ),
-    "untrained": translatable("rows of agents that are not trained, left out of the figures"),
+    "untrained": translatable(
+        "rows of agents that are not trained, left out of the figures"
+    ),
     "filtered_out": translatable(
         "rollouts filtered out before training or not trained yet, left out of the figures"
     ),
     "failed": translatable(
         "rollouts that failed before the policy wrote anything, only counted by step"
     ),
-    "other_split_rows": translatable("rows of other splits, skipped (read them with --split)"),
+    "other_split_rows": translatable(
+        "rows of other splits, skipped (read them with --split)"
+    ),
     "long_text": translatable(
         "responses of over 4,194,304 characters; words after that are not counted"
     ),

@@ -76,7 +76,9 @@ def read_chosen(
     shared = files, options, gae, store_at(options.cache) if options.cache else None
     seconds = float(rows.length.sum()) / _BYTES_PER_SECOND
     spool = RolloutSpool()
-    with progress.phase(message("reading texts"), len(order), message("responses")) as advance:
+    with progress.phase(
+        message("reading texts"), len(order), message("responses")
+    ) as advance:
         for job, parts in zip(
             jobs, workers.map(_read_parts, jobs, shared, seconds=seconds), strict=True
         ):
@@ -87,8 +89,12 @@ def read_chosen(
 
 def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
     start = size = 0
-    for i, (file, length) in enumerate(zip(rows.file.tolist(), rows.length.tolist(), strict=True)):
-        whole = files.sources[file].compression or files.formats[file].container != "lines"
+    for i, (file, length) in enumerate(
+        zip(rows.file.tolist(), rows.length.tolist(), strict=True)
+    ):
+        whole = (
+            files.sources[file].compression or files.formats[file].container != "lines"
+        )
         full = size + length > _PART_BYTES or i - start >= _PART_ROWS
         # Cut at file boundaries, so that jobs of a file do not change when other files grow.
         other = i > 0 and file != rows.file[i - 1] and (whole or size > _MIN_PART_BYTES)
@@ -107,7 +113,9 @@ def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
     try:
         for batch in in_batches(_parsed_rows(rows, files), _weight, _BATCH_TOKENS):
             start, stop = stop, stop + len(batch)
-            tokens = token_rows([row.tokens for row in batch], frozenset(options.pad_tokens))
+            tokens = token_rows(
+                [row.tokens for row in batch], frozenset(options.pad_tokens)
+            )
             values = TokenFigures()
             if tokens is not None:
                 values = tokens.sampled_only().figures(gae)
@@ -123,7 +131,10 @@ def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
         ) from None
     if store is not None and key:
         with suppress(TypeError):
-            store.put(key, pack({}, [np.frombuffer(part.packed(), np.uint8) for part in parts]))
+            store.put(
+                key,
+                pack({}, [np.frombuffer(part.packed(), np.uint8) for part in parts]),
+            )
     return parts
 
 
@@ -137,11 +148,18 @@ def _key(rows: _Rows, shared: _Shared) -> bytes:
     formats = format_keys([files.formats[file] for file in numbers], options.tokenizer)
     if not formats or not rows.line_hash.all():
         return b""
-    texts = options.pad_tokens, options.system_end_token, options.tokenizer, options.mapping
+    texts = (
+        options.pad_tokens,
+        options.system_end_token,
+        options.tokenizer,
+        options.mapping,
+    )
     names = [files.sources[file].name for file in numbers]
     settings = "rollouts", program(), texts, options.step_from_path, gae, names, formats
     arrays = rows.line_hash, rows.sub, rows.whole, np.searchsorted(numbers, rows.file)
-    return repr(settings).encode(errors="surrogatepass") + b"".join(a.tobytes() for a in arrays)
+    return repr(settings).encode(errors="surrogatepass") + b"".join(
+        a.tobytes() for a in arrays
+    )
 
 
 def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[ParsedRow]:
@@ -151,11 +169,16 @@ def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[ParsedRow]:
         file, offset, line = int(rows.file[i]), int(rows.offset[i]), int(rows.line[i])
         if isinstance(logged, OSError):
             raise logged
-        if isinstance(logged, bytes) and xxhash.xxh3_64_intdigest(logged) != rows.line_hash[i]:
+        if (
+            isinstance(logged, bytes)
+            and xxhash.xxh3_64_intdigest(logged) != rows.line_hash[i]
+        ):
             raise RowError("a line is different")
         if (file, offset) != last:  # the first row of this object
             obj = load_object(logged)[0] if isinstance(logged, bytes) else logged
-            records = files.formats[file].rows(obj, files.sources[file].name, line, offset)
+            records = files.formats[file].rows(
+                obj, files.sources[file].name, line, offset
+            )
             last = file, offset
         record = records[int(rows.sub[i])]
         if isinstance(record, UnreadRow):
@@ -167,7 +190,9 @@ def _objects(
     rows: _Rows, files: LogFiles
 ) -> Iterator[tuple[int, bytes | OSError | dict[str, Any]]]:
     requested = _request_lines(rows, files)
-    for file, group in groupby(range(len(rows.file)), key=rows.file.tolist().__getitem__):
+    for file, group in groupby(
+        range(len(rows.file)), key=rows.file.tolist().__getitem__
+    ):
         source, container = files.sources[file], files.formats[file].container
         if container != "lines":
             yield from _objects_of_container(rows, list(group), source, container)
@@ -183,9 +208,15 @@ def _objects(
 def _request_lines(rows: _Rows, files: LogFiles) -> dict[int, bytes | OSError]:
     # Request the lines of all remote files at once, as each request takes long.
     ranges = {}
-    for i, (file, start, size) in enumerate(zip(*map(np.ndarray.tolist, rows[:3]), strict=True)):
+    for i, (file, start, size) in enumerate(
+        zip(*map(np.ndarray.tolist, rows[:3]), strict=True)
+    ):
         source = files.sources[file]
-        if source.store and not source.compression and files.formats[file].container == "lines":
+        if (
+            source.store
+            and not source.compression
+            and files.formats[file].container == "lines"
+        ):
             ranges[i] = source, start, start + size
     return dict(zip(ranges, read_ranges(list(ranges.values())), strict=True))
 

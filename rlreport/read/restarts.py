@@ -35,7 +35,9 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
 
 def _attempts(steps: Ints, validation: NDArray[np.bool_]) -> Ints:
     """Return the number of the attempt that each row of a file belongs to, int64 (R,)."""
-    sorted_rows = np.arange(len(steps)) if validation.all() else np.flatnonzero(~validation)
+    sorted_rows = (
+        np.arange(len(steps)) if validation.all() else np.flatnonzero(~validation)
+    )
     change = np.diff(steps[sorted_rows])
     is_restart = change < 0
     attempt = np.zeros(len(steps), dtype=np.int64)
@@ -45,7 +47,9 @@ def _attempts(steps: Ints, validation: NDArray[np.bool_]) -> Ints:
     return np.cumsum(attempt)
 
 
-def starts_of(steps: Ints, validation: NDArray[np.bool_], prompts: NDArray[np.uint64]) -> Ints:
+def starts_of(
+    steps: Ints, validation: NDArray[np.bool_], prompts: NDArray[np.uint64]
+) -> Ints:
     """Return the number of the start of the run that each row of a file belongs to, int64 (R,).
 
     An attempt (see ``superseded_rows``) that begins afresh is a start; others resume a start.
@@ -93,7 +97,9 @@ def begins_afresh(steps: Ints, counted: Ints, *, before: Ints) -> bool:
 
 def start_note(starts: Ints, steps: Ints, name: str) -> tuple[Note, bool]:
     """Return a note on several starts in a file, and whether the last one alone is the run."""
-    lengths = [len(np.unique(steps[starts == start])) for start in range(int(starts[-1]) + 1)]
+    lengths = [
+        len(np.unique(steps[starts == start])) for start in range(int(starts[-1]) + 1)
+    ]
     if lengths[-1] > max(lengths[:-1]):
         text = message(
             "{count} starts in one log: the last one, of {last:count} steps, is the run; the rows "
@@ -124,8 +130,14 @@ def later_attempts(
     """
     table = pd.DataFrame({"file": files, "step": steps, "prompt": prompts})
     ranges = table.groupby("file")["step"].agg(["min", "max"])
-    ranges["name"] = [_name_of_attempt(names[file], *span) for file, *span in ranges.itertuples()]
-    units = ranges.groupby("name").agg({"min": "min", "max": "max"}).sort_values(["min", "max"])
+    ranges["name"] = [
+        _name_of_attempt(names[file], *span) for file, *span in ranges.itertuples()
+    ]
+    units = (
+        ranges.groupby("name")
+        .agg({"min": "min", "max": "max"})
+        .sort_values(["min", "max"])
+    )
     change = units.diff().fillna(0)
     units["attempt"] = ((change["min"] > 0) | (change["max"] > 1)).cumsum()
     table["attempt"] = table["file"].map(ranges["name"].map(units["attempt"]))
@@ -141,7 +153,9 @@ def later_attempts(
             one, two = bounds[before], bounds[at]
             # If one attempt covers the steps of the other, the file read first is the older.
             nested = two.last <= one.last and two.file < one.file
-            older, newer = (attempts[i] for i in ((at, before) if nested else (before, at)))
+            older, newer = (
+                attempts[i] for i in ((at, before) if nested else (before, at))
+            )
             continued = bool(two.first > one.first and two.last > one.last)
             if two.first <= one.last and _logs_again(older, newer, continued=continued):
                 pairs.append((older["file"].unique(), newer["file"].unique()))
@@ -165,13 +179,17 @@ def _logs_again(older: pd.DataFrame, newer: pd.DataFrame, *, continued: bool) ->
 
 def _name_of_attempt(name: str, first: int, last: int) -> str:
     name = _RANK.sub("", name)
-    return re.sub(rf"(.*)(?<!\d)0*{first}(?!\d)", r"\1", name) if first == last else name
+    return (
+        re.sub(rf"(.*)(?<!\d)0*{first}(?!\d)", r"\1", name) if first == last else name
+    )
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
-    text = translatable("after a restart, steps {steps} were logged again; older rows left out")
+    text = translatable(
+        "after a restart, steps {steps} were logged again; older rows left out"
+    )
     if kept:
         text = translatable(
             "steps {steps} were logged again, as after a restart; all rows kept (--restarts last "

@@ -68,11 +68,19 @@ class Rollout:
     response: str
     ref_response: str | None = None
     ground_truth: str | None = None
-    turns: list[tuple[str, str]] = field(default_factory=list)  # (role, text) of the prompt
-    raw_tokens: list[str] = field(default_factory=list)  # as logged; empty if not loaded
-    tokens: list[str] = field(default_factory=list)  # their texts, by ``readable_tokens``
+    turns: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # (role, text) of the prompt
+    raw_tokens: list[str] = field(
+        default_factory=list
+    )  # as logged; empty if not loaded
+    tokens: list[str] = field(
+        default_factory=list
+    )  # their texts, by ``readable_tokens``
     figures: TokenFigures = field(default_factory=TokenFigures)  # NaN if not sampled
-    sampled: NDArray[np.bool_] | None = None  # (T,); None if the policy sampled all tokens
+    sampled: NDArray[np.bool_] | None = (
+        None  # (T,); None if the policy sampled all tokens
+    )
     conversation: list[Turn] = field(default_factory=list)  # the turns after the prompt
     errors: list[str] = field(default_factory=list)  # error messages of the rollout
 
@@ -130,7 +138,9 @@ class RolloutPart:
         head, arrays = unpack(data)
         figures = dict(zip(head["figures"], arrays[6:], strict=True))
         spans, texts, lengths, flags, ids, sampled = arrays[:6]
-        return cls(spans, texts, lengths, flags, ids, sampled, figures, head["vocabulary"])
+        return cls(
+            spans, texts, lengths, flags, ids, sampled, figures, head["vocabulary"]
+        )
 
 
 def rollout_part(
@@ -170,7 +180,9 @@ def rollout_part(
         details: dict[str, Any] = {
             "turns": _prompt_turns(row.carried.get("prompt_turns"), clean),
             "conversation": [_turn(turn, clean, spans=fits) for turn in conversation],
-            "errors": list(map(clean, errors if isinstance(errors, list) else [errors])),
+            "errors": list(
+                map(clean, errors if isinstance(errors, list) else [errors])
+            ),
         }
         spans += [
             put_prompt(row.prompt),
@@ -195,10 +207,20 @@ def rollout_part(
 
 
 def _add_tokens(
-    part: RolloutPart, tokens: TokenRows, figures: TokenFigures, whole: NDArray[np.bool_] | None
+    part: RolloutPart,
+    tokens: TokenRows,
+    figures: TokenFigures,
+    whole: NDArray[np.bool_] | None,
 ) -> None:
-    rows, size, flags, numbers = tokens.rows, int(tokens.offsets[-1]), part.flags, Numbers()
-    flags[rows] |= np.array([HAS_TOKENS * (row is not None) for row in tokens.strings], np.uint8)
+    rows, size, flags, numbers = (
+        tokens.rows,
+        int(tokens.offsets[-1]),
+        part.flags,
+        Numbers(),
+    )
+    flags[rows] |= np.array(
+        [HAS_TOKENS * (row is not None) for row in tokens.strings], np.uint8
+    )
     if tokens.masked is not None:
         flags[rows] |= np.uint8(HAS_MASK) * tokens.masked
     strings: Any = chain.from_iterable(
@@ -217,7 +239,9 @@ def _add_tokens(
     cut = (sampled_lengths > 2 * EDGE) & (False if whole is None else ~whole[rows])
     if cut.any():
         keep = _edges(part.sampled, tokens.offsets) | np.repeat(~cut, tokens.lengths)
-        part.lengths[rows] = row_sums(keep.astype(float), tokens.offsets).astype(np.int64)
+        part.lengths[rows] = row_sums(keep.astype(float), tokens.offsets).astype(
+            np.int64
+        )
         flags[rows[cut]] = IS_CUT | flags[rows[cut]] & HAS_TOKENS
         part.ids, part.sampled = part.ids[keep], part.sampled[keep]
         part.figures = {name: flat[keep] for name, flat in part.figures.items()}
@@ -236,7 +260,8 @@ def _edges(sampled: NDArray[np.bool_], offsets: Ints) -> NDArray[np.bool_]:
     # Rank among the row's sampled tokens, from the start and from the end.
     before = np.concatenate([[0], np.cumsum(sampled)])
     first, last = (
-        np.repeat(before[bounds], np.diff(offsets)) for bounds in (offsets[:-1], offsets[1:])
+        np.repeat(before[bounds], np.diff(offsets))
+        for bounds in (offsets[:-1], offsets[1:])
     )
     edges: NDArray[np.bool_] = sampled & ((rank - first < EDGE) | (last - rank <= EDGE))
     return edges
@@ -260,7 +285,9 @@ class _File:
         if self._file is None or not self.size:
             return np.empty(0, self.dtype)
         # Slices of a plain array are made faster than those of a memmap.
-        return np.memmap(self._file, self.dtype, "r", shape=(self.size,)).view(np.ndarray)
+        return np.memmap(self._file, self.dtype, "r", shape=(self.size,)).view(
+            np.ndarray
+        )
 
 
 class RolloutSpool:
@@ -294,7 +321,9 @@ class RolloutSpool:
                 self._figures[name] = _File(np.float32)
                 self._figures[name].append(np.full(self._ids.size, np.nan))
             values = part.figures.get(name)
-            self._figures[name].append(np.full(len(part.ids), np.nan) if values is None else values)
+            self._figures[name].append(
+                np.full(len(part.ids), np.nan) if values is None else values
+            )
         self._texts.append(part.texts)
         self._sampled.append(part.sampled)
         self._ids.append(numbers[part.ids] if len(part.ids) else part.ids)
@@ -383,27 +412,38 @@ class Rollouts(RolloutPart):
 
     def _tokens_of(self, at: Ints) -> Ints:
         lengths = self.lengths[at]
-        return np.repeat(self.starts[at] - offsets_of(lengths)[:-1], lengths) + np.arange(
-            int(lengths.sum())
-        )
+        return np.repeat(
+            self.starts[at] - offsets_of(lengths)[:-1], lengths
+        ) + np.arange(int(lengths.sum()))
 
-    def read(self, rows: Sequence[int] | Ints, with_tokens: int | None = None) -> list[Rollout]:
+    def read(
+        self, rows: Sequence[int] | Ints, with_tokens: int | None = None
+    ) -> list[Rollout]:
         """Return responses, the first ``with_tokens`` (None: all) with tokens, unless IS_CUT."""
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
-        figures, offsets = self.figures_of(with_values), offsets_of(self.lengths[with_values])
+        figures, offsets = (
+            self.figures_of(with_values),
+            offsets_of(self.lengths[with_values]),
+        )
         for number, index in enumerate(with_values.tolist()):
             flags, rollout = int(self.flags[index]), rollouts[number]
             if flags & IS_CUT:
                 continue
-            tokens = slice(start := int(self.starts[index]), start + int(self.lengths[index]))
+            tokens = slice(
+                start := int(self.starts[index]), start + int(self.lengths[index])
+            )
             if flags & HAS_TOKENS:
                 names = self.vocabulary
-                rollout.raw_tokens = list(map(names.__getitem__, self.ids[tokens].tolist()))
+                rollout.raw_tokens = list(
+                    map(names.__getitem__, self.ids[tokens].tolist())
+                )
                 rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
             if self.lengths[index]:
-                rollout.figures = figures.between(*offsets[number : number + 2].tolist())
+                rollout.figures = figures.between(
+                    *offsets[number : number + 2].tolist()
+                )
             rollout.sampled = self.sampled[tokens] if flags & HAS_MASK else None
         return rollouts
 
@@ -420,7 +460,8 @@ class Rollouts(RolloutPart):
             response=self.text("response", index) or "",
             ref_response=self.text("ref_response", index),
             ground_truth=self.text("ground_truth", index),
-            turns=[(role, text) for role, text in details.get("turns", ())] or turns(prompt),
+            turns=[(role, text) for role, text in details.get("turns", ())]
+            or turns(prompt),
             conversation=[_as_turn(turn) for turn in details.get("conversation", ())],
             errors=details.get("errors", []),
         )
@@ -428,7 +469,9 @@ class Rollouts(RolloutPart):
     def figures_of(self, indices: Ints) -> TokenFigures:
         """Return the figures of all tokens of the responses at ``indices``, concatenated, (N,)."""
         tokens = self._tokens_of(indices)
-        values = {name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()}
+        values = {
+            name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()
+        }
         logged = {name: v for name, v in values.items() if not np.isnan(v).all()}
         return TokenFigures(logged).derive()
 

@@ -16,7 +16,15 @@ from rlreport.figures.rounding import significant
 from rlreport.figures.tokens import TokenFigures, find_loops
 from rlreport.options import ReadOptions
 from rlreport.read.chunk import MAX_TEXT
-from rlreport.read.rollouts import EDGE, HAS_MASK, HAS_TOKENS, IS_CUT, Numbers, Rollouts, Selection
+from rlreport.read.rollouts import (
+    EDGE,
+    HAS_MASK,
+    HAS_TOKENS,
+    IS_CUT,
+    Numbers,
+    Rollouts,
+    Selection,
+)
 from rlreport.read.tables import Scan
 from rlreport.system.workers import Workers
 from rlreport.tables import GAP, Note, TextSample, TokenSample
@@ -26,7 +34,9 @@ from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, un
 
 FIGURES = ("kl", "log_ratio", "prob", "value_error")
 _MAX_STRING = 200
-_LARGEST = 2.0**40  # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
+_LARGEST = (
+    2.0**40
+)  # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _JOB_ROWS = 256
 _ROWS_PER_SECOND = 4_000  # that one process collects, to decide whether to use several
@@ -48,8 +58,12 @@ class Part(NamedTuple):
     units: Units  # tokens of the responses; words for a response without logged tokens
     words: Units
     references: Units  # words of the reference policy's responses
-    is_token: NDArray[np.bool_]  # bool (R,), whether the response's ``units`` are tokens
-    distinct_2: Floats  # float64 (R,), distinct bigrams / all bigrams, NaN without bigrams
+    is_token: NDArray[
+        np.bool_
+    ]  # bool (R,), whether the response's ``units`` are tokens
+    distinct_2: (
+        Floats  # float64 (R,), distinct bigrams / all bigrams, NaN without bigrams
+    )
     labels: NDArray[np.int8]  # (R,), see ``holds_label``
     # float32 (len(FIGURES), ids of ``units``): KL etc. of each, NaN where not logged
     figures: NDArray[np.float32]
@@ -59,13 +73,19 @@ class Part(NamedTuple):
 def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) -> Scan:
     """Return the scan with text samples of ``rows``; set ``distinct_2`` and ``loop_share``."""
     starts = range(0, len(rows), _JOB_ROWS)
-    jobs = [Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts]
+    jobs = [
+        Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts
+    ]
     seconds = len(rows) / _ROWS_PER_SECOND
     strings, parts = Numbers(), []
     for part in workers.map(_collect, jobs, options, seconds=seconds):
         numbers = strings.of(part.strings)
-        units, words, references = (text._replace(ids=numbers[text.ids]) for text in part[:3])
-        parts.append(part._replace(units=units, words=words, references=references, strings=[]))
+        units, words, references = (
+            text._replace(ids=numbers[text.ids]) for text in part[:3]
+        )
+        parts.append(
+            part._replace(units=units, words=words, references=references, strings=[])
+        )
     return _with_texts(scan, rows, parts, list(strings))
 
 
@@ -75,7 +95,9 @@ def _collect(selection: Selection, options: ReadOptions) -> Part:
     indices = rollouts.indices(rows)
     figures = rollouts.figures_of(indices)
     offsets = offsets_of(rollouts.lengths[indices]).tolist()
-    for row, index, bounds in zip(rows.tolist(), indices.tolist(), pairwise(offsets), strict=True):
+    for row, index, bounds in zip(
+        rows.tolist(), indices.tolist(), pairwise(offsets), strict=True
+    ):
         collector.add(row, index, figures.between(*bounds))
     return collector.part()
 
@@ -84,7 +106,11 @@ class _Collector:
     def __init__(self, rollouts: Rollouts, pads: tuple[str, ...]) -> None:
         self._rollouts, self._pads = rollouts, pads
         self._numbers = Numbers()
-        self._texts: tuple[list[tuple[int, Ids]], ...] = [], [], []  # units, words, references
+        self._texts: tuple[list[tuple[int, Ids]], ...] = (
+            [],
+            [],
+            [],
+        )  # units, words, references
         self._is_token: list[bool] = []
         self._distinct_2: list[float] = []
         self._labels: list[int] = []
@@ -98,13 +124,17 @@ class _Collector:
         tokens = rollouts.ids[start : start + rollouts.lengths[index]][sampled]
         if flags & HAS_TOKENS and flags & HAS_MASK:  # omit tool outputs
             strings = [rollouts.vocabulary[number] for number in tokens.tolist()]
-            text = clean_text("".join(readable_tokens(strings, detect_style(strings))), self._pads)
+            text = clean_text(
+                "".join(readable_tokens(strings, detect_style(strings))), self._pads
+            )
         text = text[:MAX_TEXT]
         reference = rollouts.text("ref_response", index)
         self._labels.append(holds_label(text, rollouts.text("ground_truth", index)))
         self._is_token.append(bool(flags & HAS_TOKENS))
         all_units, words, references = self._texts
-        words.append((row, self._edges(self._numbers.of(spaced_units(without_special(text))))))
+        words.append(
+            (row, self._edges(self._numbers.of(spaced_units(without_special(text)))))
+        )
         if reference is not None:
             ids = self._numbers.of(spaced_units(reference[:MAX_TEXT]))
             references.append((row, self._edges(ids)))
@@ -135,7 +165,9 @@ class _Collector:
         is_token, vocabulary = units.ids < 0, self._rollouts.vocabulary
         used, tokens = np.unique(-1 - units.ids[is_token], return_inverse=True)
         # Token strings are model output of any length.
-        strings = [safe_text(vocabulary[number][:_MAX_STRING]) for number in used.tolist()]
+        strings = [
+            safe_text(vocabulary[number][:_MAX_STRING]) for number in used.tolist()
+        ]
         units.ids[is_token] = self._numbers.of(strings)[tokens]
         return Part(
             units,
@@ -152,7 +184,11 @@ class _Collector:
 def _as_units(texts: list[tuple[int, Ids]]) -> Units:
     rows = np.array([row for row, _ in texts], np.int64)
     lengths = np.array([len(ids) for _, ids in texts], np.int64)
-    return Units(rows, lengths, np.concatenate([np.zeros(0, np.int32), *(ids for _, ids in texts)]))
+    return Units(
+        rows,
+        lengths,
+        np.concatenate([np.zeros(0, np.int32), *(ids for _, ids in texts)]),
+    )
 
 
 def holds_label(response: str, label: str | None) -> int:
@@ -168,7 +204,9 @@ def holds_label(response: str, label: str | None) -> int:
     text = _normalize(response)
     if not wanted[-1].isdigit():
         return int(wanted in text)
-    return int(re.search(rf"(?<![\d.]){re.escape(wanted)}(?:\.0+)?(?!\.?\d)", text) is not None)
+    return int(
+        re.search(rf"(?<![\d.]){re.escape(wanted)}(?:\.0+)?(?!\.?\d)", text) is not None
+    )
 
 
 def _normalize(text: str) -> str:
@@ -187,7 +225,9 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     )
     lengths = everything.lengths
     scan.responses["distinct_2"] = pd.Series(significant(distinct_2), rows)
-    in_loops = find_loops(words.ids, offsets_of(words.lengths))[:, 2] / np.maximum(words.lengths, 1)
+    in_loops = find_loops(words.ids, offsets_of(words.lengths))[:, 2] / np.maximum(
+        words.lengths, 1
+    )
     scan.responses["loop_share"] = pd.Series(significant(in_loops), rows)
     trained = training[rows]
     filled = trained & (lengths > 0)
@@ -218,7 +258,9 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
         scan,
         ngrams=texts,
         words=_text_sample(words, trained, strings, "word", labels)[0],
-        ref_words=_text_sample(references, training[references.rows], strings, "word")[0],
+        ref_words=_text_sample(references, training[references.rows], strings, "word")[
+            0
+        ],
         tokens=tokens,
         sampled=len(rows),
         sampled_of=len(training) if len(rows) == len(training) else int(training.sum()),
@@ -236,8 +278,13 @@ def _text_sample(
     places = np.flatnonzero(np.repeat(keep, units.lengths))
     if not len(places):
         return None, places
-    offsets, labels = offsets_of(units.lengths[keep]), None if labels is None else labels[keep]
+    offsets, labels = (
+        offsets_of(units.lengths[keep]),
+        None if labels is None else labels[keep],
+    )
     ids, used = pd.factorize(units.ids[places])
     strings = [vocabulary[number] for number in used.tolist()]
-    sample = TextSample(units.rows[keep], offsets, ids.astype(np.int32), strings, unit, labels)
+    sample = TextSample(
+        units.rows[keep], offsets, ids.astype(np.int32), strings, unit, labels
+    )
     return sample, places

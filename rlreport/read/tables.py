@@ -13,7 +13,14 @@ from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import difference
 from rlreport.figures.turns import MAX_TOOLS, Ending, ToolCounts
-from rlreport.read.chunk import FIELD_BITS, FROM_TEXT, FROM_TOKEN, MAX_EXTRAS, Columns, RangeCounts
+from rlreport.read.chunk import (
+    FIELD_BITS,
+    FROM_TEXT,
+    FROM_TOKEN,
+    MAX_EXTRAS,
+    Columns,
+    RangeCounts,
+)
 from rlreport.read.grades import clear_missing_grades
 from rlreport.read.kept_rows import Hashes, LogRows
 from rlreport.read.rollouts import Rollouts, no_rollouts
@@ -32,9 +39,15 @@ class Scan(LogTables):
 
     name: str  # name of the run, from the folder or file that the user gave
     tokens: TokenSample | None = None  # KL etc. per token; None without token strings
-    failed: dict[int, int] = field(default_factory=dict)  # training step -> failed rollouts
-    filtered: dict[int, int] = field(default_factory=dict)  # training step -> filtered rollouts
-    rollouts: Rollouts = field(default_factory=no_rollouts)  # texts of the chosen responses
+    failed: dict[int, int] = field(
+        default_factory=dict
+    )  # training step -> failed rollouts
+    filtered: dict[int, int] = field(
+        default_factory=dict
+    )  # training step -> filtered rollouts
+    rollouts: Rollouts = field(
+        default_factory=no_rollouts
+    )  # texts of the chosen responses
 
     def prompt_texts(self) -> list[str]:
         """Return texts of prompts 0 to MAX_PROMPTS - 1, shortened; "" without a chosen response."""
@@ -43,7 +56,9 @@ class Scan(LogTables):
         texts = [""] * min(MAX_PROMPTS, int(prompts.max(initial=-1)) + 1)
         for number, index in zip(ids.tolist(), first.tolist(), strict=True):
             if number < len(texts):
-                texts[number] = (self.rollouts.text("prompt", index) or "")[:PROMPT_CHARS]
+                texts[number] = (self.rollouts.text("prompt", index) or "")[
+                    :PROMPT_CHARS
+                ]
         return texts
 
 
@@ -64,7 +79,9 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     step = columns["step"].astype(np.int64)
     columns["n"] = pd.Series(step).groupby(step).cumcount().to_numpy()
     columns["line"] = columns["line"].astype(np.int64) + lines_before(
-        rows.chunk.counts, columns["file"].astype(np.int64), columns["offset"].astype(np.int64)
+        rows.chunk.counts,
+        columns["file"].astype(np.int64),
+        columns["offset"].astype(np.int64),
     )
     # A prompt that occurs in training and in validation gets two ids.
     columns["prompt_id"] = prompt = _ids(columns["validation"], columns["prompt_hash"])
@@ -77,7 +94,10 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         numbers, _ = pd.factorize(columns["rollout"])
         columns["rollout"] = np.where(numbers < 0, np.nan, numbers)
     clear_missing_grades(columns)
-    for name, reference in (("reward", "ref_reward"), ("valid_reward", "ref_valid_reward")):
+    for name, reference in (
+        ("reward", "ref_reward"),
+        ("valid_reward", "ref_valid_reward"),
+    ):
         if name in columns and reference in columns:
             rewards = (columns[of].astype(np.float64) for of in (name, reference))
             columns[f"{name}_gap"] = difference(*rewards)
@@ -86,7 +106,9 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
     return pd.DataFrame(
         {
-            column.name: np.asarray(columns.pop(column.name, missing), dtype=column.dtype)
+            column.name: np.asarray(
+                columns.pop(column.name, missing), dtype=column.dtype
+            )
             for column in RESPONSE_COLUMNS
         },
         copy=False,
@@ -106,7 +128,9 @@ PILED_UP, LEAST_LIMIT = 0.2, 4
 
 def _set_endings(columns: Columns, turns: Floats) -> None:
     """Set ``ending``, ``finished`` and ``at_turn_limit`` from logged reasons, or infer them."""
-    source, ending, finished = (columns[n] for n in ("finish_source", "ending", "finished"))
+    source, ending, finished = (
+        columns[n] for n in ("finish_source", "ending", "finished")
+    )
     del columns["finish_source"]
     for kind in (FROM_TOKEN, FROM_TEXT):
         # If no response of the run has an end token, the log may omit them: finished is unknown.
@@ -119,7 +143,9 @@ def _set_endings(columns: Columns, turns: Floats) -> None:
         at_most = unfinished & (turns == most)
         if most >= LEAST_LIMIT and at_most.sum() >= PILED_UP * unfinished.sum():
             ending[at_most] = Ending.MOST_TURNS
-    at_limit = np.isin(ending, (Ending.TURN_LIMIT, Ending.MOST_TURNS)).astype(np.float64)
+    at_limit = np.isin(ending, (Ending.TURN_LIMIT, Ending.MOST_TURNS)).astype(
+        np.float64
+    )
     inferred = ending == Ending.MOST_TURNS
     at_limit[(ending == 0) | ((ending == Ending.UNFINISHED) & ~inferred.any())] = np.nan
     if not (at_limit == 1).any():
@@ -134,16 +160,22 @@ def _set_endings(columns: Columns, turns: Floats) -> None:
 def carried_fields(rows: LogRows) -> dict[str, int]:
     """Return canonical field -> number of responses with it; call before ``response_table``."""
     bits = rows.chunk.columns["carried"].astype(np.int64)[rows.order]
-    counts = {name: int(np.count_nonzero(bits & bit)) for name, bit in FIELD_BITS.items()}
+    counts = {
+        name: int(np.count_nonzero(bits & bit)) for name, bit in FIELD_BITS.items()
+    }
     return {name: count for name, count in counts.items() if count}
 
 
 def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
     """Return the number of lines in each row's file before the row's byte range, (R,)."""
-    ranges = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64).sort_values("start")
+    ranges = pd.DataFrame(
+        counts, columns=RangeCounts._fields, dtype=np.int64
+    ).sort_values("start")
     ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
     rows = pd.DataFrame({"file": files, "start": offsets}).sort_values("start")
-    rows["before"] = pd.merge_asof(rows, ranges, on="start", by="file")["before"].to_numpy()
+    rows["before"] = pd.merge_asof(rows, ranges, on="start", by="file")[
+        "before"
+    ].to_numpy()
     return rows["before"].sort_index().to_numpy()
 
 
@@ -187,7 +219,9 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
     table = table[is_training[table["row"]]]
     table["step"] = columns["step"][table["row"]]
     answers = table.groupby("tool")["answers"].sum()
-    top_tools = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[:MAX_TOOLS]
+    top_tools = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[
+        :MAX_TOOLS
+    ]
     selection = table[table["tool"].isin(top_tools)]
     return selection.groupby(["step", "tool"], as_index=False)[names[2:]].sum()[names]
 

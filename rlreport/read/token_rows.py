@@ -17,7 +17,9 @@ from rlreport.options import GaeOptions
 from rlreport.read.record import TokenFields
 from rlreport.read.remarks import LogPosition, Remarks
 
-PADDING_LOGP = 1e-3  # A log-probability above this marks padding; rounding alone never reaches it
+PADDING_LOGP = (
+    1e-3  # A log-probability above this marks padding; rounding alone never reaches it
+)
 Bools = NDArray[np.bool_]
 
 
@@ -27,13 +29,21 @@ class TokenRows:
 
     rows: Ints  # int64 (R,), rows of the batch that have tokens
     offsets: Ints  # int64 (R + 1,), where each row's tokens begin
-    strings: list[list[str] | None]  # token strings of each row; None for a row that logs none
-    texts: list[str]  # each row's token strings as logged, joined; "" for a row that logs none
+    strings: list[
+        list[str] | None
+    ]  # token strings of each row; None for a row that logs none
+    texts: list[
+        str
+    ]  # each row's token strings as logged, joined; "" for a row that logs none
     # field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; only fields that are logged
     arrays: dict[str, Floats]
     nan_values: Ints  # int64 (R,), number of values logged as NaN, infinite or null
-    sampled: Bools | None = None  # (N,), whether the policy sampled the token; None for all
-    masked: Bools | None = None  # (R,), whether the row logs ``sampled``; None if no row does
+    sampled: Bools | None = (
+        None  # (N,), whether the policy sampled the token; None for all
+    )
+    masked: Bools | None = (
+        None  # (R,), whether the row logs ``sampled``; None if no row does
+    )
 
     def marks(self, token: str) -> Bools:
         """Return which tokens equal ``token``, bool (N,)."""
@@ -74,8 +84,12 @@ class TokenRows:
 
     def figures(self, gae: GaeOptions) -> TokenFigures:
         """Return log-ratios, advantages etc., (N,); call it on the result of ``sampled_only``."""
-        logged = {LOGGED[name]: flat for name, flat in self.arrays.items() if name in LOGGED}
-        return token_figures(TokenFigures(logged), self.offsets, gamma=gae.gamma, lam=gae.lam)
+        logged = {
+            LOGGED[name]: flat for name, flat in self.arrays.items() if name in LOGGED
+        }
+        return token_figures(
+            TokenFigures(logged), self.offsets, gamma=gae.gamma, lam=gae.lam
+        )
 
     def _select(self, keep: Bools) -> TokenRows:
         sizes = row_sums(keep.astype(np.float64), self.offsets).astype(np.int64)
@@ -111,7 +125,9 @@ def token_rows(
     positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
     """Concatenate rows' tokens without padding (counted in ``remarks``); None if no row has any."""
-    rows = np.array([i for i, row in enumerate(fields) if row.size >= 0], dtype=np.int64)
+    rows = np.array(
+        [i for i, row in enumerate(fields) if row.size >= 0], dtype=np.int64
+    )
     if not len(rows):
         return None
     row_fields = [fields[i] for i in rows.tolist()]
@@ -122,7 +138,9 @@ def token_rows(
     ]
     texts = [row.text for row in row_fields]
     arrays, nan_values = _arrays(row_fields, offsets)
-    tokens = TokenRows(rows, offsets, strings, texts, arrays, nan_values, *_masks(row_fields))
+    tokens = TokenRows(
+        rows, offsets, strings, texts, arrays, nan_values, *_masks(row_fields)
+    )
     drop = _sentinels(tokens)
     padding = _end_padding(tokens, drop, pad_tokens)
     for kind, mask in (("sentinel", drop), ("pads", padding)):
@@ -134,7 +152,9 @@ def token_rows(
     return tokens._select(~drop) if drop.any() else tokens
 
 
-def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Floats], Ints]:
+def _arrays(
+    fields: Sequence[TokenFields], offsets: Ints
+) -> tuple[dict[str, Floats], Ints]:
     arrays: dict[str, Floats] = {}
     nan_values = np.zeros(len(fields), dtype=np.int64)
     for name in TOKEN_ARRAYS:
@@ -143,7 +163,9 @@ def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Flo
         if not logged.any():
             continue
         data = b"".join(
-            part[: row.size] if part is not None else np.full(row.size, np.nan).tobytes()
+            part[: row.size]
+            if part is not None
+            else np.full(row.size, np.nan).tobytes()
             for part, row in zip(parts, fields, strict=True)
         )
         flat = np.frombuffer(data, dtype=np.float64)
@@ -171,22 +193,32 @@ def _sentinels(tokens: TokenRows) -> Bools:
         if (logp := tokens.arrays.get(name)) is not None:
             drop |= logp > PADDING_LOGP
     if tokens.sampled is not None:
-        drop &= tokens.sampled  # a trainer may log any number for an environment's token
+        drop &= (
+            tokens.sampled
+        )  # a trainer may log any number for an environment's token
     return drop
 
 
-def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]) -> Bools:
+def _end_padding(
+    tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]
+) -> Bools:
     """Return which tokens except ``sentinels`` are padding at either end of a row, bool (N,)."""
     padding = np.zeros(len(sentinels), dtype=bool)
     for strings, start in zip(tokens.strings, tokens.offsets.tolist(), strict=False):
         if not strings:
             continue
         first, stop = 0, len(strings)
-        while first < stop and (strings[first] in pad_tokens or sentinels[start + first]):
+        while first < stop and (
+            strings[first] in pad_tokens or sentinels[start + first]
+        ):
             first += 1
-        while stop > first and (strings[stop - 1] in pad_tokens or sentinels[start + stop - 1]):
+        while stop > first and (
+            strings[stop - 1] in pad_tokens or sentinels[start + stop - 1]
+        ):
             stop -= 1
-        padding[start : start + first] = padding[start + stop : start + len(strings)] = True
+        padding[start : start + first] = padding[
+            start + stop : start + len(strings)
+        ] = True
     return padding & ~sentinels
 
 
