@@ -15,7 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError, UsageError
+from rlreport.errors import (
+    MissingExtraError,
+    RlreportError,
+    UnusableInputError,
+    UsageError,
+)
 from rlreport.figures.ragged import Ints
 from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import readers
@@ -47,7 +52,9 @@ ONLY_METRICS = ("events", ".csv", ".wandb")
 
 _DEPTH = 6
 _PEEK = 1 << 20
-_LONGEST_HEAD = 16 << 20  # bytes of a table's first line, such as one of many thousand metrics
+_LONGEST_HEAD = (
+    16 << 20
+)  # bytes of a table's first line, such as one of many thousand metrics
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
 _CONSOLE = (".log", ".txt", ".out")
 # Names of JSON documents to read in a folder; others are read only if the user names them
@@ -59,7 +66,9 @@ class MetricsSource(NamedTuple):
 
     path: Path
     read: Callable[[LeftOut], Iterator[Record]]
-    run: str = ""  # name of the run, "." for files directly in the folder that was searched
+    run: str = (
+        ""  # name of the run, "." for files directly in the folder that was searched
+    )
 
 
 def find_metrics(path: Path) -> list[MetricsSource]:
@@ -93,7 +102,9 @@ def find_metrics(path: Path) -> list[MetricsSource]:
             elif _is_metrics(file, in_folder=True):
                 sources += _files_of(file, path)
     for files in states.values():
-        sources += _files_of(max(files, key=lambda file: (file.stat().st_size, str(file))), path)
+        sources += _files_of(
+            max(files, key=lambda file: (file.stat().st_size, str(file))), path
+        )
     return sorted(sources, key=lambda one: (one.path, one.run))
 
 
@@ -107,7 +118,9 @@ def sources_of(path: Path) -> list[MetricsSource]:
     if path.is_dir():
         if sources := find_metrics(path):
             return sources
-        raise UnusableInputError(f"{path.name}: this folder contains no trainer metrics")
+        raise UnusableInputError(
+            f"{path.name}: this folder contains no trainer metrics"
+        )
     if not path.is_file():
         # Opening a pipe would block until another process writes to it.
         raise UnusableInputError(f"{path.name}: no such file")
@@ -126,8 +139,14 @@ def _is_mlflow(folder: Path) -> bool:
 def _mlflow(folder: Path) -> MetricsSource:
     run, name = folder.parent, ""
     with suppress(OSError):
-        name = (run / "tags" / "mlflow.runName").read_text("utf-8", "replace")[:200].strip()
-    return MetricsSource(folder, partial(readers.mlflow_records, folder), name or run.name)
+        name = (
+            (run / "tags" / "mlflow.runName")
+            .read_text("utf-8", "replace")[:200]
+            .strip()
+        )
+    return MetricsSource(
+        folder, partial(readers.mlflow_records, folder), name or run.name
+    )
 
 
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
@@ -135,9 +154,17 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     read = partial(_READERS[kind], path)
     if kind in (".db", ".csv"):
         with _unreadable(path):
-            runs = readers.trackio_runs(path) if kind == ".db" else readers.csv_runs(path) or [""]
-        return [MetricsSource(path, partial(read, run=name), name or run) for name in runs]
-    return [MetricsSource(path, read, readers.wandb_run(path) if kind == ".wandb" else run)]
+            runs = (
+                readers.trackio_runs(path)
+                if kind == ".db"
+                else readers.csv_runs(path) or [""]
+            )
+        return [
+            MetricsSource(path, partial(read, run=name), name or run) for name in runs
+        ]
+    return [
+        MetricsSource(path, read, readers.wandb_run(path) if kind == ".wandb" else run)
+    ]
 
 
 _READERS: dict[str, Callable[..., Iterator[Record]]] = {
@@ -152,7 +179,11 @@ _READERS: dict[str, Callable[..., Iterator[Record]]] = {
 
 
 def _kind(path: Path) -> str:
-    name = path.name.removesuffix(path.suffix) if path.suffix in COMPRESSIONS else path.name
+    name = (
+        path.name.removesuffix(path.suffix)
+        if path.suffix in COMPRESSIONS
+        else path.name
+    )
     if EVENTS in name:
         return "events"
     suffixes = (".jsonl", ".csv", ".json", ".wandb", ".db")
@@ -172,7 +203,9 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
             return path.name.startswith("run-")
         if kind == ".json":
             named = not in_folder or bool(_JSON_NAME.search(path.name))
-            return named and next(readers.json_records(path, LeftOut()), None) is not None
+            return (
+                named and next(readers.json_records(path, LeftOut()), None) is not None
+            )
         if kind == "console" and in_folder and path.suffix not in _CONSOLE:
             return False
         if kind == "console":
@@ -196,7 +229,11 @@ def _is_table(path: Path, kind: str) -> bool:
         return False
     row = dict(zip(names, cells, strict=True))
     steps = [row.pop(key) for key in STEP_KEYS if key in row]
-    return all(map(_is_number, steps[:1])) and any(map(_is_number, row.values())) and bool(steps)
+    return (
+        all(map(_is_number, steps[:1]))
+        and any(map(_is_number, row.values()))
+        and bool(steps)
+    )
 
 
 def _is_number(cell: str) -> bool:
@@ -210,7 +247,9 @@ class TrainerMetrics:
     # metric -> steps at which it was NaN or infinite
     broken: dict[str, list[int]] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
-    unread: list[Path] = field(default_factory=list)  # files of metrics that cannot be read
+    unread: list[Path] = field(
+        default_factory=list
+    )  # files of metrics that cannot be read
     files: list[MetricsFile] = field(default_factory=list)
     # names of the runs if two of them have the same metric at the same step, else empty
     runs: list[str] = field(default_factory=list)
@@ -244,7 +283,9 @@ def find_and_read(
     sources = [source for path in map(Path, given or logs) for source in find(path)]
     runs = sorted({source.run for source in sources})
     if run and run not in runs and run not in names_of_runs(logs):
-        raise UsageError(f"--run {run}: no such run; found: {', '.join(runs) or 'none'}")
+        raise UsageError(
+            f"--run {run}: no such run; found: {', '.join(runs) or 'none'}"
+        )
     by_run: dict[str, list[MetricsSource]] = {}
     for source in sources:
         if run in ("", source.run):

@@ -46,9 +46,13 @@ from rlreport.tables import Note
 from rlreport.text.messages import message, translatable
 
 # Why rows of a metrics file are not used
-STEP = translatable("rows of trainer metrics whose step is not a whole number, left out")
+STEP = translatable(
+    "rows of trainer metrics whose step is not a whole number, left out"
+)
 JSON = translatable("lines of trainer metrics that are not valid JSON, left out")
-CELLS = translatable("rows of trainer metrics with the wrong number of columns, left out")
+CELLS = translatable(
+    "rows of trainer metrics with the wrong number of columns, left out"
+)
 ROUNDED = translatable(
     "trainer metrics that the console prints as 0.000 at all steps, left out as their values are "
     "unknown"
@@ -69,7 +73,9 @@ class LeftOut:
     def notes(self, file: str) -> list[Note]:
         """Return one note per reason, without text from the log."""
         found = self.found.items()
-        return [Note("metrics", message(why), n, file, line) for why, (n, line) in found]
+        return [
+            Note("metrics", message(why), n, file, line) for why, (n, line) in found
+        ]
 
 
 MAX_UNPACKED = 4_000_000_000  # Maximum decompressed size of a metrics file in bytes
@@ -84,20 +90,31 @@ _CONSOLE_PAIR = re.compile(r"(\S+):(?:np\.\w+\()?([-+.\w]+)\)?$")
 _ROUNDED_ZERO = re.compile(r"-?0\.00+")
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m")
 # Keys that transformers logs once at the end of training, so they make no curve
-_SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
+_SUMMARY = (
+    "train_runtime",
+    "train_samples_per_second",
+    "train_steps_per_second",
+    "train_loss",
+)
 
 
 def lines_of(
     path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
 ) -> Generator[bytes]:
     """Yield decompressed lines up to damage; raise ValueError if all is damaged or too large."""
-    source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
+    source = Source(
+        "", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, "")
+    )
     lines, line, count = Lines(ByteRange(0, source), longest), None, 0
     for line in lines:
         if line.data is None:
-            raise LimitError(message("a line is longer than {most:count} bytes", most=longest))
+            raise LimitError(
+                message("a line is longer than {most:count} bytes", most=longest)
+            )
         if line.offset > MAX_UNPACKED:
-            raise LimitError(message("larger than {most:count} bytes", most=MAX_UNPACKED))
+            raise LimitError(
+                message("larger than {most:count} bytes", most=MAX_UNPACKED)
+            )
         count += 1
         yield line.data
     if lines.damage and line is None:
@@ -115,7 +132,9 @@ def json_line_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
                 left_out.add(JSON, number)
 
 
-def _records(events: Iterable[Any], left_out: LeftOut, line: int | None = None) -> Iterator[Record]:
+def _records(
+    events: Iterable[Any], left_out: LeftOut, line: int | None = None
+) -> Iterator[Record]:
     """Yield (step, metrics) of each event; add events with an invalid step to ``left_out``."""
     for event in events:
         if not isinstance(event, dict) or not (metrics := numbers_of(event)):
@@ -132,11 +151,15 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
     content = read_bounded(path, MAX_JSON)
     history = mapping(load_json(content, "replace")).get("log_history")
     if isinstance(history, list):
-        kept = ({k: v for k, v in e.items() if k not in _SUMMARY} for e in dicts(history))
+        kept = (
+            {k: v for k, v in e.items() if k not in _SUMMARY} for e in dicts(history)
+        )
         yield from _records(kept, left_out)
         return
     if path.name.endswith("trainer_state.json"):
-        raise UnusableInputError(f"{path.name}: not a trainer state, as it has no `log_history`")
+        raise UnusableInputError(
+            f"{path.name}: not a trainer state, as it has no `log_history`"
+        )
     records = [*_records(json_objects(io.BytesIO(content)), left_out)]
     if not records:
         raise UnusableInputError(f"{path.name}: contains no steps with numbers")
@@ -149,16 +172,22 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
     A metric that is 0.000 in all its lines is left out: it may be any number that is rounded to 0,
     such as a learning rate.
     """
-    rounded: dict[str, bool] = {}  # metric -> whether all its values so far are rounded to 0
+    rounded: dict[
+        str, bool
+    ] = {}  # metric -> whether all its values so far are rounded to 0
     for _, cells in _console_lines(path, LeftOut()):
         for name, cell in cells.items():
-            rounded[name] = rounded.get(name, True) and bool(_ROUNDED_ZERO.fullmatch(cell))
+            rounded[name] = rounded.get(name, True) and bool(
+                _ROUNDED_ZERO.fullmatch(cell)
+            )
     unknown = {name for name in rounded if rounded[name]}
     for _ in unknown:
         left_out.add(ROUNDED, None)
     found_any = False
     for step, cells in _console_lines(path, left_out):
-        event = {name: number(cell) for name, cell in cells.items() if name not in unknown}
+        event = {
+            name: number(cell) for name, cell in cells.items() if name not in unknown
+        }
         if metrics := dict(flat_numbers(event)):
             found_any = True
             yield step, metrics
@@ -170,7 +199,9 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
         )
 
 
-def _console_lines(path: Path, left_out: LeftOut) -> Iterator[tuple[int, dict[str, str]]]:
+def _console_lines(
+    path: Path, left_out: LeftOut
+) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the step and (metric -> printed number) of each line of metrics in a console log."""
     for line in lines_of(path, left_out=left_out):
         plain = _ANSI.sub(b"", line)
@@ -207,9 +238,15 @@ def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
     scalars = {tag: log.Scalars(tag) for tag in tags[event_accumulator.SCALARS]}
     tensors = {tag: log.Tensors(tag) for tag in tags[event_accumulator.TENSORS]}
     found = [
-        (tag, event) for events in (scalars, tensors) for tag in events for event in events[tag]
+        (tag, event)
+        for events in (scalars, tensors)
+        for tag in events
+        for event in events[tag]
     ]
-    if any(_falls(e.step for e in of_tag) for of_tag in (*scalars.values(), *tensors.values())):
+    if any(
+        _falls(e.step for e in of_tag)
+        for of_tag in (*scalars.values(), *tensors.values())
+    ):
         # Tag by tag, it would not show which values follow on which.
         found.sort(key=lambda one: one[1].wall_time)
     for tag, event in found:
@@ -233,7 +270,9 @@ MAX_RUNS = 200  # Maximum number of runs in a CSV file, which is read once for e
 
 _BOOLEANS = {"True": 1.0, "False": 0.0}
 
-csv.field_size_limit(MAX_LINE)  # the default of 131,072 characters is less than a line may have
+csv.field_size_limit(
+    MAX_LINE
+)  # the default of 131,072 characters is less than a line may have
 
 
 def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record]:
@@ -251,7 +290,9 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
     step = next((names.index(key) for key in STEP_KEYS if key in names), None)
     if step is None:
-        raise UnusableInputError(f"{path.name}: not a metrics table, as no column is named step")
+        raise UnusableInputError(
+            f"{path.name}: not a metrics table, as no column is named step"
+        )
     kind = next((index for index, name in enumerate(names) if name in KIND_KEYS), None)
     column = _run_column(names) if run else None
     metrics = csv_metrics(names, run if column is None else "")
@@ -270,7 +311,9 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
                 for index, name in metrics.items()
                 if index < len(cells)
             }
-            counted = {name: number("".join(cells[i : i + 1])) for name, i in counters.items()}
+            counted = {
+                name: number("".join(cells[i : i + 1])) for name, i in counters.items()
+            }
             found = numbers | counters_of({names[step]: value, **counted})
             yield int(value), {name: n for name, n in found.items() if n is not None}
 
@@ -317,7 +360,9 @@ def csv_runs(path: Path) -> list[str]:
             for _, cells in _csv_rows(lines, separator, LeftOut()):
                 runs.update(filter(None, cells[column:][:1]))
                 if len(runs) > MAX_RUNS:
-                    raise LimitError(message("more than {most:count} runs", most=MAX_RUNS))
+                    raise LimitError(
+                        message("more than {most:count} runs", most=MAX_RUNS)
+                    )
     return sorted(runs) if len(runs) > 1 else []
 
 
@@ -382,7 +427,9 @@ def trackio_runs(path: Path) -> list[str]:
     with closing(open_database(path)) as database:
         if not is_plain_table(database, "metrics"):
             return []
-        rows = database.execute("SELECT DISTINCT run_name FROM metrics ORDER BY run_name")
+        rows = database.execute(
+            "SELECT DISTINCT run_name FROM metrics ORDER BY run_name"
+        )
         return [str(row["run_name"]) for row in rows]
 
 
@@ -405,7 +452,11 @@ def wandb_run(path: Path) -> str:
     """
     run, names = path.stem.removeprefix("run-"), []
     with suppress(RlreportError):
-        fields = (field for entry in islice(_wandb_entries(path), 20) for field in _fields(entry))
+        fields = (
+            field
+            for entry in islice(_wandb_entries(path), 20)
+            for field in _fields(entry)
+        )
         about = (value for number, value in fields if number == 17)
         names = [value for number, value in _fields(next(about, b"")) if number == 8]
     return "-".join([*map(_text, names[:1]), run])
@@ -421,7 +472,11 @@ def wandb_records(path: Path, _: LeftOut) -> Iterator[Record]:
     """
     for entry in _wandb_entries(path):
         for number, history in _fields(entry):
-            if number == 2 and isinstance(history, bytes) and (record := _history(history)):
+            if (
+                number == 2
+                and isinstance(history, bytes)
+                and (record := _history(history))
+            ):
                 yield record
 
 
@@ -441,13 +496,19 @@ def _wandb_entries(path: Path) -> Iterator[bytes]:
             _, length, kind = _CHUNK_HEADER.unpack(header)
             data = stream.read(length)
             left -= _CHUNK_HEADER.size + length
-            if len(data) < length or left < 0 or kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST):
+            if (
+                len(data) < length
+                or left < 0
+                or kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST)
+            ):
                 return
             if kind in (_WHOLE, _FIRST):
                 parts.clear()
             parts += data
             if len(parts) > MAX_RECORD:
-                raise LimitError(message("larger than {most:count} bytes", most=MAX_RECORD))
+                raise LimitError(
+                    message("larger than {most:count} bytes", most=MAX_RECORD)
+                )
             if kind in (_WHOLE, _LAST):
                 yield bytes(parts)
 
@@ -467,7 +528,9 @@ def _history(data: bytes) -> Record | None:
             event.setdefault("_step", next((v for n, v in _fields(item) if n == 1), 0))
     step = step_in(event)
     metrics = numbers_of(event)
-    return (step, metrics | counters_of(event)) if step is not None and metrics else None
+    return (
+        (step, metrics | counters_of(event)) if step is not None and metrics else None
+    )
 
 
 def _text(value: int | bytes) -> str:
@@ -485,7 +548,9 @@ def _value(number: int, value: int | bytes) -> Any:
 
 def _fields(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield (field number, value) of a protocol buffer: varints as int, other values as bytes."""
-    if isinstance(data, int):  # a damaged file may have a number where a message should be
+    if isinstance(
+        data, int
+    ):  # a damaged file may have a number where a message should be
         return
     at = 0
     while at < len(data):

@@ -30,9 +30,7 @@ _VALIDATION = (
     r"(?:val|valid|validation|eval|evaluation|test|dev|heldout)(?:s|_?set|_?step)?[_/.-]"
 )
 _RIGHT = r"(?:accuracy|acc|(?:correct|success)(?:_rate)?|(?:pass|solve)_rate|pass(?:@|_at_)?1)"
-_TEST_SETS = (
-    r"(?:aime|amc|math|gsm8k|gpqa|hmmt|olympiad|minerva|humaneval|mbpp|livecode|lcb|mmlu|ifeval)"
-)
+_TEST_SETS = r"(?:aime|amc|math|gsm8k|gpqa|hmmt|olympiad|minerva|humaneval|mbpp|livecode|lcb|mmlu|ifeval)"
 
 # Role -> regular expressions of names of unknown loggers, in order of preference. Each has to match
 # the whole name in lower case, without the prefixes that ``_PREFIXES`` removes
@@ -70,7 +68,9 @@ ROLES: dict[str, tuple[str, ...]] = {
         rf"{_POLICY}(?:reward_)?kl_penalty",  # verl, EasyR1, NeMo-RL
     ),
     # TRL's `objective/entropy` is summed over the response.
-    "entropy": (rf"{_POLICY}{_AVG}(?:token_|policy_|approx_)?entropy(?:_loss)?{_MEAN}",),
+    "entropy": (
+        rf"{_POLICY}{_AVG}(?:token_|policy_|approx_)?entropy(?:_loss)?{_MEAN}",
+    ),
     "loss": (
         rf"{_POLICY}loss{_MEAN}",
         rf"{_POLICY}{_AVG}(?:pg|policy|actor|act|total|final|grpo|ppo)_loss{_MEAN}",
@@ -91,23 +91,35 @@ ROLES: dict[str, tuple[str, ...]] = {
     "truncated": (
         rf"(?:is_|response_)?(?:truncated|truncation)(?:_(?:ratio|rate|frac|fraction))?{_MEAN}",
     ),
-    "learning_rate": (rf"{_POLICY}(?:actor_|policy_)?(?:lr|learning_rate)(?:[-/_]pg_\d+)?",),
+    "learning_rate": (
+        rf"{_POLICY}(?:actor_|policy_)?(?:lr|learning_rate)(?:[-/_]pg_\d+)?",
+    ),
     "ratio": (rf"(?:val/|{_POLICY})(?:importance_|policy_|probs?_)?ratio{_MEAN}",),
-    "explained_variance": (r"(?:critic/|val/)?(?:vf_|value_)?explained_var(?:iance)?(?:_avg)?",),
+    "explained_variance": (
+        r"(?:critic/|val/)?(?:vf_|value_)?explained_var(?:iance)?(?:_avg)?",
+    ),
     # k3 of sampler and trainer; "lagged" if the sampler's weights may also be older
     "mismatch_k3": (r"mismatch_k3",),
     "mismatch_lagged": (r"mismatch_kl",),
     "mismatch_prob": (r"mismatch_prob",),
     "mismatch_ratio": (r"mismatch_ratio",),  # mean exp|log-probability difference|
     "ess": (r"(?:ess|eff(?:ective)?_sample_size)(?:_ratio)?",),
-    "zero_variance": (r"(?:frac_)?(?:reward_)?zero_(?:std|variance)(?:_groups)?(?:_frac)?",),
+    "zero_variance": (
+        r"(?:frac_)?(?:reward_)?zero_(?:std|variance)(?:_groups)?(?:_frac)?",
+    ),
     "loops": (r"(?:repetition|loops)(?:_(?:frac|fraction|ratio|rate))?",),
-    "failed": (rf"(?:aborted|failed|error)_?(?:rollouts_)?(?:ratio|rate|frac|fraction){_MEAN}",),
-    "dropped": (rf"(?:dropped|filtered)_(?:groups_)?(?:ratio|rate|frac|fraction){_MEAN}",),
+    "failed": (
+        rf"(?:aborted|failed|error)_?(?:rollouts_)?(?:ratio|rate|frac|fraction){_MEAN}",
+    ),
+    "dropped": (
+        rf"(?:dropped|filtered)_(?:groups_)?(?:ratio|rate|frac|fraction){_MEAN}",
+    ),
     "turns": (rf"{_AVG}(?:num_)?turns{_MEAN}",),
     "turn_limit": (r"max_turns_(?:reached_)?(?:ratio|rate|frac|fraction)",),
     "tool_calls": (rf"{_AVG}(?:num_)?tool_calls?(?:_counts?)?{_MEAN}",),
-    "tool_errors": (rf"tool_(?:call_)?(?:error|failure)_(?:rate|ratio|frac|fraction){_MEAN}",),
+    "tool_errors": (
+        rf"tool_(?:call_)?(?:error|failure)_(?:rate|ratio|frac|fraction){_MEAN}",
+    ),
     "lag": (rf"{_AVG}(?:policy_lag|staleness){_MEAN}",),
 }
 
@@ -130,7 +142,9 @@ PLAIN_NAMES = {
 }
 
 # Prefixes that name the run or the phase of a metric, not what it measures
-_PREFIXES = re.compile(r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*")
+_PREFIXES = re.compile(
+    r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*"
+)
 # Prefixes that loggers put before the keys of a trainer
 _RUN = re.compile(r"^(?:.* - )?(?:train/)?")
 
@@ -162,14 +176,17 @@ def known_keys() -> dict[Key, re.Pattern[str]]:
     keys = [Key(**row) for row in csv.DictReader(text.splitlines())]
     plain = [re.escape(_RUN.sub("", key.key.lower())) for key in keys]
     return {
-        key: re.compile(name.replace(r"\*", ".+")) for key, name in zip(keys, plain, strict=True)
+        key: re.compile(name.replace(r"\*", ".+"))
+        for key, name in zip(keys, plain, strict=True)
     }
 
 
 @lru_cache(10_000)
 def _keys_of(name: str) -> tuple[Key, ...]:
     plain = _RUN.sub("", name.lower())
-    return tuple(key for key, pattern in known_keys().items() if pattern.fullmatch(plain))
+    return tuple(
+        key for key, pattern in known_keys().items() if pattern.fullmatch(plain)
+    )
 
 
 def in_unit_of(role: str, name: str, values: Floats) -> Floats:
@@ -186,7 +203,8 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     ``rollout`` (it covers all responses), then the shortest.
     """
     names = sorted(
-        metrics, key=lambda name: (not name.lower().startswith("rollout"), len(name), name)
+        metrics,
+        key=lambda name: (not name.lower().startswith("rollout"), len(name), name),
     )
     if not names:
         return {}  # reading the keys and their patterns takes 20 ms
@@ -195,7 +213,9 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     logged = Counter(key.framework for key, _ in known)
     known.sort(key=lambda pair: (-logged[pair[0].framework], rank[pair[0]]))
     roles = {key.role: name for key, name in reversed(known)}
-    plain = {name: _PREFIXES.sub("", name.lower()) for name in names if not _keys_of(name)}
+    plain = {
+        name: _PREFIXES.sub("", name.lower()) for name in names if not _keys_of(name)
+    }
     for role, patterns in ROLES.items():
         matching = (n for p in patterns for n in plain if re.fullmatch(p, plain[n]))
         if role not in roles and (metric := next(matching, None)):
@@ -203,9 +223,7 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     return roles
 
 
-ROLLOUT_WRITER = (
-    'RolloutWriter("rollouts").write(step=step, prompt=prompt, response=response, reward=reward)'
-)
+ROLLOUT_WRITER = 'RolloutWriter("rollouts").write(step=step, prompt=prompt, response=response, reward=reward)'
 
 
 # Framework -> its setting that logs rollouts
@@ -226,7 +244,9 @@ def logging_advice(metrics: Iterable[str]) -> dict[str, str]:
     if framework is None:
         how = message("Log rollouts with {name}:", name="rlreport.RolloutWriter")
         return {"how": how, "code": ROLLOUT_WRITER}
-    how = message("These look like metrics of {name}; log rollouts with:", name=framework)
+    how = message(
+        "These look like metrics of {name}; log rollouts with:", name=framework
+    )
     return {"how": how, "code": ROLLOUT_SETTINGS[framework]}
 
 
@@ -236,7 +256,11 @@ def framework_of(metrics: Iterable[str]) -> str | None:
     Keys of one or two words, such as ``grad_norm``, are common to all trainers and do not count.
     """
     keys = {key for name in metrics for key in _keys_of(name)}
-    long_keys = [key for key in keys if len(re.findall("[/_]", _RUN.sub("", key.key))) > 1]
-    logged = Counter(key.framework for key in long_keys if key.framework in ROLLOUT_SETTINGS)
+    long_keys = [
+        key for key in keys if len(re.findall("[/_]", _RUN.sub("", key.key))) > 1
+    ]
+    logged = Counter(
+        key.framework for key in long_keys if key.framework in ROLLOUT_SETTINGS
+    )
     framework = max(ROLLOUT_SETTINGS, key=lambda name: logged[name])
     return framework if logged[framework] > 1 else None

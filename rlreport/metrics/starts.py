@@ -100,14 +100,18 @@ def arranged(
         return Arrangement(starts, shifts, [], unsorted=True)
     of_start = [steps_of[0]]  # distinct steps of each start, as numbered here
     repeated: list[Ints] = [np.zeros(0, np.int64)]  # of each start
-    counted = steps_of[0]  # steps of the current start since its counter was last set back
+    counted = steps_of[
+        0
+    ]  # steps of the current start since its counter was last set back
     for piece in range(1, pieces):
         steps = steps_of[piece]
         starts[piece] = starts[piece - 1]
         shifts[piece] = shifts[piece - 1]
         if not len(steps):  # of metrics that are left out
             continue
-        afresh = len(counted) > 0 and begins_afresh(steps, counted, before=steps_of[piece - 1])
+        afresh = len(counted) > 0 and begins_afresh(
+            steps, counted, before=steps_of[piece - 1]
+        )
         copied = _is_copy_of_piece(series, piece)
         if not afresh or copied:
             numbered = steps + shifts[piece]
@@ -144,7 +148,10 @@ def _steps_by_piece(series: Mapping[str, Series], pieces: int) -> list[Ints]:
     table = pd.concat(tables).drop_duplicates().sort_values(["piece", "step"])
     by_piece = dict(iter(table.groupby("piece")["step"]))
     nothing = np.zeros(0, np.int64)
-    return [by_piece[piece].to_numpy() if piece in by_piece else nothing for piece in range(pieces)]
+    return [
+        by_piece[piece].to_numpy() if piece in by_piece else nothing
+        for piece in range(pieces)
+    ]
 
 
 def _written_in_turns(steps_of: Sequence[Ints]) -> bool:
@@ -164,7 +171,9 @@ def _spacing(steps: Ints) -> int:
 
 def _is_copy_of_piece(series: Mapping[str, Series], piece: int) -> bool:
     before = {name: _up_to(one, piece) for name, one in series.items()}
-    return is_copy(before, {name: _in_piece(one, piece) for name, one in series.items()})
+    return is_copy(
+        before, {name: _in_piece(one, piece) for name, one in series.items()}
+    )
 
 
 def _up_to(one: Series, piece: int) -> Series:
@@ -234,7 +243,9 @@ def _moves_on(before: Floats, after: Floats) -> int:
     if min(len(before), len(after)) < _MIN_VALUES or _tells_time(before):
         return 0
     width = min(_MAX_WINDOW, max(1, len(before) // _WINDOW), len(after))
-    first, last, now = (part.mean() for part in (before[:width], before[-width:], after[:width]))
+    first, last, now = (
+        part.mean() for part in (before[:width], before[-width:], after[:width])
+    )
     change = last - first
     if abs(change) <= _CHANGE * before.std():
         return 0
@@ -259,7 +270,9 @@ def start_notes(found: Arrangement) -> list[Note]:
             "run, and figures and charts show the last one only. If they are one training, pass "
             "--merge.",
             count=len(found.lengths),
-            lengths=listed(lengths if len(lengths) <= _MAX_NAMED else [*lengths[:_MAX_NAMED], "…"]),
+            lengths=listed(
+                lengths if len(lengths) <= _MAX_NAMED else [*lengths[:_MAX_NAMED], "…"]
+            ),
         )
         notes.append(Note(SEVERAL_STARTS, text, len(found.lengths)))
     elif len(found.lengths) > 1:

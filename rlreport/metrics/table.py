@@ -28,7 +28,9 @@ MAX_STEPS = 20_000
 # Maximum number of values in memory; beyond it, consecutive steps are merged
 MAX_VALUES = 5_000_000
 _BLOCK_ROWS = 1_000
-MAX_BROKEN = 1_000  # Maximum number of steps per metric that are reported as NaN or infinite
+MAX_BROKEN = (
+    1_000  # Maximum number of steps per metric that are reported as NaN or infinite
+)
 _GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
 
 
@@ -58,7 +60,9 @@ class Part(NamedTuple):
         if largest:
             values = np.fmax.reduceat(self.values, starts)
         else:
-            values = np.add.reduceat(self.values, starts) / np.diff(starts, append=len(at))
+            values = np.add.reduceat(self.values, starts) / np.diff(
+                starts, append=len(at)
+            )
         broken = np.logical_or.reduceat(self.broken, starts)
         return Part(at[starts], values, broken, self.pieces[starts])
 
@@ -67,7 +71,9 @@ class Part(NamedTuple):
         return self.in_order(np.flatnonzero(kept[self.pieces]))
 
     def in_order(self, rows: Ints) -> Part:
-        return Part(self.steps[rows], self.values[rows], self.broken[rows], self.pieces[rows])
+        return Part(
+            self.steps[rows], self.values[rows], self.broken[rows], self.pieces[rows]
+        )
 
 
 def _joined(parts: list[Part]) -> Part:
@@ -83,7 +89,9 @@ class MetricsTable:
     left_out: set[int] = field(default_factory=set)
     size: int = 0  # number of values in memory
     metrics: int = 0  # number of metrics
-    piece: int = 0  # number of the last piece of the log; a piece ends where the step falls
+    piece: int = (
+        0  # number of the last piece of the log; a piece ends where the step falls
+    )
     changes: int = 0  # number of changes of the step from one record to the next
 
     def add(self, records: Iterator[Record]) -> None:
@@ -133,7 +141,8 @@ class MetricsTable:
         if not common:
             return 0 if same_pieces else self.piece
         falls = any(
-            other.parts[name][0].steps[0] < self.parts[name][-1].steps[-1] for name in common
+            other.parts[name][0].steps[0] < self.parts[name][-1].steps[-1]
+            for name in common
         )
         if same_pieces and falls and is_copy(self._series(), other._series()):
             return 0
@@ -155,14 +164,19 @@ class MetricsTable:
                 part = part.in_order(np.argsort(part.steps, kind="stable"))
                 part = part._replace(pieces=np.zeros_like(part.pieces))
             self.parts[name] = [part]
-        self.parts = {name: parts for name, parts in self.parts.items() if len(parts[0].steps)}
+        self.parts = {
+            name: parts for name, parts in self.parts.items() if len(parts[0].steps)
+        }
         self.piece = 0
         self._merge(self.width)
         return found
 
     def _series(self) -> dict[str, Series]:
         joined = {name: _joined(parts) for name, parts in self.parts.items()}
-        return {name: Series(one.steps, one.values, one.pieces) for name, one in joined.items()}
+        return {
+            name: Series(one.steps, one.values, one.pieces)
+            for name, one in joined.items()
+        }
 
     @property
     def names(self) -> set[str]:
@@ -190,7 +204,9 @@ class MetricsTable:
     @property
     def steps(self) -> Ints:
         """The distinct steps of all metrics, int64, ascending."""
-        return np.unique(np.concatenate([np.empty(0, np.int64), *self.steps_of().values()]))
+        return np.unique(
+            np.concatenate([np.empty(0, np.int64), *self.steps_of().values()])
+        )
 
     def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
         """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
@@ -201,7 +217,9 @@ class MetricsTable:
         counts. Values that are not finite are NaN. Steps beyond MAX_STEPS or MAX_VALUES are merged.
         """
         self._merge(self.width)
-        while (rows := len(self.steps)) > MAX_STEPS or rows * len(self.parts) > MAX_VALUES:
+        while (rows := len(self.steps)) > MAX_STEPS or rows * len(
+            self.parts
+        ) > MAX_VALUES:
             self._merge(2 * self.width)
         steps = self.steps
         columns: dict[str, NDArray[Any]] = {"step": steps}
@@ -219,7 +237,8 @@ class MetricsTable:
     def steps_of(self) -> dict[str, Ints]:
         """Return metric -> the steps of its values, in the order of the log."""
         return {
-            name: np.concatenate([part.steps for part in self.parts[name]]) for name in self.names
+            name: np.concatenate([part.steps for part in self.parts[name]])
+            for name in self.names
         }
 
     @property
@@ -234,7 +253,9 @@ class MetricsTable:
             "with the first",
             width=self.width,
         )
-        return ([beyond] if self.left_out else []) + ([merged] if self.width > 1 else [])
+        return ([beyond] if self.left_out else []) + (
+            [merged] if self.width > 1 else []
+        )
 
 
 def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
