@@ -27,7 +27,9 @@ class Environments:
     """The MAX_ENVIRONMENTS environments with the most responses; the others are pooled as one."""
 
     column: str  # name of the logged field
-    names: list[str]  # as logged, the one with the most responses first, without the pooled ones
+    names: list[
+        str
+    ]  # as logged, the one with the most responses first, without the pooled ones
     # int64 (rows,), index of each response's environment in ``names``; ``len(names)`` for a pooled
     # environment, −1 for a response without one
     index: Ints
@@ -36,7 +38,10 @@ class Environments:
     def labels(self) -> list[str]:
         """The names, then a label for the pooled environments that differs from all names."""
         pooled = message("others")
-        return [*self.names, pooled if pooled not in self.names else message("all others")]
+        return [
+            *self.names,
+            pooled if pooled not in self.names else message("all others"),
+        ]
 
 
 def environments_of(tables: Tables) -> Environments | None:
@@ -55,7 +60,9 @@ def environments_of(tables: Tables) -> Environments | None:
         if 2 <= len(counts) <= MAX_VALUES and counts.sum() >= MIN_SHARE * len(values):
             order = sorted(counts.index, key=lambda name: (-counts[name], name))
             index = np.minimum(pd.Index(order).get_indexer(values), MAX_ENVIRONMENTS)
-            return Environments(column, order[:MAX_ENVIRONMENTS], index.astype(np.int64))
+            return Environments(
+                column, order[:MAX_ENVIRONMENTS], index.astype(np.int64)
+            )
     return None
 
 
@@ -67,7 +74,9 @@ def environment_steps(tables: Tables, environments: Environments) -> pd.DataFram
     """
     length = length_column(tables.responses)
     columns = tables.responses[["step", "reward", length, "finished"]]
-    columns = columns.rename(columns={length: "length"}).assign(environment=environments.index)
+    columns = columns.rename(columns={length: "length"}).assign(
+        environment=environments.index
+    )
     grouped = columns[columns["environment"] >= 0].groupby(["environment", "step"])
     means = rounded_columns(grouped.mean())
     means.insert(0, "responses", grouped.size())

@@ -41,8 +41,12 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
     # A single step shows no gain, not even one of 0.
     gain = np.where(steps_by_prompt.counts > 1, difference(last, first), np.nan)
     best, worst = (_first_smallest(rewards, prompts) for rewards in (-reward, reward))
-    lost_all = (prompts.sum(comparable.astype(float)) > 0) & (prompts.sum(won.astype(float)) == 0)
-    spread = np.where(prompt_steps.finite(reward) >= 2, prompt_steps.std(reward), np.nan)
+    lost_all = (prompts.sum(comparable.astype(float)) > 0) & (
+        prompts.sum(won.astype(float)) == 0
+    )
+    spread = np.where(
+        prompt_steps.finite(reward) >= 2, prompt_steps.std(reward), np.nan
+    )
     table = pd.DataFrame(
         {
             "prompt_id": prompts.first(column["prompt_id"]),
@@ -110,7 +114,9 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         )
     if scan.incomplete_from is not None:
         steps["incomplete"] |= steps["step"] >= scan.incomplete_from
-    shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
+    shared: dict[str, Any] = {
+        item.name: getattr(scan, item.name) for item in fields(LogTables)
+    }
     of_metrics = metrics.notes
     if not scan.responses.empty:
         # The rollouts tell the run, and its metrics are those of the last start.
@@ -133,7 +139,9 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         validation=validation,
     )
     if tables.metrics_apart:
-        text = message("trainer metrics at steps far from those of rollouts, in separate charts")
+        text = message(
+            "trainer metrics at steps far from those of rollouts, in separate charts"
+        )
         tables.notes.append(Note("metrics", text, len(metrics.table)))
     return tables
 

@@ -28,7 +28,9 @@ _WEIGHTED = {
     "surprisal_mean": "logp_tokens",
     "return_mean": "value_tokens",
     **dict.fromkeys(("ratio_mean", "ratio_outside"), "ratio_tokens"),
-    **dict.fromkeys(("mismatch_ratio", "mismatch_k3", "mismatch_prob"), "mismatch_tokens"),
+    **dict.fromkeys(
+        ("mismatch_ratio", "mismatch_k3", "mismatch_prob"), "mismatch_tokens"
+    ),
 }
 
 # What a trainer's metric measures (role) -> column of the step table that measures the same
@@ -50,7 +52,9 @@ _LEFT_OUT = ("failed_rollouts", "filtered_rollouts")
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
-@np.errstate(invalid="ignore")  # a caller's table may contain infinite values, logs do not
+@np.errstate(
+    invalid="ignore"
+)  # a caller's table may contain infinite values, logs do not
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Return the step table (STEP_COLUMNS) of responses, which are sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
@@ -61,14 +65,18 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "responses": steps.counts,
         "prompts": responses.groupby("step")["prompt_id"].nunique().to_numpy(),
         **_of_responses(column, steps),
-        **{name: steps.mean(column[name], column[of]) for name, of in _WEIGHTED.items()},
+        **{
+            name: steps.mean(column[name], column[of]) for name, of in _WEIGHTED.items()
+        },
         "log_ratio_mean": steps.mean(column["log_ratio_mean"]),
         "eos_rate": steps.mean(column["finished"]),
         "unclosed_thinking": steps.mean(column["unclosed_thinking"]),
         "at_turn_limit": steps.mean(column["at_turn_limit"]),
         **_rewards(column, steps),
         "duplicate_rate": steps.mean(
-            responses.duplicated(["step", "response_hash"], keep=False).to_numpy(np.float64)
+            responses.duplicated(["step", "response_hash"], keep=False).to_numpy(
+                np.float64
+            )
         ),
         "loop_rate": steps.mean(np.sign(column["loop_share"])),
         **_critic(column, steps),
@@ -78,13 +86,17 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "advantage_fit": advantage_fit(column, steps)[1],
         "dropped_share": steps.mean(column["dropped"]),
         "kept_reward_mean": steps.mean(every, 1.0 - column["dropped"]),
-        "all_reward_mean": steps.mean(every, np.isfinite(column["dropped"]).astype(np.float64)),
+        "all_reward_mean": steps.mean(
+            every, np.isfinite(column["dropped"]).astype(np.float64)
+        ),
         **_turns(column, steps),
         **_distinct_2(bigrams, steps.first(column["step"])),
         # ``step_tables`` sets these columns.
         **{name: np.zeros(len(steps)) for name in (*_LEFT_OUT, *_VALIDATION)},
         "incomplete": incomplete(steps.counts),
-        "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(np.int64),
+        "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(
+            np.int64
+        ),
     }
     return rounded_columns(
         pd.DataFrame({c.name: figures[c.name].astype(c.dtype) for c in STEP_COLUMNS})
@@ -106,7 +118,9 @@ def step_tables(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the step tables of training and validation (may be empty) over the steps of both."""
     steps = step_table(training, bigrams)
-    failed_steps = np.array([step for step, count in failed.items() if count > 0], np.int64)
+    failed_steps = np.array(
+        [step for step, count in failed.items() if count > 0], np.int64
+    )
     if len(np.setdiff1d(failed_steps, steps["step"])):
         steps = _reindex(steps, np.union1d(steps["step"], failed_steps))
     for name, counts in (("failed_rollouts", failed), ("filtered_rollouts", filtered)):
@@ -125,7 +139,9 @@ def step_tables(
 def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the table of steps of a run without rollouts: only columns in ROLE_COLUMNS are set."""
     responses = pd.DataFrame({c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS})
-    steps = _reindex(step_table(responses, pd.DataFrame(_NO_BIGRAMS)), metrics["step"].to_numpy())
+    steps = _reindex(
+        step_table(responses, pd.DataFrame(_NO_BIGRAMS)), metrics["step"].to_numpy()
+    )
     roles = roles_of(map(str, metrics.columns[1:]))
     for role, column in ROLE_COLUMNS.items():
         if role in roles:
@@ -140,7 +156,9 @@ def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
     return wide.astype(dict.fromkeys(counts, object)).fillna(counts).astype(kinds)
 
 
-def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:
+def window_size(
+    steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW
+) -> int:
     """Return the number of steps in a run's first and last window; in short runs they overlap."""
     return min(steps, max(least, int(steps * share)))
 
@@ -161,7 +179,12 @@ def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 def _of_responses(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     """Return columns named after a response column and a statistic, such as ``reward_mean``."""
-    statistics = {"mean": steps.mean, "std": steps.std, "min": steps.min, "max": steps.max}
+    statistics = {
+        "mean": steps.mean,
+        "std": steps.std,
+        "min": steps.min,
+        "max": steps.max,
+    }
     statistics |= {f"p{p}": partial(steps.quantile, part=p / 100) for p in (50, 95)}
     parts = {c.name: c.name.rpartition("_") for c in STEP_COLUMNS}
     return {
@@ -184,18 +207,25 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     tokens = column["value_tokens"]
 
     def variance(name: str) -> Floats:
-        return steps.pooled_variance(tokens, column[f"{name}_mean"], column[f"{name}_m2"])
+        return steps.pooled_variance(
+            tokens, column[f"{name}_mean"], column[f"{name}_m2"]
+        )
 
     return {
         "value_mean": steps.mean(
-            column["value_mean"], np.where(np.isnan(tokens), column["response_tokens"], tokens)
+            column["value_mean"],
+            np.where(np.isnan(tokens), column["response_tokens"], tokens),
         ),
         "value_std": np.sqrt(variance("value")),
-        "explained_variance": difference(1.0, ratio(variance("value_error"), variance("return"))),
+        "explained_variance": difference(
+            1.0, ratio(variance("value_error"), variance("return"))
+        ),
     }
 
 
-def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.generic]]:
+def _groups(
+    column: dict[str, Floats], steps: Grouped
+) -> dict[str, NDArray[np.generic]]:
     order = np.lexsort((column["group"], column["step"]))
     step, reward = column["step"][order], column["reward"][order]
     groups = Grouped.by(step, column["group"][order])
@@ -242,7 +272,9 @@ def passes_of(responses: pd.DataFrame) -> Passes:
 FAR = 50.0
 
 
-def advantage_fit(column: Mapping[str, Floats], steps: Grouped) -> tuple[Floats, Floats]:
+def advantage_fit(
+    column: Mapping[str, Floats], steps: Grouped
+) -> tuple[Floats, Floats]:
     """Return advantages recomputed from rewards (R,), and their correlation with logged ones (S,).
 
     The formula is the one with the highest correlation: reward minus the mean of its group, the
@@ -254,10 +286,16 @@ def advantage_fit(column: Mapping[str, Floats], steps: Grouped) -> tuple[Floats,
     if np.isnan(logged).all():
         return logged, np.full(len(steps), np.nan)
     groups = pd.Series(reward).groupby(column["group"])
-    of_group, std = (groups.transform(name).to_numpy(np.float64) for name in ("mean", "std"))
+    of_group, std = (
+        groups.transform(name).to_numpy(np.float64) for name in ("mean", "std")
+    )
     centred = np.where(std < NO_VARIANCE, 0.0, difference(reward, of_group))
     of_step = steps.mean(reward)[steps.codes]
-    formulas = [centred, significant(centred / (std + 1e-4)), difference(reward, of_step)]
+    formulas = [
+        centred,
+        significant(centred / (std + 1e-4)),
+        difference(reward, of_step),
+    ]
     logged = np.where(np.abs(logged) > FAR * typical(logged), np.nan, logged)
     fits = [steps.correlation(logged, formula) for formula in formulas]
     # Of formulas that fit equally well, the first.
@@ -282,7 +320,9 @@ def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     tokens = np.where(np.isnan(turns), np.nan, column["response_tokens"])
 
     def share(part: Floats, whole: Floats) -> Floats:
-        return ratio(steps.sum(part), steps.sum(np.where(np.isnan(part), np.nan, whole)))
+        return ratio(
+            steps.sum(part), steps.sum(np.where(np.isnan(part), np.nan, whole))
+        )
 
     return {
         "tool_error_share": share(column["tool_errors"], column["tool_calls"]),
@@ -295,7 +335,9 @@ def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, Floats]:
-    indices = pd.Index(bigrams["step"]).get_indexer(pd.Index(steps))  # −1: the NaN appended
+    indices = pd.Index(bigrams["step"]).get_indexer(
+        pd.Index(steps)
+    )  # −1: the NaN appended
     total, distinct = (
         np.append(bigrams[name].to_numpy(np.float64), np.nan)[indices]
         for name in ("bigrams", "distinct")

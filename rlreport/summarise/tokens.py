@@ -28,11 +28,15 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
     texts = sample.texts
     count = len(texts.vocabulary)
     step = responses["step"].to_numpy()[texts.rows]
-    first, last = (np.repeat(rows, np.diff(texts.offsets)) for rows in _windows(responses, step))
+    first, last = (
+        np.repeat(rows, np.diff(texts.offsets)) for rows in _windows(responses, step)
+    )
 
     everything = np.ones(len(texts.units), bool)
 
-    def mean(values: NDArray[np.float32], rows: NDArray[np.bool_] = everything) -> Floats:
+    def mean(
+        values: NDArray[np.float32], rows: NDArray[np.bool_] = everything
+    ) -> Floats:
         logged = rows & ~np.isnan(values)
         tokens = texts.units[logged]
         total = np.bincount(tokens, values[logged], count).astype(np.float64)
@@ -63,9 +67,15 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
     for name in examples.columns:
         table[name] = examples[name].array
     table = table[(table["count"] > 0) & (table["raw"] != GAP)]
-    table = table.sort_values(["kl_share", "count", "raw"], ascending=[False, False, True])
+    table = table.sort_values(
+        ["kl_share", "count", "raw"], ascending=[False, False, True]
+    )
     columns = [c.name for c in TOKEN_COLUMNS]
-    return table[columns].astype({c.name: c.dtype for c in TOKEN_COLUMNS}).reset_index(drop=True)
+    return (
+        table[columns]
+        .astype({c.name: c.dtype for c in TOKEN_COLUMNS})
+        .reset_index(drop=True)
+    )
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
@@ -84,7 +94,9 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
     starts = np.searchsorted(step_of_unit[:-1][is_pair], steps[1:])
     parts = np.split(pairs[is_pair], starts)  # of each step, which may be empty
     distinct = [len(np.unique(part)) for part in parts]
-    return pd.DataFrame({"step": steps, "bigrams": [*map(len, parts)], "distinct": distinct})
+    return pd.DataFrame(
+        {"step": steps, "bigrams": [*map(len, parts)], "distinct": distinct}
+    )
 
 
 def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
@@ -100,7 +112,11 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
             positions[EDGE:] += int(tokens[i]) - len(units)
         row[units[::-1]] = sample.rows[i]
         position[units[::-1]] = positions[::-1]
-    columns = (responses["step"].to_numpy()[row], responses["n"].to_numpy()[row], position)
+    columns = (
+        responses["step"].to_numpy()[row],
+        responses["n"].to_numpy()[row],
+        position,
+    )
     table = pd.DataFrame(
         dict(zip(_EXAMPLE, columns, strict=True)),
         index=pd.Index(sample.vocabulary, dtype=object),
