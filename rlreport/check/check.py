@@ -28,7 +28,13 @@ from rlreport.check.run import LimitedFigure, Run, met_from_start
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats
 from rlreport.read.rollouts import Turn
-from rlreport.text.messages import format_message, listed, message, percent, translatable
+from rlreport.text.messages import (
+    format_message,
+    listed,
+    message,
+    percent,
+    translatable,
+)
 from rlreport.text.numbers import exact
 
 Result = Finding | NotRun | None
@@ -64,7 +70,13 @@ FALLS = ("reward_collapse", "environment_fall", "watched_reward_fall")
 # Ids of checks whose findings can be effects of a bad update of the policy
 FAILURES = (
     *(*FALLS, "kl_explosion", "entropy_collapse"),
-    *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled", "loops"),
+    *(
+        "length_collapse",
+        "diversity_collapse",
+        "missing_eos",
+        "reward_stalled",
+        "loops",
+    ),
 )
 
 
@@ -88,12 +100,16 @@ class Check:
     # function that judges a run; called only if ``needs`` are met
     judge: Callable[[Check, Run], Result] = lambda check, run: None
     needs: tuple[Need, ...] = ()  # data that the check requires
-    charts: tuple[str, ...] = ()  # names of the charts in the report that show its findings
+    charts: tuple[
+        str, ...
+    ] = ()  # names of the charts in the report that show its findings
     limits: type[Limits] = Limits  # class that declares the thresholds of the check
     source: str = ""  # where the thresholds come from; by default the source of the first threshold
     # clause that states a finding in the verdict ("rewards are NaN"); by default ``name``
     statement: Template | None = None
-    event: bool = False  # whether the problem happened in one step, rather than lasted since then
+    event: bool = (
+        False  # whether the problem happened in one step, rather than lasted since then
+    )
     # ids of other checks whose findings this check's finding may have caused
     explains: tuple[str, ...] = ()
     trend: bool = False  # whether it compares early with late steps; then short runs are not judged
@@ -106,7 +122,9 @@ class Check:
     # are at least half of their thresholds, but there is no finding, the verdict says so
     close: Mapping[str, str] = field(default_factory=dict)
     turn: Callable[[Turn], bool] | None = None  # whether evidence is to point at a turn
-    needs_also: str = ""  # data needed beyond ``needs``, in words; ``judge`` tests for it itself
+    needs_also: str = (
+        ""  # data needed beyond ``needs``, in words; ``judge`` tests for it itself
+    )
 
     def __post_init__(self) -> None:
         if not self.source:
@@ -118,9 +136,13 @@ class Check:
 
     def run(self, run: Run) -> Result:
         """Return a finding, None without a problem, or a NotRun if data or steps are too few."""
-        missing = [message(need.words) for need in self.needs if not need.is_available(run)]
+        missing = [
+            message(need.words) for need in self.needs if not need.is_available(run)
+        ]
         if missing and run.responses.empty:
-            return self.not_run(message("rollouts with {fields}", fields=listed(missing)))
+            return self.not_run(
+                message("rollouts with {fields}", fields=listed(missing))
+            )
         if missing:
             return self.not_run(listed(missing))
         if self.trend and run.first is None:
@@ -136,7 +158,11 @@ class Check:
     def close_to_limit(self, run: Run) -> Close | None:
         """Return the tested value with the lowest ratio to its limit, None if it is below CLOSE."""
         limits = self.limits.declared()
-        tested = [run.tested[limits[name]] for name in self.close if limits[name] in run.tested]
+        tested = [
+            run.tested[limits[name]]
+            for name in self.close
+            if limits[name] in run.tested
+        ]
         if any(not met.value >= CLOSE * met.limit > 0 for met in tested):
             return None
         met = min(tested, key=lambda met: met.value / met.limit, default=None)
@@ -145,7 +171,9 @@ class Check:
         limit = percent(met.limit) if met.unit.startswith("of ") else exact(met.limit)
         literal = translatable("{one:capital}; the limit is {limit}.")
         if met.value >= met.limit:
-            literal = translatable("{one:capital} (limit {limit}); that alone is no finding.")
+            literal = translatable(
+                "{one:capital} (limit {limit}); that alone is no finding."
+            )
         text = message(self.close[met.name], value=met.value)
         title = message(literal, one=text, limit=limit)
         return Close(self.id, title, met.value, met.limit, met.unit)
@@ -153,7 +181,9 @@ class Check:
     def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
         """Return a NotRun that asks for more steps or, if these suffice, values of ``reward``."""
         if reward is not None and run.first is not None:
-            literal = translatable("at least {least} steps with this reward (this run has {count})")
+            literal = translatable(
+                "at least {least} steps with this reward (this run has {count})"
+            )
             count = int(np.isfinite(reward.values).sum())
             needs = message(literal, least=MIN_STEPS, count=count)
         else:
@@ -189,7 +219,9 @@ class Check:
             values["series_from"] = series.source
             series = run.align(series)
         if "onset" not in fields:
-            fields["onset"] = None if series is None else run.onset(series, always=always)
+            fields["onset"] = (
+                None if series is None else run.onset(series, always=always)
+            )
         elif isinstance(step := fields["onset"], int):
             fields["onset"] = Onset(step, step, step)
         steps = fields.pop("steps", run.since(fields["onset"]))
@@ -198,7 +230,9 @@ class Check:
         if ranking is not None:
             examples = run.examples(ranking, fields["onset"], fields.get("until"))
             if not examples:
-                unseen = run.with_texts_since(None if ranking.in_last_window else fields["onset"])
+                unseen = run.with_texts_since(
+                    None if ranking.in_last_window else fields["onset"]
+                )
         return Finding(
             id=self.id,
             severity=severity,
@@ -227,7 +261,11 @@ class Check:
         """Return a finding if a fraction is too high at the end or rose too much, else None."""
         limits = self.limits
         assert issubclass(limits, RiseOrShare)
-        rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
+        rise = (
+            run.met(limits.rise, ">=", moved.difference)
+            if limits.rise and moved.rose
+            else []
+        )
         met = [*rise, *run.met(limits.share, ">", moved.last)]
         if not met:
             return None
@@ -246,7 +284,10 @@ class Check:
         **details: Any,
     ) -> Finding | None:
         """Judge the (weighted) mean of per-response ``values`` as ``judge_share`` does."""
-        moved, series = run.change(values, weights), Series(run.steps, run.by_step(values, weights))
+        moved, series = (
+            run.change(values, weights),
+            Series(run.steps, run.by_step(values, weights)),
+        )
         ranking = ranking or Ranking(values, among=values > 0)
         return self.judge_share(run, moved, series, ranking=ranking, **details)
 
@@ -257,7 +298,11 @@ class Check:
         return self.judge_share(run, metric.change(), metric, **details)
 
     def judge_figures(
-        self, run: Run, figures: Sequence[LimitedFigure], ranking: Ranking, **facts: Fact
+        self,
+        run: Run,
+        figures: Sequence[LimitedFigure],
+        ranking: Ranking,
+        **facts: Fact,
     ) -> Result:
         """Return a finding with the onset of the first figure that crosses its limit, or None."""
         exceeded = [(f, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
@@ -268,7 +313,9 @@ class Check:
         if figure.source == "metrics":
             facts["series_from"] = figure.source
         met = [met for _, met in exceeded]
-        return self.finding(run, "warning", met, facts, ranking, series=series, always=always)
+        return self.finding(
+            run, "warning", met, facts, ranking, series=series, always=always
+        )
 
 
 def share_of(

@@ -18,7 +18,9 @@ from rlreport.figures.rounding import change, rounded, settled, significant
 
 # Window of evaluations and of other series: minimum number of values
 MIN_EVALUATIONS, MIN_VALUES = 1, 3
-MAX_WINDOW = 10  # maximum number of values in a window, which is a 20th of the values otherwise
+MAX_WINDOW = (
+    10  # maximum number of values in a window, which is a 20th of the values otherwise
+)
 
 # The last window differs from the first beyond noise if it is this many standard errors away
 CLAIM_Z = 3.0
@@ -30,7 +32,9 @@ MAX_PHASES = 5
 PHASE_PRICE = 4.0
 # A phase is flat if it changes by less than this many standard errors, or this part of the range
 FLAT_Z, FLAT_SHARE = 3.0, 0.08
-DEAD_SHARE = 0.03  # A dead phase lies within this part of the range above the lowest value
+DEAD_SHARE = (
+    0.03  # A dead phase lies within this part of the range above the lowest value
+)
 SPIKE_Z = 4.0  # Values further from the running median, in standard errors, are spikes
 MAX_POINTS = 300  # Longer series are averaged to this many points to find phases
 
@@ -40,7 +44,9 @@ def window_size(count: int, minimum: int) -> int:
     return min(max(minimum, min(MAX_WINDOW, int(count / 20 + 0.5))), max(1, count // 3))
 
 
-def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Course | None:
+def course_of(
+    series: Series, column: str, quantity: Quantity = "reward"
+) -> Course | None:
     """Return the course of a series (of "kl", low is best), None if it has no values.
 
     By chance alone, the best of n / w windows of w values is √(2 ln(n / w)) standard errors better.
@@ -58,7 +64,9 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
     best_index = int(np.argmin(means) if lower_is_better else np.argmax(means))
 
     def part(start: int) -> WindowMean:
-        return WindowMean(float(means[start]), (int(steps[start]), int(steps[start + size - 1])))
+        return WindowMean(
+            float(means[start]), (int(steps[start]), int(steps[start + size - 1]))
+        )
 
     first, best, last = part(0), part(best_index), part(len(y) - size)
     noise = noise_of(series, independent=evaluated)
@@ -113,7 +121,9 @@ def phases_of(
     """
     size = -(-len(values) // MAX_POINTS)  # values averaged to one point
     starts = np.arange(0, len(values), size)
-    points = significant(np.add.reduceat(values, starts) / np.diff(starts, append=len(values)))
+    points = significant(
+        np.add.reduceat(values, starts) / np.diff(starts, append=len(values))
+    )
     smooth = running_mean(points, min(MIN_VALUES, len(points)))
     low, span = float(smooth.min()), float(np.ptp(smooth))
     if not 0 < span < np.inf:
@@ -122,7 +132,11 @@ def phases_of(
     sigma = max(noise.of_mean(size), 1e-9 * span)
     shortest = max(2, -(-(window + 1) // size))
     # A spike of up to three points must not bend the lines: the running median replaces it.
-    median = pd.Series(points).rolling(2 * MIN_VALUES + 1, center=True, min_periods=1).median()
+    median = (
+        pd.Series(points)
+        .rolling(2 * MIN_VALUES + 1, center=True, min_periods=1)
+        .median()
+    )
     points = np.where(abs(points - median) > SPIKE_Z * sigma, median, points)
     cuts = _cuts((points - low) / sigma, shortest)
     phases: list[Phase] = []
@@ -146,7 +160,11 @@ def phases_of(
         until = int(steps[min(stop * size, len(steps)) - 1])
         phase = Phase(kind, (int(steps[starts[start]]), until), first, last)
         previous = phases[-1] if phases else None
-        if previous and previous.kind == kind and (kind != "flat" or previous.end == first):
+        if (
+            previous
+            and previous.kind == kind
+            and (kind != "flat" or previous.end == first)
+        ):
             phases[-1] = Phase(kind, (previous.steps[0], until), previous.start, last)
         else:
             phases.append(phase)
@@ -158,7 +176,11 @@ def line_ends(values: Floats) -> tuple[float, float]:
     count = len(values)
     x = np.arange(count) - (count - 1) / 2
     mean = float(values.mean())
-    rise = float((x * (values - mean)).sum() / (x * x).sum()) * (count - 1) if count > 1 else 0.0
+    rise = (
+        float((x * (values - mean)).sum() / (x * x).sum()) * (count - 1)
+        if count > 1
+        else 0.0
+    )
     rise = float(settled(rise, mean))
     return rounded(mean - rise / 2), rounded(mean + rise / 2)
 
@@ -177,7 +199,9 @@ def _cuts(points: Floats, shortest: int) -> list[int]:
         costs.append(totals.min(axis=0))
     prices = PHASE_PRICE * np.log(count) * np.arange(MAX_PHASES)
     cuts = [count]
-    for origin in reversed(origins[: int(np.argmin([cost[count] for cost in costs] + prices))]):
+    for origin in reversed(
+        origins[: int(np.argmin([cost[count] for cost in costs] + prices))]
+    ):
         cuts.append(int(origin[cuts[-1]]))
     return [0, *reversed(cuts)]
 

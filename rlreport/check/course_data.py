@@ -50,7 +50,9 @@ class Course:
     direction: int  # 1 if the last window lies above the first beyond noise, -1 if below, else 0
     gained: bool  # whether the best window is better than the first one beyond noise and luck
     lost: bool  # whether the best window is better than the last one beyond noise and luck
-    slipped: bool  # whether the best window is better than the last one beyond luck alone
+    slipped: (
+        bool  # whether the best window is better than the last one beyond luck alone
+    )
 
     @property
     def is_single(self) -> bool:

@@ -35,7 +35,9 @@ class Ranking(NamedTuple):
     in_last_window: bool = False
 
 
-def is_unusual(by: Floats, normal: NDArray[np.bool_], *, highest: bool) -> NDArray[np.bool_]:
+def is_unusual(
+    by: Floats, normal: NDArray[np.bool_], *, highest: bool
+) -> NDArray[np.bool_]:
     """Return whether each value is extreme among the ``normal`` ones; True if these are few."""
     if normal.sum() < LEAST_NORMAL:
         return np.ones(len(by), bool)

@@ -14,10 +14,16 @@ Severity = Literal["critical", "warning", "info"]
 Rank = Literal["invalid", "cause", "consequence", "note"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 # Symbol of each severity ("critical", ...) and of each verdict without one ("healthy", ...)
-GLYPHS = dict(zip((*SEVERITIES, "unclear", "healthy", "unjudged"), "✕▲i?✓–", strict=True))
+GLYPHS = dict(
+    zip((*SEVERITIES, "unclear", "healthy", "unjudged"), "✕▲i?✓–", strict=True)
+)
 # Name of each severity, as shown to readers (info is called "note")
 LEVELS = dict(
-    zip(SEVERITIES, (message("critical"), message("warning"), message("note")), strict=True)
+    zip(
+        SEVERITIES,
+        (message("critical"), message("warning"), message("note")),
+        strict=True,
+    )
 )
 # ``Example.unit`` if the value is a reward of the reference model; not shown after the number
 REFERENCE_REWARD = "reward of the reference"
@@ -56,7 +62,9 @@ class Example:
     step: int
     n: int
     token: int | None = None  # index of the token to look at, or None
-    turn: int | None = None  # index of the turn to look at, or None; set with the excerpt
+    turn: int | None = (
+        None  # index of the turn to look at, or None; set with the excerpt
+    )
     # the number for which the response was chosen, such as its reward, or None
     value: float | None = None
     unit: str = ""
@@ -64,7 +72,9 @@ class Example:
     excerpt: str | None = None
     # the last response to the same prompt before the problem began, or None
     before: Example | None = None
-    look_for: str = ""  # text around which the excerpt is cut, "" to cut it around ``token``
+    look_for: str = (
+        ""  # text around which the excerpt is cut, "" to cut it around ``token``
+    )
     # whether, with neither of them, it is the end of the response, not the start
     at_end: bool = False
 
@@ -79,10 +89,14 @@ class Finding:
     # numbers and texts that fill the placeholders of its title and other texts
     facts: Facts = field(default_factory=dict)
     onset: Onset | None = None  # when the problem began, or None if unknown
-    until: int | None = None  # last step of the problem if it ended before the run did, or None
+    until: int | None = (
+        None  # last step of the problem if it ended before the run did, or None
+    )
     thresholds: tuple[Met, ...] = ()  # the thresholds that were met
     evidence: tuple[Example, ...] = ()
-    unseen: int = 0  # number of responses since the onset whose texts were read, if none shows it
+    unseen: int = (
+        0  # number of responses since the onset whose texts were read, if none shows it
+    )
     steps: tuple[int, ...] = ()  # the steps that the problem concerns
     charts: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()  # texts to highlight in responses
@@ -104,7 +118,10 @@ class Finding:
     @property
     def shown(self) -> tuple[Example, ...]:
         """All example responses of the finding, and those shown for comparison (``before``)."""
-        return (*self.evidence, *(example.before for example in self.evidence if example.before))
+        return (
+            *self.evidence,
+            *(example.before for example in self.evidence if example.before),
+        )
 
     def at(self, step: int) -> Finding:
         """Return the finding for a step's page: its name as title, and evidence of that step."""
@@ -114,7 +131,9 @@ class Finding:
             onset=self.onset and Onset(*[self.onset.step] * 3),
             until=None,
             thresholds=(),
-            evidence=tuple(replace(e, before=None) for e in self.evidence if e.step == step),
+            evidence=tuple(
+                replace(e, before=None) for e in self.evidence if e.step == step
+            ),
             unseen=0,
             steps=(step,),
             charts=(),

@@ -29,11 +29,17 @@ from rlreport.text.messages import listed, message, translatable
 EXCERPT = 60  # Maximum number of characters in an excerpt
 
 
-def with_excerpts(verdict: Verdict, responses: pd.DataFrame, rollouts: Rollouts) -> Verdict:
+def with_excerpts(
+    verdict: Verdict, responses: pd.DataFrame, rollouts: Rollouts
+) -> Verdict:
     findings = [*verdict.findings, *(muted.finding for muted in verdict.muted)]
-    named = {(example.step, example.n) for finding in findings for example in finding.shown}
+    named = {
+        (example.step, example.n) for finding in findings for example in finding.shown
+    }
     steps = responses["step"].to_numpy()
-    rows = {(step, n): int(np.searchsorted(steps, step)) + n for step, n in sorted(named)}
+    rows = {
+        (step, n): int(np.searchsorted(steps, step)) + n for step, n in sorted(named)
+    }
     order = sorted(set(rows.values()))
     texts = dict(zip(order, rollouts.read(order), strict=True))
 
@@ -41,7 +47,9 @@ def with_excerpts(verdict: Verdict, responses: pd.DataFrame, rollouts: Rollouts)
         rollout = texts[rows[example.step, example.n]]
         before = example.before and with_excerpt(example.before, None)
         shows = check.turn if check and check.turn else lambda turn: False
-        turn = next((i for i, one in enumerate(rollout.conversation) if shows(one)), None)
+        turn = next(
+            (i for i, one in enumerate(rollout.conversation) if shows(one)), None
+        )
         text = rollout.response if turn is None else rollout.conversation[turn].words
         excerpt = _excerpt(text, rollout, example)
         return replace(example, turn=turn, excerpt=excerpt, before=before)
@@ -49,7 +57,9 @@ def with_excerpts(verdict: Verdict, responses: pd.DataFrame, rollouts: Rollouts)
     return verdict.map(
         lambda finding: replace(
             finding,
-            evidence=tuple(with_excerpt(e, BY_ID.get(finding.id)) for e in finding.evidence),
+            evidence=tuple(
+                with_excerpt(e, BY_ID.get(finding.id)) for e in finding.evidence
+            ),
         )
     )
 
@@ -67,7 +77,9 @@ def _excerpt(text: str, rollout: Rollout, example: Example) -> str:
         center = index if index >= 0 else center
     start = max(0, min(center - EXCERPT // 2, len(text) - EXCERPT))
     part = text[start : start + EXCERPT]
-    return ("…" if start else "") + part + ("…" if start + len(part) < len(text) else "")
+    return (
+        ("…" if start else "") + part + ("…" if start + len(part) < len(text) else "")
+    )
 
 
 # Check that runs first: after a change of the reward function, rewards are not comparable
@@ -80,7 +92,10 @@ OF_POLICY = {
     translatable("engine mismatch"): MISMATCHES,
 }
 # Figure that needs log-probabilities of a second policy -> that policy
-SECOND_POLICY = {"KL": translatable("reference"), "engine mismatch": translatable("sampler")}
+SECOND_POLICY = {
+    "KL": translatable("reference"),
+    "engine mismatch": translatable("sampler"),
+}
 # Further columns and roles that show more than rewards and texts do
 BEYOND_REWARDS = ("grad_norm", "clip_fraction", "ratio", "value_mean")
 
@@ -92,7 +107,9 @@ DEATHS = ("reward_collapse", "length_collapse")
 
 
 def run_checks(
-    tables: Tables, thresholds: Thresholds | None = None, muted: Mapping[str, str] | None = None
+    tables: Tables,
+    thresholds: Thresholds | None = None,
+    muted: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Run the checks and return the verdict with its texts; ``muted``: check id -> reason."""
     return with_texts(judge(Run(tables, thresholds), muted))
@@ -126,13 +143,19 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
         results[check.id] = result
         if result is None and (near := check.close_to_limit(subject)):
             close[check.id] = near
-        if check.id == FIRST_CHECK and isinstance(result, Finding) and result.severity == "warning":
+        if (
+            check.id == FIRST_CHECK
+            and isinstance(result, Finding)
+            and result.severity == "warning"
+        ):
             of_reward = _comparable_run(judged, result)
     results = {check.id: results[check.id] for check in CHECKS}
     findings = [result for result in results.values() if isinstance(result, Finding)]
     active = [finding for finding in findings if finding.id not in reasons]
     ordered = _order(active, run)
-    lead = next((f.id for f in ordered if f.severity != "info" and not f.explained_by), None)
+    lead = next(
+        (f.id for f in ordered if f.severity != "info" and not f.explained_by), None
+    )
     breaks = [f.onset.step for f in ordered if f.severity == "critical" and f.onset]
     # Where the run broke within its first window, changes from that window are too small.
     comparable = not run.first or min(breaks, default=math.inf) > run.first.steps[-1]
@@ -141,8 +164,14 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
         lead=lead,
         keep_step=_keep_step(run, ordered),
         findings=ordered,
-        close=tuple(close[name] for name in results if name in close) if comparable else (),
-        passed=[name for name, result in results.items() if result is None and name not in close],
+        close=tuple(close[name] for name in results if name in close)
+        if comparable
+        else (),
+        passed=[
+            name
+            for name, result in results.items()
+            if result is None and name not in close
+        ],
         not_run=[result for result in results.values() if isinstance(result, NotRun)],
         not_observed=_not_observed(run),
         muted=[Muted(f, reasons[f.id]) for f in findings if f.id in reasons],
@@ -228,7 +257,9 @@ def _run_check(check: Check, run: Run, start: int | None) -> Result:
     # The steps before the NaN may be too few for the check even if the run has the fields.
     if isinstance(result, NotRun) and start is not None:
         needs = message(
-            "{needs} before the first NaN (step {start})", needs=result.needs, start=start
+            "{needs} before the first NaN (step {start})",
+            needs=result.needs,
+            start=start,
         )
         return NotRun(check.id, needs)
     return result
@@ -245,7 +276,9 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
 
 def _order(findings: list[Finding], run: Run) -> list[Finding]:
     """Return the findings, most important first, each followed by those that it explains."""
-    ranked = sorted(findings, key=lambda f: (_rank_index(f), SEVERITIES.index(f.severity)))
+    ranked = sorted(
+        findings, key=lambda f: (_rank_index(f), SEVERITIES.index(f.severity))
+    )
     roots: dict[str, str] = {}
     for finding in ranked:
         top: Finding | None = finding
@@ -254,7 +287,9 @@ def _order(findings: list[Finding], run: Run) -> list[Finding]:
             top = next((g for g in ranked if _explains(g, top)), None)
 
     def worst(top: Finding) -> tuple[int, int, int]:
-        severity = min(SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id)
+        severity = min(
+            SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id
+        )
         rank = _rank_index(top)
         # What was there from the start did not keep the reward from rising.
         always = top.onset is None or top.onset.step <= run.steps[0]
@@ -266,7 +301,10 @@ def _order(findings: list[Finding], run: Run) -> list[Finding]:
     ordered = []
     for top in sorted((f for f in ranked if roots[f.id] == f.id), key=worst):
         explained = [f for f in ranked if roots[f.id] == top.id != f.id]
-        ordered += [top, *(replace(finding, explained_by=top.id) for finding in explained)]
+        ordered += [
+            top,
+            *(replace(finding, explained_by=top.id) for finding in explained),
+        ]
     return ordered
 
 
@@ -286,7 +324,9 @@ def _explains(cause: Finding, other: Finding) -> bool:
         return False
     if cause.rank == other.rank and cause.id in BY_ID[other.id].explains:
         order = list(BY_ID)
-        starts = [(f.onset.step if f.onset else -1, order.index(f.id)) for f in (cause, other)]
+        starts = [
+            (f.onset.step if f.onset else -1, order.index(f.id)) for f in (cause, other)
+        ]
         if starts[0] > starts[1]:
             return False
     if other.rank == "note" or cause.onset is None or other.onset is None:
@@ -345,6 +385,8 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     declined &= not any(f.id == "mix_changed" for f in findings)
     began = min((f.onset.step for f in of_policy if f.onset), default=end)
     last = best_index(course, began) if onsets or declined else len(course.steps) - 1
-    complete = ~np.isin(course.steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"])
+    complete = ~np.isin(
+        course.steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"]
+    )
     usable = np.flatnonzero(complete[: last + 1])
     return int(course.steps[usable[-1]]) if len(usable) else None

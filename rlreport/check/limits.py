@@ -44,7 +44,9 @@ class Limit(Generic[N]):
     owner: type[Limits]
     key: str
 
-    def __init__(self, default: N, unit: str, meaning: str, source: str = CONTRACT) -> None:
+    def __init__(
+        self, default: N, unit: str, meaning: str, source: str = CONTRACT
+    ) -> None:
         self.default: N = default
         self.unit = unit
         self.meaning = meaning
@@ -68,12 +70,16 @@ class Limits:
     """Base class for the thresholds of a check; subclasses declare ``Limit`` attributes."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self.given = given  # values that replace defaults: name of the threshold -> value
+        self.given = (
+            given  # values that replace defaults: name of the threshold -> value
+        )
 
     @classmethod
     def declared(cls) -> dict[str, Limit[float]]:
         """Return name -> declaration of the thresholds of this class itself, not of its bases."""
-        return {name: limit for name, limit in vars(cls).items() if isinstance(limit, Limit)}
+        return {
+            name: limit for name, limit in vars(cls).items() if isinstance(limit, Limit)
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,8 @@ def problem_of(declared: Mapping[str, Limit[float]], key: str, value: object) ->
     if key not in declared:
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
     is_integer = isinstance(declared[key].default, int)
-    if isinstance(value, bool) or not isinstance(value, int if is_integer else int | float):
+    if isinstance(value, bool) or not isinstance(
+        value, int if is_integer else int | float
+    ):
         return f"{key} must be {'an integer' if is_integer else 'a number'}"
     return "" if abs(value) <= sys.float_info.max else f"{key} must be finite"

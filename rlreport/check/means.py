@@ -10,8 +10,12 @@ from rlreport.figures.ragged import Floats
 
 
 class MixChanged(Limits):
-    share = Limit(0.5, "of the fall", "part of a fall of the reward that the mix explains")
-    rest = Limit(0.1, "of the fall", "largest fall at a constant mix, unless it may be chance")
+    share = Limit(
+        0.5, "of the fall", "part of a fall of the reward that the mix explains"
+    )
+    rest = Limit(
+        0.1, "of the fall", "largest fall at a constant mix, unless it may be chance"
+    )
 
 
 class MixChange(NamedTuple):
@@ -25,7 +29,9 @@ class MixChange(NamedTuple):
     means: Floats  # m, float64 (2, environments)
     mix: float  # Σ m̄ Δs, due to the mix of environments
     within: Floats  # s̄ Δm, due to the rewards within each, float64 (environments,)
-    same_mix: Change  # change of the mean reward with both windows weighted to the same mix
+    same_mix: (
+        Change  # change of the mean reward with both windows weighted to the same mix
+    )
     explains_fall: bool  # whether Δ < 0 is due to the mix: see ``MixChanged``
 
     @property

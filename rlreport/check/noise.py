@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from rlreport.check.limits import Limit, Limits
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import beyond_rounding, change, difference, rounded, significant
+from rlreport.figures.rounding import (
+    beyond_rounding,
+    change,
+    difference,
+    rounded,
+    significant,
+)
 from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE
 from rlreport.tables import Tables
 
@@ -86,7 +92,9 @@ class WindowPart(NamedTuple):
     steps: Ints
 
 
-def part_of(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> WindowPart:
+def part_of(
+    tables: Tables, values: Floats, window: Window, weights: Floats | None
+) -> WindowPart:
     selected = values[window.rows]
     scale = np.ones_like(selected) if weights is None else weights[window.rows]
     valid = _valid_mask(selected, scale)
@@ -94,10 +102,14 @@ def part_of(tables: Tables, values: Floats, window: Window, weights: Floats | No
     total = scale.sum()
     parts = scale * selected
     mean = (
-        float(beyond_rounding(parts.sum(), np.abs(parts).sum()) / total) if len(parts) else np.nan
+        float(beyond_rounding(parts.sum(), np.abs(parts).sum()) / total)
+        if len(parts)
+        else np.nan
     )
     labels = tables.responses[["prompt_id", "step"]].iloc[window.rows][valid]
-    contributions = scale * difference(selected, mean) / total if len(selected) else selected
+    contributions = (
+        scale * difference(selected, mean) / total if len(selected) else selected
+    )
     return WindowPart(rounded(mean), contributions, *labels.to_numpy(np.int64).T)
 
 
@@ -106,7 +118,10 @@ def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
 
 
 def z_of(
-    tables: Tables | None, values: Floats, weights: Floats | None, parts: list[WindowPart]
+    tables: Tables | None,
+    values: Floats,
+    weights: Floats | None,
+    parts: list[WindowPart],
 ) -> float:
     """Return the z of the mean of one part, or of the second mean minus the first; NaN if unknown.
 
@@ -127,7 +142,9 @@ def _response_error(parts: list[WindowPart]) -> float:
     contributions = [part.contributions for part in parts]
     contributions[0] = contributions[0] * (-1 if len(parts) == 2 else 1)
     signed = np.concatenate(contributions)
-    _, cluster = np.unique(np.concatenate([p.prompts for p in parts]), return_inverse=True)
+    _, cluster = np.unique(
+        np.concatenate([p.prompts for p in parts]), return_inverse=True
+    )
     clusters = int(cluster.max()) + 1
     if clusters < MIN_CLUSTERS:
         cluster, clusters = np.arange(len(signed)), len(signed)
@@ -151,7 +168,9 @@ def _step_noise(
         sizes.append(len(sums))
         if len(sums) > 1:
             variance += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
-    steps, step_index = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
+    steps, step_index = np.unique(
+        tables.responses["step"].to_numpy(), return_inverse=True
+    )
     means = means_by(step_index, len(steps), values, weights)
     steps, means = steps[~np.isnan(means)], means[~np.isnan(means)]
     if len(means) < 3:
@@ -181,7 +200,9 @@ def ar1_variance(rho: float, steps: int) -> float:
     return 1 + 2 * float(((1 - lag / steps) * rho**lag).sum())
 
 
-def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:
+def means_by(
+    group: Ints, size: int, values: Floats, weights: Floats | None = None
+) -> Floats:
     """Return the (weighted) mean of finite values by index ``group``, (size,), NaN without any.
 
     It is rounded to 10 significant digits.

@@ -34,21 +34,45 @@ CHECKS: tuple[Check, ...] = (
     *(reward.reward_shift, hacking.reward_hacking_token),
     *(length.length_hacking, sampler.stale_rollouts),
     *(sampler.engine_mismatch, sampler.off_policy_weights, agents.failed_rollouts),
-    *(agents.tool_errors, agents.unparsed_calls, agents.markup_turns, agents.empty_results),
+    *(
+        agents.tool_errors,
+        agents.unparsed_calls,
+        agents.markup_turns,
+        agents.empty_results,
+    ),
     agents.tool_disuse,
-    *(policy.gradient_explosion, policy.ratio_drift, policy.no_updates, sampler.negative_kl),
+    *(
+        policy.gradient_explosion,
+        policy.ratio_drift,
+        policy.no_updates,
+        sampler.negative_kl,
+    ),
     *(sampler.value_divergence, groups.advantage_mismatch, groups.zero_variance_groups),
     *(groups.dropped_groups, policy.entropy_explosion),
     # Consequences.
     *(diversity.loops, reward.reward_collapse, environments.environment_fall),
     *(hacking.watched_reward_fall, length.length_collapse),
-    *(diversity.diversity_collapse, policy.entropy_collapse, diversity.template_collapse),
-    *(agents.late_calls, agents.void_turns, agents.turn_limit, agents.unclosed_thinking),
+    *(
+        diversity.diversity_collapse,
+        policy.entropy_collapse,
+        diversity.template_collapse,
+    ),
+    *(
+        agents.late_calls,
+        agents.void_turns,
+        agents.turn_limit,
+        agents.unclosed_thinking,
+    ),
     length.missing_eos,
     *(policy.kl_explosion, diversity.language_drift, groups.group_std_fall),
     # Notes.
     groups.missing_grades,
-    *(environments.mix_changed, hacking.format_learned, reward.reward_stalled, groups.sharpening),
+    *(
+        environments.mix_changed,
+        hacking.format_learned,
+        reward.reward_stalled,
+        groups.sharpening,
+    ),
     *(hacking.reward_part_dominance, length.cut_texts, log.repeated_steps),
 )
 
@@ -64,7 +88,9 @@ LIMITS: dict[str, type[Limits]] = {
 def refuse_unknown(ids: Iterable[str]) -> None:
     for name in ids:
         if name not in BY_ID:
-            raise UsageError(f"--mute {name}: unknown check; available checks: {', '.join(BY_ID)}")
+            raise UsageError(
+                f"--mute {name}: unknown check; available checks: {', '.join(BY_ID)}"
+            )
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
@@ -73,18 +99,30 @@ def load_thresholds(path: str | Path) -> Thresholds:
     try:
         # Pipes and devices may be endless.
         if file.exists() and not (file.is_file() and file.stat().st_size <= MAX_TOML):
-            raise UsageError(f"{path}: must be a TOML file of at most {MAX_TOML:,} bytes")
+            raise UsageError(
+                f"{path}: must be a TOML file of at most {MAX_TOML:,} bytes"
+            )
         tables = load_toml(read_bounded(file, MAX_TOML).decode())
     except OSError as error:
-        raise UsageError(f"{path}: cannot read thresholds: {error.strerror or error}") from error
-    except ValueError as error:  # no UTF-8, no TOML, a number of thousands of digits, NUL in a name
+        raise UsageError(
+            f"{path}: cannot read thresholds: {error.strerror or error}"
+        ) from error
+    except (
+        ValueError
+    ) as error:  # no UTF-8, no TOML, a number of thousands of digits, NUL in a name
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     for name, settings in tables.items():
         if name not in LIMITS:
-            raise UsageError(f"{path}: unknown section [{name}]; known: {', '.join(LIMITS)}")
+            raise UsageError(
+                f"{path}: unknown section [{name}]; known: {', '.join(LIMITS)}"
+            )
         if not isinstance(settings, dict):
-            raise UsageError(f"{path}: {name} must be a table: list its thresholds under [{name}]")
+            raise UsageError(
+                f"{path}: {name} must be a table: list its thresholds under [{name}]"
+            )
         for key, value in settings.items():
             if problem := problem_of(LIMITS[name].declared(), key, value):
                 raise UsageError(f"{path}: [{name}] {problem}")
-    return Thresholds({LIMITS[name].__name__: settings for name, settings in tables.items()})
+    return Thresholds(
+        {LIMITS[name].__name__: settings for name, settings in tables.items()}
+    )

@@ -18,7 +18,15 @@ from rlreport.check.finding import Example, Onset
 from rlreport.check.limits import Limit, Limits, Met, Op, Thresholds, meets
 from rlreport.check.means import MixChange, MixChanged
 from rlreport.check.noise import Change, Trend, Window
-from rlreport.check.series import MIN_STEPS, SOME_Z, RewardCollapse, Series, Shape, onset, shape_of
+from rlreport.check.series import (
+    MIN_STEPS,
+    SOME_Z,
+    RewardCollapse,
+    Series,
+    Shape,
+    onset,
+    shape_of,
+)
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import beyond_rounding, difference, rounded, significant
 from rlreport.metrics.roles import in_unit_of, roles_of
@@ -31,7 +39,9 @@ T = TypeVar("T")
 
 ROUNDING = 1e-6  # A share that differs from 1 by less than this, as by rounding to float32, is 1
 
-MAX_RULE_VALUES = 8  # A reward with more distinct values is taken for that of a reward model
+MAX_RULE_VALUES = (
+    8  # A reward with more distinct values is taken for that of a reward model
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +57,9 @@ class LimitedFigure:
 
 class RewardStalled(Limits):
     solved = Limit(
-        0.95, "of responses", "share with the best reward, in every step: nothing left to learn"
+        0.95,
+        "of responses",
+        "share with the best reward, in every step: nothing left to learn",
     )
 
 
@@ -59,14 +71,19 @@ class Run:
     """
 
     def __init__(
-        self, tables: Tables, limits: Thresholds | None = None, validation: Tables | None = None
+        self,
+        tables: Tables,
+        limits: Thresholds | None = None,
+        validation: Tables | None = None,
     ) -> None:
         self.tables = tables.training()
         self.validation = validation or tables.validation_tables()
         attempted = tables.steps["responses"] + tables.steps["failed_rollouts"] > 0
         self.attempted_steps = tables.steps[attempted]
         self.limits = limits or Thresholds()
-        self.steps: Ints = self.tables.steps["step"].to_numpy(np.int64)  # (S,), ascending
+        self.steps: Ints = self.tables.steps["step"].to_numpy(
+            np.int64
+        )  # (S,), ascending
         trend, count = self.limits[Trend], len(self.steps)
         size = window_size(count, trend.share, trend.least_steps)
         is_short = count < trend.shortest_run
@@ -123,7 +140,9 @@ class Run:
     def series_by_step(self, column: str) -> Series:
         """Return the mean of a response column at each step, with its standard error."""
         values = self.column(column)
-        counts = np.bincount(self.step_index[np.isfinite(values)], minlength=len(self.steps))
+        counts = np.bincount(
+            self.step_index[np.isfinite(values)], minlength=len(self.steps)
+        )
         errors = self.spread(column) / np.sqrt(np.where(counts > 0, counts, np.nan))
         return Series(self.steps, self.by_step(values), errors)
 
@@ -152,7 +171,11 @@ class Run:
         entropy = self.leading_series("entropy", "surprisal_mean")
         length = self.leading_series("length", self.length)
         # The watched reward of training responses, or of validation responses
-        watched = "valid_reward_mean" if self.has("valid_reward") else "validation_reward_mean"
+        watched = (
+            "valid_reward_mean"
+            if self.has("valid_reward")
+            else "validation_reward_mean"
+        )
         series: dict[Quantity, tuple[Series | None, str]] = {
             "reward": (self.leading_series("reward", "reward"), "reward_mean"),
             "watched_reward": (self.watched_reward, watched),
@@ -162,7 +185,9 @@ class Run:
         }
         courses: dict[Quantity, Course] = {}
         for quantity, (one, column) in series.items():
-            if one is not None and (course := course_of(one, one.name or column, quantity)):
+            if one is not None and (
+                course := course_of(one, one.name or column, quantity)
+            ):
                 courses[quantity] = course
         return courses
 
@@ -189,7 +214,9 @@ class Run:
     def align(self, series: Series) -> Floats:
         """Return the series' value at each step of the run, float64 (S,), NaN where it has none."""
         at = pd.Series(series.values, index=series.steps)
-        return np.asarray(at.groupby(level=0).last().reindex(self.steps), dtype=np.float64)
+        return np.asarray(
+            at.groupby(level=0).last().reindex(self.steps), dtype=np.float64
+        )
 
     def last_values(self, series: Floats) -> Floats:
         return series[-len(self.last.steps) :]
@@ -201,7 +228,11 @@ class Run:
 
     @property
     def length_unit(self) -> str:
-        return message("tokens") if self.length == "response_tokens" else message("characters")
+        return (
+            message("tokens")
+            if self.length == "response_tokens"
+            else message("characters")
+        )
 
     def change(
         self,
@@ -223,7 +254,9 @@ class Run:
         if start is None:
             return Change(np.nan, after.mean, np.nan)
         before = noise.part_of(self.tables, values, start, weights)
-        z = noise.z_of(self.tables if by_step else None, values, weights, [before, after])
+        z = noise.z_of(
+            self.tables if by_step else None, values, weights, [before, after]
+        )
         return Change(before.mean, after.mean, z, self.limits[Trend].z)
 
     def change_and_series(
@@ -232,12 +265,18 @@ class Run:
         """Return the change and series of a column or, if missing, of a role's metric, or None."""
         if self.has(column):
             values = self.column(column)
-            return self.change(values, weights), Series(self.steps, self.by_step(values, weights))
+            return self.change(values, weights), Series(
+                self.steps, self.by_step(values, weights)
+            )
         metric = self.series_of(role, MIN_STEPS)
         return None if metric is None else (metric.change(), metric)
 
     def figure(
-        self, limit: Limit[float], column: str, weights: Floats | None = None, op: Op = ">"
+        self,
+        limit: Limit[float],
+        column: str,
+        weights: Floats | None = None,
+        op: Op = ">",
     ) -> LimitedFigure:
         """Return a column's mean, or else the metric of the role of that name; NaN if neither."""
         moved, series = self.change_and_series(column, column, weights) or (None, None)
@@ -262,34 +301,51 @@ class Run:
         windows = (first.rows, last.rows)
         index = np.where(np.isfinite(reward), self.environments.index, -1)
         size = len(self.environments.names) + 1
-        counts = np.array([np.bincount(index[rows] + 1, minlength=size + 1) for rows in windows])
+        counts = np.array(
+            [np.bincount(index[rows] + 1, minlength=size + 1) for rows in windows]
+        )
         if not counts[:, 1:].any(axis=1).all():
             return None
         shares = counts[:, 1:] / counts[:, 1:].sum(axis=1, keepdims=True)
-        by = [noise.means_by(index[rows] + 1, size + 1, reward[rows])[1:] for rows in windows]
+        by = [
+            noise.means_by(index[rows] + 1, size + 1, reward[rows])[1:]
+            for rows in windows
+        ]
         # An environment that is missing in one window counts as unchanged.
         means = np.nan_to_num(np.where(np.isnan(by), by[::-1], by))
         mean, share = means.mean(axis=0), shares.mean(axis=0)
         weights = np.zeros(len(reward))
         for rows, part in zip(windows, shares, strict=True):
-            weight = np.divide(share, part, out=np.zeros(size), where=shares.all(axis=0))
+            weight = np.divide(
+                share, part, out=np.zeros(size), where=shares.all(axis=0)
+            )
             weights[rows] = np.append(weight, 0.0)[index[rows]]
         same_mix = self.change(
-            reward - mean[index], weights, first=first, last=last, by_step=values is None
+            reward - mean[index],
+            weights,
+            first=first,
+            last=last,
+            by_step=values is None,
         )
         mix = rounded((mean * difference(shares[1], shares[0])).sum())
         within = share * difference(means[1], means[0])
         limits, fall = self.limits[MixChanged], mix + within.sum()
         remains = same_mix.fell and within.sum() < limits.rest * fall
         # The first part explains most of the fall only if the rest surely is the smaller part.
-        is_most = mix < limits.share * fall and same_mix.largest_loss < limits.share * -fall
+        is_most = (
+            mix < limits.share * fall and same_mix.largest_loss < limits.share * -fall
+        )
         explains_fall = bool(fall < 0 and is_most and not remains)
         return MixChange(shares, means, mix, within, same_mix, explains_fall)
 
-    def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
+    def met(
+        self, limit: Limit[Any], op: Op, value: float, of: float = 1.0
+    ) -> list[Met]:
         """Return [Met] if ``value op limit × of``, else []; ``tested`` keeps the highest value."""
         bound: float = getattr(self.limits[limit.owner], limit.key)
-        met = Met(limit.key, op, bound, rounded(value / of) if of else np.inf, limit.unit)
+        met = Met(
+            limit.key, op, bound, rounded(value / of) if of else np.inf, limit.unit
+        )
         highest = self.tested.get(limit)
         if np.isfinite(met.value) and (highest is None or met.value > highest.value):
             self.tested[limit] = met
@@ -321,7 +377,11 @@ class Run:
     def reward_windows(self, quantity: Quantity = "reward") -> dict[str, float]:
         """Return {"start", "best", "end"}: means of the first, best and last window of a course."""
         course = self.courses[quantity]
-        return {"start": course.first.value, "best": course.best.value, "end": course.last.value}
+        return {
+            "start": course.first.value,
+            "best": course.best.value,
+            "end": course.last.value,
+        }
 
     @cached_property
     def learned(self) -> bool:
@@ -348,11 +408,15 @@ class Run:
         reward = self.column("reward")
         if not np.isfinite(reward).any() or np.nanmin(reward) == np.nanmax(reward):
             return False
-        best = self.by_step(np.where(np.isfinite(reward), reward == np.nanmax(reward), np.nan))
+        best = self.by_step(
+            np.where(np.isfinite(reward), reward == np.nanmax(reward), np.nan)
+        )
         size = max(len(best) // 10, 3)
         ends = (best[:size], best[-size:])
         min_share = self.limits[RewardStalled].solved
-        return mean(best) > min_share and all(mean(part) > min_share - 0.02 for part in ends)
+        return mean(best) > min_share and all(
+            mean(part) > min_share - 0.02 for part in ends
+        )
 
     @cached_property
     def silent(self) -> Floats:
@@ -384,7 +448,11 @@ class Run:
     def labels_contained(self) -> float | None:
         """Fraction of the best responses of the last window that contain their label, or None."""
         words = self.tables.words
-        if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
+        if (
+            words is None
+            or words.labels is None
+            or 2 * (words.labels >= 0).sum() < len(words.rows)
+        ):
             return None
         late = (words.rows >= self.last.rows.start) & (words.labels >= 0)
         reward = self.column("reward")[words.rows]
@@ -406,7 +474,9 @@ class Run:
         problem that ended, responses after the step ``until`` are no examples.
         """
         by = significant(ranking.by)
-        step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
+        step, n, prompts = (
+            self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
+        )
         with_texts = self.responses["has_texts"].to_numpy() == 1
         usable = np.isfinite(by) & with_texts
         if ranking.among is not None:
@@ -418,11 +488,15 @@ class Run:
             after = after if after.any() else usable
         else:
             after = usable & (step >= onset.step)
-            after &= is_unusual(by, usable & (step < onset.low), highest=ranking.highest)
+            after &= is_unusual(
+                by, usable & (step < onset.low), highest=ranking.highest
+            )
         if until is not None:
             after &= step <= until
         rows = np.flatnonzero(after)
-        order = rows[np.argsort(-by[rows] if ranking.highest else by[rows], kind="stable")]
+        order = rows[
+            np.argsort(-by[rows] if ranking.highest else by[rows], kind="stable")
+        ]
         order = order[:400]  # enough to find three different prompts
         _, first_rows = np.unique(prompts[order], return_index=True)
         different = order[np.sort(first_rows)][:MAX_EXAMPLES]
@@ -432,7 +506,9 @@ class Run:
 
         def example(row: int, low: float) -> Example:
             at = np.nan if ranking.token is None else ranking.token[row]
-            earlier = np.flatnonzero((prompts == prompts[row]) & (step < low) & contrast)
+            earlier = np.flatnonzero(
+                (prompts == prompts[row]) & (step < low) & contrast
+            )
             return Example(
                 int(step[row]),
                 int(n[row]),
@@ -461,7 +537,9 @@ class Run:
         tables = replace(
             self.tables,
             responses=self.responses.assign(reward=self.responses["reward_gap"]),
-            steps=self.tables.steps.assign(reward_mean=self.tables.steps["reward_gap_mean"]),
+            steps=self.tables.steps.assign(
+                reward_mean=self.tables.steps["reward_gap_mean"]
+            ),
             metrics=pd.DataFrame({"step": []}),
         )
         return Run(tables, self.limits, self.validation)

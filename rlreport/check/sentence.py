@@ -48,7 +48,10 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
     if check is None or not isinstance(facts, dict):
         return title
-    values = {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in facts.items()}
+    values = {
+        key: tuple(fact) if isinstance(fact, list) else fact
+        for key, fact in facts.items()
+    }
     try:
         retitled = check.format_title(values)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
@@ -63,7 +66,9 @@ def _fill_texts(finding: Finding, verdict: Verdict, sample_note: str) -> Finding
         finding,
         name=message(check.name),
         title=check.format_title(finding.facts),
-        clause=check.format_statement({**finding.facts, **_course_facts(finding, verdict)}),
+        clause=check.format_statement(
+            {**finding.facts, **_course_facts(finding, verdict)}
+        ),
         why=message(check.why),
         sample=message("Counted {sample}.", sample=sample_note) if sampled else "",
         suggestion=message(check.suggestion),
@@ -88,8 +93,12 @@ COLLAPSES = tuple(FALL_OF.values())
 
 # A flat phase at the end is mentioned if it has at least this fraction of the steps
 LONG_PART = 0.2
-STILL = 0.1  # A quantity "stays" if its first and last window are this close to its mean
-LARGE = 1 / 3  # A change by this fraction of the larger value is stated even if it may be noise
+STILL = (
+    0.1  # A quantity "stays" if its first and last window are this close to its mean
+)
+LARGE = (
+    1 / 3
+)  # A change by this fraction of the larger value is stated even if it may be noise
 NAMES: dict[Quantity, str] = {
     "reward": translatable("the reward"),
     "watched_reward": translatable("validation"),
@@ -103,7 +112,9 @@ def with_sentence(verdict: Verdict) -> Verdict:
     told_courses = [
         (quantity, _course_clause(verdict.courses[quantity], verdict, quantity, cause))
         for quantity in NAMES
-        if quantity in verdict.courses and verdict.windows and verdict.level != "unjudged"
+        if quantity in verdict.courses
+        and verdict.windows
+        and verdict.level != "unjudged"
     ]
     keep = _keep_sentence(verdict)
     first = cause
@@ -112,7 +123,9 @@ def with_sentence(verdict: Verdict) -> Verdict:
         # What rose, or else the reward, is the headline; the rest is the second line.
         rose = (one for one in told_courses if _rose(verdict.courses[one[0]]))
         if chosen := next(rose, next(iter(told_courses), None)):
-            text = message("{level}: {clause}.", level=_level_words(verdict), clause=chosen[1])
+            text = message(
+                "{level}: {clause}.", level=_level_words(verdict), clause=chosen[1]
+            )
             if len(f"{text} {keep}".split()) <= MAX_WORDS:
                 first = text
                 told_courses.remove(chosen)
@@ -120,7 +133,9 @@ def with_sentence(verdict: Verdict) -> Verdict:
     if told_courses:
         text = clauses([clause for _, clause in told_courses])
         course = message("{one:capital}.", one=text)
-    course = sentences([course, _earlier_sentence(lead, verdict, cause) if lead else ""])
+    course = sentences(
+        [course, _earlier_sentence(lead, verdict, cause) if lead else ""]
+    )
     if lead and verdict.level == "unjudged":
         course = lead.title  # which runs they are, and what to do
     return replace(
@@ -152,7 +167,9 @@ def headline(verdict: Verdict) -> str:
         if verdict.level == "unclear":
             return message("Unclear: no clear learning")
         return _level_words(verdict)
-    return _dated(lead, lead.name, verdict, translatable("{level}: {what} since step {step}"))
+    return _dated(
+        lead, lead.name, verdict, translatable("{level}: {what} since step {step}")
+    )
 
 
 def _dated(lead: Finding, what: str, verdict: Verdict, lasting: str) -> str:
@@ -163,7 +180,9 @@ def _dated(lead: Finding, what: str, verdict: Verdict, lasting: str) -> str:
         literal = translatable("{level}: {what}")
     else:
         literal = (
-            translatable("{level}: {what} at step {step}") if BY_ID[lead.id].event else lasting
+            translatable("{level}: {what} at step {step}")
+            if BY_ID[lead.id].event
+            else lasting
         )
     facts: dict[str, Fact] = {"level": FIRST_WORDS[verdict.level], "what": what}
     if lead.onset:
@@ -214,7 +233,9 @@ def _earlier_sentence(lead: Finding, verdict: Verdict, cause: str) -> str:
         own = untold and finding.explained_by is None
         if own and finding.onset and finding.onset.step in between:
             literal = translatable("From about step {step} on, {what}.")
-            return format_message(literal, {"what": finding.clause, "step": finding.onset.step})
+            return format_message(
+                literal, {"what": finding.clause, "step": finding.onset.step}
+            )
     return ""
 
 
@@ -232,7 +253,9 @@ def _keep_sentence(verdict: Verdict) -> str:
 
 
 def _rose(course: Course) -> bool:
-    return course.direction > 0 or (course.gained and course.last.value > course.first.value)
+    return course.direction > 0 or (
+        course.gained and course.last.value > course.first.value
+    )
 
 
 def _is_healthy_by_other_means(verdict: Verdict) -> bool:
@@ -241,7 +264,9 @@ def _is_healthy_by_other_means(verdict: Verdict) -> bool:
     return verdict.level == "healthy" and not any(map(_rose, rewards))
 
 
-def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: str) -> str:
+def _course_clause(
+    course: Course, verdict: Verdict, quantity: Quantity, cause: str
+) -> str:
     """Return a clause on the course of a quantity, without what ``cause`` already states."""
     if course.is_single and quantity == "watched_reward":
         return message(
@@ -249,20 +274,31 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
             value=numbers_of([course.last.value], course)[0],
             step=int(course.steps[0]),
         )
-    first, best, last = (part.value for part in (course.first, course.best, course.last))
+    first, best, last = (
+        part.value for part in (course.first, course.best, course.last)
+    )
     fall = next((f for f in verdict.findings if f.id == FALL_OF[quantity]), None)
     is_told = fall is not None and fall.clause in cause
     if fall and _is_dead(fall) and isinstance(end := fall.facts["end"], float):
         last = end  # the last window may begin before the collapse
     texts = numbers_of((first, best, last), course)
-    collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(COLLAPSES)
+    collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(
+        COLLAPSES
+    )
     is_lower = best > last and texts[1] != texts[2]
     is_flat = [phase.kind for phase in course.phases] == ["flat"]
     lost = course.lost and not is_flat
-    fell = is_lower and (lost or (collapsed and course.best.steps[1] < course.last.steps[0]))
+    fell = is_lower and (
+        lost or (collapsed and course.best.steps[1] < course.last.steps[0])
+    )
     by_other_means = _is_healthy_by_other_means(verdict)
-    has_dip = fall is not None and fall.facts.get("kind") == "dip" and texts[0] == texts[2]
-    facts: dict[str, Fact] = {"name": message(NAMES[quantity]), "since": course.settled_since}
+    has_dip = (
+        fall is not None and fall.facts.get("kind") == "dip" and texts[0] == texts[2]
+    )
+    facts: dict[str, Fact] = {
+        "name": message(NAMES[quantity]),
+        "since": course.settled_since,
+    }
     facts |= {"at": span(course.best.steps), "end": span(course.last.steps)}
     facts["start"] = span(course.first.steps)
     if fell:
@@ -284,7 +320,10 @@ def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: 
     elif fall and has_dip and quantity == "reward":
         literal = translatable("{name} starts and ends at {last}")
         if not is_told:
-            facts |= {"low": fall.facts["low"], "when": span((fall.facts["since"], fall.until))}
+            facts |= {
+                "low": fall.facts["low"],
+                "when": span((fall.facts["since"], fall.until)),
+            }
             literal = translatable(
                 "{name} starts and ends at {last}, with a low of {low:short} within {when}"
             )
@@ -315,20 +354,28 @@ def _fall_words(course: Course, texts: Sequence[str], *, is_told: bool) -> str:
     if course.gained and texts[0] != texts[1]:
         if is_told:
             return translatable("{name} had risen from {first} to {best} ({at})")
-        return translatable("{name} rose from {first} to {best} ({at}), then fell to {last}")
+        return translatable(
+            "{name} rose from {first} to {best} ({at}), then fell to {last}"
+        )
     rose = texts[0] != texts[1] and course.best.steps[0] > course.first.steps[1]
     if is_told and rose:
         return translatable("{name} was {first} at first and {best} at its best ({at})")
     if is_told:
         return translatable("{name} was {best} in {at}")
     if rose and not course.lost:
-        return translatable("{name} went from {first} to {best} ({at}) and is {last} at the end")
+        return translatable(
+            "{name} went from {first} to {best} ({at}) and is {last} at the end"
+        )
     return translatable("{name} fell from {best} ({at}) to {last}")
 
 
 def _unchanged_words(course: Course, verdict: Verdict) -> str:
     """Return the template for a quantity that neither rose nor fell beyond noise."""
-    first, last, mean = course.first.value, course.last.value, float(course.values.mean())
+    first, last, mean = (
+        course.first.value,
+        course.last.value,
+        float(course.values.mean()),
+    )
     if max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):
         return translatable("{name} stays at about {last}")
     if verdict.level == "healthy":
@@ -337,7 +384,9 @@ def _unchanged_words(course: Course, verdict: Verdict) -> str:
         return translatable(
             "{name} went from {first} in {start} to {last} in {end}, which may be noise"
         )
-    return translatable("{name} did not clearly change: {first} in {start}, {last} in {end}")
+    return translatable(
+        "{name} did not clearly change: {first} in {start}, {last} in {end}"
+    )
 
 
 def _is_flat_at_the_end(course: Course) -> bool:
@@ -346,7 +395,9 @@ def _is_flat_at_the_end(course: Course) -> bool:
     if since is None or steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
         return False
     after = course.values[steps >= since][: course.window].mean()
-    return course.phases[-1].kind == "flat" and bool(abs(course.last.value - after) <= course.error)
+    return course.phases[-1].kind == "flat" and bool(
+        abs(course.last.value - after) <= course.error
+    )
 
 
 def _low_before_recovery(course: Course) -> Phase | None:
@@ -358,7 +409,9 @@ def _low_before_recovery(course: Course) -> Phase | None:
     return None
 
 
-def _with_reason(clause: str, course: Course, verdict: Verdict, quantity: Quantity) -> str:
+def _with_reason(
+    clause: str, course: Course, verdict: Verdict, quantity: Quantity
+) -> str:
     """Return a clause; if on a reward that fell, with a likely reason such as harder prompts."""
     if quantity != "reward":
         return clause

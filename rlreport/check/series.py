@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from rlreport.check.course_data import SeriesSource
 from rlreport.check.finding import Onset
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.noise import BIAS, MAX_CORRELATION, Change, Trend, ar1_variance, deviate, lag_1
+from rlreport.check.noise import (
+    BIAS,
+    MAX_CORRELATION,
+    Change,
+    Trend,
+    ar1_variance,
+    deviate,
+    lag_1,
+)
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change, difference, rounded, settled, significant
 from rlreport.text.messages import translatable
@@ -72,7 +80,9 @@ class RewardCollapse(Limits):
         "reward lost again, relative to its gain, without trainer metrics",
         LMFLOW,
     )
-    dip = Limit(0.15, "of steps", "a fall that recovered lasted longer than this part (warning)")
+    dip = Limit(
+        0.15, "of steps", "a fall that recovered lasted longer than this part (warning)"
+    )
     spread = Limit(0.5, "std of reward", "loss relative to the std within steps")
 
 
@@ -82,7 +92,9 @@ class Series:
 
     steps: Ints  # int64 (S,), ascending
     values: Floats  # float64 (S,), NaN at steps without a value
-    errors: Floats | None = None  # float64 (S,), standard error of each value, or None if unknown
+    errors: Floats | None = (
+        None  # float64 (S,), standard error of each value, or None if unknown
+    )
     # whether it was computed from ``rollouts`` or logged in the trainer's ``metrics``
     source: SeriesSource = "rollouts"
     name: str = ""  # name of the metric, "" if it was computed from rollouts
@@ -91,7 +103,9 @@ class Series:
         """Return the series without the steps whose value is NaN or infinite."""
         finite = np.isfinite(self.values)
         errors = None if self.errors is None else self.errors[finite]
-        return Series(self.steps[finite], self.values[finite], errors, self.source, self.name)
+        return Series(
+            self.steps[finite], self.values[finite], errors, self.source, self.name
+        )
 
     def change(self, first: int | None = None) -> Change:
         """Return the change of the mean from the ``first`` values (or fifth) to the last fifth."""
@@ -109,7 +123,9 @@ class Noise(NamedTuple):
     """The noise of a series: the scatter of its values around the trend."""
 
     white: float  # std of the part that is independent from step to step, such as sampling noise
-    drift: float = 0.0  # std of the autocorrelated part (AR(1)), which lasts for several steps
+    drift: float = (
+        0.0  # std of the autocorrelated part (AR(1)), which lasts for several steps
+    )
     rho: float = 0.0  # lag-1 autocorrelation of the drift
 
     @property
@@ -177,10 +193,16 @@ class Shape:
     gained: bool  # whether the best window lies above the first by more than chance
     rose: bool  # whether the series rose over all steps by more than chance
     fell: bool  # whether best - end is more than ``lost`` times (best - start), beyond chance
-    dead: int | None  # index from which it stays at its lowest value to the end; or None
+    dead: (
+        int | None
+    )  # index from which it stays at its lowest value to the end; or None
     below_start: bool  # whether it ends further below its start than its best was above its start
-    abrupt: int | None  # index at which it fell within a few steps and stayed low; or None
-    late: int | None  # index from which the last 3, 5 or 10 steps lie below all before; or None
+    abrupt: (
+        int | None
+    )  # index at which it fell within a few steps and stayed low; or None
+    late: (
+        int | None
+    )  # index from which the last 3, 5 or 10 steps lie below all before; or None
     dip: Dip | None  # the deepest fall that recovered, or None
 
     @property
@@ -199,7 +221,9 @@ def running_mean(values: Floats, steps: int) -> Floats:
     return significant(sliding_window_view(values, steps).mean(axis=1))
 
 
-def noise_of(series: Series, *, independent: bool = False, whole: bool = False) -> Noise:
+def noise_of(
+    series: Series, *, independent: bool = False, whole: bool = False
+) -> Noise:
     """Estimate the noise of a series without gaps.
 
     ``independent`` assumes that there is no autocorrelation, as between evaluations. Unless
@@ -273,7 +297,9 @@ def shape_of(
     has_loss = best - end > limits.lost * (best - start)
     abrupt = _abrupt_fall_index(series, noise, best, end, limits.lost)
     fell = has_loss and (fall_z > min_z or -rise_z > BELOW_Z)
-    rose = (trend_z > TREND_Z and rise_z > SOME_Z) or (rise_z > RISE_Z and trend_z > SOME_Z)
+    rose = (trend_z > TREND_Z and rise_z > SOME_Z) or (
+        rise_z > RISE_Z and trend_z > SOME_Z
+    )
     return Shape(
         series=series,
         noise=noise,
@@ -288,14 +314,18 @@ def shape_of(
         rose=bool(rose or early_z > EARLY_RISE_Z),
         fell=bool(fell or abrupt is not None),
         dead=_death_index(series, best, best_index, window),
-        below_start=bool(-rise_z > BELOW_Z and start - end > max(best - start, (best - end) / 2)),
+        below_start=bool(
+            -rise_z > BELOW_Z and start - end > max(best - start, (best - end) / 2)
+        ),
         abrupt=abrupt,
         late=_late_fall_index(y, noise, window, start, limits.lost),
         dip=_find_dip(y, noise, window, best, limits.lost),
     )
 
 
-def _death_index(series: Series, best: float, best_index: int, window: int) -> int | None:
+def _death_index(
+    series: Series, best: float, best_index: int, window: int
+) -> int | None:
     """Return the index from which a series that fell stays near its lowest value, or None."""
     y = series.values
     steps, low = len(y), float(y.min())
@@ -330,7 +360,9 @@ def _abrupt_fall_index(
     return at + 3 if fell and stays and falls[at] > part * (best - y.min()) else None
 
 
-def _late_fall_index(y: Floats, noise: Noise, window: int, start: float, part: float) -> int | None:
+def _late_fall_index(
+    y: Floats, noise: Noise, window: int, start: float, part: float
+) -> int | None:
     """Return where the last 3, 5 or 10 steps begin if they lie far below all before, or None."""
     for count in END_STEPS:
         if len(y) < 4 * count:
@@ -339,22 +371,31 @@ def _late_fall_index(y: Floats, noise: Noise, window: int, start: float, part: f
         end, before = float(y[-count:].mean()), float(y[-count - size : -count].mean())
         error = np.hypot(noise.of_mean(count), noise.of_mean(size))
         drop = before - end
-        is_large = drop > max(END_Z * error, (before - start) / 2, part * (before - y.min()))
+        is_large = drop > max(
+            END_Z * error, (before - start) / 2, part * (before - y.min())
+        )
         if is_large and end < running_mean(y[:-count], count).min():
             return len(y) - count
     return None
 
 
-def _find_dip(y: Floats, noise: Noise, window: int, best: float, part: float) -> Dip | None:
+def _find_dip(
+    y: Floats, noise: Noise, window: int, best: float, part: float
+) -> Dip | None:
     """Return the deepest fall from which the series recovered, or None if no fall is deep."""
     size = min(window, 10)
     means = running_mean(y, size)
-    before, after = np.maximum.accumulate(means), np.maximum.accumulate(means[::-1])[::-1]
+    before, after = (
+        np.maximum.accumulate(means),
+        np.maximum.accumulate(means[::-1])[::-1],
+    )
     level = np.minimum(before, after)
     depth = difference(level, means)
     at = int(np.argmax(depth))
     low = float(y.min())
-    min_depth = max(DIP_Z * noise.of_mean(size), (level[at] - low) / 2, part * (best - low))
+    min_depth = max(
+        DIP_Z * noise.of_mean(size), (level[at] - low) / 2, part * (best - low)
+    )
     if depth[at] <= min_depth:
         return None
     shallow = np.flatnonzero(depth <= depth[at] / 2)
@@ -365,7 +406,11 @@ def _find_dip(y: Floats, noise: Noise, window: int, best: float, part: float) ->
 
 
 def onset(
-    steps: Ints, series: Floats, *, peak: tuple[int, int] | None = None, end: int = BASELINE_STEPS
+    steps: Ints,
+    series: Floats,
+    *,
+    peak: tuple[int, int] | None = None,
+    end: int = BASELINE_STEPS,
 ) -> Onset | None:
     """Return when a series left its baseline, None below two values or if it did not change.
 
@@ -385,7 +430,10 @@ def onset(
     y = series[indices]
     base = int(np.count_nonzero(indices < stop)) if peak else BASELINE_STEPS
     base = min(max(base, 1), len(y) - 1)
-    level, last = rounded(y[:base].mean()), rounded(y[-max(1, min(end, len(y) - base)) :].mean())
+    level, last = (
+        rounded(y[:base].mean()),
+        rounded(y[-max(1, min(end, len(y) - base)) :].mean()),
+    )
     moved = change(level, last)
     total_change, sign = abs(moved), np.sign(moved)
     if total_change == 0:
@@ -395,14 +443,18 @@ def onset(
         distance[: base - 1] = np.minimum(distance[: base - 1], 0)
     error = _cumulative_noise(y) * np.sqrt(1 / base + 1 / SMOOTHING)
     lasting_high = _first_lasting(distance > LASTING_PART * total_change)
-    at = _first_lasting(distance > np.maximum(MIN_ERRORS * error, MIN_PART * total_change))
+    at = _first_lasting(
+        distance > np.maximum(MIN_ERRORS * error, MIN_PART * total_change)
+    )
     at = min(at, lasting_high)
     # The centred mean shows an abrupt change one step early: check the step's own value.
     if at < len(y) - 1 and sign * change(level, y[at]) <= MIN_PART * total_change:
         at += 1
     corner = min(_corner(y, base if peak else 0), at)
     numbers = steps[indices]
-    return Onset(int(numbers[at]), int(numbers[corner]), int(numbers[max(at, lasting_high)]))
+    return Onset(
+        int(numbers[at]), int(numbers[corner]), int(numbers[max(at, lasting_high)])
+    )
 
 
 def smooth(y: Floats) -> Floats:
@@ -415,7 +467,11 @@ def smooth(y: Floats) -> Floats:
 
 def jump_noise(y: Floats) -> float:
     """Return the std around the trend, from the median squared difference of successive values."""
-    return float(np.sqrt(np.median(np.diff(y) ** 2) / NORMAL_MEDIAN / 2)) if len(y) > 2 else 0.0
+    return (
+        float(np.sqrt(np.median(np.diff(y) ** 2) / NORMAL_MEDIAN / 2))
+        if len(y) > 2
+        else 0.0
+    )
 
 
 def _cumulative_noise(y: Floats) -> Floats:
@@ -424,7 +480,9 @@ def _cumulative_noise(y: Floats) -> Floats:
     Many series become noisier as they grow, and later noise must not hide an early onset. The
     estimate never exceeds the noise of the whole series.
     """
-    ends = np.unique(np.linspace(min(MIN_NOISE_STEPS, len(y)), len(y), MAX_CORNERS).astype(int))
+    ends = np.unique(
+        np.linspace(min(MIN_NOISE_STEPS, len(y)), len(y), MAX_CORNERS).astype(int)
+    )
     levels = np.minimum([jump_noise(y[:end]) for end in ends], jump_noise(y))
     return np.interp(np.arange(1, len(y) + 1), ends, levels)
 

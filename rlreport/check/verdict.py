@@ -40,23 +40,37 @@ class Verdict:
     # id of the most important finding, None if there is no warning or critical finding
     lead: str | None = None
     keep_step: int | None = None  # step of the last good checkpoint, or None
-    findings: list[Finding] = field(default_factory=list)  # the findings in the order of the report
+    findings: list[Finding] = field(
+        default_factory=list
+    )  # the findings in the order of the report
     close: tuple[Close, ...] = ()  # checks that found nothing, but not by far
-    passed: list[str] = field(default_factory=list)  # ids of the other checks that found nothing
+    passed: list[str] = field(
+        default_factory=list
+    )  # ids of the other checks that found nothing
     not_run: list[NotRun] = field(default_factory=list)  # the checks that could not run
-    not_observed: tuple[str, ...] = ()  # what is not logged, and what it would have shown
+    not_observed: tuple[
+        str, ...
+    ] = ()  # what is not logged, and what it would have shown
     muted: list[Muted] = field(default_factory=list)
-    courses: Mapping[Quantity, Course] = field(default_factory=dict)  # of reward, KL, length, ...
+    courses: Mapping[Quantity, Course] = field(
+        default_factory=dict
+    )  # of reward, KL, length, ...
     # (first step, last step) of each of these two windows, None for a short run
     windows: tuple[tuple[int, int], tuple[int, int]] | None = None
     step_count: int = 0
     # first and last step of the run, None without any
     first_step: int | None = None
     last_step: int | None = None
-    basis: str = ""  # what is logged ("rewards and texts") if it is no more than that, else ""
+    basis: str = (
+        ""  # what is logged ("rewards and texts") if it is no more than that, else ""
+    )
     reward_count: int = 0  # number of steps with a reward
-    harder_prompts: bool = False  # whether a fall of the reward surely is due to harder prompts
-    one_prompt: bool = False  # whether most steps have a single prompt, not the same at all steps
+    harder_prompts: bool = (
+        False  # whether a fall of the reward surely is due to harder prompts
+    )
+    one_prompt: bool = (
+        False  # whether most steps have a single prompt, not the same at all steps
+    )
     # texts, empty until ``check.sentence`` writes them: what happened with the checkpoint to keep,
     # the course of the rewards, and all of it
     headline: str = ""
@@ -84,14 +98,21 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
         "schema": SCHEMA,
         "verdict": {
             **_fields(verdict, "level", "sentence", "lead", "keep_step"),
-            "course": [_course_json(name, course) for name, course in verdict.courses.items()],
+            "course": [
+                _course_json(name, course) for name, course in verdict.courses.items()
+            ],
         },
         "findings": [_finding_json(finding) for finding in verdict.findings],
-        "close": [_fields(one, "id", "title", "value", "limit", "unit") for one in verdict.close],
+        "close": [
+            _fields(one, "id", "title", "value", "limit", "unit")
+            for one in verdict.close
+        ],
         "passed": list(verdict.passed),
         "not_run": [_fields(check, "id", "needs") for check in verdict.not_run],
         "not_observed": [str(text) for text in verdict.not_observed],
-        "muted": [{"id": muted.finding.id, "reason": muted.reason} for muted in verdict.muted],
+        "muted": [
+            {"id": muted.finding.id, "reason": muted.reason} for muted in verdict.muted
+        ],
     }
 
 
@@ -102,7 +123,10 @@ def _course_json(quantity: Quantity, course: Course) -> dict[str, Any]:
         "quantity": quantity,
         "series": {"file": file, "column": course.column},
         "lower_is_better": course.lower_is_better,
-        **{name: {"value": part.value, "steps": list(part.steps)} for name, part in parts.items()},
+        **{
+            name: {"value": part.value, "steps": list(part.steps)}
+            for name, part in parts.items()
+        },
         "phases": [
             {"kind": p.kind, "steps": list(p.steps), "from": p.start, "to": p.end}
             for p in course.phases
@@ -112,12 +136,15 @@ def _course_json(quantity: Quantity, course: Course) -> dict[str, Any]:
 
 def _finding_json(finding: Finding) -> dict[str, Any]:
     return {
-        **_fields(finding, "id", "severity", "rank", "explained_by", "title", "facts", "until"),
+        **_fields(
+            finding, "id", "severity", "rank", "explained_by", "title", "facts", "until"
+        ),
         **_fields(finding, "steps", "source"),
         "onset": finding.onset and asdict(finding.onset),
         "thresholds": [_json_value(asdict(met)) for met in finding.thresholds],
         "evidence": [
-            _example_json(example) | {"before": example.before and _example_json(example.before)}
+            _example_json(example)
+            | {"before": example.before and _example_json(example.before)}
             for example in finding.evidence
         ],
         "why": sentences([finding.why, finding.sample]),

@@ -15,7 +15,9 @@ from rlreport.figures.turns import ERROR_KINDS, Ending
 from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
 from rlreport.text.messages import message, translatable
 
-AGENTS = translatable("verl issues 1569, 4998 (tool calls vanish); AReaL (share at the turn limit)")
+AGENTS = translatable(
+    "verl issues 1569, 4998 (tool calls vanish); AReaL (share at the turn limit)"
+)
 
 
 class _FailedRollouts(RiseOrShare):
@@ -44,7 +46,9 @@ def failed_rollouts(check: Check, run: Run) -> Result:
     if not failed.any():
         return check.judge_metric(run, "failed")
     steps = run.attempted_steps["step"].to_numpy(np.int64)
-    share: Floats = failed / (failed + run.attempted_steps["responses"].to_numpy(np.float64))
+    share: Floats = failed / (
+        failed + run.attempted_steps["responses"].to_numpy(np.float64)
+    )
     series, start = Series(steps, share), int(steps[0])
     moved = series.change()
     rise = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
@@ -95,7 +99,9 @@ tool_errors = Check(
 
 
 class _UnparsedCalls(RiseOrShare):
-    rise = Limit(0.2, "of calls", "share that cannot be parsed: last window minus first")
+    rise = Limit(
+        0.2, "of calls", "share that cannot be parsed: last window minus first"
+    )
     share = Limit(0.5, "of calls", "share that cannot be parsed, last window")
 
 
@@ -171,7 +177,9 @@ markup_turns = Check(
 
 class _EmptyResults(Limits):
     rise = Limit(
-        0.3, "of answers", "share of one tool's answers without text: last window minus first"
+        0.3,
+        "of answers",
+        "share of one tool's answers without text: last window minus first",
     )
     answers = Limit(50, "answers", "answers of a tool in the run; below it not judged")
 
@@ -220,7 +228,9 @@ def empty_results(check: Check, run: Run) -> Result:
     facts: Facts = {"share": moved.last, "before": moved.first, "tool": LogText(name)}
     facts = {**facts, "kind": "named" if name else "unnamed"}
     empty = run.column("empty_results")
-    return check.finding(run, "warning", met, facts, Ranking(empty, among=empty > 0), series=series)
+    return check.finding(
+        run, "warning", met, facts, Ranking(empty, among=empty > 0), series=series
+    )
 
 
 class _ToolDisuse(Limits):
@@ -255,7 +265,10 @@ def tool_disuse(check: Check, run: Run) -> Result:
 
 class _VoidTurns(RiseOrShare):
     share = Limit(
-        0.1, "of turns", "share with neither a call nor an answer", "SimpleTIR (void turns)"
+        0.1,
+        "of turns",
+        "share with neither a call nor an answer",
+        "SimpleTIR (void turns)",
     )
 
 
@@ -282,7 +295,9 @@ class _TurnLimit(RiseOrShare):
 
 
 def _judge_turn_limit(check: Check, run: Run) -> Result:
-    inferred = run.has("at_turn_limit") and (run.column("ending") == Ending.MOST_TURNS).any()
+    inferred = (
+        run.has("at_turn_limit") and (run.column("ending") == Ending.MOST_TURNS).any()
+    )
     facts = {"kind": "inferred" if inferred else "logged"}
     return share_of("at_turn_limit", role="turn_limit", facts=facts)(check, run)
 
@@ -310,8 +325,12 @@ turn_limit = Check(
 
 
 class _UnclosedThinking(RiseOrShare):
-    rise = Limit(0.2, "of responses", "share of unclosed thinking: last window minus first", EOS)
-    share = Limit(0.5, "of responses", "share whose thinking does not end, last window", EOS)
+    rise = Limit(
+        0.2, "of responses", "share of unclosed thinking: last window minus first", EOS
+    )
+    share = Limit(
+        0.5, "of responses", "share whose thinking does not end, last window", EOS
+    )
 
 
 unclosed_thinking = Check(

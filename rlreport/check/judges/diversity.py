@@ -45,10 +45,20 @@ LEAST_LETTERS = 6
 
 
 class _DiversityCollapse(Limits):
-    fall = Limit(0.3, "of distinct-2", "fall of distinct-2, at equal numbers of bigrams", DISTINCT)
-    least_bigrams = Limit(200, "bigrams", "with fewer, judge by identical responses only", DISTINCT)
+    fall = Limit(
+        0.3,
+        "of distinct-2",
+        "fall of distinct-2, at equal numbers of bigrams",
+        DISTINCT,
+    )
+    least_bigrams = Limit(
+        200, "bigrams", "with fewer, judge by identical responses only", DISTINCT
+    )
     identical = Limit(
-        0.5, "of responses", "share that equal a response to another prompt (warning)", DISTINCT
+        0.5,
+        "of responses",
+        "share that equal a response to another prompt (warning)",
+        DISTINCT,
     )
 
 
@@ -83,19 +93,27 @@ def diversity_collapse(check: Check, run: Run) -> Result:
     times = prompts.transform("nunique").to_numpy(np.float64)
     twin = (times > 1).astype(np.float64)
     series, twins, facts = run.by_step(twin), run.change(twin), {}
-    repeats = run.met(_DiversityCollapse.identical, ">", twins.last) if twins.rose else []
+    repeats = (
+        run.met(_DiversityCollapse.identical, ">", twins.last) if twins.rose else []
+    )
     if repeats:
         facts = {"twins": twins.last, "twins_start": twins.first}
     fall, met = run.once(distinct_fall), []
     if fall is not None and fall.z >= run.limits[Trend].z:
         met = run.met(_DiversityCollapse.fall, ">", fall.share)
     if fall is not None and met:
-        facts |= {"distinct": fall.last, "distinct_start": fall.first, "bigrams": fall.bigrams}
+        facts |= {
+            "distinct": fall.last,
+            "distinct_start": fall.first,
+            "bigrams": fall.bigrams,
+        }
         series = series if repeats else fall.series
     if not (met or repeats):
         return None
     watched = run.watched_shape
-    fell = any(shape is not None and shape.fell for shape in (run.reward_shape, watched))
+    fell = any(
+        shape is not None and shape.fell for shape in (run.reward_shape, watched)
+    )
     trusted = (watched is not None and watched.rose) or run.verifiable
     harmless = run.learned and trusted and not fell and not repeats
     ranking = Ranking(times, unit="times in its step")
@@ -155,7 +173,9 @@ def distinct_fall(run: Run) -> DistinctFall | None:
     step_size = max(int(np.median(sizes)) // 2, MIN_STEP_BIGRAMS)
     scatter = np.array([_distinct_2(steps[index], end_size) for index in ends])
     first, last = scatter[:size_first], scatter[size_first:]
-    error = float(np.sqrt(first.var(ddof=1) / size_first + last.var(ddof=1) / size_last))
+    error = float(
+        np.sqrt(first.var(ddof=1) / size_first + last.var(ddof=1) / size_last)
+    )
     z = deviate(float(first.mean() - last.mean()), error, len(ends) - 2)
     series = np.array([_distinct_2(part, step_size) for part in steps])
     before, after = (_distinct_2(part, size) for part in windows)
@@ -167,21 +187,33 @@ def _distinct_2(responses: list[Ints], size: int) -> float:
     size = min(size, MAX_BIGRAMS)
     if sum(map(len, responses)) < size:
         return np.nan
-    numbers, _ = pd.factorize(np.concatenate(responses))  # once, instead of a sort of each draw
+    numbers, _ = pd.factorize(
+        np.concatenate(responses)
+    )  # once, instead of a sort of each draw
     parts = np.split(numbers, np.cumsum([*map(len, responses)])[:-1])
-    orders = [np.random.default_rng(draw).permutation(len(responses)) for draw in range(DRAWS)]
+    orders = [
+        np.random.default_rng(draw).permutation(len(responses)) for draw in range(DRAWS)
+    ]
     draws = [np.concatenate([parts[i] for i in order])[:size] for order in orders]
     distinct = sum(np.count_nonzero(np.bincount(draw)) for draw in draws)
     return distinct / (DRAWS * size)
 
 
 class _TemplateCollapse(Limits):
-    prompts = Limit(4, "prompts", "with two responses each; steps with fewer are not judged")
+    prompts = Limit(
+        4, "prompts", "with two responses each; steps with fewer are not judged"
+    )
     first = Limit(
-        0.3, "beyond chance", "responses that can be matched to their prompt, first window", RAGEN_2
+        0.3,
+        "beyond chance",
+        "responses that can be matched to their prompt, first window",
+        RAGEN_2,
     )
     last = Limit(
-        0.1, "beyond chance", "responses that can be matched to their prompt, last window", RAGEN_2
+        0.1,
+        "beyond chance",
+        "responses that can be matched to their prompt, last window",
+        RAGEN_2,
     )
     surprisal = Limit(0.8, "times", "surprisal relative to the first window")
 
@@ -218,7 +250,9 @@ def template_collapse(check: Check, run: Run) -> Result:
         return None
     facts = {"start": first, "end": max(0.0, last)}
     finding = check.finding(run, "warning", matched + unmatched, facts, series=series)
-    return replace(finding, evidence=run.examples(Ranking(run.column(run.length)), None))
+    return replace(
+        finding, evidence=run.examples(Ranking(run.column(run.length)), None)
+    )
 
 
 def _match_rates(run: Run, least: int) -> Floats:
@@ -228,14 +262,21 @@ def _match_rates(run: Run, least: int) -> Floats:
     if sample is None:
         return rates
     rows, offsets = np.asarray(sample.rows), np.asarray(sample.offsets)
-    step_index, prompts = run.step_index[rows], run.responses["prompt_id"].to_numpy(np.int64)[rows]
+    step_index, prompts = (
+        run.step_index[rows],
+        run.responses["prompt_id"].to_numpy(np.int64)[rows],
+    )
     for step in np.unique(step_index).tolist():
         rows_here = np.flatnonzero(step_index == step)
-        _, code, size = np.unique(prompts[rows_here], return_inverse=True, return_counts=True)
+        _, code, size = np.unique(
+            prompts[rows_here], return_inverse=True, return_counts=True
+        )
         rows_here, code = rows_here[size[code] >= 2], code[size[code] >= 2]
         labels, code = np.unique(code, return_inverse=True)
         if len(labels) >= least:
-            texts = [np.asarray(sample.units[offsets[i] : offsets[i + 1]]) for i in rows_here]
+            texts = [
+                np.asarray(sample.units[offsets[i] : offsets[i + 1]]) for i in rows_here
+            ]
             chance = 1 / len(labels)
             rates[step] = (_hits(texts, code) - chance) / (1 - chance)
     return rates
@@ -271,7 +312,10 @@ def _normalize(vectors: Floats) -> Floats:
 
 class _LanguageDrift(Limits):
     rise = Limit(
-        0.2, "of responses", "rise of the share in another script than the prompt's (note)", LMFLOW
+        0.2,
+        "of responses",
+        "rise of the share in another script than the prompt's (note)",
+        LMFLOW,
     )
     most = Limit(0.5, "of responses", "share in another script (warning)")
 
@@ -313,7 +357,9 @@ def language_drift(check: Check, run: Run) -> Result:
 @cache
 def _script(character: str) -> str:
     """Return the first word of a letter's Unicode name, "CJK" for kana; "" for other characters."""
-    name = unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""
+    name = (
+        unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""
+    )
     return "CJK" if name in ("HIRAGANA", "KATAKANA") else name
 
 
@@ -329,24 +375,36 @@ def _in_other_script(run: Run, words: TextSample) -> Floats:
         for prompt, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True)
         if (counts := _scripts(str(text))).total() >= LEAST_LETTERS
     }
-    letters = pd.DataFrame.from_records([_scripts(word) for word in words.vocabulary]).fillna(0)
+    letters = pd.DataFrame.from_records(
+        [_scripts(word) for word in words.vocabulary]
+    ).fillna(0)
     letters = letters.sort_index(axis=1)
     response = np.repeat(np.arange(len(words.rows)), np.diff(words.offsets))
     size = len(words.rows)
     foreign = np.full(len(run.responses), np.nan)
-    totals = letters.apply(lambda count: np.bincount(response, count.to_numpy()[words.units], size))
+    totals = letters.apply(
+        lambda count: np.bincount(response, count.to_numpy()[words.units], size)
+    )
     if totals.empty:
         return foreign
     expected = run.responses["prompt_id"].iloc[words.rows].map(prompt_scripts)
-    usable = (totals.sum(axis=1) >= LEAST_LETTERS).to_numpy() & expected.notna().to_numpy()
-    foreign[words.rows[usable]] = (totals.idxmax(axis=1).to_numpy() != expected.to_numpy())[usable]
+    usable = (
+        totals.sum(axis=1) >= LEAST_LETTERS
+    ).to_numpy() & expected.notna().to_numpy()
+    foreign[words.rows[usable]] = (
+        totals.idxmax(axis=1).to_numpy() != expected.to_numpy()
+    )[usable]
     return foreign
 
 
 class _Loops(Limits):
     rise = Limit(0.08, "of responses", "rise of the share that repeat themselves")
     z = Limit(4.0, "std errors", "significance of that rise")
-    lost = Limit(0.25, "std of reward", "reward of these responses below that of others (warning)")
+    lost = Limit(
+        0.25,
+        "std of reward",
+        "reward of these responses below that of others (warning)",
+    )
 
 
 @Check(
@@ -371,37 +429,63 @@ class _Loops(Limits):
     },
     why="A response in a loop does not finish its answer, and its tokens teach the policy to loop.",
     suggestion="Lower the learning rate or raise the KL coefficient; penalise cut-off responses.",
-    explains=(*FALLS, "missing_eos", "diversity_collapse", "length_collapse", "reward_stalled"),
+    explains=(
+        *FALLS,
+        "missing_eos",
+        "diversity_collapse",
+        "length_collapse",
+        "reward_stalled",
+    ),
     trend=True,
 )
 def loops(check: Check, run: Run) -> Result:
-    words, share, reward = run.tables.words, run.column("loop_share"), run.column("reward")
+    words, share, reward = (
+        run.tables.words,
+        run.column("loop_share"),
+        run.column("reward"),
+    )
     if words is None:
         return _judge_loop_metric(check, run)
     in_loop, steps = np.sign(share), len(run.steps)
-    series, size = run.by_step(in_loop), max(MIN_WINDOW, int(steps * SHAPE_WINDOW_SHARE))
+    series, size = (
+        run.by_step(in_loop),
+        max(MIN_WINDOW, int(steps * SHAPE_WINDOW_SHARE)),
+    )
     peak = int(np.argmax(running_mean(np.nan_to_num(series), size)))
     start, end, high = (run.window(at, at + size) for at in (0, steps - size, peak))
     # A tenth of the steps may have too few responses for significance, a fifth has more.
     for first, late in ((run.first, run.last), (start, end), (start, high)):
         moved = run.change(in_loop, first=first, last=late, by_step=False)
-        met = run.met(_Loops.rise, ">=", moved.difference) + run.met(_Loops.z, ">=", moved.z)
+        met = run.met(_Loops.rise, ">=", moved.difference) + run.met(
+            _Loops.z, ">=", moved.z
+        )
         if len(met) == 2:
             break
     else:
         return None
     # The mean is taken over 64 responses or more: of few, none may be in a loop by chance.
     width = min(size, -(-64 * steps // len(words.rows)))
-    dated = pd.Series(series).rolling(width, min_periods=1, center=True).mean().to_numpy()
+    dated = (
+        pd.Series(series).rolling(width, min_periods=1, center=True).mean().to_numpy()
+    )
     began, until = run.onset(dated), None
-    stop, left, middle = peak + size, mean(series[-size:]), (moved.first + moved.last) / 2
+    stop, left, middle = (
+        peak + size,
+        mean(series[-size:]),
+        (moved.first + moved.last) / 2,
+    )
     if stop < steps and left < middle:  # The share rose, but fell again.
         until = int(run.steps[stop - 1 + np.argmax(dated[stop:] < middle)])
         began = onset(run.steps[:stop], dated[:stop], end=size)
-    earned, others = (mean(reward[late.rows][in_loop[late.rows] == value]) for value in (1, 0))
+    earned, others = (
+        mean(reward[late.rows][in_loop[late.rows] == value]) for value in (1, 0)
+    )
     lost = run.met(_Loops.lost, ">=", others - earned, of=run.spread())
     _, z = correlation_with_reward(run, -in_loop)
-    fell, least = run.reward_shape is not None and run.reward_shape.fell, run.limits[Trend].z
+    fell, least = (
+        run.reward_shape is not None and run.reward_shape.fell,
+        run.limits[Trend].z,
+    )
     harmful = until is None and ((lost and z >= least) or (fell and not z <= -least))
     longest = late.rows.start + int(np.nanargmax(share[late.rows]))
     text = _loop_text(words, int(np.searchsorted(words.rows, longest)))
@@ -409,7 +493,9 @@ def loops(check: Check, run: Run) -> Result:
     kind = "paid" if late is not high and np.isfinite(earned - others) else "peak"
     facts = {**facts, "text": text, "earned": earned, "others": others, "kind": kind}
     severity: Severity = "warning" if harmful else "info"
-    ranking = Ranking(share, unit="of its words", among=share > 0, look_for=text, at_end=True)
+    ranking = Ranking(
+        share, unit="of its words", among=share > 0, look_for=text, at_end=True
+    )
     details = {"onset": began, "until": until, "texts": (text,)}
     return check.finding(run, severity, met + lost, facts, ranking, **details)
 
@@ -418,11 +504,15 @@ def _judge_loop_metric(check: Check, run: Run) -> Result:
     if (metric := run.series_of("loops", MIN_STEPS)) is None:
         return check.not_run("response")
     moved = metric.change()
-    met = run.met(_Loops.rise, ">=", moved.difference) + run.met(_Loops.z, ">=", moved.z)
+    met = run.met(_Loops.rise, ">=", moved.difference) + run.met(
+        _Loops.z, ">=", moved.z
+    )
     if len(met) < 2:
         return None
     facts: Facts = {"kind": "metric", "share": moved.last, "share_start": moved.first}
-    return check.finding(run, "info" if run.learned else "warning", met, facts, series=metric)
+    return check.finding(
+        run, "info" if run.learned else "warning", met, facts, series=metric
+    )
 
 
 def _loop_text(words: TextSample, index: int) -> LogText:

@@ -35,7 +35,9 @@ MIN_STEP = 0.25  # A step counts if it has this part of an environment's usual n
 class EnvironmentFall(Limits):
     responses = Limit(100, "responses", "an environment with fewer is not judged")
     steps = Limit(10, "steps", "an environment with fewer is not judged")
-    carried = Limit(0.8, "of the fall", "part of a fall of the overall mean due to it (note)")
+    carried = Limit(
+        0.8, "of the fall", "part of a fall of the overall mean due to it (note)"
+    )
 
 
 @Check(
@@ -52,7 +54,9 @@ class EnvironmentFall(Limits):
     "in the others.",
     suggestion="Read its responses; change its share, its reward scale or its learning signal, or "
     "go back to a checkpoint before its fall.",
-    source=translatable("the rules of reward collapse; Holm's correction (1979) for environments"),
+    source=translatable(
+        "the rules of reward collapse; Holm's correction (1979) for environments"
+    ),
     explains=("reward_stalled", "watched_reward_fall"),
     of_reward=True,
     trend=True,
@@ -71,11 +75,16 @@ def environment_fall(check: Check, run: Run) -> Result:
     # Holm's correction: after each fall, there is one environment less to correct for.
     fallen: dict[str, Finding] = {}
     rest = judged
-    while found := {name: fall for name in rest if (fall := _fall(parts[name], len(rest)))}:
+    while found := {
+        name: fall for name in rest if (fall := _fall(parts[name], len(rest)))
+    }:
         fallen |= found
         rest = [name for name in rest if name not in found]
     severity: Severity = "warning"
-    if isinstance(whole := reward_collapse.run(run), Finding) and whole.severity != "info":
+    if (
+        isinstance(whole := reward_collapse.run(run), Finding)
+        and whole.severity != "info"
+    ):
         # The same fact, unless one environment carries the fall of the mean.
         severity, mix = "info", run.mix_change(*fall_windows(run, whole))
         carried = mix.within / (mix.mix + mix.rest) if mix else np.zeros(len(parts))
@@ -89,10 +98,22 @@ def environment_fall(check: Check, run: Run) -> Result:
     name = max(fallen, key=lambda name: fallen[name].thresholds[-1].value)
     part, best = parts[name], parts[name].courses["reward"].best.steps
     moved = run.change(run.column("reward"))
-    facts: Facts = {"environment": LogText(name), "fallen": len(fallen), "count": len(judged)}
-    facts = {**facts, **part.reward_windows(), "mean_start": moved.first, "mean_end": moved.last}
+    facts: Facts = {
+        "environment": LogText(name),
+        "fallen": len(fallen),
+        "count": len(judged),
+    }
+    facts = {
+        **facts,
+        **part.reward_windows(),
+        "mean_start": moved.first,
+        "mean_end": moved.last,
+    }
     facts = {**facts, "best_from": best[0], "best_to": best[1]}
-    ranking, met = Ranking(part.column("reward"), False, "reward"), fallen[name].thresholds
+    ranking, met = (
+        Ranking(part.column("reward"), False, "reward"),
+        fallen[name].thresholds,
+    )
     return check.finding(part, severity, met, facts, ranking, onset=fallen[name].onset)
 
 
@@ -121,7 +142,11 @@ def _fall(part: Run, count: int) -> Finding | None:
         z = -NormalDist().inv_cdf(NormalDist().cdf(-limits.z) / count)
         raised[type(limits).__name__] = {**limits.given, "z": z}
     fall = reward_collapse.run(Run(part.tables, Thresholds(raised)))
-    if not isinstance(fall, Finding) or fall.severity == "info" or fall.until is not None:
+    if (
+        not isinstance(fall, Finding)
+        or fall.severity == "info"
+        or fall.until is not None
+    ):
         return None
     return fall
 
@@ -137,7 +162,9 @@ def _fall(part: Run, count: int) -> Finding | None:
     "{share:percent}. At the same mix, it would have changed by {rest:figure}.",
     why="The mean says nothing about the policy if its environments change.",
     suggestion="Compare the environments one by one, or keep their shares constant.",
-    source=translatable("Δ = Σ m̄ Δs + Σ s̄ Δm over environments (s: share, m: mean reward)"),
+    source=translatable(
+        "Δ = Σ m̄ Δs + Σ s̄ Δm over environments (s: share, m: mean reward)"
+    ),
     of_reward=True,
     trend=True,
     needs_also=ENVIRONMENTS,
@@ -155,7 +182,13 @@ def mix_changed(check: Check, run: Run) -> Result:
     name = labels[harder] if harder == len(labels) - 1 else LogText(labels[harder])
     first, last = mix.shares[:, harder].tolist()
     facts: Facts = {"environment": name, "level": float(mean[harder]), "rest": mix.rest}
-    facts = {**facts, "before": before, "after": after, "share_start": first, "share": last}
+    facts = {
+        **facts,
+        "before": before,
+        "after": after,
+        "share_start": first,
+        "share": last,
+    }
     met = run.met(MixChanged.share, ">", mix.mix, of=mix.mix + mix.rest)
     series = run.by_step((run.environments.index == harder).astype(np.float64))
     return check.finding(run, "info", met, facts, series=series)

@@ -25,14 +25,20 @@ RAGEN = translatable("RAGEN (reward std falls before the collapse)")
 
 WINDOW = 3  # Number of steps in the running mean of the share of missing grades
 MIN_SHARE = 0.05  # A step with a smaller share of responses without a grade is never considered bad
-EQUAL = 1e-6  # Rewards of a group are equal if their population std is smaller than this
+EQUAL = (
+    1e-6  # Rewards of a group are equal if their population std is smaller than this
+)
 
 
 class _MissingGrades(Limits):
     window = Limit(
-        0.3, "of responses", "share without a grade in any three consecutive steps (warning)"
+        0.3,
+        "of responses",
+        "share without a grade in any three consecutive steps (warning)",
     )
-    part = Limit(0.1, "of steps", "steps with many missing grades (fewer count at the end)")
+    part = Limit(
+        0.1, "of steps", "steps with many missing grades (fewer count at the end)"
+    )
 
 
 def _missing_title(facts: Facts) -> str:
@@ -44,7 +50,9 @@ def _missing_title(facts: Facts) -> str:
         )
     ]
     if "window" in facts:
-        lines.append(translatable("In steps {low} to {high}, {window:percent} were not graded."))
+        lines.append(
+            translatable("In steps {low} to {high}, {window:percent} were not graded.")
+        )
     if facts["groups"]:
         lines.append(
             translatable(
@@ -81,7 +89,11 @@ def missing_grades(check: Check, run: Run) -> Result:
     many = float(bad_steps.mean()) > run.limits[_MissingGrades].part
     steps = run.steps[bad_steps if met and bad_steps.any() else by_step > 0]
     since, last = int(steps[0]), int(steps[-1])
-    grades = run.responses.assign(graded=~missing).groupby("group")["graded"].agg(["size", "sum"])
+    grades = (
+        run.responses.assign(graded=~missing)
+        .groupby("group")["graded"]
+        .agg(["size", "sum"])
+    )
     partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
     facts: Facts = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
     facts = {**facts, "missing": int(missing.sum()), "responses": len(missing)}
@@ -110,7 +122,10 @@ class _ZeroVarianceGroups(RiseOrShare):
         GROUPS,
     )
     grouped = Limit(
-        0.5, "of responses", "share in a group of two or more; below it not checked", GROUPS
+        0.5,
+        "of responses",
+        "share in a group of two or more; below it not checked",
+        GROUPS,
     )
 
 
@@ -151,7 +166,9 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
         # A note if the run learns, or most of these groups are solved.
         is_note = run.learned or _are_solved_by_metrics(run)
         severity: Severity = "info" if is_note else "warning"
-        return check.judge_metric(run, "zero_variance", severity=severity, facts={"kind": "share"})
+        return check.judge_metric(
+            run, "zero_variance", severity=severity, facts={"kind": "share"}
+        )
     limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
@@ -176,8 +193,12 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     equal, best, lowest = map(int, last_groups[["equal", "best", "wrong"]].sum())
     facts: Facts = {"share": share, "groups": len(last_groups), "kind": kind}
     facts = {**facts, "equal": equal, "best": best, "lowest": lowest}
-    severity = "info" if kind == "solved" or (run.learned and not too_hard) else "warning"
-    return check.finding(run, severity, met, facts, _ranking(run, groups, kind), onset=onset)
+    severity = (
+        "info" if kind == "solved" or (run.learned and not too_hard) else "warning"
+    )
+    return check.finding(
+        run, severity, met, facts, _ranking(run, groups, kind), onset=onset
+    )
 
 
 def _are_solved_by_metrics(run: Run) -> bool:
@@ -245,11 +266,15 @@ def _ranking(run: Run, groups: pd.DataFrame, kind: str) -> Ranking:
     column = {"solved": "solved", "best": "best", "wrong": "wrong"}.get(kind, "equal")
     among = run.responses["group"].isin(groups.index[groups[column]]).to_numpy()
     highest = kind in ("solved", "best")
-    return Ranking(run.column("reward"), highest, "reward", among=among, in_last_window=True)
+    return Ranking(
+        run.column("reward"), highest, "reward", among=among, in_last_window=True
+    )
 
 
 class _GroupStdFall(Limits):
-    ratio = Limit(0.1, "times", "std within groups relative to the first ten steps", RAGEN)
+    ratio = Limit(
+        0.1, "times", "std within groups relative to the first ten steps", RAGEN
+    )
     steps = Limit(10, "steps", "number of first and of last steps compared", RAGEN)
 
 
@@ -274,7 +299,9 @@ def group_std_fall(check: Check, run: Run) -> Result:
     series = steps["group_std_mean"].to_numpy(np.float64)
     finite = series[np.isfinite(series)]
     if len(finite) < 2 * size:
-        return check.not_run(message("groups in at least {steps} steps", steps=2 * size))
+        return check.not_run(
+            message("groups in at least {steps} steps", steps=2 * size)
+        )
     start, last = float(finite[:size].mean()), finite[-size:]
     if not (met := run.met(_GroupStdFall.ratio, "<", float(last.max()), of=start)):
         return None
@@ -310,15 +337,27 @@ def sharpening(check: Check, run: Run) -> Result:
 
 LOGGED = "advantage_logged_mean"
 GRPO = translatable("DeepSeekMath (GRPO); TRL and verl: (r − μ) / (σ + ε)")
-CENTRED = 0.01  # The mean advantage of groups is 0 if it is below this part of their size
+CENTRED = (
+    0.01  # The mean advantage of groups is 0 if it is below this part of their size
+)
 
 
 class _AdvantageMismatch(Limits):
-    sign = Limit(-0.5, "", "correlation of logged advantages with recomputed ones", GRPO)
-    own = Limit(0.5, "", "that correlation, if advantages fit other rows or fitted before")
-    other = Limit(0.8, "", "correlation with the neighbouring row, or with the own row before")
-    offset = Limit(0.25, "of their size", "mean advantage of groups (RMS) if it was 0 before", GRPO)
-    far = Limit(FAR, "times", "an advantage that its reward does not explain, over the median")
+    sign = Limit(
+        -0.5, "", "correlation of logged advantages with recomputed ones", GRPO
+    )
+    own = Limit(
+        0.5, "", "that correlation, if advantages fit other rows or fitted before"
+    )
+    other = Limit(
+        0.8, "", "correlation with the neighbouring row, or with the own row before"
+    )
+    offset = Limit(
+        0.25, "of their size", "mean advantage of groups (RMS) if it was 0 before", GRPO
+    )
+    far = Limit(
+        FAR, "times", "an advantage that its reward does not explain, over the median"
+    )
 
 
 @Check(
@@ -353,25 +392,42 @@ class _AdvantageMismatch(Limits):
 def advantage_mismatch(check: Check, run: Run) -> Result:
     if run.has("value_mean") or run.has("rlhf_reward"):
         return check.not_run(check.needs_also)
-    limits, bounds, least = _AdvantageMismatch, run.limits[_AdvantageMismatch], run.limits[Trend].z
-    column = {name: run.responses[name].to_numpy() for name in ("reward", "group", LOGGED)}
+    limits, bounds, least = (
+        _AdvantageMismatch,
+        run.limits[_AdvantageMismatch],
+        run.limits[Trend].z,
+    )
+    column = {
+        name: run.responses[name].to_numpy() for name in ("reward", "group", LOGGED)
+    }
     steps, logged, group = Grouped.by(run.step_index), column[LOGGED], column["group"]
     recomputed, fit = advantage_fit(column, steps)
     size = typical(logged)
     usual = np.where(np.abs(logged) > FAR * size, np.nan, logged)
     own, z = correlation_within(run.tables, usual, recomputed, run.last)
     other = np.nan
-    if abs(own) < bounds.own:  # in groups of two, the neighbour's is the opposite of the own
-        labels = [pd.Series(recomputed).groupby(label) for label in (run.step_index, group)]
-        shifted = [np.asarray(rows.shift(by), np.float64) for rows in labels for by in (1, -1)]
-        pairs = [correlation_within(run.tables, usual, one, run.last) for one in shifted]
+    if (
+        abs(own) < bounds.own
+    ):  # in groups of two, the neighbour's is the opposite of the own
+        labels = [
+            pd.Series(recomputed).groupby(label) for label in (run.step_index, group)
+        ]
+        shifted = [
+            np.asarray(rows.shift(by), np.float64) for rows in labels for by in (1, -1)
+        ]
+        pairs = [
+            correlation_within(run.tables, usual, one, run.last) for one in shifted
+        ]
         other = max((r for r, z in pairs if z >= least), default=np.nan)
     offset = _offsets(group, usual, steps)
     error = np.abs(logged - recomputed * size / typical(recomputed))
     far = steps.max(np.where(error > FAR / 2 * size, np.abs(logged) / size, np.nan))
     ratio = float(np.fmax.reduce(far))
     end = mean(run.last_values(offset))
-    broken, moved = _jump(-fit, -bounds.other, -bounds.own), _jump(offset, CENTRED, bounds.offset)
+    broken, moved = (
+        _jump(-fit, -bounds.other, -bounds.own),
+        _jump(offset, CENTRED, bounds.offset),
+    )
     first = int(np.argmax(far > bounds.far)) if median(fit) > bounds.other else None
     # Kind -> thresholds met, and the index at which it began, if that is known
     kinds = {
@@ -390,7 +446,13 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
     # In a run that learns with them from the start, the log is wrong rather than the trainer.
     severity: Severity = "critical" if at is None else "warning"
     severity = "info" if always and run.learned else severity
-    facts: Facts = {"kind": kind, "own": own, "other": other, "offset": end, "ratio": ratio}
+    facts: Facts = {
+        "kind": kind,
+        "own": own,
+        "other": other,
+        "offset": end,
+        "ratio": ratio,
+    }
     facts = {**facts, "most": ratio * size}
     ranking = Ranking(error, unit="from the expected value", among=error > size / 2)
     return check.finding(run, severity, met, facts, ranking, onset=onset)
@@ -399,7 +461,9 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
 def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
     """Return by step the RMS mean advantage of groups of usual size over the RMS advantage."""
     groups = pd.Series(advantages).groupby(group)
-    size, means = (groups.transform(name).to_numpy(np.float64) for name in ("count", "mean"))
+    size, means = (
+        groups.transform(name).to_numpy(np.float64) for name in ("count", "mean")
+    )
     complete = size == most_common(size[size > 1])
     squares = steps.mean(np.where(complete, means**2, np.nan))
     return np.sqrt(squares / np.fmax(steps.mean(advantages**2), TINY))
@@ -409,13 +473,23 @@ def _jump(series: Floats, low: float, high: float) -> int | None:
     """Return the index, not near an end, where a series jumps from ``low`` to above ``high``."""
     before, after = np.fmax.accumulate(series), np.fmin.accumulate(series[::-1])[::-1]
     at = np.flatnonzero((before[:-1] <= low) & (after[1:] > high)) + 1
-    return int(at[0]) if len(at) and MIN_WINDOW <= at[0] <= len(series) - MIN_WINDOW else None
+    return (
+        int(at[0])
+        if len(at) and MIN_WINDOW <= at[0] <= len(series) - MIN_WINDOW
+        else None
+    )
 
 
 class _DroppedGroups(RiseOrShare):
-    share = Limit(0.5, "of responses", "share that the trainer dropped, last window", GROUPS)
+    share = Limit(
+        0.5, "of responses", "share that the trainer dropped, last window", GROUPS
+    )
     rise = Limit(0.1, "of responses", "rise of that share since the first window")
-    kept = Limit(2.0, "std errors", "significance of the rise of the mean reward of kept responses")
+    kept = Limit(
+        2.0,
+        "std errors",
+        "significance of the rise of the mean reward of kept responses",
+    )
     gap = Limit(0.25, "std of reward", "rise of that mean beyond that of all responses")
 
 
@@ -424,7 +498,11 @@ class _DroppedGroups(RiseOrShare):
     rank="cause",
     needs=(
         Need("reward", ("reward",), ("dropped",)),
-        Need("a mark of dropped responses (is_filtered, effective)", ("dropped",), ("dropped",)),
+        Need(
+            "a mark of dropped responses (is_filtered, effective)",
+            ("dropped",),
+            ("dropped",),
+        ),
     ),
     charts=("dropped", "kept_reward"),
     limits=_DroppedGroups,
@@ -455,7 +533,10 @@ def dropped_groups(check: Check, run: Run) -> Result:
         *run.met(limits.kept, ">", of_kept.z),
         *run.met(limits.gap, ">=", gap, of=run.spread()),
     ]
-    many = [*run.met(limits.share, ">", share.last), *run.met(limits.rise, ">=", share.difference)]
+    many = [
+        *run.met(limits.share, ">", share.last),
+        *run.met(limits.rise, ">=", share.difference),
+    ]
     if len(hidden) == 2 and of_all.fell:
         kind, met = "hidden", hidden
         by_step = Series(run.steps, run.by_step(kept) - run.by_step(every))

@@ -17,11 +17,19 @@ from rlreport.check.limits import Limit, Limits, Met
 from rlreport.check.noise import centred
 from rlreport.check.run import Run, mean
 from rlreport.check.series import FALL_Z, Shape, onset
-from rlreport.check.spreading import Spreading, has_reference, has_text, prevalence, spreading_texts
+from rlreport.check.spreading import (
+    Spreading,
+    has_reference,
+    has_text,
+    prevalence,
+    spreading_texts,
+)
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import format_message, message, sentences, translatable
 
-GAO = translatable("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
+GAO = translatable(
+    "Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization"
+)
 
 # KL to the reference policy is too high above both limits: nats per response, nats per token
 KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
@@ -63,12 +71,18 @@ _FORMS = {
 def _spread_clause(facts: Facts) -> str:
     form = message(_FORMS.get(str(facts["text"]), ""))
     spreads = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
-    when = message("of the reference's") if facts["by_reference"] else message("at the start")
+    when = (
+        message("of the reference's")
+        if facts["by_reference"]
+        else message("at the start")
+    )
     return format_message(spreads, {**facts, "form": form, "when": when})
 
 
 def _fill_title(title: str, facts: Facts) -> str:
-    earned = translatable("these earn {lift:figure} more reward than others of their step")
+    earned = translatable(
+        "these earn {lift:figure} more reward than others of their step"
+    )
     if facts["kind"] == "often":
         earned = translatable("each occurrence earns {lift:figure} more reward")
     parts = {"what": _spread_clause(facts), "earned": format_message(earned, facts)}
@@ -88,7 +102,11 @@ def _hacking_title(facts: Facts) -> str:
             "{what:capital}; the reward rose from {reward_start:figure} to {reward_end:figure} "
             "with it."
         )
-    others = format_message("Also spreading: {others:quoted}.", facts) if facts["others"] else ""
+    others = (
+        format_message("Also spreading: {others:quoted}.", facts)
+        if facts["others"]
+        else ""
+    )
     return sentences([_fill_title(title, facts), others])
 
 
@@ -137,7 +155,9 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
         *(held_by_most + carries if critical else []),
     ]
     by_lift = rewarded.sort_values("lift_z", ascending=False, kind="stable")["ngram"]
-    others = [LogText(text) for text in by_lift if text not in top["ngram"]][: MAX_NAMED - 1]
+    others = [LogText(text) for text in by_lift if text not in top["ngram"]][
+        : MAX_NAMED - 1
+    ]
     either = category == "either"
     facts: Facts = {
         "carried": carried,
@@ -152,21 +172,29 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
     return replace(finding, severity=severity, rank=check.rank, texts=texts)
 
 
-def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact) -> Finding:
+def _text_finding(
+    check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact
+) -> Finding:
     counts, kind = run.once(spreading_texts).counts[top["ngram"]], str(top["kind"])
     text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
     look_for = "" if kind == "structure" else text.rstrip("*")
     figure = "often" if kind == "often" else "share"
     by_reference = kind not in ("often", "structure") and has_reference(run.tables)
 
-    names = {"share": f"{figure}_last", "share_start": f"{figure}_first", "lift": "reward_lift"}
+    names = {
+        "share": f"{figure}_last",
+        "share_start": f"{figure}_first",
+        "lift": "reward_lift",
+    }
     figures = {name: float(top[column]) for name, column in names.items()}
     return check.finding(
         run,
         "info",
         met,
         {"text": text, "kind": kind, "by_reference": by_reference, **figures, **facts},
-        Ranking(counts, True, "occurrences", None, counts > 0, look_for, kind == "closing"),
+        Ranking(
+            counts, True, "occurrences", None, counts > 0, look_for, kind == "closing"
+        ),
         series=run.by_step(prevalence(kind, counts)),
         texts=() if kind == "structure" else (text,),
     )
@@ -184,7 +212,9 @@ def _rewarded_texts(run: Run) -> pd.DataFrame:
 
 
 def _leading_text(texts: pd.DataFrame) -> pd.Series:
-    return texts.iloc[int(np.argmax((texts["lift_z"] * texts["share_last"]).to_numpy()))]
+    return texts.iloc[
+        int(np.argmax((texts["lift_z"] * texts["share_last"]).to_numpy()))
+    ]
 
 
 def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
@@ -194,7 +224,11 @@ def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "eithe
     if contained is not None:
         learned = validated or contained >= run.limits[_FormatLearned].contained
         return "format" if learned else "either"
-    return "format" if (run.verifiable or validated) and not _does_harm(run, counts) else "hack"
+    return (
+        "format"
+        if (run.verifiable or validated) and not _does_harm(run, counts)
+        else "hack"
+    )
 
 
 def _does_harm(run: Run, counts: Floats) -> bool:
@@ -222,8 +256,12 @@ def _carried_gain(run: Run, shares: Floats) -> float:
 
 
 class _FormatLearned(Limits):
-    share = Limit(0.5, "of responses", "share of responses that contain it, last window (note)")
-    contained = Limit(0.8, "of responses", "share with their label, of the best-rewarded responses")
+    share = Limit(
+        0.5, "of responses", "share of responses that contain it, last window (note)"
+    )
+    contained = Limit(
+        0.8, "of responses", "share with their label, of the best-rewarded responses"
+    )
 
 
 def _format_title(facts: Facts) -> str:
@@ -231,7 +269,9 @@ def _format_title(facts: Facts) -> str:
         "{what:capital}, without a clear gain in reward: a format or a habit is learned."
     )
     if facts["paid"]:
-        sentence = translatable("{what:capital}; {earned}: probably the answer format is learned.")
+        sentence = translatable(
+            "{what:capital}; {earned}: probably the answer format is learned."
+        )
     return _fill_title(sentence, facts)
 
 
@@ -261,7 +301,9 @@ def format_learned(check: Check, run: Run) -> Result:
     widest = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
     top = widest if rewarded.empty else _leading_text(rewarded)
     counts = run.once(spreading_texts).counts[top["ngram"]]
-    if not (run.verifiable if rewarded.empty else _classify_text(run, counts) == "format"):
+    if not (
+        run.verifiable if rewarded.empty else _classify_text(run, counts) == "format"
+    ):
         return None
     met = run.met(_FormatLearned.share, ">=", top["share_last"])
     return _text_finding(check, run, met, top, paid=not rewarded.empty)
@@ -269,7 +311,9 @@ def format_learned(check: Check, run: Run) -> Result:
 
 class _RewardPartDominance(Limits):
     share = Limit(
-        0.75, "of the reward", "share of one part in its variance within steps or its gain (note)"
+        0.75,
+        "of the reward",
+        "share of one part in its variance within steps or its gain (note)",
     )
 
 
@@ -308,26 +352,41 @@ def reward_part_dominance(check: Check, run: Run) -> Result:
 
     def shares(part: Floats) -> tuple[float, float]:
         finite = np.isfinite(reward) & np.isfinite(part) & in_last_window
-        y, x = (centred(values[finite], run.step_index[finite]) for values in (reward, part))
+        y, x = (
+            centred(values[finite], run.step_index[finite]) for values in (reward, part)
+        )
         variance = float((y * y).sum())
         of_gain = run.change(part).difference / gain.difference if gain.rose else np.nan
         return float((x * y).sum()) / variance if variance > 1e-12 else np.nan, of_gain
 
     shares_of = {name: shares(part) for name, part in parts.items()}
-    highest = {name: float(np.nanmax([*both, -1.0])) for name, both in shares_of.items()}
+    highest = {
+        name: float(np.nanmax([*both, -1.0])) for name, both in shares_of.items()
+    }
     name = max(highest, key=highest.__getitem__)
     if not (met := run.met(_RewardPartDominance.share, ">", highest[name])):
         return None
     of_variance, of_gain = shares_of[name]
     kind = "both" if np.isfinite(of_gain) else "variance"
-    facts: Facts = {"part": name, "of_variance": of_variance, "of_gain": of_gain, "kind": kind}
+    facts: Facts = {
+        "part": name,
+        "of_variance": of_variance,
+        "of_gain": of_gain,
+        "kind": kind,
+    }
     return check.finding(run, "info", met, facts, Ranking(parts[name]))
 
 
 class _WatchedRewardFall(Limits):
-    lost = Limit(0.25, "of the gain", "watched reward lost again, relative to its gain", GAO)
-    least = Limit(0.02, "of its range", "loss relative to the range of the watched reward", GAO)
-    follow = Limit(0.5, "times", "final value relative to the training reward, if it did not rise")
+    lost = Limit(
+        0.25, "of the gain", "watched reward lost again, relative to its gain", GAO
+    )
+    least = Limit(
+        0.02, "of its range", "loss relative to the range of the watched reward", GAO
+    )
+    follow = Limit(
+        0.5, "times", "final value relative to the training reward, if it did not rise"
+    )
 
 
 @Check(
@@ -369,7 +428,10 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
         return None
     in_training, series = run.has("valid_reward"), watched.series
-    facts: Facts = {"kind": "fell" if fell else "apart", **run.reward_windows("watched_reward")}
+    facts: Facts = {
+        "kind": "fell" if fell else "apart",
+        **run.reward_windows("watched_reward"),
+    }
     start, end = (trained.start, trained.end) if trained else (None, None)
     facts = {**facts, "trained_start": start, "trained_end": end}
     return check.finding(

@@ -56,16 +56,28 @@ def length_hacking(check: Check, run: Run) -> Result:
     length, watched = run.column(run.length), run.watched_shape
     moved, rewards = run.change(length), run.change(run.column("reward"))
     ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
-    if not (ratio and moved.rose) or rewards.fell or (watched is not None and watched.rose):
+    if (
+        not (ratio and moved.rose)
+        or rewards.fell
+        or (watched is not None and watched.rose)
+    ):
         return None
     correlation, z = correlation_with_reward(run, length)
     pays = run.met(_LengthHacking.correlation, ">=", correlation)
     if not pays or z < run.limits[Trend].z:
         return None
     facts: Facts = {"reward_start": rewards.first, "reward_end": rewards.last}
-    facts = {**facts, "start": moved.first, "end": moved.last, "correlation": correlation}
+    facts = {
+        **facts,
+        "start": moved.first,
+        "end": moved.last,
+        "correlation": correlation,
+    }
     facts = {**facts, "unit": run.length_unit}
-    ranking, series = Ranking(length, unit=run.length_unit, at_end=True), run.by_step(length)
+    ranking, series = (
+        Ranking(length, unit=run.length_unit, at_end=True),
+        run.by_step(length),
+    )
     return check.finding(run, "warning", ratio + pays, facts, ranking, series=series)
 
 
@@ -73,16 +85,24 @@ def correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
     inside, reward = "group" if grouped else "step", run.column("reward")
     windows = (run.last, run.window(0, len(run.steps)))
-    pairs = [correlation_within(run.tables, reward, length, part, inside) for part in windows]
+    pairs = [
+        correlation_within(run.tables, reward, length, part, inside) for part in windows
+    ]
     return max(pairs, key=lambda pair: np.nan_to_num(pair[0], nan=-2.0))
 
 
 class _LengthCollapse(Limits):
     ratio = Limit(0.5, "times", "mean length against the first window", SHORT_RESPONSES)
-    severe = Limit(0.25, "times", "mean length against the first three steps", SHORT_RESPONSES)
+    severe = Limit(
+        0.25, "times", "mean length against the first three steps", SHORT_RESPONSES
+    )
     paid = Limit(0.3, "", "correlation of reward and shortness, if the run learns")
-    tokens = Limit(4, "tokens", "length below which a response is nearly empty", SHORT_RESPONSES)
-    stubs = Limit(0.1, "of responses", "share nearly empty, last window", SHORT_RESPONSES)
+    tokens = Limit(
+        4, "tokens", "length below which a response is nearly empty", SHORT_RESPONSES
+    )
+    stubs = Limit(
+        0.1, "of responses", "share nearly empty, last window", SHORT_RESPONSES
+    )
 
 
 @Check(
@@ -108,7 +128,12 @@ class _LengthCollapse(Limits):
     why="Stopping at once is often the cheapest way to avoid a penalty.",
     suggestion="Look for a penalty that grows with length; give empty responses the lowest reward.",
     explains=(
-        *("diversity_collapse", "entropy_collapse", "reward_stalled", "watched_reward_fall"),
+        *(
+            "diversity_collapse",
+            "entropy_collapse",
+            "reward_stalled",
+            "watched_reward_fall",
+        ),
         *("zero_variance_groups", "unclosed_thinking"),
     ),
     trend=True,
@@ -153,7 +178,11 @@ def _shrunk(check: Check, run: Run) -> Result:
             return None  # The mean fell only because a few long responses disappeared.
         severe, moved = run.change(length, first=first), run.change(length)
         series, unit = Series(run.steps, run.by_step(length)), run.length_unit
-    met = run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
+    met = (
+        run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first)
+        if severe.fell
+        else []
+    )
     early: object = run.window(0, MIN_WINDOW).span
     if not met:
         severe, early = moved, run.first and run.first.span
@@ -185,9 +214,14 @@ def _stubs(check: Check, run: Run) -> Result:
         return None
     facts: Facts = {"stubs": share.last, "stubs_start": share.first, "tokens": limit}
     severity: Severity = "warning" if share.rose and not run.learned else "info"
-    ranking, series = Ranking(tokens, highest=False, unit=run.length_unit), run.by_step(is_stub)
+    ranking, series = (
+        Ranking(tokens, highest=False, unit=run.length_unit),
+        run.by_step(is_stub),
+    )
     dating = {"series": series, "always": not share.rose}
-    return check.finding(run, severity, met, {**facts, "kind": "stubs"}, ranking, **dating)
+    return check.finding(
+        run, severity, met, {**facts, "kind": "stubs"}, ranking, **dating
+    )
 
 
 class MissingEos(RiseOrShare):
@@ -214,9 +248,13 @@ def missing_eos(check: Check, run: Run) -> Result:
     cut_off = _cut_off(run)
     if cut_off is not None:
         among = cut_off == 1
-        ranking = Ranking(run.column(run.length), unit=run.length_unit, among=among, at_end=True)
+        ranking = Ranking(
+            run.column(run.length), unit=run.length_unit, among=among, at_end=True
+        )
         finding = check.judge_rows(run, cut_off, ranking=ranking)
-        rose = finding is not None and any(met.name == "rise" for met in finding.thresholds)
+        rose = finding is not None and any(
+            met.name == "rise" for met in finding.thresholds
+        )
         if rose or _same_length(run, cut_off):
             return finding
         run.tested.pop(MissingEos.share, None)  # the responses end with a stop string
@@ -235,7 +273,9 @@ def _cut_off(run: Run) -> Floats | None:
     tokens = run.column("response_tokens")
     if not run.has("response_tokens") or np.nanmax(tokens) < LIMIT_TOKENS:
         return None
-    at_limit = np.where(np.isfinite(tokens), tokens >= AT_LIMIT * np.nanmax(tokens), np.nan)
+    at_limit = np.where(
+        np.isfinite(tokens), tokens >= AT_LIMIT * np.nanmax(tokens), np.nan
+    )
     return None if mean(at_limit) > ALL else at_limit
 
 
@@ -251,8 +291,12 @@ NEARLY = 0.99
 
 
 class _CutTexts(Limits):
-    share = Limit(0.2, "of responses", "responses with at least 99% of the largest length (note)")
-    least = Limit(64, "characters", "largest length; shorter ones may be equal by chance")
+    share = Limit(
+        0.2, "of responses", "responses with at least 99% of the largest length (note)"
+    )
+    least = Limit(
+        64, "characters", "largest length; shorter ones may be equal by chance"
+    )
 
 
 @Check(
@@ -274,4 +318,8 @@ def cut_texts(check: Check, run: Run) -> Result:
         return None
     share = len(longest) / len(chars)
     met = run.met(_CutTexts.share, ">", share)
-    return check.finding(run, "info", met, {"share": share, "most": largest}) if met else None
+    return (
+        check.finding(run, "info", met, {"share": share, "most": largest})
+        if met
+        else None
+    )

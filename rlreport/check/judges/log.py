@@ -35,10 +35,16 @@ SHARED_STEPS = 0.8
 
 class _NanMetrics(Limits):
     share = Limit(
-        0.05, "of rewards", "rewards NaN or infinite, from the first such step on (critical)"
+        0.05,
+        "of rewards",
+        "rewards NaN or infinite, from the first such step on (critical)",
     )
-    logprobs = Limit(0.05, "of tokens", "share of a response's log-probabilities that are NaN")
-    death = Limit(0.1, "of steps", "the reward collapses this soon after the NaN (critical)")
+    logprobs = Limit(
+        0.05, "of tokens", "share of a response's log-probabilities that are NaN"
+    )
+    death = Limit(
+        0.1, "of steps", "the reward collapses this soon after the NaN (critical)"
+    )
 
 
 class _Nan(NamedTuple):
@@ -76,8 +82,19 @@ class _Nan(NamedTuple):
     suggestion="Go back to a checkpoint before the NaN, clip gradients, and look for an overflow.",
     source="logs of diverged runs",
     explains=(
-        *(*FAILURES, "length_hacking", "entropy_explosion", "unclosed_thinking", "reward_shift"),
-        *("zero_variance_groups", "group_std_fall", "template_collapse", "language_drift"),
+        *(
+            *FAILURES,
+            "length_hacking",
+            "entropy_explosion",
+            "unclosed_thinking",
+            "reward_shift",
+        ),
+        *(
+            "zero_variance_groups",
+            "group_std_fall",
+            "template_collapse",
+            "language_drift",
+        ),
     ),
     whole_run=True,
 )
@@ -87,7 +104,9 @@ def nan_metrics(check: Check, run: Run) -> Result:
         return None
     worst = min(nans, key=lambda nan: (SEVERITIES.index(nan.severity), nan.since))
     share = worst.facts.get("share") if worst.facts["kind"] == "rewards" else None
-    unusable = [nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"]
+    unusable = [
+        nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"
+    ]
     facts = {**worst.facts, "since": worst.since, "until_step": worst.until}
     ranking, source = Ranking(run.column("reward"), False, "reward"), "metrics"
     if worst.rows is not None:
@@ -117,7 +136,9 @@ def _metric_nans(run: Run) -> Iterator[_Nan]:
         bad = ~np.isin(logged, finite)
         # A step may have several updates: NaN in one of them begins the steps without any number.
         bad[:-1] |= np.isin(logged[:-1], broken[name]) & bad[1:]
-        always_nan = bad.all() and role not in FATAL_ROLES  # such as KL without a reference
+        always_nan = (
+            bad.all() and role not in FATAL_ROLES
+        )  # such as KL without a reference
         placeholder = 2 * bad.sum() >= len(bad) and len(spans(bad)) > LASTING
         if bad.any() and not always_nan and not placeholder:
             fatal: Severity = "critical" if role in FATAL_ROLES else "warning"
@@ -149,20 +170,32 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
         share = float(among[from_first & graded].mean())
         facts: Facts = {"kind": kind, "share": share, "responses": count}
         facts = {**facts, "numbers": int(numbers[among].sum())}
-        nan = _worst_period(run, run.steps, run.by_step(among.astype(np.float64)) > 0, fatal, facts)
+        nan = _worst_period(
+            run, run.steps, run.by_step(among.astype(np.float64)) > 0, fatal, facts
+        )
         widespread = count >= LASTING and share > run.limits[_NanMetrics].share
         if kind == "rewards" and widespread:
             nan = nan._replace(severity="critical", since=int(run.steps[first]))
         yield nan._replace(rows=among)
 
 
-def _worst_period(run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: Facts) -> _Nan:
+def _worst_period(
+    run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: Facts
+) -> _Nan:
     shape = run.reward_shape
-    died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
+    died = (
+        None
+        if shape is None or shape.dead is None
+        else int(shape.series.steps[shape.dead])
+    )
     reach = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)
     periods, steps = [], tuple(logged[bad].tolist())
     for start, stop in spans(bad).tolist():
-        since, last, at_end = int(logged[start]), int(logged[stop - 1]), stop == len(logged)
+        since, last, at_end = (
+            int(logged[start]),
+            int(logged[stop - 1]),
+            stop == len(logged),
+        )
         # A start with NaN is normal: mixed precision skips updates until the loss scale fits.
         long = stop - start > 1 if at_end else stop - start >= LASTING and start > 0
         # After NaN in the last step alone, the run may have ended or recovered.
@@ -176,8 +209,12 @@ def _worst_period(run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: Fa
 
 class _BrokenLog(Limits):
     unreadable = Limit(0.001, "of lines", "unreadable lines (warning; below it a note)")
-    usual = Limit(0.8, "of steps", "steps of usual size or distance; with fewer not judged")
-    fewer = Limit(0.9, "of the usual", "responses of a step; with fewer it is incomplete")
+    usual = Limit(
+        0.8, "of steps", "steps of usual size or distance; with fewer not judged"
+    )
+    fewer = Limit(
+        0.9, "of the usual", "responses of a step; with fewer it is incomplete"
+    )
 
 
 class _Fault(NamedTuple):
@@ -194,14 +231,18 @@ _FAULTS = {
     "few": translatable(
         "Steps with fewer than {usual} responses: {few:count}, first step {few_first}."
     ),
-    "last": translatable("The last step is incomplete: {last:count} of {usual} responses."),
+    "last": translatable(
+        "The last step is incomplete: {last:count} of {usual} responses."
+    ),
     "missing": translatable(
         "Missing steps: {missing:count}, the first between {gap_low} and {gap_high}."
     ),
     "early": translatable(
         "Files that end early: {early:count}, the first is {early_file} after step {early_step}."
     ),
-    "unequal": translatable("Responses with token arrays of unequal length: {unequal:count}."),
+    "unequal": translatable(
+        "Responses with token arrays of unequal length: {unequal:count}."
+    ),
     "torn": translatable(
         "Files with an incomplete last line, as if still being written: {torn:count}."
     ),
@@ -239,13 +280,17 @@ def broken_log(check: Check, run: Run) -> Result:
         *_early_ranks(tables, run.steps),
     ]
     # The reader cut token arrays of unequal length, which padding had caused.
-    if cut := sum(note.count for note in tables.notes if note.kind == "unequal_lengths"):
+    if cut := sum(
+        note.count for note in tables.notes if note.kind == "unequal_lengths"
+    ):
         faults.append(_Fault("info", "unequal", {"unequal": cut}))
     if not faults:
         return None
     faults.sort(key=lambda fault: fault.severity != "warning")
     severity = faults[0].severity
-    first = min((s for f in faults if f.severity == severity for s in f.steps), default=None)
+    first = min(
+        (s for f in faults if f.severity == severity for s in f.steps), default=None
+    )
     facts: Facts = {"faults": tuple(fault.key for fault in faults)}
     for fault in faults:
         facts = {**facts, **fault.facts}
@@ -268,14 +313,21 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
     lines = max(sum(file.lines for file in tables.files), len(tables.responses) + bad)
     facts: Facts = {"unreadable": bad, "lines": lines}
     if first := next((line for line in tables.bad_lines if not line.torn), None):
-        why = first.reason if isinstance(first.reason, Message) else LogText(first.reason)
+        why = (
+            first.reason if isinstance(first.reason, Message) else LogText(first.reason)
+        )
         facts = {**facts, "bad_file": first.file, "bad_line": first.line, "reason": why}
-    yield _Fault("warning" if bad > limits.unreadable * lines else "info", "unreadable", facts)
+    yield _Fault(
+        "warning" if bad > limits.unreadable * lines else "info", "unreadable", facts
+    )
 
 
 def _incomplete_faults(run: Run) -> Iterator[_Fault]:
     """Yield a warning if steps have too few responses, a note if the last one has (it may grow)."""
-    limits, repeated = run.limits[_BrokenLog], run.tables.steps["step"].map(run.tables.repeated)
+    limits, repeated = (
+        run.limits[_BrokenLog],
+        run.tables.steps["step"].map(run.tables.repeated),
+    )
     responses = (run.tables.steps["responses"] - repeated.fillna(0)).to_numpy(np.int64)
     usual = most_common(responses, limits.usual)
     incomplete = run.steps[responses < limits.fewer * (usual or 0)]
@@ -287,7 +339,9 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
         facts: Facts = {"few": len(inside), "usual": usual, "few_first": inside[0]}
         yield _Fault("warning", "few", facts, inside)
     if incomplete[-1] == last:
-        yield _Fault("info", "last", {"last": int(responses[-1]), "usual": usual}, (last,))
+        yield _Fault(
+            "info", "last", {"last": int(responses[-1]), "usual": usual}, (last,)
+        )
 
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
@@ -300,23 +354,35 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
         low, high = int(steps[at[0]]), int(steps[at[0] + 1])
         missing = int((gaps[at] // distance - 1).sum())
         facts: Facts = {"missing": missing, "gap_low": low, "gap_high": high}
-        yield _Fault("warning", "missing", facts, tuple(steps[np.union1d(at, at + 1)].tolist()))
+        yield _Fault(
+            "warning", "missing", facts, tuple(steps[np.union1d(at, at + 1)].tolist())
+        )
 
 
 def _early_ranks(tables: Tables, order: Ints) -> Iterator[_Fault]:
     pairs = tables.responses[["file", "step"]].drop_duplicates()
-    pairs = pairs[~pairs["step"].isin(tables.repeated)]  # an earlier attempt may end early
+    pairs = pairs[
+        ~pairs["step"].isin(tables.repeated)
+    ]  # an earlier attempt may end early
     pairs["at"] = np.searchsorted(order, pairs["step"].to_numpy())
     by_file = pairs.groupby("file")["at"]
     pairs["end"] = by_file.transform("max")
-    pairs = pairs[by_file.transform("size") >= MIN_STEPS]  # others are too short to be compared
+    pairs = pairs[
+        by_file.transform("size") >= MIN_STEPS
+    ]  # others are too short to be compared
     ends_early = pairs.groupby("at")["end"].transform("max") - pairs["end"] >= 2
     early = pairs[ends_early.groupby(pairs["file"]).transform("mean") >= SHARED_STEPS]
     if len(early) and pairs["file"].nunique() <= len(tables.files):
         first = early.sort_values(["end", "file"]).iloc[0]
         name, step = tables.files[int(first["file"])].name, int(order[first["end"]])
-        facts: Facts = {"early": early["file"].nunique(), "early_file": name, "early_step": step}
-        yield _Fault("warning", "early", facts, tuple(order[np.unique(early["end"])].tolist()))
+        facts: Facts = {
+            "early": early["file"].nunique(),
+            "early_file": name,
+            "early_step": step,
+        }
+        yield _Fault(
+            "warning", "early", facts, tuple(order[np.unique(early["end"])].tolist())
+        )
 
 
 # Kind of a note that the logs are not those of one run -> kind of the finding

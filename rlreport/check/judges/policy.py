@@ -30,15 +30,21 @@ SMOOTH = 5
 
 
 class KlExplosion(Limits):
-    warn = Limit(10.0, "nats", "mean KL per response in the last window (warning)", TRL_KL)
-    critical = Limit(50.0, "nats", "mean KL per response in the last window (critical)", TRL_KL)
+    warn = Limit(
+        10.0, "nats", "mean KL per response in the last window (warning)", TRL_KL
+    )
+    critical = Limit(
+        50.0, "nats", "mean KL per response in the last window (critical)", TRL_KL
+    )
     warn_token = Limit(0.1, "nats per token", "mean KL per token (warning)")
     critical_token = Limit(0.5, "nats per token", "mean KL per token (critical)")
     excursion = Limit(
         20.0, "times", "mean KL of five steps, divided by the run's median", PUBLIC_RUNS
     )
     lasting = Limit(5, "steps", "length of the excursion (warning)", PUBLIC_RUNS)
-    part = Limit(0.02, "of steps", "length of the excursion, as a part of the run", PUBLIC_RUNS)
+    part = Limit(
+        0.02, "of steps", "length of the excursion, as a part of the run", PUBLIC_RUNS
+    )
 
 
 @Check(
@@ -74,14 +80,20 @@ def kl_explosion(check: Check, run: Run) -> Result:
     # The KL must be too high per token, too: that of long responses is large in any case.
     trainers = run.series_of("kl") or run.series_of("kl_token")
     if not KL.is_available(run):
-        return check.not_run(KL.words) if trainers is None else _trainers_kl(check, run, trainers)
+        return (
+            check.not_run(KL.words)
+            if trainers is None
+            else _trainers_kl(check, run, trainers)
+        )
     limits, kl = run.limits[KlExplosion], run.column("kl_k1")
     per_response, per_token = _mean_kl(run, run.last.rows)
     severity, met = _level(run, per_response, per_token)
     if severity is None:
         return None if trainers is None else _excursion(check, run, trainers)
     by_step = run.by_step(kl)
-    last_steps = slice(int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None)
+    last_steps = slice(
+        int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None
+    )
     end = _level(run, *_mean_kl(run, last_steps))[0]
     if end != "critical" and len(run.steps) > 2 * LAST_STEPS:
         # A KL that was high for a few steps and recovered is only a note.
@@ -91,7 +103,9 @@ def kl_explosion(check: Check, run: Run) -> Result:
     always = run.first is not None and meets(">", mean(kl[run.first.rows]), limits.warn)
     ranking = Ranking(kl, unit="nats", token=run.column("kl_max_position"))
     facts: Facts = {"kind": "level", "kl": per_response, "kl_token": per_token}
-    return check.finding(run, severity, met, facts, ranking, series=by_step, always=always)
+    return check.finding(
+        run, severity, met, facts, ranking, series=by_step, always=always
+    )
 
 
 def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
@@ -110,7 +124,11 @@ def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list
     )
     for severity, limit, token_limit in levels:
         figures = ((limit, kl), (token_limit, per_token))
-        met_lists = [run.met(bound, ">", value) for bound, value in figures if not np.isnan(value)]
+        met_lists = [
+            run.met(bound, ">", value)
+            for bound, value in figures
+            if not np.isnan(value)
+        ]
         if met_lists and all(met_lists):
             level, met = severity, [*chain.from_iterable(met_lists), *met]
     return level, met
@@ -151,7 +169,11 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
     above = kl.steps[kl.values > threshold]
     again = np.count_nonzero(above > stop) > limits.lasting
     ended = not again and high[-1] < len(kl.steps) - SMOOTH
-    facts: Facts = {"kind": "excursion", "kl": float(kl.values[high].max()), "median": usual}
+    facts: Facts = {
+        "kind": "excursion",
+        "kl": float(kl.values[high].max()),
+        "median": usual,
+    }
     if again:
         facts = {**facts, "kind": "excursions", "kl": float(kl.values.max())}
     return check.finding(
@@ -168,7 +190,9 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
 
 def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
     """Return the change of mean surprisal or else the entropy metric, and fields of a finding."""
-    figure = run.change_and_series("surprisal_mean", "entropy", run.column("logp_tokens"))
+    figure = run.change_and_series(
+        "surprisal_mean", "entropy", run.column("logp_tokens")
+    )
     if figure is None:
         return None
     moved, series = figure
@@ -179,7 +203,9 @@ def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
 
 
 class _EntropyCollapse(Limits):
-    share = Limit(0.2, "of the first", "mean surprisal, relative to the first window", ENTROPY)
+    share = Limit(
+        0.2, "of the first", "mean surprisal, relative to the first window", ENTROPY
+    )
     surprisal = Limit(0.3, "nats", "mean surprisal in the last window", ENTROPY)
 
 
@@ -208,7 +234,9 @@ def entropy_collapse(check: Check, run: Run) -> Result:
     floor = run.met(_EntropyCollapse.surprisal, "<", moved.last)
     if not (share and floor and moved.fell):
         return None
-    harmful = any(shape and shape.fell for shape in (run.reward_shape, run.watched_shape))
+    harmful = any(
+        shape and shape.fell for shape in (run.reward_shape, run.watched_shape)
+    )
     harmful |= _level(run, *_mean_kl(run, run.last.rows))[0] is not None
     severity: Severity = "info" if run.learned and not harmful else "warning"
     return check.finding(run, severity, share + floor, **details)
@@ -235,7 +263,13 @@ class _EntropyExplosion(Limits):
     suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
-        *(*FALLS, "kl_explosion", "missing_eos", "length_collapse", "diversity_collapse"),
+        *(
+            *FALLS,
+            "kl_explosion",
+            "missing_eos",
+            "length_collapse",
+            "diversity_collapse",
+        ),
         *("language_drift", "reward_stalled", "ratio_drift", "loops"),
     ),
     needs_also="logprobs, or the trainer's entropy",
@@ -260,7 +294,9 @@ EQUAL_REWARDS = translatable("DAPO: groups with equal rewards give no gradient")
 class _RatioDrift(Limits):
     low = Limit(0.5, "", "mean exp(new - old) (lower limit)", RATIO)
     high = Limit(2.0, "", "mean exp(new - old) (upper limit)", RATIO)
-    outside = Limit(0.3, "of tokens", "share with a ratio outside 1 ± 0.2, or clipped", RATIO)
+    outside = Limit(
+        0.3, "of tokens", "share with a ratio outside 1 ± 0.2, or clipped", RATIO
+    )
 
 
 @Check(
@@ -290,11 +326,16 @@ def ratio_drift(check: Check, run: Run) -> Result:
         series, tails = (run.by_step(values, weights) for values in columns)
         end, tail = (run.change(values, weights).last for values in columns)
     else:
-        source, logged = "metrics", [run.series_of(role) for role in ("ratio", "clip_fraction")]
+        source, logged = (
+            "metrics",
+            [run.series_of(role) for role in ("ratio", "clip_fraction")],
+        )
         if logged == [None, None]:
             return check.not_run("old and new logprobs of the same tokens")
         none = np.full(len(run.steps), np.nan)
-        series, tails = (none if metric is None else run.align(metric) for metric in logged)
+        series, tails = (
+            none if metric is None else run.align(metric) for metric in logged
+        )
         end, tail = mean(run.last_values(series)), mean(run.last_values(tails))
     figures = [
         LimitedFigure(_RatioDrift.low, "<", series, end),
@@ -303,7 +344,9 @@ def ratio_drift(check: Check, run: Run) -> Result:
     ]
     kind = "ratio" if np.isfinite(end) else "clipped"
     facts: Facts = {"ratio": end, "outside": tail, "kind": kind, "series_from": source}
-    return check.judge_figures(run, figures, Ranking(outside, unit="of tokens"), **facts)
+    return check.judge_figures(
+        run, figures, Ranking(outside, unit="of tokens"), **facts
+    )
 
 
 # A norm below a hundredth of 1, the norm to which trainers clip by default, is nearly 0
@@ -315,10 +358,16 @@ MIN_JUMP = 10.0
 
 class _GradientExplosion(Limits):
     times = Limit(
-        100.0, "times", "gradient norm of a step against the median of those before it", PUBLIC_RUNS
+        100.0,
+        "times",
+        "gradient norm of a step against the median of those before it",
+        PUBLIC_RUNS,
     )
     soon = Limit(
-        0.1, "of steps", "part of the run within which the reward falls (warning)", PUBLIC_RUNS
+        0.1,
+        "of steps",
+        "part of the run within which the reward falls (warning)",
+        PUBLIC_RUNS,
     )
 
 
@@ -352,7 +401,9 @@ def gradient_explosion(check: Check, run: Run) -> Result:
     if not len(spikes):
         return None
     harmful = _before_fall(run, norm.steps[spikes])
-    at = int(spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])])
+    at = int(
+        spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])]
+    )
     highest, step = float(norm.values[at]), int(norm.steps[at])
     peak = float(norm.values[spikes].max())
     facts: Facts = {"kind": "first" if peak > highest else "highest", "norm": highest}
@@ -399,12 +450,17 @@ def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
     indices = np.searchsorted(run.steps, spikes)
     low, high = np.searchsorted(run.steps, [began.low, began.high])
     harmful: NDArray[np.bool_] = (indices >= low - margin) & (indices <= high)
-    return none if np.count_nonzero(indices < low - margin) >= harmful.sum() else harmful
+    return (
+        none if np.count_nonzero(indices < low - margin) >= harmful.sum() else harmful
+    )
 
 
 class _NoUpdates(Limits):
     share = Limit(
-        0.5, "of steps", "share of the last window with a value of 0 (warning)", EQUAL_REWARDS
+        0.5,
+        "of steps",
+        "share of the last window with a value of 0 (warning)",
+        EQUAL_REWARDS,
     )
 
 
@@ -415,7 +471,9 @@ def _has_gradient(norms: Series | None) -> bool:
 def _reward_moves(run: Run) -> bool:
     """Return whether the reward changes beyond noise, as it does if the policy is updated."""
     course = run.courses.get("reward")
-    return course is not None and (course.direction != 0 or course.gained or course.lost)
+    return course is not None and (
+        course.direction != 0 or course.gained or course.lost
+    )
 
 
 @Check(
@@ -443,7 +501,9 @@ def no_updates(check: Check, run: Run) -> Result:
     for role, metric in logged.items():
         if metric is None or not run.covers(metric):
             continue
-        if role == "learning_rate" and (_has_gradient(logged["grad_norm"]) or _reward_moves(run)):
+        if role == "learning_rate" and (
+            _has_gradient(logged["grad_norm"]) or _reward_moves(run)
+        ):
             continue  # a learning rate may be printed as 0 that is not
         values = run.align(metric)
         zero = np.where(np.isfinite(values), values == 0, np.nan)

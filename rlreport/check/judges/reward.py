@@ -17,7 +17,14 @@ from rlreport.check.limits import RL_BOARD, Limit, Limits
 from rlreport.check.means import MixChange
 from rlreport.check.noise import TINY, Change, Trend, Window
 from rlreport.check.run import RewardStalled, Run
-from rlreport.check.series import Dip, RewardCollapse, Shape, jump_noise, onset, running_mean
+from rlreport.check.series import (
+    Dip,
+    RewardCollapse,
+    Shape,
+    jump_noise,
+    onset,
+    running_mean,
+)
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
 
@@ -95,7 +102,11 @@ def _fall(run: Run) -> Result:
     since = shape.dead if dead or fell else shape.late
     explained = None if dead else explanation_of_fall(run)
     if not fell and since is None:
-        return None if explained or shape.dip is None else _judge_dip(check, run, shape, shape.dip)
+        return (
+            None
+            if explained or shape.dip is None
+            else _judge_dip(check, run, shape, shape.dip)
+        )
     severity: Severity = "critical" if dead or shape.below_start else "warning"
     facts: Facts = {**run.reward_windows(), "kind": "fell"}
     peak, end = shape.best_index, shape.end
@@ -113,7 +124,9 @@ def _fall(run: Run) -> Result:
         {**facts, **(explained or {})},
         Ranking(run.column("reward"), False, "reward"),
         series=shape.series,
-        onset=onset(shape.series.steps, shape.series.values, peak=(peak, peak + shape.window)),
+        onset=onset(
+            shape.series.steps, shape.series.values, peak=(peak, peak + shape.window)
+        ),
     )
 
 
@@ -150,7 +163,9 @@ def fall_windows(run: Run, fall: Finding | None) -> tuple[Window, Window]:
         first, stop, late, end = 0, dip.start, dip.start, dip.stop + 1
     elif fall and isinstance(since := fall.facts.get("since"), int):
         late = int(steps.searchsorted(since))
-    low, high = run.steps.searchsorted([steps[[first, late]], steps[[stop - 1, end - 1]]])
+    low, high = run.steps.searchsorted(
+        [steps[[first, late]], steps[[stop - 1, end - 1]]]
+    )
     return run.window(low[0], high[0] + 1), run.window(low[1], high[1] + 1)
 
 
@@ -181,14 +196,21 @@ def lost_part(shape: Shape, end: float) -> float:
 def _has_fallen(run: Run, shape: Shape) -> bool:
     if shape.series.source == "metrics":
         return shape.fell
-    limits, steps, size = run.limits[RewardCollapse], len(run.steps), len(run.last.steps)
+    limits, steps, size = (
+        run.limits[RewardCollapse],
+        len(run.steps),
+        len(run.last.steps),
+    )
     if shape.abrupt is not None:
         return bool(run.met(RewardCollapse.half, ">", lost_part(shape, shape.end)))
     reward = run.column("reward")
     means = running_mean(np.nan_to_num(run.by_step(reward), nan=-np.inf), size)
     start = int(np.argmax(means))
     best = run.window(start, start + size)
-    loss, gain = run.change(reward, first=best), run.change(reward, last=best).difference
+    loss, gain = (
+        run.change(reward, first=best),
+        run.change(reward, last=best).difference,
+    )
     min_loss = max(limits.half * gain, limits.spread * run.spread())
     # By chance alone, the best of several windows lies above the others.
     luck = np.sqrt(2 * np.log(steps / size))
@@ -217,17 +239,31 @@ def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
     if same_prompts is not None and not _texts_changed(run, late, early):
         shared, change = same_prompts
         if change.largest_loss < size / 2:
-            return {"kind": "prompts", "shared": shared, "most": max(change.largest_loss, 0.0)}
+            return {
+                "kind": "prompts",
+                "shared": shared,
+                "most": max(change.largest_loss, 0.0),
+            }
     best = run.window(*shape.peak)
-    reference, gap = (run.change(run.column(c), first=best) for c in ("ref_reward", "reward_gap"))
-    if -reference.difference > drop / 2 and reference.fell and gap.largest_loss < drop / 2:
+    reference, gap = (
+        run.change(run.column(c), first=best) for c in ("ref_reward", "reward_gap")
+    )
+    if (
+        -reference.difference > drop / 2
+        and reference.fell
+        and gap.largest_loss < drop / 2
+    ):
         return {"kind": "reference", "most": max(gap.largest_loss, 0.0)}
     return validated
 
 
-def _sides_of_fall(run: Run, shape: Shape) -> tuple[NDArray[np.bool_], NDArray[np.bool_], float]:
+def _sides_of_fall(
+    run: Run, shape: Shape
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], float]:
     """Return which responses are of the steps after a fall or in a dip, which before, its size."""
-    index = np.searchsorted(shape.series.steps, run.responses["step"].to_numpy(np.int64))
+    index = np.searchsorted(
+        shape.series.steps, run.responses["step"].to_numpy(np.int64)
+    )
     if shape.dip is not None and not shape.fell:
         inside = (index >= shape.dip.start) & (index <= shape.dip.stop)
         return inside, ~inside, shape.dip.level - shape.dip.low
@@ -238,41 +274,57 @@ def _sides_of_fall(run: Run, shape: Shape) -> tuple[NDArray[np.bool_], NDArray[n
 
 
 def _same_prompt_change(
-    run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
+    run: Run,
+    values: Floats,
+    late: NDArray[np.bool_],
+    early: NDArray[np.bool_] | None = None,
 ) -> tuple[int, Change] | None:
     """Return the number of prompts with early and late responses, and their mean change.
 
     None if they are too few. The standard error is that of the mean over prompts.
     """
-    prompts, early = run.responses["prompt_id"].to_numpy(), ~late if early is None else early
+    prompts, early = (
+        run.responses["prompt_id"].to_numpy(),
+        ~late if early is None else early,
+    )
     sides = (np.isfinite(values) & part for part in (late, early))
-    after, before = (pd.Series(values[side]).groupby(prompts[side]).mean() for side in sides)
+    after, before = (
+        pd.Series(values[side]).groupby(prompts[side]).mean() for side in sides
+    )
     changes = (after - before).dropna()
     if len(changes) < MIN_SHARED_PROMPTS:
         return None
     start, end = float(before[changes.index].mean()), float(after[changes.index].mean())
     error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
-    return len(changes), Change(start, end, (end - start) / max(error, TINY), run.limits[Trend].z)
+    return len(changes), Change(
+        start, end, (end - start) / max(error, TINY), run.limits[Trend].z
+    )
 
 
 def _texts_changed(run: Run, late: NDArray[np.bool_], early: NDArray[np.bool_]) -> bool:
     """Return whether responses to the same prompts doubled, halved, or came to be cut off."""
     length, finished = _text_figures(run)
-    changes = [_same_prompt_change(run, values, late, early) for values in (length, finished)]
+    changes = [
+        _same_prompt_change(run, values, late, early) for values in (length, finished)
+    ]
     return _are_other_texts(*(change and change[1] for change in changes))
 
 
 def _text_figures(run: Run) -> tuple[Floats, Floats]:
     """Return the logarithm of each response's length, and whether it finished (NaN if unknown)."""
     length = np.log(np.maximum(run.column(run.length), 1.0))
-    finished = run.column("finished") if run.has("finished") else np.full(len(length), np.nan)
+    finished = (
+        run.column("finished") if run.has("finished") else np.full(len(length), np.nan)
+    )
     return length, finished
 
 
 def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
     if length is not None and abs(length.difference) >= math.log(OTHER_LENGTH):
         return length.rose or length.fell
-    return finished is not None and finished.fell and -finished.difference >= OTHER_ENDINGS
+    return (
+        finished is not None and finished.fell and -finished.difference >= OTHER_ENDINGS
+    )
 
 
 @Check(
@@ -295,14 +347,21 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
     of_reward=True,
 )
 def reward_stalled(check: Check, run: Run) -> Result:
-    if (run.first is None or run.reward_shape is None) and not REF_REWARD.is_available(run):
+    if (run.first is None or run.reward_shape is None) and not REF_REWARD.is_available(
+        run
+    ):
         return check.too_short(run, run.reward)
     gap = run.column("reward_gap")
     end = gap[run.last.rows]
     end = end[np.isfinite(end)]
     facts: Facts
     shape = run.reward_shape
-    if shape is not None and not run.learned and not run.solved and not run.once(mix_of_fall):
+    if (
+        shape is not None
+        and not run.learned
+        and not run.solved
+        and not run.once(mix_of_fall)
+    ):
         windows = run.reward_windows()
         loss = windows["start"] - windows["end"]
         course = run.courses["reward"]
@@ -319,8 +378,12 @@ def reward_stalled(check: Check, run: Run) -> Result:
 
 class _RewardShift(Limits):
     z = Limit(6.0, "std errors", "jump of the reference's reward at one step (warning)")
-    spread = Limit(0.25, "std of reward", "size of the jump, relative to the std inside a step")
-    still = Limit(4.0, "std errors", "jump of length, KL, … that excludes it (without reference)")
+    spread = Limit(
+        0.25, "std of reward", "size of the jump, relative to the std inside a step"
+    )
+    still = Limit(
+        4.0, "std errors", "jump of length, KL, … that excludes it (without reference)"
+    )
 
 
 @Check(
@@ -367,8 +430,14 @@ def reward_shift(check: Check, run: Run) -> Result:
     if kind == "reward":
         shape, limit = run.reward_shape, run.limits[_RewardShift].still
         new_low = jump.after < np.nanmin(reward[run.step_index < jump.at])
-        died = shape is not None and (shape.dead is not None or (shape.below_start and new_low))
-        if died or not _exceeds_noise(run, reward, jump) or _others_jump(run, jump.at, limit):
+        died = shape is not None and (
+            shape.dead is not None or (shape.below_start and new_low)
+        )
+        if (
+            died
+            or not _exceeds_noise(run, reward, jump)
+            or _others_jump(run, jump.at, limit)
+        ):
             return None
     sides = run.window(0, jump.at), run.window(jump.at, len(run.steps))
     mix = run.mix_change(*sides) if column == "reward" else None
@@ -376,13 +445,20 @@ def reward_shift(check: Check, run: Run) -> Result:
         return None
     changed = _changed_prompts(run, reward, jump)
     step = int(run.steps[jump.at])
-    facts: Facts = {"before": jump.before, "after": jump.after, "at": step, "kind": kind}
+    facts: Facts = {
+        "before": jump.before,
+        "after": jump.after,
+        "at": step,
+        "kind": kind,
+    }
     return check.finding(
         run,
         "info" if changed else "warning",
         z + large,
         {**facts, **(changed or {})},
-        Ranking(reward, size > 0, REFERENCE_REWARD if kind == "reference" else "reward"),
+        Ranking(
+            reward, size > 0, REFERENCE_REWARD if kind == "reference" else "reward"
+        ),
         onset=step,
     )
 
@@ -446,11 +522,19 @@ def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
 
 
 def _others_jump(run: Run, at: int, still: float) -> bool:
-    names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
+    names = (
+        "response_tokens_mean",
+        "response_chars_mean",
+        "kl_k1_mean",
+        "surprisal_mean",
+    )
     first = max(0, at - NEAR)
     near = run.tables.steps[[*names, "distinct_2", "duplicate_rate"]][first : at + NEAR]
     jumps = [_find_jump(near[name].to_numpy(np.float64)) for name in near]
-    return any(jump and jump.sudden and jump.at + first == at and jump.z >= still for jump in jumps)
+    return any(
+        jump and jump.sudden and jump.at + first == at and jump.z >= still
+        for jump in jumps
+    )
 
 
 def _changed_prompts(run: Run, reward: Floats, jump: _Jump) -> dict[str, Fact] | None:

@@ -34,7 +34,9 @@ class _EngineMismatch(Limits):
     ratio = Limit(1.05, "", "mean exp|trainer - sampler| per token", MISMATCH)
     k3 = Limit(1e-3, "nats", "mean k3 per token, trainer against sampler", MISMATCH)
     prob = Limit(0.01, "", "mean |trainer - sampler| probability per token", MISMATCH)
-    lagged = Limit(0.01, "nats", "trainer's KL per token if the sampler's weights may lag", TINKER)
+    lagged = Limit(
+        0.01, "nats", "trainer's KL per token if the sampler's weights may lag", TINKER
+    )
 
 
 # Figure -> its part of the title; trainers log only some of them
@@ -47,8 +49,14 @@ _DISAGREEMENTS = {
 
 
 def _disagreement(facts: Facts) -> str:
-    parts = [format_message(text, facts) for name, text in _DISAGREEMENTS.items() if name in facts]
-    literal = translatable("Sampler and trainer disagree on the same tokens: {parts} on average.")
+    parts = [
+        format_message(text, facts)
+        for name, text in _DISAGREEMENTS.items()
+        if name in facts
+    ]
+    literal = translatable(
+        "Sampler and trainer disagree on the same tokens: {parts} on average."
+    )
     return message(literal, parts=listed(parts))
 
 
@@ -75,7 +83,9 @@ def engine_mismatch(check: Check, run: Run) -> Result:
         run.figure(limit, f"mismatch_{limit.key}", weights)
         for limit in (limits.k3, limits.prob, limits.ratio, limits.lagged)
     ]
-    facts: Facts = {figure.limit.key: figure.end for figure in figures if figure.end >= 0}
+    facts: Facts = {
+        figure.limit.key: figure.end for figure in figures if figure.end >= 0
+    }
     ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
     return check.judge_figures(run, figures, ranking, **facts)
 
@@ -100,7 +110,9 @@ class _OffPolicyWeights(Limits):
             "{std:figure}, effective sample size {ess:percent}."
         )
         if "std" in facts
-        else translatable("Importance weights vary widely: effective sample size {ess:percent}.")
+        else translatable(
+            "Importance weights vary widely: effective sample size {ess:percent}."
+        )
     ),
     statement="importance weights vary widely (effective sample size {ess:percent})",
     why="A few responses then carry most of a corrected gradient; an uncorrected one is biased.",
@@ -108,7 +120,10 @@ class _OffPolicyWeights(Limits):
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
-    limits, ranking = _OffPolicyWeights, Ranking(np.abs(run.column("log_weight")), unit="nats")
+    limits, ranking = (
+        _OffPolicyWeights,
+        Ranking(np.abs(run.column("log_weight")), unit="nats"),
+    )
     if not run.has("log_weight"):
         figure = run.figure(limits.ess, "ess", op="<")
         return check.judge_figures(run, [figure], ranking, ess=figure.end)
@@ -129,7 +144,12 @@ def off_policy_weights(check: Check, run: Run) -> Result:
 
 
 class _StaleRollouts(Limits):
-    lag = Limit(8.0, "steps", "mean lag of the last window", "prime-rl: max_off_policy_steps is 8")
+    lag = Limit(
+        8.0,
+        "steps",
+        "mean lag of the last window",
+        "prime-rl: max_off_policy_steps is 8",
+    )
 
 
 @Check(
@@ -151,7 +171,12 @@ def stale_rollouts(check: Check, run: Run) -> Result:
 
 
 class _NegativeKl(Limits):
-    z = Limit(-3.0, "std errors", "significance of a mean KL below zero (warning)", TRL_NEGATIVE)
+    z = Limit(
+        -3.0,
+        "std errors",
+        "significance of a mean KL below zero (warning)",
+        TRL_NEGATIVE,
+    )
     mean = Limit(-0.01, "nats", "mean KL, low enough to exclude rounding errors")
 
 
@@ -191,10 +216,16 @@ def negative_kl(check: Check, run: Run) -> Result:
 
 
 class _ValueDivergence(Limits):
-    explained = Limit(-0.5, "", "explained variance of the last window (warning)", CRITIC)
+    explained = Limit(
+        -0.5, "", "explained variance of the last window (warning)", CRITIC
+    )
     weak = Limit(0.0, "", "explained variance of the last window (note)", CRITIC)
-    spread = Limit(5.0, "times", "std of values against std of returns (warning)", CRITIC)
-    floor = Limit(0.01, "of the run's", "least variance of returns that the critic can fit")
+    spread = Limit(
+        5.0, "times", "std of values against std of returns (warning)", CRITIC
+    )
+    floor = Limit(
+        0.01, "of the run's", "least variance of returns that the critic can fit"
+    )
 
 
 @Check(
@@ -217,9 +248,13 @@ class _ValueDivergence(Limits):
 def value_divergence(check: Check, run: Run) -> Result:
     # λ-returns are computed from the values and diverge with them; Monte Carlo returns do not.
     kinds = (("return", "value_error"), ("mc_return", "mc_error"))
-    fits = [_judge_fit(check, run, *names) for names in kinds if run.has(f"{names[1]}_m2")]
+    fits = [
+        _judge_fit(check, run, *names) for names in kinds if run.has(f"{names[1]}_m2")
+    ]
     findings = [fit for fit in fits if isinstance(fit, Finding)]
-    return min(findings, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
+    return min(
+        findings, key=lambda finding: SEVERITIES.index(finding.severity), default=None
+    )
 
 
 def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
@@ -245,10 +280,15 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
     name = "value" if wide and not misfit else error
     fit = limits.explained if misfit else limits.weak
     bound = limits.spread**2 if name == "value" else 1 - fit
-    figure, base = (variance(prefix, Grouped.by(run.step_index)) for prefix in (name, returns))
+    figure, base = (
+        variance(prefix, Grouped.by(run.step_index)) for prefix in (name, returns)
+    )
     ratio = figure / np.fmax(base, min_variance)
     kind = "diverged" if misfit or wide else "weak"
-    series, always = np.log1p(ratio), meets(">", median(ratio[np.isfinite(ratio)][:3]), bound)
+    series, always = (
+        np.log1p(ratio),
+        meets(">", median(ratio[np.isfinite(ratio)][:3]), bound),
+    )
     return check.finding(
         run,
         "info" if kind == "weak" else "warning",
