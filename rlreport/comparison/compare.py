@@ -37,7 +37,9 @@ from rlreport.text.messages import translatable
 # Prompts are paired if all runs share at least this fraction of the smallest run's prompts
 LEAST_SHARED = 0.3
 
-LEAST_RUNS = 3  # Minimum number of runs of each side to judge the change, not only these runs
+LEAST_RUNS = (
+    3  # Minimum number of runs of each side to judge the change, not only these runs
+)
 # Fraction of the common steps, counted from the end, over which runs are compared
 WINDOW_SHARE = 0.2
 
@@ -55,21 +57,51 @@ OF_WHOLE_TEXTS = (CHARACTERS, "distinct_2", "duplicate")
 # Figures that should not get worse: id, name, columns (the first one that all runs have is used),
 # and which direction is better: 1 up, -1 down, 0 neither
 GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
-    ("watched_reward", translatable("Watched reward"), ("valid_reward", f"{TRAINER}validation"), 1),
+    (
+        "watched_reward",
+        translatable("Watched reward"),
+        ("valid_reward", f"{TRAINER}validation"),
+        1,
+    ),
     ("kl", translatable("KL"), ("kl_k1", f"{TRAINER}kl"), -1),
     ("kl_token", translatable("KL per token"), (f"{TRAINER}kl_token",), -1),
     ("length", translatable("Length"), (TOKENS, f"{TRAINER}length", CHARACTERS), -1),
-    ("cut_off", translatable("Cut off at the limit"), ("cut_off", f"{TRAINER}truncated"), -1),
+    (
+        "cut_off",
+        translatable("Cut off at the limit"),
+        ("cut_off", f"{TRAINER}truncated"),
+        -1,
+    ),
     ("surprisal", translatable("Surprisal"), ("surprisal_mean",), 1),
     ("entropy", translatable("Entropy"), (f"{TRAINER}entropy",), 1),
     ("gradient_norm", translatable("Gradient norm"), (f"{TRAINER}grad_norm",), -1),
     ("distinct_2", translatable("Distinct-2"), ("distinct_2",), 1),
     ("duplicates", translatable("Repeated responses"), ("duplicate",), -1),
-    ("all_wrong_groups", translatable("Groups without signal, all wrong"), (ALL_WRONG,), -1),
-    ("all_right_groups", translatable("Groups without signal, all right"), (ALL_RIGHT,), 0),
+    (
+        "all_wrong_groups",
+        translatable("Groups without signal, all wrong"),
+        (ALL_WRONG,),
+        -1,
+    ),
+    (
+        "all_right_groups",
+        translatable("Groups without signal, all right"),
+        (ALL_RIGHT,),
+        0,
+    ),
     ("pass_at_k", translatable("pass@k"), ("pass_at_k",), 1),
-    ("mismatch", translatable("Engine mismatch, k3"), ("mismatch_k3", f"{TRAINER}mismatch_k3"), -1),
-    ("tool_errors", translatable("Tool errors"), ("tool_errors", f"{TRAINER}tool_errors"), -1),
+    (
+        "mismatch",
+        translatable("Engine mismatch, k3"),
+        ("mismatch_k3", f"{TRAINER}mismatch_k3"),
+        -1,
+    ),
+    (
+        "tool_errors",
+        translatable("Tool errors"),
+        ("tool_errors", f"{TRAINER}tool_errors"),
+        -1,
+    ),
 )
 
 # Guardrails that never count as better, only as changed, as a collapsed policy improves them
@@ -101,7 +133,9 @@ class Side:
         values = self.trainer.get(f"{TRAINER}validation")
         if values is None:
             return None
-        series = Series(self.trainer["step"].to_numpy(np.int64), values.to_numpy(np.float64))
+        series = Series(
+            self.trainer["step"].to_numpy(np.int64), values.to_numpy(np.float64)
+        )
         return course_of(series, TRAINER, "watched_reward")
 
 
@@ -111,8 +145,14 @@ def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Sid
         named = PROMPT in responses
         pairs = responses[PROMPT if named else "prompt_id"].astype(np.uint64)
         return Side(name, responses.assign(pair=pairs), named)
-    columns = ["group_hash"] if pair_by == GROUP else [f"{EXTRA}{pair_by}", f"{PART}{pair_by}"]
-    values = next((responses[column] for column in columns if column in responses), pd.Series())
+    columns = (
+        ["group_hash"]
+        if pair_by == GROUP
+        else [f"{EXTRA}{pair_by}", f"{PART}{pair_by}"]
+    )
+    values = next(
+        (responses[column] for column in columns if column in responses), pd.Series()
+    )
     values = values[values > 0] if pair_by == GROUP else values.dropna().map(_hash)
     if values.empty:
         raise UsageError(f"--pair-by {pair_by}: no response of {name!r} has this field")
@@ -173,11 +213,16 @@ class Reached(NamedTuple):
 def speed_of(base: Series, new: Series) -> dict[str, Reached]:
     """Return when each run reached "half" and "most" (90%) of the better run's gain, {} if none."""
     courses = [c for c in (course_of(series, "reward") for series in (base, new)) if c]
-    leading = max((c for c in courses if c.gained), key=lambda c: c.best.value, default=None)
+    leading = max(
+        (c for c in courses if c.gained), key=lambda c: c.best.value, default=None
+    )
     if leading is None or len(courses) < 2:
         return {}
     gain = leading.best.value - leading.first.value
-    targets = {"half": leading.first.value + 0.5 * gain, "most": leading.first.value + 0.9 * gain}
+    targets = {
+        "half": leading.first.value + 0.5 * gain,
+        "most": leading.first.value + 0.9 * gain,
+    }
     return {
         name: Reached(target, *(_reached(course, target) for course in courses))
         for name, target in targets.items()
@@ -218,7 +263,12 @@ def effect_on(means: Means, column: str, *, paired: bool) -> Effect:
     base, new = ([table[column] for table in runs] for runs in means)
     if not paired:
         return unpaired_effect(base, new)
-    runs = pd.concat([*base, *new], axis=1, join="inner").sort_index().to_numpy(np.float64).T
+    runs = (
+        pd.concat([*base, *new], axis=1, join="inner")
+        .sort_index()
+        .to_numpy(np.float64)
+        .T
+    )
     return paired_effect(runs[: len(base)], runs[len(base) :])
 
 
@@ -233,10 +283,17 @@ def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail
 
     Figures that the responses lack come from trainer metrics, with blocks of steps as units.
     """
-    parts = [n for n in map(str, means.news[0]) if n.startswith(PART) and n in means.bases[0]]
+    parts = [
+        n for n in map(str, means.news[0]) if n.startswith(PART) and n in means.bases[0]
+    ]
     guardrails, directions = [], {}
-    for name, _, columns, better in (*GUARDRAILS, *((part, "", (part,), 1) for part in parts)):
-        column = next((c for c in columns if means.have(c) or trainer.have(c)), columns[0])
+    for name, _, columns, better in (
+        *GUARDRAILS,
+        *((part, "", (part,), 1) for part in parts),
+    ):
+        column = next(
+            (c for c in columns if means.have(c) or trainer.have(c)), columns[0]
+        )
         tables = trainer if column.startswith(TRAINER) else means
         base, new = (_mean_of_runs(runs, column) for runs in tables)
         effect = effect_on(tables, column, paired=paired and tables is means)
@@ -254,7 +311,9 @@ def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLe
         return "none"
     if improvement < 0:
         return "worse"
-    return "better" if improvement > 0 and guardrail.id not in NEVER_BETTER else "changed"
+    return (
+        "better" if improvement > 0 and guardrail.id not in NEVER_BETTER else "changed"
+    )
 
 
 @dataclass(frozen=True)
@@ -266,13 +325,19 @@ class Comparison:
     # responses of each BASE run, then of each NEW run, in that split, at all steps
     responses: list[pd.DataFrame]
     windows: Windows
-    inside: list[pd.DataFrame]  # those of ``responses`` whose steps are in the window of their run
+    inside: list[
+        pd.DataFrame
+    ]  # those of ``responses`` whose steps are in the window of their run
     named: bool  # whether prompts can be identified in all runs (none is redacted)
     effect: Effect  # difference NEW - BASE of the reward
     guardrails: list[Guardrail]
     shared: int  # number of prompts that all runs have in their windows
-    only_base: int  # number of prompts in the window of a BASE run but not in that of NEW
-    only_new: int  # number of prompts in the window of NEW but not in that of every BASE run
+    only_base: (
+        int  # number of prompts in the window of a BASE run but not in that of NEW
+    )
+    only_new: (
+        int  # number of prompts in the window of NEW but not in that of every BASE run
+    )
     cut: bool  # whether the logger cuts a run's texts
 
     @property
@@ -314,7 +379,9 @@ class Comparison:
     def curves(self) -> tuple[Floats, Floats]:
         """Mean reward of the first BASE run and of NEW at each common step."""
         common = self.windows.common
-        base, new = (mean.reindex(common).to_numpy(np.float64) for mean in self._rewards)
+        base, new = (
+            mean.reindex(common).to_numpy(np.float64) for mean in self._rewards
+        )
         return base, new
 
     @cached_property
@@ -327,14 +394,20 @@ class Comparison:
     @cached_property
     def band(self) -> Band:
         """Reward of NEW minus BASE at each common step, with a 95% band for the whole curve."""
-        return difference_band(*self.ends, self.windows.common, paired=self.effect.paired)
+        return difference_band(
+            *self.ends, self.windows.common, paired=self.effect.paired
+        )
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL | None]:
         """Reward column -> NEW - BASE at equal KL; None if not logged or KL ranges are disjoint."""
         return {
             reward: at_equal_kl(*self.ends, reward)
-            if all(has(frame, column) for frame in self.ends for column in (reward, "kl_k1"))
+            if all(
+                has(frame, column)
+                for frame in self.ends
+                for column in (reward, "kl_k1")
+            )
             else None
             for reward in ("reward", "valid_reward")
         }
@@ -344,9 +417,14 @@ class Comparison:
         """BASE's and NEW's ``step``, ``distance`` (√KL in √nats) and ``reward``; [] without KL."""
         if not all(has(frame, "kl_k1") for frame in self.ends):
             return []
-        means = (frame.groupby("step")[["kl_k1", "reward"]].mean().dropna() for frame in self.ends)
+        means = (
+            frame.groupby("step")[["kl_k1", "reward"]].mean().dropna()
+            for frame in self.ends
+        )
         return [
-            rounded_columns(m.assign(distance=np.sqrt(m["kl_k1"].clip(lower=0.0))).reset_index())
+            rounded_columns(
+                m.assign(distance=np.sqrt(m["kl_k1"].clip(lower=0.0))).reset_index()
+            )
             for m in means
         ]
 
@@ -385,7 +463,9 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     means = _means(inside, len(bases))
     base_prompts, new_prompts = ([table.index for table in runs] for runs in means)
     paired = _pairable([*base_prompts, *new_prompts])
-    in_all = [reduce(pd.Index.intersection, side) for side in (base_prompts, new_prompts)]
+    in_all = [
+        reduce(pd.Index.intersection, side) for side in (base_prompts, new_prompts)
+    ]
     in_any = [reduce(pd.Index.union, side) for side in (base_prompts, new_prompts)]
     return Comparison(
         split,
@@ -405,12 +485,19 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
 
 def _usual_group(frame: pd.DataFrame) -> int | None:
     """Return the usual number of responses with pass@k in a group (its k), or None."""
-    sizes = frame.groupby("group")["pass_at_k"].count() if "pass_at_k" in frame else pd.Series()
+    sizes = (
+        frame.groupby("group")["pass_at_k"].count()
+        if "pass_at_k" in frame
+        else pd.Series()
+    )
     return most_common(sizes[sizes > 0].to_numpy())
 
 
 def _means(frames: Sequence[pd.DataFrame], bases: int) -> Means:
-    tables = [rounded_columns(frame.groupby("pair").mean(numeric_only=True)) for frame in frames]
+    tables = [
+        rounded_columns(frame.groupby("pair").mean(numeric_only=True))
+        for frame in frames
+    ]
     return Means(tables[:bases], tables[bases:])
 
 
@@ -423,12 +510,16 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
     best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
     frames = []
     for number, side in enumerate(sides, 1):
-        frame = side.responses.drop(columns=[name for name in cut if name in side.responses])
+        frame = side.responses.drop(
+            columns=[name for name in cut if name in side.responses]
+        )
         if not side.named:
             frame = frame.assign(pair=frame["pair"] + np.uint64(number << 40))
         if "zero_variance" in frame:
             alike, right = frame["zero_variance"], frame["reward"] >= best
-            frame = frame.assign(**{ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right})
+            frame = frame.assign(
+                **{ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right}
+            )
         frames.append(frame)
     return frames
 

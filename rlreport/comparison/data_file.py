@@ -43,7 +43,9 @@ _FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3"])
 METRICS = "metrics"
 
 _TRAINER_FIGURES = ("reward", "kl_k1", "response_tokens")
-TRAINER = "trainer:"  # Prefix of the columns of the trainer's metrics, before their role
+TRAINER = (
+    "trainer:"  # Prefix of the columns of the trainer's metrics, before their role
+)
 METRICS_FILE = "data/metrics.csv"  # Path of the exported trainer metrics
 _NUMBERS = ("step", "n", "prompt_id")
 _HASHES = ("prompt", "group_hash")
@@ -70,19 +72,27 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         if responses["group_hash"].any():
             columns["group_hash"] = responses["group_hash"]
     columns |= {name: responses[name].to_numpy(np.float64) for name in _FIGURES}
-    columns["cut_off"] = is_cut_off(*(responses[n].to_numpy() for n in ("finished", "ending")))
-    columns["duplicate"] = responses.duplicated(["step", "response_hash"], keep=False).astype(float)
+    columns["cut_off"] = is_cut_off(
+        *(responses[n].to_numpy() for n in ("finished", "ending"))
+    )
+    columns["duplicate"] = responses.duplicated(
+        ["step", "response_hash"], keep=False
+    ).astype(float)
     rewards = responses.groupby("group", sort=False)["reward"]
     spread = rewards.transform("max") - rewards.transform("min")
     alike = (spread < 1e-6).astype(np.float64)
     columns["zero_variance"] = alike.where(rewards.transform("count") > 1)
     splits = [split for _, split in responses.groupby("validation")]  # k may differ
-    passes = pd.concat([pd.Series(passes_of(split).at_k, split.index) for split in splits])
+    passes = pd.concat(
+        [pd.Series(passes_of(split).at_k, split.index) for split in splits]
+    )
     of_groups = passes.sort_index().groupby(responses["group"]).transform("first")
     columns["pass_at_k"] = of_groups.where(responses["correct"].notna())
     for name in extras.columns:
         values = extras[name]
-        key = without_controls(f"{PART if name in tables.reward_parts else EXTRA}{name}")
+        key = without_controls(
+            f"{PART if name in tables.reward_parts else EXTRA}{name}"
+        )
         if is_numeric_dtype(values):
             columns[key] = values.to_numpy(np.float64)
         elif name == "split":
@@ -103,8 +113,18 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
     about √S steps.
     """
     block = _blocks(len(steps))
-    ids = {"step": steps["step"], "n": 0, "split": METRICS, "prompt_id": block, "group": block}
-    names = [name for name in _TRAINER_FIGURES if name == "reward" or has(steps, f"{name}_mean")]
+    ids = {
+        "step": steps["step"],
+        "n": 0,
+        "split": METRICS,
+        "prompt_id": block,
+        "group": block,
+    }
+    names = [
+        name
+        for name in _TRAINER_FIGURES
+        if name == "reward" or has(steps, f"{name}_mean")
+    ]
     return pd.DataFrame(ids | {name: steps[f"{name}_mean"] for name in names})
 
 
@@ -122,7 +142,9 @@ def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
         f"{TRAINER}{role}": in_unit_of(role, name, metrics[name].to_numpy(np.float64))
         for role, name in roles.items()
     }
-    return pd.DataFrame({"step": metrics["step"], "pair": _blocks(len(metrics)), **columns})
+    return pd.DataFrame(
+        {"step": metrics["step"], "pair": _blocks(len(metrics)), **columns}
+    )
 
 
 def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
@@ -147,13 +169,17 @@ def _cells(name: str, values: pd.Series) -> list[bytes]:
     if name in _HASHES:
         return [b"%016x" % value for value in values.tolist()]
     if not is_numeric_dtype(values):
-        numbers, distinct = pd.factorize(values.map(str, na_action="ignore"))  # -1 is missing
+        numbers, distinct = pd.factorize(
+            values.map(str, na_action="ignore")
+        )  # -1 is missing
         texts = [*(_quoted(escape(text)).encode() for text in distinct), b""]
         return [texts[number] for number in numbers.tolist()]
     array = values.to_numpy()
     if array.dtype.kind == "f":
         array = np.where(np.isfinite(array), array, np.nan)
-    encoded = orjson.dumps(np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY)
+    encoded = orjson.dumps(
+        np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY
+    )
     return encoded[1:-1].replace(b"null", b"").split(b",")
 
 
@@ -195,9 +221,18 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
     except LimitError as error:
         raise UnusableInputError(f"{name}: its {PATH} is broken: {error}") from None
     except (*UNREADABLE, TypeError, OverflowError, MemoryError) as error:
-        raise UnusableInputError(f"{name}: its {PATH} is broken; build the report again") from error
+        raise UnusableInputError(
+            f"{name}: its {PATH} is broken; build the report again"
+        ) from error
     table["split"] = table["split"].fillna("train")
     return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
 
 
-UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, RuntimeError)
+UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    zipfile.BadZipFile,
+    RuntimeError,
+)

@@ -20,16 +20,25 @@ PROMPT_CHARACTERS = 400
 def compare_json(outcome: Outcome) -> dict[str, Any]:
     comparison, changed = outcome.comparison, outcome.changed
     effect, windows, band = comparison.effect, comparison.windows, comparison.band
-    equal_kl = {name: one and one._asdict() for name, one in comparison.equal_kl.items()}
+    equal_kl = {
+        name: one and one._asdict() for name, one in comparison.equal_kl.items()
+    }
     return {
         "schema": SCHEMA,
         "generator": {"name": "rlreport", "version": __version__},
-        "runs": {"base": [r.name for r in outcome.bases], "new": [r.name for r in outcome.news]},
+        "runs": {
+            "base": [r.name for r in outcome.bases],
+            "new": [r.name for r in outcome.news],
+        },
         "levels": {
             "base": [run.level for run in outcome.bases],
             "new": [run.level for run in outcome.news],
         },
-        "window": {"steps": windows.new, "steps_base": windows.bases[0], "split": comparison.split},
+        "window": {
+            "steps": windows.new,
+            "steps_base": windows.bases[0],
+            "split": comparison.split,
+        },
         "gate": {"failed": list(outcome.gate.failed), "exit": outcome.gate.exit},
         "verdict": {
             "level": comparison.level,
@@ -42,16 +51,26 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             "reasons": comparison.reasons,
         },
         "guardrails": [
-            {"id": g.id, "base": g.base, "new": g.new, **_effect(g.effect), "level": g.level}
+            {
+                "id": g.id,
+                "base": g.base,
+                "new": g.new,
+                **_effect(g.effect),
+                "level": g.level,
+            }
             for g in comparison.guardrails
         ],
         "curves": {
             "step": windows.common.tolist(),
             **{name: values.tolist() for name, values in band._asdict().items()},
         },
-        "findings": {name: [one.id for one in changed[name]] for name in ("new", "fixed", "still")},
+        "findings": {
+            name: [one.id for one in changed[name]]
+            for name in ("new", "fixed", "still")
+        },
         "flips": [_flip(flip) for flip in outcome.flips],
-        "speed": {name: one._asdict() for name, one in comparison.speed.items()} or None,
+        "speed": {name: one._asdict() for name, one in comparison.speed.items()}
+        or None,
         "equal_kl": equal_kl["reward"],
         "equal_kl_watched": equal_kl["valid_reward"],
     }
@@ -60,22 +79,35 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
 def prompts_table(outcome: Outcome) -> pd.DataFrame:
     """Return a row per compared prompt: unless redacted, with hash and, if in ``flips``, text."""
     sides = [
-        frame.groupby("pair")["reward"].agg(responses="size", reward="mean").add_prefix(prefix)
-        for prefix, frame in zip(("base_", "new_"), outcome.comparison.compared, strict=True)
+        frame.groupby("pair")["reward"]
+        .agg(responses="size", reward="mean")
+        .add_prefix(prefix)
+        for prefix, frame in zip(
+            ("base_", "new_"), outcome.comparison.compared, strict=True
+        )
     ]
     table: pd.DataFrame = sides[0].join(sides[1], how="outer").sort_index()
     table["difference"] = difference(table["new_reward"], table["base_reward"])
     table = rounded_columns(table)
-    table.insert(0, "prompt_new", table.index.map(prompt_numbers(outcome.new)).astype("Int64"))
+    table.insert(
+        0, "prompt_new", table.index.map(prompt_numbers(outcome.new)).astype("Int64")
+    )
     if not outcome.redact and outcome.new.side.named and outcome.base.side.named:
-        texts = {flip.pair: (flip.prompt or "")[:PROMPT_CHARACTERS] for flip in outcome.flips}
+        texts = {
+            flip.pair: (flip.prompt or "")[:PROMPT_CHARACTERS] for flip in outcome.flips
+        }
         table.insert(1, "prompt_hash", [f"{pair:016x}" for pair in table.index])
         table.insert(2, "prompt", [texts.get(pair, "") for pair in table.index])
     return table
 
 
 def _effect(effect: Effect) -> dict[str, float]:
-    return {"effect": effect.value, "low": effect.low, "high": effect.high, "mde": effect.mde}
+    return {
+        "effect": effect.value,
+        "low": effect.low,
+        "high": effect.high,
+        "mde": effect.mde,
+    }
 
 
 def _flip(flip: Flip) -> dict[str, Any]:
@@ -84,5 +116,7 @@ def _flip(flip: Flip) -> dict[str, Any]:
     return {
         "prompt": prompt,
         **{name: getattr(flip, name) for name in ("base", "new", "delta")},
-        "responses": {side: {"step": step, "n": n} for side, (step, n) in responses.items()},
+        "responses": {
+            side: {"step": step, "n": n} for side, (step, n) in responses.items()
+        },
     }

@@ -13,7 +13,12 @@ import pandas as pd
 
 from rlreport.check.finding import Finding
 from rlreport.check.noise import log_odds_z, share_z
-from rlreport.comparison.compare import NEVER_BETTER, Comparison, Guardrail, compare_runs
+from rlreport.comparison.compare import (
+    NEVER_BETTER,
+    Comparison,
+    Guardrail,
+    compare_runs,
+)
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.saved import ResponseId
 from rlreport.comparison.statistics import shrunk
@@ -25,7 +30,9 @@ from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
 
-MAX_TEXTS = 512  # Words are counted in a random sample of this many compared responses per run
+MAX_TEXTS = (
+    512  # Words are counted in a random sample of this many compared responses per run
+)
 MAX_NGRAM = 3
 MAX_WORDS = 2048  # Maximum number of words counted in a response
 MIN_Z = 3.0
@@ -77,7 +84,9 @@ class Outcome:
     gate: Gate
     flips: Sequence[Flip]
     ngrams: pd.DataFrame  # see ``distinctive_texts``
-    counted: tuple[int, int]  # number of responses whose words were counted, of BASE and of NEW
+    counted: tuple[
+        int, int
+    ]  # number of responses whose words were counted, of BASE and of NEW
     tokens: pd.DataFrame  # see ``tokens_of_kl``
     redact: bool  # whether ``--redact`` leaves texts out
 
@@ -135,17 +144,24 @@ def outcome_of(
         counted_ids = set(ids.itertuples(index=False, name=None))
         texts = {} if options.redact else run.texts({*counted_ids, *in_flips})
         texts_by_side.append(texts)
-        words.append([texts[key][1] for key in sorted(counted_ids) if key in texts][:MAX_TEXTS])
+        words.append(
+            [texts[key][1] for key in sorted(counted_ids) if key in texts][:MAX_TEXTS]
+        )
     return Outcome(
         bases,
         news,
         comparison,
         changed,
         _gate(comparison, changed["critical"], options),
-        [_with_texts(flip, numbers[flip.pair], *texts_by_side) for flip in won_and_lost],
+        [
+            _with_texts(flip, numbers[flip.pair], *texts_by_side)
+            for flip in won_and_lost
+        ],
         distinctive_texts(*words),
         (len(words[0]), len(words[1])),
-        tokens_of_kl(None, None) if options.redact else tokens_of_kl(base.tokens, new.tokens),
+        tokens_of_kl(None, None)
+        if options.redact
+        else tokens_of_kl(base.tokens, new.tokens),
         bool(options.redact),
     )
 
@@ -158,21 +174,41 @@ def _is_undecided(
         return guardrail.level in ("better", "worse")
     if new.collapsed:
         return guardrail.level == "better"
-    return base.collapsed and guardrail.level == "worse" and guardrail.id in NEVER_BETTER
+    return (
+        base.collapsed and guardrail.level == "worse" and guardrail.id in NEVER_BETTER
+    )
 
 
 def _changed_findings(base: ComparedRun, new: ComparedRun) -> dict[str, list[Finding]]:
-    critical = [finding for finding in new.findings.values() if finding.severity == "critical"]
-    known = {name for name, finding in base.findings.items() if finding.severity == "critical"}
+    critical = [
+        finding for finding in new.findings.values() if finding.severity == "critical"
+    ]
+    known = {
+        name
+        for name, finding in base.findings.items()
+        if finding.severity == "critical"
+    }
     return {
-        "new": [finding for name, finding in new.findings.items() if name not in base.findings],
-        "fixed": [finding for name, finding in base.findings.items() if name not in new.findings],
-        "still": [finding for name, finding in new.findings.items() if name in base.findings],
+        "new": [
+            finding
+            for name, finding in new.findings.items()
+            if name not in base.findings
+        ],
+        "fixed": [
+            finding
+            for name, finding in base.findings.items()
+            if name not in new.findings
+        ],
+        "still": [
+            finding for name, finding in new.findings.items() if name in base.findings
+        ],
         "critical": [finding for finding in critical if finding.id not in known],
     }
 
 
-def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptions) -> Gate:
+def _gate(
+    comparison: Comparison, critical: list[Finding], options: CompareOptions
+) -> Gate:
     conditions = set(FAIL_ON if "any" in options.fail_on else options.fail_on)
     failed = []
     # ``high`` is NaN for runs that cannot be compared; the comparison is false then.
@@ -184,7 +220,9 @@ def _gate(comparison: Comparison, critical: list[Finding], options: CompareOptio
     ):
         failed.append("worse")
     if "guardrail" in conditions:
-        failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
+        failed += [
+            f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"
+        ]
     if "new-critical" in conditions:
         failed += [f"new-critical:{finding.id}" for finding in critical]
     evidence = comparison.level in ("better", "worse") or not options.require_evidence
@@ -206,7 +244,9 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     table = table.iloc[np.argsort(-np.abs(shrunk(delta, errors)), kind="stable")]
     return [
         Flip(pair, old, current, change(old, current), nearest_old, nearest)
-        for pair, old, _, nearest_old, current, _, nearest in table.itertuples(name=None)
+        for pair, old, _, nearest_old, current, _, nearest in table.itertuples(
+            name=None
+        )
         if not isclose(current, old)
     ][:most]
 
@@ -228,14 +268,18 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
 def prompt_numbers(run: ComparedRun) -> dict[int, int]:
     """Return ``pair`` (key of a prompt) -> number of the prompt in the run, counted from 1."""
     first = run.side.responses.drop_duplicates("pair")
-    return dict(zip(first["pair"].tolist(), (first["prompt_id"] + 1).tolist(), strict=True))
+    return dict(
+        zip(first["pair"].tolist(), (first["prompt_id"] + 1).tolist(), strict=True)
+    )
 
 
 def _with_texts(flip: Flip, number: int, base: _Texts, new: _Texts) -> Flip:
     base_prompt, base_text = base.get(flip.base_response, (None, None))
     new_prompt, new_text = new.get(flip.new_response, (None, None))
     prompt = base_prompt if new_prompt is None else new_prompt
-    return replace(flip, number=number, prompt=prompt, base_text=base_text, new_text=new_text)
+    return replace(
+        flip, number=number, prompt=prompt, base_text=base_text, new_text=new_text
+    )
 
 
 def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
@@ -252,11 +296,21 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
     for i in np.argsort(-z, kind="stable").tolist():
         if z[i] < MIN_Z or len(chosen) == MAX_LISTED:
             break
-        if not any(_is_redundant(ngrams[i], ngrams[j], new_counts[[i, j]]) for j in chosen):
+        if not any(
+            _is_redundant(ngrams[i], ngrams[j], new_counts[[i, j]]) for j in chosen
+        ):
             chosen.append(i)
-    base_share, new_share = base_counts[chosen] / len(base), new_counts[chosen] / len(new)
-    shares = {"base_share": significant(base_share), "new_share": significant(new_share)}
-    return pd.DataFrame({"ngram": [ngrams[i] for i in chosen], **shares, "z": z[chosen]})
+    base_share, new_share = (
+        base_counts[chosen] / len(base),
+        new_counts[chosen] / len(new),
+    )
+    shares = {
+        "base_share": significant(base_share),
+        "new_share": significant(new_share),
+    }
+    return pd.DataFrame(
+        {"ngram": [ngrams[i] for i in chosen], **shares, "z": z[chosen]}
+    )
 
 
 def _text_counts(texts: Sequence[str]) -> Counter[str]:
@@ -265,7 +319,11 @@ def _text_counts(texts: Sequence[str]) -> Counter[str]:
     for text in texts:
         words = units(text)[:MAX_WORDS]
         counts.update(
-            {" ".join(words[i : i + n]) for n in sizes for i in range(len(words) - n + 1)}
+            {
+                " ".join(words[i : i + n])
+                for n in sizes
+                for i in range(len(words) - n + 1)
+            }
         )
     return counts
 

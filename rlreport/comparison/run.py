@@ -59,9 +59,13 @@ class ComparedRun:
     side: Side
     level: str  # level of the report's verdict on the run, such as ``critical``
     lead: str | None  # id of the main finding, None without warnings
-    findings: Mapping[str, Finding]  # id -> finding (detected problem), a warning or critical
+    findings: Mapping[
+        str, Finding
+    ]  # id -> finding (detected problem), a warning or critical
     texts: Texts
-    from_logs: bool = False  # whether it was read from logs, so that all texts are available
+    from_logs: bool = (
+        False  # whether it was read from logs, so that all texts are available
+    )
     # table of ``token`` and ``kl_share``, None if its report has none
     tokens: pd.DataFrame | None = None
     # name -> value of the run's metadata and settings, also gamma and lambda
@@ -83,7 +87,10 @@ class ComparedRun:
 
 
 def compared_run(
-    path: str | Path, options: CompareOptions, thresholds: Thresholds, progress: Progress
+    path: str | Path,
+    options: CompareOptions,
+    thresholds: Thresholds,
+    progress: Progress,
 ) -> ComparedRun:
     """Read one run from its logs or from an earlier report (folder, zip or one file)."""
     if report := earlier_report(path):
@@ -103,7 +110,11 @@ def compared_run(
         ),
         verdict.level,
         verdict.lead,
-        {finding.id: finding for finding in verdict.findings if finding.severity != "info"},
+        {
+            finding.id: finding
+            for finding in verdict.findings
+            if finding.severity != "info"
+        },
         _text_reader(scan.rollouts, tables),
         from_logs=True,
         tokens=_token_shares(tables) if len(tables.tokens) else None,
@@ -119,7 +130,9 @@ def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
     steps = tables.responses["step"].to_numpy(np.int64)
 
     def texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
-        rows = [int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))]
+        rows = [
+            int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))
+        ]
         chosen = [row for row in rows if row in chosen_rows]
         return {(r.step, r.n): (r.prompt, r.response) for r in rollouts.read(chosen, 0)}
 
@@ -143,7 +156,9 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
         replace(
             side_of(name, report.responses, pair_by=pair_by),
             trainer=trainer_rows(report.metrics()),
-            cut=any(finding.get("id") == CUT for finding in dicts(about.get("findings"))),
+            cut=any(
+                finding.get("id") == CUT for finding in dicts(about.get("findings"))
+            ),
         ),
         level,
         _text(lead.get("id")) if lead else None,
@@ -172,7 +187,9 @@ def _finding(finding: Mapping[str, Any]) -> Finding:
     step = section(finding, "onset").get("step")
     title = translatable_title(finding, _text(finding.get("title")))
     onset = Onset(step, step, step) if isinstance(step, int) else None
-    return Finding(_text(finding.get("id")), finding["severity"], "note", onset=onset, title=title)
+    return Finding(
+        _text(finding.get("id")), finding["severity"], "note", onset=onset, title=title
+    )
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
@@ -197,16 +214,22 @@ def settings_that_differ(
     base: ComparedRun, new: ComparedRun
 ) -> tuple[list[Difference], list[Difference]]:
     """Return (relevant, other) differences; relevant ones start with those that affect training."""
-    configured = all(any(key.startswith("config.") for key in run.facts) for run in (base, new))
+    configured = all(
+        any(key.startswith("config.") for key in run.facts) for run in (base, new)
+    )
     settings = dict.fromkeys(
         Difference(key, one.get(key), other.get(key))
         for one, other in ((base.facts, new.facts), (base.versions, new.versions))
         for key in (sorted({*one, *other}) if one and other else ())
         if one.get(key) != other.get(key)
     )
-    relevant = [setting for setting in settings if _is_relevant(setting, configured=configured)]
+    relevant = [
+        setting for setting in settings if _is_relevant(setting, configured=configured)
+    ]
     others = [setting for setting in settings if setting not in relevant]
-    return sorted(relevant, key=lambda setting: not _affects_training(setting.key)), others
+    return sorted(
+        relevant, key=lambda setting: not _affects_training(setting.key)
+    ), others
 
 
 def _is_relevant(setting: Difference, *, configured: bool) -> bool:

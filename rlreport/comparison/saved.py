@@ -56,8 +56,12 @@ BOOKKEEPING = re.compile(
 MAX_PART = 64_000_000
 
 TEXTS = "data/texts.js"  # Path of the script with the texts that the pages show
-MAX_TOKEN_CELLS = 2_000_000  # Maximum number of table cells in ``data/tokens.csv``, read as texts
-ResponseId = tuple[int, int]  # (step, n) of a response, where n is its number in the step
+MAX_TOKEN_CELLS = (
+    2_000_000  # Maximum number of table cells in ``data/tokens.csv``, read as texts
+)
+ResponseId = tuple[
+    int, int
+]  # (step, n) of a response, where n is its number in the step
 # Reads a file of a report, given its path in the report folder; None if there is none
 ReadPart = Callable[[str], bytes | None]
 
@@ -80,11 +84,15 @@ class Earlier:
         """Return id -> (prompt, response) of the wanted responses; those not shown are left out."""
         responses, texts_by_id = set(wanted), {}
         with suppress(*UNREADABLE, *_UNEXPECTED):
-            packed = load_json((self.read(TEXTS) or b"").partition(b"= ")[2].rstrip(b";\n"))
+            packed = load_json(
+                (self.read(TEXTS) or b"").partition(b"= ")[2].rstrip(b";\n")
+            )
             for step in {str(step) for step, _ in responses} & packed.keys():
                 with suppress(*UNREADABLE, *_UNEXPECTED):
                     texts_by_id.update(_texts_of_step(int(step), packed[step]))
-                    texts_by_id = {id: texts_by_id[id] for id in responses & texts_by_id.keys()}
+                    texts_by_id = {
+                        id: texts_by_id[id] for id in responses & texts_by_id.keys()
+                    }
         return texts_by_id
 
     def metrics(self) -> pd.DataFrame:
@@ -104,7 +112,9 @@ class Earlier:
             content = self.read("data/tokens.csv") or b""
             table = load_csv(content, MAX_TOKEN_CELLS, dtype=str, keep_default_na=False)
             shares = pd.to_numeric(table["kl_share"], errors="coerce")
-            return pd.DataFrame({"token": table["token"].map(unescape), "kl_share": shares})
+            return pd.DataFrame(
+                {"token": table["token"].map(unescape), "kl_share": shares}
+            )
         except (*UNREADABLE, LookupError):
             return None
 
@@ -116,7 +126,11 @@ def section(about: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
     level, lead = (section(about, "verdict").get(key) for key in ("level", "lead"))
-    leading = (f for f in dicts(about.get("findings")) if lead is not None and f.get("id") == lead)
+    leading = (
+        f
+        for f in dicts(about.get("findings"))
+        if lead is not None and f.get("id") == lead
+    )
     return level if isinstance(level, str) else "unjudged", next(leading, None)
 
 
@@ -129,7 +143,9 @@ def earlier_report(path: str | Path) -> Earlier | None:
         about, read = report
         data = read(PATH)
     if data is None:
-        raise UnusableInputError(f"{path}: the report has no {PATH}; build it again, or give logs")
+        raise UnusableInputError(
+            f"{path}: the report has no {PATH}; build it again, or give logs"
+        )
     return Earlier(str(path), about, unpacked(data, str(path)), read)
 
 
@@ -150,7 +166,9 @@ def _readable_report(name: str) -> Iterator[None]:
     except PermissionError as error:
         raise UnreadableReportError(f"{name}: {error.strerror}") from None
     except UNREADABLE as error:
-        raise UnreadableReportError(f"{name}: is a broken report; build it again") from error
+        raise UnreadableReportError(
+            f"{name}: is a broken report; build it again"
+        ) from error
 
 
 def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
@@ -177,8 +195,12 @@ def _reader(path: Path) -> ReadPart | None:
         page = path / "index.html"
         if not (path / REPORT).exists() and page.is_file():
             head = _head(page)
-            if _GENERATOR in head and TEXTS.encode() in head:  # neither an index nor a comparison
-                raise UnreadableReportError(f"{path}: is a broken report without {REPORT}")
+            if (
+                _GENERATOR in head and TEXTS.encode() in head
+            ):  # neither an index nor a comparison
+                raise UnreadableReportError(
+                    f"{path}: is a broken report without {REPORT}"
+                )
         return lambda part: (
             read_bounded(path / part, _limit(part)) if (path / part).is_file() else None
         )
@@ -187,7 +209,9 @@ def _reader(path: Path) -> ReadPart | None:
     if zipfile.is_zipfile(path):
         return partial(_read_from_zip, path)
     if path.suffix.lower() == ".zip" and _head(path).startswith(b"PK\x03\x04"):
-        raise UnreadableReportError(f"{path}: is a broken .zip, cut off or damaged; build it again")
+        raise UnreadableReportError(
+            f"{path}: is a broken .zip, cut off or damaged; build it again"
+        )
     if path.suffix.lower() not in (".html", ".htm"):
         return None
     if _GENERATOR not in _head(path):
@@ -196,7 +220,9 @@ def _reader(path: Path) -> ReadPart | None:
     names = {PATH: "responses-data", REPORT: "report-json", TEXTS: "texts-data"}
     nodes = {part: _node(text, name) for part, name in names.items()}
     if nodes[REPORT] is None and not text.rstrip().endswith("</html>"):
-        raise UnreadableReportError(f"{path}: is a broken report, cut off; build it again")
+        raise UnreadableReportError(
+            f"{path}: is a broken report, cut off; build it again"
+        )
     return partial(_read_from_nodes, nodes)
 
 
@@ -207,7 +233,9 @@ def _head(path: Path) -> bytes:
 
 def _texts_of_step(step: int, packed: str) -> dict[ResponseId, tuple[str, str]]:
     data = load_json(_unpacked(packed))
-    prompts, responses = (map(safe_text, data["texts"][key]) for key in ("prompt", "response"))
+    prompts, responses = (
+        map(safe_text, data["texts"][key]) for key in ("prompt", "response")
+    )
     texts = zip(prompts, responses, strict=True)
     return {(step, int(n)): pair for n, pair in zip(data["n"], texts, strict=True)}
 
@@ -229,7 +257,9 @@ def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None
         return None
     if part == TEXTS:
         return f"= {content}".encode()
-    return base64.b64decode(content, validate=True) if part == PATH else _unpacked(content)
+    return (
+        base64.b64decode(content, validate=True) if part == PATH else _unpacked(content)
+    )
 
 
 def _unpacked(text: str) -> bytes:
@@ -253,7 +283,9 @@ def name_without_seed(name: str) -> str:
 def settings_without_seed(settings: Mapping[str, object]) -> str:
     """Return settings without seeds and bookkeeping as a text, "" if there is no seed."""
     names = [key for key in settings if not BOOKKEEPING.search(key)]
-    rest = [(key, str(settings[key])) for key in sorted(names) if "seed" not in key.lower()]
+    rest = [
+        (key, str(settings[key])) for key in sorted(names) if "seed" not in key.lower()
+    ]
     return repr(rest) if len(rest) < len(names) else ""
 
 
@@ -262,8 +294,14 @@ def seeds_at(path: str | Path) -> list[str | Path]:
     folder = Path(path)
     if is_url(str(path)) or not folder.is_dir() or (folder / REPORT).is_file():
         return [path]
-    children = [child for child in sorted(folder.iterdir()) if not child.name.startswith(".")]
-    runs = [child for child in children if child.is_dir() or child.suffix in (".html", ".zip")]
+    children = [
+        child for child in sorted(folder.iterdir()) if not child.name.startswith(".")
+    ]
+    runs = [
+        child
+        for child in children
+        if child.is_dir() or child.suffix in (".html", ".zip")
+    ]
     groups = (
         name_without_seed(run.stem if run.is_file() else run.name)
         or settings_without_seed(_settings(run))

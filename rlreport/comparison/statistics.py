@@ -24,7 +24,13 @@ import numpy as np
 import pandas as pd
 
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import change, difference, exact_product, rounded, significant
+from rlreport.figures.rounding import (
+    change,
+    difference,
+    exact_product,
+    rounded,
+    significant,
+)
 
 LEVEL = 0.95
 POWER = 0.8
@@ -57,10 +63,14 @@ class Effect:
     high: float = np.nan
     # minimum detectable effect with 80% power; NaN if there are too few prompts to detect any
     mde: float = np.nan
-    p: float = 1.0  # two-sided p-value, the largest of the permutation test and the t-tests
+    p: float = (
+        1.0  # two-sided p-value, the largest of the permutation test and the t-tests
+    )
     # number of prompts that both sides have; if unpaired, of prompts of the smaller side
     pairs: int = 0
-    paired: bool = True  # whether only prompts that both sides have are compared, each with itself
+    paired: bool = (
+        True  # whether only prompts that both sides have are compared, each with itself
+    )
 
 
 def paired_effect(base: Floats, new: Floats) -> Effect:
@@ -90,13 +100,20 @@ def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effe
     which runs with the same prompts do not show. The permutation test exchanges prompts.
     """
     sides = [[run.dropna() for run in runs] for runs in (base, new)]
-    old, current = (pd.concat(runs).groupby(level=0).mean().to_numpy(np.float64) for runs in sides)
+    old, current = (
+        pd.concat(runs).groupby(level=0).mean().to_numpy(np.float64) for runs in sides
+    )
     pairs = min(len(old), len(current))
     if pairs < LEAST_PROMPTS:
         return Effect(pairs=pairs, paired=False)
-    between_runs = _error_between_runs(*(np.array([run.mean() for run in runs]) for runs in sides))
+    between_runs = _error_between_runs(
+        *(np.array([run.mean() for run in runs]) for runs in sides)
+    )
     # If runs agree by chance, the interval must not become narrower than the one over runs.
-    errors = [_welch([_error_of_mean(old), _error_of_mean(current), *between_runs]), *between_runs]
+    errors = [
+        _welch([_error_of_mean(old), _error_of_mean(current), *between_runs]),
+        *between_runs,
+    ]
     value, p = change(float(old.mean()), float(current.mean())), relabel_p(old, current)
     return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors)
 
@@ -107,7 +124,9 @@ def _error_between_runs(base: Floats, new: Floats) -> list[StandardError]:
     ``base`` and ``new`` are the means of a side's runs, (runs,).
     """
     several = [runs for runs in (base, new) if len(runs) > 1]
-    parts = [(float(runs.std(ddof=1)) / sqrt(len(runs)), len(runs) - 1) for runs in several]
+    parts = [
+        (float(runs.std(ddof=1)) / sqrt(len(runs)), len(runs) - 1) for runs in several
+    ]
     if len(several) == 1:  # the other run is one more draw
         ((error, freedom),) = parts
         return [(error * sqrt(len(several[0]) + 1), freedom)]
@@ -121,7 +140,11 @@ def _error_of_mean(values: Floats) -> StandardError:
 def _welch(parts: Sequence[StandardError]) -> StandardError:
     """Return the standard error of a sum, with Welch-Satterthwaite degrees of freedom."""
     total = hypot(*(error for error, _ in parts))
-    shares = sum((error / total) ** 4 / freedom for error, freedom in parts) if total else 1.0
+    shares = (
+        sum((error / total) ** 4 / freedom for error, freedom in parts)
+        if total
+        else 1.0
+    )
     return total, 1 / shares
 
 
@@ -130,7 +153,9 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
 
     value = 0.0 if abs(effect.value) <= _TINY else effect.value
     error, freedom = np.array(errors).T
-    half, power = (float((error * stdtrit(freedom, q)).max()) for q in (1 - _TAIL, POWER))
+    half, power = (
+        float((error * stdtrit(freedom, q)).max()) for q in (1 - _TAIL, POWER)
+    )
     min_pairs = LEAST_PAIRS_FOR_VERDICT if effect.paired else LEAST_PROMPTS_FOR_VERDICT
     no_variance_p = 0.0 if value else 1.0
     p_values = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
@@ -154,7 +179,9 @@ def sign_flip_p(moved: Floats) -> float:
     if len(differences) <= MAX_ENUMERATED:
         signs = 1 - 2 * _subsets(len(differences))
     else:
-        differences = np.bincount(np.arange(len(differences)) % _MAX_VALUES, differences)
+        differences = np.bincount(
+            np.arange(len(differences)) % _MAX_VALUES, differences
+        )
         signs = _signs(len(differences))
     return _two_sided(exact_product(signs, differences), differences.sum())
 
@@ -178,10 +205,19 @@ def relabel_p(base: Floats, new: Floats) -> float:
     observed, nonzero_values = pooled[:size].sum(), pooled[pooled != 0]
     if len(nonzero_values) > MAX_ENUMERATED:
         return _two_sided(exact_product(_labels(len(pooled), size), pooled), observed)
-    subsets, zero_count = _subsets(len(nonzero_values)), len(pooled) - len(nonzero_values)
-    ways = [comb(zero_count, size - k) if k <= size else 0 for k in range(len(nonzero_values) + 1)]
+    subsets, zero_count = (
+        _subsets(len(nonzero_values)),
+        len(pooled) - len(nonzero_values),
+    )
+    ways = [
+        comb(zero_count, size - k) if k <= size else 0
+        for k in range(len(nonzero_values) + 1)
+    ]
     shares = np.array([way / comb(len(pooled), size) for way in ways])
-    sums, chosen = exact_product(subsets, nonzero_values), subsets.sum(axis=1).astype(np.int64)
+    sums, chosen = (
+        exact_product(subsets, nonzero_values),
+        subsets.sum(axis=1).astype(np.int64),
+    )
     return _two_sided(sums, observed, shares[chosen])
 
 
@@ -199,7 +235,9 @@ def _signs(count: int) -> Floats:
 
 @lru_cache(maxsize=2)
 def _labels(count: int, size: int) -> Floats:
-    labels = np.tile((np.arange(count) < size).astype(np.float64), (PERMUTATIONS + 1, 1))
+    labels = np.tile(
+        (np.arange(count) < size).astype(np.float64), (PERMUTATIONS + 1, 1)
+    )
     labels[1:] = np.random.default_rng(0).permuted(labels[1:], axis=1)
     return labels
 
@@ -228,7 +266,9 @@ def shrunk(moved: Floats, error: Floats) -> Floats:
         return moved
     mean, noise = moved.mean(), np.square(error)
     signal = max(0.0, moved.var() - noise.mean())
-    reliability = np.where(signal + noise > _TINY, signal / np.maximum(signal + noise, _TINY), 1.0)
+    reliability = np.where(
+        signal + noise > _TINY, signal / np.maximum(signal + noise, _TINY), 1.0
+    )
     return significant(mean + reliability * (moved - mean))
 
 
@@ -261,7 +301,10 @@ def difference_band(
     """
     prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
-        means = [_finite(side).groupby(["pair", "step"])["reward"].mean() for side in (base, new)]
+        means = [
+            _finite(side).groupby(["pair", "step"])["reward"].mean()
+            for side in (base, new)
+        ]
         both = means[0].to_frame("base").join(means[1].rename("new"), how="inner")
         moved = both.assign(reward=difference(both["new"], both["base"]))
         sides = [moved[["reward"]].reset_index()]
@@ -273,9 +316,14 @@ def difference_band(
         observed, resampled = current - old, current_resampled - old_resampled
     # NaN at steps missing on one side, and in resamples without any prompt of the step.
     deviations = pd.DataFrame(resampled - observed)
-    counts = [side.groupby("step")["pair"].nunique().reindex(steps).to_numpy() for side in sides]
+    counts = [
+        side.groupby("step")["pair"].nunique().reindex(steps).to_numpy()
+        for side in sides
+    ]
     # Resampling so few prompts would give a band that is much too narrow, for one of width 0.
-    error = ((deviations**2).mean() ** 0.5).where(np.min(counts, axis=0) >= LEAST_PROMPTS)
+    error = ((deviations**2).mean() ** 0.5).where(
+        np.min(counts, axis=0) >= LEAST_PROMPTS
+    )
     largest = (deviations.abs() / error.where(error > _TINY)).max(axis=1)
     factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
     width = (error * factor).to_numpy(np.float64)
@@ -300,7 +348,9 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
     about linear (Gao et al. 2022). Both runs' functions are interpolated linearly, and their
     difference is averaged over their common range. The interval comes from resampled prompts.
     """
-    paths = [_reward_by_distance(side, reward, seed) for seed, side in enumerate((base, new))]
+    paths = [
+        _reward_by_distance(side, reward, seed) for seed, side in enumerate((base, new))
+    ]
     ends = [(path[0].index.min(), path[0].index.max()) for path in paths]
     low, high = max(first for first, _ in ends), min(last for _, last in ends)
     if not high - low > _TINY:
@@ -317,11 +367,15 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
 
 def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
     """Return mean rewards of steps, indexed by √KL: the observed ones, then each resample."""
-    prompts, steps = np.unique(side["pair"].to_numpy()), np.unique(side["step"].to_numpy(np.int64))
+    prompts, steps = (
+        np.unique(side["pair"].to_numpy()),
+        np.unique(side["step"].to_numpy(np.int64)),
+    )
     rewards, kls = (
         np.vstack([observed, resampled[:_PATH_RESAMPLES]])
         for observed, resampled in (
-            _resampled_curve(side, prompts, steps, seed, column) for column in (reward, "kl_k1")
+            _resampled_curve(side, prompts, steps, seed, column)
+            for column in (reward, "kl_k1")
         )
     )
     return [
@@ -337,7 +391,11 @@ def _along(path: pd.Series, grid: Floats) -> Floats:
 
 
 def _resampled_curve(
-    side: pd.DataFrame, prompts: np.ndarray, steps: Ints, seed: int, column: str = "reward"
+    side: pd.DataFrame,
+    prompts: np.ndarray,
+    steps: Ints,
+    seed: int,
+    column: str = "reward",
 ) -> tuple[Floats, Floats]:
     side = _finite(side[side["step"].isin(steps)], column)
     group = np.searchsorted(prompts, side["pair"].to_numpy()) % _GROUPS
@@ -358,5 +416,7 @@ def _finite(side: pd.DataFrame, column: str = "reward") -> pd.DataFrame:
 
 @lru_cache(maxsize=8)
 def _bootstrap_weights(count: int, seed: int) -> Floats:
-    draws = np.random.default_rng([seed, count]).multinomial(count, [1 / count] * count, RESAMPLES)
+    draws = np.random.default_rng([seed, count]).multinomial(
+        count, [1 / count] * count, RESAMPLES
+    )
     return draws.astype(np.float64)

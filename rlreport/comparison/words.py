@@ -6,7 +6,12 @@ import numpy as np
 
 from rlreport.check.registry import BY_ID
 from rlreport.check.verdict import FIRST_WORDS
-from rlreport.comparison.compare import GUARDRAILS, OF_WHOLE_TEXTS, Comparison, Guardrail
+from rlreport.comparison.compare import (
+    GUARDRAILS,
+    OF_WHOLE_TEXTS,
+    Comparison,
+    Guardrail,
+)
 from rlreport.comparison.data_file import PART, TRAINER
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import ComparedRun
@@ -80,7 +85,9 @@ def headline(outcome: Outcome) -> str:
     """Return the verdict in a few words, for example for the subject of a mail."""
     comparison, broken = outcome.comparison, outcome.broken
     if len(broken) == len(outcome.runs):
-        return message("Both are broken") if outcome.is_pair else message("All are broken")
+        return (
+            message("Both are broken") if outcome.is_pair else message("All are broken")
+        )
     if broken:
         return clauses(_broken(outcome))
     name, effect = _level(outcome), signed(comparison.effect.value)
@@ -95,17 +102,29 @@ def sentence(outcome: Outcome) -> str:
     if len(parts) == len(outcome.runs):
         literal = translatable("{all}, so the difference between them means little.")
         parts.insert(0, message(literal, all=headline(outcome)))
-    comparison, effect, name = outcome.comparison, outcome.comparison.effect, _level(outcome)
+    comparison, effect, name = (
+        outcome.comparison,
+        outcome.comparison.effect,
+        _level(outcome),
+    )
     if comparison.level == "incomparable":
-        return sentences([*parts, message("{clause}.", clause=name), _reasons(outcome)[-1]])
+        return sentences(
+            [*parts, message("{clause}.", clause=name), _reasons(outcome)[-1]]
+        )
     paired = translatable("{pairs} prompts in pairs")
     unpaired = translatable("unpaired, at least {pairs} prompts per side")
     if comparison.metrics_alone:
-        unpaired = translatable("within these runs, at least {pairs} blocks of steps per side")
+        unpaired = translatable(
+            "within these runs, at least {pairs} blocks of steps per side"
+        )
     places = {
         "effect": signed(effect.value),
-        "interval": message("{low} to {high}", low=figure(effect.low), high=figure(effect.high)),
-        "prompts": message(paired if effect.paired else unpaired, pairs=whole(effect.pairs)),
+        "interval": message(
+            "{low} to {high}", low=figure(effect.low), high=figure(effect.high)
+        ),
+        "prompts": message(
+            paired if effect.paired else unpaired, pairs=whole(effect.pairs)
+        ),
         "window": _window(outcome),
     }
     literal = translatable(
@@ -131,8 +150,12 @@ def learning(outcome: Outcome) -> str:
         parts = []
         for name, reached in speed.items():
             sides = {"new": _reached(reached.new), "base": _reached(reached.base)}
-            parts.append(message(_REACHED[name], reward=figure(reached.reward), **sides))
-        result.append(message("Reached {parts} (mean of a window).", parts=clauses(parts)))
+            parts.append(
+                message(_REACHED[name], reward=figure(reached.reward), **sides)
+            )
+        result.append(
+            message("Reached {parts} (mean of a window).", parts=clauses(parts))
+        )
     evaluations = [
         message(
             "{side} {last} at the end, {best} at best (step {step})",
@@ -155,7 +178,9 @@ def _reached(step: int | None) -> str:
 
 def _broken(outcome: Outcome) -> list[str]:
     literal = translatable("{run} is broken: {reason}")
-    return [message(literal, run=name, reason=_lead(run)) for name, run in outcome.broken]
+    return [
+        message(literal, run=name, reason=_lead(run)) for name, run in outcome.broken
+    ]
 
 
 def _level(outcome: Outcome) -> str:
@@ -185,13 +210,21 @@ def check_name(check: str) -> str:
 
 def caveats(outcome: Outcome) -> str:
     """Return sentences on figures (guardrails) that got worse and new critical findings, or ""."""
-    worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
-    new = [check_name(f.id) for f in outcome.changed["critical"] if f.id != outcome.new.lead]
+    worse = [
+        guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"
+    ]
+    new = [
+        check_name(f.id)
+        for f in outcome.changed["critical"]
+        if f.id != outcome.new.lead
+    ]
     lists = (
         (translatable("Guardrails that are worse in NEW: {names}."), worse),
         (translatable("New critical findings: {names}."), new),
     )
-    return sentences([message(text, names=listed(names)) for text, names in lists if names])
+    return sentences(
+        [message(text, names=listed(names)) for text, names in lists if names]
+    )
 
 
 def _window(outcome: Outcome) -> str:
@@ -208,7 +241,10 @@ def _base_window(outcome: Outcome) -> str:
 
 def _reasons(outcome: Outcome) -> list[str]:
     comparison = outcome.comparison
-    places = {"base_window": _base_window(outcome), "new_window": span(comparison.windows.new)}
+    places = {
+        "base_window": _base_window(outcome),
+        "new_window": span(comparison.windows.new),
+    }
     return [message(REASONS[reason], **places) for reason in comparison.reasons]
 
 
@@ -217,7 +253,9 @@ def notes(outcome: Outcome) -> list[str]:
     comparison = outcome.comparison
     parts = [_compared(outcome)]
     if (mde := comparison.effect.mde) > 0:
-        parts.append(message("Minimum detectable effect (80% power): {mde}.", mde=figure(mde)))
+        parts.append(
+            message("Minimum detectable effect (80% power): {mde}.", mde=figure(mde))
+        )
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
         parts += _reasons(outcome)
     if not outcome.is_pair:
@@ -241,7 +279,9 @@ def notes(outcome: Outcome) -> list[str]:
 def _compared(outcome: Outcome) -> str:
     comparison = outcome.comparison
     if comparison.metrics_alone:
-        return message("Compared: {window} of the trainer's metrics.", window=_window(outcome))
+        return message(
+            "Compared: {window} of the trainer's metrics.", window=_window(outcome)
+        )
     compared = plural(
         "Compared: {window} of {split} responses; {count} prompt in common.",
         "Compared: {window} of {split} responses; {count} prompts in common.",
@@ -250,7 +290,12 @@ def _compared(outcome: Outcome) -> str:
         split=message(_SPLITS[comparison.split]),
     )
     only = [
-        plural("{count} prompt only in {side}.", "{count} prompts only in {side}.", n, side=side)
+        plural(
+            "{count} prompt only in {side}.",
+            "{count} prompts only in {side}.",
+            n,
+            side=side,
+        )
         for side, n in (("BASE", comparison.only_base), ("NEW", comparison.only_new))
         if n
     ]
@@ -263,8 +308,14 @@ def _run_notes(run: ComparedRun) -> list[str]:
         "of its size limit."
     )
     sampled = translatable("{run}: distinct-2 and shares of the KL are {sample}.")
-    unpaired = translatable("{run}: responses without the field of --pair-by, left out: {rows}.")
-    remarks = ((run.dropped, dropped), (run.sample_note, sampled), (run.side.unpaired, unpaired))
+    unpaired = translatable(
+        "{run}: responses without the field of --pair-by, left out: {rows}."
+    )
+    remarks = (
+        (run.dropped, dropped),
+        (run.sample_note, sampled),
+        (run.side.unpaired, unpaired),
+    )
     return [
         message(literal, run=run.name, rows=whole(value), sample=value)
         for value, literal in remarks
@@ -276,7 +327,9 @@ def texts_note(outcome: Outcome) -> str:
     """Return a sentence on why texts are missing, "" if all are available."""
     if outcome.redact:
         return message("Texts are left out (--redact).")
-    missing = sum(flip.base_text is None or flip.new_text is None for flip in outcome.flips)
+    missing = sum(
+        flip.base_text is None or flip.new_text is None for flip in outcome.flips
+    )
     literal = translatable(
         "{missing} of {flips} pairs are shown without text, because an earlier report does "
         "not contain it."
@@ -289,10 +342,17 @@ def equal_kl(outcome: Outcome) -> str:
     """Return a sentence on the difference of rewards at equal KL to the reference policy."""
     comparison = outcome.comparison
     if not comparison.paths:
-        return message("At equal KL: not compared, as this needs KL per response in both runs.")
-    rewards, watched = comparison.equal_kl["reward"], comparison.equal_kl["valid_reward"]
+        return message(
+            "At equal KL: not compared, as this needs KL per response in both runs."
+        )
+    rewards, watched = (
+        comparison.equal_kl["reward"],
+        comparison.equal_kl["valid_reward"],
+    )
     if rewards is None:
-        return message("At equal KL: not compared, as rewards or a common KL range are missing.")
+        return message(
+            "At equal KL: not compared, as rewards or a common KL range are missing."
+        )
     parts = [
         message(
             "{name} {effect} (95% interval {low} to {high})",
@@ -317,13 +377,17 @@ def equal_kl(outcome: Outcome) -> str:
 def guardrail_name(guardrail: Guardrail) -> str:
     if guardrail.id.startswith(PART):
         return message("Reward part: {name}", name=guardrail.id.removeprefix(PART))
-    return message(next(label for name, label, *_ in GUARDRAILS if name == guardrail.id))
+    return message(
+        next(label for name, label, *_ in GUARDRAILS if name == guardrail.id)
+    )
 
 
 def guardrails_note(comparison: Comparison) -> str:
     """Return which guardrails are not compared (but for unlogged metrics) and why, or ""."""
     no_data = translatable("Not compared, as a run has no data: {names}.")
-    too_few = translatable("Not compared, as too few prompts or blocks have data: {names}.")
+    too_few = translatable(
+        "Not compared, as too few prompts or blocks have data: {names}."
+    )
     cut = translatable("Not compared, as the logger cuts texts: {names}.")
     names: dict[str, list[str]] = {no_data: [], cut: [], too_few: []}
     for guardrail in (one for one in comparison.guardrails if one.level == "missing"):
@@ -333,7 +397,9 @@ def guardrails_note(comparison: Comparison) -> str:
             is_cut = comparison.cut and guardrail.column in OF_WHOLE_TEXTS
             why = too_few if logged else cut if is_cut else no_data
             names[why].append(guardrail_name(guardrail))
-    return sentences([message(text, names=listed(part)) for text, part in names.items() if part])
+    return sentences(
+        [message(text, names=listed(part)) for text, part in names.items() if part]
+    )
 
 
 def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
