@@ -34,7 +34,12 @@ USUAL = (
     *("length", "length_environments", "surprisal", "tool_errors"),
 )
 # Width of a chart, as a key of ``theme.WIDTH``, by its place on the page
-SIZES: dict[PageSlot, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
+SIZES: dict[PageSlot, str] = {
+    "lead": "wide",
+    "reward": "wide",
+    "open": "half",
+    "more": "third",
+}
 
 # Names of charts that are computed from the sample of responses, not from all of them
 SAMPLED = ("distinct_2", "loops")
@@ -64,7 +69,9 @@ class Curve:
     key: str = ""  # id of the curve in the chart's data; "" uses ``title``
     style: Style = (LIGHT["policy"], SOLID)
     role: str = ""  # trainer's metric of the same quantity, see ``metrics.roles``
-    own_scale: bool = False  # whether its unit may differ from that of the curves before it
+    own_scale: bool = (
+        False  # whether its unit may differ from that of the curves before it
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,9 @@ class CurveChart:
     name: str
     title: str
     curves: tuple[Curve, ...]
-    axis: str = ""  # title of the y axis; "" uses the axis title of the first curve's column
+    axis: str = (
+        ""  # title of the y axis; "" uses the axis title of the first curve's column
+    )
     wide: bool = False
     # scale of the y axis; ``symlog`` is used only if the axis would leave [-2, 2]
     scale: Scale = "linear"
@@ -92,10 +101,28 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("reward_mean", "policy", "reward_std", role="reward"),
         Curve("ref_reward_mean", "reference", "ref_reward_std", style=REFERENCE),
         Curve(
-            "validation_reward_mean", "validation", "", "", VALIDATION, "validation", own_scale=True
+            "validation_reward_mean",
+            "validation",
+            "",
+            "",
+            VALIDATION,
+            "validation",
+            own_scale=True,
         ),
-        Curve("valid_reward_mean", "valid, policy", key="valid", style=SECOND, own_scale=True),
-        Curve("ref_valid_reward_mean", "valid, ref.", "", "ref_valid", (LIGHT["muted"], (2, 4))),
+        Curve(
+            "valid_reward_mean",
+            "valid, policy",
+            key="valid",
+            style=SECOND,
+            own_scale=True,
+        ),
+        Curve(
+            "ref_valid_reward_mean",
+            "valid, ref.",
+            "",
+            "ref_valid",
+            (LIGHT["muted"], (2, 4)),
+        ),
         wide=True,
     ),
     environment_charts,
@@ -137,7 +164,11 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     ),
     ending_charts,
     _chart("eos", "Finished responses", Curve("eos_rate", "policy")),
-    _chart("distinct_2", "Variety of word pairs (distinct-2)", Curve("distinct_2", "policy")),
+    _chart(
+        "distinct_2",
+        "Variety of word pairs (distinct-2)",
+        Curve("distinct_2", "policy"),
+    ),
     _chart("loops", "Loops", Curve("loop_rate", "policy"), needs="loop_rate"),
     _chart(
         "duplicates",
@@ -171,7 +202,11 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         axis="chance that one of k responses is right, mean over groups",
         note="k is {k}, the usual number of responses in a group.",
     ),
-    _chart("advantages", "Advantages against rewards", Curve("advantage_fit", "correlation")),
+    _chart(
+        "advantages",
+        "Advantages against rewards",
+        Curve("advantage_fit", "correlation"),
+    ),
     _chart(
         "dropped",
         "Responses that the trainer dropped",
@@ -274,7 +309,9 @@ def overview_charts(tables: Tables, findings: Sequence[Finding] = ()) -> list[Ch
     if "step" in tables.metrics and not tables.metrics_apart:
         # The trainer logs more steps than rollouts, such as an evaluation before the first.
         every_step = np.union1d(tables.steps["step"], tables.metrics["step"])
-        by_step = tables.steps.set_index("step").reindex(pd.Index(every_step, name="step"))
+        by_step = tables.steps.set_index("step").reindex(
+            pd.Index(every_step, name="step")
+        )
         tables = replace(tables, steps=by_step.reset_index())
     frame = Frame(floats(tables.steps, "step"), findings)
     training = replace(judged.tables, steps=tables.steps)
@@ -287,17 +324,29 @@ def overview_charts(tables: Tables, findings: Sequence[Finding] = ()) -> list[Ch
         )
         for chart in entry_charts:
             if chart is not None:
-                charts.setdefault(chart.name, _add_description(chart, tables.sample_note))
+                charts.setdefault(
+                    chart.name, _add_description(chart, tables.sample_note)
+                )
     return list(charts.values())
 
 
-def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | None) -> list[Chart]:
+def arranged(
+    charts: Sequence[Chart], findings: Sequence[Finding], lead: str | None
+) -> list[Chart]:
     """Return charts in page order, with section and width; ``lead``: id of the lead finding."""
     by_subject = {chart.subject: chart for chart in reversed(charts) if chart.subject}
     by_subject |= {chart.name: chart for chart in charts}
-    serious = sorted((f for f in findings if f.severity != "info"), key=lambda f: f.id != lead)
+    serious = sorted(
+        (f for f in findings if f.severity != "info"), key=lambda f: f.id != lead
+    )
     cited = [by_subject.get(name) for f in serious for name in f.charts]
-    own = [(f, c) for f in serious if f.id == lead for n in f.charts if (c := by_subject.get(n))]
+    own = [
+        (f, c)
+        for f in serious
+        if f.id == lead
+        for n in f.charts
+        if (c := by_subject.get(n))
+    ]
     # A cause is seen in its own quantity, its effect in the reward.
     own.sort(key=lambda pair: pair[0].rank == "cause" and pair[1].name == "reward")
     visible = [*cited, *(by_subject.get(name) for name in USUAL)]
@@ -309,9 +358,13 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
     order, result = list(places), []
     for chart in charts:
         place = places.get(chart.name, "more")
-        group = chart.group if place == "more" else ""  # the heading of collapsed charts
+        group = (
+            chart.group if place == "more" else ""
+        )  # the heading of collapsed charts
         result.append(replace(chart.sized(SIZES[place]), place=place, group=group))
-    return sorted(result, key=lambda c: order.index(c.name) if c.name in places else len(order))
+    return sorted(
+        result, key=lambda c: order.index(c.name) if c.name in places else len(order)
+    )
 
 
 def _add_description(chart: Chart, sample_note: str) -> Chart:
@@ -334,16 +387,23 @@ def _curve_charts(
     charts = {entry.name: (title, axis, joined, message(entry.note, k=k))}
     parts = _parts(tables, run, entry)
     for axis, curves in parts:
-        if on_one_scale(*([curve.values for curve in side] for side in (parts[0][1], curves))):
+        if on_one_scale(
+            *([curve.values for curve in side] for side in (parts[0][1], curves))
+        ):
             joined += curves
             continue
-        key, name = curves[0].key, message("{chart}: {curve}", chart=title, curve=curves[0].title)
+        key, name = (
+            curves[0].key,
+            message("{chart}: {curve}", chart=title, curve=curves[0].title),
+        )
         own_title = message("Validation") if key == "validation" else name
         charts[f"{entry.name}_{key}"] = (own_title, axis, curves, "")
     meaning = message("The band is ± one standard deviation.")
     for name, (title, y, curves, note) in charts.items():
         has_band = any(curve.has_band for curve in curves)
-        marked = [replace(f, charts=(name,)) for f in frame.findings if entry.name in f.charts]
+        marked = [
+            replace(f, charts=(name,)) for f in frame.findings if entry.name in f.charts
+        ]
         yield curve_chart(
             replace(frame, findings=marked),
             name,
@@ -366,7 +426,9 @@ def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
         if tables.responses.empty:  # the table of steps has the trainer's metrics
             axis = ""
         elif metric is not None:
-            by_step = pd.Series(metric.values, metric.steps).reindex(tables.steps["step"])
+            by_step = pd.Series(metric.values, metric.steps).reindex(
+                tables.steps["step"]
+            )
             values = drawable(np.asarray(by_step, dtype=np.float64))
             trainer = replace(series, values=values, low=None, high=None)
             if not curve.own_scale:
@@ -375,17 +437,23 @@ def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
                 series, axis = trainer, ""
             elif series.has_line and trainer.has_line and not curve.own_scale:
                 leads = run.covers(metric)
-                (first if leads else last).append(("", [replace(trainer, **_LOOKS[leads])]))
+                (first if leads else last).append(
+                    ("", [replace(trainer, **_LOOKS[leads])])
+                )
                 series = replace(series, title=message("rollouts"), **_LOOKS[not leads])
         if curve.own_scale or not parts:
             parts.append((axis, []))
         parts[-1][1].append(series)
-    return [part for part in (*first, *parts, *last) if any(c.has_line for c in part[1])]
+    return [
+        part for part in (*first, *parts, *last) if any(c.has_line for c in part[1])
+    ]
 
 
 def _series(tables: Tables, curve: Curve) -> DrawnCurve:
     values = floats(tables.steps, curve.column)
-    series = DrawnCurve(curve.key or curve.title, message(curve.title), values, *curve.style)
+    series = DrawnCurve(
+        curve.key or curve.title, message(curve.title), values, *curve.style
+    )
     if not curve.std:
         return series
     half = floats(tables.steps, curve.std)
@@ -393,5 +461,8 @@ def _series(tables: Tables, curve: Curve) -> DrawnCurve:
     # Clip the band to the range of logged values, so that it has no negative lengths.
     logged_values = tables.responses.get(curve.column.removesuffix("_mean"))
     if logged_values is not None and logged_values.notna().any():
-        low, high = np.maximum(low, logged_values.min()), np.minimum(high, logged_values.max())
+        low, high = (
+            np.maximum(low, logged_values.min()),
+            np.minimum(high, logged_values.max()),
+        )
     return replace(series, low=low, high=high)

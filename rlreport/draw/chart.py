@@ -49,8 +49,12 @@ class Axis:
     low: float
     high: float
     title: str  # quantity and unit
-    percent: bool = False  # whether values are fractions of 1 that are shown as percentages
-    format: str = ""  # d3 format of the tick labels; "" chooses one that suits the limits
+    percent: bool = (
+        False  # whether values are fractions of 1 that are shown as percentages
+    )
+    format: str = (
+        ""  # d3 format of the tick labels; "" chooses one that suits the limits
+    )
     count: int | None = None  # approximate number of ticks, None for the default
     # type of the scale; ``symlog`` is linear around 0 and logarithmic beyond
     scale: Scale = "linear"
@@ -63,7 +67,9 @@ class Axis:
             f"${channel}.title": self.title,
             f"${channel}.format": self.format or self.usual_format(),
             f"${channel}.count": self.count or usual_count,
-            f"${channel}.values": None if self.scale == "linear" else powers(self.low, self.high),
+            f"${channel}.values": None
+            if self.scale == "linear"
+            else powers(self.low, self.high),
         }
 
     def usual_format(self) -> str | None:
@@ -81,7 +87,9 @@ class Axis:
 def drawable(values: Floats) -> Floats:
     """Return the values; magnitudes above MOST and infinity become NaN, those below LEAST 0."""
     magnitudes = np.abs(values)
-    return np.where(magnitudes < LEAST, 0.0, np.where(magnitudes <= MOST, values, np.nan))
+    return np.where(
+        magnitudes < LEAST, 0.0, np.where(magnitudes <= MOST, values, np.nan)
+    )
 
 
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
@@ -95,7 +103,9 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
         return (0.0, 1.0)
     low, high = float(values.min()), float(values.max())
     missing = LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
-    padding = max(0.06 * (high - low), missing / 2) if high > low else 0.1 * abs(high) or 1.0
+    padding = (
+        max(0.06 * (high - low), missing / 2) if high > low else 0.1 * abs(high) or 1.0
+    )
     bottom, top = low - padding, high + padding
     if low >= 0 > bottom:
         bottom = 0.0
@@ -107,7 +117,10 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
 def on_one_scale(some: Sequence[Floats], others: Sequence[Floats]) -> bool:
     """Return whether two groups of curves are near enough to share an axis, see MOST_APART."""
     sides = (some, others)
-    sizes = [max(float(np.nanmax(np.abs(array), initial=0.0)) for array in side) for side in sides]
+    sizes = [
+        max(float(np.nanmax(np.abs(array), initial=0.0)) for array in side)
+        for side in sides
+    ]
     lows, highs = zip(*map(limits, sides), strict=True)
     widest = max(high - low for low, high in zip(lows, highs, strict=True))
     # Values that are all 0 have any scale.
@@ -132,7 +145,9 @@ def powers(low: float, high: float) -> list[float]:
 def varies(values: Floats) -> bool:
     """Return whether the finite values differ by more than rounding errors."""
     finite = values[np.isfinite(values)]
-    return len(finite) > 1 and bool(np.ptp(finite) > LEAST_VARIED * np.abs(finite).max())
+    return len(finite) > 1 and bool(
+        np.ptp(finite) > LEAST_VARIED * np.abs(finite).max()
+    )
 
 
 def bins(values: Floats) -> tuple[float, float, float]:
@@ -144,12 +159,16 @@ def bins(values: Floats) -> tuple[float, float, float]:
         half = max(0.5, largest * 1e-6)
         return 2 * half, low - half, low + half
     power = 10.0 ** np.floor(np.log10(raw))
-    step = float(next(power * nice for nice in (1, 2, 2.5, 5, 10) if power * nice >= raw))
+    step = float(
+        next(power * nice for nice in (1, 2, 2.5, 5, 10) if power * nice >= raw)
+    )
     start, stop = np.floor(low / step) * step, (np.floor(high / step) + 1) * step
     return step, float(start), float(stop)
 
 
-def counts(values: Floats, step: float, low: float, high: float) -> tuple[Floats, Floats, Floats]:
+def counts(
+    values: Floats, step: float, low: float, high: float
+) -> tuple[Floats, Floats, Floats]:
     """Return (starts, ends, counts), (B,) each, of the bins that contain values; see ``bins``."""
     # A value on an edge falls into the same bin as in Vega, which draws the interactive chart.
     last = round((high - low) / step) - 1
@@ -193,7 +212,9 @@ def finite_or_none(value: float, digits: int = 6) -> float | None:
 def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any]]:
     """Return one dict per row of equally long columns; ``finite_or_none`` rounds arrays."""
     values = [
-        map(finite_or_none, column.tolist()) if isinstance(column, np.ndarray) else column
+        map(finite_or_none, column.tolist())
+        if isinstance(column, np.ndarray)
+        else column
         for column in columns.values()
     ]
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
@@ -214,21 +235,31 @@ class Chart:
     vega: Spec  # compiled Vega of the static drawing; empty where the SVG is drawn directly
     svg: str = ""  # static drawing whose colours are CSS custom properties; "" until it is rendered
     wide: bool = False  # whether the chart spans the page's width, not half of it
-    interactive: bool = True  # whether the page may replace the SVG by an interactive Vega chart
+    interactive: bool = (
+        True  # whether the page may replace the SVG by an interactive Vega chart
+    )
     # (severity, legend text) of each finding (detected problem) whose steps are shaded
     shaded: tuple[tuple[str, str], ...] = ()
-    group: str = ""  # heading of the group of charts that this one belongs to, "" for none
-    subject: str = ""  # second name, by which findings refer to this chart if no chart is named so
+    group: str = (
+        ""  # heading of the group of charts that this one belongs to, "" for none
+    )
+    subject: str = (
+        ""  # second name, by which findings refer to this chart if no chart is named so
+    )
     # section of the overview page: ``lead`` (on top), ``reward``, ``open``, ``more`` (collapsed)
     place: PageSlot = "open"
-    smoothed: bool = False  # whether curves are smoothed, with the logged values behind them
+    smoothed: bool = (
+        False  # whether curves are smoothed, with the logged values behind them
+    )
     png: bytes = b""  # picture for mail and Markdown, b"" until it is drawn
 
     def sized(self, size: str) -> Chart:
         """Return a copy whose specifications are ``WIDTH[size]`` wide; ``svg`` is not redrawn."""
         padding = self.vega["padding"]
         width = {"width": WIDTH[size] - padding["left"] - padding["right"]}
-        return replace(self, wide=size == "wide", spec=self.spec | width, vega=self.vega | width)
+        return replace(
+            self, wide=size == "wide", spec=self.spec | width, vega=self.vega | width
+        )
 
 
 def fill(
@@ -293,7 +324,13 @@ def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> A
             return values[node[0]]
         return [_fill_placeholders(inner, values) for inner in node]
     if isinstance(node, str):
-        return values[node] if node in values else message(node) if key == "title" else node
+        return (
+            values[node]
+            if node in values
+            else message(node)
+            if key == "title"
+            else node
+        )
     return node
 
 

@@ -39,8 +39,14 @@ def comparison_charts(
                 frame,
                 "difference",
                 message("Difference of the reward, NEW − BASE"),
-                [DrawnCurve("difference", "NEW − BASE", difference, low=low, high=high)],
-                axis=message("difference of the reward, with a 95% band for all steps at once")
+                [
+                    DrawnCurve(
+                        "difference", "NEW − BASE", difference, low=low, high=high
+                    )
+                ],
+                axis=message(
+                    "difference of the reward, with a 95% band for all steps at once"
+                )
                 if has_band
                 else message("difference of the reward, without a band"),
                 note=message(
@@ -57,13 +63,20 @@ def comparison_charts(
 
 
 def _runs(base: Floats, new: Floats) -> list[DrawnCurve]:
-    return [DrawnCurve("BASE", "BASE", base, LIGHT["muted"], DASHED), DrawnCurve("NEW", "NEW", new)]
+    return [
+        DrawnCurve("BASE", "BASE", base, LIGHT["muted"], DASHED),
+        DrawnCurve("NEW", "NEW", new),
+    ]
 
 
 def _findings(steps: Floats, band: Band) -> list[Finding]:
     _, low, high = band
-    below = translatable("The whole band lies below 0 at {some:count} of {all:count} steps")
-    above = translatable("The whole band lies above 0 at {some:count} of {all:count} steps")
+    below = translatable(
+        "The whole band lies below 0 at {some:count} of {all:count} steps"
+    )
+    above = translatable(
+        "The whole band lies above 0 at {some:count} of {all:count} steps"
+    )
     findings = []
     for name, severity, mask, literal in (
         ("below 0", SEVERITIES[1], high < 0, below),
@@ -73,7 +86,14 @@ def _findings(steps: Floats, band: Band) -> list[Finding]:
             numbers = tuple(map(int, steps[mask]))
             title = message(literal, some=len(numbers), all=len(steps))
             findings.append(
-                Finding(name, severity, "note", steps=numbers, charts=("difference",), title=title)
+                Finding(
+                    name,
+                    severity,
+                    "note",
+                    steps=numbers,
+                    charts=("difference",),
+                    title=title,
+                )
             )
     return findings
 

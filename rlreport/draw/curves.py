@@ -40,7 +40,9 @@ _WIDTH, _HEIGHT, _MARGIN = 100.0, 24.0, 2.0
 
 # Decay factors of the moving averages offered to readers; noisy curves use the first one
 SMOOTHING = (0.6, 0.9)
-MOST_RANGES = 3  # Maximum number of curves whose ranges are shaded where steps are averaged
+MOST_RANGES = (
+    3  # Maximum number of curves whose ranges are shaded where steps are averaged
+)
 LEAST_SMOOTHED = 10  # Minimum number of values of a curve that can be smoothed
 # Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
 # divided by the variance of the values; 1 for white noise
@@ -111,25 +113,32 @@ def is_sparse(values: Floats) -> bool:
     return bool(2 * (finite[1:] & finite[:-1]).sum() < finite.sum() - 1)
 
 
-def thinned(steps: Floats, series: Sequence[DrawnCurve]) -> tuple[Floats, list[DrawnCurve], int]:
+def thinned(
+    steps: Floats, series: Sequence[DrawnCurve]
+) -> tuple[Floats, list[DrawnCurve], int]:
     """Return (steps, curves, steps per point), averaged if there are over MOST_POINTS steps.
 
     Averaged curves also have ``min`` and ``max``, the range of the values in each mean. Nothing is
     averaged if all curves are sparse, with at most MOST_POINTS values each.
     """
     if len(steps) <= MOST_POINTS or all(
-        is_sparse(c.values) and np.isfinite(c.values).sum() <= MOST_POINTS for c in series
+        is_sparse(c.values) and np.isfinite(c.values).sum() <= MOST_POINTS
+        for c in series
     ):
         return steps, list(series), 1
     group_size = -(-len(steps) // AVERAGED_POINTS)
     groups = np.arange(len(steps)) // group_size
 
     def reduced(values: Floats, reduction: str = "mean") -> Floats:
-        return pd.Series(values).groupby(groups).agg(reduction).to_numpy(dtype=np.float64)
+        return (
+            pd.Series(values).groupby(groups).agg(reduction).to_numpy(dtype=np.float64)
+        )
 
     group_steps = np.concatenate([steps[:1], reduced(steps)[1:-1], steps[-1:]])
     curves = [
-        replace(c.map(reduced), min=reduced(c.values, "min"), max=reduced(c.values, "max"))
+        replace(
+            c.map(reduced), min=reduced(c.values, "min"), max=reduced(c.values, "max")
+        )
         for c in series
     ]
     return group_steps, curves, group_size
@@ -143,7 +152,9 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
     def at(index: int) -> str:
         value = written(values[index], "share" if percent else "number")
         return message(
-            "{value} at step {step:count}", value=value, step=float(steps[finite[index]])
+            "{value} at step {step:count}",
+            value=value,
+            step=float(steps[finite[index]]),
         )
 
     if len(values) == 1:
@@ -180,12 +191,16 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
     starts = ~np.append(False, finite[:-1])
     return "".join(
         f"{'M' if start else 'L'}{x:.4g} {y:.3g}"
-        for x, y, start in zip(across[finite], down[finite], starts[finite], strict=True)
+        for x, y, start in zip(
+            across[finite], down[finite], starts[finite], strict=True
+        )
     )
 
 
 LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
-MANY_STEPS = 6  # A step axis that spans fewer steps than this has ticks at whole steps only
+MANY_STEPS = (
+    6  # A step axis that spans fewer steps than this has ticks at whole steps only
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +208,9 @@ class Frame:
     """Step axis and findings that all charts over steps of one page share."""
 
     steps: Floats  # float64 (S,), ascending
-    findings: Sequence[Finding] = ()  # findings to mark on the charts that they refer to
+    findings: Sequence[
+        Finding
+    ] = ()  # findings to mark on the charts that they refer to
     # first and last step of the axis, None for those of ``steps``
     within: tuple[float, float] | None = None
 
@@ -225,7 +242,10 @@ class Frame:
         for finding in self.findings:
             if chart not in finding.charts:
                 continue
-            text, mask = finding.name or finding.title, np.isin(self.steps, finding.steps)
+            text, mask = (
+                finding.name or finding.title,
+                np.isin(self.steps, finding.steps),
+            )
             if finding.onset is not None:
                 last = np.inf if finding.until is None else finding.until
                 mask = (self.steps >= finding.onset.step) & (self.steps <= last)
@@ -274,7 +294,9 @@ def curve_chart(
     curves = [curve for curve in curves if curve.has_line or curve.has_band]
     if not curves:
         return None
-    parts = [in_words(curve, frame.steps, percent) for curve in curves if curve.has_line]
+    parts = [
+        in_words(curve, frame.steps, percent) for curve in curves if curve.has_line
+    ]
     steps, curves, group_size = thinned(frame.steps, curves)
     axis_titles = [axis, message("mean and range of {every} steps", every=group_size)]
     if group_size == 1:
@@ -286,7 +308,9 @@ def curve_chart(
     rows = [row for curve in reversed(curves) for row in _rows(steps, curve)]
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
     noisy = [curve.key for curve in curves if curve.noisy and scale != "log"]
-    drawn_rows = [row | {"value": row["ema_6"]} if row["series"] in noisy else row for row in rows]
+    drawn_rows = [
+        row | {"value": row["ema_6"]} if row["series"] in noisy else row for row in rows
+    ]
     marks = frame.marks(name)
     marked = [  # the most severe on top
         {"from": low, "to": high, "severity": mark.severity, "finding": mark.title}
@@ -302,7 +326,9 @@ def curve_chart(
     }
     size = "wide" if wide else "half"
     if labels:
-        named = [replace(c, title=label(c.title, max(22, labels // 6 - 6))) for c in curves]
+        named = [
+            replace(c, title=label(c.title, max(22, labels // 6 - 6))) for c in curves
+        ]
         layers["label"] = _labels(steps[-1], named, drawn_rows, y, plot_height(size))
     spec, vega = fill(
         f"curves_{y.scale}",
@@ -314,18 +340,28 @@ def curve_chart(
     )
     _make_interactive(spec, rows, curves, noisy, percent=percent)
     if group_size > 1:
-        parts.append(message("Each point is the mean of up to {every} steps.", every=group_size))
+        parts.append(
+            message("Each point is the mean of up to {every} steps.", every=group_size)
+        )
     if noisy:
-        parts.append(message("Noisy curves are smoothed; thin lines show the logged values."))
+        parts.append(
+            message("Noisy curves are smoothed; thin lines show the logged values.")
+        )
     if marks:
         titles = dict.fromkeys(row["finding"] for row in marked)
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
         parts.append(message("Marked: {marks}.", marks=listed))
     if omitted:
-        parts.append(plural("{count} curve is left out.", "{count} curves are left out.", omitted))
+        parts.append(
+            plural(
+                "{count} curve is left out.", "{count} curves are left out.", omitted
+            )
+        )
     text = sentences([*parts, note])
     shaded = tuple((mark.severity, mark.words) for mark in marks)
-    return Chart(name, title, text, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy))
+    return Chart(
+        name, title, text, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy)
+    )
 
 
 def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
@@ -370,12 +406,18 @@ def path_chart(
         Axis(*limits([curve.values for curve, *_ in paths]), message("mean reward")),
     )
     styles = curve_styles([curve for curve, *_ in paths])
-    forms = fill("paths", {"rows": rows, "label": ends, "halo": ends}, axes, styles, right=72)
+    forms = fill(
+        "paths", {"rows": rows, "label": ends, "halo": ends}, axes, styles, right=72
+    )
     return Chart(name, title, description, *forms)
 
 
-def _value_axis(series: Sequence[DrawnCurve], title: str, percent: bool, scale: Scale) -> Axis:
-    values = np.concatenate([array for curve in series for array in curve.arrays().values()])
+def _value_axis(
+    series: Sequence[DrawnCurve], title: str, percent: bool, scale: Scale
+) -> Axis:
+    values = np.concatenate(
+        [array for curve in series for array in curve.arrays().values()]
+    )
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     extent = limits([values], percent)
     if scale == "log":
@@ -400,9 +442,15 @@ def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
     if np.isfinite(curve.values).sum() >= LEAST_SMOOTHED:
         for factor in SMOOTHING:
             averages = smoothed(curve.values, factor).tolist()
-            columns[f"ema_{factor * 10:.0f}"] = [finite_or_none(value, 4) for value in averages]
+            columns[f"ema_{factor * 10:.0f}"] = [
+                finite_or_none(value, 4) for value in averages
+            ]
     rows = records(columns)
-    return [row for row in rows if row["value"] is not None] if is_sparse(curve.values) else rows
+    return (
+        [row for row in rows if row["value"] is not None]
+        if is_sparse(curve.values)
+        else rows
+    )
 
 
 def _point_rows(rows: list[dict[str, Any]]) -> Rows:
@@ -416,12 +464,16 @@ def _point_rows(rows: list[dict[str, Any]]) -> Rows:
     ]
 
 
-def _labels(step: float, series: Sequence[DrawnCurve], rows: Rows, y: Axis, height: int) -> Rows:
+def _labels(
+    step: float, series: Sequence[DrawnCurve], rows: Rows, y: Axis, height: int
+) -> Rows:
     """Return a row per line with its name, at its last value but moved apart if names overlap."""
     scale = (y.high - y.low) / height
     ends = {row["series"]: row["value"] for row in rows if row["value"] is not None}
     named = sorted((c for c in series if c.has_line), key=lambda curve: ends[curve.key])
-    positions = spread_out(np.array([(ends[c.key] - y.low) / scale for c in named]), height)
+    positions = spread_out(
+        np.array([(ends[c.key] - y.low) / scale for c in named]), height
+    )
     return [
         {
             "step": float(step),
@@ -442,7 +494,12 @@ def spread_out(positions: Floats, height: float) -> Floats:
 
 
 def _make_interactive(
-    spec: Spec, rows: Rows, curves: Sequence[DrawnCurve], noisy: Sequence[str], *, percent: bool
+    spec: Spec,
+    rows: Rows,
+    curves: Sequence[DrawnCurve],
+    noisy: Sequence[str],
+    *,
+    percent: bool,
 ) -> None:
     """Give a specification the logged rows, a tooltip and a choice of smoothing, in place."""
     unused = {"raw"}
@@ -460,7 +517,11 @@ def _make_interactive(
 def _add_tooltip(spec: Spec, series: Sequence[DrawnCurve], percent: bool) -> None:
     tips = [("step", ",~f", message("step"))]
     form = ".1%" if percent else VALUE_FORMAT
-    tips += [(f"{curve.key}_value", form, label(curve.title)) for curve in series if curve.has_line]
+    tips += [
+        (f"{curve.key}_value", form, label(curve.title))
+        for curve in series
+        if curve.has_line
+    ]
     for curve in series:
         name = label(curve.title)
         if curve.has_band:
@@ -483,11 +544,16 @@ def _offer_smoothing(spec: Spec, noisy: Sequence[str]) -> None:
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
     del behind["encoding"]["size"]
-    behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.4 : 0"}, "strokeWidth": 1}
+    behind["mark"] |= {
+        "strokeOpacity": {"expr": "smoothing ? 0.4 : 0"},
+        "strokeWidth": 1,
+    }
     spec["layer"].insert(spec["layer"].index(line), behind)
     is_automatic = f"smoothing == 'auto' && indexof({list(noisy)}, datum.series) >= 0"
     expression = f"{is_automatic} ? datum.ema_{SMOOTHING[0] * 10:.0f} : "
-    expression += "".join(f"smoothing == {f} ? datum.ema_{f * 10:.0f} : " for f in SMOOTHING)
+    expression += "".join(
+        f"smoothing == {f} ? datum.ema_{f * 10:.0f} : " for f in SMOOTHING
+    )
     line["transform"] = [{"calculate": f"{expression}datum.value", "as": "value"}]
     bind = {
         "input": "select",

@@ -27,7 +27,9 @@ from rlreport.text.messages import message
 
 CHARTS = "charts"  # Value of ``Note.kind`` that marks notes about chart functions that failed
 GROUP = message("Custom charts")
-MOST_BYTES = 500_000  # Maximum size in bytes of a specification, which is embedded in the page
+MOST_BYTES = (
+    500_000  # Maximum size in bytes of a specification, which is embedded in the page
+)
 MOST_CHARTS = 12  # Maximum number of charts that one function may return
 PADDING = 4
 _REASON_CHARS = 200
@@ -75,7 +77,9 @@ def custom_charts(
 def _functions_of_file(file: Path) -> list[ChartFunction]:
     spec = importlib.util.spec_from_file_location(f"rlreport_charts_{file.stem}", file)
     if spec is None or spec.loader is None or not file.is_file():
-        raise UsageError(f"--charts {file}: is not an existing file whose name ends in .py")
+        raise UsageError(
+            f"--charts {file}: is not an existing file whose name ends in .py"
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # like an import; dataclasses need it
     try:
@@ -104,15 +108,29 @@ def _charts_of(
     copies = {field.name: copy(getattr(tables, field.name)) for field in fields(tables)}
     lengths = tables.responses[length_column(tables.responses)]
     copies["responses"] = tables.responses.assign(length=lengths)
-    arguments = {"texts": texts()} if "texts" in inspect.signature(function.call).parameters else {}
+    arguments = (
+        {"texts": texts()}
+        if "texts" in inspect.signature(function.call).parameters
+        else {}
+    )
     result = function.call(Tables(**copies), **arguments)
     results = list(result) if isinstance(result, list | tuple | Iterator) else [result]
     if len(results) > MOST_CHARTS:
-        raise ValueError(f"returned {len(results)} charts; the maximum is {MOST_CHARTS}")
+        raise ValueError(
+            f"returned {len(results)} charts; the maximum is {MOST_CHARTS}"
+        )
     title = function.name.replace("_", " ").capitalize()
-    summary = (inspect.getdoc(function.call) or title).split("\n\n")[0].replace("\n", " ")
-    names = [function.name, *(f"{function.name}_{i}" for i in range(2, len(results) + 1))]
-    return [_to_chart(chart, n, title, summary) for chart, n in zip(results, names, strict=False)]
+    summary = (
+        (inspect.getdoc(function.call) or title).split("\n\n")[0].replace("\n", " ")
+    )
+    names = [
+        function.name,
+        *(f"{function.name}_{i}" for i in range(2, len(results) + 1)),
+    ]
+    return [
+        _to_chart(chart, n, title, summary)
+        for chart, n in zip(results, names, strict=False)
+    ]
 
 
 def _to_chart(result: Any, name: str, title: str, summary: str) -> Chart:
@@ -138,7 +156,9 @@ def _apply_theme(spec: Spec) -> Spec:
         )
     config = {**vega_config(), "mark": {"color": LIGHT["policy"]}}
     # Built-in designs fix the positions of titles and labels; here Vega computes the layout.
-    config["axisX"] = {k: v for k, v in config["axisX"].items() if k.startswith(("grid", "domain"))}
+    config["axisX"] = {
+        k: v for k, v in config["axisX"].items() if k.startswith(("grid", "domain"))
+    }
     config["axisY"] = {}
     config["range"] = {"category": [colour for colour, _ in PALETTE]}
     for key, value in spec.get("config", {}).items():

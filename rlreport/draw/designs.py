@@ -69,19 +69,43 @@ def curves(scale: Any) -> Spec:
         *_mark_layers(),
         _zero(),
         _layer(
-            "band", "area", {"fillOpacity": 0.13}, x="step:Q", y="low:Q", y2="high:Q", color=color
+            "band",
+            "area",
+            {"fillOpacity": 0.13},
+            x="step:Q",
+            y="low:Q",
+            y2="high:Q",
+            color=color,
         ),
         # Between gaps the area has no width; its stroke shows the range of a single point there.
         _layer(
-            "range", "area", RANGE, x="step:Q", y="min:Q", y2="max:Q", color=color, stroke=stroke
+            "range",
+            "area",
+            RANGE,
+            x="step:Q",
+            y="min:Q",
+            y2="max:Q",
+            color=color,
+            stroke=stroke,
         ),
-        _data_layer("raw", "line", RAW, x="step:Q", y="value:Q", color=color, strokeDash=dash),
+        _data_layer(
+            "raw", "line", RAW, x="step:Q", y="value:Q", color=color, strokeDash=dash
+        ),
         _layer("line", "line", x=x, y=y, color=color, strokeDash=dash, size=width),
         _data_layer(
-            "point", "circle", {"size": 30, "opacity": 1}, x="step:Q", y="value:Q", color=color
+            "point",
+            "circle",
+            {"size": 30, "opacity": 1},
+            x="step:Q",
+            y="value:Q",
+            color=color,
         ),
-        _data_layer("label", "text", label, x="step:Q", y="y:Q", text="label:N", color=color),
-        pointer.transform_fold(["value", "low", "high", "min", "max"], as_=["part", "number"])
+        _data_layer(
+            "label", "text", label, x="step:Q", y="y:Q", text="label:N", color=color
+        ),
+        pointer.transform_fold(
+            ["value", "low", "high", "min", "max"], as_=["part", "number"]
+        )
         .transform_calculate(named="datum.series + '_' + datum.part")
         .transform_pivot("named", value="number", groupby=["step"])
         .add_params(hover, at),
@@ -97,12 +121,16 @@ def paths() -> Spec:
     place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
     line = _layer("line", "line", {"strokeOpacity": 0.5}, **_plane(), order="step:Q")
     tooltip = [_tip("step", ",d", title=translatable("step")), _tip("x"), _tip("y")]
-    point = _layer("point", "circle", {"size": 22, "opacity": 1}, x="x:Q", y="y:Q", tooltip=tooltip)
+    point = _layer(
+        "point", "circle", {"size": 22, "opacity": 1}, x="x:Q", y="y:Q", tooltip=tooltip
+    )
     return _design(
         line.encode(color=color, strokeDash=dash),
         point.encode(color=color),
         _data_layer("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
-        _data_layer("label", "text", place, x="x:Q", y="y:Q", text="label:N", color=color),
+        _data_layer(
+            "label", "text", place, x="x:Q", y="y:Q", text="label:N", color=color
+        ),
     )
 
 
@@ -115,7 +143,11 @@ def histogram() -> Spec:
     """
     place: Look = {"x": _x("low"), "x2": "high:Q", "y": _y("share"), "y2": alt.datum(0)}
     policy = _ink("policy", fillOpacity=0.7, binSpacing=1)
-    reference = {"fill": LIGHT["reference"], "fillOpacity": 0, "stroke": LIGHT["reference"]}
+    reference = {
+        "fill": LIGHT["reference"],
+        "fillOpacity": 0,
+        "stroke": LIGHT["reference"],
+    }
     reference |= {"strokeDash": [4, 2], "strokeWidth": 1.5, "binSpacing": 0}
     tooltip = [
         _tip("low", title=translatable("from")),
@@ -124,8 +156,12 @@ def histogram() -> Spec:
         _tip("count", ",d", title=translatable("responses")),
     ]
     return _design(
-        _data_layer("ghost", "bar", _ink("muted", fillOpacity=0.28, binSpacing=0), **place),
-        _bin_shares(_layer("policy", "bar", policy, **place, tooltip=tooltip), "reward"),
+        _data_layer(
+            "ghost", "bar", _ink("muted", fillOpacity=0.28, binSpacing=0), **place
+        ),
+        _bin_shares(
+            _layer("policy", "bar", policy, **place, tooltip=tooltip), "reward"
+        ),
         _bin_shares(_layer("reference", "bar", reference, **place), "ref_reward"),
         _data_layer(
             "key",
@@ -148,7 +184,9 @@ def _bin_shares(bars: Any, field: str) -> Any:
         .transform_joinaggregate(total="sum(weight)")
         .transform_filter(PASSES_FILTERS)
         .transform_bin(["low", "high"], field, bin=alt.BinParams(step=1))
-        .transform_aggregate(count="sum(weight)", total="max(total)", groupby=["low", "high"])
+        .transform_aggregate(
+            count="sum(weight)", total="max(total)", groupby=["low", "high"]
+        )
         .transform_calculate(share="datum.count / datum.total")
     )
 
@@ -158,7 +196,9 @@ def ordered_bars() -> Spec:
 
     Data: ``n``, ``reward``, ``reward_gap``; ``weight`` if a row represents several responses.
     """
-    side = alt.Scale(domain=["above", "below"], range=[LIGHT["policy"], LIGHT["reference"]])
+    side = alt.Scale(
+        domain=["above", "below"], range=[LIGHT["policy"], LIGHT["reference"]]
+    )
     bars = _layer(
         "bars",
         "bar",
@@ -182,7 +222,8 @@ def ordered_bars() -> Spec:
         .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
         .transform_window(to="sum(weight)", sort=order, frame=[None, 0])
         .transform_calculate(
-            before="datum.to - datum.weight", side="datum.reward_gap < 0 ? 'below' : 'above'"
+            before="datum.to - datum.weight",
+            side="datum.reward_gap < 0 ? 'below' : 'above'",
         )
     )
     return _design(ordered, _zero())
@@ -193,33 +234,48 @@ def scatter() -> Spec:
     look = _ink("policy", size=26, opacity=1, fillOpacity=0.5)
     tooltip = [alt.Tooltip("n:Q", title=translatable("response"))]
     point = _layer("point", "circle", look, **_plane(), tooltip=tooltip)
-    return _design(point.transform_filter(PASSES_FILTERS), _brush(["x", "y"], x="x:Q", y="y:Q"))
+    return _design(
+        point.transform_filter(PASSES_FILTERS), _brush(["x", "y"], x="x:Q", y="y:Q")
+    )
 
 
 def _design(*layers: Any) -> Spec:
-    chart = alt.layer(*layers).resolve_scale(color="independent", strokeDash="independent")
+    chart = alt.layer(*layers).resolve_scale(
+        color="independent", strokeDash="independent"
+    )
     spec: Spec = chart.to_dict(validate=False)
-    spec |= {"data": {"name": ROWS}, "autosize": {"type": "none"}, "config": vega_config()}
+    spec |= {
+        "data": {"name": ROWS},
+        "autosize": {"type": "none"},
+        "config": vega_config(),
+    }
     for layer in spec["layer"]:
         if layer.get("data") == spec["data"]:
             del layer["data"]
         for transform in layer.get("transform", []):
             if "bin" in transform:
-                transform["bin"] = {"step": "$bins.step", "extent": ["$bins.low", "$bins.high"]}
+                transform["bin"] = {
+                    "step": "$bins.step",
+                    "extent": ["$bins.low", "$bins.high"],
+                }
         for channel in ("x", "y"):
             place = layer["encoding"].get(channel, {})
             if place.get("axis"):
                 place["title"] = f"${channel}.title"
                 place["scale"]["domain"] = [f"${channel}.low", f"${channel}.high"]
                 ticks = {"format": "format", "tickCount": "count", "values": "values"}
-                place["axis"] |= {key: f"${channel}.{name}" for key, name in ticks.items()}
+                place["axis"] |= {
+                    key: f"${channel}.{name}" for key, name in ticks.items()
+                }
     return spec
 
 
 def _layer(
     name: str, mark: Any, look: Look | None = None, data: str = ROWS, **encoding: Any
 ) -> Any:
-    chart = alt.Chart(alt.NamedData(name=data), mark=alt.MarkDef(type=mark, **(look or {})))
+    chart = alt.Chart(
+        alt.NamedData(name=data), mark=alt.MarkDef(type=mark, **(look or {}))
+    )
     return chart.encode(**encoding).properties(name=name)
 
 
@@ -234,7 +290,11 @@ def _ink(colour: str, **look: Any) -> Look:
 def _x(field: str, **axis: Any) -> alt.X:
     """Return the x channel; in interactive charts, axis labels that would overlap are dropped."""
     look = alt.Axis(
-        titleAnchor="end", titleY=TITLES["x"], labelOverlap="greedy", labelSeparation=6, **axis
+        titleAnchor="end",
+        titleY=TITLES["x"],
+        labelOverlap="greedy",
+        labelSeparation=6,
+        **axis,
     )
     return alt.X(f"{field}:Q", scale=alt.Scale(nice=False, zero=False), axis=look)
 
@@ -242,7 +302,9 @@ def _x(field: str, **axis: Any) -> alt.X:
 def _y(field: str, scale: Any = "linear") -> alt.Y:
     look = alt.Axis(titleX=-PADDING["left"], titleY=TITLES["y"])
     kind = {} if scale == "linear" else {"type": scale}
-    return alt.Y(f"{field}:Q", scale=alt.Scale(nice=False, zero=False, **kind), axis=look)
+    return alt.Y(
+        f"{field}:Q", scale=alt.Scale(nice=False, zero=False, **kind), axis=look
+    )
 
 
 def _plane() -> dict[str, Any]:
@@ -257,7 +319,9 @@ def _by_series(channel: type[Channel]) -> Channel:
     # The size of a line is its width; Vega warns of sizes of a nominal field.
     name = {alt.StrokeDash: "dash", alt.Size: "width"}.get(channel, "color")
     scale = alt.Scale(type="ordinal", domain=["$series.key"], range=[f"$series.{name}"])
-    return channel("series:O" if name == "width" else "series:N", scale=scale, legend=None)
+    return channel(
+        "series:O" if name == "width" else "series:N", scale=scale, legend=None
+    )
 
 
 def _zero() -> Any:
@@ -276,21 +340,27 @@ def _mark_layers() -> list[Any]:
     tip = alt.Tooltip("finding:N", title=translatable("finding"))
     return [
         _data_layer("marked", "rect", {"fillOpacity": 0.07}, **place),
-        _data_layer("marked_bar", "rect", {"fillOpacity": 1}, **place, **bar, tooltip=tip),
+        _data_layer(
+            "marked_bar", "rect", {"fillOpacity": 1}, **place, **bar, tooltip=tip
+        ),
     ]
 
 
 def _brush(encodings: list[Any], **places: Any) -> Any:
     """Return an invisible layer of points, so that dragging selects responses, not bars."""
     brush = alt.selection_interval(name="brush", encodings=encodings)
-    return _layer(f"{INTERACTION}_brush", "point", {"opacity": 0}, **places).add_params(brush)
+    return _layer(f"{INTERACTION}_brush", "point", {"opacity": 0}, **places).add_params(
+        brush
+    )
 
 
 def compile_designs() -> bytes:
     """Return the content of ``designs.json``: all designs; those that Vega draws also compiled."""
     specs = {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
     specs |= {"paths": paths()}
-    designs = {name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()}
+    designs = {
+        name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()
+    }
     # Charts of step pages are drawn by ``draw.direct``.
     for function in (histogram, ordered_bars, scatter):
         designs[function.__name__] = {"spec": function()}
@@ -301,17 +371,25 @@ def compile_designs() -> bytes:
 def _compile(spec: Spec) -> Spec:
     import vl_convert  # starts V8
 
-    copy: dict[str, Any] = {key: value for key, value in spec.items() if key != "params"}
-    copy["layer"] = [layer for layer in spec["layer"] if not layer["name"].startswith(INTERACTION)]
+    copy: dict[str, Any] = {
+        key: value for key, value in spec.items() if key != "params"
+    }
+    copy["layer"] = [
+        layer for layer in spec["layer"] if not layer["name"].startswith(INTERACTION)
+    ]
     vega: Spec = vl_convert.vegalite_to_vega(copy)
     grid_axes = {axis["scale"]: axis for axis in vega["axes"] if axis["grid"]}
     vega["axes"] = [axis for axis in vega["axes"] if not axis["grid"]]
     for axis in vega["axes"]:
         # Dropping overlapping labels depends on text widths, and therefore on installed fonts.
         axis |= {"labelOverlap": False, "values": f"${axis['scale']}.values"}
-        if axis["scale"] in grid_axes:  # one axis with a grid is drawn twice as fast as two axes
+        if (
+            axis["scale"] in grid_axes
+        ):  # one axis with a grid is drawn twice as fast as two axes
             axis |= {"grid": True, "gridScale": grid_axes[axis["scale"]]["gridScale"]}
-    vega["axes"].sort(key=lambda axis: not axis["grid"])  # draw grids below everything else
+    vega["axes"].sort(
+        key=lambda axis: not axis["grid"]
+    )  # draw grids below everything else
     return vega
 
 

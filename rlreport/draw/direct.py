@@ -39,7 +39,9 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
     grid, y_labels = [], []
     for value, label in zip(*_ticks(y, _TICKS_Y), strict=True):
         place = _place(value, y, PLOT_HEIGHT, 0)
-        line = math.floor(place + 0.5)  # lines lie on whole pixels, so that they are sharp
+        line = math.floor(
+            place + 0.5
+        )  # lines lie on whole pixels, so that they are sharp
         grid.append(f'<path d="M0,{line}h{PLOT_WIDTH}"/>')
         y_labels.append(f'<text x="-6" y="{_number(place + 3)}">{label}</text>')
     x_labels = [
@@ -65,7 +67,9 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
 def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
     """Return an SVG path, with attributes ``look``, of bars between two x and two y; "" if none."""
     left, right = (_place(values, axes[0], 0, PLOT_WIDTH) for values in edges)
-    top, bottom = np.sort([_place(values, axes[1], PLOT_HEIGHT, 0) for values in ends], axis=0)
+    top, bottom = np.sort(
+        [_place(values, axes[1], PLOT_HEIGHT, 0) for values in ends], axis=0
+    )
     path = "".join(
         f"M{_number(x)},{_number(y)}h{_number(width)}v{_number(height)}h{_number(-width)}Z"
         for x, y, width, height in zip(
@@ -83,13 +87,17 @@ def dots(axes: Axes, x: Floats, y: Floats) -> str:
         strict=True,
     )
     radius = _number(_RADIUS)
-    circles = (f'<circle cx="{_number(a)}" cy="{_number(b)}" r="{radius}"/>' for a, b in places)
+    circles = (
+        f'<circle cx="{_number(a)}" cy="{_number(b)}" r="{radius}"/>' for a, b in places
+    )
     return f'<g fill="var(--policy)" fill-opacity="0.5">{"".join(circles)}</g>'
 
 
 def zero_line(axes: Axes) -> str:
     y = _number(_place(0.0, axes[1], PLOT_HEIGHT, 0))
-    return f'<path stroke="var(--muted)" stroke-dasharray="2,2" d="M0,{y}h{PLOT_WIDTH}"/>'
+    return (
+        f'<path stroke="var(--muted)" stroke-dasharray="2,2" d="M0,{y}h{PLOT_WIDTH}"/>'
+    )
 
 
 def legend(entries: Sequence[tuple[float, str, str]], language: Language) -> str:
@@ -120,12 +128,21 @@ def _tick_values(low: float, high: float, count: float) -> tuple[list[float], fl
     rough = (high - low) / count
     power = math.floor(math.log10(rough))
     error = rough / 10.0**power
-    factor = 10 if error >= 50**0.5 else 5 if error >= 10**0.5 else 2 if error >= 2**0.5 else 1
+    factor = (
+        10
+        if error >= 50**0.5
+        else 5
+        if error >= 10**0.5
+        else 2
+        if error >= 2**0.5
+        else 1
+    )
     # As in d3, divide by the inverse of steps below 1, which is a whole number and so exact.
     inverse = 10.0**-power / factor if power < 0 else 0.0
     step = factor * 10.0**power
     first, last = (
-        math.floor((limit * inverse if inverse else limit / step) + 0.5) for limit in (low, high)
+        math.floor((limit * inverse if inverse else limit / step) + 0.5)
+        for limit in (low, high)
     )
 
     def value(number: int) -> float:

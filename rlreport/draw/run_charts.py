@@ -10,8 +10,23 @@ import numpy as np
 import pandas as pd
 
 from rlreport.columns import STEP
-from rlreport.draw.chart import Chart, Scale, drawable, finite_or_none, label, unique_names, varies
-from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, curves_of, floats, path_chart
+from rlreport.draw.chart import (
+    Chart,
+    Scale,
+    drawable,
+    finite_or_none,
+    label,
+    unique_names,
+    varies,
+)
+from rlreport.draw.curves import (
+    DrawnCurve,
+    Frame,
+    curve_chart,
+    curves_of,
+    floats,
+    path_chart,
+)
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats
 from rlreport.figures.turns import ENDING_WORDS, several_endings
@@ -36,8 +51,12 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     few = len(values) <= len(PALETTE)
     if few:
         # Round as in the chart's data, to merge values that differ only by rounding errors.
-        rounded = pd.Series(np.array([finite_or_none(value) for value in values])[indices])
-        counted = rounded.groupby(step).value_counts(normalize=True).unstack(fill_value=0)
+        rounded = pd.Series(
+            np.array([finite_or_none(value) for value in values])[indices]
+        )
+        counted = (
+            rounded.groupby(step).value_counts(normalize=True).unstack(fill_value=0)
+        )
         shares = counted.reindex(frame.steps).sort_index(axis=1, ascending=False)
         series = curves_of(shares.rename(columns=figure).items())
         axis, note = message("share of the step's responses with each reward"), ""
@@ -49,7 +68,9 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
             DrawnCurve("p5_p95", "", np.full_like(p50, np.nan), low=p5, high=p95),
         ]
         axis = message("reward: median, middle 50%, middle 90%")
-        note = message("The dark band covers the middle half of the responses, the light one 90%.")
+        note = message(
+            "The dark band covers the middle half of the responses, the light one 90%."
+        )
     yield curve_chart(
         frame,
         "reward_distribution",
@@ -89,7 +110,9 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     table = tables.steps.dropna(subset=["kl_k1_mean", "reward_mean"])
     if len(table) < 3:
         return
-    step, kl, reward = (floats(table, name) for name in ("step", "kl_k1_mean", "reward_mean"))
+    step, kl, reward = (
+        floats(table, name) for name in ("step", "kl_k1_mean", "reward_mean")
+    )
     indices = {"first": 0, "last": -1, "highest": int(reward.argmax())}
     words = {
         name: message(
@@ -110,7 +133,9 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     )
 
 
-MOST_TOOLS = 5  # Maximum number of curves; the tools that answered the most calls are drawn
+MOST_TOOLS = (
+    5  # Maximum number of curves; the tools that answered the most calls are drawn
+)
 
 
 def tool_label(name: object) -> str:
@@ -138,7 +163,9 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
             frame,
             name,
             title,
-            curves_of(((tool_label(tool), share) for tool, share in shares.items()), "tool_"),
+            curves_of(
+                ((tool_label(tool), share) for tool, share in shares.items()), "tool_"
+            ),
             axis=axis,
             percent=True,
             labels=150,
@@ -155,7 +182,11 @@ def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     steps = tables.responses["step"][ending.index]
     shares = ending.groupby(steps).value_counts(normalize=True).unstack(fill_value=0)
     shares = shares.reindex(frame.steps)
-    curves = [(message(text), shares[end]) for end, text in ENDING_WORDS.items() if end in shares]
+    curves = [
+        (message(text), shares[end])
+        for end, text in ENDING_WORDS.items()
+        if end in shares
+    ]
     yield curve_chart(
         frame,
         "eos",
@@ -167,7 +198,9 @@ def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     )
 
 
-MOST_ENVIRONMENTS = 6  # maximum number of curves, those whose mean fell most or rose least
+MOST_ENVIRONMENTS = (
+    6  # maximum number of curves, those whose mean fell most or rose least
+)
 
 
 def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
@@ -212,7 +245,9 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
     )
     series = [
         # Quote the texts, as they may be blank or look like labels.
-        DrawnCurve(f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i])
+        DrawnCurve(
+            f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i]
+        )
         for i, text in enumerate(texts[:MOST_TEXTS])
     ]
     chart = curve_chart(
@@ -247,7 +282,8 @@ CHART_OF_ROLE = {
     "learning_rate": "learning_rate",
     "explained_variance": "explained_variance",
     **dict.fromkeys(
-        ("mismatch_k3", "mismatch_lagged", "mismatch_prob", "mismatch_ratio"), "mismatch"
+        ("mismatch_k3", "mismatch_lagged", "mismatch_prob", "mismatch_ratio"),
+        "mismatch",
     ),
     "ess": "mismatch",
     "zero_variance": "groups",
@@ -277,7 +313,9 @@ class _Group:
     def varied(self) -> list[str]:
         """Names of the columns that vary: those with a role in the order of ROLES, then others."""
         roles = roles_of(self.values)
-        names = dict.fromkeys([*(roles[role] for role in ROLES if role in roles), *self.values])
+        names = dict.fromkeys(
+            [*(roles[role] for role in ROLES if role in roles), *self.values]
+        )
         return [name for name in names if varies(self.values[name])]
 
     @property
@@ -311,7 +349,9 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
             )
             main = rank < MOST_METRICS
             heading = group.heading if main else message("More trainer metrics")
-            yield chart and replace(chart, group=heading, subject=chart_name, interactive=main)
+            yield chart and replace(
+                chart, group=heading, subject=chart_name, interactive=main
+            )
 
 
 def not_drawn(tables: Tables) -> list[str]:
@@ -334,7 +374,9 @@ def _groups(tables: Tables) -> Iterator[_Group]:
         columns = _columns(means, {"step", *tables.reward_parts})
         heading = message("Extra columns of the log")
         steps = floats(means, "step")
-        yield _Group("column_", heading, message("mean"), MOST_EXTRA_COLUMNS, steps, columns)
+        yield _Group(
+            "column_", heading, message("mean"), MOST_EXTRA_COLUMNS, steps, columns
+        )
     if "step" in metrics:
         metrics = metrics.sort_values("step")
         excluded_names, limit = {"step"}, MOST_METRICS

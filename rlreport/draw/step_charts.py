@@ -28,7 +28,14 @@ from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import figure, message, plural, sentences
 
 # Columns that the charts need
-CHARTED = ("reward", "ref_reward", "reward_gap", "kl_k1", "response_tokens", "response_chars")
+CHARTED = (
+    "reward",
+    "ref_reward",
+    "reward_gap",
+    "kl_k1",
+    "response_tokens",
+    "response_chars",
+)
 
 MOST_DOTS = 600  # maximum number of dots in the drawing of a scatter plot
 MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
@@ -41,10 +48,18 @@ def step_charts(
     length = length_column(rows)
     rows = {name: drawable(values) for name, values in rows.items()}
     charts = (
-        _histogram(rows["reward"], rows["ref_reward"], drawable(first_rewards), language),
+        _histogram(
+            rows["reward"], rows["ref_reward"], drawable(first_rewards), language
+        ),
         _gap(rows, language),
         _plane(rows, "kl_k1", "step_reward_kl", message("Reward against KL"), language),
-        _plane(rows, length, "step_reward_length", message("Reward against length"), language),
+        _plane(
+            rows,
+            length,
+            "step_reward_length",
+            message("Reward against length"),
+            language,
+        ),
     )
     return [chart for chart in charts if chart is not None]
 
@@ -52,7 +67,9 @@ def step_charts(
 def _histogram(
     reward: Floats, reference: Floats, first_step: Floats, language: Language
 ) -> Chart | None:
-    policy, reference, ghost = (x[np.isfinite(x)] for x in (reward, reference, first_step))
+    policy, reference, ghost = (
+        x[np.isfinite(x)] for x in (reward, reference, first_step)
+    )
     if not policy.size:
         return None
     arrays = (policy, reference, ghost)
@@ -73,10 +90,14 @@ def _histogram(
     ]
     if reference.size:
         names.append((message("reference"), "reference"))
-        words.append(message("Reference: mean {mean}.", mean=figure(float(reference.mean()))))
+        words.append(
+            message("Reference: mean {mean}.", mean=figure(float(reference.mean())))
+        )
     if ghost.size:
         names.append((message("first step"), "muted"))
-        words.append(message("First step: mean {mean}.", mean=figure(float(ghost.mean()))))
+        words.append(
+            message("First step: mean {mean}.", mean=figure(float(ghost.mean())))
+        )
     axes = (
         Axis(*edges[1:], message("reward")),
         Axis(0.0, 1.08 * highest, message("share of responses"), percent=True, count=4),
@@ -88,7 +109,9 @@ def _histogram(
         axes,
         {
             "ghost": records({"low": low, "high": high, "share": ghost_shares}),
-            "key": [{"px": x, "label": text, "colour": LIGHT[look]} for x, text, look in key],
+            "key": [
+                {"px": x, "label": text, "colour": LIGHT[look]} for x, text, look in key
+            ],
         },
         dict(zip(("$bins.step", "$bins.low", "$bins.high"), edges, strict=True)),
     )
@@ -105,7 +128,9 @@ def _histogram(
     marks = [marks[-1], *marks[:-1], legend(key, language)]
     description = sentences(words)
     svg = draw(axes, marks, description, language)
-    return Chart("step_reward", message("Reward of the responses"), description, spec, {}, svg)
+    return Chart(
+        "step_reward", message("Reward of the responses"), description, spec, {}, svg
+    )
 
 
 def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
@@ -157,18 +182,27 @@ def _plane(
     x, y = Axis(*limits([across]), titles[field]), Axis(*limits([up]), titles["reward"])
     words = plural("{count} response.", "{count} responses.", len(up))
     if len(up) > MOST_DOTS:
-        words = sentences([words, message("The plot shows {most:count} of them.", most=MOST_DOTS)])
+        words = sentences(
+            [words, message("The plot shows {most:count} of them.", most=MOST_DOTS)]
+        )
     spec = _page_spec("scatter", (x, y), {})
     # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:
         encoding = layer["encoding"]
         encoding["x"]["field"], encoding["y"]["field"] = field, "reward"
         encoding.setdefault("tooltip", []).extend(
-            {"field": key, "type": "quantitative", "title": text, "format": VALUE_FORMAT}
+            {
+                "field": key,
+                "type": "quantitative",
+                "title": text,
+                "format": VALUE_FORMAT,
+            }
             for key, text in titles.items()
         )
     selection = evenly(len(up), MOST_DOTS)
-    svg = draw((x, y), [dots((x, y), across[selection], up[selection])], words, language)
+    svg = draw(
+        (x, y), [dots((x, y), across[selection], up[selection])], words, language
+    )
     return Chart(name, title, words, spec, {}, svg)
 
 
@@ -179,7 +213,9 @@ def _page_spec(
     placeholders: dict[str, float] | None = None,
 ) -> Spec:
     """Return a Vega-Lite specification whose rows the page's script provides."""
-    spec, _ = fill(design, {"rows": (), **data}, axes, placeholders, size="step", right=RIGHT)
+    spec, _ = fill(
+        design, {"rows": (), **data}, axes, placeholders, size="step", right=RIGHT
+    )
     return spec | {"data": {"name": "rows"}}
 
 

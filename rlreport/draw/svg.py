@@ -33,7 +33,14 @@ _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
 _GEOMETRY = {"d", "transform", "x", "y", "x2", "y2", "width", "height"}
 _ALLOWED_ATTRIBUTES = {
     *_GEOMETRY,
-    *("fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray"),
+    *(
+        "fill",
+        "fill-opacity",
+        "stroke",
+        "stroke-opacity",
+        "stroke-width",
+        "stroke-dasharray",
+    ),
     *("stroke-linejoin", "font-size", "text-anchor", "opacity", "clip-path", "id"),
 }
 _DEFAULTS = {
@@ -47,7 +54,9 @@ _SAFE_ADDRESSES = ("https://", "http://", "mailto:")
 _NOTHING = '{"$schema": "https://vega.github.io/schema/vega/v6.json", "marks": []}'
 _MOST_FAILURES = 10  # Maximum number of errors that V8 is assumed to keep; one was seen
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
-_TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
+_TEXT_SIZE = re.compile(
+    r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+'
+)
 
 
 def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
@@ -78,8 +87,12 @@ def drawn_alone(chart: Chart) -> Chart:
     for link in drawing.iter(_LINK):
         address = link.get(_ADDRESS, "")
         if not address.lower().startswith(_SAFE_ADDRESSES):
-            raise ValueError(f"the chart has a link to {address!r}, which is no web address")
-    return replace(chart, vega=vega, svg=_page_svg(drawing, chart.name, chart.description))
+            raise ValueError(
+                f"the chart has a link to {address!r}, which is no web address"
+            )
+    return replace(
+        chart, vega=vega, svg=_page_svg(drawing, chart.name, chart.description)
+    )
 
 
 def png(chart: Chart, width: int, font: str = FONT) -> bytes:
@@ -172,14 +185,22 @@ def _page_svg(drawing: ET.Element, name: str, description: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def _simplify(element: ET.Element, prefix: str, variables: dict[str, str]) -> list[ET.Element]:
+def _simplify(
+    element: ET.Element, prefix: str, variables: dict[str, str]
+) -> list[ET.Element]:
     result: list[ET.Element] = []
     for child in element:
         tag = child.tag.removeprefix(SVG)
-        if tag == "a":  # the static drawing has its marks, the interactive one its links
+        if (
+            tag == "a"
+        ):  # the static drawing has its marks, the interactive one its links
             result.extend(_simplify(child, prefix, variables))
             continue
-        if tag not in _TAGS or child.get("display") == "none" or child.get("class") == "background":
+        if (
+            tag not in _TAGS
+            or child.get("display") == "none"
+            or child.get("class") == "background"
+        ):
             continue
         inner = _simplify(child, prefix, variables)
         attributes = _attributes(child, prefix, variables)
@@ -187,7 +208,9 @@ def _simplify(element: ET.Element, prefix: str, variables: dict[str, str]) -> li
             continue
         if tag == "g":
             if "mark-rect" in child.get("class", ""):
-                attributes["shape-rendering"] = "crispEdges"  # avoids seams between cells
+                attributes["shape-rendering"] = (
+                    "crispEdges"  # avoids seams between cells
+                )
             if not attributes:
                 result.extend(inner)
                 continue
@@ -198,7 +221,9 @@ def _simplify(element: ET.Element, prefix: str, variables: dict[str, str]) -> li
     return result
 
 
-def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> dict[str, str]:
+def _attributes(
+    element: ET.Element, prefix: str, variables: dict[str, str]
+) -> dict[str, str]:
     attributes = {}
     for key, value in element.attrib.items():
         if key not in _ALLOWED_ATTRIBUTES or (key, value) in _DEFAULTS:
@@ -206,11 +231,15 @@ def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> 
         if key in _GEOMETRY:
             attributes[key] = _round_numbers(value)
         elif key in ("fill", "stroke"):
-            attributes[key] = f"var({variables[value]})" if value in variables else value
+            attributes[key] = (
+                f"var({variables[value]})" if value in variables else value
+            )
         elif key == "id":
             attributes[key] = prefix + value
         else:
-            attributes[key] = value.replace("url(#", f"url(#{prefix}").removesuffix("px")
+            attributes[key] = value.replace("url(#", f"url(#{prefix}").removesuffix(
+                "px"
+            )
     return attributes
 
 

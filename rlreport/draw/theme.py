@@ -51,7 +51,9 @@ _COLOURS = {
     "info": ("#3b5b7a", "#94b8da"),
     "healthy": ("#1a7f4b", "#5cc48a"),
 }
-LIGHT, DARK = ({name: pair[theme] for name, pair in _COLOURS.items()} for theme in (0, 1))
+LIGHT, DARK = (
+    {name: pair[theme] for name, pair in _COLOURS.items()} for theme in (0, 1)
+)
 # Styles, in order of use, for curves without a fixed style; all colours differ
 PALETTE: tuple[Style, ...] = (
     (LIGHT["policy"], SOLID),
@@ -141,5 +143,7 @@ def vega_config() -> dict[str, Any]:
 
 def design_sources() -> str:
     """Return the SHA-256 of ``designs.py`` and ``theme.py``, to detect outdated designs."""
-    sources = [DESIGNS.with_name(name).read_bytes() for name in ("designs.py", "theme.py")]
+    sources = [
+        DESIGNS.with_name(name).read_bytes() for name in ("designs.py", "theme.py")
+    ]
     return hashlib.sha256(b"".join(sources)).hexdigest()
