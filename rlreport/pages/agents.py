@@ -34,7 +34,9 @@ class Turns(NamedTuple):
     turns: float  # number of turns, NaN if unknown
     size: float  # total length of these turns in tokens, or in characters if no tokens are logged
     sized: float  # number of turns included in ``size``
-    tool: str | None = None  # the tool's name in ``tools_used``, None for turns of others
+    tool: str | None = (
+        None  # the tool's name in ``tools_used``, None for turns of others
+    )
     # error rates of the tool over all, over the first and over the last steps
     errors: tuple[float, ...] = (np.nan, np.nan, np.nan)
     kind: str = ""  # kind of most of its errors
@@ -57,7 +59,9 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
     total = sum(row.size for row in rows)
     unit = message("tokens") if in_tokens else message("characters")
     first, last = context.windows
-    size = ColumnView("size", message("Length of a turn"), unit, help=message("mean over turns"))
+    size = ColumnView(
+        "size", message("Length of a turn"), unit, help=message("mean over turns")
+    )
     share = ColumnView("share", message("Share of all"), unit, written="share")
     errors = [
         ColumnView("errors", message("Error rate"), written="share",
@@ -81,7 +85,11 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
                 column: [_error_rate(row, i, addresses) for row in rows]
                 for i, column in enumerate(errors if first < last else errors[:1])
             },
-            **({kind: [row.kind for row in rows]} if any(row.kind for row in rows) else {}),
+            **(
+                {kind: [row.kind for row in rows]}
+                if any(row.kind for row in rows)
+                else {}
+            ),
             **({empty: [row.empty for row in rows]} if tools["empty"].any() else {}),
         },
         hrefs=[row.tool and addresses.responses(_filter_by(row.tool)) for row in rows],
@@ -95,14 +103,18 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
     )
 
 
-def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Iterator[Turns]:
+def _rows(
+    context: RunContext, rollouts: pd.DataFrame, in_tokens: bool
+) -> Iterator[Turns]:
     tools, turns = context.tables.tools, float(rollouts["turns"].sum())
     of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
     yield Turns(message("the policy"), turns, float(of_policy.sum()), turns)
     sums = tools.groupby("tool")[list(ToolCounts._fields)].sum()
     sums = sums.sort_values("answers", ascending=False, kind="stable")
     windows = [(tools["step"].min(), tools["step"].max()), *context.windows]
-    shares = [_error_shares(tools[tools["step"].between(*window)]) for window in windows]
+    shares = [
+        _error_shares(tools[tools["step"].between(*window)]) for window in windows
+    ]
     for name, totals in sums.iloc[:MOST_TOOLS].iterrows():
         yield Turns(
             tool_label(name),
@@ -114,7 +126,9 @@ def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Itera
             _most_errors(totals),
             totals["empty"] / totals["answers"],
         )
-    rest = float(rollouts["env_tokens"].sum() - sums["tokens"].sum()) if in_tokens else 0.0
+    rest = (
+        float(rollouts["env_tokens"].sum() - sums["tokens"].sum()) if in_tokens else 0.0
+    )
     if rest > 0:
         yield Turns(message("others (user, template)"), np.nan, rest, 0.0)
 
@@ -155,12 +169,16 @@ def environments_table(context: RunContext, addresses: Addresses) -> TableView |
     if (environments := environments_of(tables)) is None:
         return None
     steps = environment_steps(tables, environments)
-    parts = [steps[steps["environment"] == i] for i in sorted(steps["environment"].unique())]
+    parts = [
+        steps[steps["environment"] == i] for i in sorted(steps["environment"].unique())
+    ]
     sizes = np.array([part["responses"].sum() for part in parts])
     names = environments.labels[: len(parts)]
     unit = STEP[f"{length_column(tables.responses)}_mean"].unit
     first, best, last = zip(*(_ends(part, "reward") for part in parts), strict=True)
-    length_first, _, length_last = zip(*(_ends(part, "length") for part in parts), strict=True)
+    length_first, _, length_last = zip(
+        *(_ends(part, "length") for part in parts), strict=True
+    )
     not_above = message("not above the last by more than chance")
     finished = tables.responses["finished"].groupby(environments.index).mean()
     return table(
@@ -169,7 +187,9 @@ def environments_table(context: RunContext, addresses: Addresses) -> TableView |
         {
             _ENVIRONMENT: [Cell(name, name) for name in names],
             _SHARE: sizes / sizes.sum(),
-            REWARD_PATH: [Cell(sparkline(part["reward"].to_numpy(np.float64))) for part in parts],
+            REWARD_PATH: [
+                Cell(sparkline(part["reward"].to_numpy(np.float64))) for part in parts
+            ],
             ColumnView("reward_first", message("First reward")): first,
             ColumnView("reward_best", message("Best reward")): [
                 number_cell(value, why_missing=not_above) for value in best

@@ -60,7 +60,11 @@ class Targets:
             return self.addresses.step(number)
         if kind == "prompt":
             return self.addresses.prompt(number) if number in self.prompts else None
-        return self.addresses.response(number, n) if (number, n) in self.responses else None
+        return (
+            self.addresses.response(number, n)
+            if (number, n) in self.responses
+            else None
+        )
 
 
 class Notes(NamedTuple):
@@ -107,7 +111,11 @@ def notes_file(logs: Sequence[str | Path], given: str | Path | None) -> Path | N
     if given:
         refuse_own_output([Path(given)], option="--notes")
         return Path(given)
-    paths = {Path(log) / NOTES_FILE for log in logs if not is_url(str(log)) and Path(log).is_dir()}
+    paths = {
+        Path(log) / NOTES_FILE
+        for log in logs
+        if not is_url(str(log)) and Path(log).is_dir()
+    }
     found = [path for path in paths if path.exists() and not is_own_file(path)]
     return found[0] if len(found) == 1 else None
 
@@ -135,13 +143,19 @@ def render_notes(
             broken_links[shortened(printable(unquote(href)), _LONGEST_NAME)] = True
         return result
 
-    titles = {f"chart:{name}": title for name, title in targets.charts.items()} if targets else {}
+    titles = (
+        {f"chart:{name}": title for name, title in targets.charts.items()}
+        if targets
+        else {}
+    )
     tokens = parser.parse(text)
     headings = [int(token.tag[1]) for token in tokens if token.type == "heading_open"]
     for token in tokens:
         if token.type.startswith("heading"):  # from level 3, as the section has level 2
             token.tag = f"h{min(6, int(token.tag[1]) - min(headings) + 3)}"
-        token.attrs = {name: value for name, value in token.attrs.items() if name == "start"}
+        token.attrs = {
+            name: value for name, value in token.attrs.items() if name == "start"
+        }
         token.content, token.info = printable(token.content), ""
         token.children = list(_inline(token.children or (), address, words, titles))
         block.append(token)
@@ -177,8 +191,12 @@ def _inline(
             linked = href is not None
             attributes = {"href": href or "", "rel": "noreferrer"}
         elif token.type == "link_close" and empty:
-            name = shortened(titles.get(unquote(target)) or unquote(target), _LONGEST_NAME)
-            result.append(replace(token, type="text", tag="", nesting=0, content=printable(name)))
+            name = shortened(
+                titles.get(unquote(target)) or unquote(target), _LONGEST_NAME
+            )
+            result.append(
+                replace(token, type="text", tag="", nesting=0, content=printable(name))
+            )
         elif token.type == "image":
             token.content = "".join(child.content for child in token.children or ())
             token.type, token.tag = "text", ""
@@ -196,6 +214,8 @@ def _inline(
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"html": False}).enable(
+        ["table", "strikethrough"]
+    )
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # ``address`` decides
     return parser

@@ -45,7 +45,11 @@ LEVELS = {
     "incomparable": "unjudged",
 }
 
-_CHANGES = {"new": message("New"), "fixed": message("Fixed"), "still": message("Still there")}
+_CHANGES = {
+    "new": message("New"),
+    "fixed": message("Fixed"),
+    "still": message("Still there"),
+}
 _MEAN = message("mean of the prompts' means in the window")
 _MEANS = (
     ColumnView("base", message("BASE"), help=_MEAN),
@@ -72,25 +76,40 @@ _SHOWS = ColumnView(
 _CARD = message("Differences in configuration")
 _VERSIONS = message("Package versions, defaults, names and locations")
 _SETTING = ColumnView("name", message("Setting"), kind="text")
-_SIDES = (ColumnView("base", "BASE", kind="text"), ColumnView("new", "NEW", kind="text"))
+_SIDES = (
+    ColumnView("base", "BASE", kind="text"),
+    ColumnView("new", "NEW", kind="text"),
+)
 _REWARD = message("mean reward of the prompt in the window")
 _FLIP_NUMBERS = (
     ColumnView(
-        "delta", message("Difference"), help=message("NEW − BASE, mean rewards of the window")
+        "delta",
+        message("Difference"),
+        help=message("NEW − BASE, mean rewards of the window"),
     ),
     ColumnView("base", message("BASE"), help=_REWARD),
     ColumnView("new", message("NEW"), help=_REWARD),
 )
 _NEAREST = message("the response whose reward is nearest to the prompt's mean")
-_NUMBER = ColumnView("n", "#", help=message("the clearest difference first"), written="count")
-_NEW_TEXT = ColumnView("response", message("NEW's response"), kind="text", help=_NEAREST)
-_BASE_TEXT = ColumnView("ref_response", message("BASE's response"), kind="text", help=_NEAREST)
+_NUMBER = ColumnView(
+    "n", "#", help=message("the clearest difference first"), written="count"
+)
+_NEW_TEXT = ColumnView(
+    "response", message("NEW's response"), kind="text", help=_NEAREST
+)
+_BASE_TEXT = ColumnView(
+    "ref_response", message("BASE's response"), kind="text", help=_NEAREST
+)
 _NGRAMS = (
     ColumnView("ngram", message("Text"), kind="token"),
     ColumnView("new_share", message("Responses of NEW"), written="share"),
     ColumnView("base_share", message("Responses of BASE"), written="share"),
     ColumnView(
-        "z", "z", help=message("significance of the difference of the shares, in standard errors")
+        "z",
+        "z",
+        help=message(
+            "significance of the difference of the shares, in standard errors"
+        ),
     ),
 )
 _TOKENS = (
@@ -119,7 +138,9 @@ class ComparisonBuilder(Maker):
 
     @property
     def view(self) -> dict[str, Any]:
-        return self.options.language.of(_compare_view(self.outcome, self.charts, self.shown))
+        return self.options.language.of(
+            _compare_view(self.outcome, self.charts, self.shown)
+        )
 
     def frame(self) -> Shell:
         """Return the frame of the only page: without navigation and, in one file, asset paths."""
@@ -145,18 +166,36 @@ class ComparisonBuilder(Maker):
     def files(self) -> Iterator[tuple[str, bytes]]:
         yield from self.pages()
         yield from assets(self.options.language).files.values()
-        yield "data/compare.json", canonical_json(compare_json(self.outcome), indent=True)
+        yield (
+            "data/compare.json",
+            canonical_json(compare_json(self.outcome), indent=True),
+        )
         yield "data/prompts.csv", csv(prompts_table(self.outcome))
         for chart in self.charts:
-            yield f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True)
+            yield (
+                f"data/charts/{chart.name}.vl.json",
+                canonical_json(chart.spec, indent=True),
+            )
 
     def nodes(self) -> list[tuple[str, str, str]]:
-        return [("application/json", "compare-json", script_json(compare_json(self.outcome)))]
+        return [
+            (
+                "application/json",
+                "compare-json",
+                script_json(compare_json(self.outcome)),
+            )
+        ]
 
 
-def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
+def _compare_view(
+    outcome: Outcome, charts: Sequence[Chart], shown: int
+) -> dict[str, Any]:
     def title(finding: Finding) -> str:
-        return words.check_name(finding.id) if outcome.redact else finding.title or finding.id
+        return (
+            words.check_name(finding.id)
+            if outcome.redact
+            else finding.title or finding.id
+        )
 
     flips, changed = outcome.flips[:shown], outcome.changed
     caveats = words.caveats(outcome)
@@ -197,7 +236,11 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
         "ngrams": _ngrams(outcome),
         "tokens": _tokens(outcome),
         "left_out": [note for note in left_out if note],
-        "pairs": [_pair(f) for f in flips if f.new_text is not None and f.base_text is not None],
+        "pairs": [
+            _pair(f)
+            for f in flips
+            if f.new_text is not None and f.base_text is not None
+        ],
     }
 
 
@@ -217,7 +260,9 @@ def _guardrails(outcome: Outcome) -> TableView:
     guardrails = [g for g in outcome.comparison.guardrails if g.level != "missing"]
     note = words.guardrails_note(outcome.comparison)
     columns: Columns = {
-        ColumnView("name", message("Figure"), kind="text"): map(_guardrail_label, guardrails),
+        ColumnView("name", message("Figure"), kind="text"): map(
+            _guardrail_label, guardrails
+        ),
         **attribute_columns(guardrails, _MEANS),
         _EFFECT: [g.effect.value for g in guardrails],
         **attribute_columns([g.effect for g in guardrails], _INTERVAL),
@@ -256,11 +301,17 @@ def _flips(flips: Sequence[Flip]) -> TableView:
         _NUMBER: map(name_cell, ids),
         **attribute_columns(flips, _FLIP_NUMBERS),
         PROMPT_TEXT: map(_prompt, flips),
-        _NEW_TEXT: [missing_cell if f.new_text is None else _cut(f.new_text) for f in flips],
-        _BASE_TEXT: [missing_cell if f.base_text is None else _cut(f.base_text) for f in flips],
+        _NEW_TEXT: [
+            missing_cell if f.new_text is None else _cut(f.new_text) for f in flips
+        ],
+        _BASE_TEXT: [
+            missing_cell if f.base_text is None else _cut(f.base_text) for f in flips
+        ],
     }
     hrefs = (f"#r={number}" for number in ids)
-    return table("flips", message("Prompts won and lost"), columns, ids=ids, hrefs=hrefs)
+    return table(
+        "flips", message("Prompts won and lost"), columns, ids=ids, hrefs=hrefs
+    )
 
 
 def _prompt(flip: Flip) -> str:
@@ -273,7 +324,9 @@ def _cut(text: str) -> str:
     if len(text) <= MAX_CHARACTERS:
         return text
     places = {"text": text[:MAX_CHARACTERS], "some": MAX_CHARACTERS, "all": len(text)}
-    return format_message("{text}… (first {some:count} of {all:count} characters)", places)
+    return format_message(
+        "{text}… (first {some:count} of {all:count} characters)", places
+    )
 
 
 def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
@@ -283,8 +336,12 @@ def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
         "total": len(outcome.flips),
         "n": list(range(1, len(flips) + 1)),
         "columns": [column.data() for column in _FLIP_NUMBERS],
-        "values": {key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")},
-        "texts": {key: [None] * len(flips) for key in ("prompt", "response", "ref_response")},
+        "values": {
+            key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")
+        },
+        "texts": {
+            key: [None] * len(flips) for key in ("prompt", "response", "ref_response")
+        },
         "where": [_where(f) for f in flips],
         **{key: {} for key in ("strings", "turns", "ranks", "badges")},
         **{key: [] for key in ("highlights", "metrics")},
@@ -319,7 +376,9 @@ def _ngrams(outcome: Outcome) -> TableView:
             base=base,
         )
         if base and new
-        else message("Not counted: a report lacks the texts of the window, or --redact hides them.")
+        else message(
+            "Not counted: a report lacks the texts of the window, or --redact hides them."
+        )
     )
     columns = {column: outcome.ngrams[column.key].tolist() for column in _NGRAMS}
     return table("ngrams", message("Texts more frequent in NEW"), columns, note=note)

@@ -27,9 +27,15 @@ class PageContext:
 
     run: str  # title of the report
     options: BuildOptions
-    columns: list[ColumnView]  # numeric columns of the response list, the same for every step
-    string_columns: list[ColumnView]  # columns of short strings: the ending, further logged fields
-    environment: str  # key of the string column that names the environment, "" without one
+    columns: list[
+        ColumnView
+    ]  # numeric columns of the response list, the same for every step
+    string_columns: list[
+        ColumnView
+    ]  # columns of short strings: the ending, further logged fields
+    environment: (
+        str  # key of the string column that names the environment, "" without one
+    )
     text_columns: list[ColumnView]  # columns of the logged texts: prompt, response, …
     prefixes: tuple[str, ...]  # beginnings that most prompts share, which lists hide
     has_rollouts: bool  # whether responses are logged, not only trainer metrics
@@ -58,7 +64,9 @@ class StepJob:
     figures: dict[str, list[Any]]
     # this step and those the page links to: neighbours, the first, onsets of findings
     linked: list[int]
-    findings: list[Finding]  # findings that refer to the step, without data of other steps
+    findings: list[
+        Finding
+    ]  # findings that refer to the step, without data of other steps
     in_progress: bool  # whether the step is still being written
 
 
@@ -66,8 +74,12 @@ class StepPage(NamedTuple):
     plan: StepPlan
     content: tuple[str, bytes]  # path in the report folder, and content
     weight: int  # bytes that the page and ``texts`` take in the output, depending on its format
-    listed: dict[str, Any]  # the responses as rows of the responses page, see ``ListedRows``
-    texts: str  # gzipped full texts of these responses, which the responses page searches
+    listed: dict[
+        str, Any
+    ]  # the responses as rows of the responses page, see ``ListedRows``
+    texts: (
+        str  # gzipped full texts of these responses, which the responses page searches
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +89,22 @@ class RunContext(PageContext):
     chosen: Rollouts  # the responses that pages may show, with their texts and tokens
     tables: Tables
     verdict: Verdict
-    spreading: SpreadingTexts  # phrases that became more frequent in responses during the run
+    spreading: (
+        SpreadingTexts  # phrases that became more frequent in responses during the run
+    )
     card: Card  # the configuration of the run
     author_notes: str  # Markdown text of the author's notes, "" without any
     listed: int = 0  # maximum number of responses of a step on the responses page
-    plans: list[StepPlan]  # steps that get a page, each with its responses ranked by interest
+    plans: list[
+        StepPlan
+    ]  # steps that get a page, each with its responses ranked by interest
     # their rendered pages; empty until they are rendered
     step_pages: list[StepPage] = field(default_factory=list)
     # content of ``data/responses.csv.gz``, and the number of its rows
     response_data: tuple[bytes, int] = (b"", 0)
-    metrics_data: bytes = b""  # content of ``data/metrics.csv``, empty if there is no such file
+    metrics_data: bytes = (
+        b""  # content of ``data/metrics.csv``, empty if there is no such file
+    )
 
     @property
     def windows(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -107,12 +125,19 @@ class RunContext(PageContext):
         responses, sentences = self.tables.responses, list[str]()
         if self.step_pages:
             has_views = any(plan.arrays for plan in self.plans)  # else no token strings
-            token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
-            plans, steps = [page.plan for page in self.step_pages], self.tables.steps_with_responses
+            token_responses = (
+                int((responses["response_tokens"] > 0).sum()) if has_views else 0
+            )
+            plans, steps = (
+                [page.plan for page in self.step_pages],
+                self.tables.steps_with_responses,
+            )
             sentences = left_out(plans, steps, responses["validation"], token_responses)
         count, total = self.response_data[1], len(responses)
         if not count and total:  # mail and Markdown have no data files
-            text = message("The report contains no data file with the figures of each response.")
+            text = message(
+                "The report contains no data file with the figures of each response."
+            )
             sentences.append(text)
         elif count < total:
             text = message(
@@ -122,12 +147,16 @@ class RunContext(PageContext):
             )
             sentences.append(text)
         if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
-            text = message("metrics.csv is left out, as the trainer metrics are too large.")
+            text = message(
+                "metrics.csv is left out, as the trainer metrics are too large."
+            )
             sentences.append(text)
         return sentences
 
 
-def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, list[str]]:
+def findings_of_responses(
+    findings: Sequence[Finding], step: int
+) -> dict[int, list[str]]:
     names: dict[int, list[str]] = {}
     for finding in findings:
         for n in sorted({ref.n for ref in finding.evidence if ref.step == step}):

@@ -48,7 +48,10 @@ _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
 def data_view(
-    context: RunContext, addresses: Addresses, exported: Mapping[str, str], remark: str = ""
+    context: RunContext,
+    addresses: Addresses,
+    exported: Mapping[str, str],
+    remark: str = "",
 ) -> dict[str, Any]:
     tables = context.tables
     return {
@@ -61,7 +64,9 @@ def data_view(
         "left_out": context.left_out,
         "settings": _listed_settings(context.options),
         "versions": versions(),
-        "exports": [Link(label, addresses.file(path)) for path, label in exported.items()],
+        "exports": [
+            Link(label, addresses.file(path)) for path, label in exported.items()
+        ],
     }
 
 
@@ -71,10 +76,16 @@ def note_in_words(note: Note) -> str:
     if origin and note.line is not None:
         origin = message("{file}, line {line:count}", file=origin, line=note.line)
     if note.count > 1 and origin:
-        origin = message("{count:count} in total, first in {place}", count=note.count, place=origin)
+        origin = message(
+            "{count:count} in total, first in {place}", count=note.count, place=origin
+        )
     elif note.count > 1:
         origin = message("{count:count} in total", count=note.count)
-    return message("{text} ({place})", text=note.text, place=origin) if origin else note.text
+    return (
+        message("{text} ({place})", text=note.text, place=origin)
+        if origin
+        else note.text
+    )
 
 
 def settings(options: BuildOptions) -> dict[str, object]:
@@ -122,7 +133,9 @@ def _files(tables: Tables) -> TableView:
     values = attribute_columns(tables.files, _FILE_COLUMNS)
     values[_SIZE] = [
         Cell(
-            byte_size(file.size), float(file.size), message("{count:count} bytes", count=file.size)
+            byte_size(file.size),
+            float(file.size),
+            message("{count:count} bytes", count=file.size),
         )
         for file in tables.files
     ]
@@ -133,7 +146,9 @@ def _metrics(files: Sequence[MetricsFile]) -> TableView:
     names = [file.metrics for file in files]
     columns: Columns = {
         _NAME: [file.name for file in files],
-        ColumnView("steps", message("Steps"), written="count"): [file.steps for file in files],
+        ColumnView("steps", message("Steps"), written="count"): [
+            file.steps for file in files
+        ],
         ColumnView("count", message("Metrics"), written="count"): map(len, names),
         ColumnView("metrics", message("Names"), kind="text"): map(", ".join, names),
     }
@@ -143,17 +158,27 @@ def _metrics(files: Sequence[MetricsFile]) -> TableView:
 def _fields(tables: Tables) -> TableView:
     meanings = {field.name: message(field.meaning) for field in FIELDS}
     missing_names = tuple(name for name in meanings if not tables.fields.get(name))
-    extra_names = [str(name) for name in tables.extras.columns if str(name) not in CANONICAL]
+    extra_names = [
+        str(name) for name in tables.extras.columns if str(name) not in CANONICAL
+    ]
     meanings |= dict.fromkeys(extra_names, message("as logged"))
     names = [name for name in meanings if tables.fields.get(name)]
     rows = [tables.fields[name] for name in names]
     columns: Columns = {
         ColumnView("field", message("Field"), kind="text"): names,
-        ColumnView("meaning", message("Meaning"), kind="text"): [meanings[name] for name in names],
+        ColumnView("meaning", message("Meaning"), kind="text"): [
+            meanings[name] for name in names
+        ],
         ColumnView("rows", message("Rows with the field"), written="count"): rows,
     }
-    note = message("Missing in all rows: {fields}.", fields=missing_names) if missing_names else ""
-    return table("fields", message("Fields found and missing"), columns, ids=names, note=note)
+    note = (
+        message("Missing in all rows: {fields}.", fields=missing_names)
+        if missing_names
+        else ""
+    )
+    return table(
+        "fields", message("Fields found and missing"), columns, ids=names, note=note
+    )
 
 
 def _bad_lines(tables: Tables) -> TableView:
@@ -164,18 +189,29 @@ def _bad_lines(tables: Tables) -> TableView:
         ColumnView("line", message("Line"), written="count"): [
             bad.line or whole_file for bad in lines
         ],
-        ColumnView("reason", message("Reason"), kind="text"): [bad.reason for bad in lines],
+        ColumnView("reason", message("Reason"), kind="text"): [
+            bad.reason for bad in lines
+        ],
     }
     count, note = len(tables.bad_lines), ""
     if count < tables.bad_count:
-        note = message("{some:count} of {all:count} listed.", some=count, all=tables.bad_count)
-    return table("bad-lines", message("Lines that could not be read"), columns, note=note)
+        note = message(
+            "{some:count} of {all:count} listed.", some=count, all=tables.bad_count
+        )
+    return table(
+        "bad-lines", message("Lines that could not be read"), columns, note=note
+    )
 
 
-def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str, bytes]]:
+def exports(
+    context: RunContext, charts: Sequence[Chart]
+) -> Iterator[tuple[str, bytes]]:
     """Yield (path in the report folder, bytes) of exported findings, tables and chart specs."""
     tables = context.tables
-    yield ("data/findings.json", canonical_json(findings_json(context.verdict), indent=True))
+    yield (
+        "data/findings.json",
+        canonical_json(findings_json(context.verdict), indent=True),
+    )
     yield "data/steps.csv", csv(tables.steps)
     yield PROMPTS, csv(tables.prompts)
     if len(tables.tokens):
@@ -230,13 +266,17 @@ def csv(table: pd.DataFrame) -> bytes:
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(
         **{
-            str(name): values.map(lambda cell: _safe(cell) if isinstance(cell, str) else cell)
+            str(name): values.map(
+                lambda cell: _safe(cell) if isinstance(cell, str) else cell
+            )
             for name, values in texts.items()
         }
     )
     # Quote all texts, as an unquoted CR in a text would start a new row.
     safe.columns = pd.Index([_safe(str(name)) for name in safe])
-    text = safe.to_csv(index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC)
+    text = safe.to_csv(
+        index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC
+    )
     return text.encode("utf-8", "replace")
 
 

@@ -47,11 +47,17 @@ def run_courses(context: RunContext) -> list[tuple[Column, Course]]:
             column = replace(
                 column,
                 label=label,
-                unit=translatable("nats per token") if course.column == per_token else column.unit,
-                help=message("“{metric}”, from the trainer's metrics", metric=course.column),
+                unit=translatable("nats per token")
+                if course.column == per_token
+                else column.unit,
+                help=message(
+                    "“{metric}”, from the trainer's metrics", metric=course.column
+                ),
             )
         if course:
-            result.append((STEP[course.column] if course.source == "rollouts" else column, course))
+            result.append(
+                (STEP[course.column] if course.source == "rollouts" else column, course)
+            )
     return result
 
 
@@ -67,7 +73,9 @@ def run_figures(context: RunContext) -> list[KeyFigure]:
 def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
     first, best, last = (
         number_cell(part.value, column.kind)._replace(
-            exact=message("{value}, {steps}", value=exact(part.value), steps=span(part.steps))
+            exact=message(
+                "{value}, {steps}", value=exact(part.value), steps=span(part.steps)
+            )
         )
         for part in (course.first, course.best, course.last)
     )
@@ -115,7 +123,12 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
     for name in context.tile_names:
         figure, values = STEP[name], job.figures[name]
         changes = (
-            change(values[last], values[i], message("step {step}", step=steps[i]), figure.kind)
+            change(
+                values[last],
+                values[i],
+                message("step {step}", step=steps[i]),
+                figure.kind,
+            )
             for i in earlier
         )
         result.append(
@@ -131,10 +144,14 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
     return result
 
 
-ROUNDING = 1e-12  # Largest relative difference of two means that still counts as no change
+ROUNDING = (
+    1e-12  # Largest relative difference of two means that still counts as no change
+)
 
 
-def change(now: float, then: float, since: str, kind: NumberKind = "number") -> Change | None:
+def change(
+    now: float, then: float, since: str, kind: NumberKind = "number"
+) -> Change | None:
     if math.isnan(now) or math.isnan(then):
         return None
     delta = now - then

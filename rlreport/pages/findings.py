@@ -52,7 +52,8 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
         "not_observed": listed(verdict.not_observed),
         "passed": passed,
         "not_run": [
-            (message(BY_ID[c.id].name) if c.id in BY_ID else c.id, c.needs) for c in verdict.not_run
+            (message(BY_ID[c.id].name) if c.id in BY_ID else c.id, c.needs)
+            for c in verdict.not_run
         ],
         "checks_run": message(
             "{passed}, {not_run:count} not applicable to this log",
@@ -67,12 +68,18 @@ def finding_view(
 ) -> dict[str, Any]:
     """Return a finding for templates, with its effects ``folded`` and links to up to 12 steps."""
     onset = finding.onset
-    steps = [finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)]
-    since = onset and Link(message("step {step}", step=onset.step), addresses.step(onset.step))
+    steps = [
+        finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)
+    ]
+    since = onset and Link(
+        message("step {step}", step=onset.step), addresses.step(onset.step)
+    )
     return {item.name: getattr(finding, item.name) for item in fields(finding)} | {
         "why": sentences([finding.why, finding.sample]),
         "since": since,
-        "interval": f"{onset.low}–{onset.high}" if onset and onset.low < onset.high else "",
+        "interval": f"{onset.low}–{onset.high}"
+        if onset and onset.low < onset.high
+        else "",
         "limits": [_limit(finding.id, met) for met in finding.thresholds],
         "steps": [Link(str(step), addresses.step(step)) for step in steps],
         "examples": [_example(example, addresses) for example in finding.evidence],
@@ -83,7 +90,9 @@ def finding_view(
             finding.unseen,
         ),
         "folded": [finding_view(other, addresses) for other in folded],
-        "related": plural("{count} related finding", "{count} related findings", len(folded)),
+        "related": plural(
+            "{count} related finding", "{count} related findings", len(folded)
+        ),
     }
 
 
@@ -102,7 +111,10 @@ def _limit(check: str, met: Met) -> str:
     if met.unit.startswith("of "):  # a share
         value, limit = percent(met.value), percent(met.limit)
     else:
-        value, limit = with_unit(figure(met.value), message(met.unit)), figure(met.limit)
+        value, limit = (
+            with_unit(figure(met.value), message(met.unit)),
+            figure(met.limit),
+        )
     meaning = message(declared[met.name].meaning if met.name in declared else met.name)
     facts = {"meaning": meaning, "value": value, "limit": limit}
     if met.op.startswith("<"):
@@ -112,8 +124,14 @@ def _limit(check: str, met: Met) -> str:
 
 def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
     value = ""
-    if example.value is not None and example.unit:  # readers cannot interpret other values
-        number = whole(example.value) if example.value.is_integer() else figure(example.value)
+    if (
+        example.value is not None and example.unit
+    ):  # readers cannot interpret other values
+        number = (
+            whole(example.value)
+            if example.value.is_integer()
+            else figure(example.value)
+        )
         if example.unit.startswith("of "):  # a share
             number = percent(example.value)
         if example.unit == "reward":
@@ -121,11 +139,20 @@ def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
         elif example.unit == REFERENCE_REWARD:
             value = message("reward of the reference {reward}", reward=number)
         else:
-            unit = _ONE.get(example.unit, example.unit) if example.value == 1 else example.unit
+            unit = (
+                _ONE.get(example.unit, example.unit)
+                if example.value == 1
+                else example.unit
+            )
             value = with_unit(number, message(unit))
-    address = addresses.response(example.step, example.n, token=example.token, turn=example.turn)
+    address = addresses.response(
+        example.step, example.n, token=example.token, turn=example.turn
+    )
     return {
-        "link": Link(message("step {step}, response {n}", step=example.step, n=example.n), address),
+        "link": Link(
+            message("step {step}, response {n}", step=example.step, n=example.n),
+            address,
+        ),
         "excerpt": example.excerpt,
         "value": value,
         "before": _example(example.before, addresses) if example.before else None,

@@ -22,8 +22,12 @@ from rlreport.system.gzipped import gzipped
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
-_AFTER_MARK = re.compile(r"(?<=[_./:])(?=[^_./:])")  # Where ``breakable`` lets a name be broken
-GENERATOR = f"rlreport {__version__}"  # Name and version of the generator, shown in reports
+_AFTER_MARK = re.compile(
+    r"(?<=[_./:])(?=[^_./:])"
+)  # Where ``breakable`` lets a name be broken
+GENERATOR = (
+    f"rlreport {__version__}"  # Name and version of the generator, shown in reports
+)
 # `<`, `>` and `&` could be markup; U+2028/9 end a line in old JavaScript parsers.
 _UNSAFE = "<>&\u2028\u2029"  # Characters that ``script_json`` escapes
 
@@ -33,7 +37,9 @@ def environment(language: Language) -> jinja2.Environment:
     """Return the Jinja environment of a language; callers translate the values they pass."""
     result = source_environment()
     result.install_gettext_translations(language.translations)  # type: ignore[attr-defined]
-    openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}
+    openings = {
+        level: message("{one:capital}.", one=name) for level, name in LEVELS.items()
+    }
     result.filters["breakable"] = breakable
     result.globals |= {
         "generator": GENERATOR,
@@ -43,7 +49,9 @@ def environment(language: Language) -> jinja2.Environment:
         "levels": language.of(LEVELS),
         "openings": language.of(openings),
         "script_json": script_json,
-        "svg": lambda chart: Markup(chart.svg),  # our own drawing code escapes its texts
+        "svg": lambda chart: Markup(
+            chart.svg
+        ),  # our own drawing code escapes its texts
         "chart_json": _chart_json,
         "chart_config": vega_config(),
     }
@@ -65,7 +73,9 @@ def _chart_json(chart: Chart) -> Markup:
     rows = data.get("values") if isinstance(data, dict) else None
     if rows and isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
         fields = sorted({field for row in rows for field in row})
-        spec["data"] = {"columns": {field: [row.get(field) for row in rows] for field in fields}}
+        spec["data"] = {
+            "columns": {field: [row.get(field) for row in rows] for field in fields}
+        }
     return script_json(spec)
 
 
@@ -88,7 +98,9 @@ def gzip_base64(content: bytes, *, level: int = 3) -> str:
 
 def canonical_json(value: Any, *, indent: bool = False) -> bytes:
     """Serialise ``value`` as reproducible UTF-8 JSON; NaN and infinities become null."""
-    options = orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+    options = (
+        orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+    )
     if indent:
         options |= orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     try:

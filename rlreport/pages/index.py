@@ -32,19 +32,38 @@ from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
 from rlreport.draw.theme import PALETTE
 from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of
-from rlreport.pages.table import Cell, Columns, ColumnView, TableView, number_cell, table
+from rlreport.pages.table import (
+    Cell,
+    Columns,
+    ColumnView,
+    TableView,
+    number_cell,
+    table,
+)
 from rlreport.text.clean import safe_text, shortened
 from rlreport.text.language import ENGLISH, Language
-from rlreport.text.messages import clauses, format_message, listed, message, plural, sentences
+from rlreport.text.messages import (
+    clauses,
+    format_message,
+    listed,
+    message,
+    plural,
+    sentences,
+)
 from rlreport.text.numbers import MISSING
 
 KEYS_SHOWN = 8
 MOST_KEYS = 40
 _LONGEST = 600
-_LONGEST_LABEL = 40  # Maximum number of characters of a curve's name, which are its last ones
+_LONGEST_LABEL = (
+    40  # Maximum number of characters of a curve's name, which are its last ones
+)
 _FIRST_WINDOW = message("mean of the first values")
 _LAST_WINDOW = message("mean of the last values")
-_ONSET, _OVER_RESPONSES = message("onset of the lead finding"), message("mean over responses")
+_ONSET, _OVER_RESPONSES = (
+    message("onset of the lead finding"),
+    message("mean over responses"),
+)
 _SETTING = message("from the configuration")
 _LENGTH_UNIT = STEP["response_tokens_mean"].unit
 
@@ -53,7 +72,9 @@ _LENGTH_UNIT = STEP["response_tokens_mean"].unit
 class Listed:
     place: str  # path relative to the index, as shown to readers
     href: str  # address of its first page, relative to the index
-    about: Mapping[str, Any] | None  # content of its ``report.json``, None if it cannot be read
+    about: (
+        Mapping[str, Any] | None
+    )  # content of its ``report.json``, None if it cannot be read
     why: str = ""  # the reason why it cannot be read
 
 
@@ -71,7 +92,9 @@ class Group(NamedTuple):
 _GROUP = ColumnView("group", message("Group"), kind="text")
 _VERDICT = ColumnView("verdict", message("Verdict"), kind="text")
 _FIRST = ColumnView("reward_first", message("Reward, first"), help=_FIRST_WINDOW)
-_BEST = ColumnView("reward_best", message("Reward, best"), help=message("best mean of a window"))
+_BEST = ColumnView(
+    "reward_best", message("Reward, best"), help=message("best mean of a window")
+)
 _LAST = ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW)
 _ENDS = (
     ColumnView("validation", message("Validation, last"), help=_LAST_WINDOW),
@@ -86,7 +109,9 @@ _COLUMNS = (
     ColumnView("sentence", message("What happened"), kind="text"),
     ColumnView("since", message("Since step"), help=_ONSET, written="count"),
     *(_FIRST, _BEST, _LAST),
-    ColumnView("trend", message("Reward over steps"), kind="path", help=_OVER_RESPONSES),
+    ColumnView(
+        "trend", message("Reward over steps"), kind="path", help=_OVER_RESPONSES
+    ),
     *_ENDS,
 )
 _DETAILS = (
@@ -108,21 +133,32 @@ def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Gro
         if shared == SEEDS:  # the name says nothing else, but its folder may
             shared = report.place.rpartition("/")[0] or shared
         key = shared or settings_without_seed(settings)
-        others = message("{name} and others", name=name if counts[name] == 1 else report.place)
+        others = message(
+            "{name} and others", name=name if counts[name] == 1 else report.place
+        )
         group = groups.setdefault(key or report.href, Group(shared or others, []))
         group.runs.append(Run(report, settings, row))
     # A single run keeps its name.
-    return [g if len(g.runs) > 1 else Group(g.runs[0].row["run"], g.runs) for g in groups.values()]
+    return [
+        g if len(g.runs) > 1 else Group(g.runs[0].row["run"], g.runs)
+        for g in groups.values()
+    ]
 
 
 def runs_view(groups: Sequence[Group]) -> dict[str, Any]:
     """Return {"summary", "table" of runs, "groups": their table, None if none has several runs}."""
     runs = [run for group in groups for run in group.runs]
-    names = [group.name if len(group.runs) > 1 else "" for group in groups for _ in group.runs]
+    names = [
+        group.name if len(group.runs) > 1 else ""
+        for group in groups
+        for _ in group.runs
+    ]
     readable = [group for group in groups if group.runs[0].report.about]
     settings = _differing_settings(readable)
     place = replace(_PLACE, hidden=len({run.row["run"] for run in runs}) == len(runs))
-    columns: Columns = {column: [run.row.get(column.key) for run in runs] for column in _COLUMNS}
+    columns: Columns = {
+        column: [run.row.get(column.key) for run in runs] for column in _COLUMNS
+    }
     columns[_GROUP] = names
     if not any(names):
         del columns[_GROUP]
@@ -130,12 +166,17 @@ def runs_view(groups: Sequence[Group]) -> dict[str, Any]:
     for end in {*_ENDS}.difference(ends):
         del columns[end]
     columns |= _setting_columns([*settings], [run.settings for run in runs])
-    columns |= {column: [run.row.get(column.key) for run in runs] for column in (*_DETAILS, place)}
+    columns |= {
+        column: [run.row.get(column.key) for run in runs]
+        for column in (*_DETAILS, place)
+    }
     summary = [plural("{count} report.", "{count} reports.", len(runs))]
     if broken := sum(run.report.about is None for run in runs):
         summary.append(message("{count:count} could not be read.", count=broken))
     shown = {"some": MOST_KEYS, "all": len(settings)}
-    note = format_message("{some:count} of {all:count} settings that differ have a column.", shown)
+    note = format_message(
+        "{some:count} of {all:count} settings that differ have a column.", shown
+    )
     note = note if len(settings) > MOST_KEYS else ""
     hrefs = [run.report.href for run in runs]
     return {
@@ -150,7 +191,9 @@ def _groups_table(
 ) -> TableView:
     columns: Columns = {
         replace(_GROUP, kind="link"): [group.name for group in groups],
-        ColumnView("runs", message("Runs"), written="count"): [len(group.runs) for group in groups],
+        ColumnView("runs", message("Runs"), written="count"): [
+            len(group.runs) for group in groups
+        ],
         _VERDICT: [_verdicts(group) for group in groups],
     }
     for column in (_FIRST, _LAST, *ends):
@@ -165,23 +208,31 @@ def _verdicts(group: Group) -> str:
     """Return how many runs have each verdict, such as "2 Healthy, 1 Warning"."""
     levels = Counter(run.row["level"] for run in group.runs)
     return listed(
-        message("{count}\u00a0{level}", count=n, level=w) for w, n in levels.most_common()
+        message("{count}\u00a0{level}", count=n, level=w)
+        for w, n in levels.most_common()
     )
 
 
 def _mean_cell(group: Group, column: ColumnView) -> Cell:
     """Return a group's mean, for different rewards also their range: "0.42 (0.38 to 0.45)"."""
     values = pd.Series([run.row[column.key] for run in group.runs], dtype=float)
-    mean, low, high = (float(value) for value in (values.mean(), values.min(), values.max()))
+    mean, low, high = (
+        float(value) for value in (values.mean(), values.min(), values.max())
+    )
     if low == high or column not in (_FIRST, _LAST) or math.isnan(mean):
         return number_cell(mean, column.written)
     places = {"mean": mean, "low": low, "high": high}
-    return Cell(format_message("{mean:short} ({low:short} to {high:short})", places), mean)
+    return Cell(
+        format_message("{mean:short} ({low:short} to {high:short})", places), mean
+    )
 
 
 def reward_chart(groups: Sequence[Group]) -> Chart | None:
     """Return a chart of mean reward and range per group; None if fewer than two runs have any."""
-    each = ((g, [rewards for run in g.runs if len(rewards := run.row["rewards"])]) for g in groups)
+    each = (
+        (g, [rewards for run in g.runs if len(rewards := run.row["rewards"])])
+        for g in groups
+    )
     found = [(group, rewards) for group, rewards in each if rewards]
     if sum(len(rewards) for _, rewards in found) < 2:
         return None
@@ -190,10 +241,18 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
         axis.append(message("mean and range of a group's runs"))
     if (omitted := max(0, len(found) - len(PALETTE))) > 0:
         places = {"some": len(PALETTE), "all": len(found)}
-        axis.append(format_message("the {some} of {all} that are highest at the end", places))
-        found.sort(key=lambda one: -pd.Series([r.row["reward_last"] for r in one[0].runs]).mean())
+        axis.append(
+            format_message("the {some} of {all} that are highest at the end", places)
+        )
+        found.sort(
+            key=lambda one: (
+                -pd.Series([r.row["reward_last"] for r in one[0].runs]).mean()
+            )
+        )
         found = found[: len(PALETTE)]
-    steps = np.unique(np.concatenate([r.index for _, rewards in found for r in rewards]))
+    steps = np.unique(
+        np.concatenate([r.index for _, rewards in found for r in rewards])
+    )
     tables = [
         pd.DataFrame([np.interp(steps, r.index, r, np.nan, np.nan) for r in rewards])
         for _, rewards in found
@@ -201,13 +260,22 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
     names = [shortened(group.name[::-1], _LONGEST_LABEL)[::-1] for group, _ in found]
     means = curves_of((name, t.mean()) for name, t in zip(names, tables, strict=True))
     curves = [
-        replace(mean, low=t.min().to_numpy(), high=t.max().to_numpy()) if len(t) > 1 else mean
+        replace(mean, low=t.min().to_numpy(), high=t.max().to_numpy())
+        if len(t) > 1
+        else mean
         for mean, t in zip(means, tables, strict=True)
     ]
     frame, text = Frame(steps), clauses(axis)
     labels = 150 if max(map(len, names)) < 23 else 280
     chart = curve_chart(
-        frame, "reward", title, curves, axis=text, wide=True, labels=labels, omitted=omitted
+        frame,
+        "reward",
+        title,
+        curves,
+        axis=text,
+        wide=True,
+        labels=labels,
+        omitted=omitted,
     )
     return chart and replace(chart, interactive=False)
 
@@ -226,13 +294,20 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
     place = {"run": report.place, "place": report.place}
     if about is None:
         empty = {"version": "", "trend": "", "rewards": ()}
-        return place | empty | {"verdict": message("– cannot be read"), "sentence": report.why}
+        return (
+            place
+            | empty
+            | {"verdict": message("– cannot be read"), "sentence": report.why}
+        )
     level, lead = verdict_of(about)
     steps, courses = dicts(about.get("steps")), _courses(about)
     # In a run of trainer metrics alone, no step has responses.
     steps = [step for step in steps if _number(step.get("responses")) > 0] or steps
     rewards = _rewards(about)
-    word, glyph = FIRST_WORDS.get(level, _text(level)), GLYPHS.get(level, GLYPHS["unjudged"])
+    word, glyph = (
+        FIRST_WORDS.get(level, _text(level)),
+        GLYPHS.get(level, GLYPHS["unjudged"]),
+    )
     sentence = _text(section(about, "verdict").get("sentence"))
     if language != ENGLISH:  # a report has its sentence in English alone
         sentence = translatable_title(lead, _text(lead.get("title"))) if lead else ""
@@ -246,7 +321,10 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
         "verdict": message("{glyph} {level}", glyph=glyph, level=word),
         "sentence": sentence,
         "since": _number(section(lead or {}, "onset").get("step")),
-        **{f"reward_{part}": _mean(courses, "reward", part) for part in ("first", "best", "last")},
+        **{
+            f"reward_{part}": _mean(courses, "reward", part)
+            for part in ("first", "best", "last")
+        },
         "rewards": rewards,
         "trend": sparkline(rewards.to_numpy()),
         "validation": _mean(courses, "watched_reward", "last"),
@@ -260,21 +338,31 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
 
 def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
     """Return, for each setting that differs, whether the runs of every group agree on it."""
-    counts = Counter(key for group in groups for run in group.runs for key in run.settings)
+    counts = Counter(
+        key for group in groups for run in group.runs for key in run.settings
+    )
     is_equal = {}
     for key, _ in counts.most_common():
-        values = [{repr(run.settings.get(key, ...)) for run in group.runs} for group in groups]
+        values = [
+            {repr(run.settings.get(key, ...)) for run in group.runs} for group in groups
+        ]
         if len(set().union(*values)) > 1:
             is_equal[key] = all(len(part) == 1 for part in values)
-    order = sorted(is_equal, key=lambda key: (bool(BOOKKEEPING.search(key)), not is_equal[key]))
+    order = sorted(
+        is_equal, key=lambda key: (bool(BOOKKEEPING.search(key)), not is_equal[key])
+    )
     return {key: is_equal[key] for key in order}
 
 
-def _setting_columns(keys: Sequence[str], cards: Sequence[Mapping[str, Scalar]]) -> Columns:
+def _setting_columns(
+    keys: Sequence[str], cards: Sequence[Mapping[str, Scalar]]
+) -> Columns:
     columns: Columns = {}
     for number, key in enumerate(keys[:MOST_KEYS]):
         present = [card[key] for card in cards if key in card]
-        numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present)
+        numeric = all(
+            isinstance(v, (int, float)) and not isinstance(v, bool) for v in present
+        )
         kind, hidden = "number" if numeric else "text", number >= KEYS_SHOWN
         column = ColumnView(f"card:{key}", key, kind=kind, help=_SETTING, hidden=hidden)
         columns[column] = [_setting_cell(card, column) for card in cards]
@@ -288,7 +376,9 @@ def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
     text, value = _text("null" if card[key] is None else card[key]), _number(card[key])
     if column.kind == "text":
         return Cell(text)
-    return Cell(text, None if math.isnan(value) else value, text)  # as it is: 32, not 32.0
+    return Cell(
+        text, None if math.isnan(value) else value, text
+    )  # as it is: 32, not 32.0
 
 
 def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -296,7 +386,8 @@ def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {
         str(course.get("quantity")): course
         for course in dicts(section(about, "verdict").get("course"))
-        if (column := str(section(course, "series").get("column"))) != "response_chars_mean"
+        if (column := str(section(course, "series").get("column")))
+        != "response_chars_mean"
         and "kl_token" not in roles_of([column])
     }
 

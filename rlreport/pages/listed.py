@@ -47,7 +47,11 @@ TILES = (
 )
 
 # Key figures of the run in order, including those that only trainer metrics provide
-RUN_TILES = (TILES[0], "validation_reward_mean", *(n for n in TILES[1:] if "chars" not in n))
+RUN_TILES = (
+    TILES[0],
+    "validation_reward_mean",
+    *(n for n in TILES[1:] if "chars" not in n),
+)
 
 
 # If more logged fields than this are in a group of columns, all are hidden by default
@@ -68,10 +72,16 @@ class PromptText(str):
     shared: str  # the hidden beginning, "" if nothing is hidden
     rest: str
 
-    def __new__(cls, text: str, prefixes: Sequence[str], longest: int | None = None) -> PromptText:
-        sizes = [len(p) for p in prefixes if text.startswith(p) and text[len(p) :].strip()]
+    def __new__(
+        cls, text: str, prefixes: Sequence[str], longest: int | None = None
+    ) -> PromptText:
+        sizes = [
+            len(p) for p in prefixes if text.startswith(p) and text[len(p) :].strip()
+        ]
         size = max(sizes, default=0)
-        parts = [shortened(part, longest or len(part)) for part in (text[:size], text[size:])]
+        parts = [
+            shortened(part, longest or len(part)) for part in (text[:size], text[size:])
+        ]
         prompt = super().__new__(cls, "".join(parts))
         prompt.shared, prompt.rest = parts
         return prompt
@@ -95,7 +105,11 @@ def prompt_prefixes(prompts: Iterable[str]) -> tuple[str, ...]:
     """Return up to PREFIXES shared beginnings of prompts; () unless MOST_PROMPTS have one."""
     texts = list(dict.fromkeys(filter(None, prompts)))
     texts = sorted(texts[:: -(-len(texts) // PREFIX_SAMPLE) or 1])
-    least, remaining, found = max(LEAST_PROMPTS, LEAST_SHARE * len(texts)), texts, list[str]()
+    least, remaining, found = (
+        max(LEAST_PROMPTS, LEAST_SHARE * len(texts)),
+        texts,
+        list[str](),
+    )
     while len(remaining) >= least and len(found) < PREFIXES:
         pairs = pairwise(remaining)
         common = [len(os.path.commonprefix(p)) for p in pairs]  # noqa: RUF071 (characters are meant)
@@ -110,7 +124,9 @@ def prompt_prefixes(prompts: Iterable[str]) -> tuple[str, ...]:
             break
         found.append(words[0])
         remaining = [text for text in remaining if not text.startswith(words[0])]
-    return tuple(found) if len(texts) - len(remaining) >= MOST_PROMPTS * len(texts) else ()
+    return (
+        tuple(found) if len(texts) - len(remaining) >= MOST_PROMPTS * len(texts) else ()
+    )
 
 
 def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -123,7 +139,9 @@ def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
 def number_columns(tables: Tables) -> list[ColumnView]:
     """Return numeric columns of the response list; logged fields are last, hidden if many."""
     responses, extras, parts = tables.responses, tables.extras, tables.reward_parts
-    base_columns = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
+    base_columns = [
+        c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()
+    ]
     tokens = any(c.name == "response_tokens" for c in base_columns)
     columns = []
     logged = has(responses, "advantage_logged_mean")
@@ -135,12 +153,21 @@ def number_columns(tables: Tables) -> list[ColumnView]:
             help_text = message("{help}; of sampled responses only", help=help_text)
         if column.key == "advantage_mean":
             hidden &= not logged
-            column = replace(column, unit=message("logged") if logged else message("GAE"))
+            column = replace(
+                column, unit=message("logged") if logged else message("GAE")
+            )
         columns.append(replace(column, hidden=hidden, help=help_text))
-    extra_names = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
-    extra_names = [n for n in extra_names if n != "advantage"]  # it is column ``advantage_mean``
+    extra_names = [
+        n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()
+    ]
+    extra_names = [
+        n for n in extra_names if n != "advantage"
+    ]  # it is column ``advantage_mean``
     for group, names in (
-        (message("Parts of the reward"), [name for name in extra_names if name in parts]),
+        (
+            message("Parts of the reward"),
+            [name for name in extra_names if name in parts],
+        ),
         (message("Logged fields"), [name for name in extra_names if name not in parts]),
     ):
         columns += extra_columns(names, group, hidden=len(names) > EXTRAS_SHOWN)
@@ -156,23 +183,31 @@ def extra_columns(
     ]
 
 
-def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) -> list[ColumnView]:
+def reading_order(
+    numbers: Sequence[ColumnView], texts: Sequence[ColumnView]
+) -> list[ColumnView]:
     """Return the visible columns in order: reward, texts, KL and length, then all others."""
     ranks = {"reward": 0, "prompt": 1, "response": 1, "finding": 1}
     ranks |= {"kl_k1": 2, "response_tokens": 2, "response_chars": 2}
     visible_columns = [c for c in (*numbers, *texts) if not c.hidden]
-    return sorted(visible_columns, key=lambda c: ranks.get(c.key, 4 if c.kind == "text" else 3))
+    return sorted(
+        visible_columns, key=lambda c: ranks.get(c.key, 4 if c.kind == "text" else 3)
+    )
 
 
 _WHY_ENDED = message(
     "why the response ended, as logged; otherwise inferred from its end token, text or turns"
 )
-_ENDING = ColumnView("ending", message("How it ended"), kind="text", help=_WHY_ENDED, hidden=True)
+_ENDING = ColumnView(
+    "ending", message("How it ended"), kind="text", help=_WHY_ENDED, hidden=True
+)
 
 
 _TOOLS_USED = message("the tools that answered in the response")
 # Key in ``TOOLS`` of static/js/list/rows.js, too: a text of several lines, each of them a value
-TOOLS = ColumnView("tools", message("Tools"), kind="text", help=_TOOLS_USED, hidden=True)
+TOOLS = ColumnView(
+    "tools", message("Tools"), kind="text", help=_TOOLS_USED, hidden=True
+)
 
 
 def string_columns(tables: Tables) -> list[ColumnView]:

@@ -41,16 +41,32 @@ from rlreport.read.remarks import NO_STEP
 from rlreport.read.rollouts import Rollout
 from rlreport.tables import Tables, counted_responses
 from rlreport.text.clean import shortened
-from rlreport.text.messages import format_message, listed, message, plural, sentences, with_unit
+from rlreport.text.messages import (
+    format_message,
+    listed,
+    message,
+    plural,
+    sentences,
+    with_unit,
+)
 
 SNIPPET_CHARS = 400
 MOST_ROWS = 1_000  # Maximum steps in the table of a run that logs trainer metrics but no responses
-MOST_OPEN = 8  # Maximum number of charts that are visible before further ones are unfolded
+MOST_OPEN = (
+    8  # Maximum number of charts that are visible before further ones are unfolded
+)
 MOST_NAMED = 3  # Maximum number of trainer metrics files the summary names; the data page lists all
 # Columns of the overview's table of steps; columns without data are left out
 STEPS_SHOWN = (
     *("responses", "failed_rollouts", "reward_mean", "reward_std", "ref_reward_mean"),
-    *("win_rate", "lose_rate", "valid_reward_mean", "kl_k1_mean", "kl_k3_mean", "log_ratio_mean"),
+    *(
+        "win_rate",
+        "lose_rate",
+        "valid_reward_mean",
+        "kl_k1_mean",
+        "kl_k3_mean",
+        "log_ratio_mean",
+    ),
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
     *("distinct_2", "explained_variance", "zero_variance_groups"),
 )
@@ -106,7 +122,9 @@ def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
     room = MOST_OPEN - len(single_charts)
     first = [c for c in charts if c.place == "open"]
     more = first[room:] + [c for c in charts if c.place == "more"]
-    groups = list(dict.fromkeys(["", *(chart.group for chart in more)]))  # one heading per group
+    groups = list(
+        dict.fromkeys(["", *(chart.group for chart in more)])
+    )  # one heading per group
     return {
         "lead": single_charts.get("lead"),
         "reward": single_charts.get("reward"),
@@ -116,9 +134,14 @@ def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
 
 
 def _summary(tables: Tables) -> str:
-    steps, names = tables.steps["step"].tolist(), [file.name for file in tables.metrics_files]
+    steps, names = (
+        tables.steps["step"].tolist(),
+        [file.name for file in tables.metrics_files],
+    )
     few = len(names) <= MOST_NAMED
-    metrics_files = listed(names) if few else plural("{count} file", "{count} files", len(names))
+    metrics_files = (
+        listed(names) if few else plural("{count} file", "{count} files", len(names))
+    )
     places = {"low": steps[0], "high": steps[-1], "steps": len(steps)}
     if tables.responses.empty:
         metrics = len(tables.metrics.columns) - 1
@@ -138,7 +161,11 @@ def _summary(tables: Tables) -> str:
             "{responses} over {steps:count} steps ({low}–{high}), from {files}.", places
         )
     sample = tables.sample_note
-    texts = message("Counts of texts and tokens come {sample}.", sample=sample) if sample else ""
+    texts = (
+        message("Counts of texts and tokens come {sample}.", sample=sample)
+        if sample
+        else ""
+    )
     metrics_note = message("Trainer metrics from {names}.", names=metrics_files)
     return sentences([logs, texts, metrics_note if names else ""])
 
@@ -147,7 +174,9 @@ _WHICH = ColumnView("which", message("Which"), kind="link")
 
 
 def _extremes(
-    extremes: Sequence[tuple[Extreme, Rollout]], prefixes: Sequence[str], addresses: Addresses
+    extremes: Sequence[tuple[Extreme, Rollout]],
+    prefixes: Sequence[str],
+    addresses: Addresses,
 ) -> TableView:
     rollouts = [rollout for _, rollout in extremes]
     return table(
@@ -155,11 +184,14 @@ def _extremes(
         message("Extreme responses of the run"),
         {
             _WHICH: [Cell(extreme.label, extreme.label) for extreme, _ in extremes],
-            ColumnView("value", message("Extreme")): [_extreme_cell(e) for e, _ in extremes],
+            ColumnView("value", message("Extreme")): [
+                _extreme_cell(e) for e, _ in extremes
+            ],
             ColumnView("step", message("Step")): [name_cell(r.step) for r in rollouts],
             PROMPT_TEXT: [listed_prompt(r, prefixes, SNIPPET_CHARS) for r in rollouts],
             RESPONSE_TEXT: [
-                shortened(r.response, SNIPPET_CHARS) or message("(empty)") for r in rollouts
+                shortened(r.response, SNIPPET_CHARS) or message("(empty)")
+                for r in rollouts
             ],
         },
         ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in extremes],
@@ -190,7 +222,9 @@ def _steps(context: RunContext, addresses: Addresses) -> TableView:
     steps, note = context.tables.steps, ""
     columns = [STEP[name] for name in columns_with_data(steps, STEPS_SHOWN)]
     if not context.has_rollouts and len(steps) > MOST_ROWS:
-        note = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
+        note = message(
+            "{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps)
+        )
         steps = steps.iloc[evenly(len(steps), MOST_ROWS)]
     for name in ("failed_rollouts", "responses"):
         if not steps[name].any():
@@ -207,13 +241,18 @@ def _steps(context: RunContext, addresses: Addresses) -> TableView:
         {
             STEP_LINK: map(name_cell, names),
             **number_columns_of(steps, columns),
-            **{ColumnView(f"metric:{name}", str(name)): trainer[name] for name in trainer},
+            **{
+                ColumnView(f"metric:{name}", str(name)): trainer[name]
+                for name in trainer
+            },
         },
         ids=names,
         hrefs=[addresses.step(step) for step in names],
         badges=[
             _step_badges(context, step, incomplete)
-            for step, incomplete in zip(names, steps["incomplete"].tolist(), strict=True)
+            for step, incomplete in zip(
+                names, steps["incomplete"].tolist(), strict=True
+            )
         ],
         note=note,
     )
@@ -224,4 +263,6 @@ def _step_badges(context: RunContext, step: int, incomplete: bool) -> list[str]:
     badges = [message("incomplete")] if incomplete else []
     if step == context.tables.in_progress:
         badges.append(message("in progress"))
-    return badges + [f.name for f in verdict.findings if f.id == verdict.lead and step in f.steps]
+    return badges + [
+        f.name for f in verdict.findings if f.id == verdict.lead and step in f.steps
+    ]

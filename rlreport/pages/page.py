@@ -12,7 +12,9 @@ from rlreport.pages.table import Link, Shell
 from rlreport.text.messages import message
 
 T = TypeVar("T")
-PROMPTS = "data/prompts.csv"  # Path of the exported table of prompts, below the report's root
+PROMPTS = (
+    "data/prompts.csv"  # Path of the exported table of prompts, below the report's root
+)
 NAMES = {
     "overview": message("Overview"),
     "responses": message("Responses"),
@@ -49,7 +51,12 @@ class Addresses:
         return self.any_step(step) if step in self.steps else None
 
     def response(
-        self, step: int, n: int, *, token: int | None = None, turn: int | str | None = None
+        self,
+        step: int,
+        n: int,
+        *,
+        token: int | None = None,
+        turn: int | str | None = None,
     ) -> str | None:
         """Return the address of a response, or of its token or turn; None without a step page."""
         parts = {"token": token, "turn": turn}
@@ -58,7 +65,9 @@ class Addresses:
 
     def prompt(self, prompt_id: int | str) -> str:
         """Return the address of the responses page, filtered to the responses to one prompt."""
-        return self.responses(f"min.prompt_id={prompt_id}&max.prompt_id={prompt_id}&sort=step")
+        return self.responses(
+            f"min.prompt_id={prompt_id}&max.prompt_id={prompt_id}&sort=step"
+        )
 
     def responses(self, state: str) -> str:
         """Return the address of the responses page with filters, e.g. ``state="min.reward=1"``."""
@@ -104,7 +113,11 @@ Finish = Callable[[Page], tuple[tuple[str, bytes], int]]
 
 
 def rendered(
-    kind: str, view: Any, context: PageContext, addresses: Addresses, step: int | None = None
+    kind: str,
+    view: Any,
+    context: PageContext,
+    addresses: Addresses,
+    step: int | None = None,
 ) -> Page:
     """Render a page: a whole document, or for a one-file report the content of ``<main>``."""
     frame = shell(kind, context, addresses, step)
@@ -118,7 +131,9 @@ def rendered(
     return Page(PAGE_FILES[kind], "" if kind == "overview" else kind, frame.title, html)
 
 
-def shell(kind: str, context: PageContext, addresses: Addresses, step: int | None = None) -> Shell:
+def shell(
+    kind: str, context: PageContext, addresses: Addresses, step: int | None = None
+) -> Shell:
     """Return title, navigation and assets of a page; ``kind``: key of NAMES, or "step"."""
     title = context.run
     if kind != "overview":
@@ -134,7 +149,9 @@ def shell(kind: str, context: PageContext, addresses: Addresses, step: int | Non
             for kind in NAMES
             if kind in ALWAYS_LISTED or (context.has_rollouts and kind in OF_ROLLOUTS)
         ],
-        assets={name: addresses.root + path for name, path in context.asset_files.items()},
+        assets={
+            name: addresses.root + path for name, path in context.asset_files.items()
+        },
         csp="" if context.one_file else FOLDER_POLICY,
     )
     return context.options.language.of(frame)

@@ -21,7 +21,9 @@ MOST_CHARS = 40_000
 # Maximum members of a group to list, in log order; shown responses are listed in addition
 MOST_SIBLINGS = 64
 
-REWARD_DIGITS = 4  # Significant digits of the rewards of group members that the page does not show
+REWARD_DIGITS = (
+    4  # Significant digits of the rewards of group members that the page does not show
+)
 _END = MOST_CHARS // 4
 _BASE64 = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{512,}={0,2}")
 _LETTERS = re.compile(r"(.)\1{15}")
@@ -36,7 +38,10 @@ def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
         if rollout.sampled is not None and rollout.raw_tokens:
             parts["given"][n] = spans(~rollout.sampled).tolist()
         parts["errors"][n] = [_short(error) for error in rollout.errors]
-    filled = {key: {n: value for n, value in part.items() if value} for key, part in parts.items()}
+    filled = {
+        key: {n: value for n, value in part.items() if value}
+        for key, part in parts.items()
+    }
     return {key: part for key, part in filled.items() if part}
 
 
@@ -98,13 +103,19 @@ def group_data(
         groups.append(n[entries].tolist())
         for row in entries[~is_shown[entries]].tolist():
             reward = float(f"{rewards[row]:.{REWARD_DIGITS}g}")
-            values = [reward, lengths[row], *([] if correctness is None else [correctness[row]])]
+            values = [
+                reward,
+                lengths[row],
+                *([] if correctness is None else [correctness[row]]),
+            ]
             siblings[str(n[row])] = [None if v != v else float(v) for v in values]
     if not groups:
         return {}
     result: dict[str, Any] = {"groups": groups, "siblings": siblings}
     if correctness is not None:
-        result["right"] = [None if v != v else int(v) for v in correctness[shown_rows].tolist()]
+        result["right"] = [
+            None if v != v else int(v) for v in correctness[shown_rows].tolist()
+        ]
     return result
 
 

@@ -74,7 +74,9 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
         result.append(Extreme(message(label), column, row, value, token))
     errors = responses[TOOL_ERRORS].to_numpy(np.float64)
     for row in np.flatnonzero(errors > 0)[:1].tolist():
-        result.append(Extreme(message("First tool error"), TOOL_ERRORS, row, float(errors[row])))
+        result.append(
+            Extreme(message("First tool error"), TOOL_ERRORS, row, float(errors[row]))
+        )
     return result
 
 
@@ -87,7 +89,9 @@ def rank_by_interest(
     rank[is_pinned] = -1
     branches = responses["validation"].to_numpy() == IN_BRANCH
     if branches.any():  # a branch gets the rank of the trained response of its rollout
-        trained = pd.Series(rank).mask(branches).groupby(responses["rollout"].to_numpy())
+        trained = (
+            pd.Series(rank).mask(branches).groupby(responses["rollout"].to_numpy())
+        )
         rank[branches] = trained.transform("min").fillna(len(rank))[branches]
     order = rank.argsort(kind="stable")
     if len(order) <= shown:
@@ -144,18 +148,28 @@ class StepPlan:
     """What the page of a step shows: its responses, ranked by interest, at a level of detail."""
 
     step: int
-    rows: NDArray[np.int64]  # int64, row numbers in the response table, the most interesting first
+    rows: NDArray[
+        np.int64
+    ]  # int64, row numbers in the response table, the most interesting first
     pinned: int  # number of leading ``rows`` that findings cite or that are extremes of the run
-    tokens: NDArray[np.float64]  # float64, number of tokens of each response in ``rows``
+    tokens: NDArray[
+        np.float64
+    ]  # float64, number of tokens of each response in ``rows``
     arrays: int  # number of values that the page has for each token, 0 if no tokens are logged
-    with_tokens: int = 0  # how many of ``rows``, from the first on, are shown with token values
+    with_tokens: int = (
+        0  # how many of ``rows``, from the first on, are shown with token values
+    )
     digits: int = FINEST_DIGITS  # significant digits of token values
 
     def at(self, level: int) -> StepPlan:
         wanted, count = LEVELS[level], len(self.rows)
         pinned = 0 if level == len(LEVELS) - 1 else self.pinned
         rows = count if wanted.rows is None else min(count, max(wanted.rows, pinned))
-        tokens = rows if wanted.with_tokens is None else min(rows, max(wanted.with_tokens, pinned))
+        tokens = (
+            rows
+            if wanted.with_tokens is None
+            else min(rows, max(wanted.with_tokens, pinned))
+        )
         return replace(
             self,
             rows=self.rows[:rows],
@@ -170,13 +184,17 @@ def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
     for candidate in candidates:
         plan = candidate.at(level)
         values = candidate.arrays * float(candidate.tokens[: plan.with_tokens].sum())
-        total += PAGE_BYTES + ROW_BYTES * len(plan.rows) + VALUE_BYTES[plan.digits] * values
+        total += (
+            PAGE_BYTES + ROW_BYTES * len(plan.rows) + VALUE_BYTES[plan.digits] * values
+        )
     return total
 
 
 def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
     """Return the index of the first level within ``room`` and MAX_FINE_VALUES, else of the last."""
-    most_values = max((c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0)
+    most_values = max(
+        (c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0
+    )
     for level in range(0 if most_values <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
         if expected_bytes(candidates, level) <= room:
             return level
@@ -193,7 +211,10 @@ def affordable(candidates: Sequence[StepPlan], room: float) -> int:
 
 
 def left_out(
-    steps: Sequence[StepPlan], steps_in_all: int, splits: pd.Series, token_responses: int
+    steps: Sequence[StepPlan],
+    steps_in_all: int,
+    splits: pd.Series,
+    token_responses: int,
 ) -> list[str]:
     """Return sentences on what a report with pages of ``steps`` leaves out; [] if nothing.
 
@@ -221,7 +242,9 @@ def left_out(
         some=token_rows,
         all=responses,
     )
-    values = message("Token values are kept to {digits} significant digits.", digits=digits)
+    values = message(
+        "Token values are kept to {digits} significant digits.", digits=digits
+    )
     sentences = (
         (pages, len(steps) < steps_in_all),
         (texts, responses < len(splits)),
@@ -241,7 +264,9 @@ def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
     stride = 2  # and its powers, so that the choice rarely changes while a run grows
     while len(indices.union(range(0, len(steps), stride))) > room:
         stride *= 2
-    return [steps[index] for index in sorted(indices.union(range(0, len(steps), stride)))]
+    return [
+        steps[index] for index in sorted(indices.union(range(0, len(steps), stride)))
+    ]
 
 
 MOST_STEPS = 20_000  # Maximum number of steps in a report
@@ -260,15 +285,21 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
         return []
     responses = tables.responses.iloc[with_texts]
     steps, numbers = responses["step"].to_numpy(), responses["n"].to_numpy()
-    pinned: dict[int, set[int]] = {}  # step -> n that findings cite or that are extremes of the run
+    pinned: dict[
+        int, set[int]
+    ] = {}  # step -> n that findings cite or that are extremes of the run
     for finding in verdict.findings:
         for ref in finding.shown:
             pinned.setdefault(ref.step, set()).add(ref.n)
     for extreme in extremes(responses):
         pinned.setdefault(int(steps[extreme.row]), set()).add(int(numbers[extreme.row]))
     token_counts = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
-    array_count = sum(1 for name in LOGGED.keys() - {"advantages"} if tables.fields.get(name))
-    has_tokens = bool(tables.fields.get("response_tokens") or tables.fields.get("token_ids"))
+    array_count = sum(
+        1 for name in LOGGED.keys() - {"advantages"} if tables.fields.get(name)
+    )
+    has_tokens = bool(
+        tables.fields.get("response_tokens") or tables.fields.get("token_ids")
+    )
     # Pages also contain three computed arrays: log-ratios, advantages and returns.
     arrays = array_count + 3 if has_tokens and array_count else int(has_tokens)
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
@@ -276,8 +307,12 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
         of_step = pinned.get(step, set())
-        rows = start + rank_by_interest(responses.iloc[start:stop], options.max_responses, of_step)
-        plans.append(StepPlan(step, with_texts[rows], len(of_step), token_counts[rows], arrays))
+        rows = start + rank_by_interest(
+            responses.iloc[start:stop], options.max_responses, of_step
+        )
+        plans.append(
+            StepPlan(step, with_texts[rows], len(of_step), token_counts[rows], arrays)
+        )
     return plans
 
 
@@ -288,7 +323,9 @@ def shown_prompts(
     if not shown:
         return {}
     rows = responses[["prompt_id", "step", "n"]].iloc[np.concatenate(shown)]
-    one_per_step = rows.drop_duplicates(["prompt_id", "step"]).sort_values(["prompt_id", "step"])
+    one_per_step = rows.drop_duplicates(["prompt_id", "step"]).sort_values(
+        ["prompt_id", "step"]
+    )
     recurring = one_per_step[one_per_step["prompt_id"].duplicated(keep=False)]
     return {
         str(prompt): group[["step", "n"]].to_numpy().ravel().tolist()

@@ -22,12 +22,25 @@ from rlreport.text.messages import message, sentences
 PROMPTS_LISTED = 300
 
 _SHOWN = (
-    *("responses", "reward_first", "reward_last", "reward_gain", "reward_min", "reward_max"),
+    *(
+        "responses",
+        "reward_first",
+        "reward_last",
+        "reward_gain",
+        "reward_min",
+        "reward_max",
+    ),
     *("ref_reward_mean", "win_rate", "losing_streak", "kl_k1_mean", "group_std_mean"),
 )
 # Columns that compare the steps of a prompt
 _OVER_STEPS = frozenset({"reward_first", "reward_gain", "reward_min", "reward_max"})
-_OF_GROUPS = ("groups", "group_best_mean", "reward_mean", "group_std_mean", "zero_variance_groups")
+_OF_GROUPS = (
+    "groups",
+    "group_best_mean",
+    "reward_mean",
+    "group_std_mean",
+    "zero_variance_groups",
+)
 
 
 def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
@@ -36,8 +49,13 @@ def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
     texts = run.chosen.read(rows)
     if run.options.redact:
         responses = run.tables.responses
-        prompts, numbers = responses["prompt_id"].to_numpy(), response_numbers(responses)
-        texts = list(map(redacted, texts, prompts[rows].tolist(), numbers[rows].tolist()))
+        prompts, numbers = (
+            responses["prompt_id"].to_numpy(),
+            response_numbers(responses),
+        )
+        texts = list(
+            map(redacted, texts, prompts[rows].tolist(), numbers[rows].tolist())
+        )
     rollouts = dict(zip(rows, texts, strict=True))
     return [(extreme, rollouts[extreme.row]) for extreme in ends]
 
@@ -52,7 +70,9 @@ def prompts_view(
     }
 
 
-def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -> TableView:
+def _prompts(
+    context: RunContext, addresses: Addresses, shown: Container[int]
+) -> TableView:
     tables = context.tables
     judged = tables.prompts[tables.prompts["validation"] != IN_BRANCH]
     prompts = judged.sort_values(
@@ -101,8 +121,13 @@ def _prompts(context: RunContext, addresses: Addresses, shown: Container[int]) -
             **number_columns_of(prompts, columns),
         },
         ids=[f"prompt-{prompt_id}" for prompt_id in ids],
-        hrefs=[addresses.prompt(prompt_id) if prompt_id in shown else None for prompt_id in ids],
-        badges=[[message("never won")] if never else [] for never in prompts["never_won"]],
+        hrefs=[
+            addresses.prompt(prompt_id) if prompt_id in shown else None
+            for prompt_id in ids
+        ],
+        badges=[
+            [message("never won")] if never else [] for never in prompts["never_won"]
+        ],
         note=note,
     )
 
@@ -115,4 +140,6 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
     names = steps["step"].tolist()
     links = [name_cell(step, addresses.step(step)) for step in names]
     columns = number_columns_of(steps, [STEP[name] for name in _OF_GROUPS])
-    return table("groups", message("Groups by step"), {STEP_LINK: links, **columns}, ids=names)
+    return table(
+        "groups", message("Groups by step"), {STEP_LINK: links, **columns}, ids=names
+    )

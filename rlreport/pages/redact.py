@@ -95,7 +95,8 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     ]
     if len(tokens):
         tokens["token"] = tokens["raw"] = [
-            _placeholder("token", text, number) for number, text in enumerate(tokens["raw"], 1)
+            _placeholder("token", text, number)
+            for number, text in enumerate(tokens["raw"], 1)
         ]
     tools, tools_used = _redacted_tools(tables.tools, tables.tools_used)
     texts = [name for name, values in tables.extras.items() if not is_numeric(values)]
@@ -112,19 +113,28 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
         tokens=tokens,
         tools=tools,
         tools_used=tools_used,
-        bad_lines=[replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines],
+        bad_lines=[
+            replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines
+        ],
         notes=[
-            replace(note, text=_NAMELESS if note.kind in _OF_SPLITS else _unquoted(note.text))
+            replace(
+                note,
+                text=_NAMELESS if note.kind in _OF_SPLITS else _unquoted(note.text),
+            )
             for note in tables.notes
         ],
     )
 
 
-def _redacted_tools(tools: pd.DataFrame, used: pd.Series) -> tuple[pd.DataFrame, pd.Series]:
+def _redacted_tools(
+    tools: pd.DataFrame, used: pd.Series
+) -> tuple[pd.DataFrame, pd.Series]:
     """Return both with "tool 1", … for the names of tools, which are model output, too."""
     if tools.empty:
         return tools, used
-    names = {name: f"tool {number}" for number, name in enumerate(tools["tool"].unique(), 1)}
+    names = {
+        name: f"tool {number}" for number, name in enumerate(tools["tool"].unique(), 1)
+    }
     listed = {listed_tool(name): alias for name, alias in names.items()}
 
     def without_tool_names(lines: str | None) -> str | None:
@@ -137,7 +147,9 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
     """Replace names of extra fields, metrics and files by "field 1" etc. or well-known names."""
     extras = [str(name) for name in tables.extras.columns]
     fields = {name: name for name in tables.fields if name not in extras}
-    fields |= {name: f"field {i}" for i, name in enumerate(extras, 1) if name != "split"}
+    fields |= {
+        name: f"field {i}" for i, name in enumerate(extras, 1) if name != "split"
+    }
     fields["split"] = "split"
     environments = environments_of(tables.training())
     if environments:  # its name is one of a few that everyone uses
@@ -152,7 +164,9 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
         for role, name in roles.items()
     }
     files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
-    metrics = {file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)}
+    metrics = {
+        file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)
+    }
     names = {**files, **metrics}
 
     def alias(name: str) -> str:
@@ -170,12 +184,16 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
         fields={fields[name]: rows for name, rows in tables.fields.items()},
         files=[replace(file, name=files[file.name], why="") for file in tables.files],
         metrics=tables.metrics.assign(**in_units).rename(columns=metric_names),
-        metrics_broken={metric_names[name]: at for name, at in tables.metrics_broken.items()},
+        metrics_broken={
+            metric_names[name]: at for name, at in tables.metrics_broken.items()
+        },
         metrics_files=[
             replace(
                 file,
                 name=metrics[file.name],
-                metrics=sorted(metric_names.get(name, _NAMELESS) for name in file.metrics),
+                metrics=sorted(
+                    metric_names.get(name, _NAMELESS) for name in file.metrics
+                ),
             )
             for file in tables.metrics_files
         ],
@@ -204,10 +222,14 @@ def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
             case Finding():
                 facts = {name: hidden(fact) for name, fact in value.facts.items()}
                 texts = tuple(map(redact, value.texts))
-                return replace(value, facts=facts, texts=texts, evidence=hidden(value.evidence))
+                return replace(
+                    value, facts=facts, texts=texts, evidence=hidden(value.evidence)
+                )
             case Example():
                 excerpt = None if value.excerpt is None else redact(value.excerpt)
-                return replace(value, excerpt=excerpt, before=hidden(value.before), look_for="")
+                return replace(
+                    value, excerpt=excerpt, before=hidden(value.before), look_for=""
+                )
             case tuple():
                 return tuple(map(hidden, value))
             case Message():
@@ -230,6 +252,8 @@ def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTex
 
 def _unquoted(text: str) -> str:
     if isinstance(text, Message) and _QUOTED.search(text):
-        places = {name: "[text]" if type(v) is str else v for name, v in text.places.items()}
+        places = {
+            name: "[text]" if type(v) is str else v for name, v in text.places.items()
+        }
         text = Message(text.literal, places, text.plural, text.number)
     return _QUOTED.sub("[text]", text) if _QUOTED.search(text) else text

@@ -82,7 +82,10 @@ class ReportBuilder(RunContext, Maker):
         lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
         charts = overview_charts(tables, lead)
         return {
-            "overview": [*arranged(charts, verdict.findings, verdict.lead), *self.own_charts],
+            "overview": [
+                *arranged(charts, verdict.findings, verdict.lead),
+                *self.own_charts,
+            ],
             "tokens": token_charts(self.spreading.by_step) if self.has_rollouts else [],
         }
 
@@ -120,7 +123,9 @@ class ReportBuilder(RunContext, Maker):
 
     def _run_pages(self) -> Iterator[Page]:
         addresses = self.addresses
-        drawings = self.once(DRAWINGS, lambda: draw_pages(self.page_charts, self.options.language))
+        drawings = self.once(
+            DRAWINGS, lambda: draw_pages(self.page_charts, self.options.language)
+        )
         notes = render_notes(self.author_notes, self._targets)
         charts = drawings["overview"]
         overview = overview_view(self, addresses, charts, self.extremes, self.figures)
@@ -142,12 +147,16 @@ class ReportBuilder(RunContext, Maker):
 
     @property
     def _listed_prompts(self) -> set[int]:
-        return {int(one) for page in self.step_pages for one in page.listed["prompt_id"]}
+        return {
+            int(one) for page in self.step_pages for one in page.listed["prompt_id"]
+        }
 
     @property
     def _targets(self) -> Targets:
         shown = [page.plan.rows for page in self.step_pages]
-        places = self.tables.responses[["step", "n"]].iloc[np.concatenate([[], *shown]).astype(int)]
+        places = self.tables.responses[["step", "n"]].iloc[
+            np.concatenate([[], *shown]).astype(int)
+        ]
         return Targets(
             self.addresses,
             responses=set(places.itertuples(index=False, name=None)),
@@ -184,7 +193,9 @@ class ReportBuilder(RunContext, Maker):
             return {}
         metrics = [METRICS_FILE] if self.metrics_data else []
         paths = [REPORT, RESPONSES, *metrics, *(path for path, _ in self._exports)]
-        titles = {chart_path(c): message("Chart: {title}", title=c.title) for c in self.charts}
+        titles = {
+            chart_path(c): message("Chart: {title}", title=c.title) for c in self.charts
+        }
         return {path: titles.get(path, path) for path in paths}
 
     def frame(self) -> Shell:
@@ -211,11 +222,15 @@ class ReportBuilder(RunContext, Maker):
         return steps_data(self, shown_prompts(self.tables.responses, shown))
 
 
-def draw_pages(charts: Mapping[str, list[Chart]], language: Language) -> dict[str, list[Chart]]:
+def draw_pages(
+    charts: Mapping[str, list[Chart]], language: Language
+) -> dict[str, list[Chart]]:
     return {page: drawn(of_page, language) for page, of_page in charts.items()}
 
 
-def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: bool) -> PageContext:
+def page_context(
+    run: str, tables: Tables, options: BuildOptions, *, one_file: bool
+) -> PageContext:
     judged = tables.without_step_in_progress().training()
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first = int(judged.steps["step"].iloc[0])
@@ -223,7 +238,9 @@ def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: b
     columns = number_columns(tables)
     strings, environments = string_columns(tables), environments_of(judged)
     key = extra_key(environments.column) if environments else ""
-    grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # so in all steps
+    grouped = (
+        len(judged.steps) and judged.steps["groups"].iloc[0] > 0
+    )  # so in all steps
     return PageContext(
         run=run,
         options=options,
@@ -233,13 +250,17 @@ def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: b
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
         prefixes=()
         if options.redact
-        else prompt_prefixes(turns_as_text(turns(p)) or p for p in tables.prompts["prompt"]),
+        else prompt_prefixes(
+            turns_as_text(turns(p)) or p for p in tables.prompts["prompt"]
+        ),
         has_rollouts=not responses.empty,
         first_step=first,
         first_rewards=judged.responses["reward"].to_numpy()[steps == first],
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
-        asset_files={} if one_file else {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT},
+        asset_files={}
+        if one_file
+        else {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT},
         tile_names=tuple(columns_with_data(tables.steps, TILES)),
         sampled=bool(tables.sample_note),
     )

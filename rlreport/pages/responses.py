@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE
 from rlreport.figures.ragged import Floats
-from rlreport.pages.context import PageContext, RunContext, StepJob, findings_of_responses
+from rlreport.pages.context import (
+    PageContext,
+    RunContext,
+    StepJob,
+    findings_of_responses,
+)
 from rlreport.pages.html import packed_json
 from rlreport.pages.listed import list_filters, listed_prompt, reading_order
 from rlreport.pages.page import Addresses
@@ -39,7 +44,9 @@ _ORDER = message(
     "negative: cited by a finding; 0: an extreme of the run; positive: rank within its step"
 )
 _STEP = ColumnView("step", message("Step"), help=RESPONSE["step"].help, written="count")
-_INTEREST = ColumnView("worth", message("Interest"), help=_ORDER, hidden=True, written="count")
+_INTEREST = ColumnView(
+    "worth", message("Interest"), help=_ORDER, hidden=True, written="count"
+)
 _SAME_PROMPT = message("the same for all responses to a prompt")
 _PROMPT = ColumnView(
     "prompt_id", message("Prompt no."), help=_SAME_PROMPT, hidden=True, written="count"
@@ -57,23 +64,33 @@ def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
     room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
     counts = np.array([len(plan.rows) for plan in plans])
     most = range(int(counts.max(initial=0)) + 1)
-    return bisect_right(most, room, key=lambda each: int(np.minimum(counts, each).sum())) - 1
+    return (
+        bisect_right(most, room, key=lambda each: int(np.minimum(counts, each).sum()))
+        - 1
+    )
 
 
 def listed_rows(
-    job: StepJob, rollouts: Sequence[Rollout], values: Mapping[str, Floats], context: PageContext
+    job: StepJob,
+    rollouts: Sequence[Rollout],
+    values: Mapping[str, Floats],
+    context: PageContext,
 ) -> ListedRows:
     """Return a step's rows of the responses page, without the columns of ``with_interest``."""
     return {
         "step": job.plan.step,
         "n": [r.n for r in rollouts],
         **{
-            key: [float(f"{value:.{LISTED_DIGITS}g}") for value in column[job.shown].tolist()]
+            key: [
+                float(f"{value:.{LISTED_DIGITS}g}")
+                for value in column[job.shown].tolist()
+            ]
             for key, column in values.items()
         },
         **strings_of(job, job.shown, context),
         "prompt": [
-            shortened(_question(r, context.prefixes).lstrip(), LISTED_CHARS) for r in rollouts
+            shortened(_question(r, context.prefixes).lstrip(), LISTED_CHARS)
+            for r in rollouts
         ],
         "response": [shortened(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
     }
@@ -142,7 +159,9 @@ def responses_view(
     return {
         "table": _table(rows, values, columns, addresses),
         "packed": packed_json(context.options.language.of(data)),
-        "summary": _summary(len(rows["n"]), shown, context.tables.responses["validation"]),
+        "summary": _summary(
+            len(rows["n"]), shown, context.tables.responses["validation"]
+        ),
     }
 
 
@@ -183,9 +202,18 @@ def _summary(count: int, shown: int, splits: pd.Series) -> str:
         "Most interesting first: responses cited by findings and the extremes of the run, then the "
         "extremes of each step, then a sample."
     )
-    texts = message("The pages of steps have the texts of {count:count} of these.", count=shown)
-    branches = message("Those of branches are listed only if the filter of splits selects them.")
+    texts = message(
+        "The pages of steps have the texts of {count:count} of these.", count=shown
+    )
+    branches = message(
+        "Those of branches are listed only if the filter of splits selects them."
+    )
     has_branches = bool((splits == IN_BRANCH).any())
     return sentences(
-        [in_all, order, texts if count < shown else "", branches if has_branches else ""]
+        [
+            in_all,
+            order,
+            texts if count < shown else "",
+            branches if has_branches else "",
+        ]
     )

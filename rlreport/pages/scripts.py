@@ -20,7 +20,9 @@ from rlreport.text.language import ENGLISH, Language
 _IMPORT = re.compile(
     r'^import \{(?P<names>[^}]*)\} from "(?P<module>\.{1,2}/[\w./-]+\.js)";\n', re.M
 )
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
+_EXPORT = re.compile(
+    r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M
+)
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
 # Pattern of a message call in a script; its groups are the text and, if any, the plural text
 _SCRIPT_MESSAGE = re.compile(
@@ -40,7 +42,11 @@ class Assets:
     @cached_property
     def files(self) -> dict[str, tuple[str, bytes]]:
         """Logical name, e.g. "style" -> (path with a hash of the content, bytes) in a folder."""
-        texts = {"style.css": self.style, "report.js": self.report, "vega.js": self.vega}
+        texts = {
+            "style.css": self.style,
+            "report.js": self.report,
+            "vega.js": self.vega,
+        }
         result = {}
         for file, text in texts.items():
             name, suffix = file.split(".")
@@ -55,11 +61,15 @@ def assets(language: Language) -> Assets:
     static = package_folder("static")
     look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
     report, one_file = (
-        _set_constant(_translated(join_scripts(static / "js", entry), language), "LOOK", look)
+        _set_constant(
+            _translated(join_scripts(static / "js", entry), language), "LOOK", look
+        )
         for entry in ("page/main.js", "page/one-file.js")
     )
     light, dark = tokens("light"), tokens("dark")
-    palette = " ".join(f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light)
+    palette = " ".join(
+        f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light
+    )
     style = f":root {{ {palette} }}\n" + (static / "style.css").read_text("utf-8")
     return Assets(style, report, one_file, vega_bundle())
 
@@ -73,19 +83,25 @@ def _translated(scripts: str, language: Language) -> str:
         if isinstance(text, str):
             translations[text] = catalogue.gettext(text)
         else:
-            translations[text[0]] = [catalogue.ngettext(*text, count) for count in (1, 2)]
+            translations[text[0]] = [
+                catalogue.ngettext(*text, count) for count in (1, 2)
+            ]
     return _set_constant(scripts, "WORDS", translations)
 
 
 def script_messages(source: str) -> Iterator[str | tuple[str, str]]:
     """Yield each message of a script: its literal, or (singular, plural) if it has a count."""
     for match in _SCRIPT_MESSAGE.finditer(source):
-        singular, plural = (ast.literal_eval(text) if text else "" for text in match.groups())
+        singular, plural = (
+            ast.literal_eval(text) if text else "" for text in match.groups()
+        )
         yield (singular, plural) if match[0].startswith("plural") else singular
 
 
 def _set_constant(scripts: str, name: str, value: object) -> str:
-    return scripts.replace(f"const {name} = {{}};", f"const {name} = {script_json(value)};", 1)
+    return scripts.replace(
+        f"const {name} = {{}};", f"const {name} = {script_json(value)};", 1
+    )
 
 
 def join_scripts(folder: Path, entry: str = "main.js") -> str:
@@ -100,7 +116,9 @@ def _join(folder: Path, name: str, modules: dict[str, str]) -> None:
         return
 
     def import_line(match: re.Match[str]) -> str:
-        imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), match["module"]))
+        imported = posixpath.normpath(
+            posixpath.join(posixpath.dirname(name), match["module"])
+        )
         _join(folder, imported, modules)
         names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
         return f'const {{{names}}} = modules["{imported}"];\n'

@@ -18,11 +18,21 @@ from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step_charts import CHARTED, step_charts
 from rlreport.figures.ragged import Floats
-from rlreport.pages.context import PageContext, RunContext, StepJob, findings_of_responses
+from rlreport.pages.context import (
+    PageContext,
+    RunContext,
+    StepJob,
+    findings_of_responses,
+)
 from rlreport.pages.figures import step_figures
 from rlreport.pages.findings import finding_view
 from rlreport.pages.html import packed_json
-from rlreport.pages.listed import SAMPLED_FIGURE, list_filters, listed_prompt, reading_order
+from rlreport.pages.listed import (
+    SAMPLED_FIGURE,
+    list_filters,
+    listed_prompt,
+    reading_order,
+)
 from rlreport.pages.page import Addresses
 from rlreport.pages.panel import branch_data, conversation_data, group_data
 from rlreport.pages.table import (
@@ -83,11 +93,23 @@ def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
 # Maximum table rows that are written as HTML; further rows are in the page's data only
 STATIC_ROWS = 50
 
-NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order"), written="count")
+NUMBERED = ColumnView(
+    "n", "#", help=message("position in the step, in log order"), written="count"
+)
 
 # Keys of a step's page data that the responses page loads, too; see docs/page-data.md
 _OF_TEXTS = (
-    *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
+    *(
+        "step",
+        "total",
+        "n",
+        "texts",
+        "turns",
+        "where",
+        "badges",
+        "highlights",
+        "prompts",
+    ),
     *("conversation", "errors", "groups", "siblings", "right", "branches"),
 )
 
@@ -98,7 +120,9 @@ LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
 class StepRows:
     """The columns of a step, computed once, and the responses that its page lists."""
 
-    rollouts: list[Rollout]  # listed responses: highest reward first, NaN last; ties in log order
+    rollouts: list[
+        Rollout
+    ]  # listed responses: highest reward first, NaN last; ties in log order
     with_tokens: list[Rollout]  # those whose token values the page has
     places: NDArray[np.int64]  # positions of ``rollouts`` in the columns
     # numeric columns of the list, of all responses of the step, and of those listed
@@ -123,7 +147,9 @@ def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> S
         {
             # A prompt is shown without chat template tags.
             c.key: [
-                listed_prompt(r, context.prefixes) if c.key == "prompt" else getattr(r, c.key)
+                listed_prompt(r, context.prefixes)
+                if c.key == "prompt"
+                else getattr(r, c.key)
                 for r in rollouts
             ]
             for c in context.text_columns
@@ -145,21 +171,32 @@ def step_view(
     charts: list[Chart] = []
     if np.count_nonzero(judged) >= LEAST_CHARTED:
         first = context.first_rewards[: 0 if plan.step == context.first_step else None]
-        charted = {name: job.columns[name][judged].astype(np.float64) for name in CHARTED}
+        charted = {
+            name: job.columns[name][judged].astype(np.float64) for name in CHARTED
+        }
         charts = step_charts(charted, first, context.options.language)
     return {
         "step": str(plan.step),
         "previous": _step_link(linked[index - 1], addresses) if index else None,
-        "next": _step_link(linked[index + 1], addresses) if index + 1 < len(linked) else None,
+        "next": _step_link(linked[index + 1], addresses)
+        if index + 1 < len(linked)
+        else None,
         "first": _step_link(linked[0], addresses),
-        "all": Link(message("All steps"), overview + ("" if context.one_file else "#steps")),
+        "all": Link(
+            message("All steps"), overview + ("" if context.one_file else "#steps")
+        ),
         "figures": step_figures(context, job),
         "charts": charts,
-        "findings": [{**finding_view(f, addresses), "steps": all_steps} for f in job.findings],
+        "findings": [
+            {**finding_view(f, addresses), "steps": all_steps} for f in job.findings
+        ],
         "responses": _table(job, rows, context, addresses),
-        "data": data | {"texts": {key: _not_in_table(texts) for key, texts in rows.texts.items()}},
+        "data": data
+        | {"texts": {key: _not_in_table(texts) for key, texts in rows.texts.items()}},
         "texts": packed_json(
-            context.options.language.of({key: data[key] for key in _OF_TEXTS if key in data})
+            context.options.language.of(
+                {key: data[key] for key in _OF_TEXTS if key in data}
+            )
         ),
         "tokens": pack_tokens(rows.with_tokens, plan.digits),
         "incomplete": job.figures["incomplete"][-1],
@@ -167,7 +204,9 @@ def step_view(
     }
 
 
-def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses) -> TableView:
+def _table(
+    job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses
+) -> TableView:
     step, count, total = job.plan.step, len(rows.rollouts), len(job.columns["n"])
     values: Columns = {
         c: rows.texts[c.key][:STATIC_ROWS]
@@ -190,7 +229,10 @@ def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addres
         message("Responses of step {step}", step=step),
         {NUMBERED: map(name_cell, names), **values},
         ids=names,
-        hrefs=[addresses.response(step, n) if context.one_file else f"#r={n}" for n in names],
+        hrefs=[
+            addresses.response(step, n) if context.one_file else f"#r={n}"
+            for n in names
+        ],
         badges=[findings.get(n, []) for n in names],
         note=note,
     )
@@ -222,11 +264,17 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
         },
         "where": [f"{r.file}:{r.line}" for r in rollouts],
         "badges": _badges(job.findings, job.plan.step),
-        "highlights": sorted({text for finding in job.findings for text in finding.texts}),
+        "highlights": sorted(
+            {text for finding in job.findings for text in finding.texts}
+        ),
         "metrics": token_metrics(
             present, context.options, advantages_logged=context.advantages_logged
         ),
-        "nan": [figure.label for figure in TOKEN_FIGURES if present.get(figure.name) is False],
+        "nan": [
+            figure.label
+            for figure in TOKEN_FIGURES
+            if present.get(figure.name) is False
+        ],
         "prompts": job.columns["prompt_id"][rows.places],
         **conversation_data(rollouts),
         **group_data(job.columns, rows.places),
@@ -251,7 +299,9 @@ def _ranks(values: Floats, listed: Floats) -> list[int | None]:
 def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, Any]]]:
     badges: dict[str, list[dict[str, Any]]] = {}
     for finding in findings:
-        facts = {key: getattr(finding, key) for key in ("id", "severity", "name", "title")}
+        facts = {
+            key: getattr(finding, key) for key in ("id", "severity", "name", "title")
+        }
         for ref in finding.evidence:
             if ref.step == step:
                 badges.setdefault(str(ref.n), []).append({**facts, "token": ref.token})
@@ -282,7 +332,9 @@ def _step_link(step: int, addresses: Addresses) -> Link:
     return Link(message("Step {step}", step=step), addresses.step(step))
 
 
-def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+def steps_data(
+    context: RunContext, prompts: Mapping[str, Sequence[int]]
+) -> dict[str, Any]:
     """Return the data about the whole run that each step's page loads; see docs/page-data.md."""
     steps = context.tables.steps.set_index("step").loc[context.shown_steps]
     titles = {finding.id: finding.title for finding in context.verdict.findings}

@@ -36,12 +36,19 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
     plans, result = [plan.at(level) for plan in builder.plans], []
     shown_steps = builder.shown_steps
     charts = [] if DRAWINGS in builder.memo else [builder.page_charts]
-    work: list[Any] = [*charts, *(_step_job(builder, plan, shown_steps) for plan in plans)]
+    work: list[Any] = [
+        *charts,
+        *(_step_job(builder, plan, shown_steps) for plan in plans),
+    ]
     context = {item.name: getattr(builder, item.name) for item in fields(PageContext)}
     shared = builder.finish, PageContext(**context)
     seconds = _SECONDS_PER_PAGE * len(plans)
-    with builder.progress.phase(message("rendering"), len(plans), message("pages")) as advance:
-        pages = builder.workers.map(_render, work, shared, seconds=seconds, ahead=_AHEAD)
+    with builder.progress.phase(
+        message("rendering"), len(plans), message("pages")
+    ) as advance:
+        pages = builder.workers.map(
+            _render, work, shared, seconds=seconds, ahead=_AHEAD
+        )
         for _ in charts:
             builder.memo[DRAWINGS] = next(pages)
         for page in pages:
@@ -51,7 +58,9 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
     return result
 
 
-def _step_job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> StepJob:
+def _step_job(
+    builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]
+) -> StepJob:
     tables, step = builder.tables, plan.step
     responses, steps = builder.once("columns", lambda: _columns(builder))
     first, last = np.searchsorted(responses["step"], [step, step + 1]).tolist()
@@ -78,7 +87,9 @@ def _step_job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]
     )
 
 
-def _columns(builder: ReportBuilder) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+def _columns(
+    builder: ReportBuilder,
+) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     tables = builder.tables
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
     responses["ending"] = ending_texts(tables.responses["ending"])
@@ -94,13 +105,17 @@ def _columns(builder: ReportBuilder) -> tuple[dict[str, NDArray[Any]], dict[str,
     return responses, {name: tables.steps[name].to_numpy() for name in names}
 
 
-def _render(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContext]) -> Any:
+def _render(
+    job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContext]
+) -> Any:
     finish, context = shared
     if not isinstance(job, StepJob):
         return draw_pages(job, context.options.language)
     rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
     if context.options.redact:
-        facts = (job.columns[key][job.shown].tolist() for key in ("prompt_id", _TEXT_NUMBER))
+        facts = (
+            job.columns[key][job.shown].tolist() for key in ("prompt_id", _TEXT_NUMBER)
+        )
         rollouts = list(map(redacted, rollouts, *facts))
     addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
     rows = step_rows(job, rollouts, context)

@@ -43,7 +43,9 @@ class ColumnView:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-Columns = dict[ColumnView, Iterable[Any]]  # Columns of a table, with a value for each row
+Columns = dict[
+    ColumnView, Iterable[Any]
+]  # Columns of a table, with a value for each row
 
 
 class Cell(NamedTuple):
@@ -75,7 +77,9 @@ class TableView:
     def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
         """Yield ((kind, key, hidden) of its column, cell) for each cell of a row but the first."""
         # Templates unpack tuples ten times faster than they look up attributes.
-        columns = ((column.kind, column.key, column.hidden) for column in self.columns[1:])
+        columns = (
+            (column.kind, column.key, column.hidden) for column in self.columns[1:]
+        )
         return zip(columns, row.cells[1:], strict=True)
 
 
@@ -119,7 +123,10 @@ class Shell:
 
 
 def number_cell(
-    value: float | None, kind: NumberKind = "number", why_missing: str = NOT_IN_LOG, bar: int = 0
+    value: float | None,
+    kind: NumberKind = "number",
+    why_missing: str = NOT_IN_LOG,
+    bar: int = 0,
 ) -> Cell:
     """Return the cell of a number in the format ``kind``; None and NaN count as missing."""
     if value is None or math.isnan(value):
@@ -149,10 +156,14 @@ def number_column(column: Column) -> ColumnView:
 
 
 def number_columns_of(frame: pd.DataFrame, columns: Iterable[Column]) -> Columns:
-    return {number_column(column): frame[column.name].astype(float) for column in columns}
+    return {
+        number_column(column): frame[column.name].astype(float) for column in columns
+    }
 
 
-def attribute_columns(items: Sequence[object], columns: Iterable[ColumnView]) -> Columns:
+def attribute_columns(
+    items: Sequence[object], columns: Iterable[ColumnView]
+) -> Columns:
     return {column: [getattr(item, column.key) for item in items] for column in columns}
 
 
@@ -171,10 +182,14 @@ def table(
     ``ids`` are a response's n, a step or a prompt id; 0, 1, … by default. ``badges`` follow the
     first cell of a row, ``note`` says what was left out.
     """
-    cells = zip(*(_cells(values, column) for column, values in columns.items()), strict=True)
+    cells = zip(
+        *(_cells(values, column) for column, values in columns.items()), strict=True
+    )
     rows = [
         RowView(str(row_id), list(row), href, words)
-        for row_id, row, href, words in zip(ids or count(), cells, hrefs, badges, strict=False)
+        for row_id, row, href, words in zip(
+            ids or count(), cells, hrefs, badges, strict=False
+        )
     ]
     return TableView(name, caption, list(columns), rows, note)
 
@@ -186,4 +201,8 @@ def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
         elif column.kind == "number":
             yield number_cell(value, column.written)
         else:
-            yield Cell(MISSING, None, message("not logged")) if value is None else Cell(value)
+            yield (
+                Cell(MISSING, None, message("not logged"))
+                if value is None
+                else Cell(value)
+            )

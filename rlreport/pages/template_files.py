@@ -20,7 +20,9 @@ def package_folder(name: str) -> Path:
     for folder in (package / name, package.parent / name):
         if folder.is_dir():
             return folder
-    raise FileNotFoundError(f"rlreport's own folder {name!r} is missing: reinstall rlreport")
+    raise FileNotFoundError(
+        f"rlreport's own folder {name!r} is missing: reinstall rlreport"
+    )
 
 
 def source_environment() -> jinja2.Environment:
@@ -45,5 +47,8 @@ def source_environment() -> jinja2.Environment:
 def compile_templates(folder: Path) -> None:
     """Compile all templates but Markdown, which needs more filters, to modules in ``folder``."""
     source_environment().compile_templates(
-        folder, zip=None, filter_func=lambda name: not name.endswith(".md"), ignore_errors=False
+        folder,
+        zip=None,
+        filter_func=lambda name: not name.endswith(".md"),
+        ignore_errors=False,
     )

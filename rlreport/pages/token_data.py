@@ -30,11 +30,15 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
         return ""
     # Looking up a new pair (text, logged string) assigns it the next number.
     vocabulary: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
-    pairs = chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
+    pairs = chain.from_iterable(
+        zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts
+    )
     ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
     texts, raw = zip(*vocabulary, strict=True)
     columns = {name: _column(rollouts, name) for name in KEPT}
-    columns = {name: values for name, values in columns.items() if not np.isnan(values).all()}
+    columns = {
+        name: values for name, values in columns.items() if not np.isnan(values).all()
+    }
     # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
     if {"ref_logp", "log_ratio"} <= columns.keys() and np.array_equal(
         np.isnan(columns["log_ratio"]), np.isnan(columns["ref_logp"])
@@ -91,7 +95,9 @@ def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
     """Return name -> whether any value is not NaN, of the token figures that a rollout has."""
     result = {}
     for name in (figure.name for figure in TOKEN_FIGURES):
-        arrays = [r.figures[name] for r in rollouts if r.raw_tokens and name in r.figures]
+        arrays = [
+            r.figures[name] for r in rollouts if r.raw_tokens and name in r.figures
+        ]
         if arrays:
             result[name] = any(not np.isnan(values).all() for values in arrays)
     return result
@@ -104,7 +110,9 @@ def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
     )
 
 
-def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+def decimal(
+    values: NDArray[np.float64], digits: int
+) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     """Return (mantissas, exponents): values rounded to ``digits`` digits are m × 10^e.
 
     Mantissas have no trailing zeros; NaN has exponent -128. Values must be in float32's range.
@@ -116,7 +124,9 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
     exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
     power = _POWERS[np.abs(exponent)]
-    mantissa = np.rint(np.where(exponent < 0, numbers * power, numbers / power)).astype(np.int64)
+    mantissa = np.rint(np.where(exponent < 0, numbers * power, numbers / power)).astype(
+        np.int64
+    )
     ending_in_0 = np.flatnonzero((mantissa % 10 == 0) & (mantissa != 0))
     while len(ending_in_0):
         mantissa[ending_in_0] //= 10

@@ -24,7 +24,11 @@ Windows = tuple[tuple[int, int], tuple[int, int]]
 
 # Id, caption and columns of each table of tokens
 _RANKINGS = (
-    ("kl-share", message("Tokens with the largest share of the KL"), ("kl_share", "kl_mean")),
+    (
+        "kl-share",
+        message("Tokens with the largest share of the KL"),
+        ("kl_share", "kl_mean"),
+    ),
     (
         "log-ratio",
         message("Tokens furthest from the reference"),
@@ -44,11 +48,22 @@ _SHARE = message("share of responses that contain it")
 _SPREAD = (
     ColumnView("share_first", message("First steps"), help=_SHARE, written="share"),
     ColumnView("share_last", message("Last steps"), help=_SHARE, written="share"),
-    ColumnView("z", "z", help=message("significance of the rise of its share, in standard errors")),
-    ColumnView("reward_lift", message("Reward lift"), help=message("gain over others in the step")),
+    ColumnView(
+        "z",
+        "z",
+        help=message("significance of the rise of its share, in standard errors"),
+    ),
+    ColumnView(
+        "reward_lift",
+        message("Reward lift"),
+        help=message("gain over others in the step"),
+    ),
 )
 _SEEN_IN = ColumnView(
-    "example", message("Seen in"), kind="link", help=message("a response that contains it")
+    "example",
+    message("Seen in"),
+    kind="link",
+    help=message("a response that contains it"),
 )
 
 
@@ -65,25 +80,37 @@ def tokens_view(
     }
 
 
-def _rankings(tokens: pd.DataFrame, windows: Windows, addresses: Addresses) -> Iterator[TableView]:
+def _rankings(
+    tokens: pd.DataFrame, windows: Windows, addresses: Addresses
+) -> Iterator[TableView]:
     if tokens.empty:
         return
     least = min(LEAST_SUPPORT, int(tokens["count"].max()))
     supported = tokens[tokens["count"] >= least]
     in_both = supported[(supported["count_first"] > 0) & (supported["count_last"] > 0)]
-    support = plural("Tokens seen at least once.", "Tokens seen at least {count} times.", least)
+    support = plural(
+        "Tokens seen at least once.", "Tokens seen at least {count} times.", least
+    )
     first, last = map(span, windows)
-    means = message("Mean probability within {first} and within {last}.", first=first, last=last)
+    means = message(
+        "Mean probability within {first} and within {last}.", first=first, last=last
+    )
     for name, caption, figure_names in _RANKINGS:
         rows = {"kl-share": tokens, "rising": in_both}.get(name, supported)
-        note = {"kl-share": "", "rising": sentences([support, means])}.get(name, support)
+        note = {"kl-share": "", "rising": sentences([support, means])}.get(
+            name, support
+        )
         size = rows["prob_change" if name == "rising" else figure_names[0]].abs()
         if not size.max() > 0:
             continue
         ranked = rows.assign(_size=size)[size.notna()]
-        top = ranked.sort_values(["_size", "raw"], ascending=[False, True]).head(TOKENS_SHOWN)
+        top = ranked.sort_values(["_size", "raw"], ascending=[False, True]).head(
+            TOKENS_SHOWN
+        )
         columns = [TOKEN[column] for column in ("count", *figure_names)]
-        examples = zip(top["example_step"], top["example_n"], top["example_position"], strict=True)
+        examples = zip(
+            top["example_step"], top["example_n"], top["example_position"], strict=True
+        )
         yield table(
             name,
             caption,
@@ -97,17 +124,23 @@ def _rankings(tokens: pd.DataFrame, windows: Windows, addresses: Addresses) -> I
         )
 
 
-def _example(addresses: Addresses, step: float, n: float, token: float | None = None) -> Cell:
+def _example(
+    addresses: Addresses, step: float, n: float, token: float | None = None
+) -> Cell:
     if pd.isna(step):
         return Cell("–", None, message("in none of the sampled responses"))
     position = None if token is None or pd.isna(token) else int(token)
     text = message("step {step}, response {n}", step=int(step), n=int(n))
-    return Cell(text, float(step), href=addresses.response(int(step), int(n), token=position))
+    return Cell(
+        text, float(step), href=addresses.response(int(step), int(n), token=position)
+    )
 
 
 def sampling(tables: Tables) -> str:
     """Return a note if figures of texts use a sample, or cut long responses; "" otherwise."""
-    sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
+    sample = (
+        message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
+    )
     cut = message(
         "Of responses over {most:count} tokens, only the first and the last {edge:count} are used.",
         most=2 * EDGE,
