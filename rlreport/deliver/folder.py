@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 from rlreport.deliver.forms import Builder
 
 _ZIP_LEVEL = 9
-_ZIP_HEADERS = 76  # bytes of a file's local and central headers in a zip besides its name
+_ZIP_HEADERS = (
+    76  # bytes of a file's local and central headers in a zip besides its name
+)
 _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
 
 
@@ -41,8 +43,12 @@ def write_zip(builder: Builder, path: Path) -> None:
     """Write a zip with the report's files at its root; equal reports give equal bytes."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in builder.files():
-            entry = zipfile.ZipInfo(name)  # dated 1980, so that equal reports have equal bytes
+            entry = zipfile.ZipInfo(
+                name
+            )  # dated 1980, so that equal reports have equal bytes
             entry.create_system = 3  # Unix
             entry.external_attr = 0o100644 << 16
-            archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=_ZIP_LEVEL)
+            archive.writestr(
+                entry, content, zipfile.ZIP_DEFLATED, compresslevel=_ZIP_LEVEL
+            )
         archive.comment = f"rlreport {__version__}".encode()

@@ -22,8 +22,31 @@ Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"
 
 # Suffixes of other file types; an output path with one is rejected, not used as a folder name
 OTHER_SUFFIXES = {
-    *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".toml", ".txt", ".log", ".parquet"),
-    *(".pdf", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".doc", ".docx", ".xlsx", ".pptx"),
+    *(
+        ".csv",
+        ".tsv",
+        ".json",
+        ".jsonl",
+        ".xml",
+        ".yaml",
+        ".toml",
+        ".txt",
+        ".log",
+        ".parquet",
+    ),
+    *(
+        ".pdf",
+        ".png",
+        ".jpg",
+        ".jpeg",
+        ".gif",
+        ".svg",
+        ".webp",
+        ".doc",
+        ".docx",
+        ".xlsx",
+        ".pptx",
+    ),
     *(".htm", ".xhtml", ".rst", ".tex", ".ipynb", ".py"),
     *(".gz", ".zst", ".xz", ".bz2", ".tar", ".7z"),
 }
@@ -45,7 +68,9 @@ class Form:
     pictures: bool = False  # written to a folder next to the file
     one_file: bool = False  # all pages are embedded in one HTML file
     pages: bool = False  # has a page per step
-    comparable: bool = True  # if not, `compare` refuses the suffix: there are no figures to read
+    comparable: bool = (
+        True  # if not, `compare` refuses the suffix: there are no figures to read
+    )
     default_size: int = 10_000_000
 
     @property
@@ -63,7 +88,9 @@ class Form:
             parse("--to", *options.to)
             parse("--from", *filter(None, [options.sender]))
         elif options.to or options.sender or options.subject:
-            raise UsageError("--to, --from and --subject need the mail format; give -o NAME.eml")
+            raise UsageError(
+                "--to, --from and --subject need the mail format; give -o NAME.eml"
+            )
 
 
 FORMS = {
@@ -124,16 +151,22 @@ FORMS = {
 def form_of(out: Path | str, name: str | None = None) -> Form:
     """Return the format ``name``, or of the suffix, else folder; UsageError for OTHER_SUFFIXES."""
     if str(out) == "-":
-        raise UsageError("-o -: give an output path; reports are not written to standard output")
+        raise UsageError(
+            "-o -: give an output path; reports are not written to standard output"
+        )
     if name is not None:
         if name not in FORMS:
-            raise UsageError(f"--format {name}: unknown; choose one of {', '.join(FORMS)}")
+            raise UsageError(
+                f"--format {name}: unknown; choose one of {', '.join(FORMS)}"
+            )
         return FORMS[name]
     suffix = Path(out).suffix.lower()
     by_suffix = {form.suffix: form for form in FORMS.values() if form.suffix}
     if suffix in OTHER_SUFFIXES - by_suffix.keys():
         known = ", ".join(sorted(by_suffix))
-        raise UsageError(f"{out}: reports cannot be written as {suffix}; use {known} or --format")
+        raise UsageError(
+            f"{out}: reports cannot be written as {suffix}; use {known} or --format"
+        )
     return by_suffix.get(suffix, FORMS["folder"])
 
 

@@ -35,7 +35,9 @@ DOMAIN = "rlreport.invalid"
 MOST_PICTURES = 3
 PICTURE_WIDTH = 600
 LONGEST_TITLE = 160
-_SPEC = re.compile(r'<script type="application/json" class="spec">.*?</script>', re.DOTALL)
+_SPEC = re.compile(
+    r'<script type="application/json" class="spec">.*?</script>', re.DOTALL
+)
 
 
 def encode_attached_view(page: Page) -> tuple[tuple[str, bytes], int]:
@@ -71,10 +73,14 @@ def write_mail(builder: Builder, path: Path) -> None:
 
     mail = EmailMessage(policy=SMTP)
     mail["X-Mailer"] = GENERATOR
-    mail["From"] = addresses("--from", options.sender or f"rlreport <rlreport@{DOMAIN}>")
+    mail["From"] = addresses(
+        "--from", options.sender or f"rlreport <rlreport@{DOMAIN}>"
+    )
     if options.to:
         mail["To"] = addresses("--to", *options.to)
-    title = options.language.of(message("{run} · {verdict}", run=builder.run, verdict=verdict))
+    title = options.language.of(
+        message("{run} · {verdict}", run=builder.run, verdict=verdict)
+    )
     mail["Subject"] = "-"  # replaced below
     mail["Message-ID"] = f"<{digest}@{DOMAIN}>"
     mail.set_content(text, cte="quoted-printable")
@@ -106,7 +112,9 @@ def write_mail(builder: Builder, path: Path) -> None:
 def _header(name: str, text: str) -> bytes:
     # ``mail[name] = text`` would decode an encoded word (RFC 2047), which may hold line ends.
     plain = text.isascii() and "=?" not in text
-    value = Header(text, "us-ascii" if plain else "utf-8", 78, name).encode(linesep="\r\n")
+    value = Header(text, "us-ascii" if plain else "utf-8", 78, name).encode(
+        linesep="\r\n"
+    )
     return f"{name}: {value}\r\n".encode()
 
 

@@ -43,12 +43,22 @@ from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
-_USUAL = ("kl", "length", "reward_distribution", "surprisal", "win_rate", "eos", "distinct_2")
+_USUAL = (
+    "kl",
+    "length",
+    "reward_distribution",
+    "surprisal",
+    "win_rate",
+    "eos",
+    "distinct_2",
+)
 
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
     """Return the values for the template of the overview page, translated and without links."""
-    view = overview_view(builder, Addresses(), builder.charts, builder.extremes, builder.figures)
+    view = overview_view(
+        builder, Addresses(), builder.charts, builder.extremes, builder.figures
+    )
     view |= {"notes": render_notes(builder.author_notes).html}
     return builder.options.language.of(view)
 
@@ -68,8 +78,14 @@ def pictures(builder: Builder, most: int, *, width: int) -> list[Chart]:
 def _ranked_charts(builder: Builder) -> list[Chart]:
     if not isinstance(builder, ReportBuilder):
         return list(builder.charts)
-    names = {"reward", *_USUAL, *(name for f in builder.verdict.findings for name in f.charts)}
-    subjects = names - {chart.name for chart in builder.charts}  # drawn from trainer metrics only
+    names = {
+        "reward",
+        *_USUAL,
+        *(name for f in builder.verdict.findings for name in f.charts),
+    }
+    subjects = names - {
+        chart.name for chart in builder.charts
+    }  # drawn from trainer metrics only
     charts = [c for c in builder.charts if c.name in names or c.subject in subjects]
     # Sorting is stable: in each place the charts keep the order of the overview.
     return sorted(charts, key=lambda chart: get_args(PageSlot).index(chart.place))
@@ -85,7 +101,12 @@ MOST_NOTES = 20_000  # characters of the author's notes as HTML
 PICTURE_WIDTH = 720
 
 # Key figures that are always visible; the others are in a folded section
-_FIRST_FIGURES = ("reward_mean", "kl_k1_mean", "response_tokens_mean", "response_chars_mean")
+_FIRST_FIGURES = (
+    "reward_mean",
+    "kl_k1_mean",
+    "response_tokens_mean",
+    "response_chars_mean",
+)
 
 # Figures drawn as Mermaid charts: comments show these without image files
 _LINES = ("reward_mean", "kl_k1_mean")
@@ -95,7 +116,13 @@ LEAST_DRAWN, STEPS_DRAWN, MOST_DRAWN = 3, 24, 1e9
 
 _STEP_COLUMNS = (
     *("step", "responses", "reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean"),
-    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate", "distinct_2"),
+    *(
+        "response_tokens_mean",
+        "response_chars_mean",
+        "surprisal_mean",
+        "eos_rate",
+        "distinct_2",
+    ),
 )
 
 _ZERO_WIDTH_SPACE = "\u200b"
@@ -121,7 +148,12 @@ _DETAILS = (
     _Detail(0, 0, 12),
     _Detail(0, 0, 0),
 )
-_COMPARISON_DETAILS = (_Detail(8, 1_500), _Detail(4, 800), _Detail(2, 300), _Detail(0, 0))
+_COMPARISON_DETAILS = (
+    _Detail(8, 1_500),
+    _Detail(4, 800),
+    _Detail(2, 300),
+    _Detail(0, 0),
+)
 
 
 def write_markdown(builder: Builder, path: Path) -> None:
@@ -158,7 +190,9 @@ def append_summary(builder: Builder, file: Path) -> None:
         with file.open("ab") as stream:
             stream.write(b"\n" + content)
     except OSError as error:
-        raise OutputError(f"{SUMMARY_VARIABLE}: cannot be written: {error.strerror}") from error
+        raise OutputError(
+            f"{SUMMARY_VARIABLE}: cannot be written: {error.strerror}"
+        ) from error
 
 
 def summary_text(
@@ -171,7 +205,9 @@ def summary_text(
     shared = {
         "run": builder.run,
         "pictures": drawn,
-        "folder": re.sub(r"[^\w.~-]", lambda match: quote(os.fsencode(match[0])), folder),
+        "folder": re.sub(
+            r"[^\w.~-]", lambda match: quote(os.fsencode(match[0])), folder
+        ),
     }
     texts = (
         _run_texts(builder, shared)
@@ -185,7 +221,9 @@ def summary_text(
     return markdown
 
 
-def _comparison_texts(builder: ComparisonBuilder, shared: dict[str, Any]) -> Iterator[str]:
+def _comparison_texts(
+    builder: ComparisonBuilder, shared: dict[str, Any]
+) -> Iterator[str]:
     template = _environment(builder.options.language).get_template("compare.md")
     for detail in _COMPARISON_DETAILS:
         yield template.render(view=builder.view, detail=detail, **shared)
@@ -195,14 +233,18 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
     view, language = overview(builder), builder.options.language
     figures = view["figures"]
     template = _environment(language).get_template("markdown.md")
-    notes = render_notes(builder.author_notes, most=MOST_NOTES, words=_without_references)
+    notes = render_notes(
+        builder.author_notes, most=MOST_NOTES, words=_without_references
+    )
     shared |= {
         "view": view,
         # In Markdown an empty line, which code may contain, would end the HTML block.
         "notes": Markup(re.sub(r"\n(?=[ \t]*\n)", "&#10;", notes.html.strip())),
         "notes_cut": notes.cut,
         "figures": [figure for figure in figures if figure.key in _FIRST_FIGURES],
-        "more_figures": [figure for figure in figures if figure.key not in _FIRST_FIGURES],
+        "more_figures": [
+            figure for figure in figures if figure.key not in _FIRST_FIGURES
+        ],
         "lines": [
             _line_chart(column, course, language.of)
             for column, course in run_courses(builder)
@@ -212,13 +254,17 @@ def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
     for detail in _DETAILS:
         yield template.render(
             steps=_short_table(view["steps"], detail.steps),
-            extremes=language.of(_extremes(builder.extremes[: detail.examples], builder.prefixes)),
+            extremes=language.of(
+                _extremes(builder.extremes[: detail.examples], builder.prefixes)
+            ),
             detail=detail,
             **shared,
         )
 
 
-def _line_chart(column: Column, course: Course, translate: Callable[[str], str]) -> Markup:
+def _line_chart(
+    column: Column, course: Course, translate: Callable[[str], str]
+) -> Markup:
     drawn = np.flatnonzero(abs(course.values) < MOST_DRAWN)
     drawn = drawn[evenly(len(drawn), STEPS_DRAWN)]
     ticks = ", ".join(f'"{step}"' for step in course.steps[drawn])
@@ -241,13 +287,19 @@ def _extremes(
         listed = replace(rollout, prompt=prompt.brief) if prompt.shared else rollout
         labels, _ = by_response.setdefault((rollout.step, rollout.n), ([], listed))
         labels.append(
-            message("{name}: {value}", name=extreme.label, value=extreme_number(extreme).text)
+            message(
+                "{name}: {value}",
+                name=extreme.label,
+                value=extreme_number(extreme).text,
+            )
         )
     return list(by_response.values())
 
 
 def _short_table(table: TableView, most: int) -> TableView:
-    indices = [i for i, column in enumerate(table.columns) if column.key in _STEP_COLUMNS]
+    indices = [
+        i for i, column in enumerate(table.columns) if column.key in _STEP_COLUMNS
+    ]
     rows = [table.rows[k] for k in evenly(len(table.rows), most).tolist()]
     return replace(
         table,
@@ -260,7 +312,10 @@ def _short_table(table: TableView, most: int) -> TableView:
 def _environment(language: Language) -> jinja2.Environment:
     overlay = environment(language).overlay()
     escapes = (text, number, code, code_cell, fenced)
-    overlay.filters = {**overlay.filters, **{escape.__name__: escape for escape in escapes}}
+    overlay.filters = {
+        **overlay.filters,
+        **{escape.__name__: escape for escape in escapes},
+    }
     return overlay
 
 

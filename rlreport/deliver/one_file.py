@@ -28,7 +28,9 @@ def encode_view(page: Page) -> tuple[tuple[str, bytes], int]:
     """Return (path, HTML) of a page, and its size; all but the overview as gzip in a <script>."""
     node = page.html.encode("utf-8", "replace")
     if page.view:
-        node = _NODE.format(page.view, page.title, gzip_base64(node)).encode("utf-8", "replace")
+        node = _NODE.format(page.view, page.title, gzip_base64(node)).encode(
+            "utf-8", "replace"
+        )
     return (page.path, node), len(node)
 
 
@@ -84,4 +86,6 @@ def _policy(style: str, *scripts: str) -> str:
 
 
 def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    return (
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    )

@@ -52,7 +52,10 @@ def write_manifests(path: Path, form: Form) -> None:
     for folder, name in folders_of(path, form):
         if folder.is_dir():
             names = [*files_below(folder), name]
-            document = {"generator": {"name": "rlreport", "version": __version__}, "files": names}
+            document = {
+                "generator": {"name": "rlreport", "version": __version__},
+                "files": names,
+            }
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(json.dumps(document, indent=0), "utf-8")
 
@@ -65,14 +68,18 @@ def folders_of(path: Path, form: Form) -> list[tuple[Path, str]]:
 
 
 def files_below(folder: Path) -> list[str]:
-    paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    paths = [
+        path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
+    ]
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
 def check_file(name: Path | str, edges: bytes) -> None:
     """Raise OutputError unless ``edges`` (start and end of a file) are empty or of a report."""
     if edges and not has_mark(edges):
-        raise OutputError(f"{name}: is not a report of rlreport; choose another name or remove it")
+        raise OutputError(
+            f"{name}: is not a report of rlreport; choose another name or remove it"
+        )
 
 
 def check_names(folder: Path | str, names: Iterable[str]) -> None:
@@ -172,19 +179,30 @@ def local_path(out: Path, form: Form) -> Path:
     """Return a path, or a link's target; raise OutputError if a report must not be put there."""
     try:
         if out.exists() and not out.is_dir() and not out.is_file():
-            raise OutputError(f"{out}: is a device, a pipe or a socket; give a file name")
+            raise OutputError(
+                f"{out}: is a device, a pipe or a socket; give a file name"
+            )
         if (out.is_symlink() and out.exists()) or out.name in ("", ".."):
             out = out.resolve()
         if reason := _refusal(out, form):
             raise OutputError(f"{out}: {reason}")
         for folder, manifest in folders_of(out, form):
             if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-                raise OutputError(f"{folder}: is not a folder; choose another name than {out}")
+                raise OutputError(
+                    f"{folder}: is not a folder; choose another name than {out}"
+                )
             if folder.exists():
                 file = folder / manifest
-                manifest_names = listed_files(file.read_bytes() if file.is_file() else b"")
+                manifest_names = listed_files(
+                    file.read_bytes() if file.is_file() else b""
+                )
                 check_names(
-                    folder, (name for name in files_below(folder) if name not in manifest_names)
+                    folder,
+                    (
+                        name
+                        for name in files_below(folder)
+                        if name not in manifest_names
+                    ),
                 )
         if out.is_file():
             check_file(out, edges_of(out))
@@ -215,7 +233,11 @@ def _preserve(old: Path, new: Path) -> None:
         if PurePosixPath(name).name in SYSTEM_FILES and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
-        elif target.is_file() and source.is_file() and filecmp.cmp(source, target, shallow=False):
+        elif (
+            target.is_file()
+            and source.is_file()
+            and filecmp.cmp(source, target, shallow=False)
+        ):
             times = source.stat()
             os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
 
@@ -264,7 +286,9 @@ def _swap(staging: Path, out: Path, form: Form) -> None:
 
     An error undoes this, so that text and pictures are of one report.
     """
-    names = dict.fromkeys([*(folder.name for folder, _ in folders_of(out, form)), out.name])
+    names = dict.fromkeys(
+        [*(folder.name for folder, _ in folders_of(out, form)), out.name]
+    )
     moves = [(out.with_name(name), staging / "old" / name) for name in names]
     moves += [(staging / "new" / name, out.with_name(name)) for name in names]
     begun: list[tuple[Path, Path]] = []
@@ -281,7 +305,9 @@ def _swap(staging: Path, out: Path, form: Form) -> None:
 
 
 def _cannot_write(out: Path, error: OSError) -> OutputError:
-    return OutputError(f"{out}: cannot be written: {(error.strerror or str(error)).lower()}")
+    return OutputError(
+        f"{out}: cannot be written: {(error.strerror or str(error)).lower()}"
+    )
 
 
 class _ObjectStore:
@@ -302,20 +328,28 @@ class _ObjectStore:
             if not key:
                 raise OutputError(f"{self.url}: add a name for the report to the URL")
             if self.has_bucket and not self.system.exists(bucket):
-                raise OutputError(f"{self.url}: there is no bucket {bucket}, or access is denied")
+                raise OutputError(
+                    f"{self.url}: there is no bucket {bucket}, or access is denied"
+                )
             files = set() if self.form.folder else self._single_file()
             own_names = set(files)
             for folder, manifest in folders_of(Path(self.name), self.form):
                 stored_files = self._below(folder.name)
                 name = f"{folder.name}/{manifest}"
                 content = (
-                    self.system.cat_file(f"{self.parent}/{name}") if name in stored_files else b""
+                    self.system.cat_file(f"{self.parent}/{name}")
+                    if name in stored_files
+                    else b""
                 )
                 manifest_names = listed_files(content)
                 if not manifest_names:
-                    check_names(self.url, (name.partition("/")[2] for name in stored_files))
+                    check_names(
+                        self.url, (name.partition("/")[2] for name in stored_files)
+                    )
                 files |= stored_files
-                own_names |= {f"{folder.name}/{name}" for name in manifest_names} & stored_files
+                own_names |= {
+                    f"{folder.name}/{name}" for name in manifest_names
+                } & stored_files
         return files, own_names
 
     def send(self, path: Path) -> None:
@@ -345,7 +379,9 @@ class _ObjectStore:
             raise OutputError(f"{self.url}: is a folder; choose another name")
         if size := int(self.system.size(self.root) or 0):
             start = self.system.cat_file(self.root, start=0, end=min(size, EDGE_BYTES))
-            end = self.system.cat_file(self.root, start=max(0, size - EDGE_BYTES), end=size)
+            end = self.system.cat_file(
+                self.root, start=max(0, size - EDGE_BYTES), end=size
+            )
             check_file(self.url, start + end)
         return {self.name}
 
@@ -355,7 +391,9 @@ class _ObjectStore:
             paths = self.system.find(root)
         except FileNotFoundError:
             return set()
-        return {f"{folder}{p.removeprefix(root)}" for p in paths if p.startswith(f"{root}/")}
+        return {
+            f"{folder}{p.removeprefix(root)}" for p in paths if p.startswith(f"{root}/")
+        }
 
     @contextmanager
     def _errors(self, failure: str) -> Iterator[None]:
@@ -364,4 +402,6 @@ class _ObjectStore:
         except OutputError:
             raise
         except Exception as error:
-            raise OutputError(f"{self.url}: {failure}: {store_message(error)}") from None
+            raise OutputError(
+                f"{self.url}: {failure}: {store_message(error)}"
+            ) from None
