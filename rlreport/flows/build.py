@@ -48,7 +48,9 @@ from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language
 
-DATA_SHARE = 0.2  # fraction of the maximum size for the numbers (no texts) of all responses
+DATA_SHARE = (
+    0.2  # fraction of the maximum size for the numbers (no texts) of all responses
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,9 @@ class Report:
     # all tables, and the result of the health checks
     tables: Tables = field(repr=False)
     verdict: Verdict = field(repr=False)
-    left_out: list[str]  # sentences on what the report omits, such as texts beyond the maximum size
+    left_out: list[
+        str
+    ]  # sentences on what the report omits, such as texts beyond the maximum size
     # key figures that the overview page shows, such as the mean reward
     figures: Sequence[KeyFigure] = field(default=(), repr=False)
     language: Language = ENGLISH  # language of the report
@@ -97,7 +101,9 @@ def build_report(
     remarks += [Note("card", text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
     # The report does not say so: else a second build into the logs' folder would have other bytes.
-    tables = replace(tables, notes=[note for note in tables.notes if note.kind != REPORTS])
+    tables = replace(
+        tables, notes=[note for note in tables.notes if note.kind != REPORTS]
+    )
     tables = _with_several_runs(logs, tables, options)
     if options.redact_names:
         tables, rollouts = without_names(tables, rollouts)
@@ -115,7 +121,9 @@ def build_report(
     verdict = with_texts(verdict, tables.sample_note)
 
     limit = options.max_size or chosen_form.default_size
-    charts, chart_errors = custom_charts(custom_functions, tables, texts, quote=not options.redact)
+    charts, chart_errors = custom_charts(
+        custom_functions, tables, texts, quote=not options.redact
+    )
     tables = replace(tables, notes=[*tables.notes, *chart_errors])
 
     title, one_file = options.title or name, chosen_form.one_file
@@ -162,7 +170,9 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     return with_texts(verdict, tables.sample_note)
 
 
-def _with_several_runs(logs: Sequence[str | Path], tables: Tables, options: BuildOptions) -> Tables:
+def _with_several_runs(
+    logs: Sequence[str | Path], tables: Tables, options: BuildOptions
+) -> Tables:
     """Return the tables with a note first if the logs look like several runs."""
     if options.merge:
         notes = [note for note in tables.notes if note.kind != SEVERAL_STARTS]
@@ -179,7 +189,9 @@ def _limits(report: ReportOptions) -> Thresholds:
 def _metadata(logs: Sequence[str | Path], report: ReportOptions) -> Card:
     """Return the run's configuration (its card); ``redact`` removes texts or all entries."""
     meta = {str(name): str(value) for name, value in report.meta.items()}
-    card = run_card(logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git)
+    card = run_card(
+        logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git
+    )
     if report.redact_names:
         return Card(withheld=bool(card.entries), paths=card.paths)
     return card.without_texts() if report.redact else card
@@ -199,7 +211,9 @@ def _sampled_rows(tables: Tables) -> Ints:
     sample = training.words or training.ngrams
     sampled = training.responses.iloc[[] if sample is None else sample.rows]
     steps = tables.responses["step"].to_numpy()
-    rows: Ints = np.searchsorted(steps, sampled["step"].to_numpy()) + sampled["n"].to_numpy()
+    rows: Ints = (
+        np.searchsorted(steps, sampled["step"].to_numpy()) + sampled["n"].to_numpy()
+    )
     return rows
 
 
@@ -208,4 +222,6 @@ def _texts(rows: Ints, rollouts: Rollouts, options: BuildOptions) -> pd.DataFram
         raise UsageError("texts are not available with --redact")
     names = ["step", "n", "prompt", "response"]
     sampled = rollouts.read(rows, with_tokens=0)
-    return pd.DataFrame([[getattr(row, name) for name in names] for row in sampled], columns=names)
+    return pd.DataFrame(
+        [[getattr(row, name) for name in names] for row in sampled], columns=names
+    )

@@ -71,19 +71,34 @@ def build_comparison(
     check_destination(out, form)
     check_address_space()
     summary = summary_file() if options.github_summary else None
-    bases, news = ([run for path in side for run in seeds_at(path)] for side in (bases, news))
-    without_figures = {form.suffix: form.words for form in FORMS.values() if not form.comparable}
+    bases, news = (
+        [run for path in side for run in seeds_at(path)] for side in (bases, news)
+    )
+    without_figures = {
+        form.suffix: form.words for form in FORMS.values() if not form.comparable
+    }
     for run in (*bases, *news):
-        if (kind := without_figures.get(Path(run).suffix.lower())) and not Path(run).is_dir():
-            raise UnusableInputError(f"{run}: {kind} has no figures; compare the logs instead")
-    if options.metrics and sum(report_about(source) is None for source in (*bases, *news)) > 1:
+        if (kind := without_figures.get(Path(run).suffix.lower())) and not Path(
+            run
+        ).is_dir():
+            raise UnusableInputError(
+                f"{run}: {kind} has no figures; compare the logs instead"
+            )
+    if (
+        options.metrics
+        and sum(report_about(source) is None for source in (*bases, *news)) > 1
+    ):
         raise UsageError(
             "--metrics: one metrics file cannot belong to several runs; build a report of each "
             "run with its metrics, and compare the reports"
         )
-    runs = [compared_run(source, options, limits, progress) for source in (*bases, *news)]
+    runs = [
+        compared_run(source, options, limits, progress) for source in (*bases, *news)
+    ]
     outcome = outcome_of(runs[: len(bases)], runs[len(bases) :], options)
-    title = message("{new} against {base}", new=outcome.new.name, base=outcome.base.name)
+    title = message(
+        "{new} against {base}", new=outcome.new.name, base=outcome.base.name
+    )
     comparison = outcome.comparison
     charts = comparison_charts(
         comparison.windows.common.astype(float),
@@ -106,4 +121,6 @@ def build_comparison(
         )
     if summary:
         append_summary(builder, summary)
-    return ComparisonReport(shown(out) if isinstance(out, str) else out, form.id, size, outcome)
+    return ComparisonReport(
+        shown(out) if isinstance(out, str) else out, form.id, size, outcome
+    )

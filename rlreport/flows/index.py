@@ -48,7 +48,9 @@ class Index:
 
     out: Path  # path of the index, the page that lists the reports
     reports: int  # number of listed reports, including unreadable ones
-    unread: list[tuple[str, str]]  # (path, reason) of each report that could not be read
+    unread: list[
+        tuple[str, str]
+    ]  # (path, reason) of each report that could not be read
 
 
 def build_index(
@@ -60,17 +62,29 @@ def build_index(
 ) -> Index:
     """Write a page that lists reports, one row each; an error leaves ``out`` unchanged."""
     if is_url(str(out)):
-        raise UsageError(f"{shown(str(out))}: write the index to a local path, next to its reports")
+        raise UsageError(
+            f"{shown(str(out))}: write the index to a local path, next to its reports"
+        )
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{out}: an index is one HTML file; its name must end in .html")
+        raise UsageError(
+            f"{out}: an index is one HTML file; its name must end in .html"
+        )
     target = local_path(out, FORMS["html"])
     # ``publishing`` cannot tell a report from an earlier index.
-    if (target.parent / REPORT).is_file() or (target.is_file() and _about(target) is not None):
-        raise OutputError(f"{target} belongs to a report; choose another file name for the index")
+    if (target.parent / REPORT).is_file() or (
+        target.is_file() and _about(target) is not None
+    ):
+        raise OutputError(
+            f"{target} belongs to a report; choose another file name for the index"
+        )
     resolved = out.resolve()
-    found = (one for path in reports for one in _reports_at(path, resolved.parent, language))
-    sources = [(path, why) for path, why in dict.fromkeys(found) if path.resolve() != resolved]
+    found = (
+        one for path in reports for one in _reports_at(path, resolved.parent, language)
+    )
+    sources = [
+        (path, why) for path, why in dict.fromkeys(found) if path.resolve() != resolved
+    ]
     rows = [_entry(path, why, resolved.parent) for path, why in sources]
     if rows and all(row.about is None for row in rows):
         raise UsageError(f"{sources[0][0]}: {rows[0].why}")
@@ -85,7 +99,9 @@ def build_index(
     with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
         for part in assemble(frame, iter([page]), language=language, charts=False):
             file.write(part)
-    return Index(out, len(rows), [(row.place, row.why) for row in rows if row.about is None])
+    return Index(
+        out, len(rows), [(row.place, row.why) for row in rows if row.about is None]
+    )
 
 
 def _about(path: Path) -> dict[str, Any] | RlreportError | None:
@@ -97,7 +113,9 @@ def _about(path: Path) -> dict[str, Any] | RlreportError | None:
 
 def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Source]:
     if is_url(str(location)):
-        raise UsageError(f"{shown(str(location))}: an index lists only local reports; download it")
+        raise UsageError(
+            f"{shown(str(location))}: an index lists only local reports; download it"
+        )
     path = Path(location)
     if not path.exists():
         raise UsageError(f"No such file or folder: {path}")

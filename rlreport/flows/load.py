@@ -27,7 +27,12 @@ def load_run(
     """Return the run's name, the responses with texts, and all tables, from logs and metrics."""
     read, gae = part(ReadOptions, options), part(GaeOptions, options)
     metrics = find_and_read(logs, read.metrics, read.run, one_run=options.merge)
-    named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
+    named = (
+        notes_file(logs, options.notes),
+        options.thresholds,
+        read.tokenizer,
+        *options.charts,
+    )
     used = [
         *card.paths,
         *metrics.explained(strict=read.strict),
@@ -36,7 +41,9 @@ def load_run(
     try:
         scan = read_logs(logs, read, gae, progress, metrics.paths, workers, used)
     except UnusableInputError as error:
-        reasons = [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
+        reasons = (
+            [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
+        )
         raise UnusableInputError(f"{error}{''.join(reasons)}") from error
     tables = summarise(scan, metrics)
     name, rollouts = scan.name, scan.rollouts
