@@ -98,9 +98,17 @@ def formats() -> None:
 @click.command(short_help="List many reports on one page.")
 @click.argument("reports", nargs=-1, required=True)
 @out_option("index.html", "Path of the page; its links are relative to it.")
-@click.option("--title", metavar="TEXT", default="", show_default="Runs", help="Title of the page.")
+@click.option(
+    "--title",
+    metavar="TEXT",
+    default="",
+    show_default="Runs",
+    help="Title of the page.",
+)
 @options(BuildOptions, "lang", "quiet")
-def index(reports: tuple[str, ...], out: str, title: str, lang: str, quiet: bool) -> None:
+def index(
+    reports: tuple[str, ...], out: str, title: str, lang: str, quiet: bool
+) -> None:
     """List many REPORTS on one page: folders, .zip or .html files, or folders of these.
 
     Reports that are broken, or have another schema version, are listed as such.
@@ -139,11 +147,15 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     read, gae = part(ReadOptions, given), part(GaeOptions, given)
     metrics = find_and_read(logs, read.metrics, read.run)
     used = metrics.explained(strict=read.strict)
-    scan = read_logs(logs, read, gae, Progress(given["quiet"]), metrics.paths, used=used)
+    scan = read_logs(
+        logs, read, gae, Progress(given["quiet"]), metrics.paths, used=used
+    )
     if len(scan.responses):
         _say_steps(scan)
     else:
-        say(f"no rollouts; trainer metrics of {counted(max(len(metrics.runs), 1), 'run')}")
+        say(
+            f"no rollouts; trainer metrics of {counted(max(len(metrics.runs), 1), 'run')}"
+        )
     _say_section("files", map(_file_line, scan.files))
     _say_section(
         "trainer metrics",
@@ -183,7 +195,11 @@ def _say_steps(scan: Scan) -> None:
     say(
         f"{counted_responses(splits)} over {counted(steps, 'step')} "
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
-        + ("" if usual_count is None else f", usually {usual_count:,}{of_training} per step")
+        + (
+            ""
+            if usual_count is None
+            else f", usually {usual_count:,}{of_training} per step"
+        )
     )
     incomplete_steps = sorted(counts.index[counts < (usual_count or 0)])
     if incomplete_steps:
@@ -206,7 +222,11 @@ def _field_lines(scan: Scan) -> Iterator[str]:
     rows = len(scan.responses)
     for field in FIELDS:
         count = scan.fields.get(field.name, 0)
-        state = "all rows" if count == rows else (counted(count, "row") if count else "missing")
+        state = (
+            "all rows"
+            if count == rows
+            else (counted(count, "row") if count else "missing")
+        )
         optional = "" if field.required else " (optional)"
         yield f"{field.name:18} {state:12} {field.meaning}{optional}"
     for name in (name for name in scan.extras.columns if name not in CANONICAL):
@@ -220,10 +240,14 @@ class BuildCommand(click.Command):
     """A click command that accepts both ``--redact`` and ``--redact=names``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        values = {arg.removeprefix("--redact=") for arg in args if arg.startswith("--redact=")}
+        values = {
+            arg.removeprefix("--redact=") for arg in args if arg.startswith("--redact=")
+        }
         if values - {"names"}:
             raise click.BadOptionUsage("redact", "give --redact or --redact=names", ctx)
-        rest = super().parse_args(ctx, ["--redact" if a == "--redact=names" else a for a in args])
+        rest = super().parse_args(
+            ctx, ["--redact" if a == "--redact=names" else a for a in args]
+        )
         if "--redact=names" in args:
             ctx.params["redact"] = "names"
         return rest
@@ -262,8 +286,12 @@ def build(logs: tuple[str, ...], out: str, fail_on: Any, **given: Any) -> None:
 
 @click.command(short_help="Compare two runs, or two groups of runs.")
 @click.argument("runs", nargs=-1, metavar="[BASE... NEW]")
-@click.option("--base", multiple=True, metavar="RUN", help="A run of BASE; repeat for its seeds.")
-@click.option("--new", multiple=True, metavar="RUN", help="A run of NEW; repeat for its seeds.")
+@click.option(
+    "--base", multiple=True, metavar="RUN", help="A run of BASE; repeat for its seeds."
+)
+@click.option(
+    "--new", multiple=True, metavar="RUN", help="A run of NEW; repeat for its seeds."
+)
 @out_option(
     "comparison",
     "Output path, or URL such as s3://bucket/run; the suffix selects the format as in "
@@ -271,7 +299,11 @@ def build(logs: tuple[str, ...], out: str, fail_on: Any, **given: Any) -> None:
 )
 @options(CompareOptions)
 def compare(
-    runs: tuple[str, ...], base: tuple[str, ...], new: tuple[str, ...], out: str, **given: Any
+    runs: tuple[str, ...],
+    base: tuple[str, ...],
+    new: tuple[str, ...],
+    out: str,
+    **given: Any,
 ) -> None:
     """Compare the run NEW with BASE: logs, or earlier reports (folder, .zip, .html).
 
@@ -294,7 +326,9 @@ def compare(
         *earlier, last = runs or [""]
         base, new, runs = (*base, *earlier), (last,), ()
     if runs or not (base and all(new)):
-        raise UsageError("compare: give two runs, BASE and NEW (logs or earlier reports)")
+        raise UsageError(
+            "compare: give two runs, BASE and NEW (logs or earlier reports)"
+        )
     comparison = compare_runs(base, new, out, **given)
     if not given["quiet"]:
         translate = Language(given["lang"]).of
@@ -304,6 +338,10 @@ def compare(
         if comparison.gate_sentence:
             say(translate(comparison.gate_sentence))
         is_folder = comparison.form == "folder"
-        say(str(page_at(comparison.out, "compare.html") if is_folder else comparison.out))
+        say(
+            str(
+                page_at(comparison.out, "compare.html") if is_folder else comparison.out
+            )
+        )
     if comparison.gate.exit:
         sys.exit(comparison.gate.exit)

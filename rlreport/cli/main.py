@@ -27,14 +27,18 @@ class Program(click.Group):
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and exit; print expected errors, also of the system, without traceback."""
         for stream in (sys.stdin, sys.stdout, sys.stderr):
-            if stream is None:  # closed: else the next file gets its number, and V8 panics
+            if (
+                stream is None
+            ):  # closed: else the next file gets its number, and V8 panics
                 os.open(os.devnull, os.O_RDWR)
             if isinstance(stream, TextIOWrapper) and stream is not sys.stdin:
                 stream.reconfigure(errors="replace")
         # NumPy's linear algebra (hardly used) would start threads, and threads rule out forking.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         collect_rarely()
-        atexit.register(gc.freeze)  # else Python searches all objects for cycles at exit
+        atexit.register(
+            gc.freeze
+        )  # else Python searches all objects for cycles at exit
         handle(_stop)
         try:
             status = self._run(args, **extra)
@@ -84,7 +88,13 @@ def _stop(number: int, frame: object) -> None:
 @click.group(
     cls=Program,
     commands=[
-        *(commands.build, commands.check, commands.checks, commands.compare, commands.formats),
+        *(
+            commands.build,
+            commands.check,
+            commands.checks,
+            commands.compare,
+            commands.formats,
+        ),
         *(commands.index, commands.inspect, watch.watch),
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

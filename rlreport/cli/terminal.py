@@ -67,7 +67,10 @@ def print_report(report: Report) -> None:
         say(translate(line), err=True)
     for note in report.tables.notes:
         if note.kind == CHANGED:
-            say(translate(message("warning: {note}", note=change_in_words(note))), err=True)
+            say(
+                translate(message("warning: {note}", note=change_in_words(note))),
+                err=True,
+            )
     printed_kinds = (FORMAT, NO_STEP, SEVERAL_RUNS, SEVERAL_STARTS, CHARTS, NOTES)
     for text in dict.fromkeys(
         note.text for note in report.tables.notes if note.kind in printed_kinds
@@ -95,19 +98,35 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     lines = [line for line in (verdict.headline, verdict.course_text) if line]
     for finding in verdict.findings:
         indent = "    " if finding.explained_by else "  "
-        facts = {"head": f"{indent}{finding.severity:8} {finding.id}", "title": finding.title}
+        facts = {
+            "head": f"{indent}{finding.severity:8} {finding.id}",
+            "title": finding.title,
+        }
         lines.append(
-            message("{head}: {title} (since step {step})", **facts, step=finding.onset.step)
+            message(
+                "{head}: {title} (since step {step})", **facts, step=finding.onset.step
+            )
             if finding.onset
             else message("{head}: {title}", **facts)
         )
-        lines += [Joined("", [f"{indent}         ", line]) for line in _example_lines(finding)]
-    lines += [message("  close    {id}: {title}", id=c.id, title=c.title) for c in verdict.close]
+        lines += [
+            Joined("", [f"{indent}         ", line]) for line in _example_lines(finding)
+        ]
+    lines += [
+        message("  close    {id}: {title}", id=c.id, title=c.title)
+        for c in verdict.close
+    ]
     for muted in verdict.muted:
-        facts = {"id": muted.finding.id, "reason": muted.reason, "title": muted.finding.title}
+        facts = {
+            "id": muted.finding.id,
+            "reason": muted.reason,
+            "title": muted.finding.title,
+        }
         lines.append(message("  muted    {id}: {reason} ({title})", **facts))
     for check in verdict.not_run:
-        lines.append(message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs))
+        lines.append(
+            message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs)
+        )
     return lines
 
 
@@ -120,7 +139,11 @@ def _example_lines(finding: Finding) -> list[str]:
             before = example.before.excerpt if example.before else None
             was = f"{before!r} → " if before is not None else ""
             where = message("step {step}, response {n}", step=example.step, n=example.n)
-            lines.append(message("{where}: {text}", where=where, text=f"{was}{example.excerpt!r}"))
+            lines.append(
+                message(
+                    "{where}: {text}", where=where, text=f"{was}{example.excerpt!r}"
+                )
+            )
     return lines
 
 
@@ -132,7 +155,10 @@ def skipped_lines(tables: Tables) -> list[str]:
     ]
     if (other_count := tables.bad_count - len(lines)) > 0:
         lines.append(
-            message("left out: {count:count} more, see the report's data page", count=other_count)
+            message(
+                "left out: {count:count} more, see the report's data page",
+                count=other_count,
+            )
         )
     return lines
 
@@ -149,7 +175,9 @@ READING = [field.name for kind in (ReadOptions, GaeOptions) for field in declare
 
 def size(value: str | int) -> int:
     """Parse a size such as ``10MB``, ``500kB`` or ``1000`` into bytes (1 kB is 1,000 bytes)."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", str(value).strip(), re.IGNORECASE)
+    match = re.fullmatch(
+        r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", str(value).strip(), re.IGNORECASE
+    )
     unit = 1000 ** ["", "k", "m", "g"].index(match[2].lower()) if match else 0
     if not match or float(match[1]) * unit < 1:
         raise click.BadParameter(f"{value!r} is not a size such as 10MB, 500kB or 1GB")
@@ -186,7 +214,9 @@ def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
     default = {} if declaration.default is MISSING else declaration.default
     flags = settings["flags"] or [f"--{declaration.name.replace('_', '-')}"]
     if isinstance(default, bool):
-        return click.option(*flags, declaration.name, is_flag=True, help=settings["help"])
+        return click.option(
+            *flags, declaration.name, is_flag=True, help=settings["help"]
+        )
     repeatable = isinstance(default, tuple | dict)
     return click.option(
         *flags,
@@ -212,11 +242,15 @@ def _type(settings: Mapping[str, Any], default: object) -> Any:
     return click.Path() if str(settings.get("metavar")).startswith("FILE") else None
 
 
-def _pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+def _pairs(
+    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str]:
     pairs = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and (value or param.metavar == "KEY=VALUE")):
-            raise UsageError(f"{param.opts[0]} {text}: must have the form {param.metavar}")
+            raise UsageError(
+                f"{param.opts[0]} {text}: must have the form {param.metavar}"
+            )
         pairs[name] = value
     return pairs

@@ -28,7 +28,8 @@ def duration(value: str) -> float:
 
 
 @click.command(
-    cls=BuildCommand, params=[param for param in build.params if param.name != "in_progress"]
+    cls=BuildCommand,
+    params=[param for param in build.params if param.name != "in_progress"],
 )
 @click.option(
     "--every",
@@ -45,7 +46,9 @@ def duration(value: str) -> float:
     help="End when the logs have not changed for this long, e.g. 2h.",
 )
 @click.option(
-    "--live", is_flag=True, help="Reload pages open in a browser after a rebuild (folder format)."
+    "--live",
+    is_flag=True,
+    help="Reload pages open in a browser after a rebuild (folder format).",
 )
 def watch(
     logs: tuple[str, ...],
@@ -85,12 +88,18 @@ def watch(
             state = _state(logs)
             changed = state != last_state
             if changed:
-                grew, last_state, change_time = last_state is not None, state, time.monotonic()
+                grew, last_state, change_time = (
+                    last_state is not None,
+                    state,
+                    time.monotonic(),
+                )
             idle = time.monotonic() - change_time
             ending = until_idle is not None and not changed and idle >= until_idle
             if changed or failed or (ending and grew):
                 # At the end the newest step counts as complete.
-                new_report = _build(logs, out, {**given, "in_progress": grew and not ending})
+                new_report = _build(
+                    logs, out, {**given, "in_progress": grew and not ending}
+                )
                 report, failed = new_report or report, new_report is None
             if ending:
                 break
@@ -101,7 +110,9 @@ def watch(
             raise
         # Otherwise the last report was written completely, and its status counts.
     if failed:
-        consequence = "the last report shows earlier logs" if report else "there is no report"
+        consequence = (
+            "the last report shows earlier logs" if report else "there is no report"
+        )
         say(f"ended after a failed build; {consequence}", err=True)
     if report and fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
@@ -118,7 +129,10 @@ def _state(logs: tuple[str, ...]) -> object:
     except (RlreportError, OSError):  # files may be unreadable for a moment
         return None
     sources = (*listing.sources, *listing.other)  # ``other`` includes trainer metrics
-    return [(source.path, source.size, source.version, _time(source.path)) for source in sources]
+    return [
+        (source.path, source.size, source.version, _time(source.path))
+        for source in sources
+    ]
 
 
 def _time(path: str) -> int:
