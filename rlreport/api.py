@@ -27,8 +27,13 @@ def _add_options(options: Any) -> Callable[[Function], Function]:
     """Return a decorator that adds a class's options to a function's signature and docstring."""
 
     def add(function: Function) -> Function:
-        signature, typed = inspect.signature(function), inspect.signature(options).parameters
-        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        signature, typed = (
+            inspect.signature(function),
+            inspect.signature(options).parameters,
+        )
+        parameters = [
+            p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD
+        ]
         lines = []
         for entry in declared(options):
             default = {} if entry.default_factory is dict else entry.default
@@ -69,7 +74,9 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
     settings = BuildOptions(**options)
     progress = Progress(settings.quiet, settings.language)
     with Workers(settings.workers, settings.ray) as workers:
-        return build_report(_path_list(logs), destination(out), settings, progress, workers)
+        return build_report(
+            _path_list(logs), destination(out), settings, progress, workers
+        )
 
 
 @_add_options(CompareOptions)

@@ -47,9 +47,15 @@ class ReportCallback:
 
         try:
             state.save_to_json(str(metrics))
-            build(logs or [folder], self._out, **{"metrics": [metrics], **self._options})
+            build(
+                logs or [folder], self._out, **{"metrics": [metrics], **self._options}
+            )
         except Exception as error:  # the script may still have to save the model
-            hint = "" if logs else "; this trainer writes no rollouts: log them with RolloutWriter"
+            hint = (
+                ""
+                if logs
+                else "; this trainer writes no rollouts: log them with RolloutWriter"
+            )
             warnings.warn(f"no report was built: {error}{hint}", stacklevel=2)
 
     def __getattr__(self, name: str) -> Any:

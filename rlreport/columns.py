@@ -25,7 +25,9 @@ class Column:
     help: str
     dtype: str = "float64"
     kind: NumberKind = "number"  # its format on pages
-    signed: bool = False  # whether the token view colors values above and below 0 differently
+    signed: bool = (
+        False  # whether the token view colors values above and below 0 differently
+    )
     # in the response list: shown, hidden until the reader selects the column, or never ("")
     listed: Literal["", "shown", "hidden"] = ""
 
@@ -36,7 +38,11 @@ class Column:
     @property
     def axis(self) -> str:
         """Title of a chart axis: the help text, followed by the unit if the column has one."""
-        return message("{what}, {unit}", what=self.help, unit=self.unit) if self.unit else self.help
+        return (
+            message("{what}, {unit}", what=self.help, unit=self.unit)
+            if self.unit
+            else self.help
+        )
 
     @property
     def title(self) -> str:
@@ -295,7 +301,9 @@ TOKEN_COLUMNS = (
 TOKEN_FIGURES = (
     Column("log_ratio", "Log-ratio", "nats", "k1: logp − ref_logp", signed=True),
     Column("kl", "KL, k3", "nats", "exp(−r) − 1 + r, r the log-ratio"),
-    Column("token_reward", "Token reward", "", "what the policy is trained on", signed=True),
+    Column(
+        "token_reward", "Token reward", "", "what the policy is trained on", signed=True
+    ),
     Column("value", "Value", "", "the critic's value", signed=True),
     Column("advantage", "Advantage", "", "as logged, else by GAE", signed=True),
     Column("return", "Return", "", "value + advantage by GAE", signed=True),

@@ -10,11 +10,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 # Type of a value; ``strings``, ``ids``, ``floats`` and ``mask`` are lists, one entry per token
-Kind = Literal["int", "number", "text", "texts", "strings", "ids", "floats", "mask", "bool"]
+Kind = Literal[
+    "int", "number", "text", "texts", "strings", "ids", "floats", "mask", "bool"
+]
 
 
-LARGEST_STEP = 2**53  # Larger steps are invalid, as float64 cannot represent them exactly
-LARGEST_NUMBER = 1e150  # Larger numbers, either sign, count as missing: their squares may overflow
+LARGEST_STEP = (
+    2**53
+)  # Larger steps are invalid, as float64 cannot represent them exactly
+LARGEST_NUMBER = (
+    1e150  # Larger numbers, either sign, count as missing: their squares may overflow
+)
 
 
 class AssumedStep(int):
@@ -30,7 +36,9 @@ class Field:
     meaning: str  # with its unit
     required: bool = False  # whether a row without this field is invalid
     column: bool = False  # whether the response list has a column for the value
-    at_hand: str = ""  # for docs: from which variable a PPO training loop can log the value
+    at_hand: str = (
+        ""  # for docs: from which variable a PPO training loop can log the value
+    )
     feeds: str = ""  # for docs: what the report computes from the value
 
 
@@ -119,7 +127,9 @@ TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
 # Canonical fields that get no column in the response list; any other logged scalar does
 NO_COLUMN = frozenset(field.name for field in FIELDS if not field.column)
 
-UnreadFields = dict[str, str]  # dotted name of a logged field that no format recognizes -> type
+UnreadFields = dict[
+    str, str
+]  # dotted name of a logged field that no format recognizes -> type
 
 MOST_UNREAD_FIELDS = 64  # maximum number of unrecognized fields that are reported
 _LONGEST_NAME = 80  # characters; longer names are cut
@@ -129,7 +139,9 @@ def add_unread_field(fields: UnreadFields, name: str, kind: str) -> None:
     """Add a field's type, in place; only the alphabetically first MOST_UNREAD_FIELDS stay."""
     name = name[:_LONGEST_NAME]
     fields[name] = min(fields.get(name, kind), kind)
-    if len(fields) > MOST_UNREAD_FIELDS:  # the order of additions does not change the result
+    if (
+        len(fields) > MOST_UNREAD_FIELDS
+    ):  # the order of additions does not change the result
         del fields[max(fields)]
 
 

@@ -62,17 +62,23 @@ class _Checked:
             value, settings = getattr(self, entry.name), entry.metadata
             if value is None and entry.default_factory is dict:
                 object.__setattr__(self, entry.name, {})
-            values = value if isinstance(value, tuple | list | set | frozenset) else (value,)
+            values = (
+                value if isinstance(value, tuple | list | set | frozenset) else (value,)
+            )
             choices = settings.get("choices", ())
             for choice in values if choices else ():
                 if choice not in choices:
                     known = ", ".join(map(str, choices))
-                    raise UsageError(f"{entry.name} must be one of {known}; got {choice!r:.40}")
+                    raise UsageError(
+                        f"{entry.name} must be one of {known}; got {choice!r:.40}"
+                    )
             largest = 2**63 - 1 if isinstance(value, int) else math.inf  # int64
             low, high = settings.get("low", -math.inf), settings.get("high", largest)
             if value is not None and "low" in settings and not low <= value <= high:
                 limit = "" if high == math.inf else f" and at most {high:g}"
-                raise UsageError(f"{entry.name} must be at least {low:g}{limit}; got {value!r:.40}")
+                raise UsageError(
+                    f"{entry.name} must be at least {low:g}{limit}; got {value!r:.40}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +118,9 @@ class ReadOptions(_Checked):
         metavar="NAME",
     )
     tokenizer: str | None = option(
-        None, "tokenizer.json that converts logged token ids to strings.", metavar="FILE"
+        None,
+        "tokenizer.json that converts logged token ids to strings.",
+        metavar="FILE",
     )
     restarts: Literal["all", "last"] = option(
         "all",
@@ -121,14 +129,18 @@ class ReadOptions(_Checked):
         choices=("all", "last"),
     )
     metrics: Paths = option(
-        (), "File of trainer metrics. Default: files in the log folders.", metavar="FILE"
+        (),
+        "File of trainer metrics. Default: files in the log folders.",
+        metavar="FILE",
     )
     run: str = option(
         "",
         "Run to read if a file of metrics has several, or the logs: a folder's or file's name.",
         metavar="NAME",
     )
-    strict: bool = option(False, "Fail instead of skipping or repairing anything in the logs.")
+    strict: bool = option(
+        False, "Fail instead of skipping or repairing anything in the logs."
+    )
     workers: int = option(
         0, "Number of processes.", low=0, high=256, show="one per core", metavar="N"
     )
@@ -173,7 +185,9 @@ class OutputOptions(_Checked):
         metavar="FORMAT",
     )
     title: str | None = option(
-        None, "Title. Default: the log folder, or for a comparison both runs.", metavar="TEXT"
+        None,
+        "Title. Default: the log folder, or for a comparison both runs.",
+        metavar="TEXT",
     )
     max_size: int | None = option(
         None,
@@ -183,7 +197,9 @@ class OutputOptions(_Checked):
         size=True,
     )
     thresholds: str | Path | None = option(
-        None, "TOML file with thresholds of the checks; see 'rlreport checks'.", metavar="FILE"
+        None,
+        "TOML file with thresholds of the checks; see 'rlreport checks'.",
+        metavar="FILE",
     )
     redact: bool | Literal["names"] = option(
         False,
@@ -192,11 +208,15 @@ class OutputOptions(_Checked):
         choices=(False, True, "names"),
     )
     to: Sequence[str] = option((), "Recipient of the mail.", metavar="ADDRESS")
-    sender: str | None = option(None, "Sender of the mail.", "--from", metavar="ADDRESS")
+    sender: str | None = option(
+        None, "Sender of the mail.", "--from", metavar="ADDRESS"
+    )
     subject: str | None = option(
         None, "Subject of the mail. Default: title and verdict.", metavar="TEXT"
     )
-    github_summary: bool = option(False, "Also append a summary to the GitHub Actions job summary.")
+    github_summary: bool = option(
+        False, "Also append a summary to the GitHub Actions job summary."
+    )
     lang: str = option(
         Language().code,
         "Language of the output. Data files (JSON, CSV) stay English.",
@@ -253,9 +273,12 @@ class ReportOptions(OutputOptions):
         metavar="FILE.md",
     )
     git: bool = option(False, "Show the git commit and branch of the current folder.")
-    merge: bool = option(False, "Treat folders, or starts in one log of metrics, as one run.")
+    merge: bool = option(
+        False, "Treat folders, or starts in one log of metrics, as one run."
+    )
     in_progress: bool = option(
-        False, "Treat the newest step as incomplete: mark it and exclude it from the checks."
+        False,
+        "Treat the newest step as incomplete: mark it and exclude it from the checks.",
     )
     live: int = 0
     """Seconds between checks of a page open in a browser for a newer report; 0: no checks."""

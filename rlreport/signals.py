@@ -16,7 +16,9 @@ from typing import Any
 # Signals after which the program cleans up and ends: of Ctrl-C, of a job scheduler, and of a
 # terminal that closes (Windows has no such signal)
 ENDING = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if hasattr(signal, name)
 )
 
 INTERRUPTED = 128 + signal.SIGINT  # exit status after Ctrl-C, as in shells

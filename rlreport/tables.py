@@ -75,7 +75,9 @@ def counted_responses(splits: pd.Series | NDArray[np.int8]) -> str:
         return plural("{count} response", "{count} responses", training)
     return message(
         "{training} (and {others})",
-        training=plural("{count} training response", "{count} training responses", training),
+        training=plural(
+            "{count} training response", "{count} training responses", training
+        ),
         others=_kinds(0, *others),
     )
 
@@ -100,7 +102,9 @@ def _kinds(training: int, validation: int, branches: int) -> str:
     return phrases(
         [
             message("{count:count} of training", count=training) if training else "",
-            message("{count:count} of validation", count=validation) if validation else "",
+            message("{count:count} of validation", count=validation)
+            if validation
+            else "",
             message("{count:count} of branches that were not trained", count=branches)
             if branches
             else "",
@@ -119,7 +123,9 @@ class TextSample:
     """The texts of S sampled responses as units: tokens, or words and CJK characters."""
 
     rows: NDArray[np.int64]  # (S,), row numbers in the response table, ascending
-    offsets: NDArray[np.int64]  # (S + 1,), start of each response in ``units``, then their end
+    offsets: NDArray[
+        np.int64
+    ]  # (S + 1,), start of each response in ``units``, then their end
     units: NDArray[np.int32]  # (sum of lengths,), indices into ``vocabulary``
     vocabulary: list[str]  # tokens as logged, or words and CJK characters
     unit: str  # ``token`` or ``word``
@@ -229,7 +235,9 @@ class Tables(LogTables):
         if self.responses.empty or "step" not in self.metrics:
             return False
         columns = self.steps["step"], self.metrics["step"]
-        (first, end), (begin, last) = sorted((steps.min(), steps.max()) for steps in columns)
+        (first, end), (begin, last) = sorted(
+            (steps.min(), steps.max()) for steps in columns
+        )
         return bool(begin - end > 10 * (1 + end - first + last - begin))
 
     def training(self) -> Tables:
@@ -249,7 +257,9 @@ class Tables(LogTables):
             self,
             responses=self.responses[in_training].reset_index(drop=True),
             extras=self.extras[in_training].reset_index(drop=True),
-            tools_used=self.tools_used[in_training[: len(self.tools_used)]].reset_index(drop=True),
+            tools_used=self.tools_used[in_training[: len(self.tools_used)]].reset_index(
+                drop=True
+            ),
             steps=self.steps[has_responses].reset_index(drop=True),
             **{
                 name: replace(sample, rows=new_rows[sample.rows])
@@ -277,7 +287,11 @@ class Tables(LogTables):
 
         The first step with training responses is always judged: the checks need one.
         """
-        marked = [step for step in (self.in_progress, self.incomplete_from) if step is not None]
+        marked = [
+            step
+            for step in (self.in_progress, self.incomplete_from)
+            if step is not None
+        ]
         if not marked:
             return None
         trained = self.steps.loc[self.steps["responses"] > 0, "step"]
@@ -294,14 +308,18 @@ class Tables(LogTables):
 
     def between(self, start: int, stop: int) -> Tables:
         """Return tables of ``start <= step < stop``; ``prompts`` and ``tokens`` are unchanged."""
-        low, high = np.searchsorted(self.responses["step"].to_numpy(), (start, stop)).tolist()
+        low, high = np.searchsorted(
+            self.responses["step"].to_numpy(), (start, stop)
+        ).tolist()
         samples: dict[str, Any] = {
             name: _cut(sample, low, high)
             for name in _SAMPLES
             if (sample := getattr(self, name)) is not None
         }
         frames: dict[str, Any] = {
-            name: frame[(frame["step"] >= start) & (frame["step"] < stop)].reset_index(drop=True)
+            name: frame[(frame["step"] >= start) & (frame["step"] < stop)].reset_index(
+                drop=True
+            )
             for name in ("steps", "validation", "extras_by_step", "tools", "metrics")
             if "step" in (frame := getattr(self, name))
         }
@@ -326,9 +344,13 @@ class Tables(LogTables):
             return None
         return replace(
             self,
-            responses=self.responses[in_validation].assign(validation=0).reset_index(drop=True),
+            responses=self.responses[in_validation]
+            .assign(validation=0)
+            .reset_index(drop=True),
             extras=self.extras[in_validation].reset_index(drop=True),
-            steps=self.validation[self.validation["responses"] > 0].reset_index(drop=True),
+            steps=self.validation[self.validation["responses"] > 0].reset_index(
+                drop=True
+            ),
         ).without_samples()
 
     def without_samples(self) -> Tables:

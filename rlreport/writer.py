@@ -14,7 +14,9 @@ from rlreport.errors import OutputError, UsageError
 from rlreport.fields import FIELDS
 from rlreport.text.clean import safe_value
 
-_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+_OPTIONS = (
+    orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+)
 _TOKEN_FIELDS = frozenset(
     field.name
     for field in FIELDS
@@ -48,10 +50,14 @@ class RolloutWriter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, flags, 0o666)
         except OSError as error:
-            raise OutputError(f"{directory}: cannot write a log there: {error.strerror}") from error
+            raise OutputError(
+                f"{directory}: cannot write a log there: {error.strerror}"
+            ) from error
         self._torn = True  # whether the file may end within a line
 
-    def write(self, *, step: int, prompt: str, response: str, reward: Any, **fields: Any) -> None:
+    def write(
+        self, *, step: int, prompt: str, response: str, reward: Any, **fields: Any
+    ) -> None:
         """Append one response.
 
         Args:
@@ -69,10 +75,18 @@ class RolloutWriter:
                 cannot be written as JSON.
             OutputError: the line cannot be written, or the writer is closed.
         """
-        row = {"step": step, "prompt": prompt, "response": response, "reward": reward, **fields}
+        row = {
+            "step": step,
+            "prompt": prompt,
+            "response": response,
+            "reward": reward,
+            **fields,
+        }
         line = _encode(_validate(row))
         if self._file is None:
-            raise OutputError(f"{self.path}: the writer is closed; create a new RolloutWriter")
+            raise OutputError(
+                f"{self.path}: the writer is closed; create a new RolloutWriter"
+            )
         try:
             if self._torn:
                 _end_torn_line(self._file)
@@ -80,7 +94,9 @@ class RolloutWriter:
             _append(self._file, line)
         except OSError as error:
             self._torn = True
-            raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error
+            raise OutputError(
+                f"{self.path} cannot be written: {error.strerror}"
+            ) from error
 
     def close(self) -> None:
         """Close the log file; if it is closed already, do nothing."""
@@ -116,7 +132,9 @@ def _validate(row: dict[str, Any]) -> dict[str, Any]:
     for name, original in row.items():
         value = _array_or_number(original) if hasattr(original, "detach") else original
         # One number may apply to all tokens, such as the advantage in GRPO.
-        is_scalar = isinstance(value, int | float | None) or getattr(value, "shape", None) == ()
+        is_scalar = (
+            isinstance(value, int | float | None) or getattr(value, "shape", None) == ()
+        )
         if name in _TOKEN_FIELDS and not is_scalar:
             sizes[name] = _token_count(name, value)
         else:
@@ -193,5 +211,7 @@ def _array_or_number(value: Any) -> Any:
     if array.dtype.kind not in "biuf":
         if array.dtype.name == "bfloat16":
             return np.ascontiguousarray(array.astype(np.float32))
-        raise TypeError(f"{type(value).__name__} is not text, a number, list, array or tensor")
+        raise TypeError(
+            f"{type(value).__name__} is not text, a number, list, array or tensor"
+        )
     return array.item() if array.ndim == 0 else np.ascontiguousarray(array)
