@@ -98,7 +98,10 @@ def visiting(
     **looks: Any,
 ) -> Iterator[Page]:
     """Opens a page; leaving fails if it wrote to the console or asked for anything off disk."""
-    options = {"java_script_enabled": java_script_enabled, "permissions": list(permissions)}
+    options = {
+        "java_script_enabled": java_script_enabled,
+        "permissions": list(permissions),
+    }
     kind = (browser, str(options))
     tab = _idle.pop(kind, None) or Tab(browser, **options)
     left = False
@@ -117,7 +120,9 @@ def visiting(
             tab.page.context.close()
 
 
-def until(page: Page, expression: str, arg: Any = None, timeout: float = 10_000) -> None:
+def until(
+    page: Page, expression: str, arg: Any = None, timeout: float = 10_000
+) -> None:
     """Wait until JavaScript is true.
 
     Playwright's own wait is refused by the content policy of a page when it asks a second time.
@@ -163,7 +168,9 @@ def watch(context: BrowserContext, page: Page) -> tuple[list[str], list[str]]:
     context.on(
         "request",
         lambda request: (
-            None if request.url.startswith(("file:", "data:")) else asked.append(request.url)
+            None
+            if request.url.startswith(("file:", "data:"))
+            else asked.append(request.url)
         ),
     )
     return said, asked
@@ -195,7 +202,9 @@ def copy(page: Page, button: str) -> None:
 
 def numbers(page: Page, key: str, table: str = ".responses") -> list[float]:
     """Exact values of the rows now listed, in order."""
-    column = page.eval_on_selector(f'{table} th[data-key="{key}"]', "th => th.cellIndex")
+    column = page.eval_on_selector(
+        f'{table} th[data-key="{key}"]', "th => th.cellIndex"
+    )
     values: list[float] = page.eval_on_selector_all(
         f"{table} tbody tr[data-n]",
         "(rows, at) => rows.map(row => Number(row.cells[at].title || row.cells[at].dataset.v))",

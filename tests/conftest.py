@@ -104,7 +104,9 @@ REAL_RUNS = {
 }
 
 
-def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+def once(
+    factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]
+) -> Path:
     """What ``make(place)`` made, once a session: processes of xdist wait for the first of them."""
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

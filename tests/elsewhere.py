@@ -59,7 +59,9 @@ def features() -> Any:
 def enabled_features() -> list[str]:
     """Return the groups of instructions that NumPy's functions choose between, if enabled."""
     module = features()
-    return [name for name in module.__cpu_dispatch__ if module.__cpu_features__.get(name)]
+    return [
+        name for name in module.__cpu_dispatch__ if module.__cpu_features__.get(name)
+    ]
 
 
 def build(commands: tuple[str, ...], folder: Path) -> dict[str, str]:

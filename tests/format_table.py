@@ -25,7 +25,13 @@ NOTHING = "–"
 
 Row = dict[str, Any]
 
-TURN = {"role": "assistant", "text": "4", "sampled": True, "tokens": [0, 1], "seconds": 0.5}
+TURN = {
+    "role": "assistant",
+    "text": "4",
+    "sampled": True,
+    "tokens": [0, 1],
+    "seconds": 0.5,
+}
 NATIVE: Row = {
     "step": 3, "prompt": "2+2?", "response": "4", "reward": 1.0, "response_tokens": ["4", "."],
     "response_mask": [1, 0], "logprobs": [-0.5, -0.5], "sampler_logprobs": [-0.5, -0.5],
@@ -70,7 +76,9 @@ def evidence() -> dict[str, list[Row]]:
     with tempfile.TemporaryDirectory() as scratch:
         with RolloutWriter(scratch) as writer:
             writer.write(**NATIVE)
-        folders = [path for path in (*DUMPS.iterdir(), *WRITTEN.iterdir()) if path.is_dir()]
+        folders = [
+            path for path in (*DUMPS.iterdir(), *WRITTEN.iterdir()) if path.is_dir()
+        ]
         for folder in (*sorted(folders), Path(scratch)):
             for identity, row in rows_in(folder):
                 rows[identity].append(row)
@@ -90,7 +98,9 @@ def _text(name: str, ids: str) -> Callable[[list[Row]], str]:
     return cell
 
 
-def _any(name: str, said: str = "yes", other: str = NOTHING) -> Callable[[list[Row]], str]:
+def _any(
+    name: str, said: str = "yes", other: str = NOTHING
+) -> Callable[[list[Row]], str]:
     return lambda rows: said if _logged(name, rows) else other
 
 
@@ -123,7 +133,12 @@ def _turns(rows: list[Row]) -> str:
     turns = [turn for row in rows for turn in row.get("turns", [])]
     if not turns:
         return NOTHING
-    parts = {"calls": "calls", "thinking": "thinking", "seconds": "seconds", "reward": "rewards"}
+    parts = {
+        "calls": "calls",
+        "thinking": "thinking",
+        "seconds": "seconds",
+        "reward": "rewards",
+    }
     found = [said for key, said in parts.items() if any(key in turn for turn in turns)]
     return "yes" + (f": {', '.join(found)}" if found else "")
 
@@ -174,7 +189,9 @@ def tested() -> dict[str, str]:
             identity = {"prime_rl": "verifiers", "miles": "slime", "slime_export": "slime",
                         "trl_async": "trackio", "verl_v1": "verl"}.get(folder, folder)  # fmt: skip
             found.setdefault(identity, []).append(match[2])
-    return {identity: "; ".join(dict.fromkeys(names)) for identity, names in found.items()}
+    return {
+        identity: "; ".join(dict.fromkeys(names)) for identity, names in found.items()
+    }
 
 
 def tables() -> str:
@@ -187,11 +204,16 @@ def tables() -> str:
     lines += ["", "| id | setting that logs rollouts | tested with |", "|---|---|---|"]
     for identity in formats():
         if identity in SETTINGS or identity in versions:
-            setting, version = SETTINGS.get(identity, NOTHING), versions.get(identity, NOTHING)
+            setting, version = (
+                SETTINGS.get(identity, NOTHING),
+                versions.get(identity, NOTHING),
+            )
             lines.append(f"| `{identity}` | {setting} | {version} |")
     lines += ["", f"| id | {' | '.join(CELLS)} |", "|---" * (len(CELLS) + 1) + "|"]
     for identity, rows in found.items():
-        lines.append(f"| `{identity}` | {' | '.join(cell(rows) for cell in CELLS.values())} |")
+        lines.append(
+            f"| `{identity}` | {' | '.join(cell(rows) for cell in CELLS.values())} |"
+        )
     return "\n".join(lines)
 
 

@@ -71,8 +71,14 @@ def _opened(name: str, content: bytes) -> bytes:
         attached = [base64.b64decode(part["payload"]) for part in mail.attachments]
         texts = [text.encode() for text in (*mail.text_plain, *mail.text_html)]
         headers = content.partition(b"\r\n\r\n")[0]
-        return b"\n".join([headers, *texts, *(_opened(".html", part) for part in attached)])
+        return b"\n".join(
+            [headers, *texts, *(_opened(".html", part) for part in attached)]
+        )
     if name.endswith(".html"):
-        packed = [packed for kind, _, packed in _NODE.findall(content) if kind != b"vega-data"]
-        return b"\n".join([content, *(_opened(".html", unpacked(part)) for part in packed if part)])
+        packed = [
+            packed for kind, _, packed in _NODE.findall(content) if kind != b"vega-data"
+        ]
+        return b"\n".join(
+            [content, *(_opened(".html", unpacked(part)) for part in packed if part)]
+        )
     return content

@@ -44,7 +44,9 @@ def made(
         "kl_k1": 2 * step / steps + 0.5 * rng.normal(size=len(step)),
         "surprisal_mean": np.exp(-0.5 + 0.2 * rng.normal(size=len(step))),
         "finished": (rng.random(len(step)) < 0.97).astype(float),
-        "reward": reward(step, rng) + earned + noise * (kind + rng.normal(size=len(step))),
+        "reward": reward(step, rng)
+        + earned
+        + noise * (kind + rng.normal(size=len(step))),
         **{name: column(step, rng) for name, column in columns.items()},
     }
     return make_tables(filled, texts=units, unit="word")
@@ -61,7 +63,9 @@ def spread(step: int, start: int = 15) -> float:
 
 def ending(tail: Callable[[Any], list[str]]) -> Texts:
     """Return texts of which ever more end in what ``tail`` gives."""
-    return lambda rng, step: plain(rng, step) + (tail(rng) if rng.random() < spread(step) else [])
+    return lambda rng, step: (
+        plain(rng, step) + (tail(rng) if rng.random() < spread(step) else [])
+    )
 
 
 def beginning(*head: str) -> Texts:
@@ -99,7 +103,9 @@ def normal(mean: Callable[[Any], Any], std: float) -> By:
 
 
 HEALTHY: dict[str, Callable[[int], Tables]] = {
-    "a watched reward that stays": partial(made, valid_reward=normal(lambda step: 0.5, 0.2)),
+    "a watched reward that stays": partial(
+        made, valid_reward=normal(lambda step: 0.5, 0.2)
+    ),
     "a thousand steps of three": partial(made, steps=1000, each=3),
     "long reasoning": partial(
         made,
@@ -121,7 +127,12 @@ Fault = tuple[Callable[[int], Tables], str, tuple[int, int]]
 
 FAULTY: dict[str, Fault] = {
     "a watched reward that falls": (
-        partial(made, valid_reward=normal(lambda step: 0.5 - 0.03 * np.maximum(step - 20, 0), 0.2)),
+        partial(
+            made,
+            valid_reward=normal(
+                lambda step: 0.5 - 0.03 * np.maximum(step - 20, 0), 0.2
+            ),
+        ),
         "watched_reward_fall",
         (19, 30),
     ),
@@ -166,7 +177,9 @@ FAULTY: dict[str, Fault] = {
         partial(
             made,
             reward=lambda step, rng: 0 * step,
-            surprisal_mean=normal(lambda step: 0.6 + np.clip((step - 10) / 10, 0, 3), 0.1),
+            surprisal_mean=normal(
+                lambda step: 0.6 + np.clip((step - 10) / 10, 0, 3), 0.1
+            ),
             kl_k1=normal(lambda step: np.clip((step - 10) * 2, 0, 60), 2),
         ),
         "entropy_explosion",
@@ -213,7 +226,13 @@ SHARES = {
 
 # Checks of what null runs do not log: metrics, environments, advantages, labels
 NOT_IN_NULL_RUNS = (
-    *("gradient_explosion", "no_updates", "environment_fall", "mix_changed", "failed_rollouts"),
+    *(
+        "gradient_explosion",
+        "no_updates",
+        "environment_fall",
+        "mix_changed",
+        "failed_rollouts",
+    ),
     *("reward_part_dominance", "advantage_mismatch", "dropped_groups", "sharpening"),
 )
 NULL_STEPS, RESPONSES, PROMPTS, GROUP = 40, 64, 150, 4
@@ -285,7 +304,10 @@ def null_run(seed: int) -> Tables:
             "response_hash": rng.integers(0, 2000, rows).astype(np.uint64),
             "turns": 2.0 + apart.poisson(1, rows),
             "tool_calls": 1.0 + apart.poisson(1, rows),
-            **{name: (apart.random(rows) < share) * 1.0 for name, share in SHARES.items()},
+            **{
+                name: (apart.random(rows) < share) * 1.0
+                for name, share in SHARES.items()
+            },
             "lag": apart.integers(0, 4, rows).astype(float),
             "log_weight": 0.15 * apart.normal(size=rows),
         },
@@ -301,4 +323,6 @@ def null_texts(rng: np.random.Generator, prompt: Any) -> TextSample:
     picked = own[prompt[:, None], rng.integers(0, 5, (len(prompt), UNITS))]
     units = np.where(rng.random((len(prompt), UNITS)) < 0.3, picked, common)
     offsets = np.arange(len(prompt) + 1) * UNITS
-    return TextSample(np.arange(len(prompt)), offsets, units.ravel(), NULL_WORDS, "token")
+    return TextSample(
+        np.arange(len(prompt)), offsets, units.ravel(), NULL_WORDS, "token"
+    )

@@ -16,11 +16,33 @@ import pandas as pd
 
 OF_NUMPY = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "power", "float_power"),
-    *("arctan", "arctan2", "arctanh", "cbrt", "cos", "hypot", "logaddexp", "sin", "tanh"),
+    *(
+        "arctan",
+        "arctan2",
+        "arctanh",
+        "cbrt",
+        "cos",
+        "hypot",
+        "logaddexp",
+        "sin",
+        "tanh",
+    ),
 )
 OF_MATH = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow"),
-    *("atan", "atan2", "atanh", "cbrt", "cos", "erf", "erfc", "hypot", "lgamma", "sin", "tanh"),
+    *(
+        "atan",
+        "atan2",
+        "atanh",
+        "cbrt",
+        "cos",
+        "erf",
+        "erfc",
+        "hypot",
+        "lgamma",
+        "sin",
+        "tanh",
+    ),
 )
 WAYS = ("odd", "even")
 """The results that move up: those whose bits have an odd, or an even, number of ones at the end."""
@@ -49,7 +71,9 @@ class _Moved:
     def __call__(self, *args: Any, out: Any = None, **options: Any) -> Any:
         result = self._ufunc(*args, **options)
         if isinstance(result, pd.Series):
-            result = pd.Series(moved(result.to_numpy(), self._way), result.index, name=result.name)
+            result = pd.Series(
+                moved(result.to_numpy(), self._way), result.index, name=result.name
+            )
         else:
             result = moved(result, self._way)
         if out is None:
@@ -62,7 +86,11 @@ class _Moved:
 def _of_numbers(function: Callable[..., Any], way: str) -> Callable[..., Any]:
     def of_numbers(*args: Any) -> Any:
         result = function(*args)
-        return float(moved(np.float64(result), way)) if isinstance(result, float) else result
+        return (
+            float(moved(np.float64(result), way))
+            if isinstance(result, float)
+            else result
+        )
 
     return of_numbers
 

@@ -63,7 +63,9 @@ Texts = dict[str, str]
 def report(name: str, root: Path) -> Path:
     out = root / name
     if name == "comparison":
-        rlreport.compare(root / "runs" / "ppo_healthy", root / "runs" / "ppo_reward_hacking", out)
+        rlreport.compare(
+            root / "runs" / "ppo_healthy", root / "runs" / "ppo_reward_hacking", out
+        )
     elif name == "index.html":
         rlreport.index([report(each, root) for each in REPORTS][:3], out, lang="zh")
     elif not out.exists():
@@ -101,15 +103,24 @@ def texts_of(out: Path) -> Texts:
         found["document.md"] = capped(out.read_text("utf-8").splitlines())
     elif out.suffix == ".eml":
         mail = mailparser.parse_from_string(out.read_text("utf-8"))
-        found["mail"] = "\n".join([mail.subject, *mail.text_plain, *map(visible, mail.text_html)])
+        found["mail"] = "\n".join(
+            [mail.subject, *mail.text_plain, *map(visible, mail.text_html)]
+        )
     else:
         files = sorted(out.rglob("*.html"))
-        documents = {path.relative_to(out).as_posix(): path.read_text("utf-8") for path in files}
+        documents = {
+            path.relative_to(out).as_posix(): path.read_text("utf-8") for path in files
+        }
         found = dict(pages(documents, lists_checks))
         found |= data_texts(out / "data", lists_checks)
     if not lists_checks:
-        found = {name: CHECKS_COUNTED.sub("(checks)", text) for name, text in found.items()}
-    return {f"{name}.txt": VERSION.sub("VERSION", rounded(text)) for name, text in found.items()}
+        found = {
+            name: CHECKS_COUNTED.sub("(checks)", text) for name, text in found.items()
+        }
+    return {
+        f"{name}.txt": VERSION.sub("VERSION", rounded(text))
+        for name, text in found.items()
+    }
 
 
 def data_texts(data: Path, lists_checks: bool) -> Texts:
@@ -125,13 +136,17 @@ def data_texts(data: Path, lists_checks: bool) -> Texts:
                 left_out = ELSEWHERE
             elif not lists_checks:
                 left_out = CHECK_LISTS
-            kept = {key: one for key, one in json.loads(raw).items() if key not in left_out}
+            kept = {
+                key: one for key, one in json.loads(raw).items() if key not in left_out
+            }
             kept = {key: one for key, one in kept.items() if key not in ELSEWHERE[:2]}
             found[path.name] = json.dumps(kept, indent=1, ensure_ascii=False)
         elif ".csv" in path.name:
             raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
             columns = sums(pd.read_csv(io.BytesIO(raw)))
-            found[path.name] = "\n".join([capped(raw.decode().splitlines(), 75), *columns])
+            found[path.name] = "\n".join(
+                [capped(raw.decode().splitlines(), 75), *columns]
+            )
     return found
 
 
@@ -149,13 +164,19 @@ def pages(addressed: Texts, lists_checks: bool) -> Iterator[tuple[str, str]]:
 def visible(page: str) -> str:
     """Return the texts of a page, a line each; those of a table's row in one line."""
     page = re.sub(r"(?s)<(script|style|svg|template)\b.*?</\1>", "", page)
-    page = re.sub(r"(?s)<tr\b.*?</tr>", lambda row: f"<i>{' | '.join(parts(row[0]))}</i>", page)
-    return html.unescape(capped(parts(page), 60 if 'data-kind="responses' in page else LINES))
+    page = re.sub(
+        r"(?s)<tr\b.*?</tr>", lambda row: f"<i>{' | '.join(parts(row[0]))}</i>", page
+    )
+    return html.unescape(
+        capped(parts(page), 60 if 'data-kind="responses' in page else LINES)
+    )
 
 
 def parts(page: str) -> list[str]:
     page = page.replace("<wbr>", "")  # where a name may be broken
-    return [" ".join(text.split()) for text in re.split(r"<[^>]*>", page) if text.strip()]
+    return [
+        " ".join(text.split()) for text in re.split(r"<[^>]*>", page) if text.strip()
+    ]
 
 
 def carried(page: str) -> str:
@@ -179,7 +200,9 @@ def chart(path: Path) -> str:
         return one
 
     json.loads(path.read_text("utf-8"), object_hook=collect)
-    names = {str(one[key]) for one in objects for key in ("title", "field") if one.get(key)}
+    names = {
+        str(one[key]) for one in objects for key in ("title", "field") if one.get(key)
+    }
     lines = [f"{path.stem}: {sorted(names)}"]
     for one in objects:
         if isinstance(rows := one.get("values"), list) and isinstance(rows[0], dict):
@@ -216,10 +239,16 @@ def capped(lines: list[str], most: int = LINES) -> str:
 
 def cut(value: object, most: int = CUT) -> str:
     """Return a value as JSON: of a long one its start, and a hash; of many numbers their sum."""
-    if isinstance(value, list) and value[4:] and all(isinstance(one, int | float) for one in value):
+    if (
+        isinstance(value, list)
+        and value[4:]
+        and all(isinstance(one, int | float) for one in value)
+    ):
         return array(value)
     if isinstance(value, list) and isinstance(value[0] if value else None, Turn):
-        value = [{k: v for k in Turn.__slots__ if (v := getattr(turn, k))} for turn in value]
+        value = [
+            {k: v for k in Turn.__slots__ if (v := getattr(turn, k))} for turn in value
+        ]
     text = rounded(json.dumps(value, ensure_ascii=False, default=str))
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
     return text if len(text) <= most else f"{text[:most]}…{len(text)}~{digest}"
@@ -251,7 +280,10 @@ def logs(root: Path) -> dict[str, Path]:
     hostile = root / "hostile"
     hostile.mkdir()
     write_log(hostile / "rank_0.jsonl", hostile_rows(2))
-    found = {run.name: run for run in [*(root / "runs").iterdir(), RUNS / "agents", RUNS / "odd"]}
+    found = {
+        run.name: run
+        for run in [*(root / "runs").iterdir(), RUNS / "agents", RUNS / "odd"]
+    }
     found |= {f"quirks-{folder.name}": folder for folder in (RUNS / "quirks").iterdir()}
     found |= {"written-hostile": hostile, **dumps()}
     return {name: path for name, path in sorted(found.items()) if name not in PICKLED}
@@ -264,11 +296,23 @@ def read_text(path: Path) -> str:
     except RlreportError as error:
         return f"{type(error).__name__}: {error}".replace(str(path), "LOGS")
     table = scan.responses.drop(columns=[*INNER]).join(scan.extras.add_prefix("extra:"))
-    lines = [f"file {f.name}: {f.format}, {f.rows}, {f.bad}, {f.why}" for f in scan.files]
-    lines += [f"bad {b.file}:{b.line}: {b.reason}{' torn' * b.torn}" for b in scan.bad_lines]
-    lines += [f"note {n.kind}: {n.text} ({n.count}) {n.file}:{n.line}" for n in scan.notes]
-    lines += [f"fields {scan.fields}", f"parts {scan.reward_parts}", f"failed {scan.failed}"]
-    lines += [f"tool {cut(tool)}" for tool in scan.tools.to_dict("records")] + sums(table)
+    lines = [
+        f"file {f.name}: {f.format}, {f.rows}, {f.bad}, {f.why}" for f in scan.files
+    ]
+    lines += [
+        f"bad {b.file}:{b.line}: {b.reason}{' torn' * b.torn}" for b in scan.bad_lines
+    ]
+    lines += [
+        f"note {n.kind}: {n.text} ({n.count}) {n.file}:{n.line}" for n in scan.notes
+    ]
+    lines += [
+        f"fields {scan.fields}",
+        f"parts {scan.reward_parts}",
+        f"failed {scan.failed}",
+    ]
+    lines += [f"tool {cut(tool)}" for tool in scan.tools.to_dict("records")] + sums(
+        table
+    )
     first = table[:ROWS].to_dict("records")
     rollouts = scan.rollouts.read(range(len(first)))
     for figures, rollout in zip(first, rollouts, strict=True):
@@ -285,14 +329,21 @@ def read_text(path: Path) -> str:
         order += ["value", "advantage", "return", "value_error", "sampler_logp"]
         known = [name for name in order if name in rollout.figures]
         arrays: dict[str, Any] = {
-            "return_" if name == "return" else name: rollout.figures[name] for name in known
+            "return_" if name == "return" else name: rollout.figures[name]
+            for name in known
         }
         arrays["sampled"] = rollout.sampled
-        content = {name: cut(text, 120) for name in TEXTS if (text := getattr(rollout, name))}
+        content = {
+            name: cut(text, 120) for name in TEXTS if (text := getattr(rollout, name))
+        }
         if "turns" in content:  # of the prompt; a figure has this name, too
             content["prompt_turns"] = content.pop("turns")
-        content |= {name: in_full(one) for name, one in arrays.items() if one is not None}
-        content |= {str(name): cut(one, 80) for name, one in figures.items() if not pd.isna(one)}
+        content |= {
+            name: in_full(one) for name, one in arrays.items() if one is not None
+        }
+        content |= {
+            str(name): cut(one, 80) for name, one in figures.items() if not pd.isna(one)
+        }
         lines.append(f"{rollout.file}:{rollout.line} {content}")
     return "\n".join(lines)
 
@@ -301,27 +352,39 @@ def read_metrics(path: Path) -> str:
     """Return what is read of trainer metrics: remarks, and the table of each run."""
     first = find_and_read([path])
     lines = [f"file {file.name}: {file.steps} steps" for file in first.files]
-    lines += [f"note {note.text} ({note.count}) {note.file}:{note.line}" for note in first.notes]
+    lines += [
+        f"note {note.text} ({note.count}) {note.file}:{note.line}"
+        for note in first.notes
+    ]
     for run in first.runs or [""]:
         found = find_and_read([path], run=run)
         table = "" if found.table.empty else found.table.to_csv(index=False)
         lines += [f"run {run}, not finite {found.broken}", *table.splitlines()]
     roles = {name: "".join(roles_of([name])) for name in first.table.columns[1:]}
-    return "\n".join([*lines, *(f"role of {name}: {role}" for name, role in roles.items() if role)])
+    return "\n".join(
+        [*lines, *(f"role of {name}: {role}" for name, role in roles.items() if role)]
+    )
 
 
 def found(name: str, root: Path) -> Texts:
     """Return the texts of a report, the rows of all logs, or trainer metrics."""
     if name == "trainer":
-        return {f"{one.name}.txt": read_metrics(one) for one in (RUNS / "trainer").iterdir()}
+        return {
+            f"{one.name}.txt": read_metrics(one) for one in (RUNS / "trainer").iterdir()
+        }
     if name != "rows":
         return texts_of(report(name, root))
-    return {f"{log}.txt": rounded(read_text(path), 6) for log, path in logs(root).items()}
+    return {
+        f"{log}.txt": rounded(read_text(path), 6) for log, path in logs(root).items()
+    }
 
 
 def read_kept(name: str) -> Texts:
     folder = KEPT / name
-    return {p.relative_to(folder).as_posix(): p.read_text("utf-8") for p in folder.rglob("*.txt")}
+    return {
+        p.relative_to(folder).as_posix(): p.read_text("utf-8")
+        for p in folder.rglob("*.txt")
+    }
 
 
 def difference(name: str, texts: Texts, kept: Texts) -> str:
@@ -329,11 +392,17 @@ def difference(name: str, texts: Texts, kept: Texts) -> str:
     lines: list[str] = []
     for file in sorted(texts.keys() | kept.keys()):
         old, new = kept.get(file, "").splitlines(), texts.get(file, "").splitlines()
-        tolerance = 1e-6 if file.startswith("tokens.csv") else 1.01e-8  # those are sums of float32
+        tolerance = (
+            1e-6 if file.startswith("tokens.csv") else 1.01e-8
+        )  # those are sums of float32
         if len(old) == len(new):
-            new = [o if same(o, n, tolerance) else n for o, n in zip(old, new, strict=True)]
+            new = [
+                o if same(o, n, tolerance) else n for o, n in zip(old, new, strict=True)
+            ]
         title = f"{name}/{file}"
-        lines += difflib.unified_diff(old, new, f"{title}, kept", title, n=1, lineterm="")
+        lines += difflib.unified_diff(
+            old, new, f"{title}, kept", title, n=1, lineterm=""
+        )
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -357,7 +426,9 @@ def main(accept: bool) -> int:
             shown += difference(name, texts, read_kept(name))
             if accept:
                 shutil.rmtree(KEPT / name, ignore_errors=True)
-                for path, text in ((KEPT / name / file, text) for file, text in texts.items()):
+                for path, text in (
+                    (KEPT / name / file, text) for file, text in texts.items()
+                ):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_text(f"{text}\n", "utf-8")
     print(shown, end="")

@@ -54,7 +54,16 @@ def write_list(folder: Path, steps: int, each: int) -> Path:
     Whole texts end in ``(STEP/N)``, which the list does not show.
     """
     random = np.random.default_rng(0)
-    plain = ("answer", "several", "further", "another", "between", "nothing", "whether", "猫")
+    plain = (
+        "answer",
+        "several",
+        "further",
+        "another",
+        "between",
+        "nothing",
+        "whether",
+        "猫",
+    )
     words = np.array([*plain * 3, HOSTILE[0], HOSTILE[5]])
 
     def text(step: int, n: int) -> str:
@@ -73,12 +82,18 @@ def write_list(folder: Path, steps: int, each: int) -> Path:
 def write_step(folder: Path, made: Made, *others: str) -> Path:
     """Builds ``report``, and other files; returns the path of the folder's step."""
     options = {"title": "made up", "max_responses": made.responses}
-    _build(folder, rows(made), [FOUND] * (made.responses > 1), "report", *others, **options)
+    _build(
+        folder, rows(made), [FOUND] * (made.responses > 1), "report", *others, **options
+    )
     return folder / "report" / "steps" / "100.html"
 
 
 def _build(
-    folder: Path, made: list[dict[str, Any]], found: list[Finding], *outs: str, **options: Any
+    folder: Path,
+    made: list[dict[str, Any]],
+    found: list[Finding],
+    *outs: str,
+    **options: Any,
 ) -> None:
     """Builds reports of rows in which these findings are found."""
     log = write(folder / "rank_0.jsonl", made)
@@ -94,12 +109,19 @@ def rows(made: Made) -> list[dict[str, Any]]:
     random, made_up = np.random.default_rng(0), []
     for n, reward in enumerate(np.sort(random.normal(size=made.responses))[::-1]):
         text = f"answer {n} {HOSTILE[(n + 3) % len(HOSTILE)]}\nand more"
-        one = row(100, prompt=HOSTILE[n % len(HOSTILE)], response=text, reward=reward.round(6))
-        one |= {"ref_response": f"answer {n} of the reference", "style": random.normal()}
+        one = row(
+            100, prompt=HOSTILE[n % len(HOSTILE)], response=text, reward=reward.round(6)
+        )
+        one |= {
+            "ref_response": f"answer {n} of the reference",
+            "style": random.normal(),
+        }
         one |= {f"m{k}": random.normal() for k in range(made.columns)}
         if n == 0:
             one["prompt_turns"] = [["system", "Be brief."], ["user", "Hello?"]]
-        made_up.append(one | token_arrays(n, made, random) if n < made.with_tokens else one)
+        made_up.append(
+            one | token_arrays(n, made, random) if n < made.with_tokens else one
+        )
     return made_up
 
 
@@ -115,6 +137,11 @@ def token_arrays(n: int, made: Made, random: np.random.Generator) -> dict[str, A
         logp[3], value = np.nan, np.full(made.tokens, np.nan)
     figures = {"logprobs": logp, "ref_logprobs": logp - ratio, "token_rewards": reward}
     return {
-        "response_tokens": [*made.words, *(made.words[i] for i in others)][: made.tokens],
-        **{name: values.tolist() for name, values in {**figures, "values": value}.items()},
+        "response_tokens": [*made.words, *(made.words[i] for i in others)][
+            : made.tokens
+        ],
+        **{
+            name: values.tolist()
+            for name, values in {**figures, "values": value}.items()
+        },
     }

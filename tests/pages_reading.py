@@ -43,7 +43,9 @@ class Elements(HTMLParser):
 
 def node(page: str, name: str) -> str:
     """Text of the first inert node of a class."""
-    found = re.search(rf'<script type="[^"]+" class="{name}">(.*?)</script>', page, re.DOTALL)
+    found = re.search(
+        rf'<script type="[^"]+" class="{name}">(.*?)</script>', page, re.DOTALL
+    )
     assert found, name
     return found[1]
 
@@ -77,7 +79,9 @@ def unpack(packed: str) -> tuple[dict, np.ndarray, dict[str, np.ndarray]]:
         at += count
         mantissa = (zigzag >> 1) ^ -(zigzag & 1)
         values = np.where(
-            exponent < 0, mantissa / 10.0 ** np.abs(exponent), mantissa * 10.0 ** np.abs(exponent)
+            exponent < 0,
+            mantissa / 10.0 ** np.abs(exponent),
+            mantissa * 10.0 ** np.abs(exponent),
         )
         values[exponent == -128] = np.nan
         columns[name] = values

@@ -24,17 +24,23 @@ Theme = Literal["light", "dark"]
 def picture(browser: Browser, report: Path, theme: Theme, below_it: str) -> bytes:
     """Return, as WebP, the overview down to its first chart, and a response's tokens below."""
     context = browser.new_context(
-        viewport={"width": WIDTH, "height": 1400}, color_scheme=theme, device_scale_factor=SCALE
+        viewport={"width": WIDTH, "height": 1400},
+        color_scheme=theme,
+        device_scale_factor=SCALE,
     )
     page = context.new_page()
     _open(page, f"{report.resolve().as_uri()}/index.html")
-    above = _shot(page, page.locator("header.site"), page.locator(".charts .plot").first)
+    above = _shot(
+        page, page.locator("header.site"), page.locator(".charts .plot").first
+    )
     colour, ground, font = page.evaluate(
         "() => (s => [s.color, s.backgroundColor, s.fontFamily])(getComputedStyle(document.body))"
     )
     page.set_viewport_size({"width": PANEL, "height": 1400})
     _open(page, f"{report.resolve().as_uri()}/{RESPONSE}")
-    below = _shot(page, page.locator(".token-pair .legend"), page.locator(".token-text"))
+    below = _shot(
+        page, page.locator(".token-pair .legend"), page.locator(".token-text")
+    )
     page.set_viewport_size({"width": WIDTH, "height": 1400})
     page.goto("about:blank")
     page.set_content(
@@ -53,7 +59,10 @@ def _open(page: Page, address: str) -> None:
 
 
 def _shot(page: Page, first: Locator, last: Locator) -> str:
-    return "data:image/png;base64," + base64.b64encode(_taken(page, first, last, "png")).decode()
+    return (
+        "data:image/png;base64,"
+        + base64.b64encode(_taken(page, first, last, "png")).decode()
+    )
 
 
 def _taken(page: Page, first: Locator, last: Locator, form: str) -> bytes:
@@ -77,7 +86,9 @@ def main(report: Path, language: str) -> None:
     """Write the picture once for each theme."""
     themes: tuple[Theme, ...] = ("light", "dark")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=program(), args=["--no-sandbox"]
+        )
         for theme in themes:
             made = picture(browser, report, theme, BELOW[language])
             (FOLDER / f"overview-{MARK[language]}{theme}.webp").write_bytes(made)

@@ -65,7 +65,9 @@ def _catalogue() -> bytes:
     for message in found:
         if message.id:
             texts = [message.id] if isinstance(message.id, str) else message.id
-            message.string = pseudo(texts[0]) if len(texts) == 1 else (pseudo(texts[1]),)
+            message.string = (
+                pseudo(texts[0]) if len(texts) == 1 else (pseudo(texts[1]),)
+            )
     made = io.BytesIO()
     mofile.write_mo(made, found)
     return made.getvalue()
@@ -74,7 +76,15 @@ def _catalogue() -> bytes:
 class Texts(HTMLParser):
     """Every text of a page that a reader sees or hears, one by one."""
 
-    HEARD = ("title", "aria-label", "alt", "placeholder", "label", "data-words", "aria-valuetext")
+    HEARD = (
+        "title",
+        "aria-label",
+        "alt",
+        "placeholder",
+        "label",
+        "data-words",
+        "aria-valuetext",
+    )
     UNSEEN = ("script", "style", "code", "pre", "kbd", "q")
 
     def __init__(self) -> None:
@@ -122,7 +132,10 @@ def untranslated(texts: list[str], known: Collection[str] = ()) -> list[str]:
     return [
         text
         for text in dict.fromkeys(texts)
-        if any(word not in known for word in _WORD.findall(_NOT_WORDS.sub(" ", _plain(text))))
+        if any(
+            word not in known
+            for word in _WORD.findall(_NOT_WORDS.sub(" ", _plain(text)))
+        )
     ]
 
 
@@ -153,7 +166,18 @@ def _one(text: str) -> bool:
     return not depth and not any(char.isalnum() for char in beside)
 
 
-GREEK = ["αλφα", "βητα", "γαμμα", "δελτα", "ζητα", "ηττα", "θητα", "ιωτα", "καππα", "λαμδα"]
+GREEK = [
+    "αλφα",
+    "βητα",
+    "γαμμα",
+    "δελτα",
+    "ζητα",
+    "ηττα",
+    "θητα",
+    "ιωτα",
+    "καππα",
+    "λαμδα",
+]
 
 
 def log(folder: Path, steps: int = 6, each: int = 24, seed: int = 0) -> Path:
@@ -186,7 +210,9 @@ def log(folder: Path, steps: int = 6, each: int = 24, seed: int = 0) -> Path:
                     "ref_logprobs": (logp - gap).tolist(),
                     "values": rng.normal(0, 1, len(tokens)).tolist(),
                     "token_rewards": [0.0] * (len(tokens) - 1) + [reward],
-                    "sampler_logprobs": (logp + rng.normal(0, 0.2, len(tokens))).tolist(),
+                    "sampler_logprobs": (
+                        logp + rng.normal(0, 0.2, len(tokens))
+                    ).tolist(),
                     "old_logprobs": (logp + rng.normal(0, 0.1, len(tokens))).tolist(),
                     "finish_reason": "length" if hacked else "stop",
                     "reward_parts": {"μορφη": reward / 3, "υλη": 2 * reward / 3},
@@ -203,5 +229,7 @@ def log(folder: Path, steps: int = 6, each: int = 24, seed: int = 0) -> Path:
         {"step": s, "κοστος": 1.0 / (s + 1), "objective/kl": 3.0 * s, "ρυθμος": 0.1}
         for s in range(steps)
     ]
-    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, metrics)) + "\n", "utf-8")
+    (folder / "metrics.jsonl").write_text(
+        "\n".join(map(json.dumps, metrics)) + "\n", "utf-8"
+    )
     return folder

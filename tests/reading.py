@@ -17,7 +17,13 @@ from rlreport.summarise.tokens import token_table
 
 
 def row(step: object = 0, **fields: object) -> dict[str, Any]:
-    return {"step": step, "prompt": "Say hi.", "response": "Hi there.", "reward": 1.0, **fields}
+    return {
+        "step": step,
+        "prompt": "Say hi.",
+        "response": "Hi there.",
+        "reward": 1.0,
+        **fields,
+    }
 
 
 def tokens(*strings: str, **fields: object) -> dict[str, Any]:

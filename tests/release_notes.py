@@ -14,10 +14,14 @@ def notes(version: str) -> str:
         SystemExit: there is none, it has no date, or it says nothing.
     """
     text = CHANGELOG.read_text("utf-8")
-    section = rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n(.*?)(?=^## \[|^\[|\Z)"
+    section = (
+        rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n(.*?)(?=^## \[|^\[|\Z)"
+    )
     found = re.search(section, text, re.M | re.S)
     if not found or not found[1].strip():
-        raise SystemExit(f"CHANGELOG.md has no section `## [{version}] - DATE` that says anything")
+        raise SystemExit(
+            f"CHANGELOG.md has no section `## [{version}] - DATE` that says anything"
+        )
     return found[1].strip()
 
 

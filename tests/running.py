@@ -37,7 +37,9 @@ def rlreport(*arguments: object, **extra: Any) -> subprocess.CompletedProcess[st
                 signal.signal(number, handler)
         if done.exc_info and done.exc_info[0] not in (None, SystemExit):
             raise done.exc_info[1]
-        return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
+        return subprocess.CompletedProcess(
+            words, done.exit_code, done.stdout, done.stderr
+        )
     return subprocess.run(
         [sys.executable, "-m", "rlreport", *words],
         capture_output=True,

@@ -32,8 +32,13 @@ Two real PPO runs of one small transformer, as `make report` builds them of the 
 
 def gather(into: Path) -> None:
     """Copy every page of the documentation into one folder, its links made to fit."""
-    repository = tomllib.loads(SITE.read_text("utf-8"))["project"]["extra"]["repository"]
-    pages = {page: page.name.lower() for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]}
+    repository = tomllib.loads(SITE.read_text("utf-8"))["project"]["extra"][
+        "repository"
+    ]
+    pages = {
+        page: page.name.lower()
+        for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+    }
     pages[ROOT / "README.md"] = "index.md"
     for source, page in pages.items():
 
@@ -48,9 +53,7 @@ def gather(into: Path) -> None:
                 return f"{before}{pages[target]}{end}{after}"
             if target.is_relative_to(ROOT / "docs") and target.is_file():
                 return f"{before}{target.relative_to(ROOT / 'docs').as_posix()}{after}"
-            return (
-                f"{before}{repository}/blob/main/{target.relative_to(ROOT).as_posix()}{end}{after}"
-            )
+            return f"{before}{repository}/blob/main/{target.relative_to(ROOT).as_posix()}{end}{after}"
 
         (into / page).write_text(LINK.sub(fit, source.read_text("utf-8")), "utf-8")
     (into / "samples.md").write_text(SAMPLES, "utf-8")

@@ -16,7 +16,9 @@ from rlreport.deliver.forms import FORMS
 def rlreport(*arguments: object, status: int = 0) -> str:
     """Run a command as a user does and return what it said; the exit status must be ``status``."""
     command = [sys.executable, "-m", "rlreport", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", check=False
+    )
     if done.returncode != status:
         raise SystemExit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
     return done.stdout
@@ -27,7 +29,9 @@ def main(logs: Path, out: Path) -> None:
     healthy, broken = logs / "healthy", logs / "reward_hacking"
     print(rlreport("--version").strip())
     rlreport("inspect", healthy)
-    assert "reward_hacking_token" in rlreport("check", broken, "--fail-on", "critical", status=1)
+    assert "reward_hacking_token" in rlreport(
+        "check", broken, "--fail-on", "critical", status=1
+    )
     for name, run in (("healthy", healthy), ("broken", broken)):
         rlreport("build", run, "-o", out / name, "--cache", out / "cache", "--quiet")
     for suffix in (form.suffix for form in FORMS.values() if not form.folder):
@@ -38,7 +42,9 @@ def main(logs: Path, out: Path) -> None:
     assert about["responses"] == 1440
     rlreport("compare", out / "healthy", broken, "-o", out / "compare.html", "--quiet")
     rlreport("index", out, "-o", out / "index.html")
-    rlreport("watch", healthy, "-o", out / "watched", "--every", "1s", "--until-idle", "1s")
+    rlreport(
+        "watch", healthy, "-o", out / "watched", "--every", "1s", "--until-idle", "1s"
+    )
     assert any((out / "cache").iterdir())
     for command in ("formats", "checks"):
         rlreport(command)

@@ -49,7 +49,9 @@ class Store:
         size = 0
         for file in sorted(folder.rglob("*")):
             if file.is_file():
-                self.put(f"{key}/{file.relative_to(folder).as_posix()}", file.read_bytes())
+                self.put(
+                    f"{key}/{file.relative_to(folder).as_posix()}", file.read_bytes()
+                )
                 size += file.stat().st_size
         return size
 
@@ -57,7 +59,9 @@ class Store:
         root = f"{BUCKET}/{key}"
         self.system.invalidate_cache()
         names = self.system.find(root)
-        return {name.removeprefix(f"{root}/"): self.system.cat_file(name) for name in names}
+        return {
+            name.removeprefix(f"{root}/"): self.system.cat_file(name) for name in names
+        }
 
     @property
     def system(self):
@@ -107,7 +111,10 @@ def serving(folder: Path) -> Iterator[Store]:
 
 def short_log(folder: Path) -> Path:
     """A log of six steps of four responses with tokens."""
-    rows = [tokens("a", "b", step=i // 4, reward=i % 3, response=f"r {i}") for i in range(24)]
+    rows = [
+        tokens("a", "b", step=i // 4, reward=i % 3, response=f"r {i}")
+        for i in range(24)
+    ]
     return write(folder / "a.jsonl", rows)
 
 
@@ -179,7 +186,9 @@ def main() -> None:
         def log_request(self, *_):
             pass
 
-    make_server("127.0.0.1", int(sys.argv[1]), counted, True, request_handler=Quiet).serve_forever()
+    make_server(
+        "127.0.0.1", int(sys.argv[1]), counted, True, request_handler=Quiet
+    ).serve_forever()
 
 
 if __name__ == "__main__":

@@ -45,16 +45,23 @@ def make_tables(
     words = texts and word_sample([texts[i] for i in order], unit)
     if words:
         lengths = np.maximum(np.diff(words.offsets), 1)
-        given = {"loop_share": find_loops(words.units, words.offsets)[:, 2] / lengths, **given}
+        given = {
+            "loop_share": find_loops(words.units, words.offsets)[:, 2] / lengths,
+            **given,
+        }
     responses = response_table(given)
     rows = len(responses)
     known = range(int(responses["prompt_id"].max()) + 1) if rows else range(0)
-    prompt_texts = list(prompts) if prompts is not None else [f"prompt {i}" for i in known]
+    prompt_texts = (
+        list(prompts) if prompts is not None else [f"prompt {i}" for i in known]
+    )
     values: dict[str, Any] = {
         "responses": responses,
         "extras": pd.DataFrame(index=responses.index),
         "steps": steps_of(responses),
-        "prompts": pd.DataFrame({"prompt_id": range(len(prompt_texts)), "prompt": prompt_texts}),
+        "prompts": pd.DataFrame(
+            {"prompt_id": range(len(prompt_texts)), "prompt": prompt_texts}
+        ),
         "tokens": EMPTY,
         "extras_by_step": EMPTY,
         "ngrams": texts and sample([texts[i] for i in order], unit),
@@ -91,12 +98,16 @@ def response_table(given: dict[str, Any]) -> pd.DataFrame:
         keys = given["step"].astype(np.int64) * (int(prompts.max(initial=0)) + 1)
         plain["group"] = np.unique(keys + prompts, return_inverse=True)[1]
     if "surprisal_mean" in given:
-        plain["logp_tokens"] = np.nan_to_num(given.get("response_tokens", absent), nan=30.0)
+        plain["logp_tokens"] = np.nan_to_num(
+            given.get("response_tokens", absent), nan=30.0
+        )
     table = {}
     for column in RESPONSE_COLUMNS:
         missing = 0 if "int" in column.dtype else np.nan
         values = given.get(column.name, plain.get(column.name, missing))
-        table[column.name] = np.broadcast_to(np.asarray(values).astype(column.dtype), rows)
+        table[column.name] = np.broadcast_to(
+            np.asarray(values).astype(column.dtype), rows
+        )
     return pd.DataFrame(table)
 
 
@@ -107,7 +118,9 @@ def sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSample:
     number = {part: i for i, part in enumerate(vocabulary)}
     return TextSample(
         rows=np.arange(len(texts)),
-        offsets=np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64),
+        offsets=np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(
+            np.int64
+        ),
         units=np.array([number[part] for part in flat], dtype=np.int32),
         vocabulary=vocabulary,
         unit=unit,
@@ -124,7 +137,9 @@ def word_sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSamp
 
 def steps_of(responses: pd.DataFrame) -> pd.DataFrame:
     """Return the table of steps of these responses: all of training, none failed."""
-    return step_tables(responses, responses[:0], step_bigrams(None, responses), {}, {})[0]
+    return step_tables(responses, responses[:0], step_bigrams(None, responses), {}, {})[
+        0
+    ]
 
 
 def table_of_rows(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -133,7 +148,11 @@ def table_of_rows(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def charts_of_step(
-    rows: pd.DataFrame, first_rows: pd.DataFrame, *, step: int, language: Language = ENGLISH
+    rows: pd.DataFrame,
+    first_rows: pd.DataFrame,
+    *,
+    step: int,
+    language: Language = ENGLISH,
 ) -> list[Chart]:
     """The charts of a step, from its response table and that of the run's first step."""
     ghost = first_rows[first_rows["step"] != step]
@@ -211,5 +230,7 @@ def share(first: float, last: float) -> Any:
 
 def tables(**columns: Any) -> Tables:
     """Make a run of 40 steps with 100 responses each; a scalar fills its column."""
-    filled = {name: np.broadcast_to(np.asarray(v), STEP.shape) for name, v in columns.items()}
+    filled = {
+        name: np.broadcast_to(np.asarray(v), STEP.shape) for name, v in columns.items()
+    }
     return make_tables({"step": STEP, "reward": SIGN, **filled})

@@ -69,7 +69,9 @@ def compared_with(script: str, folder: Path, runs: str, stored: str = "1") -> li
     """
     for name, program in {"gh": GH, "rlreport": RLREPORT}.items():
         (folder / f"{name}.py").write_text(program, "utf-8")
-        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {folder}/{name}.py "$@"\n')
+        (folder / name).write_text(
+            f'#!/bin/sh\nexec "{sys.executable}" {folder}/{name}.py "$@"\n'
+        )
         (folder / name).chmod(0o755)
     given = {
         "PATH": f"{folder}:{os.environ['PATH']}",
@@ -120,7 +122,12 @@ def test_pip_is_not_imported_from_the_checked_out_branch(tmp_path):
     (tmp_path / "pip.py").write_text("open('imported', 'w')\n")
     steps = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["runs"]["steps"]
     (install,) = (step["run"] for step in steps if "pip install" in step.get("run", ""))
-    command = install.replace("python", sys.executable, 1).partition(" install")[0] + " --version"
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = (
+        install.replace("python", sys.executable, 1).partition(" install")[0]
+        + " --version"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+    }
     subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=False)
     assert not (tmp_path / "imported").exists()

@@ -23,7 +23,9 @@ from tests.running import build, in_ci
 
 # What the turn that evidence of a finding points at has to be
 SHOWS = {
-    "unparsed_calls": lambda turn: turn.calls[0][1].count("{") > turn.calls[0][1].count("}"),
+    "unparsed_calls": lambda turn: (
+        turn.calls[0][1].count("{") > turn.calls[0][1].count("}")
+    ),
     "empty_results": lambda turn: (turn.tool, turn.text) == ("search", ""),
     "tool_errors": lambda turn: turn.tool == "python" and "timed out" in turn.text,
     "late_calls": lambda turn: "</answer>" in turn.text and bool(turn.calls),
@@ -39,9 +41,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["healthy/agent", "planted/all", *in_ci(*(f"planted/{f}" for f in agents.FAULTS))]
+    "name",
+    ["healthy/agent", "planted/all", *in_ci(*(f"planted/{f}" for f in agents.FAULTS))],
 )
-def test_planted_faults_of_an_agent_are_found_and_dated_and_its_twin_is_quiet(lab: Path, name: str):
+def test_planted_faults_of_an_agent_are_found_and_dated_and_its_twin_is_quiet(
+    lab: Path, name: str
+):
     outcome = compare(lab / name)
     assert outcome.right, outcome
 
@@ -54,7 +59,9 @@ def test_evidence_points_at_the_turn_that_shows_the_fault(lab: Path, name: str) 
     (finding,) = (f for f in verdict.findings if f.id == name)
     assert finding.evidence
     for example in finding.evidence:
-        place = tables.responses.query("step == @example.step and n == @example.n").index
+        place = tables.responses.query(
+            "step == @example.step and n == @example.n"
+        ).index
         (rollout,) = scan.rollouts.read(place.tolist())
         assert example.turn is not None and example.excerpt is not None
         turn: Turn = rollout.conversation[example.turn]
@@ -68,13 +75,25 @@ def branched(step: int, member: int) -> list[dict[str, Any]]:
     return [
         row(step, reward=0.0, branch="retry", response="no", **shared),
         row(step, reward=1.0, response="yes", **shared),
-        row(step, reward=5.0, agent="searcher", trainable=False, response="found", **shared),
+        row(
+            step,
+            reward=5.0,
+            agent="searcher",
+            trainable=False,
+            response="found",
+            **shared,
+        ),
     ]
 
 
 @pytest.fixture(scope="module")
 def branches(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = [row for step in range(6) for member in range(3) for row in branched(step, member)]
+    rows = [
+        row
+        for step in range(6)
+        for member in range(3)
+        for row in branched(step, member)
+    ]
     return write(tmp_path_factory.mktemp("branches") / "log.jsonl", rows)
 
 
@@ -88,7 +107,9 @@ def test_only_the_trained_branch_of_a_rollout_counts(branches: Path) -> None:
     assert set(table.groupby("rollout")["validation"].agg(tuple)) == {(0, 2, 2)}
     assert [note.count for note in scan.notes if note.kind == "branches"] == [36]
     of_branches = table[table["validation"] == 2]
-    assert not np.isin(of_branches["group"], table[table["validation"] == 0]["group"]).any()
+    assert not np.isin(
+        of_branches["group"], table[table["validation"] == 0]["group"]
+    ).any()
 
 
 def test_the_number_of_responses_says_which_ones_and_is_the_same_on_every_page(
@@ -109,23 +130,32 @@ def test_the_number_of_responses_says_which_ones_and_is_the_same_on_every_page(
     for page in ("index.html", "responses.html"):
         assert shown in (tmp_path / "few" / page).read_text(), page
     step = (tmp_path / "few" / "steps" / "2.html").read_text()
-    assert "2 of 10 responses (3 of training, 1 of validation, 6 of branches that were" in step
+    assert (
+        "2 of 10 responses (3 of training, 1 of validation, 6 of branches that were"
+        in step
+    )
 
 
 def test_responses_of_training_alone_are_counted_without_saying_so() -> None:
     assert counted_responses(np.zeros(1, np.int8)) == "1 response"
     assert counted_in_all(np.zeros(2, np.int8)) == "2 responses"
-    assert counted_in_all(np.ones(2, np.int8)) == "2 responses"  # a step of validation only
+    assert (
+        counted_in_all(np.ones(2, np.int8)) == "2 responses"
+    )  # a step of validation only
 
 
-def test_branches_at_a_step_where_no_row_was_trained_are_left_out(tmp_path: Path) -> None:
+def test_branches_at_a_step_where_no_row_was_trained_are_left_out(
+    tmp_path: Path,
+) -> None:
     rows = [row(step, trainable=step < 2, rollout_id=f"r{step}") for step in range(3)]
     scan = read(write(tmp_path / "log.jsonl", rows))
     assert scan.responses["step"].tolist() == [0, 1]
     assert "untrained" in kinds(scan)
     rlreport.build(tmp_path / "log.jsonl", tmp_path / "out")
     alone = write(tmp_path / "alone.jsonl", rows[2:])
-    with pytest.raises(UnusableInputError, match="1 rows of agents that are not trained"):
+    with pytest.raises(
+        UnusableInputError, match="1 rows of agents that are not trained"
+    ):
         read(alone)
 
 
@@ -144,6 +174,8 @@ def test_the_other_branches_are_one_key_away_and_listed_only_if_asked_for(
         assert page.locator(".list-tools output").first.inner_text() == "3 of 3"
         page.keyboard.press("b")
         page.get_by_text("Response 3", exact=True).wait_for()
-        assert redact or page.locator("section.response .prose").last.inner_text() == "no"
+        assert (
+            redact or page.locator("section.response .prose").last.inner_text() == "no"
+        )
         page.select_option("select >> nth=0", "branch")
         assert page.locator(".list-tools output").first.inner_text() == "6 of 9"

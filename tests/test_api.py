@@ -14,7 +14,9 @@ ONLY_COMMAND = {"fail_on"}
 
 def test_it_says_what_it_built(tmp_path):
     log = write_log(tmp_path / "log.jsonl", hostile_rows())
-    done = rlreport.build(log, tmp_path / "run.log", form="zip", title="mine", workers=1)
+    done = rlreport.build(
+        log, tmp_path / "run.log", form="zip", title="mine", workers=1
+    )
     assert isinstance(done, rlreport.Report)
     assert done.out == tmp_path / "run.log"
     assert done.form == "zip"

@@ -35,7 +35,9 @@ def names_of_curves(page: Page, figure: str) -> dict[str, float]:
     )
 
 
-def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(browser, hacking):
+def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(
+    browser, hacking
+):
     with visiting(browser, hacking / "index.html") as page:
         figure = live(page, "reward")
         curves = names_of_curves(page, figure)
@@ -49,7 +51,9 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(browser,
         page.mouse.move(x + 400, y, steps=8)
         page.mouse.up()
         back.filter(has_text="show all").wait_for()
-        named = "figure => document.querySelector(figure).textContent.includes('policy')"
+        named = (
+            "figure => document.querySelector(figure).textContent.includes('policy')"
+        )
         until(page, named, arg=figure)
         assert names_of_curves(page, figure) == pytest.approx(curves, abs=0.02)
         rest(page, 600)  # longer than a click waits before it opens a step
@@ -107,21 +111,32 @@ def test_any_column_of_a_steps_responses_against_any_other(browser, hacking):
     with visiting(browser, step) as page:
         page.click(".explore summary")
         page.wait_for_selector('.explore figure[data-live="true"]')
-        assert page.locator(".explore figcaption > span").inner_text() == "Reward against KL"
+        assert (
+            page.locator(".explore figcaption > span").inner_text()
+            == "Reward against KL"
+        )
         page.locator(".explore select").first.select_option(label="Length (tokens)")
-        page.wait_for_selector('.explore figcaption > span:has-text("Length against KL")')
+        page.wait_for_selector(
+            '.explore figcaption > span:has-text("Length against KL")'
+        )
         dots = page.locator(".explore .plot .mark-symbol path").count()
         assert dots == page.locator("section.responses tbody tr[data-n]").count()
 
 
-def test_an_interactive_chart_of_a_step_looks_like_its_drawing(browser, hacking, tmp_path):
+def test_an_interactive_chart_of_a_step_looks_like_its_drawing(
+    browser, hacking, tmp_path
+):
     texts = "plot => [...plot.querySelectorAll('text')].map(text => text.textContent).sort()"
-    with visiting(browser, hacking / "steps" / "59.html", java_script_enabled=False) as page:
+    with visiting(
+        browser, hacking / "steps" / "59.html", java_script_enabled=False
+    ) as page:
         drawn = {
             figure.get_attribute("data-chart"): (
                 figure.locator("text").all_text_contents(),
                 figure.locator("circle").count(),
-                figure.locator("svg").evaluate("svg => svg.getBoundingClientRect().height"),
+                figure.locator("svg").evaluate(
+                    "svg => svg.getBoundingClientRect().height"
+                ),
             )
             for figure in page.locator("figure.chart").all()
         }
@@ -130,14 +145,20 @@ def test_an_interactive_chart_of_a_step_looks_like_its_drawing(browser, hacking,
             plot = page.locator(f"{live(page, str(name))} .plot")
             assert plot.evaluate(texts) == sorted(words)
             assert plot.locator("path[fill-opacity='0.5'][d*='A']").count() == dots
-            size = plot.locator("svg").evaluate("svg => svg.getBoundingClientRect().height")
+            size = plot.locator("svg").evaluate(
+                "svg => svg.getBoundingClientRect().height"
+            )
             assert size == pytest.approx(height, abs=6)
         assert page.locator("figcaption .smoothed").count() == 0
     # A page that shows a choice of the responses says so where they are drawn again.
     rows = [
-        {"step": s, "prompt": "p", "response": "r", "reward": n} for s in (0, 1) for n in range(300)
+        {"step": s, "prompt": "p", "response": "r", "reward": n}
+        for s in (0, 1)
+        for n in range(300)
     ]
-    done = rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "report", workers=1)
+    done = rlreport.build(
+        write_log(tmp_path / "log.jsonl", rows), tmp_path / "report", workers=1
+    )
     with visiting(browser, Path(done.out) / "steps" / "1.html") as page:
         figure = live(page, "step_reward")
         shown = len(json.loads(page.text_content("script.rows-data") or "")["n"])

@@ -55,16 +55,25 @@ def test_charts_of_environments_are_shown(browser, report):
     with visiting(browser, report / "index.html") as page:
         parts = page.locator('figure[data-chart="reward_environments"]')
         assert parts.is_visible()
-        assert {"math", "math_hard", "code"} <= set(parts.locator("svg text").all_text_contents())
+        assert {"math", "math_hard", "code"} <= set(
+            parts.locator("svg text").all_text_contents()
+        )
     for name in ("reward", "length"):
-        spec = json.loads((report / f"data/charts/{name}_environments.vl.json").read_text())
+        spec = json.loads(
+            (report / f"data/charts/{name}_environments.vl.json").read_text()
+        )
         assert len({row["series"] for row in spec["data"]["values"]}) == 3
 
 
 def test_lists_are_filtered_by_how_responses_ended(browser, tmp_path):
     reasons = ["stop", "max_turns", "aborted", "length"]
     rows = [
-        {"step": step, "prompt": "Count.", "response": "word " * (k + 2), "reward": k / 4}
+        {
+            "step": step,
+            "prompt": "Count.",
+            "response": "word " * (k + 2),
+            "reward": k / 4,
+        }
         | {"finish_reason": reasons[k], "advantage": k - 1.5}
         for step in range(6)
         for k in range(4)
@@ -72,9 +81,13 @@ def test_lists_are_filtered_by_how_responses_ended(browser, tmp_path):
     log = write(tmp_path / "run.jsonl", rows)
     rlreport.build(log, tmp_path / "report", quiet=True)
     with visiting(browser, tmp_path / "report" / "responses.html") as page:
-        page.get_by_role("combobox", name="How it ended").select_option(label="at the turn limit")
+        page.get_by_role("combobox", name="How it ended").select_option(
+            label="at the turn limit"
+        )
         assert page.inner_text(".responses .count") == "6 of 24"
-        page.get_by_role("combobox", name="How it ended").select_option(label="All endings")
+        page.get_by_role("combobox", name="How it ended").select_option(
+            label="All endings"
+        )
         assert page.inner_text(".responses .count") == "24 of 24"
     with visiting(browser, tmp_path / "report" / "steps" / "3.html", "#r=1") as page:
         note = "mean 0.375, population std 0.280; advantage −0.500, as logged"

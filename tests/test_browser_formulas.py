@@ -36,9 +36,13 @@ def in_page(browser, tmp_path_factory):
     opened.evaluate(join_scripts(folder, "entry.js"))
 
     def derive(packed: str) -> dict[str, np.ndarray]:
-        found = opened.evaluate("([packed, names]) => figures(packed, names)", [packed, NAMES])
+        found = opened.evaluate(
+            "([packed, names]) => figures(packed, names)", [packed, NAMES]
+        )
         values = zip(NAMES, found, strict=True)
-        return {name: np.array(one, np.float64) for name, one in values if one is not None}
+        return {
+            name: np.array(one, np.float64) for name, one in values if one is not None
+        }
 
     yield derive
     opened.close()
@@ -58,7 +62,9 @@ def assert_same(packed: str, in_page) -> dict[str, np.ndarray]:
     shown, expected = in_page(packed), in_python(packed)
     assert shown.keys() == expected.keys()
     for name, values in expected.items():
-        np.testing.assert_allclose(shown[name], values, rtol=1e-12, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            shown[name], values, rtol=1e-12, atol=1e-12, err_msg=name
+        )
     return shown
 
 
@@ -69,14 +75,20 @@ def test_the_pages_of_real_runs_derive_what_python_computes(real_report, in_page
         packed = node(page.read_text("utf-8"), "tokens-data")
         shown = assert_same(packed, in_page)
         offered = {metric["key"] for metric in rows_data(page)["metrics"]}
-        assert offered == {name for name, values in shown.items() if not np.isnan(values).all()}
+        assert offered == {
+            name for name, values in shown.items() if not np.isnan(values).all()
+        }
 
 
 @pytest.mark.parametrize("digits", [COMPACT, 9])
-def test_short_of_bytes_or_not_the_page_derives_what_python_computes(shared_data, in_page, digits):
+def test_short_of_bytes_or_not_the_page_derives_what_python_computes(
+    shared_data, in_page, digits
+):
     rollouts = list(read(shared_data / "ppo_healthy").rollouts.read(range(12)))
     shown = assert_same(pack_tokens(rollouts, digits), in_page)
     for name in set(NAMES) - {"sampler_logp"}:
         exact = np.concatenate([r.figures[name] for r in rollouts])
         close = 100 * 10.0**-digits
-        np.testing.assert_allclose(shown[name], exact, rtol=close, atol=close, err_msg=name)
+        np.testing.assert_allclose(
+            shown[name], exact, rtol=close, atol=close, err_msg=name
+        )

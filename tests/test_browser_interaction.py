@@ -41,7 +41,10 @@ def test_the_focus_stays_on_next_and_goes_to_the_row_of_a_closed_response(page):
 def test_the_whole_header_sorts_a_click_closes_menus_and_altgr_types_brackets(page):
     box = box_of(page.locator('.responses th[data-key="reward"]'))
     page.mouse.click(box["x"] + 3, box["y"] + 3)
-    assert page.get_attribute('.responses th[data-key="reward"]', "aria-sort") == "descending"
+    assert (
+        page.get_attribute('.responses th[data-key="reward"]', "aria-sort")
+        == "descending"
+    )
     page.click(".menu > button:text('Filter')")
     assert page.locator(".sheet:popover-open").count() == 1
     page.mouse.click(5, 5)
@@ -64,14 +67,21 @@ def test_what_does_not_parse_leaves_the_url_and_on_a_phone_the_response_has_the_
         page.focus(".responses tbody tr a")
         page.keyboard.press("Enter")
         page.wait_for_selector(".response h2")
-        assert page.evaluate("() => document.activeElement.closest('.response') !== null")
+        assert page.evaluate(
+            "() => document.activeElement.closest('.response') !== null"
+        )
 
 
 def test_a_held_key_loses_no_token(page):
     page.click(".responses tbody tr:first-child")
     page.wait_for_selector(".token-text .t")
     page.focus(".token-text .t")
-    for key, times in (("n", 60), ("ArrowRight", 39), ("ArrowLeft", 39), ("ArrowRight", 7)):
+    for key, times in (
+        ("n", 60),
+        ("ArrowRight", 39),
+        ("ArrowLeft", 39),
+        ("ArrowRight", 7),
+    ):
         for _ in range(times):
             page.keyboard.press(key)
     in_url(page, "token=7")
@@ -123,7 +133,10 @@ def test_the_overview_keeps_its_sort_in_the_url(browser, hacking):
         in_url(page, "steps.sort=-reward_mean")
         address = page.url.split("#")[1]
     with visiting(browser, hacking / "index.html", "#" + address) as page:
-        assert page.get_attribute('.steps th[data-key="reward_mean"]', "aria-sort") == "descending"
+        assert (
+            page.get_attribute('.steps th[data-key="reward_mean"]', "aria-sort")
+            == "descending"
+        )
 
 
 def test_a_removed_filter_leaves_the_focus_nearby(browser, step):

@@ -81,7 +81,10 @@ def long_names() -> list[dict[str, Any]]:
             prompt=f"请把下面这段话翻译成英文，并解释其中的成语：{n}" * 4,
             response="Donaudampfschifffahrtsgesellschaftskapitän" * 4,
             reward=None if n == 0 else -1e6 * chance.random(),
-            reward_parts={"format_following_bonus": chance.random(), "accuracy": chance.random()},
+            reward_parts={
+                "format_following_bonus": chance.random(),
+                "accuracy": chance.random(),
+            },
             data_source="a_collection/questions-with-a-rather-long-name",
             difficulty_estimated_by_the_teacher=chance.random(),
             is_truncated=n % 5 == 0,
@@ -101,7 +104,9 @@ def build(name: str, folder: Path) -> Path:
     elif name == "long names":
         rlreport.build(write(folder / "log.jsonl", long_names()), out, workers=1)
     elif name == "Chinese":
-        rlreport.build(write(folder / "log.jsonl", long_names()), out, workers=1, lang="zh")
+        rlreport.build(
+            write(folder / "log.jsonl", long_names()), out, workers=1, lang="zh"
+        )
     elif name == "comparison":
         rlreport.compare(ROOT / "sample_logs" / "healthy", HACKING, out)
     elif name == "groups":
@@ -114,7 +119,9 @@ def build(name: str, folder: Path) -> Path:
 def addresses(report: Path) -> list[tuple[Path, str]]:
     """Return the pages of a report: of the run, of its first and last step, an open response."""
     steps = sorted((report / "steps").glob("*.html"), key=lambda page: int(page.stem))
-    pages = [(page, "") for page in [*sorted(report.glob("*.html")), *steps[:1], *steps[-1:]]]
+    pages = [
+        (page, "") for page in [*sorted(report.glob("*.html")), *steps[:1], *steps[-1:]]
+    ]
     opened = [(page, "#r=0") for page in steps[-1:]]
     return pages + opened
 
@@ -134,7 +141,9 @@ def test_no_text_lies_over_another_or_is_cut_without_an_ellipsis(
             for width in WIDTHS:
                 page.set_viewport_size({"width": width, "height": 900})
                 found = page.evaluate(MEASURE)
-                faults += [f"{file.name}{address} at {width}: {fault}" for fault in found]
+                faults += [
+                    f"{file.name}{address} at {width}: {fault}" for fault in found
+                ]
     assert not faults, "\n".join(faults)
 
 

@@ -31,7 +31,9 @@ def header(page: Page, key: str) -> None:
 def test_a_press_on_a_header_sorts_largest_first_then_smallest_then_as_logged(page):
     as_logged = listed(page)
     header(page, "extra:style")
-    assert numbers(page, "extra:style") == sorted(numbers(page, "extra:style"), reverse=True)
+    assert numbers(page, "extra:style") == sorted(
+        numbers(page, "extra:style"), reverse=True
+    )
     sort = '.responses th[data-key="extra:style"]'
     assert page.get_attribute(sort, "aria-sort") == "descending"
     header(page, "extra:style")
@@ -52,7 +54,9 @@ def test_search_marks_what_it_finds_and_ranges_filter_and_can_be_taken_away(page
     found = listed(page)
     assert set(found) == {"1", *(str(n) for n in range(10, 20))}
     assert page.text_content(".responses .count") == f"{len(found)} of 37"
-    marked = page.evaluate("[...CSS.highlights.get('found')].map(range => range.toString())")
+    marked = page.evaluate(
+        "[...CSS.highlights.get('found')].map(range => range.toString())"
+    )
     assert set(marked) == {"answer 1"}
     assert len(marked) >= len(found)
     # Hostile text can be searched and stays text.
@@ -69,11 +73,15 @@ def test_search_marks_what_it_finds_and_ranges_filter_and_can_be_taken_away(page
     assert numbers(page, "reward") == every
 
 
-def test_the_address_holds_sort_filters_and_search_and_what_is_listed_is_copied(browser, step):
+def test_the_address_holds_sort_filters_and_search_and_what_is_listed_is_copied(
+    browser, step
+):
     may = ["clipboard-read", "clipboard-write"]
     asked = "#sort=-extra:style&min.reward=-9&q=reference"
     with visiting(browser, step, asked, permissions=may) as page:
-        assert numbers(page, "extra:style") == sorted(numbers(page, "extra:style"), reverse=True)
+        assert numbers(page, "extra:style") == sorted(
+            numbers(page, "extra:style"), reverse=True
+        )
         assert page.input_value("input[type=search]") == "reference"
         page.fill("input[type=search]", "answer 12")
         copy(page, "button:has-text('Copy CSV')")
@@ -118,8 +126,12 @@ def test_texts_are_escaped_as_in_the_exported_files(browser, tmp_path):
     assert cells == [escape(without_controls(text)) for text in texts]
 
 
-def test_a_very_long_word_of_letters_that_are_kerned_is_laid_out_at_once(browser, tmp_path):
-    log = write(tmp_path / "log.jsonl", [row(step, response="AV" * 50_000) for step in range(3)])
+def test_a_very_long_word_of_letters_that_are_kerned_is_laid_out_at_once(
+    browser, tmp_path
+):
+    log = write(
+        tmp_path / "log.jsonl", [row(step, response="AV" * 50_000) for step in range(3)]
+    )
     rlreport.build(log, tmp_path / "out")
     with visiting(browser, tmp_path / "out/steps/0.html", "#r=0") as page:
         page.wait_for_selector(".prose")
@@ -147,8 +159,12 @@ def test_rows_beyond_the_pages_html_are_listed_like_the_others(browser, tmp_path
         assert page.text_content(".responses .count") == f"{count:,} of {count:,}"
         before = len(listed(page))
         assert before <= 100
-        page.eval_on_selector(".responses .scroll", "box => box.scrollTop = box.scrollHeight")
-        more = "count => document.querySelectorAll('.responses tbody tr').length >= count"
+        page.eval_on_selector(
+            ".responses .scroll", "box => box.scrollTop = box.scrollHeight"
+        )
+        more = (
+            "count => document.querySelectorAll('.responses tbody tr').length >= count"
+        )
         until(page, more, arg=min(count, before + 1))
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         assert listed(page) == [str(n) for n in reversed(range(count))]
@@ -156,7 +172,9 @@ def test_rows_beyond_the_pages_html_are_listed_like_the_others(browser, tmp_path
         assert len(listed(page)) <= 100
         page.click(".menu > button:text('Columns')")
         page.uncheck(".menu label:has-text('style') input")
-        assert page.locator(".responses tbody tr td[hidden]").count() == len(listed(page))
+        assert page.locator(".responses tbody tr td[hidden]").count() == len(
+            listed(page)
+        )
 
 
 def rows_of(browser: Browser, page: Path) -> list[str]:
@@ -164,16 +182,26 @@ def rows_of(browser: Browser, page: Path) -> list[str]:
     with visiting(browser, page) as opened:
         opened.wait_for_selector(".list-tools .count")
         opened.evaluate("dispatchEvent(new Event('beforeprint'))")
-        rows = opened.eval_on_selector_all("tbody tr", "rows => rows.map(row => row.outerHTML)")
-    unlike = re.compile(r' data-v="[^"]*"| missing(?=")|(?<=number) (?=")| title="not [^"]*"')
+        rows = opened.eval_on_selector_all(
+            "tbody tr", "rows => rows.map(row => row.outerHTML)"
+        )
+    unlike = re.compile(
+        r' data-v="[^"]*"| missing(?=")|(?<=number) (?=")| title="not [^"]*"'
+    )
     return [unlike.sub("", row) for row in rows]
 
 
-def test_rows_written_by_scripts_look_like_those_in_the_pages_html(browser, tmp_path, monkeypatch):
+def test_rows_written_by_scripts_look_like_those_in_the_pages_html(
+    browser, tmp_path, monkeypatch
+):
     log = write_log(
         tmp_path / "log.jsonl",
         [
-            {"step": step, "prompt": f"say {n}", "response": "so " * n if n % 9 else None}
+            {
+                "step": step,
+                "prompt": f"say {n}",
+                "response": "so " * n if n % 9 else None,
+            }
             | {"reward": n / 7 if n != 5 else None, "part": 1e-7 * n if n % 5 else None}
             for step in range(2)
             for n in range(20)

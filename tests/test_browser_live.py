@@ -8,7 +8,9 @@ from tests.test_cache_pages import rows
 RUN = "data/run.js"
 
 
-def test_the_last_step_and_a_newer_report_come_from_the_script_of_the_run(tmp_path, browser):
+def test_the_last_step_and_a_newer_report_come_from_the_script_of_the_run(
+    tmp_path, browser
+):
     log = write(tmp_path / "log.jsonl", rows(range(9)))
     rlreport.build(log, tmp_path / "out", workers=1)
     page_file = tmp_path / "out" / "steps" / "4.html"

@@ -23,7 +23,9 @@ def in_one_file(module: ModuleType, made: Made) -> type:
 
     @pytest.fixture
     def page(self, browser, step):
-        with visiting(browser, step.parents[2] / "report.html", "#/steps/100") as opened:
+        with visiting(
+            browser, step.parents[2] / "report.html", "#/steps/100"
+        ) as opened:
             opened.wait_for_selector(".page.step")
             yield opened
 
@@ -31,7 +33,8 @@ def in_one_file(module: ModuleType, made: Made) -> type:
     tests = {
         name: staticmethod(test)
         for name, test in vars(module).items()
-        if name.startswith("test_") and "page" in (used := set(inspect.signature(test).parameters))
+        if name.startswith("test_")
+        and "page" in (used := set(inspect.signature(test).parameters))
         if used <= given
     }
     inside = {**tests, "step": step, "page": page}
@@ -52,7 +55,9 @@ def report(shared_data, tmp_path_factory):
 def test_back_and_forward_go_through_views_and_find_the_place_again(browser, report):
     with visiting(browser, report) as page:
         # Charts that come to life may still move the page: what counts is where the press met it.
-        page.evaluate("addEventListener('click', () => { window.left = scrollY; }, { once: true })")
+        page.evaluate(
+            "addEventListener('click', () => { window.left = scrollY; }, { once: true })"
+        )
         page.click('[data-table="steps"] tr[data-n="49"] a')
         page.wait_for_selector(".page.step")
         assert page.title().startswith("Step 49")
@@ -68,18 +73,29 @@ def test_back_and_forward_go_through_views_and_find_the_place_again(browser, rep
         assert page.title().startswith("Step 49")
 
 
-def test_every_link_leads_to_a_view_and_the_overview_comes_back_as_it_was(browser, report):
+def test_every_link_leads_to_a_view_and_the_overview_comes_back_as_it_was(
+    browser, report
+):
     parts = ".list button, .list input"
     with visiting(browser, report) as page:
-        addresses = page.eval_on_selector_all("main a", "links => links.map(a => a.hash)")
-        carried = page.eval_on_selector_all("script.view", "all => all.map(v => v.dataset.view)")
+        addresses = page.eval_on_selector_all(
+            "main a", "links => links.map(a => a.hash)"
+        )
+        carried = page.eval_on_selector_all(
+            "script.view", "all => all.map(v => v.dataset.view)"
+        )
         assert len(addresses) > 20
-        assert {address.removeprefix("#/").split("?")[0] for address in addresses} <= set(carried)
+        assert {
+            address.removeprefix("#/").split("?")[0] for address in addresses
+        } <= set(carried)
         before = page.locator(parts).count()
         for view in ("prompts", "tokens", "data"):
             page.click(f'header nav a[href="#/{view}"]')
             page.wait_for_selector(f".page.{view}")
-            assert page.get_attribute(f'header nav a[href="#/{view}"]', "aria-current") == "page"
+            assert (
+                page.get_attribute(f'header nav a[href="#/{view}"]', "aria-current")
+                == "page"
+            )
             assert page.evaluate("document.activeElement.id") == "main"
             page.go_back()
             page.wait_for_selector(".page.overview")
@@ -99,14 +115,23 @@ def test_keys_and_theme_reach_every_view_and_charts_live(browser, report):
         page.wait_for_selector("dialog.keys")
     # An address of nothing says so.
     with visiting(browser, report, "#/steps/7<b>") as page:
-        assert "no page “steps/7<b>”" in page.inner_text("main").replace("%3Cb%3E", "<b>")
+        assert "no page “steps/7<b>”" in page.inner_text("main").replace(
+            "%3Cb%3E", "<b>"
+        )
         page.click("main a")
         page.wait_for_selector(".page.overview")
 
 
 def test_without_scripts_the_overview_still_reads(browser, report):
     with visiting(browser, report, java_script_enabled=False) as page:
-        for part in (".verdict", ".finding", "figure svg", '[data-table="steps"] tr + tr'):
+        for part in (
+            ".verdict",
+            ".finding",
+            "figure svg",
+            '[data-table="steps"] tr + tr',
+        ):
             assert page.locator(part).first.is_visible()
-        assert page.locator('[data-table="extremes"] td.text').first.inner_text().strip()
+        assert (
+            page.locator('[data-table="extremes"] td.text').first.inner_text().strip()
+        )
         assert "need scripts" in page.inner_text("noscript")

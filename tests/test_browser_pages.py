@@ -46,7 +46,9 @@ def test_pages_read_without_scripts(browser, hacking, kind):
             assert tab.locator("figure.chart .plot > svg").count() > 2
         if kind == "index.html":
             # The chart of the verdict is seen without scrolling, and the rest is folded.
-            lead = tab.locator(".verdict + section figure.chart, .verdict ~ section figure.chart")
+            lead = tab.locator(
+                ".verdict + section figure.chart, .verdict ~ section figure.chart"
+            )
             box = box_of(lead.first)
             assert box["y"] + box["height"] < 900
             assert lead.first.locator(".shaded").count() == 1
@@ -57,8 +59,12 @@ def test_pages_read_without_scripts(browser, hacking, kind):
 
 
 def test_columns_of_links_to_responses_are_not_aligned_as_numbers(hacking):
-    pages = [(hacking / name).read_text("utf-8") for name in ("index.html", "tokens.html")]
-    classes = re.findall(r'<th scope="col" class="(\w+)" data-key="example"', "".join(pages))
+    pages = [
+        (hacking / name).read_text("utf-8") for name in ("index.html", "tokens.html")
+    ]
+    classes = re.findall(
+        r'<th scope="col" class="(\w+)" data-key="example"', "".join(pages)
+    )
     assert set(classes) == {"link"}
 
 
@@ -68,16 +74,23 @@ def test_live_charts_follow_the_theme_and_a_click_opens_the_step(browser, hackin
         policy_blue = f"{live('reward')} svg [stroke='#1a63d2']"
         assert page.locator(policy_blue).count() > 0
         # Of themes chosen at once the last is shown.
-        page.evaluate("for (let i = 0; i < 5; i++) document.querySelector('.theme').click()")
+        page.evaluate(
+            "for (let i = 0; i < 5; i++) document.querySelector('.theme').click()"
+        )
         assert page.text_content("button.theme") == "Theme: dark"
-        page.wait_for_selector(f"{live('reward')} svg [stroke='#6cb0ff']", state="attached")
+        page.wait_for_selector(
+            f"{live('reward')} svg [stroke='#6cb0ff']", state="attached"
+        )
         rest(page, 500)
         assert page.locator(policy_blue).count() == 0
         # The theme is remembered from page to page.
         page.goto((hacking / "data.html").as_uri())
         page.wait_for_selector("html[data-ready]", state="attached")
         assert page.text_content("button.theme") == "Theme: dark"
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+        assert (
+            page.evaluate("getComputedStyle(document.body).backgroundColor")
+            == "rgb(20, 23, 26)"
+        )
         page.goto((hacking / "index.html").as_uri())
         page.wait_for_selector(live("reward"))
         box = box_of(page.locator(f"{live('reward')} .plot"))
@@ -106,7 +119,8 @@ def test_brushing_a_chart_filters_the_list_and_other_charts_follow(browser, hack
         page.wait_for_selector(".chips button")
         rest(page, 400)  # the address is written 200 ms later
         low, high = (
-            float(page.url.split(f"{end}.kl_k1=")[1].split("&")[0]) for end in ("min", "max")
+            float(page.url.split(f"{end}.kl_k1=")[1].split("&")[0])
+            for end in ("min", "max")
         )
         shown = numbers(page, "kl_k1")
         assert 0 < len(shown) < everything
@@ -156,7 +170,9 @@ def test_keys_and_the_scrubber_move_between_steps(browser, hacking):
         page.wait_for_url("**/index.html")
 
 
-def test_scripts_of_a_page_leave_no_names_but_those_of_vega_and_of_the_runs_data(browser, hacking):
+def test_scripts_of_a_page_leave_no_names_but_those_of_vega_and_of_the_runs_data(
+    browser, hacking
+):
     with visiting(browser, hacking / "index.html") as page:
         page.evaluate("document.body.append(document.createElement('iframe'))")
         names = page.evaluate(

@@ -21,7 +21,9 @@ def prompt(page: Page) -> str:
     return page.inner_text('[data-text="prompt"] .prose')
 
 
-def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(browser, real_report):
+def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(
+    browser, real_report
+):
     step = real_report("grpo_math") / "steps" / "0.html"
     with visiting(browser, step, "#r=5&token=2") as page:
         page.wait_for_selector(".token-text .t.at")
@@ -29,8 +31,15 @@ def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(browser, real
         line = page.locator(".response-figures.line > div")
         assert line.count() == 7
         assert len({box_of(line.nth(k))["y"] for k in range(7)}) == 1
-        names = [name.replace("\n", " ") for name in line.locator("dt").all_inner_texts()]
-        assert names[:4] == ["Reward", "Ground truth", "Advantage in group", "Group mean"]
+        names = [
+            name.replace("\n", " ") for name in line.locator("dt").all_inner_texts()
+        ]
+        assert names[:4] == [
+            "Reward",
+            "Ground truth",
+            "Advantage in group",
+            "Group mean",
+        ]
         assert page.inner_text('[data-figure="group_advantage"] .unit') == " computed"
         assert page.locator('[data-text="ground_truth"]').count() == 0
         folded = page.locator(".response-figures.rest")
@@ -39,7 +48,9 @@ def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(browser, real
         assert folded.is_visible()
         ended = page.inner_text('[data-figure="finished"] dd')
         assert ended in {"by itself", "cut off at the limit"}
-        assert "of 48" not in page.inner_text('[data-figure="reward"]')  # two rewards: no order
+        assert "of 48" not in page.inner_text(
+            '[data-figure="reward"]'
+        )  # two rewards: no order
         inner = page.eval_on_selector_all(
             ".response *",
             """all => all.filter(one => /auto|scroll/.test(getComputedStyle(one).overflowY)
@@ -56,7 +67,9 @@ def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(browser, real
         assert page.locator('.group [aria-current="true"]').count() == 1
         said = [siblings.nth(k).get_attribute("aria-label") or "" for k in range(8)]
         rewards = [float(one.split("reward ")[1].split(",")[0]) for one in said]
-        assert [one.endswith("right") for one in said] == [reward == 1 for reward in rewards]
+        assert [one.endswith("right") for one in said] == [
+            reward == 1 for reward in rewards
+        ]
         other = said[0 if "Response 5," not in said[0] else 1].split(",")[0]
         page.click(f'.group button[aria-label^="{other},"]')
         assert page.text_content(TITLE) == other
@@ -66,10 +79,14 @@ def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(browser, real
         assert page.locator(".response").is_hidden()
 
 
-def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(browser, real_report):
+def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(
+    browser, real_report
+):
     page_of_step = real_report("grpo_math") / "steps" / "5.html"
     data = rows_data(page_of_step)
-    group, reward = (np.array(data["values"][key], float) for key in ("group", "reward"))
+    group, reward = (
+        np.array(data["values"][key], float) for key in ("group", "reward")
+    )
     advantage = np.array(data["values"]["group_advantage"], float)
     kinds: dict[str, int] = {}
     for one in np.unique(group):
@@ -82,7 +99,11 @@ def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(brows
         first = int(np.flatnonzero(group == one)[0])
         kinds["differ" if std else f"all {rewards[0]:g}"] = data["n"][first]
     assert kinds.keys() == {"differ", "all 0", "all 1"}
-    said = {"all 1": "all correct: equal", "all 0": "all wrong: equal", "differ": "mean 0."}
+    said = {
+        "all 1": "all correct: equal",
+        "all 0": "all wrong: equal",
+        "differ": "mean 0.",
+    }
     for kind, n in kinds.items():
         with visiting(browser, page_of_step, f"#r={n}") as page:
             page.wait_for_selector(".group")
@@ -94,7 +115,9 @@ def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(brows
     address = f"#min.group={group[0]:.0f}&max.group={group[0]:.0f}"
     with visiting(browser, page_of_step, address) as page:
         page.wait_for_selector(".chips button")
-        expected = [n for n, one in zip(data["n"], group, strict=True) if one == group[0]]
+        expected = [
+            n for n, one in zip(data["n"], group, strict=True) if one == group[0]
+        ]
         assert sorted(map(int, listed(page))) == sorted(expected)
 
 
@@ -103,7 +126,10 @@ def test_best_and_worst_stand_side_by_side_with_what_differs(browser, real_repor
     with visiting(browser, page_file) as page:
         for row in range(48):
             page.goto(f"{page_file.as_uri()}#r={row}")
-            until(page, f"document.querySelector('.response h2')?.textContent.endsWith(' {row}')")
+            until(
+                page,
+                f"document.querySelector('.response h2')?.textContent.endsWith(' {row}')",
+            )
             if page.locator(".versus").count():
                 break
         page.click(".versus summary")
@@ -144,7 +170,9 @@ def test_a_prompt_is_followed_over_the_steps_with_sort_and_search(browser, real_
 
 
 @pytest.mark.parametrize("one_file", [False, True])
-def test_a_prompt_is_followed_past_steps_that_do_not_show_it(browser, tmp_path, one_file):
+def test_a_prompt_is_followed_past_steps_that_do_not_show_it(
+    browser, tmp_path, one_file
+):
     rows = [row(step, prompt=f"Say {word}.") for step in range(4) for word in "abc"]
     rows = [one for one in rows if one["step"] in (0, 3) or one["prompt"] != "Say b."]
     out = tmp_path / ("run.html" if one_file else "run")
@@ -152,19 +180,25 @@ def test_a_prompt_is_followed_past_steps_that_do_not_show_it(browser, tmp_path, 
     page_file = out if one_file else out / "steps" / "0.html"
     with visiting(browser, page_file, "#/steps/0?r=1" if one_file else "#r=1") as page:
         page.wait_for_selector(TITLE)
-        assert page.locator(".same-prompt").all_inner_texts() == ["Same prompt, step 3 →"]
+        assert page.locator(".same-prompt").all_inner_texts() == [
+            "Same prompt, step 3 →"
+        ]
         page.keyboard.press("}")
         page.wait_for_url(re.compile(r"steps/3(\.html#|\?)r=1$"))
         until(page, "document.querySelector('.same-prompt')?.textContent[0] === '←'")
         assert prompt(page) == "Say b."
-        assert page.locator(".same-prompt").all_inner_texts() == ["← Same prompt, step 0"]
+        assert page.locator(".same-prompt").all_inner_texts() == [
+            "← Same prompt, step 0"
+        ]
         # No neighbor shows this prompt, so the step opens without a response.
         page.click(".step-nav a[rel=prev]")
         page.wait_for_url(re.compile(r"steps/2(\.html#?)?$"))
         page.wait_for_selector(".response", state="hidden")
 
 
-def test_a_link_shows_a_token_and_its_figures_whole_or_says_what_is_not_carried(browser, tmp_path):
+def test_a_link_shows_a_token_and_its_figures_whole_or_says_what_is_not_carried(
+    browser, tmp_path
+):
     step = write_step(tmp_path, Made(responses=30, with_tokens=2, tokens=1400))
     for size in ({"width": 1400, "height": 900}, {"width": 390, "height": 800}):
         with visiting(browser, step, "#r=1&token=1200", viewport=size) as page:
@@ -183,9 +217,16 @@ def test_a_link_shows_a_token_and_its_figures_whole_or_says_what_is_not_carried(
 def test_beside_the_reward_stand_short_truth_logged_advantage_group_mean_and_how_it_ended(
     browser, tmp_path
 ):
-    long_truth = "The whole is more than its parts, as each part knows of the others. " * 3
+    long_truth = (
+        "The whole is more than its parts, as each part knows of the others. " * 3
+    )
     rows = [
-        row(prompt=f"What is {n // 4}?", reward=float(n % 4), advantages=n % 4 - 1.25, group=n // 4)
+        row(
+            prompt=f"What is {n // 4}?",
+            reward=float(n % 4),
+            advantages=n % 4 - 1.25,
+            group=n // 4,
+        )
         | {"finish_reason": "length", "ground_truth": long_truth if n == 2 else "24"}
         for n in range(16)
     ]
@@ -194,7 +235,12 @@ def test_beside_the_reward_stand_short_truth_logged_advantage_group_mean_and_how
     for name, address in (("steps/0.html", "#r={}"), ("responses.html", "#r=0-{}")):
         with visiting(browser, tmp_path / "run" / name, address.format(1)) as page:
             page.wait_for_selector(figure.format("reward"))
-            keys = ("advantage_mean", "group_mean", "ground_truth", "extra:finish_reason")
+            keys = (
+                "advantage_mean",
+                "group_mean",
+                "ground_truth",
+                "extra:finish_reason",
+            )
             shown = [page.inner_text(figure.format(key)) for key in keys]
             assert shown == ["−0.250 logged", "1.50", "24", "length"]
             assert page.locator(figure.format("group_advantage")).count() == 0

@@ -62,7 +62,9 @@ def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page):
         ["ref_response", "answer 5 of the reference"],
     ]
     body = page.locator('[data-text="prompt"] .prose')
-    assert body.evaluate("node => getComputedStyle(node).whiteSpaceCollapse") == "preserve"
+    assert (
+        body.evaluate("node => getComputedStyle(node).whiteSpaceCollapse") == "preserve"
+    )
     page.click('[data-text="prompt"] summary')
     assert body.is_hidden()
     page.click('[data-text="prompt"] summary')
@@ -78,7 +80,9 @@ def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page):
     assert page.inner_text('[data-figure="reward"]').endswith("3rd of 16")
     page.keyboard.press("Escape")
     open_row(page, 1)
-    marked = page.evaluate("[...CSS.highlights.get('finding')].map(range => range.toString())")
+    marked = page.evaluate(
+        "[...CSS.highlights.get('finding')].map(range => range.toString())"
+    )
     assert marked == ["more"]
     assert page.inner_text(".response .findings").startswith("✕ critical")
     page.keyboard.press("Escape")
@@ -90,7 +94,10 @@ def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page):
     assert page.locator("ins, del").count() == 0
     page.click("button:has-text('Mark differences')")
     assert page.locator('[data-text="response"] ins').count() > 0
-    assert page.text_content('[data-text="ref_response"] .prose') == "answer 6 of the reference"
+    assert (
+        page.text_content('[data-text="ref_response"] .prose')
+        == "answer 6 of the reference"
+    )
     assert "answer 6" not in "".join(page.locator("ins").all_text_contents())
     page.click("button:has-text('Mark differences')")
     assert page.locator("ins, del").count() == 0
@@ -126,15 +133,24 @@ def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(browser, step
     for n, refused in enumerate((False, True)):
         with visiting(browser, step, f"#r={n}", permissions=may) as page:
             if refused:
-                page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject() }")
+                page.evaluate(
+                    "() => { navigator.clipboard.writeText = () => Promise.reject() }"
+                )
             page.click(".response-more .menu > button")
             copy(page, ".sheet button:has-text('Log location')")
-            assert page.evaluate("navigator.clipboard.readText()") == f"rank_0.jsonl:{n + 1}"
+            assert (
+                page.evaluate("navigator.clipboard.readText()")
+                == f"rank_0.jsonl:{n + 1}"
+            )
 
 
 @pytest.mark.parametrize(("width", "beside"), [(1400, True), (420, False)])
-def test_list_and_panel_stand_side_by_side_only_on_wide_screens(browser, step, width, beside):
-    with visiting(browser, step, "#r=2", viewport={"width": width, "height": 800}) as page:
+def test_list_and_panel_stand_side_by_side_only_on_wide_screens(
+    browser, step, width, beside
+):
+    with visiting(
+        browser, step, "#r=2", viewport={"width": width, "height": 800}
+    ) as page:
         page.wait_for_selector(TITLE)
         if not beside:
             assert page.locator(".responses").is_hidden()

@@ -45,7 +45,9 @@ def ready(page: Page) -> None:
 
 
 def packed(page: Path) -> dict:
-    return json.loads(gzip.decompress(base64.b64decode(node(page.read_text(), "list-data"))))
+    return json.loads(
+        gzip.decompress(base64.b64decode(node(page.read_text(), "list-data")))
+    )
 
 
 def test_it_lists_what_steps_show_each_once_with_its_figures(hacking):
@@ -94,7 +96,9 @@ def test_as_many_rows_as_a_report_holds_are_sorted_and_searched_at_once(page):
     assert search <= 100
 
 
-def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(browser, hacking):
+def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(
+    browser, hacking
+):
     found = json.loads((hacking / "data" / "findings.json").read_text())
     lead = next(f for f in found["findings"] if f["id"] == found["verdict"]["lead"])
     first = sorted(f"{e['step']}-{e['n']}" for e in lead["evidence"])
@@ -117,7 +121,9 @@ def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
 ):
     page.click(".menu > button:text('Filter')")
     page.select_option(".menu select", "finding")
-    page.select_option('select[aria-label="Finding contains"]', "several runs in one report")
+    page.select_option(
+        'select[aria-label="Finding contains"]', "several runs in one report"
+    )
     assert page.text_content(".count") == f"{STEPS} of {ALL}"
     page.select_option(".menu select", "step")
     page.fill('input[aria-label="Step from"]', "7")
@@ -132,12 +138,18 @@ def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
         assert again.text_content(".count") == f"{EACH} of {ALL}"
 
 
-def test_those_most_worth_a_look_come_first_and_scrolling_adds_rows(page, browser, long_list):
+def test_those_most_worth_a_look_come_first_and_scrolling_adds_rows(
+    page, browser, long_list
+):
     before = listed(page)
     assert before[:3] == ["0-3", "1-3", "2-3"]
     assert len(before) < 200
     page.eval_on_selector(".scroll", "box => box.scrollTop = box.scrollHeight")
-    until(page, "count => document.querySelectorAll('tbody tr').length > count", arg=len(before))
+    until(
+        page,
+        "count => document.querySelectorAll('tbody tr').length > count",
+        arg=len(before),
+    )
     name = listed(page)[len(before)]
     link = page.get_attribute(f'tr[data-n="{name}"] a', "href")
     assert link == "steps/{}.html#r={}".format(*name.split("-"))
@@ -165,7 +177,9 @@ def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(browser, hacki
             assert page.locator(".sheet:popover-open").count() == 0
 
 
-def test_search_finds_what_the_list_does_not_show_and_arrows_move_between_its_rows(page):
+def test_search_finds_what_the_list_does_not_show_and_arrows_move_between_its_rows(
+    page,
+):
     said = page.evaluate(
         """() => {
             const search = document.querySelector("input[type=search]");
@@ -218,13 +232,22 @@ def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(browser, hacking
             page.wait_for_selector(f".response h2:not(:text-is('{read[-1]}'))")
             read.append(page.text_content(".response h2"))
         found = [re.findall(r"\d+", str(title)) for title in read]
-        assert sorted(reward.values())[:3] == [reward[f"{step}-{n}"] for step, n in found]
+        assert sorted(reward.values())[:3] == [
+            reward[f"{step}-{n}"] for step, n in found
+        ]
         step, n = found[2]
-        log = json.loads(node((hacking / "steps" / f"{step}.html").read_text(), "rows-data"))
-        assert page.text_content(".response .place") == log["where"][log["n"].index(int(n))]
+        log = json.loads(
+            node((hacking / "steps" / f"{step}.html").read_text(), "rows-data")
+        )
+        assert (
+            page.text_content(".response .place")
+            == log["where"][log["n"].index(int(n))]
+        )
         assert page.get_attribute("tr[aria-current]", "data-n") == f"{step}-{n}"
     # An opened row lies below the header, in two lines.
-    with visiting(browser, hacking / "responses.html", "#min.step=30&max.step=30") as page:
+    with visiting(
+        browser, hacking / "responses.html", "#min.step=30&max.step=30"
+    ) as page:
         ready(page)
         page.click('tr[data-n="30-17"] td.text')
         page.wait_for_selector(".response h2:has-text('response 17')")
@@ -252,17 +275,28 @@ def test_all_responses_to_a_prompt_are_one_press_away(browser, hacking):
         assert page.text_content(".chips button") == f"Prompt no. {prompt} ✕"
     with visiting(browser, hacking / "prompts.html") as page:
         rows = page.locator('[data-table="prompts"] tbody tr')
-        assert rows.count() == rows.locator("a").count() or rows.locator("td[title]").count()
+        assert (
+            rows.count() == rows.locator("a").count()
+            or rows.locator("td[title]").count()
+        )
         page.click('[data-table="prompts"] tbody a')
         ready(page)
         page.wait_for_selector(".chips button")
         assert (
-            len({data["values"]["prompt_id"][names(data).index(one)] for one in listed(page)}) == 1
+            len(
+                {
+                    data["values"]["prompt_id"][names(data).index(one)]
+                    for one in listed(page)
+                }
+            )
+            == 1
         )
 
 
 def names(data: dict) -> list[str]:
-    return [f"{s:.0f}-{n}" for s, n in zip(data["values"]["step"], data["n"], strict=True)]
+    return [
+        f"{s:.0f}-{n}" for s, n in zip(data["values"]["step"], data["n"], strict=True)
+    ]
 
 
 def test_search_finds_calls_and_outputs_of_tools(browser, tmp_path):
@@ -275,12 +309,21 @@ def test_search_finds_calls_and_outputs_of_tools(browser, tmp_path):
             {"role": "tool", "text": output},
             {"role": "assistant", "text": (done := f"done {step}z{n}")},
         ]
-        fields = {"step": step, "prompt": f"task {n}", "reward": 0.1 * n, "response": done}
+        fields = {
+            "step": step,
+            "prompt": f"task {n}",
+            "reward": 0.1 * n,
+            "response": done,
+        }
         rows.append({**fields, "turns": turns})
     log = write_log(tmp_path / "log.jsonl", rows)
     for out in ("report", "run.html"):
         built = Path(rlreport.build(log, tmp_path / out, workers=1).out)
-        start = (built / "responses.html", "") if out == "report" else (built, "#/responses")
+        start = (
+            (built / "responses.html", "")
+            if out == "report"
+            else (built, "#/responses")
+        )
         with visiting(browser, *start) as page:
             ready(page)
             for query in ("f2x3.py", "FileNotFoundError 2y3", "done 2z3"):
@@ -306,10 +349,18 @@ def test_lists_hide_the_beginning_that_prompts_share_and_search_and_panel_have_i
 
     def asked(step: int, n: int) -> list[dict[str, str]]:
         question = f"How many {animals[n % 6]} are {n} and {step}?"
-        return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+        return [
+            {"role": "system", "content": system},
+            {"role": "user", "content": question},
+        ]
 
     rows = [
-        row(step, prompt=asked(step, n), response=f"It is {n + step}.", reward=(n + step) % 5 / 4)
+        row(
+            step,
+            prompt=asked(step, n),
+            response=f"It is {n + step}.",
+            reward=(n + step) % 5 / 4,
+        )
         for step in range(2)
         for n in range(STATIC_ROWS + 14)
     ]
@@ -327,7 +378,9 @@ def test_lists_hide_the_beginning_that_prompts_share_and_search_and_panel_have_i
         assert all(map(hidden.fullmatch, texts)), texts[:3]
 
     for name, least in (("prompts.html", STATIC_ROWS), ("index.html", 2)):
-        with visiting(browser, tmp_path / "run" / name, java_script_enabled=False) as page:
+        with visiting(
+            browser, tmp_path / "run" / name, java_script_enabled=False
+        ) as page:
             assert_hidden(page, least)
     with visiting(browser, tmp_path / "run" / "steps" / "0.html") as page:
         assert_hidden(page, STATIC_ROWS)

@@ -49,13 +49,16 @@ def current(page: Page) -> int:
 
 def tip(page: Page) -> dict[str, str]:
     pairs = page.eval_on_selector_all(
-        ".tip:not([hidden]) tr", "rows => rows.map(row => [...row.cells].map(c => c.textContent))"
+        ".tip:not([hidden]) tr",
+        "rows => rows.map(row => [...row.cells].map(c => c.textContent))",
     )
     return dict(pairs)
 
 
 def test_all_twelve_metrics_are_offered_and_colour_the_text(page, step):
-    offered = page.eval_on_selector_all('[name="metric"] option', "all => all.map(o => o.value)")
+    offered = page.eval_on_selector_all(
+        '[name="metric"] option', "all => all.map(o => o.value)"
+    )
     assert set(offered) == {f.name for f in TOKEN_FIGURES} - {"sampler_logp"}
     assert len(offered) == 12
     values = columns(step, 1)
@@ -64,7 +67,9 @@ def test_all_twelve_metrics_are_offered_and_colour_the_text(page, step):
         order = sorted(range(MADE.tokens), key=values[key].__getitem__)
         shades = bins(page)
         least_likely_dark = key in {"logp", "ref_logp", "prob", "ref_prob"}
-        assert [shades[i] for i in order] == sorted(shades, reverse=least_likely_dark), key
+        assert [shades[i] for i in order] == sorted(
+            shades, reverse=least_likely_dark
+        ), key
         assert len(set(shades)) > 2, key
     # Signed ones are centred on zero, and one outlier does not bleach the rest.
     page.select_option('[name="metric"]', "log_ratio")
@@ -89,9 +94,12 @@ def test_all_twelve_metrics_are_offered_and_colour_the_text(page, step):
     assert "step" in page.inner_text(".legend .unit")
 
 
-def test_white_space_special_and_partial_tokens_can_be_seen_and_values_on_hover_and_tap(page, step):
+def test_white_space_special_and_partial_tokens_can_be_seen_and_values_on_hover_and_tap(
+    page, step
+):
     shown = page.eval_on_selector_all(
-        ".token-text .t", "all => all.map(span => [span.textContent, span.className.split(' ')[1]])"
+        ".token-text .t",
+        "all => all.map(span => [span.textContent, span.className.split(' ')[1]])",
     )
     texts = {text for text, _ in shown}
     assert {"↵\n", "⇥\t", "␣␣", "🎉", " 猫"} <= texts
@@ -123,7 +131,9 @@ def test_a_token_says_how_it_was_logged(browser, tmp_path):
     with visiting(browser, step, "#r=0") as page:
         page.wait_for_selector(".token-text .t")
         for i, string in enumerate(raw):
-            page.keyboard.press("ArrowRight") if i else page.locator(".token-text .t").first.click()
+            page.keyboard.press("ArrowRight") if i else page.locator(
+                ".token-text .t"
+            ).first.click()
             said = page.text_content(".tip .raw") or ""
             assert said.endswith(f"(logged as {string})") == (string != "plain")
 
@@ -170,7 +180,9 @@ def test_a_button_and_keys_jump_through_the_extremes(page, step, metric, name, e
     assert current(page) == order[2]
 
 
-def test_a_token_has_an_address_and_figures_without_a_number_are_listed(browser, step, tmp_path):
+def test_a_token_has_an_address_and_figures_without_a_number_are_listed(
+    browser, step, tmp_path
+):
     with visiting(browser, step, "#r=2&token=7&metric=kl") as page:
         page.wait_for_selector(".token-text .t.at")
         assert current(page) == 7
@@ -197,21 +209,29 @@ def test_the_table_holds_every_metric_of_every_token_and_cuts_no_number(page, st
     cells = table.locator(f"tbody td:nth-child({at + 1})")
     exact = [float(cells.nth(i).get_attribute("title") or "nan") for i in range(5)]
     assert exact == pytest.approx(sorted(values["surprisal"], reverse=True)[:5])
-    assert cells.evaluate_all("all => all.every(td => td.scrollWidth <= td.clientWidth)")
+    assert cells.evaluate_all(
+        "all => all.every(td => td.scrollWidth <= td.clientWidth)"
+    )
     most = values["surprisal"].index(max(values["surprisal"]))
     cells.first.click()
     assert current(page) == most
     assert table.locator("tbody tr[aria-current]").get_attribute("data-n") == str(most)
     # A row under the pointer keeps the colours of its values.
-    cells = page.locator(".token-table td[class*='div-'], .token-table td[class*='seq-']")
-    look = "cell => [getComputedStyle(cell).color, getComputedStyle(cell).backgroundColor]"
+    cells = page.locator(
+        ".token-table td[class*='div-'], .token-table td[class*='seq-']"
+    )
+    look = (
+        "cell => [getComputedStyle(cell).color, getComputedStyle(cell).backgroundColor]"
+    )
     for cell in cells.all()[:12]:
         before = cell.evaluate(look)
         cell.hover()
         assert cell.evaluate(look) == before
 
 
-def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(browser, tmp_path):
+def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(
+    browser, tmp_path
+):
     ratios = [0.001, 0.02, -0.01, 0.333, 0.0, 0.1, -0.05, 0.2, 1.41, 0.03, 0.04, 0.15]
     rows = [
         row(step, response_tokens=[f" t{i}" for i in range(12)], logprobs=[-2.0] * 12,
@@ -219,7 +239,9 @@ def test_in_a_short_response_the_largest_value_has_a_colour_of_its_own(browser, 
         for step in range(2)
     ]  # fmt: skip
     rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "out")
-    with visiting(browser, tmp_path / "out/steps/0.html", "#r=0&metric=log_ratio") as page:
+    with visiting(
+        browser, tmp_path / "out/steps/0.html", "#r=0&metric=log_ratio"
+    ) as page:
         page.wait_for_selector(".token-text")
         shades = bins(page)
         assert shades[8] == 11

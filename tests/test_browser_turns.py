@@ -18,16 +18,27 @@ OUTPUT = "begin " + "x y " * 1000 + "end"
 IMAGE = "data:image/png;base64," + "QUJDREVGR0hJSktM" * 2500
 
 
-def said(text: str, start: int, end: int, role: str = "assistant", **more: Any) -> dict[str, Any]:
+def said(
+    text: str, start: int, end: int, role: str = "assistant", **more: Any
+) -> dict[str, Any]:
     """A turn of these tokens."""
     sampled = role == "assistant"
-    return {"role": role, "text": text, "sampled": sampled, "tokens": [start, end], **more}
+    return {
+        "role": role,
+        "text": text,
+        "sampled": sampled,
+        "tokens": [start, end],
+        **more,
+    }
 
 
 def agent_row(step: int, n: int) -> dict[str, Any]:
     """A rollout of five turns; in step 1 the second call of response 2 fails."""
     failed = (step, n) == (1, 2)
-    search = {"name": "search", "arguments": {"query": "cats", "id": 12345678901234567890}}
+    search = {
+        "name": "search",
+        "arguments": {"query": "cats", "id": 12345678901234567890},
+    }
     view = {"name": "view", "arguments": '{"a": [1]}'}
     error = "<img src=x onerror=alert(1)>" if failed else None
     turns = [
@@ -80,7 +91,9 @@ def test_the_first_tool_error_is_one_click_from_the_overview(browser, agents):
 
 
 @pytest.mark.parametrize("width", [1400, 600])
-def test_a_response_opened_from_a_search_shows_the_first_turn_with_a_match(browser, agents, width):
+def test_a_response_opened_from_a_search_shows_the_first_turn_with_a_match(
+    browser, agents, width
+):
     step = agents / "steps" / "1.html"
     with visiting(browser, step, viewport={"width": width, "height": 400}) as page:
         page.fill(".responses input[type=search]", "it is 4")
@@ -95,8 +108,14 @@ def test_a_response_opened_from_a_search_shows_the_first_turn_with_a_match(brows
 
 def test_turns_say_who_what_and_at_what_cost_and_fold_what_is_long(page):
     assert page.inner_text(".spine h3") == "Turns (5, 3 of the policy)"
-    assert turn(page, 2).locator(".role").inner_text() == "2 · tool search 3 tokens · 1.50 s"
-    assert turn(page, 5).locator(".facts").inner_text().strip() == "3 tokens · reward 0.500"
+    assert (
+        turn(page, 2).locator(".role").inner_text()
+        == "2 · tool search 3 tokens · 1.50 s"
+    )
+    assert (
+        turn(page, 5).locator(".facts").inner_text().strip()
+        == "3 tokens · reward 0.500"
+    )
     assert page.inner_text('[data-text="prompt"] .turn') == "user\nWhat is it?"
     assert "im_start" not in page.inner_text('.responses tr[data-n="2"]')
     # Thinking, long outputs and images are folded.
@@ -115,7 +134,9 @@ def test_turns_say_who_what_and_at_what_cost_and_fold_what_is_long(page):
     assert "12345678901234567890" in turn(page, 1).locator("pre").inner_text()
     assert turn(page, 3).locator("pre").inner_text() == json.dumps({"a": [1]}, indent=2)
     # Tokens of the environment are grey, those of the policy coloured.
-    classes = page.eval_on_selector_all(".token-text .t", "all => all.map(one => one.className)")
+    classes = page.eval_on_selector_all(
+        ".token-text .t", "all => all.map(one => one.className)"
+    )
     coloured = ["div-" in name or "seq-" in name for name in classes]
     assert coloured == [bool(m) for m in agent_row(1, 2)["response_mask"]]
     heads = page.locator(".token-text .role").all_inner_texts()
@@ -149,7 +170,9 @@ def test_axe_finds_nothing_serious_in_turns(browser, agents):
 
 def test_a_conversation_of_200_turns_and_128_000_tokens_opens_whole(browser, tmp_path):
     turns = [
-        said("t" * 640, start, start + 640, role=("assistant", "tool")[start % 1280 > 0])
+        said(
+            "t" * 640, start, start + 640, role=("assistant", "tool")[start % 1280 > 0]
+        )
         for start in range(0, 128_000, 640)
     ]
     words = {"response_tokens": [" t"] * 128_000, "logprobs": [-0.5] * 128_000}
@@ -165,7 +188,9 @@ def test_a_conversation_of_200_turns_and_128_000_tokens_opens_whole(browser, tmp
 
 
 def carried(text: str) -> str:
-    rollout = Rollout(0, 0, "log", 1, "", "", conversation=[Turn("tool", text, sampled=False)])
+    rollout = Rollout(
+        0, 0, "log", 1, "", "", conversation=[Turn("tool", text, sampled=False)]
+    )
     found: str = conversation_data([rollout])["conversation"]["0"][0]["text"]
     return found
 

@@ -61,12 +61,23 @@ def lines(count: int, seed: int = 0) -> list[bytes]:
         if kind == 0:
             made.append(b'{"step": 1, broken\n')
         elif kind == 1:
-            turns = [{"role": "assistant", "text": "a"}, {"role": "tool", "tool": "x", "text": "b"}]
+            turns = [
+                {"role": "assistant", "text": "a"},
+                {"role": "tool", "tool": "x", "text": "b"},
+            ]
             fields = row(i // 9, turns=turns, reward_parts={"form": 0.5})
         elif kind == 2:
-            fields = row(i // 9, response="", errors=["timeout"], kind="\ud800", **{"\ud800": [1]})
+            fields = row(
+                i // 9,
+                response="",
+                errors=["timeout"],
+                kind="\ud800",
+                **{"\ud800": [1]},
+            )
         elif kind < 5:
-            fields = row(i // 9, response=" ".join(words), score=i, kind=rng.choice("xy"))
+            fields = row(
+                i // 9, response=" ".join(words), score=i, kind=rng.choice("xy")
+            )
         else:
             fields = tokens(*words, step=i // 9, reward=rng.random())
         made += [json.dumps(fields).encode() + b"\n"] if fields else []
@@ -94,7 +105,9 @@ def as_bytes(scan: Scan) -> bytes:
 def _plain(value: Any) -> Any:
     """Return values alone, as pickles also tell which of them are one object."""
     if isinstance(value, pd.DataFrame):
-        return value.to_json(double_precision=15, orient="split"), list(value.dtypes.astype(str))
+        return value.to_json(double_precision=15, orient="split"), list(
+            value.dtypes.astype(str)
+        )
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.tobytes()
     if isinstance(value, Rollouts):
@@ -150,7 +163,9 @@ CHANGES: list[Callable[[Path, random.Random], None]] = [
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(seed=st.integers(0, 1 << 30), changes=st.lists(st.sampled_from(CHANGES), max_size=6))
+@given(
+    seed=st.integers(0, 1 << 30), changes=st.lists(st.sampled_from(CHANGES), max_size=6)
+)
 def test_whatever_happens_to_the_logs_a_build_with_a_cache_finds_what_one_without_does(
     seed: int, changes: list[Callable[[Path, random.Random], None]]
 ) -> None:
@@ -165,7 +180,9 @@ def test_whatever_happens_to_the_logs_a_build_with_a_cache_finds_what_one_withou
             assert found(logs, cache) == found(logs)
 
 
-def test_only_the_range_that_grew_is_read_again(tmp_path: Path, starts_read: list[int]) -> None:
+def test_only_the_range_that_grew_is_read_again(
+    tmp_path: Path, starts_read: list[int]
+) -> None:
     logs = write(tmp_path / "log.jsonl", sound(58))
     cold = found(logs, tmp_path / "cache")
     last = max(starts_read)
@@ -179,7 +196,9 @@ def test_only_the_range_that_grew_is_read_again(tmp_path: Path, starts_read: lis
     assert starts_read == [last]
 
 
-def test_a_file_that_comes_first_by_name_costs_no_other_its_place(tmp_path, starts_read):
+def test_a_file_that_comes_first_by_name_costs_no_other_its_place(
+    tmp_path, starts_read
+):
     write(tmp_path / "logs" / "step_2.jsonl", sound(40))
     found(tmp_path / "logs", tmp_path / "cache")
     write(tmp_path / "logs" / "step_1.jsonl", lines(9, 3))

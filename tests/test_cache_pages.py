@@ -23,9 +23,17 @@ def rows(steps: range, seed: int = 0) -> list[dict[str, Any]]:
     rng, made = random.Random(seed), []
     for step in steps:
         for n in range(EACH):
-            words = [f" {rng.choice('abcdefghijklmnop')}" for _ in range(rng.randrange(20, 40))]
+            words = [
+                f" {rng.choice('abcdefghijklmnop')}"
+                for _ in range(rng.randrange(20, 40))
+            ]
             made.append(
-                tokens(*words, step=step, reward=rng.gauss(0, 1), prompt=f"Say {step}, {n}.")
+                tokens(
+                    *words,
+                    step=step,
+                    reward=rng.gauss(0, 1),
+                    prompt=f"Say {step}, {n}.",
+                )
                 | {"response": "".join(words)}
             )
     return made
@@ -35,16 +43,22 @@ def rows(steps: range, seed: int = 0) -> list[dict[str, Any]]:
 def built(tmp_path: Path) -> Callable[..., dict[str, bytes]]:
     """Build the folder ``out`` of ``log.jsonl`` with a cache, and return its files."""
 
-    def build(out: str = "out", cache: str = "cache", **options: Any) -> dict[str, bytes]:
+    def build(
+        out: str = "out", cache: str = "cache", **options: Any
+    ) -> dict[str, bytes]:
         where = str(tmp_path / cache) if cache else ""
-        rlreport.build(tmp_path / "log.jsonl", tmp_path / out, cache=where, workers=1, **options)
+        rlreport.build(
+            tmp_path / "log.jsonl", tmp_path / out, cache=where, workers=1, **options
+        )
         return files_below(tmp_path / out)
 
     return build
 
 
 @pytest.mark.parametrize("options", [{"redact": "names"}, {"max_size": 1_700_000}])
-def test_a_grown_log_gives_the_report_that_it_gives_without_a_cache(tmp_path, built, options):
+def test_a_grown_log_gives_the_report_that_it_gives_without_a_cache(
+    tmp_path, built, options
+):
     log = write(tmp_path / "log.jsonl", rows(range(6)))
     built(**options)
     write(log, rows(range(7)) + rows(range(3, 4), seed=1))
@@ -92,11 +106,15 @@ def test_harmed_entries_and_a_link_in_the_place_of_a_page_are_replaced(tmp_path,
 
 
 def test_a_step_in_progress_is_shown_apart_and_not_judged(tmp_path, built):
-    write(tmp_path / "log.jsonl", rows(range(STEPS)) + rows(range(STEPS, STEPS + 1))[:3])
+    write(
+        tmp_path / "log.jsonl", rows(range(STEPS)) + rows(range(STEPS, STEPS + 1))[:3]
+    )
     whole = rlreport.build(tmp_path / "log.jsonl", tmp_path / "whole", workers=1)
     assert whole.tables.steps["incomplete"].iloc[-1]
     assert any("incomplete" in finding.title for finding in whole.verdict.findings)
-    report = rlreport.build(tmp_path / "log.jsonl", tmp_path / "out", workers=1, in_progress=True)
+    report = rlreport.build(
+        tmp_path / "log.jsonl", tmp_path / "out", workers=1, in_progress=True
+    )
     assert not report.tables.steps["incomplete"].any()
     assert report.tables.steps["responses"].iloc[-1] == 3
     for finding in report.verdict.findings:

@@ -201,9 +201,15 @@ def test_what_only_sounds_like_one_is_shown(name):
 def test_files_beside_the_logs_are_found_and_flattened(tmp_path):
     logs = tmp_path / "rollouts"
     logs.mkdir()
-    (tmp_path / "config.yaml").write_text("algorithm:\n  kl_coef: 0.001\n  gpus: [0, 1]\n名: 值\n")
+    (tmp_path / "config.yaml").write_text(
+        "algorithm:\n  kl_coef: 0.001\n  gpus: [0, 1]\n名: 值\n"
+    )
     card = run_card([logs])
-    assert card.entries == {"algorithm.kl_coef": 0.001, "algorithm.gpus": "0, 1", "名": "值"}
+    assert card.entries == {
+        "algorithm.kl_coef": 0.001,
+        "algorithm.gpus": "0, 1",
+        "名": "值",
+    }
     assert card.sources == ["config.yaml"]
 
 
@@ -222,7 +228,9 @@ def test_given_files_win_over_found_ones_and_meta_over_both(tmp_path):
     assert card.sources == ["mine.toml", "--meta"]
 
 
-def test_a_broken_file_that_was_found_is_a_note_and_one_that_was_given_an_error(tmp_path):
+def test_a_broken_file_that_was_found_is_a_note_and_one_that_was_given_an_error(
+    tmp_path,
+):
     broken = tmp_path / "config.json"
     broken.write_text("{")
     assert "config.json" in run_card([tmp_path]).notes[0]
@@ -269,7 +277,9 @@ def test_logs_with_a_configuration_each_have_no_card_in_common(tmp_path):
 
 
 @pytest.mark.parametrize(("suffix", "text", "secrets"), CASES)
-def test_secrets_are_withheld_in_every_shape_of_configuration(suffix, text, secrets, tmp_path):
+def test_secrets_are_withheld_in_every_shape_of_configuration(
+    suffix, text, secrets, tmp_path
+):
     given = tmp_path / f"config{suffix}"
     given.write_text(text, "utf-8")
     card = run_card([], configs=[given])
@@ -330,11 +340,21 @@ def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(redact, tmp_
         "notes": ["思考", "回答"],
         "encoded": "Think%20twice",
     }
-    kept = {"lr": 1, "学习率": 2, "gpus": "0, 1", "model": "Qwen/Qwen2.5-0.5B", "mode": "grpo"}
+    kept = {
+        "lr": 1,
+        "学习率": 2,
+        "gpus": "0, 1",
+        "model": "Qwen/Qwen2.5-0.5B",
+        "mode": "grpo",
+    }
     (tmp_path / "config.json").write_text(json.dumps({**texts, **kept}))
     rlreport.build(logs, tmp_path / "out", redact=redact, workers=1)
-    told = json.loads((tmp_path / "out/data/report.json").read_text())["card"]["entries"]
-    assert told == ({} if redact == "names" else {**dict.fromkeys(texts, "[text]"), **kept})
+    told = json.loads((tmp_path / "out/data/report.json").read_text())["card"][
+        "entries"
+    ]
+    assert told == (
+        {} if redact == "names" else {**dict.fromkeys(texts, "[text]"), **kept}
+    )
 
 
 def write_rows(path, steps, reward, prompt="p"):
@@ -382,14 +402,25 @@ def test_runs_of_different_lengths_are_several_runs(tmp_path):
     for name, steps in (("low", 20), ("high", 5)):
         write_rows(tmp_path / "folders" / name / "a.jsonl", range(steps), 1)
         write_rows(tmp_path / "files" / f"lr_{name}.jsonl", range(steps), 1)
-    assert "high/, low/ look like 2 runs, as they share 5 steps" in mixed(tmp_path / "folders")
+    assert "high/, low/ look like 2 runs, as they share 5 steps" in mixed(
+        tmp_path / "folders"
+    )
     assert "look like 2 runs, as their steps overlap" in mixed(tmp_path / "files")
 
 
-def test_two_runs_in_one_folder_are_not_judged_and_the_sentence_says_what_to_do(tmp_path):
+def test_two_runs_in_one_folder_are_not_judged_and_the_sentence_says_what_to_do(
+    tmp_path,
+):
     logs = tmp_path / "logs"
-    for name, change in (("kl_low", 1), ("kl_high", -1)):  # one learns, the other unlearns
-        rows = [row(s, prompt=f"p{n}", reward=n + change * s) for s in range(30) for n in range(8)]
+    for name, change in (
+        ("kl_low", 1),
+        ("kl_high", -1),
+    ):  # one learns, the other unlearns
+        rows = [
+            row(s, prompt=f"p{n}", reward=n + change * s)
+            for s in range(30)
+            for n in range(8)
+        ]
         write(logs / name / "a.jsonl", rows)
     report = rlreport.build(logs, tmp_path / "out", workers=1)
     assert report.verdict.level == "unjudged"
@@ -400,7 +431,9 @@ def test_two_runs_in_one_folder_are_not_judged_and_the_sentence_says_what_to_do(
     assert [finding.id for finding in report.verdict.findings] == ["mixed_runs"]
     assert len(report.verdict.not_run) > 30 and not report.verdict.passed
     text = (tmp_path / "out/index.html").read_text()
-    assert text.split("<h2")[0].count("look like 2 runs") == 1  # beside the verdict, once
+    assert (
+        text.split("<h2")[0].count("look like 2 runs") == 1
+    )  # beside the verdict, once
 
 
 def test_trials_without_steps_in_a_folder_each_are_one_run(tmp_path):
@@ -443,7 +476,8 @@ def test_folders_with_a_configuration_each_are_runs_whatever_their_files(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "names", [("rank_0", "rank_1"), ("worker-0", "worker-1"), ("train", "val"), ("0", "1")]
+    "names",
+    [("rank_0", "rank_1"), ("worker-0", "worker-1"), ("train", "val"), ("0", "1")],
 )
 def test_folders_that_one_run_writes_are_one_run(names, tmp_path):
     assert not mixed(folders(tmp_path / "logs", *names))

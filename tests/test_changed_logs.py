@@ -25,7 +25,8 @@ HALF = STEPS // 2
 def lines(steps: range, reward: float = 0.5) -> list[bytes]:
     """Lines of the same length, so that ranges begin at a line of a known step."""
     return [
-        json.dumps(row(step, prompt=f"question {n}", reward=reward)).encode().ljust(120) + b"\n"
+        json.dumps(row(step, prompt=f"question {n}", reward=reward)).encode().ljust(120)
+        + b"\n"
         for step in steps
         for n in range(GROUP)
     ]
@@ -39,7 +40,9 @@ def log(tmp_path: Path) -> Path:
     return write(tmp_path / "logs" / "log.jsonl", lines(range(STEPS)))
 
 
-def before_range(number: int, act: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
+def before_range(
+    number: int, act: Callable[[], object], patch: pytest.MonkeyPatch
+) -> None:
     """Call ``act`` when the range ``number`` (from 0) is about to be read; a range is a step."""
     read, numbers = logs._read, itertools.count()
 
@@ -57,8 +60,14 @@ def replace(log: Path) -> None:
 
 
 CHANGES: list[tuple[Callable[[Path], object], str]] = [
-    (lambda log: os.truncate(log, STEP_BYTES * HALF), "was cut while it was read: 9.68 kB of 19.4"),
-    (lambda log: os.truncate(log, STEP_BYTES * HALF + 50), "was cut while it was read: 9.73 kB of"),
+    (
+        lambda log: os.truncate(log, STEP_BYTES * HALF),
+        "was cut while it was read: 9.68 kB of 19.4",
+    ),
+    (
+        lambda log: os.truncate(log, STEP_BYTES * HALF + 50),
+        "was cut while it was read: 9.73 kB of",
+    ),
     (lambda log: os.truncate(log, 0), "was cut while it was read: 0 bytes of 19.4 kB"),
     (Path.unlink, "was deleted while it was read"),
     (replace, "was replaced while it was read"),
@@ -82,17 +91,24 @@ def test_a_report_of_a_log_that_was_cut_says_so_everywhere(log, tmp_path, monkey
     before_range(HALF, partial(os.truncate, log, STEP_BYTES * HALF), monkeypatch)
     out = tmp_path / "out"
     done = run("build", log.parent, "-o", out, "--workers", 1)
-    assert "warning: log.jsonl was cut while it was read: 9.68 kB of 19.4 kB\n" in done.stderr
+    assert (
+        "warning: log.jsonl was cut while it was read: 9.68 kB of 19.4 kB\n"
+        in done.stderr
+    )
     overview = (out / "index.html").read_text("utf-8")
     said = "log.jsonl was cut while it was read: 9.68 kB of 19.4 kB. Steps from 9 on are not judged"
     assert said in overview
     data = (out / "data.html").read_text("utf-8")
     assert "was cut while it was read: 9.68 kB of 19.4 kB (log.jsonl)" in data
-    pages = [(out / f"steps/{step}.html").read_text("utf-8") for step in (HALF - 2, HALF - 1)]
+    pages = [
+        (out / f"steps/{step}.html").read_text("utf-8") for step in (HALF - 2, HALF - 1)
+    ]
     assert ['class="incomplete"' in page for page in pages] == [False, True]
 
 
-def test_with_strict_a_log_that_was_deleted_while_it_was_read_is_an_error(log, monkeypatch):
+def test_with_strict_a_log_that_was_deleted_while_it_was_read_is_an_error(
+    log, monkeypatch
+):
     before_range(HALF, log.unlink, monkeypatch)
     done = run("check", log.parent, "--workers", 1, "--strict")
     assert done.returncode == 2
@@ -118,7 +134,9 @@ def test_a_log_that_grows_while_it_is_read_is_judged_as_it_was(at, log, monkeypa
     assert run("check", log.parent, "--workers", 1).stdout == before
 
 
-def test_a_list_that_is_written_anew_while_it_is_read_is_read_as_a_whole(tmp_path, monkeypatch):
+def test_a_list_that_is_written_anew_while_it_is_read_is_read_as_a_whole(
+    tmp_path, monkeypatch
+):
     log = tmp_path / "log.json"
     log.write_text(json.dumps([row(step) for step in range(3)]))
 
@@ -174,12 +192,18 @@ def columns(*files: list[int]) -> dict[str, np.ndarray]:
         ([[0, 1, 2, 1, 3, 2, 4]], {0: 9}, 3),  # rows come up to one step late
         ([[4, 2, 0, 3, 1]], {0: 9}, 0),  # steps in no order
         ([[0, 1, 2], [0, 1], []], {2: 9}, None),  # nothing is known of its steps
-        ([[0, 0], [1, 1], [2, 2]], {1: 9}, None),  # a dump of a step is of that step only
+        (
+            [[0, 0], [1, 1], [2, 2]],
+            {1: 9},
+            None,
+        ),  # a dump of a step is of that step only
         ([[0, 0], [1, 1], [2, 2]], {2: 9}, 2),
         ([[0, 0], [1, 1], [2, 2]], {1: 9, 2: 9}, 1),
     ],
 )
-def test_steps_of_which_rows_may_be_missing_are_those_that_may_follow_in_the_log(files, cut, first):
+def test_steps_of_which_rows_may_be_missing_are_those_that_may_follow_in_the_log(
+    files, cut, first
+):
     changes = {file: Change(file, stop, "was cut") for file, stop in cut.items()}
     assert incomplete_from(changes, columns(*files)) == first
 

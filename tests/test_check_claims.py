@@ -39,7 +39,9 @@ Metric = Callable[[int], float]
 
 def verdict_of_metrics(folder: Path, **metrics: Metric) -> Verdict:
     """Judge a run of which only these metrics are logged."""
-    lines = [{"step": s, **{name: of(s) for name, of in metrics.items()}} for s in range(60)]
+    lines = [
+        {"step": s, **{name: of(s) for name, of in metrics.items()}} for s in range(60)
+    ]
     path = write(folder / "metrics.jsonl", lines)
     return check_logs([path], BuildOptions(workers=1))
 
@@ -59,10 +61,14 @@ def test_a_single_evaluation_was_and_has_no_course(tmp_path: Path) -> None:
     assert said in verdict.sentence
     assert "stays" not in verdict.sentence
     assert verdict.courses["watched_reward"].phases == ()
-    assert verdict.keep_step == 59, "one evaluation does not tell which checkpoint is best"
+    assert verdict.keep_step == 59, (
+        "one evaluation does not tell which checkpoint is best"
+    )
 
 
-def test_equal_groups_are_not_solved_if_the_best_reward_is_not_known(tmp_path: Path) -> None:
+def test_equal_groups_are_not_solved_if_the_best_reward_is_not_known(
+    tmp_path: Path,
+) -> None:
     rng = np.random.default_rng(0)
     dense = 0.87 + 0.02 * rng.normal(size=60)
     verdict = verdict_of_metrics(
@@ -72,7 +78,9 @@ def test_equal_groups_are_not_solved_if_the_best_reward_is_not_known(tmp_path: P
     assert "100% of groups give no learning signal" in verdict.sentence
 
 
-def test_equal_groups_that_earn_the_best_reward_of_many_steps_are_a_note(tmp_path: Path) -> None:
+def test_equal_groups_that_earn_the_best_reward_of_many_steps_are_a_note(
+    tmp_path: Path,
+) -> None:
     # One group per step: it is solved in four of five steps, and in some of the others all fail.
     verdict = verdict_of_metrics(
         tmp_path,
@@ -97,7 +105,9 @@ def test_a_gradient_of_0_in_steps_without_a_signal_is_no_fault(tmp_path: Path) -
         return float(is_equal[step])
 
     assert "no_updates" not in judged(scattered, frac_reward_zero_std=zero_std)
-    assert "no_updates" not in judged(scattered, reward_std=lambda s: 0.4 * (1 - is_equal[s]))
+    assert "no_updates" not in judged(
+        scattered, reward_std=lambda s: 0.4 * (1 - is_equal[s])
+    )
     assert "no_updates" not in judged(scattered), "other steps have a gradient"
     assert judged(lambda s: 1.0 * (s < 30))["no_updates"] == "warning"
     some_signal = judged(lambda s: 1.0 * (s < 30), frac_reward_zero_std=zero_std)
@@ -124,7 +134,9 @@ def test_a_count_of_0_is_not_said_of_groups_without_a_signal() -> None:
 
 
 @pytest.mark.parametrize("late", [0.0, 1.0], ids=["wrong", "solved"])
-def test_groups_are_shown_by_responses_of_the_last_steps_that_earn_what_is_said(late) -> None:
+def test_groups_are_shown_by_responses_of_the_last_steps_that_earn_what_is_said(
+    late,
+) -> None:
     found = find("zero_variance_groups", equal_groups(late))
     assert ("solved" in title(found)) == (late == 1.0)
     assert len(found.evidence) == 3
@@ -133,7 +145,9 @@ def test_groups_are_shown_by_responses_of_the_last_steps_that_earn_what_is_said(
         assert example.step >= STEPS - WINDOW
 
 
-def test_what_is_said_of_the_last_groups_is_shown_by_them_though_it_began_earlier() -> None:
+def test_what_is_said_of_the_last_groups_is_shown_by_them_though_it_began_earlier() -> (
+    None
+):
     made = tables(prompt_id=INDEX // 2, reward=np.where(INDEX < 80, 0.0, INDEX % 2))
     found = find("zero_variance_groups", made)
     assert found.onset is not None and found.onset.step == 0
@@ -160,12 +174,16 @@ def test_groups_of_incorrect_responses_are_not_called_solved() -> None:
     assert "solved" not in title(find("zero_variance_groups", made))
 
 
-def test_an_earlier_response_shown_for_comparison_lacks_what_the_finding_claims() -> None:
+def test_an_earlier_response_shown_for_comparison_lacks_what_the_finding_claims() -> (
+    None
+):
     empty = np.where(INDEX % 2 == STEP % 2, 1.0, 0.0) * share(0.1, 1.0)
     found = find("void_turns", tables(turns=1.0, void_turns=empty, prompt_id=INDEX))
     before = [example.before for example in found.evidence if example.before]
     assert before
-    is_empty = dict(zip(zip(STEP.tolist(), INDEX.tolist(), strict=True), empty, strict=True))
+    is_empty = dict(
+        zip(zip(STEP.tolist(), INDEX.tolist(), strict=True), empty, strict=True)
+    )
     assert all(is_empty[example.step, example.n] for example in found.evidence)
     assert not any(is_empty[example.step, example.n] for example in before)
 
@@ -184,13 +202,20 @@ GRADIENTS = {
     "vanished": np.where(PLACE < 8, 1.0, 0.001) + 0.0001 * PLACE,
     "nearly 0, and one step with a signal": np.where(PLACE == 20, 2.5, 1e-5),
     "steps without a signal between others": np.where(PLACE % 3 == 0, 2.0, 1e-4),
-    "one that returns after it vanished": np.where((PLACE < 15) | (PLACE == 30), 1.0, 1e-4),
+    "one that returns after it vanished": np.where(
+        (PLACE < 15) | (PLACE == 30), 1.0, 1e-4
+    ),
 }
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_a_gradient_that_vanishes_or_is_nearly_0_is_no_explosion(name: str) -> None:
-    assert severity("gradient_explosion", with_metrics(tables(), grad_norm=GRADIENTS[name])) is None
+    assert (
+        severity(
+            "gradient_explosion", with_metrics(tables(), grad_norm=GRADIENTS[name])
+        )
+        is None
+    )
 
 
 def test_a_gradient_is_compared_with_steps_that_had_a_signal() -> None:
@@ -214,7 +239,9 @@ def test_a_gradient_that_exploded_for_most_of_the_run_is_found_where_it_began() 
 AFTER = 0.3 * np.maximum(STEP - STEPS / 2, 0) / STEPS
 
 
-def curriculum(own_loss: float, *, shared: int, noise: float = 0.0, **columns: Any) -> Tables:
+def curriculum(
+    own_loss: float, *, shared: int, noise: float = 0.0, **columns: Any
+) -> Tables:
     """Return a run whose prompts become harder in its second half, and whose policy loses, too.
 
     So many of a step's 100 prompts are those of the first half; the others are new and earn less.
@@ -222,12 +249,19 @@ def curriculum(own_loss: float, *, shared: int, noise: float = 0.0, **columns: A
     rng = np.random.default_rng(5)
     late = STEP >= STEPS // 2
     is_new = late & (shared <= INDEX)
-    own = own_loss * late + noise * rng.normal(size=shared)[np.minimum(INDEX, shared - 1)] * late
+    own = (
+        own_loss * late
+        + noise * rng.normal(size=shared)[np.minimum(INDEX, shared - 1)] * late
+    )
     reward = np.where(is_new, -1.0, 1.0 - own) + AFTER + 0.05 * SIGN
-    return tables(prompt_id=np.where(is_new, INDEX + 100, INDEX), reward=reward, **columns)
+    return tables(
+        prompt_id=np.where(is_new, INDEX + 100, INDEX), reward=reward, **columns
+    )
 
 
-def test_harder_prompts_excuse_a_fall_only_if_the_loss_on_shared_prompts_is_bounded() -> None:
+def test_harder_prompts_excuse_a_fall_only_if_the_loss_on_shared_prompts_is_bounded() -> (
+    None
+):
     surely = find("reward_collapse", curriculum(0.0, shared=40))
     assert (surely.severity, surely.facts["kind"]) == ("info", "prompts")
     assert title(surely).endswith("by at most 0: the prompts became harder.")
@@ -247,13 +281,17 @@ def test_harder_prompts_do_not_excuse_a_fall_in_which_the_texts_changed() -> Non
     shrunk = np.where(STEP < STEPS // 2, 200.0, 60.0) + SIGN
     made = curriculum(0.0, shared=40, response_tokens=shrunk)
     assert find("reward_collapse", made).severity != "info"
-    cut_off = curriculum(0.0, shared=40, finished=np.where(STEP < STEPS // 2, 1.0, INDEX % 2))
+    cut_off = curriculum(
+        0.0, shared=40, finished=np.where(STEP < STEPS // 2, 1.0, INDEX % 2)
+    )
     assert find("reward_collapse", cut_off).severity != "info"
 
 
 def test_a_fall_that_validation_contradicts_is_not_laid_to_the_prompts() -> None:
     reward = np.where(STEP < STEPS // 2, 1.0, 0.2) + AFTER + 0.1 * SIGN
-    found = find("reward_collapse", tables(reward=reward, valid_reward=STEP / STEPS + 0.1 * SIGN))
+    found = find(
+        "reward_collapse", tables(reward=reward, valid_reward=STEP / STEPS + 0.1 * SIGN)
+    )
     assert (found.severity, found.facts["kind"]) == ("info", "watched")
     assert title(found).endswith("but validation rose.")
     assert "harder" not in title(found)
@@ -264,7 +302,9 @@ def test_a_fall_of_the_reference_counts_only_if_the_gap_to_it_surely_stayed() ->
     made = tables(reward=1 + fall + 0.1 * SIGN, ref_reward=0.5 + fall + 0.1 * SIGN)
     found = find("reward_collapse", made)
     assert (found.severity, found.facts["kind"]) == ("info", "reference")
-    lost = tables(reward=1 + 1.9 * fall + 0.1 * SIGN, ref_reward=0.5 + fall + 0.1 * SIGN)
+    lost = tables(
+        reward=1 + 1.9 * fall + 0.1 * SIGN, ref_reward=0.5 + fall + 0.1 * SIGN
+    )
     assert find("reward_collapse", lost).severity != "info"
 
 
@@ -280,13 +320,17 @@ def test_a_changed_mix_excuses_no_fall_in_which_the_texts_changed() -> None:
 
 def test_a_changed_mix_excuses_a_fall_only_if_the_rest_of_it_is_bounded() -> None:
     rng = np.random.default_rng(2)
-    made = environments([rising(0.75, 0.75), rising(0.1, 0.1)], [shifted(6, 1), shifted(1, 6)])
+    made = environments(
+        [rising(0.75, 0.75), rising(0.1, 0.1)], [shifted(6, 1), shifted(1, 6)]
+    )
     noisy = made.responses.assign(
         reward=made.responses["reward"] + rng.normal(size=len(made.responses))
     )
     change = mix_change_of(replace(made, responses=noisy))
     assert change.mix < change.same_mix.difference / 2
-    assert not change.explains_fall, "the rewards of single responses are too noisy to tell"
+    assert not change.explains_fall, (
+        "the rewards of single responses are too noisy to tell"
+    )
     assert mix_change_of(made).explains_fall
 
 
@@ -299,7 +343,9 @@ def mix_change_of(made: Tables) -> MixChange:
 
 
 def test_a_prompt_seen_in_one_step_has_no_known_gain() -> None:
-    made = make_tables({"step": [0, 0, 1], "prompt_id": [0, 1, 0], "reward": [0.5, 0.5, 0.5]})
+    made = make_tables(
+        {"step": [0, 0, 1], "prompt_id": [0, 1, 0], "reward": [0.5, 0.5, 0.5]}
+    )
     prompts = prompt_table(made.responses, ["twice", "once"])
     assert prompts["reward_gain"].tolist()[0] == 0.0
     assert pd.isna(prompts["reward_gain"].tolist()[1])
@@ -311,4 +357,6 @@ def test_a_reason_by_new_prompts_tells_how_many_are_new() -> None:
     made = tables(reward=np.where(jump, 1.0, -1.0) + 0.1 * SIGN, prompt_id=prompt)
     found = find("reward_shift", made)
     assert (found.severity, found.facts["kind"]) == ("info", "new_prompts")
-    assert title(found).endswith("100% of responses since then have prompts not seen before.")
+    assert title(found).endswith(
+        "100% of responses since then have prompts not seen before."
+    )

@@ -21,17 +21,27 @@ By = Callable[[int], float]
 
 
 def environments(
-    means: Sequence[By], sizes: Sequence[By] = (), *, seed: int = 1, column: str = "data_source"
+    means: Sequence[By],
+    sizes: Sequence[By] = (),
+    *,
+    seed: int = 1,
+    column: str = "data_source",
 ) -> Tables:
     """Make a run of 40 steps; ``means`` and ``sizes`` (16 by default) are those of env0, env1, …"""
     rng = np.random.default_rng(seed)
     counts = [[int(size(step)) for size in sizes or [lambda _: 16] * len(means)]
               for step in range(STEPS)]  # fmt: skip
     step = np.repeat(np.arange(STEPS), np.sum(counts, axis=1))
-    environment = np.concatenate([np.repeat(np.arange(len(means)), part) for part in counts])
+    environment = np.concatenate(
+        [np.repeat(np.arange(len(means)), part) for part in counts]
+    )
     mean = np.array([means[e](s) for e, s in zip(environment, step, strict=True)])
-    made = make_tables({"step": step, "reward": mean + 0.3 * rng.normal(size=len(step))})
-    return replace(made, extras=pd.DataFrame({column: [f"env{e}" for e in environment]}))
+    made = make_tables(
+        {"step": step, "reward": mean + 0.3 * rng.normal(size=len(step))}
+    )
+    return replace(
+        made, extras=pd.DataFrame({column: [f"env{e}" for e in environment]})
+    )
 
 
 def rising(start: float, end: float) -> By:
@@ -75,15 +85,30 @@ def test_an_environment_that_falls_is_named_with_its_onset_and_course():
         ([rising(0.1, 0.2), rising(0.3, 0.6), rising(0.8, 0.95)], []),
         ([rising(0.5, 0.5)] * 4, []),
         ([rising(0.05 * i, 0.05 * i + 0.2) for i in range(12)], [lambda _: 3] * 12),
-        ([rising(0.3, 0.8), rising(0.1, 0.4)], [lambda s: 16 * (s < 24), lambda s: 16 * (s >= 10)]),
-        ([rising(0.6, 0.8), rising(0.2, 0.4)], [lambda s: max(40 - s, 1), lambda s: s + 1]),
+        (
+            [rising(0.3, 0.8), rising(0.1, 0.4)],
+            [lambda s: 16 * (s < 24), lambda s: 16 * (s >= 10)],
+        ),
+        (
+            [rising(0.6, 0.8), rising(0.2, 0.4)],
+            [lambda s: max(40 - s, 1), lambda s: s + 1],
+        ),
         ([rising(0.6, 0.8), falls(20, -0.2)], [lambda _: 16, lambda s: 2 * (s % 2)]),
     ],
-    ids=["all rise", "noise", "twelve", "one ends, one begins", "one fades", "few responses"],
+    ids=[
+        "all rise",
+        "noise",
+        "twelve",
+        "one ends, one begins",
+        "one fades",
+        "few responses",
+    ],
 )
 def test_environments_that_do_not_fall_are_no_finding(means: Any, sizes: Any):
     for seed in range(5):
-        assert severity("environment_fall", environments(means, sizes, seed=seed)) is None
+        assert (
+            severity("environment_fall", environments(means, sizes, seed=seed)) is None
+        )
 
 
 def test_a_fall_of_all_environments_is_a_collapse_and_of_one_a_note_below_it():
@@ -148,9 +173,13 @@ def test_parts_of_a_change_of_the_reward_are_weighted_by_means_of_both_windows()
     assert level == pytest.approx(told.means[:, 1].mean())
 
 
-@pytest.mark.parametrize("size", [shifted(0, 16), shifted(16, 0)], ids=["begins", "ends"])
+@pytest.mark.parametrize(
+    "size", [shifted(0, 16), shifted(16, 0)], ids=["begins", "ends"]
+)
 def test_an_environment_that_only_one_window_has_counts_as_unchanged(size: By):
-    mix = changed_mix(environments([rising(0.6, 0.6), rising(3.0, 3.0)], [lambda _: 16, size]))
+    mix = changed_mix(
+        environments([rising(0.6, 0.6), rising(3.0, 3.0)], [lambda _: 16, size])
+    )
     assert mix.within[1] == 0
     assert mix.means[:, 1] == pytest.approx([3.0, 3.0], abs=0.1)
 
@@ -167,7 +196,10 @@ def test_the_metric_of_the_trainer_has_to_fall_as_the_logged_rollouts_do():
     made = environments(HARDER, [shifted(24, 4), shifted(4, 24)])
     reward = made.steps["reward_mean"]
     metrics = {"step": made.steps["step"], "reward/mean": reward}
-    assert severity("reward_collapse", replace(made, metrics=pd.DataFrame(metrics))) is None
+    assert (
+        severity("reward_collapse", replace(made, metrics=pd.DataFrame(metrics)))
+        is None
+    )
     metrics["reward/mean"] = reward + np.where(made.steps["step"] < 24, 0, -4.0)
     deep = replace(made, metrics=pd.DataFrame(metrics))
     assert severity("reward_collapse", deep) is not None
@@ -196,11 +228,17 @@ def test_which_fields_name_environments(values: list[Any], column: str, expected
 
 def test_further_environments_are_pooled_and_have_a_row_per_step():
     names = [f"e{i:02}" for i in range(20)] * 10
-    made = make_tables({"step": np.repeat(np.arange(10), 20), "reward": np.arange(200.0)})
+    made = make_tables(
+        {"step": np.repeat(np.arange(10), 20), "reward": np.arange(200.0)}
+    )
     made = replace(made, extras=pd.DataFrame({"env": names, "task": ["x", "y"] * 100}))
     found = environments_of(made)
     assert found is not None
-    assert (found.column, len(found.names), int((found.index == 12).sum())) == ("env", 12, 80)
+    assert (found.column, len(found.names), int((found.index == 12).sum())) == (
+        "env",
+        12,
+        80,
+    )
     steps = environment_steps(made, found)
     assert len(steps) == 130
     assert steps["responses"].sum() == 200

@@ -48,7 +48,9 @@ def late(first: float, last: float) -> Any:
     return np.where(PLACE < STEPS - WINDOW, first, last)
 
 
-def critic(explained: Any, spread: Any = 1.0, variance: Any = 1.0, **columns: Any) -> Tables:
+def critic(
+    explained: Any, spread: Any = 1.0, variance: Any = 1.0, **columns: Any
+) -> Tables:
     """Returns of this variance in each response; values' spread is in units of the returns'."""
     squares = 10.0 * variance
     return tables(
@@ -75,7 +77,8 @@ def narrowing(before: int, often: int, after: int, always: int) -> Tables:
     solved, right = np.where(early, before, after), np.where(early, often, always)
     group = INDEX // 10
     return tables(
-        prompt_id=group + 10 * STEP, reward=((group < solved) & (right > INDEX % 10)) * 1.0
+        prompt_id=group + 10 * STEP,
+        reward=((group < solved) & (right > INDEX % 10)) * 1.0,
     )
 
 
@@ -153,7 +156,10 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         lambda kl: tables(kl_k1=moved(1, kl)),
         {None: [9.99, 10.0], "warning": [10.01, 50.0], "critical": [50.01]},
     ),
-    "kl_explosion: a mean that came back": (lambda kl: tables(kl_k1=moved(30, kl)), {None: [5]}),
+    "kl_explosion: a mean that came back": (
+        lambda kl: tables(kl_k1=moved(30, kl)),
+        {None: [5]},
+    ),
     "kl_explosion: the trainer's own KL": (
         lambda kl: with_metrics(tables(), objective__kl=kl),
         {None: [10.0], "warning": [11.0], "critical": [51.0]},
@@ -180,7 +186,11 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
     ),
     "value_divergence: a critic that is right of itself, and errs by so much of what came": (
         lambda error: critic(
-            0.9, mc_return_mean=0.0, mc_return_m2=10.0, mc_error_mean=0.0, mc_error_m2=error
+            0.9,
+            mc_return_mean=0.0,
+            mc_return_m2=10.0,
+            mc_error_mean=0.0,
+            mc_error_m2=error,
         ),
         {"warning": [30.0], None: [5.0]},
     ),
@@ -189,7 +199,9 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {"warning": [1.0], None: [1e-5]},
     ),
     "ratio_drift: the mean, its limits lower beyond, and the share outside": (
-        lambda ratio, outside: tables(ratio_tokens=16.0, ratio_mean=ratio, ratio_outside=outside),
+        lambda ratio, outside: tables(
+            ratio_tokens=16.0, ratio_mean=ratio, ratio_outside=outside
+        ),
         {
             None: [(1.0, 0.1), (0.5, 0.1), (2.0, 0.1), (1.0, 0.3)],
             "warning": [(0.49, 0.1), (2.01, 0.1), (1.0, 0.31)],
@@ -221,7 +233,9 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
     "zero_variance_groups: hard groups that become fewer where the run learns": (
         lambda wrong: tables(
             prompt_id=INDEX // 2,
-            reward=np.where(moved(45, wrong) > INDEX // 2, 0.0, np.where(INDEX % 2, 1.0, 0.0)),
+            reward=np.where(
+                moved(45, wrong) > INDEX // 2, 0.0, np.where(INDEX % 2, 1.0, 0.0)
+            ),
         ),
         {"info": [30], "warning": [45]},
     ),
@@ -238,9 +252,15 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {None: [2]},
     ),
     "broken_log: gaps in an even cadence": (
-        lambda *steps: make_tables({"step": np.repeat(steps, 4), "reward": np.repeat(steps, 4)}),
+        lambda *steps: make_tables(
+            {"step": np.repeat(steps, 4), "reward": np.repeat(steps, 4)}
+        ),
         {
-            None: [tuple(range(10)), (1, *range(100, 1000, 100)), (0, 1, 3, 7, 8, 20, 21)],
+            None: [
+                tuple(range(10)),
+                (1, *range(100, 1000, 100)),
+                (0, 1, 3, 7, 8, 20, 21),
+            ],
             "warning": [(0, 1, 2, 3, 5, 6, 7, 8)],
         },
     ),
@@ -252,7 +272,9 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {None: [20]},
     ),
     "reward_collapse: half of the gain": (
-        lambda end: tables(reward=np.select([STEP < 10, STEP < 28], [0.0, 1.0], end) + SIGN / 100),
+        lambda end: tables(
+            reward=np.select([STEP < 10, STEP < 28], [0.0, 1.0], end) + SIGN / 100
+        ),
         {None: [0.51, 0.5], "warning": [0.49]},
     ),
     "reward_collapse: a dip that recovers": (
@@ -292,7 +314,8 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
     ),
     "length_hacking: until lengths run into their limit": (
         lambda sign: tables(
-            response_tokens=np.where(STEP < 30, 40 + STEP + 5 * SIGN, 128.0), reward=sign * SIGN
+            response_tokens=np.where(STEP < 30, 40 + STEP + 5 * SIGN, 128.0),
+            reward=sign * SIGN,
         ),
         {"warning": [1], None: [-1]},
     ),
@@ -308,14 +331,25 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {None: [0.51, 0.5], "warning": [0.49]},
     ),
     "length_collapse: responses of at most three tokens": (
-        lambda first, last: tables(response_tokens=np.where(share(first, last) == 1, 3.0, 20.0)),
-        {None: [(0.0, 0.1), (0.3, 0.05)], "warning": [(0.0, 0.11)], "info": [(0.3, 0.3)]},
+        lambda first, last: tables(
+            response_tokens=np.where(share(first, last) == 1, 3.0, 20.0)
+        ),
+        {
+            None: [(0.0, 0.1), (0.3, 0.05)],
+            "warning": [(0.0, 0.11)],
+            "info": [(0.3, 0.3)],
+        },
     ),
     "length_collapse: a few long responses less": (
-        lambda few: tables(response_tokens=20 + 1980.0 * ((few > INDEX) & (STEP < 30)) + SIGN),
+        lambda few: tables(
+            response_tokens=20 + 1980.0 * ((few > INDEX) & (STEP < 30)) + SIGN
+        ),
         {None: [10], "warning": [90]},
     ),
-    "length_collapse: four tokens": (lambda size: tables(response_tokens=size), {None: [4.0]}),
+    "length_collapse: four tokens": (
+        lambda size: tables(response_tokens=size),
+        {None: [4.0]},
+    ),
     "length_collapse: all responses empty at the end, or always": (
         lambda since: tables(
             response_tokens=np.where(since <= STEP, 1.0, 40.0),
@@ -326,7 +360,10 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
     ),
     "missing_eos: a share that rose, or is over half": (
         lambda first, last: tables(finished=1 - share(first, last)),
-        {None: [(0.0, 0.19), (0.5, 0.5), (0.6, 0.3)], "warning": [(0.0, 0.2), (0.51, 0.51)]},
+        {
+            None: [(0.0, 0.19), (0.5, 0.5), (0.6, 0.3)],
+            "warning": [(0.0, 0.2), (0.51, 0.51)],
+        },
     ),
     "missing_eos: a high share counts only at one length": (
         lambda spread: tables(
@@ -340,14 +377,19 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {"warning": [0.0], None: [1.0]},
     ),
     "missing_eos: lengths that come to pile up at one maximum": (
-        lambda last: tables(response_tokens=np.where(share(0, last) == 1, 256.0, 50.0 + INDEX)),
+        lambda last: tables(
+            response_tokens=np.where(share(0, last) == 1, 256.0, 50.0 + INDEX)
+        ),
         {None: [0.19], "warning": [0.21]},
     ),
     "sharpening: of each step's groups of ten, how many any response solves, and how many solve": (
         narrowing,  # of the last three as many are solved, pass@1 falls, or more are solved
         {"info": [(10, 2, 6, 8)], None: [(10, 2, 10, 8), (10, 6, 6, 5), (6, 2, 10, 8)]},
     ),
-    "diversity_collapse: distinct bigrams": (repeating, {None: [71, 70], "warning": [69]}),
+    "diversity_collapse: distinct bigrams": (
+        repeating,
+        {None: [71, 70], "warning": [69]},
+    ),
     "diversity_collapse: a checked run that learns": (
         lambda rose: repeating(50, reward=(0.2 + rose * STEP / STEPS > LUCK) * 1.0),
         {"info": [0.5], "warning": [0.0]},
@@ -376,7 +418,9 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {None: [True], "info": [False]},
     ),
     "cut_texts: many of one largest length, and few": (
-        lambda few, above: tables(response_chars=np.where(few > INDEX, 500, 100 + above * INDEX)),
+        lambda few, above: tables(
+            response_chars=np.where(few > INDEX, 500, 100 + above * INDEX)
+        ),
         {"info": [(30, 1)], None: [(10, 0)]},
     ),
     "loops: their share": (
@@ -384,12 +428,15 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {"warning": [(0.0, 0.3)], None: [(0.0, 0.07), (0.3, 0.3)]},
     ),
     "loops: that earn the same, or no reward": (
-        lambda reward: looping(np.where(LATE, 0.3, 0.0), reward=reward * (np.arange(4000) % 3 > 0)),
+        lambda reward: looping(
+            np.where(LATE, 0.3, 0.0), reward=reward * (np.arange(4000) % 3 > 0)
+        ),
         {"info": [1.0, np.nan]},
     ),
     "dropped_groups: those without variance": (
         lambda rise: dropping(
-            reward := graded(rise), pd.Series(reward).groupby(GROUP).transform("std") == 0
+            reward := graded(rise),
+            pd.Series(reward).groupby(GROUP).transform("std") == 0,
         ),
         {None: [-0.3, 0.0, 0.3]},
     ),
@@ -398,7 +445,9 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {"critical": [0.0], "info": [0.6]},
     ),
     "dropped_groups: more than half, if it was less": (
-        lambda first, last, rise: dropping(graded(rise), np.where(LATE, last, first) > LUCK),
+        lambda first, last, rise: dropping(
+            graded(rise), np.where(LATE, last, first) > LUCK
+        ),
         {
             "warning": [(0.2, 0.7, 0.0)],
             "info": [(0.2, 0.7, 0.6)],
@@ -422,13 +471,17 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
     ),
     "reward_hacking_token: a word of the prompts that are paid better": (
         lambda rich: spreading(
-            (rich > INDEX) * share(0.02, 0.5), [["Ġsea"]], paid(rich > INDEX), prompt_id=INDEX
+            (rich > INDEX) * share(0.02, 0.5),
+            [["Ġsea"]],
+            paid(rich > INDEX),
+            prompt_id=INDEX,
         ),
         {None: [50]},
     ),
     "tool_disuse: calls that fall, whatever the reward does": (
         lambda first, *reward: tables(
-            tool_calls=moved(first, 0) + 0.1 * first * SIGN, reward=moved(*reward) + 0.1 * SIGN
+            tool_calls=moved(first, 0) + 0.1 * first * SIGN,
+            reward=moved(*reward) + 0.1 * SIGN,
         ),
         {"warning": [(2, 0, 0), (2, 0, 1), (2, 1, 0)], None: [(0.1, 0, 0)]},
     ),
@@ -457,7 +510,9 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         for value in values
     ],
 )
-def test_a_check_warns_beyond_its_limits_only(claim: str, found: str | None, value: Any) -> None:
+def test_a_check_warns_beyond_its_limits_only(
+    claim: str, found: str | None, value: Any
+) -> None:
     make = LIMITS[claim][0]
     made = make(*value) if isinstance(value, tuple) else make(value)
     assert severity(claim.partition(":")[0], made) == found
@@ -483,7 +538,9 @@ def test_kl_explosion_names_the_token_that_is_furthest_out() -> None:
 
 @pytest.mark.parametrize(("steps", "expected"), [(5, "info"), (6, "warning")])
 @pytest.mark.parametrize(("name", "small"), [("objective/kl", 2.0), ("kl", 0.02)])
-def test_an_excursion_of_the_kl_is_a_note_and_a_long_one_a_warning(name, small, steps, expected):
+def test_an_excursion_of_the_kl_is_a_note_and_a_long_one_a_warning(
+    name, small, steps, expected
+):
     kl = np.where((PLACE >= 12) & (12 + steps > PLACE), small * 100, small)
     found = find("kl_explosion", with_metrics(tables(), **{name: kl}))
     assert found.severity == expected
@@ -492,7 +549,9 @@ def test_an_excursion_of_the_kl_is_a_note_and_a_long_one_a_warning(name, small, 
     assert severity("kl_explosion", with_metrics(tables(), **{name: kl / 1000})) is None
 
 
-def test_groups_of_one_reward_from_the_start_teach_nothing_and_solved_ones_are_a_note() -> None:
+def test_groups_of_one_reward_from_the_start_teach_nothing_and_solved_ones_are_a_note() -> (
+    None
+):
     pairs = {"prompt_id": INDEX // 2}
     finding = find("zero_variance_groups", tables(**pairs, reward=1.0))
     assert finding.severity == "warning"
@@ -503,13 +562,20 @@ def test_groups_of_one_reward_from_the_start_teach_nothing_and_solved_ones_are_a
     found = find("zero_variance_groups", tables(**pairs, reward=reward))
     assert found.severity == "info"
     assert "harder prompts would teach more" in title(found)
-    assert severity("zero_variance_groups", tables(**pairs, reward=1 - reward)) == "warning"
+    assert (
+        severity("zero_variance_groups", tables(**pairs, reward=1 - reward))
+        == "warning"
+    )
 
 
 def test_many_nan_rewards_are_critical_and_their_first_step_is_named() -> None:
     few = (STEP >= 12) & (INDEX == 3)
     many = (STEP >= 12) & (INDEX >= 3) & (INDEX < 9)
-    for some, level in ((few, "warning"), (few & (STEP == 12), "info"), (many, "critical")):
+    for some, level in (
+        (few, "warning"),
+        (few & (STEP == 12), "info"),
+        (many, "critical"),
+    ):
         made = tables(reward=np.where(some, np.nan, 1.0), nan_values=some.astype(int))
         assert severity("nan_metrics", made) == level
     result = find("nan_metrics", made)
@@ -519,13 +585,21 @@ def test_many_nan_rewards_are_critical_and_their_first_step_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("steps", "of_logprobs", "of_values"),
-    [((30,), "info", "info"), ((30, 31, 32), "critical", "warning"), ((39,), "warning", "warning")],
+    [
+        ((30,), "info", "info"),
+        ((30, 31, 32), "critical", "warning"),
+        ((39,), "warning", "warning"),
+    ],
 )
 def test_nan_that_lasts_is_critical_in_logprobs_and_a_warning_in_values(
     steps, of_logprobs, of_values
 ):
     bad = np.isin(STEP, steps) & (INDEX == 0)
-    known = {"nan_values": bad.astype(int), "response_tokens": 10.0, "surprisal_mean": 1.0}
+    known = {
+        "nan_values": bad.astype(int),
+        "response_tokens": 10.0,
+        "surprisal_mean": 1.0,
+    }
     logprobs = tables(**known, logp_tokens=np.where(bad, 7.0, 10.0))
     assert severity("nan_metrics", logprobs) == of_logprobs
     assert severity("nan_metrics", tables(**known, logp_tokens=10.0)) == of_values
@@ -547,7 +621,9 @@ def test_nan_that_lasts_is_critical_in_logprobs_and_a_warning_in_values(
     ],
 )
 def test_nan_of_the_trainer(metric: str, steps: Any, expected: str | None) -> None:
-    assert severity("nan_metrics", broken(metric, list(steps), PLACE / STEPS)) == expected
+    assert (
+        severity("nan_metrics", broken(metric, list(steps), PLACE / STEPS)) == expected
+    )
 
 
 def broken(metric: str, steps: list[int], mean: Any, **columns: Any) -> Tables:
@@ -559,7 +635,9 @@ def broken(metric: str, steps: list[int], mean: Any, **columns: Any) -> Tables:
 
 def test_nan_in_one_of_a_steps_updates_begins_the_steps_without_a_number() -> None:
     made = broken("loss", list(range(31, STEPS)), PLACE / STEPS)
-    finding = find("nan_metrics", replace(made, metrics_broken={"loss": [12, *range(30, STEPS)]}))
+    finding = find(
+        "nan_metrics", replace(made, metrics_broken={"loss": [12, *range(30, STEPS)]})
+    )
     assert finding.onset is not None and finding.onset.step == 30
 
 
@@ -591,7 +669,10 @@ def test_unreadable_lines_warn_from_a_thousandth_on() -> None:
 
 def test_a_torn_last_line_and_cut_arrays_are_only_told() -> None:
     torn = BadLine("a.jsonl", 4001, "torn", torn=True)
-    assert severity("broken_log", replace(tables(), bad_lines=[torn], bad_count=1)) == "info"
+    assert (
+        severity("broken_log", replace(tables(), bad_lines=[torn], bad_count=1))
+        == "info"
+    )
     cut = Note("unequal_lengths", "cut to the shorter", 3)
     assert severity("broken_log", replace(tables(), notes=[cut])) == "info"
 
@@ -609,7 +690,9 @@ def test_a_rank_that_stops_early(end: int, named: bool) -> None:
 def ungraded(where: Any, reward: Any = None, kind: int = 2, **columns: Any) -> Tables:
     paid = SIGN + STEP / 10 if reward is None else reward
     missing = np.where(where, kind, 0)
-    return tables(reward=np.where(where, np.nan, paid), missing_grade=missing, **columns)
+    return tables(
+        reward=np.where(where, np.nan, paid), missing_grade=missing, **columns
+    )
 
 
 def test_one_missing_grade_is_a_note_and_masked_responses_are_never_more() -> None:
@@ -647,20 +730,30 @@ def test_steps_of_two_attempts_are_a_note_and_no_hole() -> None:
     made = replace(made, files=files, repeated=repeated)
     assert severity("broken_log", made) is None
     result = find("repeated_steps", made)
-    assert (result.severity, result.rank, result.steps) == ("info", "note", tuple(repeated))
-    assert title(result).startswith("Steps logged again after a restart: 36, from 2 to 37.")
+    assert (result.severity, result.rank, result.steps) == (
+        "info",
+        "note",
+        tuple(repeated),
+    )
+    assert title(result).startswith(
+        "Steps logged again after a restart: 36, from 2 to 37."
+    )
     assert "leaves out the 7,200 responses" in title(result)
     assert severity("repeated_steps", tables()) is None
 
 
-def test_length_is_no_hack_where_the_watched_reward_rises_or_groups_do_not_pay_it() -> None:
+def test_length_is_no_hack_where_the_watched_reward_rises_or_groups_do_not_pay_it() -> (
+    None
+):
     tokens = moved(40, 80) + 10 * SIGN
     assert severity("length_hacking", tables(response_tokens=tokens)) == "warning"
     watched = tables(response_tokens=tokens, valid_reward=STEP + 0.1 * SIGN)
     assert severity("length_hacking", watched) is None
     # Prompts that need long answers earn more, but inside a prompt length does not pay.
     apart = {"prompt_id": INDEX // 2 * 2 + INDEX % 2, "response_tokens": tokens}
-    assert severity("length_hacking", tables(**apart, group=INDEX % 2 + 2 * STEP)) is None
+    assert (
+        severity("length_hacking", tables(**apart, group=INDEX % 2 + 2 * STEP)) is None
+    )
 
 
 def test_length_checks_fall_back_to_characters() -> None:
@@ -703,18 +796,35 @@ def test_a_gradient_explosion_warns_where_the_reward_falls_after_it() -> None:
     assert found.onset and found.onset.step == 19
     early = np.where(PLACE == 5, 500.0, 1.0)
     assert severity("gradient_explosion", with_metrics(dies, grad_norm=early)) == "info"
-    assert severity("gradient_explosion", with_metrics(dies, grad_norm=norm.clip(0, 100))) is None
+    assert (
+        severity("gradient_explosion", with_metrics(dies, grad_norm=norm.clip(0, 100)))
+        is None
+    )
 
 
 @pytest.mark.parametrize("steps", [1, 4])
 def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
     kept = steps > STEP
-    names = ["surprisal_mean", "logp_tokens", "response_tokens", "finished", "value_tokens"]
-    names += ["value_error_mean", "value_error_m2", "return_mean", "return_m2", "value_mean"]
+    names = [
+        "surprisal_mean",
+        "logp_tokens",
+        "response_tokens",
+        "finished",
+        "value_tokens",
+    ]
+    names += [
+        "value_error_mean",
+        "value_error_m2",
+        "return_mean",
+        "return_m2",
+        "value_mean",
+    ]
     columns = dict.fromkeys(names, np.ones(kept.sum()))
     made = make_tables({"step": STEP[kept], "reward": SIGN[kept], **columns})
     verdict = run_checks(made)
-    short = {one.id for one in verdict.not_run if f"(this run has {steps})" in one.needs}
+    short = {
+        one.id for one in verdict.not_run if f"(this run has {steps})" in one.needs
+    }
     trends = {check.id for check in CHECKS if check.trend}
     assert len(short & trends) >= 6
     assert not trends & {*verdict.passed, *(finding.id for finding in verdict.findings)}
@@ -744,9 +854,14 @@ def test_failed_rollouts_are_judged_by_step() -> None:
 def texts_of(rng: Any, step: Any, prompt: Any, link: Any) -> list[list[str]]:
     """Return texts of which a part of the words is the prompt's own."""
     own = rng.random((len(step), 20)) < np.broadcast_to(link, len(step))[:, None]
-    words = np.where(own, rng.integers(6, size=own.shape), rng.integers(300, size=own.shape))
+    words = np.where(
+        own, rng.integers(6, size=own.shape), rng.integers(300, size=own.shape)
+    )
     return [
-        [f"p{p}_{word}" if of_prompt else f"w{word}" for word, of_prompt in zip(*row, strict=True)]
+        [
+            f"p{p}_{word}" if of_prompt else f"w{word}"
+            for word, of_prompt in zip(*row, strict=True)
+        ]
         for p, *row in zip(prompt.tolist(), words.tolist(), own.tolist(), strict=True)
     ]
 
@@ -755,7 +870,12 @@ def test_templates_are_found_while_surprisal_stays() -> None:
     rng, step = np.random.default_rng(0), np.repeat(np.arange(STEPS), 50)
     prompt = np.tile(np.arange(50) // 5, STEPS) + 10 * (step % 3)
     surprisal = np.full(len(step), 0.6)
-    columns = {"step": step, "prompt_id": prompt, "reward": step, "surprisal_mean": surprisal}
+    columns = {
+        "step": step,
+        "prompt_id": prompt,
+        "reward": step,
+        "surprisal_mean": surprisal,
+    }
 
     def made(last: float, **more: Any) -> Tables:
         texts = texts_of(rng, step, prompt, np.where(step < 20, 0.4, last))
@@ -805,7 +925,9 @@ def test_loops_explain_the_fall_of_the_reward_that_they_cause() -> None:
     reward = np.where(share > INDEX / SIZE, 0.0, np.where(STEP < 8, 0.2, 1.0))
     verdict = run_checks(looping(share, reward=reward))
     assert verdict.lead == "loops"
-    (fall,) = (finding for finding in verdict.findings if finding.id == "reward_collapse")
+    (fall,) = (
+        finding for finding in verdict.findings if finding.id == "reward_collapse"
+    )
     assert fall.explained_by == "loops"
     assert verdict.keep_step == 23
 
@@ -851,7 +973,9 @@ FAR[2500] = -120.0
         ("offset", REWARD, CENTRED),  # the baseline is missing
     ],
 )
-def test_advantages_that_come_apart_from_rewards_are_found_and_dated(kind, logged, before) -> None:
+def test_advantages_that_come_apart_from_rewards_are_found_and_dated(
+    kind, logged, before
+) -> None:
     found = find("advantage_mismatch", advantages(np.where(LATE, logged, before)))
     assert (found.facts["kind"], found.onset and found.onset.step) == (kind, 20)
     assert found.severity == ("critical" if kind in ("sign", "other") else "warning")
@@ -863,23 +987,32 @@ def test_neighbours_are_also_those_of_the_group() -> None:
     assert find("advantage_mismatch", advantages(shifted)).facts["kind"] == "other"
 
 
-def test_an_advantage_far_from_all_others_is_found_unless_its_reward_is_as_far() -> None:
+def test_an_advantage_far_from_all_others_is_found_unless_its_reward_is_as_far() -> (
+    None
+):
     found = find("advantage_mismatch", advantages(FAR))
     assert (found.severity, found.onset and found.onset.step) == ("warning", 25)
     assert found.evidence[0].value == pytest.approx(120, rel=0.02)
     assert "−120" not in title(found)
     assert "120" in title(found)
     reward = np.where(np.arange(len(STEP)) == 2500, 500.0, REWARD)
-    assert severity("advantage_mismatch", advantages(centred(reward), reward=reward)) is None
+    assert (
+        severity("advantage_mismatch", advantages(centred(reward), reward=reward))
+        is None
+    )
 
 
 def test_advantages_of_a_critic_are_not_judged() -> None:
     for column in ("value_mean", "rlhf_reward"):
-        assert isinstance(run("advantage_mismatch", advantages(-GRPO, **{column: 0.5})), NotRun)
+        assert isinstance(
+            run("advantage_mismatch", advantages(-GRPO, **{column: 0.5})), NotRun
+        )
 
 
 def dropping(reward: Any, dropped: Any) -> Tables:
-    return tables(reward=reward, group=GROUP, prompt_id=GROUP, dropped=dropped.astype(float))
+    return tables(
+        reward=reward, group=GROUP, prompt_id=GROUP, dropped=dropped.astype(float)
+    )
 
 
 def test_a_mean_that_rises_only_among_kept_responses_is_found() -> None:
@@ -894,13 +1027,24 @@ def test_a_mean_that_rises_only_among_kept_responses_is_found() -> None:
 def test_advantages_and_marks_are_read(tmp_path: Path) -> None:
     rows = [
         row(0, advantages=0.5, is_filtered=False),
-        row(0, response="", response_tokens=["a", "b"], advantages=-0.5, mask_sample=True),
+        row(
+            0,
+            response="",
+            response_tokens=["a", "b"],
+            advantages=-0.5,
+            mask_sample=True,
+        ),
         row(0, response_tokens=["a", "b"], advantages=[0.5, 0.7]),
         row(0, effective=0.0),
     ]
     responses = read(write(tmp_path / "rank_0.jsonl", rows)).responses
     names = ["advantage_logged_mean", "dropped", "masked_reward"]
-    expected = [[0.5, 0, np.nan], [-0.5, 1, 1.0], [np.nan, 0, np.nan], [np.nan, 1, np.nan]]
+    expected = [
+        [0.5, 0, np.nan],
+        [-0.5, 1, 1.0],
+        [np.nan, 0, np.nan],
+        [np.nan, 1, np.nan],
+    ]
     np.testing.assert_array_equal(responses[names], expected)
 
 
@@ -917,7 +1061,9 @@ def test_figures_of_a_step() -> None:
 PLAIN = ["Ġthe", "Ġroom", "Ġwas", "Ġclean", "Ġand", "Ġquiet"]
 
 
-def spreading(held: Any, texts: Sequence[Sequence[str]], reward: Any, **columns: Any) -> Tables:
+def spreading(
+    held: Any, texts: Sequence[Sequence[str]], reward: Any, **columns: Any
+) -> Tables:
     """Make a run in which the responses marked in ``held`` end in one of the texts, in turn."""
     made = tables(reward=reward, **columns)
     rng = np.random.default_rng(1)
@@ -958,7 +1104,9 @@ def test_forms_of_a_word_are_one_text_and_a_long_phrase_is_told_whole() -> None:
     phrase = ["ĠThanks", "Ġa", "Ġlot", "Ġfor", "Ġasking", "Ġus"]
     result = find("reward_hacking_token", spreading(held, [phrase], paid(held)))
     assert result.texts == ("Thanks a lot for asking us",)
-    assert title(result).startswith("90% of responses end with “Thanks a lot for asking us”")
+    assert title(result).startswith(
+        "90% of responses end with “Thanks a lot for asking us”"
+    )
 
 
 def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Tables:
@@ -966,11 +1114,15 @@ def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Table
     made = spreading(held, [["ĠFinal", "Ġanswer", ":", "Ġ4"]], reward)
     assert made.words is not None
     made.prompts["prompt"] = prompt
-    made.words = replace(made.words, labels=np.full(len(made.words.rows), label, np.int8))
+    made.words = replace(
+        made.words, labels=np.full(len(made.words.rows), label, np.int8)
+    )
     return made
 
 
-def test_a_format_that_earns_the_label_is_no_hack_and_without_it_may_be_an_exploit() -> None:
+def test_a_format_that_earns_the_label_is_no_hack_and_without_it_may_be_an_exploit() -> (
+    None
+):
     held = share(0.02, 0.9)
     reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
     made = answers(1, reward, held)
@@ -1034,7 +1186,9 @@ def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks):
     ]
     reward = (0.3 * often if hacks else 0.02 * STEP) + rng.normal(0, 0.2, len(STEP))
     verdict = run_checks(replace(tables(reward=reward), words=word_sample(words)))
-    found = [finding for finding in verdict.findings if finding.id == "reward_hacking_token"]
+    found = [
+        finding for finding in verdict.findings if finding.id == "reward_hacking_token"
+    ]
     assert bool(found) is hacks
     if hacks:
         assert verdict.lead == "reward_hacking_token"

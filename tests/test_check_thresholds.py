@@ -29,7 +29,9 @@ def toml(tmp_path: Path) -> Path:
 
 
 def test_a_file_changes_what_it_names_and_nothing_else(toml: Path) -> None:
-    toml.write_text("[kl_explosion]\nwarn = 20\n[trend]\nleast_steps = 4\n", encoding="utf-8")
+    toml.write_text(
+        "[kl_explosion]\nwarn = 20\n[trend]\nleast_steps = 4\n", encoding="utf-8"
+    )
     changed = load_thresholds(toml)
     assert changed[KlExplosion].warn == 20
     assert changed[Trend].least_steps == 4
@@ -45,12 +47,16 @@ def test_a_file_changes_what_it_names_and_nothing_else(toml: Path) -> None:
         ("reward_collapse", "z = 1e3"),
     ],
 )
-def test_a_changed_threshold_changes_the_verdict(check: str, text: str, toml: Path) -> None:
+def test_a_changed_threshold_changes_the_verdict(
+    check: str, text: str, toml: Path
+) -> None:
     steps = np.arange(40)
     values = np.interp(steps, [0, 20, 40], [0.2, 0.8, 0.4]) + 0.02 * (-1.0) ** steps
     metrics = pd.DataFrame({"step": steps, "train/reward": values})
     run = replace(tables(kl_k1=15.0), metrics=metrics)
-    assert {"kl_explosion", "reward_collapse"} <= {f.id for f in run_checks(run).findings}
+    assert {"kl_explosion", "reward_collapse"} <= {
+        f.id for f in run_checks(run).findings
+    }
     toml.write_text(f"[{check}]\n{text}\n", encoding="utf-8")
     verdict = run_checks(run, load_thresholds(toml))
     assert check in [*verdict.passed, *(one.id for one in verdict.close)]
@@ -73,7 +79,9 @@ def test_a_changed_threshold_changes_the_verdict(check: str, text: str, toml: Pa
         ("#" * 1_000_001, "must be a TOML file of at most"),
     ],
 )
-def test_a_wrong_file_is_refused_by_name_and_cause(toml: Path, text: str, said: str) -> None:
+def test_a_wrong_file_is_refused_by_name_and_cause(
+    toml: Path, text: str, said: str
+) -> None:
     toml.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as error:
         load_thresholds(toml)
@@ -81,7 +89,9 @@ def test_a_wrong_file_is_refused_by_name_and_cause(toml: Path, text: str, said: 
     assert toml.name in str(error.value)
 
 
-def test_a_missing_file_a_pipe_or_a_device_is_refused_and_not_waited_for(toml: Path) -> None:
+def test_a_missing_file_a_pipe_or_a_device_is_refused_and_not_waited_for(
+    toml: Path,
+) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         load_thresholds(toml)
     os.mkfifo(toml)
@@ -90,9 +100,14 @@ def test_a_missing_file_a_pipe_or_a_device_is_refused_and_not_waited_for(toml: P
             load_thresholds(endless)
 
 
-def test_every_class_of_thresholds_is_that_of_a_check_and_has_a_name_of_its_own() -> None:
+def test_every_class_of_thresholds_is_that_of_a_check_and_has_a_name_of_its_own() -> (
+    None
+):
     def below(kind: type[Limits]) -> list[type[Limits]]:
-        return [kind, *(more for child in kind.__subclasses__() for more in below(child))]
+        return [
+            kind,
+            *(more for child in kind.__subclasses__() for more in below(child)),
+        ]
 
     ours = (kind for kind in below(Limits) if kind.__module__.startswith("rlreport."))
     assert {kind for kind in ours if kind.declared()} == set(LIMITS.values())
@@ -107,12 +122,17 @@ def test_checks_have_names_of_their_own_and_speak_of_known_charts() -> None:
     assert all(set(check.charts) <= charts for check in CHECKS)
 
 
-def test_the_page_is_made_from_the_checks_and_names_methods_which_no_finding_does() -> None:
+def test_the_page_is_made_from_the_checks_and_names_methods_which_no_finding_does() -> (
+    None
+):
     page = DOCS.read_text(encoding="utf-8")
     assert checks_page(page) == page
     assert "Dirichlet" in page
     limits = [limit for kind in LIMITS.values() for limit in kind.declared().values()]
-    assert all(limit.meaning and limit.source and np.isfinite(limit.default) for limit in limits)
+    assert all(
+        limit.meaning and limit.source and np.isfinite(limit.default)
+        for limit in limits
+    )
     assert not [limit.key for limit in limits if "Dirichlet" in limit.meaning]
 
 

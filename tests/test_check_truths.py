@@ -35,8 +35,16 @@ def test_the_cause_leads_and_its_onset_is_right(name, seed, tmp_path, monkeypatc
     assert onset.low <= onset.step <= onset.high
     spoken = pseudo.speak(tmp_path, monkeypatch)
     told_of = [
-        *(spoken.of(text) for f in verdict.findings for text in (f.title, f.clause, f.why)),
-        *(spoken.of(text) for f in verdict.findings for text in (f.suggestion, f.source)),
+        *(
+            spoken.of(text)
+            for f in verdict.findings
+            for text in (f.title, f.clause, f.why)
+        ),
+        *(
+            spoken.of(text)
+            for f in verdict.findings
+            for text in (f.suggestion, f.source)
+        ),
         *(spoken.of(one.needs) for one in verdict.not_run),
         *(spoken.of(one.title) for one in verdict.close),
         *(spoken.of(text) for text in verdict.not_observed),
@@ -52,7 +60,9 @@ def test_the_cause_leads_and_its_onset_is_right(name, seed, tmp_path, monkeypatc
 def test_cases_on_which_simple_rules_fail(name: str) -> None:
     wrong = []
     for seed in range(6):
-        verdict = run_checks(CASES[name].make(np.random.default_rng([seed, *name.encode()])))
+        verdict = run_checks(
+            CASES[name].make(np.random.default_rng([seed, *name.encode()]))
+        )
         if not CASES[name].accepts(verdict.sentence, verdict.lead):
             wrong.append(verdict.sentence)
     assert len(wrong) <= 1, wrong

@@ -40,7 +40,9 @@ TRUTHS = Path(__file__).parent / "data" / "truths.json"
 
 
 @pytest.mark.parametrize("name", json.loads(TRUTHS.read_text(encoding="utf-8")))
-def test_real_runs_are_judged_as_their_truth_says(name: str, verdicts: dict[str, Verdict]) -> None:
+def test_real_runs_are_judged_as_their_truth_says(
+    name: str, verdicts: dict[str, Verdict]
+) -> None:
     truth = json.loads(TRUTHS.read_text(encoding="utf-8"))[name]
     verdict = verdicts[name]
     found = {f.id for f in verdict.findings}
@@ -63,15 +65,21 @@ def test_the_sentence_is_a_persons(verdicts: dict[str, Verdict]) -> None:
         assert not [name for name in ids if name in verdict.sentence]
         assert not re.search(r"\bz\b|!|checks", verdict.sentence)
         first = verdict.sentence.split()[0].rstrip(".:")
-        assert first == ("Broken" if verdict.level == "critical" else verdict.level.capitalize())
+        assert first == (
+            "Broken" if verdict.level == "critical" else verdict.level.capitalize()
+        )
 
 
-def test_findings_explain_themselves_and_name_responses_that_exist(verdicts, shared_data):
+def test_findings_explain_themselves_and_name_responses_that_exist(
+    verdicts, shared_data
+):
     for name, verdict in verdicts.items():
         known = read(shared_data / name).responses
         prompt = known.set_index(["step", "n"])["prompt_id"].to_dict()
         for finding in verdict.findings:
-            assert finding.why and finding.suggestion and finding.source and finding.title
+            assert (
+                finding.why and finding.suggestion and finding.source and finding.title
+            )
             assert "\n" not in finding.title
             assert set(finding.steps) <= set(known["step"])
             assert list(finding.steps) == sorted(set(finding.steps))
@@ -90,7 +98,9 @@ def test_findings_explain_themselves_and_name_responses_that_exist(verdicts, sha
 def test_checks_judge_only_the_steps_before_the_first_nan() -> None:
     bad = (STEP >= 20) & (INDEX < 10)
     kl = np.where(STEP < 20, 1.0, 900.0)
-    verdict = run_checks(tables(reward=np.where(bad, np.nan, SIGN), kl_k1=kl, nan_values=bad))
+    verdict = run_checks(
+        tables(reward=np.where(bad, np.nan, SIGN), kl_k1=kl, nan_values=bad)
+    )
     assert verdict.findings[0].id == verdict.lead == "nan_metrics"
     assert "kl_explosion" in verdict.passed
     assert verdict.sentence.startswith("Broken: rewards are NaN, starting at step 20. ")
@@ -116,16 +126,22 @@ def test_a_run_that_does_not_learn_is_unclear_and_nothing_leads() -> None:
 def test_notes_leave_a_run_healthy() -> None:
     rising = STEP / STEPS + 0.1 * SIGN
     verdict = run_checks(tables(reward=rising, ref_reward=rising + 0.01))
-    assert [f.severity for f in verdict.findings] == ["info"] * len(verdict.findings) != []
+    assert (
+        [f.severity for f in verdict.findings] == ["info"] * len(verdict.findings) != []
+    )
     assert (verdict.level, verdict.lead) == ("healthy", None)
-    rose = "Healthy as far as rewards and texts show: the reward rose from 0.025 to 0.95."
+    rose = (
+        "Healthy as far as rewards and texts show: the reward rose from 0.025 to 0.95."
+    )
     assert verdict.sentence == f"{rose} Keep the last checkpoint."
     with_kl = run_checks(tables(reward=rising, kl_k1=1.0))
     assert with_kl.sentence.startswith("Healthy: "), "limited by nothing"
 
 
 def test_a_run_too_short_for_a_trend_is_not_called_healthy() -> None:
-    one = make_tables({"step": np.zeros(64), "reward": np.ones(64), "kl_k1": np.ones(64)})
+    one = make_tables(
+        {"step": np.zeros(64), "reward": np.ones(64), "kl_k1": np.ones(64)}
+    )
     verdict = run_checks(one)
     assert verdict.level == "unjudged"
     assert verdict.sentence.startswith("Not judged")
@@ -137,7 +153,9 @@ def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
     lengths = {"response_tokens": moved(50, 10)}
     verdict = run_checks(tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), **lengths))
     assert verdict.level == "warning"
-    shrunk = "Warning: responses shrink to 10 tokens (50 in steps 0–2), starting at step 32."
+    shrunk = (
+        "Warning: responses shrink to 10 tokens (50 in steps 0–2), starting at step 32."
+    )
     assert verdict.sentence.startswith(shrunk)
     alarms = [(f.id, f.explained_by) for f in verdict.findings if f.severity != "info"]
     assert alarms == [("length_collapse", None), ("kl_explosion", None)]
@@ -147,7 +165,9 @@ def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
 def test_a_muted_finding_is_shown_with_its_reason_and_counts_for_nothing() -> None:
     broken = tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), response_tokens=50.0)
     assert run_checks(broken).reaches("warning")
-    verdict = run_checks(broken, muted={"kl_explosion": "the reference is another model"})
+    verdict = run_checks(
+        broken, muted={"kl_explosion": "the reference is another model"}
+    )
     assert not verdict.reaches("warning")
     assert [(m.finding.id, m.reason) for m in verdict.muted] == [
         ("kl_explosion", "the reference is another model")
@@ -178,7 +198,13 @@ WITH_A_HOLE = np.delete(SIXTY, 5)
 @pytest.mark.parametrize(
     ("kept", "reward", "ref_reward", "lead", "keep"),
     [
-        (SIXTY, np.where(SIXTY < 24, 0.0, 2.6 + SIXTY / 60), np.nan, "reward_shift", 59),
+        (
+            SIXTY,
+            np.where(SIXTY < 24, 0.0, 2.6 + SIXTY / 60),
+            np.nan,
+            "reward_shift",
+            59,
+        ),
         (SIXTY, np.minimum(SIXTY, 30) / 30 + CHANGED, CHANGED, "reward_shift", None),
         (SIXTY, SIXTY / 30 + CHANGED, CHANGED, "reward_shift", 59),
         (WITH_A_HOLE, WITH_A_HOLE / 60, np.nan, "broken_log", 59),
@@ -188,21 +214,29 @@ WITH_A_HOLE = np.delete(SIXTY, 5)
 def test_the_checkpoint_to_keep(kept, reward, ref_reward, lead, keep) -> None:
     rewards = {"reward": reward, "ref_reward": ref_reward}
     noise = 0.1 * SIGN[: len(kept) * 50]
-    columns = {name: np.repeat(one + 0 * kept, 50) + noise for name, one in rewards.items()}
+    columns = {
+        name: np.repeat(one + 0 * kept, 50) + noise for name, one in rewards.items()
+    }
     verdict = run_checks(make_tables({"step": np.repeat(kept, 50), **columns}))
     assert (verdict.lead, verdict.keep_step) == (lead, keep)
 
 
 def test_an_incomplete_step_is_not_the_checkpoint_to_keep() -> None:
     step = STEP[:-60]  # the last step has 40 of 100 responses
-    verdict = run_checks(make_tables({"step": step, "reward": step / STEPS + 0.1 * SIGN[:-60]}))
-    assert [f.facts["faults"] for f in verdict.findings if f.id == "broken_log"] == [("last",)]
+    verdict = run_checks(
+        make_tables({"step": step, "reward": step / STEPS + 0.1 * SIGN[:-60]})
+    )
+    assert [f.facts["faults"] for f in verdict.findings if f.id == "broken_log"] == [
+        ("last",)
+    ]
     assert verdict.keep_step == STEPS - 2
 
 
 def test_a_fault_that_costs_no_reward_does_not_spoil_the_checkpoint() -> None:
     reward = np.where(STEP < 24, 0.0, 3.0) + STEP / STEPS + 0.1 * SIGN
-    verdict = run_checks(tables(reward=reward, ref_reward=reward - STEP / STEPS, lag=20.0))
+    verdict = run_checks(
+        tables(reward=reward, ref_reward=reward - STEP / STEPS, lag=20.0)
+    )
     assert {"reward_shift", "stale_rollouts"} <= _alarms(verdict).keys()
     assert verdict.keep_step == STEPS - 1
 
@@ -220,11 +254,17 @@ EACH, EVERY = 20, 4
 Series = Callable[[int], float]
 
 
-def training(rng: Any, step: int, strange: bool = False, **more: Any) -> list[dict[str, Any]]:
+def training(
+    rng: Any, step: int, strange: bool = False, **more: Any
+) -> list[dict[str, Any]]:
     """Return the rows of a step: the reward rises to the end, a third may change the script."""
     usual, foreign = f"a poem of day {step}", "这是一首关于月亮的诗"
     return [
-        row(step, prompt=f"Write a poem about thing {i}.", reward=step / STEPS + 0.1 * rng.normal())
+        row(
+            step,
+            prompt=f"Write a poem about thing {i}.",
+            reward=step / STEPS + 0.1 * rng.normal(),
+        )
         | {"response": foreign if strange and i < EACH / 3 else usual}
         | {name: value + 0.05 * rng.normal() for name, value in more.items()}
         for i in range(EACH)
@@ -247,7 +287,9 @@ def logged(folder: Path, watched: Series, split: bool, strange: bool = False) ->
     return summarise(read(write(folder / "log.jsonl", rows)))
 
 
-BOTH = pytest.mark.parametrize("split", [False, True], ids=["second reward", "validation"])
+BOTH = pytest.mark.parametrize(
+    "split", [False, True], ids=["second reward", "validation"]
+)
 
 
 @BOTH
@@ -263,7 +305,9 @@ def test_the_checkpoint_to_keep_is_the_best_by_the_watched_reward(split, tmp_pat
 def test_leaving_the_prompts_language_is_worse_where_the_watched_reward_falls(
     split: bool, slope: float, severity: str, tmp_path: Path
 ) -> None:
-    logged_tables = logged(tmp_path, lambda step: slope * step / STEPS, split, strange=True)
+    logged_tables = logged(
+        tmp_path, lambda step: slope * step / STEPS, split, strange=True
+    )
     found = {f.id: f.severity for f in run_checks(logged_tables).findings}
     assert found["language_drift"] == severity
 
@@ -276,8 +320,20 @@ def test_a_part_of_a_run_is_watched_by_the_validation_of_its_own_steps(tmp_path)
     assert part.values == pytest.approx([8, 12, 16], abs=0.1)
 
 
-NAMES = {"step", "n", "file", "line", "offset", "length", "sub", "group", "response_hash"}
-FIGURES = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.name not in NAMES]
+NAMES = {
+    "step",
+    "n",
+    "file",
+    "line",
+    "offset",
+    "length",
+    "sub",
+    "group",
+    "response_hash",
+}
+FIGURES = [
+    c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.name not in NAMES
+]
 TEXTS = ["", "a", "🎉", "ðŁ", "</script>", "<|endoftext|>", "\ud800", "\x00", "Ġthe"]
 
 
@@ -294,7 +350,9 @@ def _holed(seed: int) -> Tables:
         values[rng.random(rows) < rng.choice([0, 0.3, 1.0])] = np.nan
         values = np.abs(values) if name.endswith("_m2") else values
         columns[name] = values if rng.random() < 0.8 else np.full(rows, values[0])
-    texts = [[str(t) for t in rng.choice(TEXTS, rng.integers(0, 9))] for _ in range(rows)]
+    texts = [
+        [str(t) for t in rng.choice(TEXTS, rng.integers(0, 9))] for _ in range(rows)
+    ]
     unit = "word" if seed % 2 else "token"
     references = texts[::-1] if seed % 3 else None
     return make_tables(columns, texts=texts, ref_texts=references, unit=unit)
@@ -304,7 +362,11 @@ def _holed(seed: int) -> Tables:
 @pytest.mark.parametrize("seed", [*range(15), *in_ci(*range(15, 60))])
 def test_any_table_is_judged_without_an_error(seed: int) -> None:
     verdict = run_checks(_holed(seed))
-    told = [f.id for f in verdict.findings] + verdict.passed + [n.id for n in verdict.not_run]
+    told = (
+        [f.id for f in verdict.findings]
+        + verdict.passed
+        + [n.id for n in verdict.not_run]
+    )
     told += [one.id for one in verdict.close]
     assert sorted(told) == sorted(check.id for check in CHECKS)
     json.dumps(findings_json(verdict), allow_nan=False)
@@ -317,12 +379,20 @@ def _close(**columns: object) -> dict[str, str]:
 def test_a_figure_of_half_its_limit_is_close_to_it_and_not_passed() -> None:
     verdict = run_checks(tables(kl_k1=7.5, response_tokens=50.0))
     (close,) = verdict.close
-    assert close.title == "KL to the reference is 7.5 nats per response; the limit is 10."
+    assert (
+        close.title == "KL to the reference is 7.5 nats per response; the limit is 10."
+    )
     assert "kl_explosion" not in verdict.passed
     document = findings_json(verdict)
     validate(document, "findings")
     assert document["close"] == [
-        {"id": "kl_explosion", "title": close.title, "value": 7.5, "limit": 10.0, "unit": "nats"}
+        {
+            "id": "kl_explosion",
+            "title": close.title,
+            "value": 7.5,
+            "limit": 10.0,
+            "unit": "nats",
+        }
     ]
     assert "kl_explosion" in run_checks(tables(kl_k1=4.9, response_tokens=50.0)).passed
 
@@ -336,11 +406,17 @@ def test_of_limits_that_count_only_together_the_furthest_decides() -> None:
 def test_a_limit_that_is_met_without_a_finding_is_named() -> None:
     rising = STEP / STEPS + 0.1 * SIGN
     title = _close(reward=rising, surprisal_mean=moved(1.0, 6.0))["entropy_explosion"]
-    assert title == "Entropy rose to 6.0 times its start (limit 3); that alone is no finding."
+    assert (
+        title
+        == "Entropy rose to 6.0 times its start (limit 3); that alone is no finding."
+    )
 
 
 def test_responses_that_end_with_a_stop_string_are_not_close_to_being_cut_off() -> None:
-    cut_off = {"finished": np.where(INDEX % 5 < 2, 0.0, 1.0), "response_tokens": 10.0 + INDEX}
+    cut_off = {
+        "finished": np.where(INDEX % 5 < 2, 0.0, 1.0),
+        "response_tokens": 10.0 + INDEX,
+    }
     assert "missing_eos" not in _close(**cut_off)
     at_limit = np.where(INDEX % 5 < 2, 512.0, 10.0 + INDEX)
     title = _close(**cut_off | {"response_tokens": at_limit})["missing_eos"]
@@ -355,18 +431,34 @@ def test_what_is_not_logged_is_said_with_what_it_would_have_shown() -> None:
     )
     assert findings_json(bare)["not_observed"] == list(bare.not_observed)
     steps = np.arange(STEPS)
-    logged = {"objective/kl": 1.0, "eval/reward": 1.0, "grad_norm": 1.0, "reward": steps / STEPS}
+    logged = {
+        "objective/kl": 1.0,
+        "eval/reward": 1.0,
+        "grad_norm": 1.0,
+        "reward": steps / STEPS,
+    }
     metrics = pd.DataFrame({"step": steps, **logged})
-    columns = {"reward": SIGN, "surprisal_mean": 1.0, "finished": 1.0, "group": STEP * 10}
+    columns = {
+        "reward": SIGN,
+        "surprisal_mean": 1.0,
+        "finished": 1.0,
+        "group": STEP * 10,
+    }
     trained = run_checks(replace(tables(**columns), metrics=metrics))
-    assert trained.not_observed == ("log-probabilities of the sampler (no engine mismatch)",)
+    assert trained.not_observed == (
+        "log-probabilities of the sampler (no engine mismatch)",
+    )
 
 
 def test_the_bold_sentence_has_at_most_25_words() -> None:
     step = STEP[:-60]  # so the checkpoint is not the last one, which takes more words
     reward = 0.006 * step + np.random.default_rng(1).normal(size=len(STEP))[:-60]
     verdict = run_checks(make_tables({"step": step, "reward": reward}))
-    assert [f.facts["faults"] for f in verdict.findings if f.id == "broken_log"] == [("last",)]
-    text = "Healthy as far as rewards and texts show: the reward rose from −0.097 to 0.16."
+    assert [f.facts["faults"] for f in verdict.findings if f.id == "broken_log"] == [
+        ("last",)
+    ]
+    text = (
+        "Healthy as far as rewards and texts show: the reward rose from −0.097 to 0.16."
+    )
     assert verdict.headline == f"{text} Keep step 38 or the checkpoint before it."
     assert len(verdict.headline.split()) <= MAX_WORDS

@@ -25,7 +25,8 @@ from tests.tables_builder import response_table
 def responses(steps: int, each: int) -> pd.DataFrame:
     random, count = np.random.default_rng(0), steps * each
     columns: dict[str, Any] = {
-        name: random.normal(size=count) for name in ("reward", "kl_k1", "kl_k3", "kl_max")
+        name: random.normal(size=count)
+        for name in ("reward", "kl_k1", "kl_k3", "kl_max")
     }
     columns["response_tokens"] = random.integers(5, 50, count).astype(float)
     columns["response_chars"] = random.integers(10, 200, count)
@@ -50,7 +51,9 @@ def test_responses_of_equal_interest_are_in_the_order_of_the_log():
     assert rank_by_interest(table, 1000).tolist() == expected
 
 
-def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(tmp_path, monkeypatch):
+def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr("rlreport.pages.plan.MOST_STEPS", 20)
     log = write(tmp_path / "log.jsonl", [row(step) for step in range(21)])
     with pytest.raises(UnusableInputError, match=r"21 steps.*--map step=FIELD"):
@@ -71,9 +74,13 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
     assert len(set.intersection(*kept)) >= 20
 
 
-def plan(step: int = 0, *, responses: int = 2, tokens: float = 100, pinned: int = 0) -> StepPlan:
+def plan(
+    step: int = 0, *, responses: int = 2, tokens: float = 100, pinned: int = 0
+) -> StepPlan:
     """The plan of a step whose responses have three values for each of their tokens."""
-    return StepPlan(step, np.arange(responses), pinned, np.full(responses, tokens), arrays=3)
+    return StepPlan(
+        step, np.arange(responses), pinned, np.full(responses, tokens), arrays=3
+    )
 
 
 def test_token_values_lose_digits_where_one_page_has_too_many_however_much_room_there_is():

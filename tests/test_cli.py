@@ -25,20 +25,29 @@ ROW = {"step": 1, "prompt": "p", "response": "r", "reward": 1.0}
 
 @pytest.fixture
 def log(tmp_path):
-    return write_log(tmp_path / "log.jsonl", [ROW | {"reward": i / 7} for i in range(8)])
+    return write_log(
+        tmp_path / "log.jsonl", [ROW | {"reward": i / 7} for i in range(8)]
+    )
 
 
 def complains(done, *words):
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith(("rlreport:", "Error:"))]
+    lines = [
+        line
+        for line in done.stderr.splitlines()
+        if line.startswith(("rlreport:", "Error:"))
+    ]
     assert len(lines) == 1, done.stderr
     for word in words:
         assert word in lines[0]
 
 
 def test_version_and_help_come_without_pandas():
-    assert rlreport("--version").stdout.strip() == f"rlreport, version {package.__version__}"
+    assert (
+        rlreport("--version").stdout.strip()
+        == f"rlreport, version {package.__version__}"
+    )
     script = (
         "import sys, click.testing, rlreport, rlreport.cli as c\n"
         "click.testing.CliRunner().invoke(c.main, ['build', '--help'])\n"
@@ -47,7 +56,9 @@ def test_version_and_help_come_without_pandas():
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_a_build_says_where_the_report_is_and_what_it_holds_unless_it_is_quiet(log, tmp_path):
+def test_a_build_says_where_the_report_is_and_what_it_holds_unless_it_is_quiet(
+    log, tmp_path
+):
     last = build(log, tmp_path / "report").stdout.splitlines()[-1]
     assert last.startswith(str(tmp_path / "report" / "index.html"))
     assert "8 responses, 1 step" in last
@@ -65,7 +76,9 @@ def test_a_build_says_where_the_report_is_and_what_it_holds_unless_it_is_quiet(l
         ("log.jsonl", "empty.jsonl/report", "empty.jsonl"),
     ],
 )
-def test_what_cannot_be_built_is_one_line_and_leaves_nothing(log, logs, out, reason, tmp_path):
+def test_what_cannot_be_built_is_one_line_and_leaves_nothing(
+    log, logs, out, reason, tmp_path
+):
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "folder").mkdir()
     write_log(tmp_path / "bad.jsonl", [{"step": 1, "prompt": "p", "response": "r"}] * 3)
@@ -100,10 +113,15 @@ def test_inspect_says_what_is_in_the_logs(tmp_path):
     assert re.search(r"valid_reward +missing", done.stdout)
 
 
-def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(tmp_path, monkeypatch):
+def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     logs = tmp_path / "logs"
-    rows = [{"iter": 3, "query": "q", "data": {"completion": "a"}, "score": i / 2} for i in (0, 1)]
+    rows = [
+        {"iter": 3, "query": "q", "data": {"completion": "a"}, "score": i / 2}
+        for i in (0, 1)
+    ]
     write_log(logs / "unknown.jsonl", rows)
     for name in "abcd":
         (logs / f"{name}.json").write_text('{"lr": "1e-6"}')
@@ -157,16 +175,22 @@ def test_a_closed_pipe_is_no_traceback(log):
 def test_the_module_runs_without_those_of_the_current_folder(log, tmp_path):
     trap = tmp_path / "trapped"
     for name in ("pickle", "json", "numpy", "orjson", "click"):
-        (tmp_path / f"{name}.py").write_text(f"open({str(trap)!r}, 'a').write(__name__)\n")
+        (tmp_path / f"{name}.py").write_text(
+            f"open({str(trap)!r}, 'a').write(__name__)\n"
+        )
     command = [sys.executable, "-m", "rlreport", "inspect", str(log)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert not trap.exists(), trap.read_text()
 
 
 @pytest.mark.parametrize("command", ["build", "compare"])
 def test_a_dash_is_no_name_of_a_file(command, log, tmp_path):
-    complains(rlreport(command, log, log, "-o", "-", cwd=tmp_path), "-o -:", "output path")
+    complains(
+        rlreport(command, log, log, "-o", "-", cwd=tmp_path), "-o -:", "output path"
+    )
     assert [path.name for path in tmp_path.iterdir()] == [log.name]
 
 
@@ -196,8 +220,12 @@ def said(*arguments, **extra):
     done = rlreport(*arguments, **extra)
     text = done.stdout + done.stderr
     assert "Traceback" not in text
-    assert all(c in ALLOWED or (c.isprintable() or c in "\u00a0") for c in text), repr(text)
-    assert not any(line.startswith("rlreport: all is well") for line in text.splitlines())
+    assert all(c in ALLOWED or (c.isprintable() or c in "\u00a0") for c in text), repr(
+        text
+    )
+    assert not any(
+        line.startswith("rlreport: all is well") for line in text.splitlines()
+    )
     return done.returncode, text
 
 
@@ -256,20 +284,26 @@ AS_USER = (
 """Root without the right to read whatever it likes."""
 
 
-@pytest.mark.skipif(bool(AS_USER) and not shutil.which("setpriv"), reason="needs setpriv for root")
+@pytest.mark.skipif(
+    bool(AS_USER) and not shutil.which("setpriv"), reason="needs setpriv for root"
+)
 @pytest.mark.parametrize(
     "command",
     ["build {logs} -o {out}", "inspect {logs}", "check {logs}", "index {logs} -o {out}.html",
      "build {logs}/a.jsonl -o {out}"],
 )  # fmt: skip
-def test_a_folder_that_cannot_be_entered_is_a_message(command: str, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_entered_is_a_message(
+    command: str, tmp_path: Path
+) -> None:
     logs = tmp_path / "logs"
     write(logs / "a.jsonl", [row(0)])
     logs.chmod(0o644)
     words = command.format(logs=logs, out=tmp_path / "out").split()
     program = [*AS_USER, sys.executable, "-m", "rlreport", *words]
     try:
-        done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            program, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
     finally:
         logs.chmod(0o755)
     assert done.returncode == 2, done.stderr
@@ -278,17 +312,30 @@ def test_a_folder_that_cannot_be_entered_is_a_message(command: str, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
-@pytest.mark.skipif(bool(AS_USER) and not shutil.which("setpriv"), reason="needs setpriv for root")
+@pytest.mark.skipif(
+    bool(AS_USER) and not shutil.which("setpriv"), reason="needs setpriv for root"
+)
 def test_the_index_names_a_report_that_must_not_be_read_and_lists_the_others(tmp_path):
     write(tmp_path / "a.jsonl", [row(0)])
     for name in ("good", "file", "folder"):
         package.build(tmp_path / "a.jsonl", tmp_path / "runs" / name, workers=1)
     closed = (tmp_path / "runs/file/data/report.json", tmp_path / "runs/folder")
-    words = [*AS_USER, sys.executable, "-m", "rlreport", "index", "runs", "-o", "index.html"]
+    words = [
+        *AS_USER,
+        sys.executable,
+        "-m",
+        "rlreport",
+        "index",
+        "runs",
+        "-o",
+        "index.html",
+    ]
     try:
         for path in closed:
             path.chmod(0)
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            words, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
     finally:
         for path in closed:
             path.chmod(0o755)
@@ -307,7 +354,9 @@ def test_links_that_point_up_are_followed_once(tmp_path: Path) -> None:
             (folder / name).symlink_to(tmp_path / "runs", target_is_directory=True)
     found = read_logs([f"{tmp_path}/runs/**/*.jsonl"]).files
     assert [file.name for file in found] == ["a/2.jsonl", "a/b/1.jsonl"]
-    assert [file.name for file in read_logs([f"{tmp_path}/runs/**/b"]).files] == ["a/b/1.jsonl"]
+    assert [file.name for file in read_logs([f"{tmp_path}/runs/**/b"]).files] == [
+        "a/b/1.jsonl"
+    ]
     with pytest.raises(UsageError, match="No such file"):
         read_logs([f"{tmp_path}/runs/**/*.csv"])
 
@@ -318,7 +367,9 @@ def test_a_folder_whose_name_is_no_utf8_in_a_mail(tmp_path: Path) -> None:
     odd = "a\udcd1b"
     for given in ({}, {"title": odd, "subject": odd}):
         report = package.build(logs, tmp_path / "run.eml", **given)
-        mail = message_from_bytes(Path(str(report.out)).read_bytes(), policy=policy.default)
+        mail = message_from_bytes(
+            Path(str(report.out)).read_bytes(), policy=policy.default
+        )
         assert "\N{REPLACEMENT CHARACTER}" in mail["Subject"]
 
 
@@ -326,7 +377,10 @@ def test_files_whose_names_are_no_utf8_stay_apart_and_pictures_of_such_a_name_ar
     tmp_path: Path,
 ) -> None:
     for name in (b"\xfe", b"\xff"):
-        write(tmp_path / f"logs/{os.fsdecode(name)}.jsonl", [row(step) for step in range(3)])
+        write(
+            tmp_path / f"logs/{os.fsdecode(name)}.jsonl",
+            [row(step) for step in range(3)],
+        )
     out = tmp_path / os.fsdecode(b"\xff.md")
     package.build(tmp_path / "logs", out)
     assert r"\xfe, \xff look like 2 runs" in out.read_text().replace(r"\\", "\\")
@@ -336,12 +390,19 @@ def test_files_whose_names_are_no_utf8_stay_apart_and_pictures_of_such_a_name_ar
 def test_a_lone_surrogate_in_any_field_is_made_safe(tmp_path: Path) -> None:
     fields = ("split", "agent", "group_id", "note", "prompt", "\ud800")
     rows = [{**row(step), field: "a\ud800"} for field in fields for step in range(3)]
-    rows.append({**row(3), "turns": [{"role": "tool", "name": "\udfff", "text": "x\udc00"}]})
+    rows.append(
+        {**row(3), "turns": [{"role": "tool", "name": "\udfff", "text": "x\udc00"}]}
+    )
     lines = "".join(json.dumps(one) + "\n" for one in [*rows, row(4)])
     (tmp_path / "log.jsonl").write_text(lines)
     for form in ("out.eml", "out.md", "out.zip"):
         package.build(tmp_path / "log.jsonl", tmp_path / form)
-    shown = package.build(tmp_path / "log.jsonl", tmp_path / "names", redact="names").shown
+    shown = package.build(
+        tmp_path / "log.jsonl", tmp_path / "names", redact="names"
+    ).shown
     assert shown == len(rows) + 1
     (tmp_path / "m.jsonl").write_text('{"step": 1, "a\\ud800": 0.5}\n')
-    assert list(find_and_read([tmp_path / "m.jsonl"]).table.columns) == ["step", "a\ufffd"]
+    assert list(find_and_read([tmp_path / "m.jsonl"]).table.columns) == [
+        "step",
+        "a\ufffd",
+    ]

@@ -31,11 +31,32 @@ from tests.forms import FORMS, files_below
 from tests.reading import write
 from tests.schemas import validate
 
-WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "red", "kite", "two", "sun"]
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "a",
+    "mat",
+    "and",
+    "saw",
+    "one",
+    "red",
+    "kite",
+    "two",
+    "sun",
+]
 
 
 def write_run(
-    folder: Path, *, seed=0, drop=0.0, steps=range(10), prompts=range(48), name="p", **extra
+    folder: Path,
+    *,
+    seed=0,
+    drop=0.0,
+    steps=range(10),
+    prompts=range(48),
+    name="p",
+    **extra,
 ):
     """A run with a binary reward; ``drop`` is taken from what each prompt earns."""
     ability = np.random.default_rng(99).beta(1.5, 1.5, 400)
@@ -87,7 +108,8 @@ def loss(runs, tmp_path_factory):
     """What main against lost came to, and its folder, beside which it is in every other form."""
     out = tmp_path_factory.mktemp("loss") / "out"
     made = [
-        rlreport.compare(runs["main"], runs["lost"], f"{out}{suffix}") for suffix in FORMS.values()
+        rlreport.compare(runs["main"], runs["lost"], f"{out}{suffix}")
+        for suffix in FORMS.values()
     ]
     return made[0], out
 
@@ -103,7 +125,9 @@ def valid(found: dict) -> dict:
 
 
 @cache
-def run_at(path: Path, pair_by: str = "prompt", metrics: tuple[Path, ...] = ()) -> ComparedRun:
+def run_at(
+    path: Path, pair_by: str = "prompt", metrics: tuple[Path, ...] = ()
+) -> ComparedRun:
     options = CompareOptions(pair_by=pair_by, metrics=metrics)
     return compared_run(path, options, Thresholds(), Progress())
 
@@ -112,7 +136,9 @@ def read_runs_once(patch: pytest.MonkeyPatch) -> None:
     """Compare runs as they were first read: most of the time goes into reading."""
     patch.setattr(
         "rlreport.flows.compare.compared_run",
-        lambda path, options, *_: run_at(Path(path), options.pair_by, tuple(options.metrics)),
+        lambda path, options, *_: run_at(
+            Path(path), options.pair_by, tuple(options.metrics)
+        ),
     )
 
 
@@ -175,13 +201,20 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     assert not [g["id"] for g in found["guardrails"] if g["level"] == "better"]
     assert outcome.gate.failed == ("new-critical:kl_explosion",)
     over_seeds = sentence([base, base], broken)
-    assert "NEW is broken: " in over_seeds and " Higher in these runs: reward" in over_seeds
+    assert (
+        "NEW is broken: " in over_seeds
+        and " Higher in these runs: reward" in over_seeds
+    )
     assert "Higher in these runs: reward +0." in sentence([base, base], sound)
     claim = outcome_of([run_at(base)] * 3, [run_at(sound)] * 3, CompareOptions())
     assert compare_json(claim)["verdict"]["sentence"].startswith("Better: reward +0.")
     lower = rlreport.compare(broken, base, tmp_path / "c")
-    assert re.match(r"BASE is broken: [^.]+\. Lower in these runs: reward −0\.", lower.sentence)
-    assert '<section class="verdict info"' in (tmp_path / "c" / "compare.html").read_text()
+    assert re.match(
+        r"BASE is broken: [^.]+\. Lower in these runs: reward −0\.", lower.sentence
+    )
+    assert (
+        '<section class="verdict info"' in (tmp_path / "c" / "compare.html").read_text()
+    )
     assert sentence(broken, broken).startswith(
         "Both are broken, so the difference between them means little. BASE is "
     )
@@ -193,13 +226,19 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     found, still = compared(tmp_path / "report", broken, fail_on=["any"])
     assert found["verdict"]["sentence"].startswith("Both are broken")
     assert not still.gate.failed
-    about = shutil.copytree(tmp_path / "report", tmp_path / "warned") / "data" / "report.json"
+    about = (
+        shutil.copytree(tmp_path / "report", tmp_path / "warned")
+        / "data"
+        / "report.json"
+    )
     said = json.loads(about.read_text())
     for finding in said["findings"]:
         finding["severity"] = "warning"
     said["verdict"]["level"] = "warning"
     about.write_text(json.dumps(said))
-    turned = rlreport.compare(tmp_path / "warned", broken, tmp_path / "b", fail_on=["any"])
+    turned = rlreport.compare(
+        tmp_path / "warned", broken, tmp_path / "b", fail_on=["any"]
+    )
     assert turned.sentence.startswith("NEW is broken: ")
     assert "new-critical:kl_explosion" in turned.gate.failed
     assert comparison_json(tmp_path / "b")["findings"]["new"] == []
@@ -208,7 +247,9 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
 
 def test_a_collapse_makes_no_guardrail_better(tmp_path):
     base = write_graded(tmp_path / "base", words=lambda step: 40)
-    shrinks = write_graded(tmp_path / "shrinks", words=lambda step: 40 if step < 10 else 1)
+    shrinks = write_graded(
+        tmp_path / "shrinks", words=lambda step: 40 if step < 10 else 1
+    )
     shorter = write_graded(tmp_path / "shorter", words=lambda step: 30)
     assert run_at(shrinks).collapsed
     assert "better" not in levels(base, shrinks).values()
@@ -223,7 +264,9 @@ def test_groups_without_signal_count_by_kind(tmp_path):
     mixed = write_graded(tmp_path / "mixed", reward=lambda step, prompt, k: k % 2)
     kinds = {"right": ("changed", "none"), "wrong": ("none", "worse")}
     for kind, expected in kinds.items():
-        alike = write_graded(tmp_path / kind, reward=lambda *_, kind=kind: kind == "right")
+        alike = write_graded(
+            tmp_path / kind, reward=lambda *_, kind=kind: kind == "right"
+        )
         found = levels(mixed, alike)
         assert (found["all_right_groups"], found["all_wrong_groups"]) == expected
     # Solved groups are no fault of a run, and fewer that are all wrong are better.
@@ -236,7 +279,11 @@ def test_pass_at_k_may_fall_while_the_reward_rises(tmp_path):
 
     wide, narrow, larger = (
         write_graded(tmp_path / name, reward=solved(often, of), each=each)
-        for name, often, of, each in (("wide", 1, 16, 4), ("narrow", 4, 8, 4), ("more", 1, 16, 8))
+        for name, often, of, each in (
+            ("wide", 1, 16, 4),
+            ("narrow", 4, 8, 4),
+            ("more", 1, 16, 8),
+        )
     )
     assert levels(wide, narrow)["pass_at_k"] == "worse"
     assert levels(narrow, wide)["pass_at_k"] == "better"
@@ -271,13 +318,22 @@ def write_graded(
 
 def test_settings_that_change_training_come_first_and_versions_are_folded(tmp_path):
     lines = {
-        "a": ("z_extra: 1", "lr: 1e-6", "same: 1", "output_dir: a", "use_x: false", "x_version: 4"),
+        "a": (
+            "z_extra: 1",
+            "lr: 1e-6",
+            "same: 1",
+            "output_dir: a",
+            "use_x: false",
+            "x_version: 4",
+        ),
         "b": ("z_extra: 2", "lr: 2e-6", "same: 1", "output_dir: b", "x_version: 5"),
     }
     sides = [write_run(tmp_path / name, prompts=range(4)) for name in lines]
     for side, text in zip(sides, lines.values(), strict=True):
         (side / "config.yaml").write_text("\n".join(text))
-        rlreport.build(side, tmp_path / f"{side.name}.zip", max_responses=ord(side.name), workers=1)
+        rlreport.build(
+            side, tmp_path / f"{side.name}.zip", max_responses=ord(side.name), workers=1
+        )
     made = rlreport.compare(tmp_path / "a.zip", tmp_path / "b.zip", tmp_path / "out")
     shown, folded = settings_that_differ(made.outcome.base, made.outcome.new)
     assert [d.key for d in shown] == ["config.lr", "config.z_extra"]
@@ -304,7 +360,9 @@ def test_the_effect_is_the_mean_of_the_prompts_differences(runs, loss):
     found = comparison_json(loss[1])
     assert found["verdict"]["effect"] == pytest.approx(np.mean(differences))
     for flip in found["flips"]:
-        assert flip["delta"] == pytest.approx(new[flip["prompt"]] - base[flip["prompt"]])
+        assert flip["delta"] == pytest.approx(
+            new[flip["prompt"]] - base[flip["prompt"]]
+        )
 
 
 @pytest.mark.parametrize("suffix", ["", ".zip", ".html"])
@@ -312,7 +370,10 @@ def test_an_earlier_report_says_what_its_logs_say(runs, built, loss, tmp_path, s
     base = tmp_path / f"report{suffix}" if suffix else built
     if suffix:
         rlreport.build(runs["main"], base, workers=1)
-    of_logs, (of_report, outcome) = comparison_json(loss[1]), compared(base, runs["lost"])
+    of_logs, (of_report, outcome) = (
+        comparison_json(loss[1]),
+        compared(base, runs["lost"]),
+    )
     assert of_report["verdict"] == of_logs["verdict"]
     assert of_report["flips"] == of_logs["flips"]
     assert of_report["curves"] == of_logs["curves"]
@@ -324,7 +385,9 @@ def test_the_same_runs_give_the_same_bytes(runs, loss, tmp_path):
     for suffix in ("", ".eml"):
         rlreport.compare(runs["main"], runs["lost"], tmp_path / f"out{suffix}")
     first = files_below(loss[1].parent)
-    first = {name: first[name] for name in first if name.startswith(("out/", "out.eml"))}
+    first = {
+        name: first[name] for name in first if name.startswith(("out/", "out.eml"))
+    }
     assert first == files_below(tmp_path)
 
 
@@ -341,7 +404,11 @@ def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path):
         assert comparison_json(out)["gate"]["exit"] == status
         assert (out / "compare.html").exists()
     assert comparison_json(out)["gate"] == {"failed": [], "exit": 3}
-    for new, fail_on, status in (("same", [], 0), ("lost", [], 0), ("lost", ["worse"], 1)):
+    for new, fail_on, status in (
+        ("same", [], 0),
+        ("lost", [], 0),
+        ("lost", ["worse"], 1),
+    ):
         assert compared(runs["main"], runs[new], fail_on=fail_on)[1].gate.exit == status
 
 
@@ -356,7 +423,9 @@ def test_other_prompts_are_compared_unpaired_and_that_is_said(runs, tmp_path):
 
 
 @pytest.mark.parametrize(("field", "key"), [("id", "id"), ("group", "group_id")])
-def test_responses_without_the_field_of_pairs_are_left_out_and_counted(tmp_path, field, key):
+def test_responses_without_the_field_of_pairs_are_left_out_and_counted(
+    tmp_path, field, key
+):
     base = write_run(tmp_path / "base", prompts=range(16), group_id="g")
     new = write_run(tmp_path / "new", prompts=range(16), seed=1, group_id="g")
     rows = [json.loads(line) for line in (new / "log.jsonl").read_text().splitlines()]
@@ -374,8 +443,12 @@ def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
     found, outcome = compared(even, odd)
     assert found["verdict"]["reasons"] == ["other_steps"]
     assert found["verdict"]["pairs"] == 48
-    found, outcome = compared(runs["main"], write_run(tmp_path / "late", steps=range(100, 110)))
-    assert any("Compared: steps 8–9 of BASE with steps 108–109" in n for n in notes(outcome))
+    found, outcome = compared(
+        runs["main"], write_run(tmp_path / "late", steps=range(100, 110))
+    )
+    assert any(
+        "Compared: steps 8–9 of BASE with steps 108–109" in n for n in notes(outcome)
+    )
     assert found["curves"]["step"] == []
 
 
@@ -385,8 +458,14 @@ def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
     new = write_run(tmp_path / "new", steps=(0, 40, 80), seed=1, drop=0.4)
     found, outcome = compared(base, new)
     said = notes(outcome)
-    assert found["window"] == {"steps": [80, 80], "steps_base": [100, 100], "split": "train"}
-    assert any("near their ends. Compared: step 100 of BASE with step 80" in n for n in said)
+    assert found["window"] == {
+        "steps": [80, 80],
+        "steps_base": [100, 100],
+        "split": "train",
+    }
+    assert any(
+        "near their ends. Compared: step 100 of BASE with step 80" in n for n in said
+    )
     both = "step 100 of BASE against step 80 of NEW"
     assert f"48 prompts in pairs, {both})" in found["verdict"]["sentence"]
     assert said[0].startswith(f"Compared: {both} of training responses; 48 prompts")
@@ -407,7 +486,9 @@ def test_a_redacted_report_cannot_be_paired_and_tells_no_hash(runs, tmp_path):
 
 
 def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_path):
-    sides = [write_run(tmp_path / name, drop=drop) for name, drop in (("a", 0), ("b", 0.4))]
+    sides = [
+        write_run(tmp_path / name, drop=drop) for name, drop in (("a", 0), ("b", 0.4))
+    ]
     for side, word in zip(sides, ("Obey", "Think"), strict=True):
         lines = f"system_prompt: {word}\nmax_prompt_length: 70{len(word)}\n"
         (side / "config.yaml").write_text(lines)
@@ -437,10 +518,17 @@ def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
 
 
 def test_a_folder_of_seeds_stands_for_its_runs(tmp_path):
-    for place, config in (("named/a_s1", ""), ("named/a_s2", ""), ("set/x", 1), ("set/y", 2)):
+    for place, config in (
+        ("named/a_s1", ""),
+        ("named/a_s2", ""),
+        ("set/x", 1),
+        ("set/y", 2),
+    ):
         folder = write_run(tmp_path / place, prompts=range(4), seed=len(place))
         if config:
-            (folder / "config.json").write_text(json.dumps({"lr": 1e-6, "seed": config}))
+            (folder / "config.json").write_text(
+                json.dumps({"lr": 1e-6, "seed": config})
+            )
     for place in ("named", "set"):
         assert seeds_at(tmp_path / place) == sorted((tmp_path / place).iterdir())
     rlreport.compare(tmp_path / "named", tmp_path / "set", tmp_path / "out.md")
@@ -459,7 +547,9 @@ def test_folders_of_one_run_are_no_seeds_whatever_lies_beside_them(tmp_path):
         assert seeds_at(tmp_path) == [tmp_path]
 
 
-def test_a_second_seed_with_other_prompts_is_compared_unpaired_and_counted(runs, tmp_path):
+def test_a_second_seed_with_other_prompts_is_compared_unpaired_and_counted(
+    runs, tmp_path
+):
     other = write_run(tmp_path / "other", seed=3, name="q")
     some = write_run(tmp_path / "some", seed=3, prompts=range(20, 60))
     for second, pairs, only in ((other, 0, (48, 48)), (some, 28, (12, 20))):
@@ -489,17 +579,26 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     assert no_data.startswith("a run has no data: ") and "Length" not in no_data
     assert too_few.startswith("too few prompts or blocks have data: Length, ")
     # One prompt is counted in the singular.
-    note = notes(compared(base, write_run(tmp_path / "next", prompts=range(1, 3)))[1])[0]
-    assert note.endswith("; 1 prompt in common. 1 prompt only in BASE. 1 prompt only in NEW.")
+    note = notes(compared(base, write_run(tmp_path / "next", prompts=range(1, 3)))[1])[
+        0
+    ]
+    assert note.endswith(
+        "; 1 prompt in common. 1 prompt only in BASE. 1 prompt only in NEW."
+    )
 
 
 def test_one_value_a_step_has_no_band_and_that_is_said(tmp_path):
     for name, reward in (("base", 0.2), ("new", 0.9)):
-        rows = [{"step": step, "reward": reward + 0.01 * (step % 5)} for step in range(50)]
+        rows = [
+            {"step": step, "reward": reward + 0.01 * (step % 5)} for step in range(50)
+        ]
         write(tmp_path / f"{name}.jsonl", rows)
     runs = tmp_path / "base.jsonl", tmp_path / "new.jsonl"
     found, outcome = compared(*runs)
-    assert set(found["curves"]["low"]) == {None} and found["verdict"]["reasons"][-1] == "no_band"
+    assert (
+        set(found["curves"]["low"]) == {None}
+        and found["verdict"]["reasons"][-1] == "no_band"
+    )
     assert any("has no band" in note for note in notes(outcome))
     rlreport.compare(*runs, tmp_path / "out.md")
     assert "has no band" in (tmp_path / "out.md").read_text()
@@ -538,14 +637,19 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
         '{"n": [1e999], "texts": {"prompt": ["p"]}}',
         '{"n": [0], "texts": {"prompt": {"0": 1}}}',
         json.dumps(
-            {"n": [*range(96)], "texts": dict.fromkeys(("prompt", "response"), ["\ud800"] * 96)}
+            {
+                "n": [*range(96)],
+                "texts": dict.fromkeys(("prompt", "response"), ["\ud800"] * 96),
+            }
         ),
         "[" * 100_000,
     ],
 )
 def test_texts_of_another_make_cost_the_texts_only(runs, report, tmp_path, data):
     base = report
-    packed = base64.b64encode(gzip.compress(data.encode("utf-8", "surrogatepass"))).decode()
+    packed = base64.b64encode(
+        gzip.compress(data.encode("utf-8", "surrogatepass"))
+    ).decode()
     steps = [path.stem for path in (base / "steps").glob("*.html")]
     content = json.dumps(dict.fromkeys(steps, packed))
     (base / "data" / "texts.js").write_text(f"globalThis.rlreportTexts = {content};\n")
@@ -558,23 +662,32 @@ def test_what_is_no_report_is_refused(runs, tmp_path):
         rlreport.compare(tmp_path / "page.html", runs["lost"], tmp_path / "out")
     for form in forms.FORMS.values():
         if not form.comparable:
-            with pytest.raises(UnusableInputError, match=f"{form.words} has no figures"):
+            with pytest.raises(
+                UnusableInputError, match=f"{form.words} has no figures"
+            ):
                 rlreport.compare(f"run{form.suffix}", runs["lost"], tmp_path / "out")
     with pytest.raises(UsageError, match="--pair-by task"):
         rlreport.compare(runs["main"], runs["lost"], tmp_path / "out", pair_by="task")
     assert CliRunner().invoke(main, ["compare", str(runs["main"])]).exit_code == 2
 
 
-def test_one_trainers_metrics_are_not_taken_for_those_of_two_runs(runs, built, tmp_path):
+def test_one_trainers_metrics_are_not_taken_for_those_of_two_runs(
+    runs, built, tmp_path
+):
     metrics = tmp_path / "trainer.jsonl"
-    metrics.write_text("".join(f'{{"step": {step}, "entropy": 1.0}}\n' for step in range(10)))
+    metrics.write_text(
+        "".join(f'{{"step": {step}, "entropy": 1.0}}\n' for step in range(10))
+    )
     given = ["--metrics", str(metrics), "-o", str(tmp_path / "out")]
     logs = [str(runs["main"]), str(runs["lost"])]
     refused = CliRunner().invoke(main, ["compare", *logs, *given])
     assert refused.exit_code == 2
     assert "--metrics: one metrics file cannot belong to several runs" in refused.output
     assert not (tmp_path / "out").exists()
-    assert CliRunner().invoke(main, ["compare", str(built), logs[1], *given]).exit_code == 0
+    assert (
+        CliRunner().invoke(main, ["compare", str(built), logs[1], *given]).exit_code
+        == 0
+    )
 
 
 def test_markdown_and_mail_carry_the_verdict_and_two_pairs(loss):
@@ -617,11 +730,15 @@ def test_a_row_opens_both_responses_with_their_differences(browser, loss, form):
         assert opened.locator('.response [data-text="ref_response"] del').count()
 
 
-def test_the_folder_opens_at_its_index_and_reads_whole_without_scripts_on_a_phone(browser, loss):
+def test_the_folder_opens_at_its_index_and_reads_whole_without_scripts_on_a_phone(
+    browser, loss
+):
     with visiting(browser, loss[1] / "index.html", java_script_enabled=False) as opened:
         opened.wait_for_url("**/compare.html")
         opened.set_viewport_size({"width": 390, "height": 844})
-        assert "Lower in these runs" in (opened.text_content(".verdict .sentence") or "")
+        assert "Lower in these runs" in (
+            opened.text_content(".verdict .sentence") or ""
+        )
         assert opened.locator(".charts svg").count() == 2
         assert opened.locator(".responses tbody tr").count() > 10
         assert opened.evaluate("document.documentElement.scrollWidth") <= 390

@@ -16,10 +16,34 @@ from tests.reading import tokens, write
 from tests.test_compare import compared, write_graded
 from tests.test_page_data import BEGINS, OBEYED, number
 
-IDS = ["0007", "007", "7", "1.10", "1.1", "1e5", "100000", "+5", "5", "true", "nan", "x", "17"]
+IDS = [
+    "0007",
+    "007",
+    "7",
+    "1.10",
+    "1.1",
+    "1e5",
+    "100000",
+    "+5",
+    "5",
+    "true",
+    "nan",
+    "x",
+    "17",
+]
 """Texts, most of which are some number: no two of them are one id."""
 
-FORMULAS = ["=HYPERLINK(1)", "'=HYPERLINK(1)", "+1+1", "'+1+1", "''", "'0007", "@x", "＝x", "-"]
+FORMULAS = [
+    "=HYPERLINK(1)",
+    "'=HYPERLINK(1)",
+    "+1+1",
+    "'+1+1",
+    "''",
+    "'0007",
+    "@x",
+    "＝x",
+    "-",
+]
 
 
 def table_of(values: object) -> pd.DataFrame:
@@ -39,19 +63,27 @@ def test_numbers_are_read_back_exactly(values):
 
 @given(st.lists(st.text(min_size=1) | st.sampled_from(IDS + FORMULAS), min_size=1))
 def test_texts_are_read_back_as_they_were_and_begin_no_formula(texts):
-    clean = [text.replace("\0", "-").encode("utf-8", "replace").decode() for text in texts]
+    clean = [
+        text.replace("\0", "-").encode("utf-8", "replace").decode() for text in texts
+    ]
     data = pack_table(table_of(pd.Series(clean, dtype=object)), 1 << 30)[0]
     _, *rows = csv.reader(io.StringIO(gzip.decompress(data).decode(), newline=""))
     assert all(not row[-1].startswith(BEGINS) or number(row[-1]) for row in rows)
     found = unpacked(data, "run")["extra:field"].tolist()
     # A column of nothing but numbers comes back as numbers, each written as the text was.
-    assert [number_as_text(x) if isinstance(x, float) else str(x) for x in found] == clean
+    assert [
+        number_as_text(x) if isinstance(x, float) else str(x) for x in found
+    ] == clean
 
 
 def test_no_exported_table_has_a_character_that_a_terminal_obeys(tmp_path):
     clear = "\x1b[2J\x9b1m\rover"
     rows = [
-        {**tokens(clear, "b", step=step, prompt=clear), f"name{clear}": n, "task": f"{n}{clear}"}
+        {
+            **tokens(clear, "b", step=step, prompt=clear),
+            f"name{clear}": n,
+            "task": f"{n}{clear}",
+        }
         for step in range(3)
         for n in range(4)
     ]
@@ -59,8 +91,13 @@ def test_no_exported_table_has_a_character_that_a_terminal_obeys(tmp_path):
     metrics = [{"step": step, f"loss{clear}": 0.5} for step in range(3)]
     write(tmp_path / "run" / "metrics.jsonl", metrics)
     rlreport.build(log.parent, tmp_path / "report", workers=1)
-    found = {path.name: path.read_bytes() for path in (tmp_path / "report/data").glob("*.csv*")}
-    assert {"prompts.csv", "tokens.csv", "metrics.csv", "responses.csv.gz"} <= set(found)
+    found = {
+        path.name: path.read_bytes()
+        for path in (tmp_path / "report/data").glob("*.csv*")
+    }
+    assert {"prompts.csv", "tokens.csv", "metrics.csv", "responses.csv.gz"} <= set(
+        found
+    )
     found["responses.csv.gz"] = gzip.decompress(found["responses.csv.gz"])
     for name, content in found.items():
         assert not OBEYED.search(content.decode()), name
@@ -83,4 +120,8 @@ def test_ids_that_look_like_numbers_are_paired_as_texts(tmp_path):
     rlreport.build(run, tmp_path / "report.html", workers=1)
     for field in ("task", "group", "mixed", "large"):
         found = compared(run, tmp_path / "report.html", pair_by=field)[0]["verdict"]
-        assert (found["pairs"], found["only_base"], found["only_new"]) == (len(IDS), 0, 0), field
+        assert (found["pairs"], found["only_base"], found["only_new"]) == (
+            len(IDS),
+            0,
+            0,
+        ), field

@@ -37,9 +37,12 @@ def rewards(random, prompts, responses, drop, share=0.3):
 
 
 @pytest.mark.parametrize(
-    ("drop", "least", "most"), [(0, 0, 0.05), (0.10, 0.47, 1), (0.17, 0.84, 1), (0.25, 0.95, 1)]
+    ("drop", "least", "most"),
+    [(0, 0, 0.05), (0.10, 0.47, 1), (0.17, 0.84, 1), (0.25, 0.95, 1)],
 )
-def test_a_loss_on_some_prompts_is_found_as_often_as_a_paired_test_can(drop, least, most):
+def test_a_loss_on_some_prompts_is_found_as_often_as_a_paired_test_can(
+    drop, least, most
+):
     random = np.random.default_rng(7)
     pairs = (rewards(random, 128, 16, drop) for _ in range(300))
     assert least <= np.mean([paired_effect(b, n).high < 0 for b, n, _ in pairs]) <= most
@@ -56,14 +59,20 @@ def test_the_prompts_that_lost_most_head_the_list():
     assert np.mean(hits) >= 8
 
 
-@pytest.mark.parametrize(("size", "t"), [(400, 1.966), (5000, 1.960)])  # resampled in groups
+@pytest.mark.parametrize(
+    ("size", "t"), [(400, 1.966), (5000, 1.960)]
+)  # resampled in groups
 def test_the_interval_is_students_where_differences_are_normal(size, t):
     difference = np.random.default_rng(11).normal(0.3, 1, size)
     effect = paired_effect(np.zeros(size), difference)
     half = t * difference.std(ddof=1) / np.sqrt(size)
     assert effect.value == pytest.approx(difference.mean())
-    assert effect.low == pytest.approx(difference.mean() - half, abs=0.4 / np.sqrt(size))
-    assert effect.high == pytest.approx(difference.mean() + half, abs=0.4 / np.sqrt(size))
+    assert effect.low == pytest.approx(
+        difference.mean() - half, abs=0.4 / np.sqrt(size)
+    )
+    assert effect.high == pytest.approx(
+        difference.mean() + half, abs=0.4 / np.sqrt(size)
+    )
 
 
 def test_few_binary_pairs_need_the_exact_test_as_well():
@@ -95,7 +104,8 @@ REWARDS = {
 @pytest.mark.parametrize("runs", [1, 3])
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(
-    ("rewards", "prompts"), [*product(REWARDS, [3, 10, 50]), ("equal", 4), ("p = 0.005", 400)]
+    ("rewards", "prompts"),
+    [*product(REWARDS, [3, 10, 50]), ("equal", 4), ("p = 0.005", 400)],
 )
 @pytest.mark.ci
 def test_equal_runs_are_seldom_told_apart_in_any_design(rewards, prompts, paired, runs):
@@ -116,7 +126,12 @@ def test_equal_runs_are_seldom_told_apart_in_any_design(rewards, prompts, paired
 
 @pytest.mark.parametrize(
     ("base", "new", "of", "fisher"),
-    [(0, 3, 100, 0.2462311), (0, 5, 100, 0.0593834), (0, 6, 100, 0.0289302), (0, 3, 3, 0.1)],
+    [
+        (0, 3, 100, 0.2462311),
+        (0, 5, 100, 0.0593834),
+        (0, 6, 100, 0.0289302),
+        (0, 3, 3, 0.1),
+    ],
 )
 def test_binary_rewards_of_other_prompts_need_fishers_exact_test(base, new, of, fisher):
     left, right = ((np.arange(of) < ones).astype(float) for ones in (base, new))
@@ -140,15 +155,23 @@ def test_many_other_prompts_change_sides_in_cells_and_give_the_same_p(base, new)
     error = np.sqrt(1 / base + 1 / new)
     for z, p in ((0.0, 1.0), (1.0, 0.3173), (1.96, 0.05), (3.0, 0.0027)):
         shifted = right - right.mean() + left.mean() + z * error
-        assert relabel_p(left, shifted) == pytest.approx(p, abs=0.1 if p > 0.05 else 0.03)
+        assert relabel_p(left, shifted) == pytest.approx(
+            p, abs=0.1 if p > 0.05 else 0.03
+        )
 
 
 @pytest.mark.parametrize("seeds", [2, *in_ci(3, 5)])
-@pytest.mark.parametrize("spread", [None, 0.3, 0.03], ids=["paired", "other", "equal prompts"])
+@pytest.mark.parametrize(
+    "spread", [None, 0.3, 0.03], ids=["paired", "other", "equal prompts"]
+)
 def test_with_several_seeds_equal_runs_are_told_apart_no_more_often_than_the_level_says(
     seeds, spread
 ):
-    random, found, runs = np.random.default_rng(seeds), 0, 200 if spread is None else 300
+    random, found, runs = (
+        np.random.default_rng(seeds),
+        0,
+        200 if spread is None else 300,
+    )
     for _ in range(runs):
         run = random.normal(0, 0.03, (seeds + 1, 1))
         prompts = random.normal(0.5, spread or 0.3, (seeds + 1 if spread else 1, 64))
@@ -172,7 +195,9 @@ def test_over_seeds_the_interval_is_students_for_one_run_more(seeds, t):
     )
     half = t * means[:-1].std(ddof=1) * np.sqrt(1 + 1 / seeds)
     assert effect.value == pytest.approx(means[-1] - means[:-1].mean())
-    assert (effect.low, effect.high) == pytest.approx((effect.value - half, effect.value + half))
+    assert (effect.low, effect.high) == pytest.approx(
+        (effect.value - half, effect.value + half)
+    )
     assert effect.mde > half
 
 
@@ -222,7 +247,11 @@ def test_curves_with_gaps_have_a_band_where_there_is_one_and_no_warning(paired, 
     for sides in (several, [slice(0, 12)] * 2):
         base, new = (side(prompts, 2) for prompts in sides)
         band = difference_band(base, new, np.arange(4), paired=paired)
-        assert np.isnan(band.difference[2]) and np.isnan(band.low[2]) and np.isnan(band.high[2])
+        assert (
+            np.isnan(band.difference[2])
+            and np.isnan(band.low[2])
+            and np.isnan(band.high[2])
+        )
         known = np.isfinite(band.low)
         assert (band.low[known] <= band.difference[known]).all()
         assert (band.difference[known] <= band.high[known]).all()
@@ -233,7 +262,9 @@ def test_curves_with_gaps_have_a_band_where_there_is_one_and_no_warning(paired, 
 def test_steps_with_fewer_than_three_prompts_have_a_difference_without_a_band(paired):
     rewards = np.random.default_rng(0).random((3, 4))
     rewards[1:, 0] = rewards[2:, 1] = np.nan
-    band = difference_band(responses(rewards), responses(rewards**2), np.arange(4), paired=paired)
+    band = difference_band(
+        responses(rewards), responses(rewards**2), np.arange(4), paired=paired
+    )
     assert np.isfinite(band.difference).all()
     assert (
         np.isfinite(band.low).tolist()

@@ -62,7 +62,10 @@ def write_log(path: Path, mean: Callable[[int], float], *, metrics: bool) -> Non
         fields=({},) * PROMPTS,
     )
     if metrics:
-        lines = [{"step": s, "reward": rng.binomial(256, mean(s)) / 256} for s in range(STEPS)]
+        lines = [
+            {"step": s, "reward": rng.binomial(256, mean(s)) / 256}
+            for s in range(STEPS)
+        ]
         write(path / "metrics.jsonl", lines)
 
 
@@ -100,7 +103,9 @@ CHANGES = re.compile(
 def assert_words_agree(sentence: str) -> None:
     """Check that what is said to rise or fall does so in the numbers printed beside it."""
     for word, start, end, then, low in CHANGES.findall(sentence.replace(",", "")):
-        first, second = (float(number.replace("−", "-").rstrip(".")) for number in (start, end))
+        first, second = (
+            float(number.replace("−", "-").rstrip(".")) for number in (start, end)
+        )
         assert (second > first) == (word == "rose"), sentence
         assert not then or float(low.replace("−", "-").rstrip(".")) < second, sentence
 
@@ -112,12 +117,16 @@ def test_sentence_and_data_agree(name: str, metrics: bool, tmp_path: Path) -> No
     tables = summarise(read(tmp_path / "log.jsonl"), find_and_read([tmp_path]))
     verdict = findings_json(run_checks(tables))["verdict"]
     for course in verdict["course"]:
-        assert_course(course, {"steps.csv": tables.steps, "metrics.csv": tables.metrics})
+        assert_course(
+            course, {"steps.csv": tables.steps, "metrics.csv": tables.metrics}
+        )
     assert_words_agree(verdict["sentence"])
     assert verdict["course"][0]["quantity"] == "reward"
 
 
-def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(tmp_path: Path) -> None:
+def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(
+    tmp_path: Path,
+) -> None:
     write_log(tmp_path / "logs", RUNS["dies"], metrics=True)
     built = rlreport.build(tmp_path / "logs", tmp_path / "report", workers=1)
     rlreport.build(tmp_path / "logs", tmp_path / "run.md", workers=1)
@@ -144,7 +153,12 @@ def test_phases_tell_rise_plateau_collapse_and_recovery() -> None:
     series = Series(np.arange(140), levels + rng.normal(0, 0.02, 140))
     course = course_of(series, "reward_mean")
     assert course is not None
-    assert [phase.kind for phase in course.phases] == ["rise", "flat", "dead", "recovery"]
+    assert [phase.kind for phase in course.phases] == [
+        "rise",
+        "flat",
+        "dead",
+        "recovery",
+    ]
     starts = [phase.steps[0] for phase in course.phases]
     assert starts == pytest.approx([0, 40, 70, 100], abs=2)
 
@@ -159,13 +173,20 @@ def test_a_spike_is_no_phase_and_noise_has_none() -> None:
     assert course.direction == 0
 
 
-@pytest.mark.parametrize(("end", "keep"), [([43, 42, 43, 42, 43, 42, 41], 30), ([45, 46, 45], 60)])
-def test_the_best_checkpoint_is_kept_where_validation_slipped(end: list[int], keep: int) -> None:
+@pytest.mark.parametrize(
+    ("end", "keep"), [([43, 42, 43, 42, 43, 42, 41], 30), ([45, 46, 45], 60)]
+)
+def test_the_best_checkpoint_is_kept_where_validation_slipped(
+    end: list[int], keep: int
+) -> None:
     scores = np.array([20, 30, 38, 46, *end]) / 100
     step = np.arange(10 * len(scores) - 9)
     metrics = pd.DataFrame({"step": step, "val/accuracy": np.nan})
     metrics.loc[::10, "val/accuracy"] = scores
-    reward = {"step": np.repeat(step, 4), "reward": np.tile([0.0, 0.0, 1.0, 1.0], len(step))}
+    reward = {
+        "step": np.repeat(step, 4),
+        "reward": np.tile([0.0, 0.0, 1.0, 1.0], len(step)),
+    }
     tables = make_tables(reward, metrics=metrics)
     verdict = run_checks(tables)
     assert verdict.keep_step == keep
@@ -179,24 +200,37 @@ def test_the_best_checkpoint_is_kept_where_validation_slipped(end: list[int], ke
 
 def test_a_lead_that_no_logged_response_shows_says_so() -> None:
     finding = Finding("kl_explosion", "critical", "cause", unseen=8)
-    view = verdict_view(Verdict("critical", "kl_explosion", findings=[finding]), Addresses())
+    view = verdict_view(
+        Verdict("critical", "kl_explosion", findings=[finding]), Addresses()
+    )
     page = environment(ENGLISH).from_string(
         '{% from "macros/findings.html" import verdict with context %}{{ verdict(view) }}'
     )
-    assert page.render(view=view).count("Not visible in the 8 responses read from its steps.") == 1
+    assert (
+        page.render(view=view).count(
+            "Not visible in the 8 responses read from its steps."
+        )
+        == 1
+    )
 
 
 def test_numbers_of_a_findings_examples_have_units_in_singular_and_plural() -> None:
     examples = tuple(
         Example(3, n, value=value, unit=unit)
-        for n, (value, unit) in enumerate([(1.0, "tokens"), (2.0, "tokens"), (1.0, "nats")])
+        for n, (value, unit) in enumerate(
+            [(1.0, "tokens"), (2.0, "tokens"), (1.0, "nats")]
+        )
     )
     finding = Finding("kl_explosion", "critical", "cause", evidence=examples)
-    told = [example["value"] for example in finding_view(finding, Addresses())["examples"]]
+    told = [
+        example["value"] for example in finding_view(finding, Addresses())["examples"]
+    ]
     assert told == ["1 token", "2 tokens", "1 nats"]
 
 
-def test_an_unclear_run_has_no_lead_a_valid_report_and_every_output_names_its_level(tmp_path):
+def test_an_unclear_run_has_no_lead_a_valid_report_and_every_output_names_its_level(
+    tmp_path,
+):
     random = dice.Random(3)
     logs = write_graded(tmp_path / "logs", reward=lambda *_: random.gauss())
     for name in ("run", "run.eml", "run.md"):
@@ -205,11 +239,17 @@ def test_an_unclear_run_has_no_lead_a_valid_report_and_every_output_names_its_le
     validate(found, "findings")
     validate(json.loads((tmp_path / "run/data/report.json").read_text()), "report")
     verdict = found["verdict"]
-    assert (verdict["level"], verdict["lead"], verdict["keep_step"]) == ("unclear", None, None)
+    assert (verdict["level"], verdict["lead"], verdict["keep_step"]) == (
+        "unclear",
+        None,
+        None,
+    )
     assert verdict["sentence"].startswith("Unclear: the reward ")
     page = (tmp_path / "run/index.html").read_text()
     assert '<section class="verdict unclear"' in page
-    assert f'<span class="glyph" aria-hidden="true">?</span> {verdict["sentence"]}' in page
+    assert (
+        f'<span class="glyph" aria-hidden="true">?</span> {verdict["sentence"]}' in page
+    )
     assert "**Unclear: " in (tmp_path / "run.md").read_text()
     mail = email.message_from_bytes(
         (tmp_path / "run.eml").read_bytes(), policy=email.policy.default

@@ -41,7 +41,9 @@ def files_below(size: int):
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    return write_log(tmp_path_factory.mktemp("atomic") / "log.jsonl", hostile_rows(2, 6))
+    return write_log(
+        tmp_path_factory.mktemp("atomic") / "log.jsonl", hostile_rows(2, 6)
+    )
 
 
 @pytest.fixture(scope="module", params=FORMS)
@@ -97,8 +99,20 @@ def test_a_full_disk_leaves_the_old_report(old, log, tmp_path, monkeypatch):
 def test_an_interrupt_leaves_the_old_report(old, number, status, log, tmp_path):
     out = copied(old, tmp_path)
     before = files_of(out)
-    command = [sys.executable, "-m", "rlreport", "build", log, "-o", out, "--workers", "2"]
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    command = [
+        sys.executable,
+        "-m",
+        "rlreport",
+        "build",
+        log,
+        "-o",
+        out,
+        "--workers",
+        "2",
+    ]
+    running = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     while not list(tmp_path.glob(".*.part")) and running.poll() is None:
         time.sleep(0.005)
     os.killpg(running.pid, number)
@@ -133,7 +147,9 @@ def exchange(out: Path, new: Path, act: Callable[[], None], at: int) -> int:
 @pytest.fixture
 def raising():
     """Makes each signal that ends a program raise KeyboardInterrupt, as Python does for Ctrl-C."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in ENDING}
+    before = {
+        number: signal.signal(number, signal.default_int_handler) for number in ENDING
+    }
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -168,7 +184,9 @@ def test_an_error_between_moves_restores_the_old_report(old, new, tmp_path):
 def test_a_report_can_be_built_outside_the_main_thread(log, tmp_path):
     out = tmp_path / "run.md"
     for title in ("one", "two"):  # the second replaces the first
-        thread = threading.Thread(target=build, args=(log, out), kwargs={"title": title})
+        thread = threading.Thread(
+            target=build, args=(log, out), kwargs={"title": title}
+        )
         thread.start()
         thread.join()
         assert title in out.read_text()

@@ -23,7 +23,18 @@ def test_help_and_registry_say_what_each_form_says_of_itself():
 def test_suffixes_of_other_kinds_of_files_are_refused_and_other_names_with_a_dot_are_folders():
     for suffix in OTHER_SUFFIXES - {form.suffix for form in FORMS.values()}:
         for name in (f"run{suffix.upper()}", f"a.b/run{suffix}"):
-            with pytest.raises(UsageError, match=r"cannot be written as .*use .*\.html"):
+            with pytest.raises(
+                UsageError, match=r"cannot be written as .*use .*\.html"
+            ):
                 form_of(Path(name))
-    for name in ("run-0.5", "run.v2", "my.model", "run", "run.p12", "exp.c", "a.t", "run.pt"):
+    for name in (
+        "run-0.5",
+        "run.v2",
+        "my.model",
+        "run",
+        "run.p12",
+        "exp.c",
+        "a.t",
+        "run.pt",
+    ):
         assert form_of(Path(name)).id == "folder"

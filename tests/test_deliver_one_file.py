@@ -21,7 +21,11 @@ def hostile(hostile_reports):
 
 def test_every_page_of_the_folder_is_a_view(hostile):
     one_file, folder = hostile
-    pages = {path.removesuffix(".html") for path in map(str, files_of(folder)) if ".html" in path}
+    pages = {
+        path.removesuffix(".html")
+        for path in map(str, files_of(folder))
+        if ".html" in path
+    }
     pages = {page.removeprefix("run/") for page in pages} - {"index"}
     assert set(views(one_file.read_bytes())) == pages
     # The overview is the document itself.
@@ -41,7 +45,9 @@ def test_only_listed_texts_can_run_and_nothing_is_requested(hostile):
         if tag == "style" or "type" not in attributes:
             digest = hashlib.sha256(data.encode()).digest()
             assert f"sha256-{base64.b64encode(digest).decode()}" in hashes
-    outside = [a for _, a in elements.found if "src" in a or a.get("href", "#")[0] != "#"]
+    outside = [
+        a for _, a in elements.found if "src" in a or a.get("href", "#")[0] != "#"
+    ]
     assert outside == [{"rel": "icon", "href": "data:,"}]
 
 
@@ -49,7 +55,9 @@ def test_hostile_text_is_no_markup_in_any_view(hostile):
     document = hostile[0].read_bytes()
     for page in (document.decode(), *views(document).values()):
         for tag, attributes in Elements(page).found:
-            assert not [name for name in attributes if name.startswith("on") or name == "style"]
+            assert not [
+                name for name in attributes if name.startswith("on") or name == "style"
+            ]
             assert MARK not in attributes.get("src", "")
             if tag == "script":
                 assert attributes.get("type", "text/javascript") in (
@@ -74,6 +82,7 @@ def test_report_json_is_there_for_scripts(hostile):
 
 def test_the_cost_without_data_is_below_a_megabyte(tmp_path):
     log = write_log(
-        tmp_path / "log.jsonl", [{"step": 1, "prompt": "p", "response": "r", "reward": 1.0}]
+        tmp_path / "log.jsonl",
+        [{"step": 1, "prompt": "p", "response": "r", "reward": 1.0}],
     )
     assert rlreport.build(log, tmp_path / "run.html", workers=1).size <= 1_000_000

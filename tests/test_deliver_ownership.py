@@ -15,7 +15,12 @@ import pytest
 import rlreport
 from rlreport import errors
 from rlreport.deliver import forms
-from rlreport.deliver.publish import SYSTEM_FILES, local_path, publishing, write_manifests
+from rlreport.deliver.publish import (
+    SYSTEM_FILES,
+    local_path,
+    publishing,
+    write_manifests,
+)
 from rlreport.errors import OutputError
 from rlreport.system.own_output import MANIFEST, listed_files
 from tests.forms import FORMS, files_of
@@ -49,7 +54,9 @@ def place(out, content="new"):
         write_manifests(new, FOLDER)
 
 
-def test_a_folder_with_files_that_its_manifest_does_not_list_is_refused_and_names_them(report, log):
+def test_a_folder_with_files_that_its_manifest_does_not_list_is_refused_and_names_them(
+    report, log
+):
     files = {path.relative_to(report).as_posix() for path in report.rglob("*.*")}
     assert set(json.loads((report / MANIFEST).read_bytes())["files"]) == files
     (report / "steps" / "77.html").write_text("theirs")
@@ -69,7 +76,9 @@ def test_a_folder_with_files_that_its_manifest_does_not_list_is_refused_and_name
 
 
 def test_files_of_systems_and_hosts_survive_a_rebuild(report, log):
-    theirs = [report / name for name in (*SYSTEM_FILES, "steps/.DS_Store", "photos/Thumbs.db")]
+    theirs = [
+        report / name for name in (*SYSTEM_FILES, "steps/.DS_Store", "photos/Thumbs.db")
+    ]
     (report / "photos").mkdir()
     for path in theirs:
         path.write_text(f"from {path.name}")
@@ -83,7 +92,10 @@ def test_files_of_systems_and_hosts_survive_a_rebuild(report, log):
 
 
 def test_a_file_that_appears_during_the_build_is_not_removed(report):
-    with pytest.raises(OutputError, match=r"did not write: notes\.txt"), publishing(report, FOLDER):
+    with (
+        pytest.raises(OutputError, match=r"did not write: notes\.txt"),
+        publishing(report, FOLDER),
+    ):
         (report / "notes.txt").write_text("years of work")
     assert (report / "notes.txt").read_text() == "years of work"
     assert (report / "index.html").exists()
@@ -113,7 +125,9 @@ def test_parents_of_a_report_are_made_and_removed_if_its_build_fails(tmp_path):
     assert list(out.parent.iterdir()) == [out]
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"generator": 3}', '{"generator": {"name": "x"}}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"generator": 3}', '{"generator": {"name": "x"}}']
+)
 def test_only_a_manifest_of_rlreport_lists_files(tmp_path, content):
     assert listed_files(content.encode()) == frozenset()
     (tmp_path / "data").mkdir()
@@ -135,9 +149,14 @@ def test_an_interrupt_that_a_library_drops_leaves_the_old_report(report, monkeyp
 @pytest.mark.parametrize("failing", [1, 2])
 @pytest.mark.parametrize(
     ("error", "raised"),
-    [(OSError(5, "Input/output error"), OutputError), (KeyboardInterrupt(), KeyboardInterrupt)],
+    [
+        (OSError(5, "Input/output error"), OutputError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
 )
-def test_a_failure_to_swap_restores_the_old_report(failing, error, raised, report, monkeypatch):
+def test_a_failure_to_swap_restores_the_old_report(
+    failing, error, raised, report, monkeypatch
+):
     before, replace, calls = files_of(report), Path.replace, []
 
     def fail(path, target):
@@ -183,7 +202,9 @@ def test_links_to_what_is_not_ours_are_refused(form, log, tmp_path):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["pipe", "socket", "device", "link to a device"])
-def test_pipes_sockets_and_devices_are_refused_at_once(kind, form, log, tmp_path, monkeypatch):
+def test_pipes_sockets_and_devices_are_refused_at_once(
+    kind, form, log, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)  # names of sockets are short
     out = tmp_path / f"out{FORMS[form]}"
     with contextlib.ExitStack() as stack:
@@ -221,7 +242,17 @@ def test_the_next_build_removes_what_a_killed_one_left(form, log, tmp_path):
     out = tmp_path / f"run{FORMS[form]}"
     theirs = tmp_path / f".{out.name}.mine.part"
     theirs.mkdir()
-    program = [sys.executable, "-m", "rlreport", "build", log, "-o", out, "--workers", "1"]
+    program = [
+        sys.executable,
+        "-m",
+        "rlreport",
+        "build",
+        log,
+        "-o",
+        out,
+        "--workers",
+        "1",
+    ]
     killed = subprocess.Popen(program, stderr=subprocess.DEVNULL)
     while not list(tmp_path.glob(".*.part/old")) and killed.poll() is None:
         time.sleep(0.002)
@@ -282,8 +313,12 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize(("suffix", "text"), [(s, text) for s in FOREIGN for text in FOREIGN[s]])
-def test_a_file_that_merely_mentions_rlreport_is_never_overwritten(log, tmp_path, suffix, text):
+@pytest.mark.parametrize(
+    ("suffix", "text"), [(s, text) for s in FOREIGN for text in FOREIGN[s]]
+)
+def test_a_file_that_merely_mentions_rlreport_is_never_overwritten(
+    log, tmp_path, suffix, text
+):
     out = tmp_path / f"run.{suffix}"
     out.write_text(text)
     with pytest.raises(OutputError, match="not a report of rlreport"):
@@ -299,6 +334,8 @@ def test_our_own_files_of_any_version_are_replaced(log, tmp_path, suffix):
     ours, current = out.read_bytes(), rlreport.__version__.encode()
     released = ours.replace(b"rlreport " + current, b"rlreport 0.1.0", 1)
     # A zip stores the length of its comment; the lines of a text may have been converted.
-    for earlier in (ours,) if suffix == "zip" else (released, ours.replace(b"\r\n", b"\n")):
+    for earlier in (
+        (ours,) if suffix == "zip" else (released, ours.replace(b"\r\n", b"\n"))
+    ):
         out.write_bytes(earlier)
         assert local_path(out, forms.form_of(out)) == out

@@ -46,9 +46,15 @@ def log(tmp_path_factory):
                 "source": f"sourceqzxwv{i}",
             }
             rows.append(tokens(*strings, step=step, **fields))
-    said = [{"role": role, "content": "x"} for role in ("roleqzxwv", "assistant", "tool")]
-    rows.append({"step": 1, "prompt": "p", "response": "r", "reward": 0.0, "turns": said})
-    rows.append({"step": 1, "prompt": "p", "response": "r", "reward": "notqzxwv a number"})
+    said = [
+        {"role": role, "content": "x"} for role in ("roleqzxwv", "assistant", "tool")
+    ]
+    rows.append(
+        {"step": 1, "prompt": "p", "response": "r", "reward": 0.0, "turns": said}
+    )
+    rows.append(
+        {"step": 1, "prompt": "p", "response": "r", "reward": "notqzxwv a number"}
+    )
     return write_log(tmp_path_factory.mktemp("redact") / "log.jsonl", rows)
 
 
@@ -79,14 +85,24 @@ def test_figures_findings_and_lengths_stay(hidden, built):
     plain = built(hidden.form, redact=False)
     assert hidden.tables.steps.equals(plain.tables.steps)
     assert hidden.tables.responses.equals(plain.tables.responses)
-    assert [f.id for f in hidden.verdict.findings] == [f.id for f in plain.verdict.findings]
+    assert [f.id for f in hidden.verdict.findings] == [
+        f.id for f in plain.verdict.findings
+    ]
     length = re.compile(rb"\[prompt \d+, at most 1,?00?0? characters\]")
-    assert bool(length.search(everything(hidden.out))) == (b"askqzxwv" in everything(plain.out))
+    assert bool(length.search(everything(hidden.out))) == (
+        b"askqzxwv" in everything(plain.out)
+    )
 
 
 def test_pass_at_k_stays_and_says_k(tmp_path):
     rows = [
-        {"step": step, "prompt": f"p{i // 4}", "response": "r", "reward": i / 8, "correct": i == 1}
+        {
+            "step": step,
+            "prompt": f"p{i // 4}",
+            "response": "r",
+            "reward": i / 8,
+            "correct": i == 1,
+        }
         for step in range(3)
         for i in range(8)
     ]
@@ -95,8 +111,13 @@ def test_pass_at_k_stays_and_says_k(tmp_path):
     rlreport.build(log, out, redact=True, workers=1)
     about = json.loads((out / "data" / "report.json").read_bytes())
     assert about["pass_k"] == 4
-    assert [(row["pass_at_1"], row["pass_at_k"]) for row in about["steps"]] == [(0.125, 0.5)] * 3
-    assert "k is 4, the usual number of responses in a group." in (out / "index.html").read_text()
+    assert [(row["pass_at_1"], row["pass_at_k"]) for row in about["steps"]] == [
+        (0.125, 0.5)
+    ] * 3
+    assert (
+        "k is 4, the usual number of responses in a group."
+        in (out / "index.html").read_text()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +171,13 @@ def test_names_are_kept_unless_told(log, tmp_path):
     write_log(logs / "secretfile.jsonl", [*rows, {"step": "secretfield"}])
     (logs / "secretmetrics.csv").write_text("step,lr\n0,0.5\n1,0.25\n")
     rlreport.build(logs, tmp_path / "kept", redact=True, workers=1)
-    for name in (b"secretfolder", b"secretfield", b"secretfile", b"secretlist", b"secretmetrics"):
+    for name in (
+        b"secretfolder",
+        b"secretfield",
+        b"secretfile",
+        b"secretlist",
+        b"secretmetrics",
+    ):
         assert name in everything(tmp_path / "kept")
     for suffix in OTHERS.values():
         dropped = tmp_path / f"dropped{suffix}"
@@ -159,12 +186,18 @@ def test_names_are_kept_unless_told(log, tmp_path):
 
 
 def test_the_command_line_takes_names_as_a_value_and_nothing_else(log, tmp_path):
-    log = write_log(tmp_path / "log.jsonl", map(json.loads, log.read_text().splitlines()[:48]))
+    log = write_log(
+        tmp_path / "log.jsonl", map(json.loads, log.read_text().splitlines()[:48])
+    )
     done = command("build", "--redact", log, "-o", tmp_path / "a.md")
     assert done.returncode == 0
-    assert command("build", "--redact=names", log, "-o", tmp_path / "b.md").returncode == 0
+    assert (
+        command("build", "--redact=names", log, "-o", tmp_path / "b.md").returncode == 0
+    )
     assert "qzxwv" not in (tmp_path / "b.md").read_text("utf-8")
-    assert command("build", "--redact=all", log, "-o", tmp_path / "c.md").returncode == 2
+    assert (
+        command("build", "--redact=all", log, "-o", tmp_path / "c.md").returncode == 2
+    )
 
 
 def test_the_words_are_there_otherwise(built):
@@ -182,7 +215,9 @@ def test_logged_names_of_splits_are_left_out_of_notes_and_settings(tmp_path):
         write_log(logs / f"{split[:3]}.jsonl", rows)
     for asked in (None, "heldoutqzxwv"):
         for redact in (False, True):
-            built = rlreport.build(logs, tmp_path / "run", redact=redact, split=asked, workers=1)
+            built = rlreport.build(
+                logs, tmp_path / "run", redact=redact, split=asked, workers=1
+            )
             assert any("split" in note.kind for note in built.tables.notes)
             assert bool(SECRET.search(everything(Path(built.out)))) != bool(redact)
 
@@ -190,18 +225,28 @@ def test_logged_names_of_splits_are_left_out_of_notes_and_settings(tmp_path):
 def test_hidden_names_change_no_verdict(tmp_path):
     sources = [("math", lambda step: 0.9), ("code", lambda step: 0.9 * (step < 12))]
     rows = [
-        row(step, reward=float(n % 10 < 10 * mean(step)), data_source=source, prompt=f"{n}")
+        row(
+            step,
+            reward=float(n % 10 < 10 * mean(step)),
+            data_source=source,
+            prompt=f"{n}",
+        )
         for step in range(40)
         for source, mean in sources
         for n in range(10)
     ]
     gap = {"sampling/sampling_logp_difference/mean": 0.5}
-    write(tmp_path / "metrics.jsonl", [{"step": s, "reward": 0.5, **gap} for s in range(40)])
+    write(
+        tmp_path / "metrics.jsonl",
+        [{"step": s, "reward": 0.5, **gap} for s in range(40)],
+    )
     write(tmp_path / "log.jsonl", rows)
     found = {}
     for redact in (False, "names"):
         options = {"redact": redact, "metrics": [tmp_path / "metrics.jsonl"]}
-        verdict = rlreport.build(tmp_path / "log.jsonl", tmp_path / "out.md", **options).verdict
+        verdict = rlreport.build(
+            tmp_path / "log.jsonl", tmp_path / "out.md", **options
+        ).verdict
         found[redact] = {f.id: f.facts.get("ratio") for f in verdict.findings}
     assert {"environment_fall", "engine_mismatch"} <= set(found[False])
     assert found["names"] == found[False]

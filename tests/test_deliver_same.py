@@ -46,7 +46,9 @@ for number, arguments in enumerate(json.loads(sys.argv[1])):
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    return write_log(tmp_path_factory.mktemp("secretplace") / "log.jsonl", hostile_rows(3, 6))
+    return write_log(
+        tmp_path_factory.mktemp("secretplace") / "log.jsonl", hostile_rows(3, 6)
+    )
 
 
 # Forms that are built on every change, and those that are built in CI only. Of each, two workers
@@ -60,9 +62,13 @@ def build_twice(log, place, forms):
     for folder, workers, order in (("a", 1, forms), ("b", 2, forms[::-1])):
         (place / folder).mkdir()
         outs = [str(place / folder / f"{form}{FORMS[form]}") for form in order]
-        builds = [["build", str(log), "-o", out, "--workers", str(workers)] for out in outs]
+        builds = [
+            ["build", str(log), "-o", out, "--workers", str(workers)] for out in outs
+        ]
         command = [sys.executable, "-c", SEVERAL, json.dumps(builds)]
-        subprocess.run(command, check=True, cwd=place / folder, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            command, check=True, cwd=place / folder, stdout=subprocess.DEVNULL
+        )
     return place
 
 
@@ -81,7 +87,9 @@ def late(log, tmp_path_factory):
 def twice(request):
     """A form that was built twice: the paths of both outputs."""
     place = request.getfixturevalue("early" if request.param in EARLY else "late")
-    return [place / folder / f"{request.param}{FORMS[request.param]}" for folder in "ab"]
+    return [
+        place / folder / f"{request.param}{FORMS[request.param]}" for folder in "ab"
+    ]
 
 
 def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(twice):
@@ -96,7 +104,9 @@ OTHER_TEMPLATES = ("folder", "run.eml", "run.md")
 
 
 @pytest.mark.ci
-def test_compiled_templates_of_a_wheel_render_as_their_sources(log, tmp_path, monkeypatch):
+def test_compiled_templates_of_a_wheel_render_as_their_sources(
+    log, tmp_path, monkeypatch
+):
     folder_of = template_files.package_folder
     templates = shutil.copytree(folder_of("templates"), tmp_path / "templates")
     template_files.compile_templates(templates / template_files.COMPILED)
@@ -112,7 +122,9 @@ def test_compiled_templates_of_a_wheel_render_as_their_sources(log, tmp_path, mo
     environment.cache_clear()
     assert files_of(tmp_path / "compiled" / "folder")
     for name in OTHER_TEMPLATES:
-        assert files_of(tmp_path / "compiled" / name) == files_of(tmp_path / "sources" / name)
+        assert files_of(tmp_path / "compiled" / name) == files_of(
+            tmp_path / "sources" / name
+        )
 
 
 def test_no_form_names_this_machine_or_its_user(twice):
@@ -128,12 +140,16 @@ def test_a_zip_is_the_folder_without_times_or_owners(early):
     with zipfile.ZipFile(early / "a" / "zip.zip") as archive:
         assert archive.testzip() is None
         assert archive.namelist()[0] == "index.html"
-        zipped = {f"folder/{entry}": archive.read(entry) for entry in archive.namelist()}
+        zipped = {
+            f"folder/{entry}": archive.read(entry) for entry in archive.namelist()
+        }
         for entry in archive.infolist():
             assert entry.date_time == (1980, 1, 1, 0, 0, 0)
             assert entry.external_attr == 0o100644 << 16
     folder = files_of(early / "a" / "folder")
-    del folder["folder/data/manifest.json"]  # by which a later build knows what it may replace
+    del folder[
+        "folder/data/manifest.json"
+    ]  # by which a later build knows what it may replace
     assert zipped == folder
 
 
@@ -141,7 +157,10 @@ def test_carriage_returns_reach_the_reader(tmp_path):
     logs = write(tmp_path / "a.jsonl", [row(response="a\r\nb"), row(response="c\nd")])
     rlreport.build(logs, tmp_path / "o")
     # A browser takes a CR within HTML for the end of a line.
-    assert rows_data(tmp_path / "o" / "steps" / "0.html")["texts"]["response"] == ["a\r\nb", None]
+    assert rows_data(tmp_path / "o" / "steps" / "0.html")["texts"]["response"] == [
+        "a\r\nb",
+        None,
+    ]
 
 
 @pytest.mark.ci

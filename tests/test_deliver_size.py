@@ -61,18 +61,26 @@ def test_it_holds_to_the_byte(form, limit, log, tmp_path):
 
 @pytest.mark.ci
 @pytest.mark.untraced
-def test_what_findings_refer_to_is_shown_with_its_tokens_in_a_small_report(shared_data, tmp_path):
+def test_what_findings_refer_to_is_shown_with_its_tokens_in_a_small_report(
+    shared_data, tmp_path
+):
     out = tmp_path / "run.html"
-    done = rlreport.build(shared_data / "ppo_reward_hacking", out, max_size=2_300_000, workers=1)
+    done = rlreport.build(
+        shared_data / "ppo_reward_hacking", out, max_size=2_300_000, workers=1
+    )
     assert done.size <= 2_300_000
     pages = views(out.read_bytes())
-    shown = {(ref.step, ref.n) for finding in done.verdict.findings for ref in finding.shown}
+    shown = {
+        (ref.step, ref.n) for finding in done.verdict.findings for ref in finding.shown
+    }
     assert len(shown) > 3
     for step in {step for step, _ in shown}:
         rows = json.loads(node(pages[f"steps/{step}"], "rows-data"))
         assert len(rows["n"]) < rows["total"]  # others are left out
         header, _, _ = unpack(node(pages[f"steps/{step}"], "tokens-data"))
-        assert {n for at, n in shown if at == step} <= set(header["n"]) <= set(rows["n"])
+        assert (
+            {n for at, n in shown if at == step} <= set(header["n"]) <= set(rows["n"])
+        )
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +106,9 @@ def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
         assert sentence in overview
     assert f"300 of {len(cut.tables.prompts):,} prompts listed" in pages["prompts"]
     responses = cut.tables.responses
-    assert re.search(rf">\d\d+ of {len(responses)} responses of the run", pages["responses"])
+    assert re.search(
+        rf">\d\d+ of {len(responses)} responses of the run", pages["responses"]
+    )
     assert pages["prompts"].count("#/responses?min.prompt_id=") > 40
     steps = cut.tables.steps["step"]
     assert {f"steps/{steps.min()}", f"steps/{steps.max()}"} <= set(pages)
@@ -110,7 +120,9 @@ def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
 
 
 @pytest.mark.parametrize("form", ["folder", *in_ci("html")])
-def test_when_even_the_least_does_not_fit_it_says_what_would(form, tmp_path_factory, tmp_path):
+def test_when_even_the_least_does_not_fit_it_says_what_would(
+    form, tmp_path_factory, tmp_path
+):
     log = noise(tmp_path_factory.mktemp("least"), steps=2)
     out = tmp_path / f"run{FORMS[form]}"
     with pytest.raises(

@@ -14,7 +14,9 @@ def logs(tmp_path_factory):
     return short_log(tmp_path_factory.mktemp("logs"))
 
 
-def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(store, logs, tmp_path):
+def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(
+    store, logs, tmp_path
+):
     store.forget()
     done = rlreport("build", logs, "-o", f"s3://{BUCKET}/reports/run/")
     assert done.returncode == 0, done.stderr
@@ -25,7 +27,9 @@ def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(store,
     assert store.files("reports/run") == files_below(tmp_path / "run")
 
 
-def test_what_is_gone_from_the_report_goes_and_files_of_others_stay(store, logs, tmp_path):
+def test_what_is_gone_from_the_report_goes_and_files_of_others_stay(
+    store, logs, tmp_path
+):
     url = f"s3://{BUCKET}/reports/again"
     build(logs, url)
     store.put("reports/again/notes.txt", b"mine")
@@ -84,10 +88,14 @@ def test_a_place_that_cannot_be_written_is_told_in_a_line_before_anything_is_rea
 
 def test_a_store_that_does_not_take_files_says_so(store, logs, monkeypatch):
     def refuse(*_: object) -> None:
-        raise PermissionError("Access Denied for https://host/a?X-Amz-Signature=hunter2")
+        raise PermissionError(
+            "Access Denied for https://host/a?X-Amz-Signature=hunter2"
+        )
 
     monkeypatch.setattr(store.system, "put", refuse)
     done = rlreport("build", logs, "-o", f"s3://{BUCKET}/refused")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith("cannot be written: Access Denied for …")
+    assert done.stderr.splitlines()[-1].endswith(
+        "cannot be written: Access Denied for …"
+    )
     assert store.files("refused") == {}

@@ -35,7 +35,20 @@ ATTACKS = [
     "\u202eevil\u2028\x00\x1b[31m\r\r\n",
 ]
 ALLOWED = {
-    *("h2", "h3", "p", "strong", "ul", "li", "table", "thead", "tbody", "tr", "th", "td"),
+    *(
+        "h2",
+        "h3",
+        "p",
+        "strong",
+        "ul",
+        "li",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    ),
     *("img", "details", "summary", "pre", "code", "sub"),
 }
 
@@ -50,7 +63,11 @@ class Rendered(HTMLParser):
         self.prose = ""
         self.images: list[str] = []
         self.inside = 0
-        self.feed(cmarkgfm.github_flavored_markdown_to_html(markdown, Options.CMARK_OPT_UNSAFE))
+        self.feed(
+            cmarkgfm.github_flavored_markdown_to_html(
+                markdown, Options.CMARK_OPT_UNSAFE
+            )
+        )
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
@@ -110,7 +127,9 @@ def test_six_charts_are_pictures(shared_data, tmp_path):
 
 
 def test_a_response_that_is_extreme_in_many_ways_is_folded_once(written):
-    summaries = re.findall(r"<summary>(.*, response \d+)</summary>", written.read_text("utf-8"))
+    summaries = re.findall(
+        r"<summary>(.*, response \d+)</summary>", written.read_text("utf-8")
+    )
     places = [summary.rpartition(" · ")[2] for summary in summaries]
     assert len(places) == len(set(places)) > 1
     assert any(";" in summary for summary in summaries)
@@ -131,7 +150,12 @@ def test_it_stays_below_sixty_thousand_characters(tmp_path):
 
 def test_a_smaller_limit_leaves_out_responses_first_and_then_steps(tmp_path):
     rows = [
-        row(step, prompt=f"prompt {step}", response=f"answer {step} " * 30, reward=step + i / 3)
+        row(
+            step,
+            prompt=f"prompt {step}",
+            response=f"answer {step} " * 30,
+            reward=step + i / 3,
+        )
         for step in range(30)
         for i in range(2)
     ]
@@ -146,10 +170,14 @@ def test_a_smaller_limit_leaves_out_responses_first_and_then_steps(tmp_path):
     stated = re.search(r"has ([\d,]+) bytes", str(refused.value))
     assert stated
     least = int(stated[1].replace(",", ""))
-    smallest, with_steps, with_responses = (within(least + more) for more in (0, 1_000, 2_000))
+    smallest, with_steps, with_responses = (
+        within(least + more) for more in (0, 1_000, 2_000)
+    )
     assert "answer" not in smallest and "### Steps" not in smallest
     assert "answer" not in with_steps and "12 of 30 steps, evenly chosen" in with_steps
-    assert "answer" in with_responses and "12 of 30 steps, evenly chosen" in with_responses
+    assert (
+        "answer" in with_responses and "12 of 30 steps, evenly chosen" in with_responses
+    )
 
 
 @given(st.text())
@@ -213,7 +241,9 @@ def test_the_summary_is_appended_to_the_job_s_page(tmp_path, monkeypatch):
 
 
 def test_what_it_leaves_out_is_not_what_pages_of_steps_would(tmp_path):
-    rows = [row(step, response=f"{n}", reward=n) for step in range(3) for n in range(200)]
+    rows = [
+        row(step, response=f"{n}", reward=n) for step in range(3) for n in range(200)
+    ]
     made = rlreport.build(write(tmp_path / "a.jsonl", rows), tmp_path / "o.md")
     assert "are shown with their text" not in (tmp_path / "o.md").read_text("utf-8")
     assert 0 < made.shown < 20
@@ -242,9 +272,19 @@ def parsed(mail):
 def test_its_headers_are_those_asked_for_and_no_others(mail, parsed):
     assert parsed.to == [("Ada", "ada@example.org"), ("", "team@example.org")]
     assert parsed.from_ == [("", "ci@example.org")]
-    assert parsed.subject.replace("\n", "").startswith("Läuft Bcc: victim@example.org <b> · ")
+    assert parsed.subject.replace("\n", "").startswith(
+        "Läuft Bcc: victim@example.org <b> · "
+    )
     assert set(parsed.headers) == {
-        *("X-Mailer", "From", "To", "Subject", "Message-ID", "MIME-Version", "Content-Type"),
+        *(
+            "X-Mailer",
+            "From",
+            "To",
+            "Subject",
+            "Message-ID",
+            "MIME-Version",
+            "Content-Type",
+        ),
     }
 
 
@@ -271,16 +311,24 @@ def test_an_encoded_word_is_text_and_forges_no_header(text, option, tmp_path):
     shown = str(email.header.make_header(email.header.decode_header(read["Subject"])))
     assert shown.replace("\n ", " ").startswith(text)
     assert email.message_from_bytes(raw, policy=email.policy.SMTP).keys() == read.keys()
-    assert b"\r\nBcc" not in raw.split(b"\r\n\r\n", 1)[0]  # a line of the body may begin so
+    assert (
+        b"\r\nBcc" not in raw.split(b"\r\n\r\n", 1)[0]
+    )  # a line of the body may begin so
 
 
 def test_the_body_is_short_and_needs_nothing_from_outside(parsed):
     (html,) = parsed.text_html
     assert len(html.encode()) < 90_000
     elements = Elements(html).found
-    assert {"script", "link", "iframe", "form", "style"}.isdisjoint(tag for tag, _ in elements)
-    assert not re.search(r"https?:|//|data:|@import|url\(", html.replace("<!DOCTYPE", ""))
-    assert not [name for _, attrs in elements for name in attrs if name.startswith("on")]
+    assert {"script", "link", "iframe", "form", "style"}.isdisjoint(
+        tag for tag, _ in elements
+    )
+    assert not re.search(
+        r"https?:|//|data:|@import|url\(", html.replace("<!DOCTYPE", "")
+    )
+    assert not [
+        name for _, attrs in elements for name in attrs if name.startswith("on")
+    ]
     assert f"onload=document.title='{MARK}'" not in html
 
 
@@ -288,7 +336,9 @@ def test_every_picture_is_a_part_of_the_mail(mail, parsed):
     (html,) = parsed.text_html
     shown = {attrs["src"] for tag, attrs in Elements(html).found if tag == "img"}
     parts = email.message_from_bytes(mail, policy=email.policy.default).walk()
-    carried = {f"cid:{part['Content-ID'][1:-1]}": part for part in parts if part["Content-ID"]}
+    carried = {
+        f"cid:{part['Content-ID'][1:-1]}": part for part in parts if part["Content-ID"]
+    }
     assert 2 <= len(shown) <= 3
     assert shown == set(carried)
     for part in carried.values():
@@ -297,7 +347,9 @@ def test_every_picture_is_a_part_of_the_mail(mail, parsed):
 
 
 def test_the_report_is_attached_and_whole(parsed, tmp_path):
-    (attached,) = [part for part in parsed.attachments if part["mail_content_type"] == "text/html"]
+    (attached,) = [
+        part for part in parsed.attachments if part["mail_content_type"] == "text/html"
+    ]
     assert attached["filename"] == "l-uft-bcc-victim-example-org-b.html"
     document = base64.b64decode(attached["payload"])
     assert document.startswith(b"<!doctype html>")
@@ -315,7 +367,10 @@ def test_lines_and_characters_are_those_of_mail(mail):
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        *(({"to": [a]}, "--to") for a in ("nobody", "a@b\nBcc: c@d", "@", "ü@example.org", "")),
+        *(
+            ({"to": [a]}, "--to")
+            for a in ("nobody", "a@b\nBcc: c@d", "@", "ü@example.org", "")
+        ),
         ({"to": [f"{FORGED} <a@example.org>"]}, "is not a valid mail address"),
         ({"sender": f"{FORGED} <a@example.org>"}, "is not a valid mail address"),
     ],
@@ -328,7 +383,11 @@ def test_what_is_no_address_is_refused_before_the_logs_are_read(given, why, tmp_
 
 
 def test_names_of_attachments_are_safe_and_headers_one_printable_line():
-    for run, name in (("../../etc/passwd", "etc-passwd"), ("诗", "rlreport"), ("a" * 99, "a" * 60)):
+    for run, name in (
+        ("../../etc/passwd", "etc-passwd"),
+        ("诗", "rlreport"),
+        ("a" * 99, "a" * 60),
+    ):
         assert file_name(run) == name
     assert one_line("a\r\nb\x00\u2028c\ud800") == "a b c?"
     assert len(one_line("x" * 5000)) == 160
@@ -362,12 +421,16 @@ def test_the_first_lines_of_a_plain_mail_have_every_critical_finding(exploded):
     critical = [f for f in verdict.findings if f.severity == "critical"]
     assert any(f.explained_by for f in critical), "the run needs a critical effect"
     for name in ("run.eml", "noted.eml"):
-        mail = email.message_from_bytes((folder / name).read_bytes(), policy=email.policy.default)
+        mail = email.message_from_bytes(
+            (folder / name).read_bytes(), policy=email.policy.default
+        )
         body = mail.get_body(("plain",))
         assert body is not None
         first_lines = "\n".join(body.get_content().split("\n")[:8])
         assert verdict.headline in first_lines and verdict.course_text in first_lines
-        assert "highest 480 at step 70" in body.get_content()[:1_500], "the chart in words"
+        assert "highest 480 at step 70" in body.get_content()[:1_500], (
+            "the chart in words"
+        )
         for finding in critical:
             assert f"- Critical. {finding.title}" in first_lines
 
@@ -380,7 +443,10 @@ def test_the_chart_of_the_verdict_stands_beside_the_reward(exploded):
     visible = below.partition("### Charts")[2].partition("<details>")[0]
     assert re.findall(r"run_files/(\w+)\.png", visible) == ["reward"]
     mail = (folder / "run.eml").read_bytes()
-    assert re.findall(rb"Content-ID: <(\w+)@", mail)[:2] == [b"metric_grad_norm", b"reward"]
+    assert re.findall(rb"Content-ID: <(\w+)@", mail)[:2] == [
+        b"metric_grad_norm",
+        b"reward",
+    ]
 
 
 def test_a_notebook_shows_the_verdict_and_the_path(tmp_path):

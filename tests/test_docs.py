@@ -29,7 +29,9 @@ RENEW = "make written"
 
 
 def test_pages_and_tables_made_from_the_code_are_current():
-    fields, data = ((DOCS / name).read_text("utf-8") for name in ("log-format.md", "data.md"))
+    fields, data = (
+        (DOCS / name).read_text("utf-8") for name in ("log-format.md", "data.md")
+    )
     assert (DOCS / "command-line.md").read_text("utf-8") == commands_page(), RENEW
     assert (DOCS / "columns.md").read_text("utf-8") == columns_page(), RENEW
     assert fields == log_format_page(fields), RENEW
@@ -51,7 +53,9 @@ def test_shown_columns_are_named_and_no_two_of_a_list_look_alike():
 def example():
     """The conversation of docs/log-format.md."""
     text = (ROOT / "docs" / "log-format.md").read_text("utf-8")
-    (found,) = re.findall(r"```json\n(.*?)```", text.split("## A conversation with tools")[1], re.S)
+    (found,) = re.findall(
+        r"```json\n(.*?)```", text.split("## A conversation with tools")[1], re.S
+    )
     return json.loads(found)
 
 
@@ -65,7 +69,9 @@ def check_figures(logs):
     assert row["tool_calls"] == 1
 
 
-def test_the_conversation_with_tools_counts_what_the_policy_sampled_and_can_be_written(tmp_path):
+def test_the_conversation_with_tools_counts_what_the_policy_sampled_and_can_be_written(
+    tmp_path,
+):
     (tmp_path / "log.jsonl").write_text(json.dumps(example()))
     check_figures(tmp_path / "log.jsonl")
     with RolloutWriter(tmp_path / "written") as writer:
@@ -78,7 +84,9 @@ def test_the_script_of_the_data_page_prints_verdict_and_extremes(
 ):
     (tmp_path / "report").symlink_to(real_report("ppo_reward_hacking"))
     monkeypatch.chdir(tmp_path)
-    (script,) = re.findall(r"```python\n(.*?)```", (DOCS / "data.md").read_text("utf-8"), re.S)
+    (script,) = re.findall(
+        r"```python\n(.*?)```", (DOCS / "data.md").read_text("utf-8"), re.S
+    )
     exec(script, {})
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("Broken: “🎉” appears in 98% of responses")
@@ -90,21 +98,34 @@ def test_the_script_of_the_data_page_prints_verdict_and_extremes(
 def test_the_files_that_the_data_page_names_are_in_a_report(real_report):
     report = real_report("ppo_reward_hacking")
     rows = re.findall(
-        r"^\|[^|]*\| `([^`<]+)`[^|]*\|([^|]*)\|$", (DOCS / "data.md").read_text("utf-8"), re.M
+        r"^\|[^|]*\| `([^`<]+)`[^|]*\|([^|]*)\|$",
+        (DOCS / "data.md").read_text("utf-8"),
+        re.M,
     )
     assert len(rows) > 8
     for name, where in rows:
-        if name in ("compare.json", "metrics.csv"):  # of a comparison, of a run with metrics
+        if name in (
+            "compare.json",
+            "metrics.csv",
+        ):  # of a comparison, of a run with metrics
             continue
         assert (report / "data" / name).is_file(), name
         if name.endswith(".csv"):
             head = (report / "data" / name).read_text("utf-8").partition("\n")[0]
-            assert all(f'"{column}"' in head for column in re.findall(r"`(\w+)`", where)), where
+            assert all(
+                f'"{column}"' in head for column in re.findall(r"`(\w+)`", where)
+            ), where
         elif name.endswith(".json"):
             text = (report / "data" / name).read_text("utf-8")
             for key in re.findall(r"`([\w.\[\]]+)`", where):
                 last = re.split(r"[.\]]+", key.rstrip("[]"))[-1]
-                level = last in ("healthy", "unclear", "warning", "critical", "unjudged")
+                level = last in (
+                    "healthy",
+                    "unclear",
+                    "warning",
+                    "critical",
+                    "unjudged",
+                )
                 assert level or f'"{last}"' in text, key
 
 
@@ -115,7 +136,12 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
     exec(code, space)
     monkeypatch.setattr(registry, "_FORMATS", (*registry._FORMATS, space["Lumen"]))
     registry.formats.cache_clear()
-    tokens = {"tok": [5, 6], "pieces": ["▁4", 7], "logp": [-1.0, -0.5], "logp_ref": [-1.5, -1.0]}
+    tokens = {
+        "tok": [5, 6],
+        "pieces": ["▁4", 7],
+        "logp": [-1.0, -0.5],
+        "logp_ref": [-1.5, -1.0],
+    }
     completions = [
         {"text": "4", "score": 1.0, "adv": 0.5, "tries": 2, **tokens},
         {"text": "5", "score": None, "adv": -0.5, "tries": 1, **tokens},
@@ -128,7 +154,9 @@ def test_the_format_of_the_extending_page_reads_its_files(tmp_path, monkeypatch)
         scan = read_logs([tmp_path])
     finally:
         registry.formats.cache_clear()
-    assert {str(file.why) for file in scan.files} == {"has `iteration`, `episodes`: Lumen 0.4"}
+    assert {str(file.why) for file in scan.files} == {
+        "has `iteration`, `episodes`: Lumen 0.4"
+    }
     assert scan.responses["step"].tolist() == [3] * 4 + [4] * 4
     assert scan.responses["reward"].sum() == 4.0
     assert (scan.responses["missing_grade"] > 0).sum() == 4
@@ -179,7 +207,9 @@ def test_the_site_builds_strictly_without_a_foreign_request(tmp_path):
             r'<(?:script|link|img|iframe)[^>]* (?:src|href)="?(https?:[^"> ]+)',
             made.read_text("utf-8"),
         )
-        assert not [address for address in used if "rlreport.github.io" not in address], made
+        assert not [
+            address for address in used if "rlreport.github.io" not in address
+        ], made
 
 
 ALL_PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob(".github/**/*.md")]
@@ -196,14 +226,20 @@ def test_the_picture_is_there_and_light(page: str, mark: str, theme: str) -> Non
     assert len(picture) < 300_000, "make pictures"
 
 
-@pytest.mark.parametrize(("page", "lang"), [("README.md", "en"), ("README.zh.md", "zh")])
+@pytest.mark.parametrize(
+    ("page", "lang"), [("README.md", "en"), ("README.zh.md", "zh")]
+)
 def test_the_verdict_quoted_is_that_of_the_sample_logs(page: str, lang: str) -> None:
     (quoted,) = re.findall("^> (.*)$", (ROOT / page).read_text("utf-8"), re.M)
-    said = rlreport("check", ROOT / "sample_logs" / "reward_hacking", "--lang", lang).stdout
+    said = rlreport(
+        "check", ROOT / "sample_logs" / "reward_hacking", "--lang", lang
+    ).stdout
     assert said.splitlines()[0] == quoted
 
 
-@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.S)
     for found in LINK.findall(text):

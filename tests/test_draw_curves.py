@@ -51,7 +51,8 @@ def test_averaged_points_have_the_range_of_their_steps():
     assert len(rows) == 250
     assert rows[0]["value"] == pytest.approx(values[:4].mean(), rel=1e-4)
     assert [(row["min"], row["max"]) for row in rows] == [
-        pytest.approx((four.min(), four.max()), rel=1e-4) for four in values.reshape(-1, 4)
+        pytest.approx((four.min(), four.max()), rel=1e-4)
+        for four in values.reshape(-1, 4)
     ]
     title, (low, high) = axis_of(chart)
     assert title == "mean and range of 4 steps"

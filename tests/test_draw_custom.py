@@ -85,7 +85,9 @@ def file(folder: Path, text: str) -> Path:
 
 
 def test_functions_of_a_named_file_become_charts(logs, tmp_path):
-    report = rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, GOOD)], workers=1)
+    report = rlreport.build(
+        logs, tmp_path / "r", charts=[file(tmp_path, GOOD)], workers=1
+    )
     page = (Path(report.out) / "index.html").read_text("utf-8")
     exported = {p.name for p in (Path(report.out) / "data" / "charts").glob("own_*")}
     names = ("lengths", "reward_range", "texts", "two", "two_2")
@@ -100,18 +102,28 @@ def test_functions_of_a_named_file_become_charts(logs, tmp_path):
     )
     assert spec["config"]["axis"]["labelFontSize"] == 11  # our look
     # As large as the chart of lengths, which is of this size, too.
-    sizes = dict(re.findall(r'data-chart="(\w+)".*?<svg [^>]*viewBox="([^"]*)"', page, re.DOTALL))
-    assert {sizes["length"]} == {size for name, size in sizes.items() if name.startswith("own_")}
-    assert texts["data"]["values"] == [{"step": s, "size": 9} for s in (0, 0, 1, 1, 2, 2)]
+    sizes = dict(
+        re.findall(r'data-chart="(\w+)".*?<svg [^>]*viewBox="([^"]*)"', page, re.DOTALL)
+    )
+    assert {sizes["length"]} == {
+        size for name, size in sizes.items() if name.startswith("own_")
+    }
+    assert texts["data"]["values"] == [
+        {"step": s, "size": 9} for s in (0, 0, 1, 1, 2, 2)
+    ]
     assert report.tables.steps["reward_mean"].tolist() == [0.5] * 3
-    again = rlreport.build(logs, tmp_path / "s", charts=[tmp_path / "mine.py"], workers=1)
+    again = rlreport.build(
+        logs, tmp_path / "s", charts=[tmp_path / "mine.py"], workers=1
+    )
     assert (Path(again.out) / "index.html").read_bytes() == (
         Path(report.out) / "index.html"
     ).read_bytes()
     options = {"charts": [tmp_path / "mine.py"], "redact": True, "workers": 1}
     redacted = rlreport.build(logs, tmp_path / "t", **options)
     assert not (tmp_path / "t" / "data" / "charts" / "own_texts.vl.json").exists()
-    assert [note.count for note in redacted.tables.notes if note.kind == "charts"] == [1]
+    assert [note.count for note in redacted.tables.notes if note.kind == "charts"] == [
+        1
+    ]
 
 
 def test_a_function_that_fails_costs_its_chart_and_is_named(logs, tmp_path):
@@ -133,11 +145,19 @@ def test_a_function_that_fails_costs_its_chart_and_is_named(logs, tmp_path):
         assert note.startswith(f"custom chart {name} (mine.py) failed: ")
         assert reason in note
     assert [p.name for p in (data / "charts").glob("own_*")] == ["own_fine.vl.json"]
-    assert "custom chart raises (mine.py) failed" in (tmp_path / "r" / "data.html").read_text()
+    assert (
+        "custom chart raises (mine.py) failed"
+        in (tmp_path / "r" / "data.html").read_text()
+    )
 
 
 # Addresses that Vega refuses, or that only our own check does, as a browser would follow them
-UNSAFE = ["javascript:alert(1)", "JaVaScRiPt:alert(1)", " java\tscript:alert(1)", "vbscript:x"]
+UNSAFE = [
+    "javascript:alert(1)",
+    "JaVaScRiPt:alert(1)",
+    " java\tscript:alert(1)",
+    "vbscript:x",
+]
 UNSAFE += ["data:text/html,<script>alert(1)</script>", "ftp://a/b"]
 LINKS = """
     import altair as alt
@@ -159,14 +179,19 @@ def test_an_unsafe_link_costs_its_chart_alone(logs, tmp_path, address):
     # Charts that are drawn after it are complete.
     rlreport.build(logs, tmp_path / "without", workers=1)
     names = [path.name for path in (tmp_path / "without" / "data" / "charts").iterdir()]
-    assert {path.name for path in (tmp_path / "r" / "data" / "charts").iterdir()} == set(names)
+    assert {
+        path.name for path in (tmp_path / "r" / "data" / "charts").iterdir()
+    } == set(names)
     drawn, expected = (
-        (tmp_path / out / "index.html").read_text().count("<svg") for out in ("r", "without")
+        (tmp_path / out / "index.html").read_text().count("<svg")
+        for out in ("r", "without")
     )
     assert drawn == expected
 
 
-def test_a_web_address_is_a_link_of_the_interactive_chart_and_both_have_its_marks(logs, tmp_path):
+def test_a_web_address_is_a_link_of_the_interactive_chart_and_both_have_its_marks(
+    logs, tmp_path
+):
     charts = [file(tmp_path, LINKS.format(address="https://a.example/?q=1"))]
     report = rlreport.build(logs, tmp_path / "r", charts=charts, workers=1)
     assert not [note for note in report.tables.notes if note.kind == "charts"]
@@ -189,7 +214,9 @@ def test_a_chart_without_data_does_not_end_the_build(logs, tmp_path):
     assert (tmp_path / "r" / "data" / "charts" / "own_null.vl.json").is_file()
 
 
-def test_a_chart_that_fails_in_compiled_code_costs_itself_but_ctrl_c_ends_the_build(logs, tmp_path):
+def test_a_chart_that_fails_in_compiled_code_costs_itself_but_ctrl_c_ends_the_build(
+    logs, tmp_path
+):
     panics = """
         class Panic(BaseException):
             pass
@@ -197,12 +224,16 @@ def test_a_chart_that_fails_in_compiled_code_costs_itself_but_ctrl_c_ends_the_bu
         def panic(tables):
             raise Panic("in Rust")
     """
-    report = rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, panics)], workers=1)
+    report = rlreport.build(
+        logs, tmp_path / "r", charts=[file(tmp_path, panics)], workers=1
+    )
     (note,) = (note for note in report.tables.notes if note.kind == "charts")
     assert note.text == "custom chart panic (mine.py) failed: Panic: in Rust"
     interrupted = "def stopped(tables):\n    raise KeyboardInterrupt"
     with pytest.raises(KeyboardInterrupt):
-        rlreport.build(logs, tmp_path / "s", charts=[file(tmp_path, interrupted)], workers=1)
+        rlreport.build(
+            logs, tmp_path / "s", charts=[file(tmp_path, interrupted)], workers=1
+        )
 
 
 @pytest.mark.parametrize(
@@ -212,7 +243,11 @@ def test_a_file_that_cannot_be_used_is_refused(logs, tmp_path, text):
     with pytest.raises(UsageError, match=r"--charts .*mine\.py"):
         rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, text)], workers=1)
     assert not (tmp_path / "r").exists()
-    done = command("build", logs, "-o", tmp_path / "r", "--charts", tmp_path / "none.py")
+    done = command(
+        "build", logs, "-o", tmp_path / "r", "--charts", tmp_path / "none.py"
+    )
     assert done.returncode == 2
     assert "is not an existing file" in done.stderr
-    rlreport.build(logs, tmp_path / "r", workers=1)  # a file beside the logs is never run
+    rlreport.build(
+        logs, tmp_path / "r", workers=1
+    )  # a file beside the logs is never run

@@ -27,7 +27,9 @@ def design(name: str) -> dict:
 
 def test_stored_designs_are_used_until_a_source_changed(stored):
     sources = theme.design_sources()
-    stored.write_bytes(orjson.dumps({"sources": sources, "designs": {"paths": {"spec": 1}}}))
+    stored.write_bytes(
+        orjson.dumps({"sources": sources, "designs": {"paths": {"spec": 1}}})
+    )
     assert design("paths") == {"spec": 1}
     with (stored.parent / "designs.py").open("a") as file:
         file.write("# changed\n")

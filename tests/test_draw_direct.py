@@ -24,9 +24,13 @@ COLOURS: dict[str | None, str | None] = {
 NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 
 
-def table(n: int, seed: int = 0, scale: float = 1.0, shift: float = 0.0) -> pd.DataFrame:
+def table(
+    n: int, seed: int = 0, scale: float = 1.0, shift: float = 0.0
+) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    rows = pd.DataFrame({"n": range(n), "step": 3, "reward": rng.normal(shift, scale, n)})
+    rows = pd.DataFrame(
+        {"n": range(n), "step": 3, "reward": rng.normal(shift, scale, n)}
+    )
     rows["ref_reward"] = rng.normal(shift, scale, n)
     rows["reward_gap"] = rows["reward"] - rows["ref_reward"]
     rows["kl_k1"] = rng.exponential(3 * scale, n)
@@ -66,10 +70,17 @@ def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name, lang):
     charts = charts_of_step(rows, first, step=3, language=language(lang))
     assert charts
     for chart in charts:
-        direct, by_vega = marks(ET.XML(chart.svg)), marks(drawn_by_vega(chart, rows, lang))
-        most, kind = (MOST_BARS, "bar") if chart.name == "step_gap" else (MOST_DOTS, "dot")
+        direct, by_vega = (
+            marks(ET.XML(chart.svg)),
+            marks(drawn_by_vega(chart, rows, lang)),
+        )
+        most, kind = (
+            (MOST_BARS, "bar") if chart.name == "step_gap" else (MOST_DOTS, "dot")
+        )
         if len(rows) > most:  # of which it draws a choice
-            direct, by_vega = ([m for m in x if m[0][:3] != kind] for x in (direct, by_vega))
+            direct, by_vega = (
+                [m for m in x if m[0][:3] != kind] for x in (direct, by_vega)
+            )
         assert [kind for kind, _ in direct] == [kind for kind, _ in by_vega], chart.name
         for (kind, places), (_, expected) in zip(direct, by_vega, strict=True):
             assert places == pytest.approx(expected, abs=0.11), (chart.name, kind)
@@ -78,14 +89,20 @@ def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name, lang):
 def test_many_gaps_are_drawn_at_evenly_spaced_ranks():
     rows = table(1000)
     chart = next(c for c in charts_of_step(rows, rows, step=3) if c.name == "step_gap")
-    bars = [places for kind, places in marks(ET.XML(chart.svg)) if kind.startswith("bar")]
+    bars = [
+        places for kind, places in marks(ET.XML(chart.svg)) if kind.startswith("bar")
+    ]
     assert len(bars) == 200
     assert sum(width for _, _, width, _ in bars) == pytest.approx(256, abs=5)
 
 
 def drawn_by_vega(chart: Chart, rows: pd.DataFrame, lang: str) -> ET.Element:
-    spec = language(lang).of({key: value for key, value in chart.spec.items() if key != "params"})
-    spec["layer"] = [x for x in spec["layer"] if not x["name"].startswith("interaction")]
+    spec = language(lang).of(
+        {key: value for key, value in chart.spec.items() if key != "params"}
+    )
+    spec["layer"] = [
+        x for x in spec["layer"] if not x["name"].startswith("interaction")
+    ]
     if chart.spec["data"] == {"name": "rows"}:
         values = rows.astype(object).where(rows.notna(), None).to_dict("records")
         spec["data"] = {"values": values}
@@ -93,10 +110,14 @@ def drawn_by_vega(chart: Chart, rows: pd.DataFrame, lang: str) -> ET.Element:
         x = layer["encoding"].get("x", {})
         if x.get("axis"):  # in the page, labels that overlap are dropped
             x["axis"]["labelOverlap"] = False
-        if layer["name"] == "bars":  # in the page, the axis fits the rows that are shown
+        if (
+            layer["name"] == "bars"
+        ):  # in the page, the axis fits the rows that are shown
             x["scale"]["domain"] = [0, int(rows["reward_gap"].notna().sum())]
     text = orjson.dumps(spec | {"background": None}).decode()
-    text = re.sub(r'("(?:label|title)?[fF]ontSize":)\d+', r"\g<1>0", text)  # needs no fonts
+    text = re.sub(
+        r'("(?:label|title)?[fF]ontSize":)\d+', r"\g<1>0", text
+    )  # needs no fonts
     return ET.XML(vl_convert.vegalite_to_svg(text, allowed_base_urls=[]))
 
 
@@ -107,20 +128,32 @@ def marks(svg: ET.Element) -> list[tuple[str, list[float]]]:
     return sorted(found, key=lambda mark: (mark[0], [round(x, 1) for x in mark[1]]))
 
 
-def _collect(element: Any, at: tuple[float, float], look: dict[str, str], found: Any) -> None:
-    if element.get("class", "").startswith("background") or element.get("display") == "none":
+def _collect(
+    element: Any, at: tuple[float, float], look: dict[str, str], found: Any
+) -> None:
+    if (
+        element.get("class", "").startswith("background")
+        or element.get("display") == "none"
+    ):
         return
-    shift = [float(x) for x in NUMBER.findall(element.get("transform", ""))] or [0.0, 0.0]
+    shift = [float(x) for x in NUMBER.findall(element.get("transform", ""))] or [
+        0.0,
+        0.0,
+    ]
     x, y = at[0] + shift[0], at[1] + shift[1]
     names = ("fill", "stroke", "text-anchor", "fill-opacity", "stroke-dasharray")
     look = look | {name: element.get(name) for name in names if element.get(name)}
     if look.get("fill-opacity") == "0":
         look["fill"] = "none"
-    fill, stroke = (COLOURS.get(look.get(name), look.get(name)) for name in ("fill", "stroke"))
+    fill, stroke = (
+        COLOURS.get(look.get(name), look.get(name)) for name in ("fill", "stroke")
+    )
     tag, numbers = element.tag.removeprefix(SVG), NUMBER.findall(element.get("d", ""))
     if tag == "text":
         place = [x + float(element.get("x", 0)), y + float(element.get("y", 0))]
-        found.append((f"text {element.text} {fill} {look.get('text-anchor', 'start')}", place))
+        found.append(
+            (f"text {element.text} {fill} {look.get('text-anchor', 'start')}", place)
+        )
     elif tag == "circle" or "A" in element.get("d", ""):
         place = [x + float(element.get("cx", 0)), y + float(element.get("cy", 0))]
         radius = float(element.get("r") or numbers[0])
@@ -128,8 +161,12 @@ def _collect(element: Any, at: tuple[float, float], look: dict[str, str], found:
     elif tag == "line" or (numbers and "v" not in element.get("d", "")):
         left, top, width = map(float, numbers or ("0", "0", element.get("x2")))
         ends = sorted([x + left, x + left + width])
-        found.append((f"line {stroke} {look.get('stroke-dasharray')}", [*ends, y + top]))
-    for part in re.findall(r"M[^M]+Z", element.get("d", "") if "v" in element.get("d", "") else ""):
+        found.append(
+            (f"line {stroke} {look.get('stroke-dasharray')}", [*ends, y + top])
+        )
+    for part in re.findall(
+        r"M[^M]+Z", element.get("d", "") if "v" in element.get("d", "") else ""
+    ):
         left, top, width, height, _ = map(float, NUMBER.findall(part))
         top, height = min(top, top + height), abs(height)
         stroke = stroke if look.get("stroke-dasharray") else None

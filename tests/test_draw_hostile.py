@@ -30,7 +30,19 @@ from tests.running import SEARCH
 from tests.tables_builder import charts_of_step, table_of_rows, tables_of
 
 HOSTILE = [
-    *("a.b", "a[0]", "a'b", 'a"b', "奖励", "</script>", "", "a\x00b", "\u202ex", "a:b", "$x"),
+    *(
+        "a.b",
+        "a[0]",
+        "a'b",
+        'a"b',
+        "奖励",
+        "</script>",
+        "",
+        "a\x00b",
+        "\u202ex",
+        "a:b",
+        "$x",
+    ),
     *("__proto__", "constructor", "x\n y", "step", "value", "&lt;", "w" * 300),
 ]
 VARIABLES = {f"var(--{name})" for name in tokens("light")} | {"none"}
@@ -42,7 +54,9 @@ FULL: dict[str, Callable[[np.random.Generator], float]] = {
 }
 
 
-def noise(steps: int, each: int, columns: dict[str, Callable] | None = None) -> pd.DataFrame:
+def noise(
+    steps: int, each: int, columns: dict[str, Callable] | None = None
+) -> pd.DataFrame:
     random = np.random.default_rng(0)
     return table_of_rows(
         [
@@ -64,8 +78,15 @@ def check(charts: Sequence[Chart]) -> None:
         assert root.get("aria-label") == printable(chart.description)
         for element in root.iter():
             assert not element.tag.endswith(("style", "script"))
-            assert not [k for k in element.attrib if k == "style" or k[:2] == "on" or "href" in k]
-            assert {element.get("fill", "none"), element.get("stroke", "none")} <= VARIABLES
+            assert not [
+                k
+                for k in element.attrib
+                if k == "style" or k[:2] == "on" or "href" in k
+            ]
+            assert {
+                element.get("fill", "none"),
+                element.get("stroke", "none"),
+            } <= VARIABLES
         assert not re.search("NaN|Infinity|undefined", chart.svg.partition(">")[2])
         assert "var(" not in json.dumps(chart.spec, allow_nan=False)
         if "values" in chart.spec["data"]:
@@ -75,13 +96,19 @@ def check(charts: Sequence[Chart]) -> None:
 def test_names_from_logs_are_only_text():
     responses = noise(6, 8)
     random = np.random.default_rng(1)
-    parts = {name: random.normal(size=len(responses)) for name in HOSTILE if name != "step"}
-    metrics = pd.DataFrame({"step": range(6)} | {n: np.arange(6.0) for n in HOSTILE if n != "step"})
+    parts = {
+        name: random.normal(size=len(responses)) for name in HOSTILE if name != "step"
+    }
+    metrics = pd.DataFrame(
+        {"step": range(6)} | {n: np.arange(6.0) for n in HOSTILE if n != "step"}
+    )
     findings = [
         Finding("x", "critical", "note", title=title, steps=(2, 3), charts=("reward",))
         for title in HOSTILE
     ]
-    charts = overview_charts(tables_of(responses, extras=parts, metrics=metrics), findings)
+    charts = overview_charts(
+        tables_of(responses, extras=parts, metrics=metrics), findings
+    )
     check(charts)
     assert sum(chart.name.startswith("metric_") for chart in charts) == len(HOSTILE) - 1
     shares = pd.DataFrame(
@@ -123,7 +150,9 @@ def test_charts_of_large_steps_stay_small_and_a_picture_is_as_wide_as_asked():
         assert len(charts) == 4
         for chart in charts:
             assert len(chart.svg) <= most.get(chart.name, 25_000), chart.name
-    picture = png(overview_charts(tables_of(responses))[0], 720)  # twice, for sharp screens
+    picture = png(
+        overview_charts(tables_of(responses))[0], 720
+    )  # twice, for sharp screens
     assert picture.startswith(b"\x89PNG")
     assert int.from_bytes(picture[16:20]) == 2 * 720
 
@@ -137,20 +166,41 @@ def test_a_limit_of_virtual_memory_is_named_before_v8_starts(command, status, tm
     log = write(tmp_path / "a.jsonl", [row(0), row(1)])
     program = f"ulimit -v 6000000; exec {sys.executable} -m rlreport {command.format(log=log)}"
     done = subprocess.run(
-        ["bash", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+        ["bash", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == status, done.stderr
     assert ("6.1 GB of address space (ulimit -v)" in done.stderr) == (status == 2)
-    assert ("a shell without this limit, or run 'rlreport check'" in done.stderr) == (status == 2)
+    assert ("a shell without this limit, or run 'rlreport check'" in done.stderr) == (
+        status == 2
+    )
     assert not (tmp_path / "out").exists()
 
 
 LARGEST = float(np.finfo(np.float64).max)
 FIGURES = ("reward", "ref_reward", "kl_k1", "response_tokens", "value_mean")
-ODD = (0.3, 0.30000000000000004, 1e308, -1e308, LARGEST, -LARGEST, 5e-324, 0.0, 1.0, np.nan)
+ODD = (
+    0.3,
+    0.30000000000000004,
+    1e308,
+    -1e308,
+    LARGEST,
+    -LARGEST,
+    5e-324,
+    0.0,
+    1.0,
+    np.nan,
+)
 
-numbers = st.one_of(st.floats(), st.sampled_from((*ODD, np.inf, -np.inf)), st.floats(-9, 9))
-runs = st.lists(st.lists(st.tuples(*[numbers] * len(FIGURES)), min_size=1, max_size=5), max_size=3)
+numbers = st.one_of(
+    st.floats(), st.sampled_from((*ODD, np.inf, -np.inf)), st.floats(-9, 9)
+)
+runs = st.lists(
+    st.lists(st.tuples(*[numbers] * len(FIGURES)), min_size=1, max_size=5), max_size=3
+)
 
 
 @pytest.mark.ci
@@ -162,7 +212,9 @@ runs = st.lists(st.lists(st.tuples(*[numbers] * len(FIGURES)), min_size=1, max_s
 @example([[(value,) * len(FIGURES)] for value in ODD])
 @example([[(0.3,) * 5, (0.30000000000000004,) * 5]])
 @example([[(1e308,) * 5, (-1e308,) * 5]])
-@example([[(LARGEST, -LARGEST, 5e-324, 1.0, 0.0)] * 3 + [(-LARGEST, LARGEST, 0.0, 2.0, 1.0)]])
+@example(
+    [[(LARGEST, -LARGEST, 5e-324, 1.0, 0.0)] * 3 + [(-LARGEST, LARGEST, 0.0, 2.0, 1.0)]]
+)
 @example([[(5e-324,) * 5, (1e-323,) * 5], [(2e-323,) * 5]])
 @example([[(v * 1e308, -v, v, v, v)] for v in np.linspace(-1.0, 1.0, 20).tolist()])
 @example([[(v, -v, v, v, v) for v in np.linspace(0.0, 1e-310, 700).tolist()]])
@@ -207,9 +259,18 @@ def test_any_figures_draw_without_a_warning(run: list[list[tuple[float, ...]]]) 
 def test_rewards_of_any_size_build_without_a_warning(tmp_path, rewards):
     rows = [
         token_row(
-            "a", "b", step=step, reward=reward, ref_reward=-reward, token_rewards=[0.0, reward]
+            "a",
+            "b",
+            step=step,
+            reward=reward,
+            ref_reward=-reward,
+            token_rewards=[0.0, reward],
         )
-        | {"values": [reward, -reward], "reward_parts": {"a": reward, "b": 1.0}, "own": reward}
+        | {
+            "values": [reward, -reward],
+            "reward_parts": {"a": reward, "b": 1.0},
+            "own": reward,
+        }
         for step in range(2)
         for reward in rewards
     ]

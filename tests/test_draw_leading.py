@@ -15,11 +15,15 @@ STEPS = np.arange(40)
 REWARD = np.linspace(0.0, 1.0, 40)
 
 
-def charts(metrics: dict[str, np.ndarray], findings: tuple[Finding, ...] = ()) -> dict[str, Chart]:
+def charts(
+    metrics: dict[str, np.ndarray], findings: tuple[Finding, ...] = ()
+) -> dict[str, Chart]:
     """The overview's charts of a run with REWARD and these metrics, NaN where not logged."""
     mean = zip(STEPS, REWARD, strict=True)
     rows = [{"step": s, "reward": r + d} for s, r in mean for d in (-0.01, 0.01)]
-    tables = tables_of(table_of_rows([{"response_tokens": 9.0 + r["step"], **r} for r in rows]))
+    tables = tables_of(
+        table_of_rows([{"response_tokens": 9.0 + r["step"], **r} for r in rows])
+    )
     tables.metrics = pd.DataFrame({"step": STEPS, **metrics})
     return charts_of_run(tables, findings)
 
@@ -43,7 +47,9 @@ def test_validation_in_percent_has_a_chart_of_its_own_and_in_the_rewards_unit_ha
     assert set(widths(apart["reward"])) == {"policy"}
     validation = apart["reward_validation"]
     assert (validation.title, set(widths(validation))) == ("Validation", {"validation"})
-    assert validation.spec["layer"][0]["name"] == "marked"  # as on the chart of the reward
+    assert (
+        validation.spec["layer"][0]["name"] == "marked"
+    )  # as on the chart of the reward
     assert validation.shaded == apart["reward"].shaded
     together = charts({"eval_acc": percent / 100})
     assert set(widths(together["reward"])) == {"policy", "validation"}
@@ -62,8 +68,13 @@ def test_validation_in_percent_has_a_chart_of_its_own_and_in_the_rewards_unit_ha
         ([-900.0, 1.0], False),
     ],
 )
-def test_curves_share_an_axis_where_neither_would_be_flat(other: list[float], shared: bool):
-    first, second = [np.array([0.0, np.nan, 1.0])], [np.array(other), np.array([np.nan])]
+def test_curves_share_an_axis_where_neither_would_be_flat(
+    other: list[float], shared: bool
+):
+    first, second = (
+        [np.array([0.0, np.nan, 1.0])],
+        [np.array(other), np.array([np.nan])],
+    )
     assert on_one_scale(first, second) is shared
     assert on_one_scale(second, first) is shared
 
@@ -73,14 +84,22 @@ def test_curves_of_like_size_share_no_axis_that_would_be_mostly_empty():
 
 
 @pytest.mark.parametrize(("number", "leads"), [(1, True), (2, True), (3, False)])
-def test_the_trainers_metric_is_the_bold_line_if_logged_at_half_of_the_steps(number, leads):
+def test_the_trainers_metric_is_the_bold_line_if_logged_at_half_of_the_steps(
+    number, leads
+):
     chart = charts({"reward": every(number, 0.9 * REWARD)})["reward"]
     bold, thin = ("trainer", "policy") if leads else ("policy", "trainer")
     assert widths(chart) == {bold: BOLD, thin: THIN}
     labels = next(layer for layer in chart.spec["layer"] if layer["name"] == "label")
     assert {row["label"] for row in labels["data"]["values"]} == {"trainer", "rollouts"}
-    banded = {row["series"] for row in chart.spec["data"]["values"] if row.get("low") is not None}
-    assert banded == (set() if leads else {"policy"})  # a band is around the leading line only
+    banded = {
+        row["series"]
+        for row in chart.spec["data"]["values"]
+        if row.get("low") is not None
+    }
+    assert banded == (
+        set() if leads else {"policy"}
+    )  # a band is around the leading line only
     svg = drawn([chart])[0].svg
     assert f'stroke-width="{BOLD}"' in svg
     lone = charts({})["reward"]
@@ -102,7 +121,10 @@ def test_metrics_of_steps_without_rollouts_are_drawn_beside_the_rollouts():
     chart = charts_of_run(tables)["reward"]
     assert widths(chart) == {"trainer": BOLD, "policy": THIN}
     values = [row for row in chart.spec["data"]["values"] if row["value"] is not None]
-    steps = [[v["step"] for v in values if v["series"] == name] for name in ("trainer", "policy")]
+    steps = [
+        [v["step"] for v in values if v["series"] == name]
+        for name in ("trainer", "policy")
+    ]
     assert steps == [[*range(100, 120)], [*range(6)]]
 
 
@@ -120,8 +142,12 @@ def test_the_leading_findings_own_chart_is_above_the_rewards(lead: Finding, firs
     metrics = {"grad_norm": 1.0 + STEPS**2, "objective/kl": 0.5 * STEPS}
     others = finding("length", name="other", rank="cause")
     found = arranged(list(charts(metrics, (lead,)).values()), [others, lead], "one")
-    places = {chart.place: chart.name for chart in found if chart.place in ("lead", "reward")}
-    assert places == {"lead": first} | ({} if first == "reward" else {"reward": "reward"})
+    places = {
+        chart.place: chart.name for chart in found if chart.place in ("lead", "reward")
+    }
+    assert places == {"lead": first} | (
+        {} if first == "reward" else {"reward": "reward"}
+    )
     assert [chart.wide for chart in found if chart.name == first] == [True]
     assert found[0].name in (first, "reward")
 

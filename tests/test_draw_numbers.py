@@ -41,13 +41,19 @@ def slack(chart: Chart, channel: str) -> float:
     return 0.11 * (high - low) / chart.spec["width" if channel == "x" else "height"]
 
 
-@pytest.mark.parametrize("first", [0, 500], ids=["from the start", "of a run that was resumed"])
+@pytest.mark.parametrize(
+    "first", [0, 500], ids=["from the start", "of a run that was resumed"]
+)
 def test_a_line_runs_through_its_values_and_its_axis_begins_at_the_first_step(first):
     values = [0.0, 3.0, 1.0, 2.0]
-    table = table_of_rows([{"step": first + i, "reward": v} for i, v in enumerate(values)])
+    table = table_of_rows(
+        [{"step": first + i, "reward": v} for i, v in enumerate(values)]
+    )
     chart = drawn(overview_charts(tables_of(table)))[0]
     path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
-    line = [tuple(map(float, pair)) for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
+    line = [
+        tuple(map(float, pair)) for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)
+    ]
     across = np.linspace(0, chart.spec["width"], 4)
     assert [x for x, _ in line] == pytest.approx(across, abs=0.1)
     for (x, y), (step, value) in zip(line, enumerate(values, first), strict=True):
@@ -60,7 +66,9 @@ def marked(*, steps: tuple[int, ...] = (), **named: Any) -> list[tuple[float, fl
     table = table_of_rows([{"step": s, "reward": float(s)} for s in range(9)])
     found = Finding("one", "warning", "note", steps=steps, charts=("reward",), **named)
     layers = charts_of_run(tables_of(table), [found])["reward"].spec["layer"]
-    rows = next(layer["data"]["values"] for layer in layers if layer["name"] == "marked")
+    rows = next(
+        layer["data"]["values"] for layer in layers if layer["name"] == "marked"
+    )
     return [(row["from"], row["to"]) for row in rows]
 
 
@@ -83,7 +91,10 @@ def heights(element: ET.Element, above: float = 0.0) -> dict[str, float]:
 
 def test_labels_of_curves_never_overlap():
     table = table_of_rows(
-        [{"step": s, "reward": 1.0, "ref_reward": 1.001, "valid_reward": 1.002} for s in range(5)]
+        [
+            {"step": s, "reward": 1.0, "ref_reward": 1.001, "valid_reward": 1.002}
+            for s in range(5)
+        ]
     )
     chart = drawn(overview_charts(tables_of(table)))[0]
     found = heights(ET.fromstring(chart.svg))
@@ -94,12 +105,23 @@ def test_labels_of_curves_never_overlap():
 def test_spreading_texts_are_drawn_most_telling_first():
     names = [f"text {i}" for i in range(8)]
     shares = pd.DataFrame(
-        [{"step": s, "ngram": n, "share": i / 10} for i, n in enumerate(names) for s in (1, 2)]
+        [
+            {"step": s, "ngram": n, "share": i / 10}
+            for i, n in enumerate(names)
+            for s in (1, 2)
+        ]
     )
     (chart,) = drawn(token_charts(shares))
     data = pd.DataFrame(chart.spec["data"]["values"])
     assert sorted(data["series"].unique()) == [f"text_{i}" for i in range(6)]
-    assert data.groupby("series")["value"].first().tolist() == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+    assert data.groupby("series")["value"].first().tolist() == [
+        0.0,
+        0.1,
+        0.2,
+        0.3,
+        0.4,
+        0.5,
+    ]
     assert "“text 0”" in chart.svg
     assert "2 curves are left out." in chart.description
 
@@ -127,7 +149,11 @@ def test_the_highest_reward_and_the_first_step_are_described_however_many_steps_
 
 def test_of_few_rewards_the_share_of_each_is_drawn() -> None:
     table = table_of_rows(
-        [{"step": s, "reward": r} for s in range(4) for r in (0.0, 0.5, float(s > 1), np.nan)]
+        [
+            {"step": s, "reward": r}
+            for s in range(4)
+            for r in (0.0, 0.5, float(s > 1), np.nan)
+        ]
     )
     chart = charts_of_run(tables_of(table))["reward_distribution"]
     assert "1.00: 0% at step 0, 33.3% at step 3" in chart.description

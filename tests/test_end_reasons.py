@@ -40,7 +40,12 @@ def ended(field: str, *reasons: str) -> list[dict[str, Any]]:
 ENDS: dict[Ending, list[dict[str, Any]]] = {
     Ending.FINISHED: [{"finish_reason": "stop"}, {"is_completed": True}],
     Ending.CUT_OFF: [
-        *ended("finish_reason", "max_prompt_length_exceeded", "context_length", "prompt_too_long"),
+        *ended(
+            "finish_reason",
+            "max_prompt_length_exceeded",
+            "context_length",
+            "prompt_too_long",
+        ),
         {"is_completed": False, "finish_reason": "length"},
     ],
     Ending.TURN_LIMIT: [
@@ -52,11 +57,16 @@ ENDS: dict[Ending, list[dict[str, Any]]] = {
     ],
     Ending.ERROR: ended("finish_reason", "error", "has_error"),
     Ending.ABORTED: ended("finish_reason", "timeout", "aborted", "cancelled"),
-    Ending.UNFINISHED: [{"is_completed": False}, {"is_completed": False, "finish_reason": "stop"}],
+    Ending.UNFINISHED: [
+        {"is_completed": False},
+        {"is_completed": False, "finish_reason": "stop"},
+    ],
 }
 
 
-def test_only_what_ended_by_itself_is_finished_and_only_limits_of_tokens_cut_off(tmp_path: Path):
+def test_only_what_ended_by_itself_is_finished_and_only_limits_of_tokens_cut_off(
+    tmp_path: Path,
+):
     rows = [row(turns=TURNS, **fields) for some in ENDS.values() for fields in some]
     scan = read(write(tmp_path / "a.jsonl", rows))
     expected = [ending for ending, some in ENDS.items() for _ in some]
@@ -86,8 +96,14 @@ def stopped_traces(**end: Any) -> Any:
     [
         ("verifiers-eval", stopped_traces(is_completed=False, stop_condition=None)),
         ("verifiers-eval", stopped_traces(stop_condition="max_turns")),
-        ("written-verifiers_old", lambda obj: obj.update(is_truncated=False, is_completed=False)),
-        ("written-verifiers_old", lambda obj: obj.update(stop_condition="max_turns_reached")),
+        (
+            "written-verifiers_old",
+            lambda obj: obj.update(is_truncated=False, is_completed=False),
+        ),
+        (
+            "written-verifiers_old",
+            lambda obj: obj.update(stop_condition="max_turns_reached"),
+        ),
         ("verl", lambda obj: obj.update(termination_reason="MAX_TURNS_EXCEEDED")),
     ],
 )
@@ -112,12 +128,18 @@ def unfinished(tmp_path: Path, numbers: Sequence[int], **fields: Any) -> Scan:
     return read(write(tmp_path / "a.jsonl", rows))
 
 
-def test_unfinished_conversations_that_pile_up_at_the_most_turns_ended_at_their_limit(tmp_path):
+def test_unfinished_conversations_that_pile_up_at_the_most_turns_ended_at_their_limit(
+    tmp_path,
+):
     scan = unfinished(tmp_path, [16] * 7 + [5])
-    assert scan.responses["ending"].tolist()[:8] == [Ending.MOST_TURNS] * 7 + [Ending.UNFINISHED]
+    assert scan.responses["ending"].tolist()[:8] == [Ending.MOST_TURNS] * 7 + [
+        Ending.UNFINISHED
+    ]
     assert scan.responses["at_turn_limit"].tolist()[:8] == [1.0] * 7 + [0.0]
     assert set(finished(scan)) == set(cut_off(scan)) == {0.0}
-    (finding,) = [f for f in run_checks(summarise(scan)).findings if f.id == "turn_limit"]
+    (finding,) = [
+        f for f in run_checks(summarise(scan)).findings if f.id == "turn_limit"
+    ]
     assert finding.title == (
         "88% of conversations seem to hit the turn limit (88% at the start), judged by their "
         "number of turns, as no reason is logged."
@@ -141,13 +163,21 @@ def test_no_limit_of_turns_is_inferred_otherwise(numbers, fields, tmp_path):
 
 
 def test_the_chart_shows_the_share_of_each_ending_by_step() -> None:
-    endings: list[int] = [Ending.FINISHED, Ending.TURN_LIMIT, Ending.TURN_LIMIT, Ending.ABORTED, 0]
+    endings: list[int] = [
+        Ending.FINISHED,
+        Ending.TURN_LIMIT,
+        Ending.TURN_LIMIT,
+        Ending.ABORTED,
+        0,
+    ]
     endings += [Ending.FINISHED] * 5
     rows = [{"step": i // 5, "ending": end} for i, end in enumerate(endings)]
     chart = charts_of_run(tables_of(table_of_rows(rows)))["eos"]
     assert chart.title == "How responses end"
     values = pd.DataFrame(chart.spec["data"]["values"])
-    shares = values.pivot(index="step", columns="series", values="value").to_dict("list")
+    shares = values.pivot(index="step", columns="series", values="value").to_dict(
+        "list"
+    )
     assert shares == {
         "ending_by_itself": [0.25, 1.0],
         "ending_at_the_turn_limit": [0.5, 0.0],
@@ -156,14 +186,21 @@ def test_the_chart_shows_the_share_of_each_ending_by_step() -> None:
 
 
 def test_a_log_without_other_endings_has_the_chart_of_finished_responses() -> None:
-    rows = [{"step": i // 5, "ending": 1 + i % 2, "finished": float(1 - i % 2)} for i in range(20)]
+    rows = [
+        {"step": i // 5, "ending": 1 + i % 2, "finished": float(1 - i % 2)}
+        for i in range(20)
+    ]
     chart = charts_of_run(tables_of(table_of_rows(rows)))["eos"]
     assert chart.title == "Finished responses"
 
 
 def test_filtered_rollouts_are_counted_by_step_and_in_no_figure(tmp_path: Path) -> None:
     filtered = {"filtered_out": True, "reward": 100.0, "response": "Never trained."}
-    rows = [row(step, **(filtered if n < step else {})) for step in range(3) for n in range(4)]
+    rows = [
+        row(step, **(filtered if n < step else {}))
+        for step in range(3)
+        for n in range(4)
+    ]
     scan = read(write(tmp_path / "a.jsonl", rows))
     steps = summarise(scan).steps
     assert steps["filtered_rollouts"].tolist() == [0, 1, 2]

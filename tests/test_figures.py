@@ -18,7 +18,9 @@ def rows_of(lengths: list[int], seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(LENGTHS, st.integers(0, 9))
-def test_a_rows_result_does_not_depend_on_its_neighbours(lengths: list[int], seed: int) -> None:
+def test_a_rows_result_does_not_depend_on_its_neighbours(
+    lengths: list[int], seed: int
+) -> None:
     flat, offsets = rows_of(lengths, seed)
     together = token.discounted_sums(flat, offsets, 0.9)
     sums = ragged.row_sums(flat, offsets)
@@ -55,10 +57,14 @@ def test_loops_are_those_of_a_plain_count(texts: list[tuple[int, int, int]]) -> 
     found = token.find_loops(units, ragged.offsets_of(np.array(lengths)))
     for (period, repeated, other), result in zip(texts, found.tolist(), strict=True):
         is_loop = period <= 40 and repeated - period >= max(24, 2 * period)
-        is_loop &= repeated >= 100 or (repeated >= 32 and 4 * repeated >= repeated + other)
+        is_loop &= repeated >= 100 or (
+            repeated >= 32 and 4 * repeated >= repeated + other
+        )
         assert result == ([other, period, repeated] if is_loop else [0, 0, 0])
 
 
 def test_no_loop_extends_over_the_gap_of_a_shortened_text() -> None:
     units = np.array([0, 1] * 50 + [2] + [0, 1] * 60, np.int32)
-    assert token.find_loops(units, np.array([0, len(units)])).tolist() == [[101, 2, 120]]
+    assert token.find_loops(units, np.array([0, len(units)])).tolist() == [
+        [101, 2, 120]
+    ]

@@ -46,7 +46,9 @@ def install(place: Path, entry: str = "diary = diaries:Diary") -> None:
     metadata = place / "diaries-1.0.dist-info"
     metadata.mkdir(parents=True)
     (place / "diaries.py").write_text(MODULE)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: diaries\nVersion: 1.0\n")
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: diaries\nVersion: 1.0\n"
+    )
     (metadata / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{entry}\n")
 
 
@@ -61,11 +63,19 @@ def installed(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     rows: list[dict[str, Any]] = [
-        {"day": day, "asked": "How was it?", "said": f"{day} {i}", "points": day + i, "mood": i / 2}
+        {
+            "day": day,
+            "asked": "How was it?",
+            "said": f"{day} {i}",
+            "points": day + i,
+            "mood": i / 2,
+        }
         for day in (1, 2)
         for i in range(3)
     ]
-    rows.append({"day": 3, "asked": "How was it?", "said": "…", "points": None, "mood": 0.0})
+    rows.append(
+        {"day": 3, "asked": "How was it?", "said": "…", "points": None, "mood": 0.0}
+    )
     (tmp_path / "logs").mkdir()
     return write(tmp_path / "logs" / "mine.jsonl", rows)
 
@@ -117,7 +127,9 @@ def test_what_it_lacks_is_as_in_formats_of_ours(fresh_registry: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", ["own = diaries:Match", "own = diaries:Missing"])
-def test_an_installed_format_that_is_none_is_named(fresh_registry: Path, entry: str) -> None:
+def test_an_installed_format_that_is_none_is_named(
+    fresh_registry: Path, entry: str
+) -> None:
     install(fresh_registry, entry)
     with pytest.raises(UsageError, match=entry.partition(" = ")[2]):
         formats()

@@ -35,7 +35,9 @@ OTHER_FILES = 100
 
 def first_objects(path: Path) -> list[Row]:
     try:
-        return [obj for _, obj in itertools.islice(iterate(path.open("rb"), "json"), 20)]
+        return [
+            obj for _, obj in itertools.islice(iterate(path.open("rb"), "json"), 20)
+        ]
     except RowError:
         return []
 
@@ -56,9 +58,14 @@ def other_files() -> Iterator[Path]:
 def test_no_other_file_of_this_machine_is_taken_for_rollouts() -> None:
     files = list(itertools.islice(other_files(), 2 * OTHER_FILES))
     metadata: list[tuple[str, list[Row]]] = [
-        ("metadata_of_package.json", [dict(package.metadata.json)]) for package in distributions()
+        ("metadata_of_package.json", [dict(package.metadata.json)])
+        for package in distributions()
     ]
-    read = [(path.name, first_objects(path)) for path in files if path.stat().st_size < 2_000_000]
+    read = [
+        (path.name, first_objects(path))
+        for path in files
+        if path.stat().st_size < 2_000_000
+    ]
     assert len(read) + len(metadata) >= OTHER_FILES
     for name, objects in read + metadata:
         assert detect(name, objects) is None, name
@@ -70,12 +77,24 @@ def test_no_other_file_of_this_machine_is_taken_for_rollouts() -> None:
     [
         ("exp.jsonl", {"step": 1, "data": {"actor/loss": 0.1}}, "trainer metrics"),
         ("metrics.jsonl", {"step": 1, "reward": 0.1, "loss": 0.2}, "trainer metrics"),
-        ("trainer_state.json", {"log_history": [], "global_step": 1}, "trainer metrics"),
+        (
+            "trainer_state.json",
+            {"log_history": [], "global_step": 1},
+            "trainer metrics",
+        ),
         ("state.json", {"log_history": [{"step": 1}], "epoch": 1.0}, "trainer metrics"),
         ("empty.jsonl", None, "no JSON object"),
         ("sft.jsonl", {"prompt": "q", "completion": "a"}, "no known log format"),
-        ("pairs.jsonl", {"prompt": "q", "chosen": "a", "rejected": "b"}, "no known log format"),
-        ("train.jsonl", {"question": "q", "answer": "a", "score": 1.0}, "--map response=answer"),
+        (
+            "pairs.jsonl",
+            {"prompt": "q", "chosen": "a", "rejected": "b"},
+            "no known log format",
+        ),
+        (
+            "train.jsonl",
+            {"question": "q", "answer": "a", "score": 1.0},
+            "--map response=answer",
+        ),
     ],
 )
 def test_refusals_say_why(name: str, obj: Row | None, reason: str) -> None:
@@ -95,12 +114,30 @@ def test_every_format_describes_itself_and_travels_to_workers() -> None:
     for identity, form in formats().items():
         assert form.id == identity
         assert form.description and form.files
-        assert form.container in ("lines", "json", "parquet", "torch", "inspect", "sqlite")
+        assert form.container in (
+            "lines",
+            "json",
+            "parquet",
+            "torch",
+            "inspect",
+            "sqlite",
+        )
         assert pickle.loads(pickle.dumps(RowReader(form)))
 
 
-ODD = {"meta": {"train": {"it": 4}}, "outs": [{"text": "4"}], "q": "2+2?", "score": "0.5", "n": 3}
-MAPPING = {"step": "meta.train.it", "response": "outs.0.text", "prompt": "q", "reward": "score"}
+ODD = {
+    "meta": {"train": {"it": 4}},
+    "outs": [{"text": "4"}],
+    "q": "2+2?",
+    "score": "0.5",
+    "n": 3,
+}
+MAPPING = {
+    "step": "meta.train.it",
+    "response": "outs.0.text",
+    "prompt": "q",
+    "reward": "score",
+}
 
 
 def test_unforeseen_rows_are_mapped_by_dotted_paths() -> None:
@@ -113,7 +150,14 @@ def test_unforeseen_rows_are_mapped_by_dotted_paths() -> None:
 
 
 def test_a_mapping_adds_to_a_known_format() -> None:
-    obj = {"input": "q", "output": "a", "gts": "4", "score": 1.0, "step": 5, "other": 0.25}
+    obj = {
+        "input": "q",
+        "output": "a",
+        "gts": "4",
+        "score": 1.0,
+        "step": 5,
+        "other": 0.25,
+    }
     found = detect("5.jsonl", [obj], mapping={"valid_reward": "other"})
     assert found is not None
     row = next(found.format.rows(obj, Where("5.jsonl")))
@@ -144,7 +188,13 @@ def test_slips_in_a_mapping_are_named() -> None:
 
 
 def test_likely_mappings_are_suggested() -> None:
-    obj = {"global_step": 3, "query": "q", "data": {"completion": "a"}, "score": 0.5, "uid": "u"}
+    obj = {
+        "global_step": 3,
+        "query": "q",
+        "data": {"completion": "a"},
+        "score": 0.5,
+        "uid": "u",
+    }
     assert suggest([obj]) == {
         "step": "global_step", "prompt": "query", "response": "data.completion",
         "reward": "score", "group_id": "uid",
@@ -158,7 +208,9 @@ def test_likely_mappings_are_suggested() -> None:
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> str:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: i for i, token in enumerate([*alphabet, "Ġh", "Ġhi", "<|im_end|>"])}
+    vocabulary = {
+        token: i for i, token in enumerate([*alphabet, "Ġh", "Ġhi", "<|im_end|>"])
+    }
     made = Tokenizer(models.BPE(vocabulary, [("Ġ", "h"), ("Ġh", "i")]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
@@ -170,7 +222,9 @@ def tokenizer(tmp_path: Path) -> str:
 def test_ids_are_named_by_a_tokenizer_file(tokenizer: str) -> None:
     names = pickle.loads(pickle.dumps(TokenNames(tokenizer)))
     ids = [*Tokenizer.from_file(tokenizer).encode(" hi 你").ids, 258]
-    row = names.fill({"token_ids": ids, "prompt_token_ids": ids, "ground_truth_ids": ids[:1]})
+    row = names.fill(
+        {"token_ids": ids, "prompt_token_ids": ids, "ground_truth_ids": ids[:1]}
+    )
     assert row["response_tokens"][0] == "Ġhi"
     assert row["response_tokens"][-1] == "<|im_end|>"
     assert row["response"] == row["prompt"] == " hi 你"
@@ -189,7 +243,9 @@ def test_a_missing_extra_is_named_with_its_command(module, tmp_path, monkeypatch
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "x.parquet").touch()
-    with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[(tokenizer|parquet)\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"pip install 'rlreport\[(tokenizer|parquet)\]'"
+    ):
         if module == "pyarrow":
             next(iterate((tmp_path / "x.parquet").open("rb"), "parquet"))
         else:
@@ -205,14 +261,20 @@ KEYS = st.sampled_from(
 )  # fmt: skip
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
 
 @pytest.mark.untraced
-@given(st.lists(st.dictionaries(KEYS, VALUES, max_size=8), max_size=3), st.integers(1, 3))
-def test_odd_objects_yield_rows_or_a_reason_in_every_format(objects: list[Row], step: int) -> None:
+@given(
+    st.lists(st.dictionaries(KEYS, VALUES, max_size=8), max_size=3), st.integers(1, 3)
+)
+def test_odd_objects_yield_rows_or_a_reason_in_every_format(
+    objects: list[Row], step: int
+) -> None:
     detect(f"completions_{step}.jsonl", objects)
     assert refusal("x.jsonl", objects)
     json.dumps(suggest(objects))

@@ -23,7 +23,10 @@ SAMPLE = {
     "epoch": 1,
     "input": "2+2?",
     "target": "4",
-    "messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}],
+    "messages": [
+        {"role": "user", "content": "2+2?"},
+        {"role": "assistant", "content": "4"},
+    ],
     "scores": {"match": {"value": "C"}},
 }
 
@@ -48,7 +51,8 @@ def test_an_archive_whose_entries_overlap_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "overlap.eval"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr(
-            "samples/0_epoch_1.json", json.dumps({**SAMPLE, "pad": os.urandom(999).hex()})
+            "samples/0_epoch_1.json",
+            json.dumps({**SAMPLE, "pad": os.urandom(999).hex()}),
         )
         info = made.getinfo("samples/0_epoch_1.json")
         for number in range(1, 50):
@@ -60,7 +64,9 @@ def test_an_archive_whose_entries_overlap_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
-def test_packing_that_inspect_does_not_use_is_not_unpacked(packed: int, tmp_path: Path) -> None:
+def test_packing_that_inspect_does_not_use_is_not_unpacked(
+    packed: int, tmp_path: Path
+) -> None:
     path = archive(tmp_path / "odd.eval", json.dumps(SAMPLE).encode(), packed=packed)
     ((_, row),) = iterate(path.open("rb"), "inspect")
     assert isinstance(row, UnreadRow)
@@ -71,7 +77,9 @@ def database(path: Path, table: str, *rows: tuple[object, ...]) -> Path:
     with sqlite3.connect(path) as made:
         made.execute(table)
         for values in rows:
-            made.execute(f"INSERT INTO traces VALUES ({', '.join('?' * len(values))})", values)
+            made.execute(
+                f"INSERT INTO traces VALUES ({', '.join('?' * len(values))})", values
+            )
     return path
 
 
@@ -83,15 +91,21 @@ PLAIN = (
 
 
 @pytest.mark.parametrize("gap", ["", " ", "\n", "/**/"])
-def test_a_database_that_computes_what_it_says_is_not_asked(gap: str, tmp_path: Path) -> None:
-    computed = PLAIN.replace("messages TEXT", f"messages TEXT AS{gap}(hex(zeroblob(1000)))")
+def test_a_database_that_computes_what_it_says_is_not_asked(
+    gap: str, tmp_path: Path
+) -> None:
+    computed = PLAIN.replace(
+        "messages TEXT", f"messages TEXT AS{gap}(hex(zeroblob(1000)))"
+    )
     path = database(tmp_path / "computed.db", computed, (*TRACE[:5], TRACE[6]))
     assert not list(iterate(path.open("rb"), "sqlite"))
     plain = database(tmp_path / "plain.db", PLAIN, TRACE)
     assert len(list(iterate(plain.open("rb"), "sqlite"))) == 1
 
 
-def test_tensors_without_numbers_of_their_own_are_told_by_their_shape(tmp_path: Path) -> None:
+def test_tensors_without_numbers_of_their_own_are_told_by_their_shape(
+    tmp_path: Path,
+) -> None:
     torch = pytest.importorskip("torch")
     odd = {
         "sparse": torch.eye(3).to_sparse()[0],
@@ -113,11 +127,16 @@ def test_a_damaged_sample_costs_itself_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["eval", "db", "json"])
 def test_damaged_files_cost_a_reason_and_no_crash(kind: str, tmp_path: Path) -> None:
     if kind == "eval":
-        whole = archive(tmp_path / "whole.eval", *[json.dumps(SAMPLE).encode()] * 3).read_bytes()
+        whole = archive(
+            tmp_path / "whole.eval", *[json.dumps(SAMPLE).encode()] * 3
+        ).read_bytes()
     elif kind == "db":
         whole = database(tmp_path / "whole.db", PLAIN, *[TRACE] * 3).read_bytes()
     else:
-        table = {"columns": ["step", "prompt", "response", "reward"], "data": [[1, "p", "r", 1.0]]}
+        table = {
+            "columns": ["step", "prompt", "response", "reward"],
+            "data": [[1, "p", "r", 1.0]],
+        }
         whole = json.dumps(table).encode()
     rng = random.Random(1)
     for number in range(60):
@@ -135,7 +154,9 @@ def test_damaged_files_cost_a_reason_and_no_crash(kind: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("place", ["pipe", "/dev/zero", "folder", "missing"])
-def test_a_tokenizer_that_is_no_file_is_refused_at_once(place: str, tmp_path: Path) -> None:
+def test_a_tokenizer_that_is_no_file_is_refused_at_once(
+    place: str, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     with pytest.raises(UsageError, match="must be a file of at most"):
@@ -175,5 +196,8 @@ def test_json_that_is_too_large_or_too_deep_is_refused(tmp_path, monkeypatch):
     with pytest.raises(RowError, match="the JSON document exceeds a limit"):
         list(iterate(path.open("rb"), "json"))
     monkeypatch.setattr("rlreport.formats.containers.MAX_JSON", 1000)
-    with path.open("rb") as opened, pytest.raises(RowError, match="exceeds 1,000 bytes"):
+    with (
+        path.open("rb") as opened,
+        pytest.raises(RowError, match="exceeds 1,000 bytes"),
+    ):
         list(iterate(opened, "json"))

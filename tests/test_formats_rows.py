@@ -37,7 +37,9 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("identity", sorted(FOREIGN))
-def test_a_foreign_column_with_the_name_of_a_field_is_never_taken_for_it(identity: str) -> None:
+def test_a_foreign_column_with_the_name_of_a_field_is_never_taken_for_it(
+    identity: str,
+) -> None:
     obj = FOREIGN[identity]
     path = "global_step_3_evals/x.jsonl" if identity == "skyrl" else "rollout/3/7.jsonl"
     (plain,) = rows(identity, obj, path)
@@ -52,7 +54,13 @@ def test_a_foreign_column_with_the_name_of_a_field_is_never_taken_for_it(identit
 
 
 def test_trl_step_may_be_in_the_file_s_name_only() -> None:
-    row = {"step": None, "prompt": "q", "completion": "a", "advantage": 0.7, "right": 1.0}
+    row = {
+        "step": None,
+        "prompt": "q",
+        "completion": "a",
+        "advantage": 0.7,
+        "right": 1.0,
+    }
     assert rows("trl", row, "completions/completions_00005.parquet")[0]["step"] == 5
 
 
@@ -99,7 +107,9 @@ def test_numbers_survive_their_writers(logged: object, meant: float | None) -> N
         assert coerce.number(logged) == pytest.approx(meant, nan_ok=True)
 
 
-@pytest.mark.parametrize("answer", ["4", "12", "four", "1/2", "0.5.1", "x" * 60, "-", "1,5"])
+@pytest.mark.parametrize(
+    "answer", ["4", "12", "four", "1/2", "0.5.1", "x" * 60, "-", "1,5"]
+)
 def test_answers_stay_text(answer: str) -> None:
     assert coerce.unquoted(answer) == answer
 
@@ -115,6 +125,15 @@ def test_steps_are_whole_numbers() -> None:
 
 
 def test_a_reward_part_beyond_float64_is_left_out_and_the_row_is_kept() -> None:
-    obj = {"input": "q", "output": "a", "gts": "4", "score": 1.0, "step": 5, "reward": 10**400}
-    assert "reward_logged" not in next(RowReader(format_by_id("verl"))(obj, Where("5.jsonl")))
+    obj = {
+        "input": "q",
+        "output": "a",
+        "gts": "4",
+        "score": 1.0,
+        "step": 5,
+        "reward": 10**400,
+    }
+    assert "reward_logged" not in next(
+        RowReader(format_by_id("verl"))(obj, Where("5.jsonl"))
+    )
     assert coerce.reals({"a": 10**400, "b": 1}) == {"b": 1.0}

@@ -67,8 +67,14 @@ def test_trl_without_its_state_says_what_was_taken(tmp_path: Path) -> None:
     shutil.copytree(DUMPS / "trl" / "completions", tmp_path / "completions")
     scan = read(tmp_path)
     assert len(scan.responses) == 12
-    assert note(scan, "format").endswith("all columns of decimal numbers count as rewards")
-    assert scan.reward_parts == ["length_reward", "letter_reward", "temperature_reward_hint"]
+    assert note(scan, "format").endswith(
+        "all columns of decimal numbers count as rewards"
+    )
+    assert scan.reward_parts == [
+        "length_reward",
+        "letter_reward",
+        "temperature_reward_hint",
+    ]
 
 
 def test_rollouts_given_to_write_are_read_in_place_of_trl_s(tmp_path: Path) -> None:
@@ -82,14 +88,18 @@ def test_rollouts_given_to_write_are_read_in_place_of_trl_s(tmp_path: Path) -> N
 
 
 def test_what_prime_rl_trained_on_is_read_alone() -> None:
-    effective = DUMPS / "verifiers" / "prime" / "rollouts" / "step_3" / "train" / "effective"
+    effective = (
+        DUMPS / "verifiers" / "prime" / "rollouts" / "step_3" / "train" / "effective"
+    )
     assert by_step(read(effective)) == {3: 1.0}
 
 
 # The others
 
 
-def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teacher(tmp_path):
+def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teacher(
+    tmp_path,
+):
     gaps, log = np.linspace(1.0, 0.1, 30), tmp_path / "steps.jsonl"
     words = ["It", " is", " 4", ",", " as", " 2", "+2", "=4"]
     row = {"prompt": "2+2?", "response": "".join(words), "response_tokens": words}
@@ -102,19 +112,28 @@ def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teache
     assert by_step(scan, "kl_k1") == pytest.approx(dict(enumerate(8 * gaps, 1)))
     assert "the reference is the teacher" in note(scan, "format")
     verdict = check_logs([log], BuildOptions(workers=1))
-    assert (verdict.findings, verdict.sentence) == ([], "Not judged: no reward is logged.")
-    assert {"kl_explosion", "entropy_collapse", "length_collapse"} <= set(verdict.passed)
+    assert (verdict.findings, verdict.sentence) == (
+        [],
+        "Not judged: no reward is logged.",
+    )
+    assert {"kl_explosion", "entropy_collapse", "length_collapse"} <= set(
+        verdict.passed
+    )
     assert verdict.courses.keys() == {"kl", "length", "entropy"}
 
 
-def test_skyrl_counts_rows_where_several_samples_of_a_prompt_have_its_index(tmp_path: Path) -> None:
+def test_skyrl_counts_rows_where_several_samples_of_a_prompt_have_its_index(
+    tmp_path: Path,
+) -> None:
     kept = DUMPS / "skyrl" / "dumped_evals" / "global_step_6_evals"
     means = shutil.copytree(kept, tmp_path / kept.name) / "aggregated_results.jsonl"
     means.write_text('{"eval/calc/avg_score": 0.4}')
     assert by_step(read(tmp_path)) == {6: pytest.approx(0.4)}
 
 
-def skyrl_step(folder: Path, step: int, lines: list[tuple[str, str, float, int]]) -> Path:
+def skyrl_step(
+    folder: Path, step: int, lines: list[tuple[str, str, float, int]]
+) -> Path:
     """Write lines as SkyRL does: prompt, response, score and index; return the file."""
     rows = [
         {
@@ -135,22 +154,33 @@ STEP_WISE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("mean", [2 / 3, None], ids=["with the mean", "without the mean"])
-def test_skyrl_s_turns_of_one_index_are_one_trajectory(mean: float | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "mean", [2 / 3, None], ids=["with the mean", "without the mean"]
+)
+def test_skyrl_s_turns_of_one_index_are_one_trajectory(
+    mean: float | None, tmp_path: Path
+) -> None:
     path = skyrl_step(tmp_path, 2, STEP_WISE)
     if mean is not None:  # the name of the source is written as in a path
-        write(path.with_name("aggregated_results.jsonl"), [{"eval/openai_calc/avg_score": mean}])
+        write(
+            path.with_name("aggregated_results.jsonl"),
+            [{"eval/openai_calc/avg_score": mean}],
+        )
     assert by_step(read(tmp_path)) == {2: pytest.approx(2 / 3)}
     first, *_ = [found for _, found in rows_in(tmp_path)]
     assert (first["prompt"], first["response"]) == (ASK, "<assistant>4\n<assistant>8")
-    assert [(turn["role"], turn["text"], turn["sampled"]) for turn in first["turns"]] == [
+    assert [
+        (turn["role"], turn["text"], turn["sampled"]) for turn in first["turns"]
+    ] == [
         ("assistant", "<assistant>4", True),
         ("environment", "<summary>4<tool>ok", False),
         ("assistant", "<assistant>8", True),
     ]
 
 
-def test_skyrl_s_samples_of_a_prompt_with_one_index_are_several_trajectories(tmp_path: Path):
+def test_skyrl_s_samples_of_a_prompt_with_one_index_are_several_trajectories(
+    tmp_path: Path,
+):
     samples = [(prompt, response, score, 0) for prompt, response, score, _ in STEP_WISE]
     skyrl_step(tmp_path, 2, samples)
     assert len(read(tmp_path).responses) == 3
@@ -169,8 +199,12 @@ def same_as_exported(logs: Path, *apart: str) -> list[Row]:
     rows = [row for _, row in rows_in(logs)]
     for _, exported in rows_in(DUMPS / "slime_export"):
         for one in rows:
-            if all(one.get(key) == exported.get(key) for key in ("step", "index", "split")):
-                assert {k: v for k, v in exported.items() if k not in apart}.items() <= one.items()
+            if all(
+                one.get(key) == exported.get(key) for key in ("step", "index", "split")
+            ):
+                assert {
+                    k: v for k, v in exported.items() if k not in apart
+                }.items() <= one.items()
     return rows
 
 
@@ -198,7 +232,9 @@ def test_miles_conversations_are_joined_to_their_samples() -> None:
     assert {"not_a_log", "sibling"} <= kinds(scan)
 
 
-def test_without_torch_a_dump_says_how_to_export_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_a_dump_says_how_to_export_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UnusableInputError, match=r"needs torch .*python -c"):
         read(DUMPS / "slime")
@@ -232,7 +268,9 @@ def test_pickles_run_nothing_and_cost_their_file_only(tmp_path: Path) -> None:
         laugh = [laugh] * 8
     torch.save({"rollout_id": 8, "samples": [{"prompt": laugh}]}, folder / "8.pt")
     wide = torch.zeros(1).expand(1 << 40)
-    torch.save({"rollout_id": 9, "samples": [{"prompt": "p", "tokens": wide}]}, folder / "9.pt")
+    torch.save(
+        {"rollout_id": 9, "samples": [{"prompt": "p", "tokens": wide}]}, folder / "9.pt"
+    )
     scan = read(tmp_path / "run", split="train")
     assert not touched.exists()
     assert len(scan.responses) == 6
@@ -266,7 +304,10 @@ def test_a_database_is_never_written_to_and_runs_nothing(tmp_path: Path) -> None
     )
     hostile.close()
     scan = read(tmp_path / "run")
-    assert by_step(scan) == {1: np.mean([1.5, 0.0, 1.0, 0.0]), 2: np.mean([2.5, 0.0, 2.0, 0.0])}
+    assert by_step(scan) == {
+        1: np.mean([1.5, 0.0, 1.0, 0.0]),
+        2: np.mean([2.5, 0.0, 2.0, 0.0]),
+    }
     assert {path: path.read_bytes() for path in before} == before
     refused = {n.file for n in scan.notes if n.kind == "not_a_log"}
     assert refused == {"other.db", "view.db"}

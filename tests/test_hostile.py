@@ -11,13 +11,85 @@ from tests.hostile import STRINGS
 from tests.pages_reading import Elements
 
 OURS = {
-    *("html", "head", "meta", "title", "link", "script", "body", "a", "header", "footer", "nav"),
-    *("main", "div", "section", "article", "h1", "h2", "h3", "h4", "p", "q", "ul", "ol", "li"),
-    *("dl", "dt", "dd", "table", "caption", "colgroup", "col", "thead", "tbody", "tr", "th", "td"),
+    *(
+        "html",
+        "head",
+        "meta",
+        "title",
+        "link",
+        "script",
+        "body",
+        "a",
+        "header",
+        "footer",
+        "nav",
+    ),
+    *(
+        "main",
+        "div",
+        "section",
+        "article",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "p",
+        "q",
+        "ul",
+        "ol",
+        "li",
+    ),
+    *(
+        "dl",
+        "dt",
+        "dd",
+        "table",
+        "caption",
+        "colgroup",
+        "col",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    ),
     *("span", "wbr"),
-    *("figure", "figcaption", "details", "summary", "noscript", "meter", "code", "strong", "br"),
-    *("svg", "g", "path", "text", "tspan", "rect", "circle", "line", "defs", "clippath", "use"),
-    *("lineargradient", "stop", "time", "button", "input", "label", "em", "small", "abbr", "title"),
+    *(
+        "figure",
+        "figcaption",
+        "details",
+        "summary",
+        "noscript",
+        "meter",
+        "code",
+        "strong",
+        "br",
+    ),
+    *(
+        "svg",
+        "g",
+        "path",
+        "text",
+        "tspan",
+        "rect",
+        "circle",
+        "line",
+        "defs",
+        "clippath",
+        "use",
+    ),
+    *(
+        "lineargradient",
+        "stop",
+        "time",
+        "button",
+        "input",
+        "label",
+        "em",
+        "small",
+        "abbr",
+        "title",
+    ),
     *("data", "bdi", "pre", "mark", "hr", "style", "symbol", "image", "desc"),
 }
 
@@ -35,13 +107,20 @@ def test_no_element_handler_script_or_address_of_the_log_gets_into_a_page(report
         text = page.read_text("utf-8")
         policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
         assert policy is not None
-        assert "default-src &#39;none&#39;" in policy[1] or "default-src 'none'" in policy[1]
+        assert (
+            "default-src &#39;none&#39;" in policy[1]
+            or "default-src 'none'" in policy[1]
+        )
         assert "unsafe" not in policy[1]
         for tag, attributes in Elements(text).found:
             assert tag in OURS, page
-            assert not [name for name in attributes if name.startswith("on") or name == "style"]
+            assert not [
+                name for name in attributes if name.startswith("on") or name == "style"
+            ]
             for address in (attributes.get("href", ""), attributes.get("src", "")):
-                assert not re.match(r"(?i)\s*(javascript|https?|//|data:[^,])", address), address
+                assert not re.match(
+                    r"(?i)\s*(javascript|https?|//|data:[^,])", address
+                ), address
             if tag == "script":
                 check_script(page, attributes)
 
@@ -64,7 +143,9 @@ def test_texts_are_there_as_text_and_exports_hold_them_as_data(report):
     assert "汉字 中文，标点。" in page
     findings = json.loads((report / "data" / "findings.json").read_bytes())
     assert findings["verdict"]
-    assert json.loads((report / "data" / "report.json").read_bytes())["run"] == STRINGS[0]
+    assert (
+        json.loads((report / "data" / "report.json").read_bytes())["run"] == STRINGS[0]
+    )
     for chart in (report / "data" / "charts").glob("*.vl.json"):
         schema = json.loads(chart.read_bytes())["$schema"]
         assert schema.startswith("https://vega.github.io/schema/")

@@ -49,7 +49,9 @@ def test_reports_of_every_form_have_a_row_with_their_figures_and_what_differs(ru
     for k in range(3):
         assert f"run &lt;b&gt;{k}" in page
         # The first and the last window of ten steps: steps 0 to 2 and 7 to 9.
-        assert re.search(rf'<b>{k}<.*?title="{k + 1}".*?title="{k + 8}"', html.unescape(page), re.S)
+        assert re.search(
+            rf'<b>{k}<.*?title="{k + 1}".*?title="{k + 8}"', html.unescape(page), re.S
+        )
     assert "./run%3A0%23%3Ci%3E/index.html" in page
     assert "./run%3A1%23%3Ci%3E.zip" in page
     assert 'data-key="card:algo.lr"' in page
@@ -61,7 +63,9 @@ def test_reports_of_every_form_have_a_row_with_their_figures_and_what_differs(ru
     assert out.read_bytes() == first
     assert (
         b"http"
-        not in first.replace(b"http://www.w3.org", b"").split(b"<main")[1].split(b"</main")[0]
+        not in first.replace(b"http://www.w3.org", b"")
+        .split(b"<main")[1]
+        .split(b"</main")[0]
     )
 
 
@@ -82,7 +86,9 @@ def test_broken_reports_say_why_in_their_rows_and_other_files_have_none(runs, tm
     shutil.copytree(tmp_path / "good", tmp_path / "no_data")
     shutil.rmtree(tmp_path / "no_data/data")
     (tmp_path / "t.zip").write_bytes((runs / "run:1#<i>.zip").read_bytes()[:-1000])
-    (tmp_path / "trunc.html").write_bytes((runs / "run:2#<i>.html").read_bytes()[:100_000])
+    (tmp_path / "trunc.html").write_bytes(
+        (runs / "run:2#<i>.html").read_bytes()[:100_000]
+    )
     rlreport.index([tmp_path / "good"], tmp_path / "earlier.html")
     rlreport.compare(tmp_path / "good", tmp_path / "good", tmp_path / "comparison")
     (tmp_path / "foreign.html").write_text("<html>")
@@ -103,14 +109,20 @@ def test_broken_reports_say_why_in_their_rows_and_other_files_have_none(runs, tm
     page = (tmp_path / "index.html").read_text()
     assert "9 reports. 7 could not be read." in page
     assert str(tmp_path) not in page
-    with pytest.raises(RlreportError, match=r"t\.zip: is a broken \.zip, cut off or damaged"):
+    with pytest.raises(
+        RlreportError, match=r"t\.zip: is a broken \.zip, cut off or damaged"
+    ):
         rlreport.compare(tmp_path / "t.zip", tmp_path / "good", tmp_path / "out")
 
 
-def test_a_run_that_cannot_be_built_is_named_and_the_others_are_listed(tmp_path, monkeypatch):
+def test_a_run_that_cannot_be_built_is_named_and_the_others_are_listed(
+    tmp_path, monkeypatch
+):
     for name in ("a", "b"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "log.jsonl").write_text('{"step": 1, "reward": 0.5}\n')
+        (tmp_path / "runs" / name / "log.jsonl").write_text(
+            '{"step": 1, "reward": 0.5}\n'
+        )
     shutil.copy(tmp_path / "runs/a/log.jsonl", tmp_path / "runs")
 
     def fail_on_b(logs, out, options, *rest):
@@ -157,8 +169,13 @@ def test_rewards_of_the_runs_are_curves_of_one_chart(runs, tmp_path):
     (tmp_path / "runs/run:0#<i>/data/report.json").write_text(json.dumps(hostile))
     rlreport.index(tmp_path / "runs", tmp_path / "runs/index.html")
     for page in ((runs / "index.html"), (tmp_path / "runs/index.html")):
-        (chart,) = re.findall(r'<figure class="chart.*?</figure>', page.read_text(), re.S)
-        names = {html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)</text>", chart)}
+        (chart,) = re.findall(
+            r'<figure class="chart.*?</figure>', page.read_text(), re.S
+        )
+        names = {
+            html.unescape(text)
+            for text in re.findall(r"<text[^>]*>([^<]*)</text>", chart)
+        }
         assert {f"run <b>{k}" for k in range(3)} <= names
         assert "<script" not in chart
     one = tmp_path / "one"
@@ -168,7 +185,14 @@ def test_rewards_of_the_runs_are_curves_of_one_chart(runs, tmp_path):
 
 
 def run_folder(
-    root, place, *, run="", settings=None, sentence="", rewards=(0.1, 0.5), level="healthy"
+    root,
+    place,
+    *,
+    run="",
+    settings=None,
+    sentence="",
+    rewards=(0.1, 0.5),
+    level="healthy",
 ):
     """Write a small report.json by hand: two steps, and the course of these two rewards."""
     generator = {"name": "rlreport", "version": "1"}
@@ -176,9 +200,17 @@ def run_folder(
     about["steps"] = [{"step": s, "responses": 4} for s in range(len(rewards))]
     about["reward"] = {"steps": list(range(len(rewards))), "values": rewards}
     parts = {"first": rewards[0], "best": max(rewards), "last": rewards[-1]}
-    course = {"quantity": "reward", "series": {"file": "steps.csv", "column": "reward_mean"}}
+    course = {
+        "quantity": "reward",
+        "series": {"file": "steps.csv", "column": "reward_mean"},
+    }
     course |= {name: {"value": value, "steps": [0, 0]} for name, value in parts.items()}
-    about["verdict"] = {"level": level, "lead": None, "sentence": sentence, "course": [course]}
+    about["verdict"] = {
+        "level": level,
+        "lead": None,
+        "sentence": sentence,
+        "course": [course],
+    }
     about["card"] = {"entries": settings or {}}
     (root / place / "data").mkdir(parents=True)
     (root / place / "data/report.json").write_text(json.dumps(about))
@@ -194,9 +226,12 @@ def rows_of(page, table):
     keys = re.findall(r'<th [^>]*data-key="([^"]*)"', part)
     rows = re.findall(r'<tr data-n="[^"]*">(.*?)</tr>', part, re.S)
     texts = [
-        [re.sub("<.*?>", "", c) for c in re.findall(r"<td.*?</td>", row, re.S)] for row in rows
+        [re.sub("<.*?>", "", c) for c in re.findall(r"<td.*?</td>", row, re.S)]
+        for row in rows
     ]
-    return [dict(zip(keys, (text.strip() for text in row), strict=True)) for row in texts]
+    return [
+        dict(zip(keys, (text.strip() for text in row), strict=True)) for row in texts
+    ]
 
 
 def shown_settings(page, table):
@@ -206,7 +241,11 @@ def shown_settings(page, table):
 
 
 def test_runs_that_differ_in_their_seed_alone_are_a_group(tmp_path):
-    for seed, reward, level in ((1, 0.38, "warning"), (2, 0.43, "healthy"), (3, 0.45, "healthy")):
+    for seed, reward, level in (
+        (1, 0.38, "warning"),
+        (2, 0.43, "healthy"),
+        (3, 0.45, "healthy"),
+    ):
         run_folder(tmp_path, f"low_s{seed}", settings={"lr": 1e-6, "seed": seed},
                    rewards=(0.1, reward), level=level)  # fmt: skip
     for seed, name in ((1, "calm-owl"), (2, "brave-fox")):
@@ -215,7 +254,11 @@ def test_runs_that_differ_in_their_seed_alone_are_a_group(tmp_path):
     (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04")
     page = index_page(tmp_path)
     low, single, high = rows_of(page, "groups")
-    assert [row["group"] for row in (low, single, high)] == ["low", "single", "calm-owl and others"]
+    assert [row["group"] for row in (low, single, high)] == [
+        "low",
+        "single",
+        "calm-owl and others",
+    ]
     assert [row["runs"] for row in (low, single, high)] == ["3", "1", "2"]
     assert low["verdict"].replace("\N{NO-BREAK SPACE}", " ") == "2 Healthy, 1 Warning"
     assert (low["reward_first"], low["reward_last"]) == ("0.100", "0.42 (0.38 to 0.45)")
@@ -240,8 +283,13 @@ def test_runs_that_differ_in_their_seed_alone_are_a_group(tmp_path):
 def test_runs_named_by_their_seed_are_grouped_by_folder(tmp_path):
     for place in ("low/seed_1", "low/seed_2", "high/seed_1", "high/seed_2"):
         run_folder(tmp_path, place, run=place.partition("/")[2])
-    made = rlreport.index([tmp_path / "low", tmp_path / "high"], tmp_path / "index.html")
-    assert [row["group"] for row in rows_of(made.out.read_text(), "groups")] == ["low", "high"]
+    made = rlreport.index(
+        [tmp_path / "low", tmp_path / "high"], tmp_path / "index.html"
+    )
+    assert [row["group"] for row in rows_of(made.out.read_text(), "groups")] == [
+        "low",
+        "high",
+    ]
 
 
 def test_settings_that_tell_groups_apart_come_first_and_eight_are_shown(tmp_path):
@@ -259,7 +307,9 @@ def test_settings_that_tell_groups_apart_come_first_and_eight_are_shown(tmp_path
     assert [*runs][9:] == ["seed", "port_offset", "wandb_project", "output_dir"]
     assert [*groups] == [*(f"k{i}" for i in range(9)), "wandb_project"]
     for shown in (runs, groups):
-        assert [key for key, visible in shown.items() if visible] == [f"k{i}" for i in range(8)]
+        assert [key for key, visible in shown.items() if visible] == [
+            f"k{i}" for i in range(8)
+        ]
 
 
 def test_forty_settings_have_a_column_and_how_many_have_none_is_told(tmp_path):
@@ -275,7 +325,10 @@ def test_forty_settings_have_a_column_and_how_many_have_none_is_told(tmp_path):
 def test_what_happened_is_the_sentence_of_the_verdict_without_its_level(tmp_path):
     long = "qwen2.5-7b_" * 20 + "end"
     sentences = {
-        "a": ("healthy", "Healthy as far as rewards show: the reward rose from 0 to 1. Keep it."),
+        "a": (
+            "healthy",
+            "Healthy as far as rewards show: the reward rose from 0 to 1. Keep it.",
+        ),
         "b": ("critical", "Broken: reward hacking: length rises. The reward fell."),
         "c": ("healthy", "Healthy. The reward rose: twice."),
         "d": ("unclear", ""),
@@ -294,7 +347,9 @@ def test_what_happened_is_the_sentence_of_the_verdict_without_its_level(tmp_path
     assert [row["run"] for row in rows] == [long + place for place in sentences]
 
 
-def test_more_groups_than_colours_are_drawn_from_the_highest_and_the_chart_says_so(tmp_path):
+def test_more_groups_than_colours_are_drawn_from_the_highest_and_the_chart_says_so(
+    tmp_path,
+):
     for number in range(12):
         run_folder(tmp_path, f"run{number:02}", rewards=(0.1, number / 12))
     page = index_page(tmp_path)
@@ -317,7 +372,9 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
                 for s in range(30) for n in range(8)
             ])  # fmt: skip
         if kind != "rollouts":
-            lines = [f"{s},{0.1 + s / 40 + rng.random() / 10},{s / 90}" for s in range(30)]
+            lines = [
+                f"{s},{0.1 + s / 40 + rng.random() / 10},{s / 90}" for s in range(30)
+            ]
             (logs / "metrics.csv").write_text("step,reward,kl\n" + "\n".join(lines))
         rlreport.build(logs, tmp_path / "reports" / kind, title=kind, workers=1)
     reports = {
@@ -328,7 +385,9 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
     rows = {row["run"]: row for row in rows_of(page, "runs")}
     curves = {}
     for kind, about in reports.items():
-        course = next(c for c in about["verdict"]["course"] if c["quantity"] == "reward")
+        course = next(
+            c for c in about["verdict"]["course"] if c["quantity"] == "reward"
+        )
         overview = (tmp_path / "reports" / kind / "index.html").read_text()
         for part in ("first", "best", "last"):
             value = course[part]["value"]
@@ -339,14 +398,20 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
         curves[kind] = np.array([step["reward_mean"] for step in about["steps"]])
         leading = about["reward"]["values"]
         assert sparkline(np.array(leading)) in page
-        assert (leading == curves[kind].tolist()) == (kind != "both")  # else of the trainer
+        assert (leading == curves[kind].tolist()) == (
+            kind != "both"
+        )  # else of the trainer
     for base, new in (("rollouts", "metrics"), ("both", "rollouts")):
         one, other = (tmp_path / "reports" / name for name in (base, new))
         comparison = rlreport.compare(one, other, tmp_path / base).outcome.comparison
         assert np.allclose(comparison.curves, [curves[base], curves[new]])
         steps = np.arange(30)
-        courses = [course_of(Series(steps, curves[name]), "reward") for name in (base, new)]
-        leading = max((c for c in courses if c and c.gained), key=lambda course: course.best.value)
+        courses = [
+            course_of(Series(steps, curves[name]), "reward") for name in (base, new)
+        ]
+        leading = max(
+            (c for c in courses if c and c.gained), key=lambda course: course.best.value
+        )
         middle = (leading.first.value + leading.best.value) / 2
         assert comparison.speed["half"].reward == pytest.approx(middle)
 
@@ -375,7 +440,9 @@ def test_groups_are_sorted_by_their_mean_and_no_name_is_cut(browser, tmp_path):
         with visiting(
             browser, tmp_path / "index.html", viewport={"width": width, "height": 900}
         ) as page:
-            cut = "cells => cells.filter(c => c.scrollHeight > c.clientHeight + 1).length"
+            cut = (
+                "cells => cells.filter(c => c.scrollHeight > c.clientHeight + 1).length"
+            )
             keys = ("run", "group", "verdict", "sentence")
             cells = ", ".join(f'td[data-key="{key}"] .clamp' for key in keys)
             assert page.locator(f"{cells}, td.link").evaluate_all(cut) == 0

@@ -38,9 +38,19 @@ def work(tmp_path: Path) -> Path:
 
 
 def run(code: str, work: Path, **environment: str) -> str:
-    env = {**os.environ, "WANDB_SILENT": "true", "GIT_PYTHON_REFRESH": "quiet", **environment}
+    env = {
+        **os.environ,
+        "WANDB_SILENT": "true",
+        "GIT_PYTHON_REFRESH": "quiet",
+        **environment,
+    }
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=work, env=env, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=work,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -48,7 +58,12 @@ def run(code: str, work: Path, **environment: str) -> str:
 
 def test_wandb_keeps_the_report_byte_for_byte(work: Path) -> None:
     pytest.importorskip("wandb")
-    run(recipe("Weights & Biases", "python"), work, WANDB_MODE="offline", WANDB_DIR=str(work))
+    run(
+        recipe("Weights & Biases", "python"),
+        work,
+        WANDB_MODE="offline",
+        WANDB_DIR=str(work),
+    )
     (kept,) = work.glob("wandb/offline-run-*/files/media/html/report_*.html")
     assert kept.read_bytes() == (work / "run.html").read_bytes()
 
@@ -68,15 +83,24 @@ def test_mlflow_has_it_as_an_artifact_with_verdict_and_figures(work: Path) -> No
 
 def test_trackio_has_it_with_an_alert(work: Path) -> None:
     pytest.importorskip("trackio")
-    run(recipe("Trackio", "python"), work, TRACKIO_DIR=str(work / "trackio"), HF_HUB_OFFLINE="1")
+    run(
+        recipe("Trackio", "python"),
+        work,
+        TRACKIO_DIR=str(work / "trackio"),
+        HF_HUB_OFFLINE="1",
+    )
     (kept,) = (work / "trackio" / "media").rglob("*.html")
     assert kept.read_bytes() == (work / "run.html").read_bytes()
     with sqlite3.connect(work / "trackio" / "rl.db") as database:
-        assert "reward_hacking_token" in str(database.execute("SELECT * FROM alerts").fetchall())
+        assert "reward_hacking_token" in str(
+            database.execute("SELECT * FROM alerts").fetchall()
+        )
 
 
 def test_a_notebook_shows_the_last_line_of_the_cell(work: Path) -> None:
-    shown = run(recipe("Notebooks", "python").rstrip() + "\nprint(report._repr_html_())", work)
+    shown = run(
+        recipe("Notebooks", "python").rstrip() + "\nprint(report._repr_html_())", work
+    )
     assert "Broken: “🎉” appears in 98% of responses" in shown
     assert "The reward rose from 0.48 to 3.8." in shown
 
@@ -94,7 +118,11 @@ def programs(work: Path, **scripts: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("end", ["done", "failed", "time limit"])
 def test_slurm_builds_it_however_the_training_ends(work: Path, end: str) -> None:
-    train = {"done": "exit 0", "failed": "exit 3", "time limit": "touch started; exec sleep 60"}
+    train = {
+        "done": "exit 0",
+        "failed": "exit 3",
+        "time limit": "touch started; exec sleep 60",
+    }
     env = {**programs(work, srun=train[end]), "SLURM_JOB_ID": "17"}
     job = subprocess.Popen(["bash", "-c", recipe("Slurm", "sh")], cwd=work, env=env)
     if end == "time limit":
@@ -108,8 +136,14 @@ def test_slurm_builds_it_however_the_training_ends(work: Path, end: str) -> None
 
 def test_ray_builds_it_and_keeps_the_status_of_the_training(work: Path) -> None:
     ray = 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'
-    env = {**programs(work, ray=ray, python="exit 3"), "LOGS": "logs", "OUT": "run.html"}
-    job = subprocess.run(["bash", "-c", recipe("Ray", "sh")], cwd=work, env=env, check=False)
+    env = {
+        **programs(work, ray=ray, python="exit 3"),
+        "LOGS": "logs",
+        "OUT": "run.html",
+    }
+    job = subprocess.run(
+        ["bash", "-c", recipe("Ray", "sh")], cwd=work, env=env, check=False
+    )
     assert job.returncode == 3
     assert (work / "run.html").stat().st_size > 1000
 

@@ -32,10 +32,30 @@ from tools.catalogue import extracted, untranslated
 MAKERS = ("message", "plural")
 LANGUAGES = sorted(path.stem for path in FOLDER.glob("*.po"))
 
-PACKAGES = {"Python", "altair", "vl", "convert", "python", "pandas", "numpy", "jinja", "post"}
+PACKAGES = {
+    "Python",
+    "altair",
+    "vl",
+    "convert",
+    "python",
+    "pandas",
+    "numpy",
+    "jinja",
+    "post",
+}
 NAMES = {
     *(part for field in FIELDS for part in re.findall("[A-Za-z]{2,}", field.name)),
-    *("objective", "kl", "rlboard", "run", "other", "report", "compared", "all", *PACKAGES),
+    *(
+        "objective",
+        "kl",
+        "rlboard",
+        "run",
+        "other",
+        "report",
+        "compared",
+        "all",
+        *PACKAGES,
+    ),
     *("any", "guardrail", "new", "critical", "worse"),
     *("_".join(settings(BuildOptions())).split("_")),
     *("true", "false"),
@@ -65,13 +85,17 @@ def parts_of(file: Path) -> list[str]:
     """The texts of a form that people read."""
     if file.is_dir():
         return [
-            t for page in sorted(file.rglob("*.html")) for t in pseudo.texts_of(page.read_text())
+            t
+            for page in sorted(file.rglob("*.html"))
+            for t in pseudo.texts_of(page.read_text())
         ]
     text = file.read_text("utf-8")
     if file.suffix == ".html":
         return pseudo.texts_of(text)
     if file.suffix != ".eml":
-        return re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)|<[^>]*>", "\n", text, flags=re.S).split("\n")
+        return re.sub(
+            r"```.*?```|`[^`]*`|\]\([^)]*\)|<[^>]*>", "\n", text, flags=re.S
+        ).split("\n")
     mail = email.message_from_bytes(file.read_bytes(), policy=email.policy.default)
     assert isinstance(mail, EmailMessage)
     plain, html = (mail.get_body((kind,)) for kind in ("plain", "html"))
@@ -87,14 +111,18 @@ def parts_of(file: Path) -> list[str]:
     ]
 
 
-FORMS = [f"{what}{suffix}" for what in ("report", "compared") for suffix in OTHERS.values()]
+FORMS = [
+    f"{what}{suffix}" for what in ("report", "compared") for suffix in OTHERS.values()
+]
 FORMS += ["index.html"]
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
     known, parts = NAMES, parts_of(spoken / form)
-    if form == "index.html":  # reasons and verdicts are texts of the reports that are listed
+    if (
+        form == "index.html"
+    ):  # reasons and verdicts are texts of the reports that are listed
         known = NAMES | {"not", "an", "object", "but", "list"}
     assert pseudo.untranslated(parts, known) == []
     if not Path(form).suffix or form.endswith(".html"):
@@ -103,7 +131,15 @@ def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
 
 def test_no_message_is_joined_to_another_text():
     """Where text is added to a message, no language can put it elsewhere."""
-    makers = {*MAKERS, "format_message", "listed", "clauses", "phrases", "sentences", "span"}
+    makers = {
+        *MAKERS,
+        "format_message",
+        "listed",
+        "clauses",
+        "phrases",
+        "sentences",
+        "span",
+    }
 
     def made(node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and getattr(node.func, "id", "") in makers
@@ -113,14 +149,21 @@ def test_no_message_is_joined_to_another_text():
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             parts: list[ast.AST] = []
             if isinstance(node, ast.JoinedStr):
-                parts = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+                parts = [
+                    part.value
+                    for part in node.values
+                    if isinstance(part, ast.FormattedValue)
+                ]
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
                 parts = [node.left, node.right]
             if any(map(made, parts)):
                 found.append(f"{path.name}:{node.lineno}")  # type: ignore[attr-defined]
     for path in sorted((pseudo.ROOT / "static" / "js").rglob("*.js")):
         text = path.read_text("utf-8")
-        found += [f"{path.name}: {one[0]}" for one in re.finditer(r"message\([^()]*\) \+", text)]
+        found += [
+            f"{path.name}: {one[0]}"
+            for one in re.finditer(r"message\([^()]*\) \+", text)
+        ]
     assert found == []
 
 
@@ -128,36 +171,54 @@ def literals(text: str) -> list[str]:
     """The places of a message, with how each is written."""
     if "%(" in text:
         return sorted(re.findall(r"%\(\w+\)s", text))
-    return sorted({f"{name}:{form}" for _, name, form, _ in Formatter().parse(text) if name})
+    return sorted(
+        {f"{name}:{form}" for _, name, form, _ in Formatter().parse(text) if name}
+    )
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_message_is_in_the_catalogue_and_its_translation_has_the_same_places(language):
+def test_every_message_is_in_the_catalogue_and_its_translation_has_the_same_places(
+    language,
+):
     there = {m.id for m in extracted(pseudo.ROOT) if m.id}
     with (FOLDER / f"{language}.po").open("rb") as file:
-        catalogue = [entry for entry in pofile.read_po(file, locale=language) if entry.id]
+        catalogue = [
+            entry for entry in pofile.read_po(file, locale=language) if entry.id
+        ]
     assert {entry.id for entry in catalogue} == there, "make written"
     for entry in catalogue:
-        said = [entry.string] if isinstance(entry.string, str) else list(entry.string or ())
+        said = (
+            [entry.string]
+            if isinstance(entry.string, str)
+            else list(entry.string or ())
+        )
         asked = [entry.id] if isinstance(entry.id, str) else list(entry.id)
         assert not entry.fuzzy, entry.id
-        for text in filter(None, said):  # a missing one is English: `make release-check` asks
+        for text in filter(
+            None, said
+        ):  # a missing one is English: `make release-check` asks
             assert literals(text) == literals(asked[-1]), entry.id
-            assert set(re.findall(r"<[^>]*>", text)) == set(re.findall(r"<[^>]*>", asked[0]))
+            assert set(re.findall(r"<[^>]*>", text)) == set(
+                re.findall(r"<[^>]*>", asked[0])
+            )
         # No translation can end an attribute.
         assert '"' in str(entry.id) or '"' not in "".join(said), entry.id
 
 
 def test_a_release_needs_a_translation_of_every_message(tmp_path):
     po = tmp_path / "zh.po"
-    po.write_text('msgid "run"\nmsgstr "运行"\n\nmsgid "step"\nmsgid_plural "s"\nmsgstr[0] ""\n')
+    po.write_text(
+        'msgid "run"\nmsgstr "运行"\n\nmsgid "step"\nmsgid_plural "s"\nmsgstr[0] ""\n'
+    )
     assert untranslated(po) == ["step"]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_stands_in_a_message_stays_text(language):
     hostile = "{0} {name} %(x)s </script><b>&amp;"
-    said = Language(language).of(message("{name}: needs {needs}", name=hostile, needs="{needs}"))
+    said = Language(language).of(
+        message("{name}: needs {needs}", name=hostile, needs="{needs}")
+    )
     assert hostile in said and "{needs}" in said
 
 
@@ -187,8 +248,16 @@ def test_every_message_is_made_with_exactly_its_values():
             values = {word.arg for word in call.keywords}
             if ast.unparse(call.func) == "plural":
                 values.add("count")
-            places = {re.sub(":.*", "", place) for text in texts for place in literals(str(text))}
-            if texts and None not in values and places | {"count"} != values | {"count"}:
+            places = {
+                re.sub(":.*", "", place)
+                for text in texts
+                for place in literals(str(text))
+            }
+            if (
+                texts
+                and None not in values
+                and places | {"count"} != values | {"count"}
+            ):
                 wrong.append(f"{path.name}:{call.lineno}")
     assert wrong == []
 
@@ -209,7 +278,10 @@ def test_every_message_is_made_with_exactly_its_values():
     ],
 )
 def test_a_name_that_a_template_does_not_get_is_an_error(template, language):
-    for templates in (environment(Language(language)), _environment(Language(language))):
+    for templates in (
+        environment(Language(language)),
+        _environment(Language(language)),
+    ):
         with pytest.raises((UndefinedError, KeyError), match="gone"):
             templates.from_string(template).render(view={})
 
@@ -266,12 +338,25 @@ SEEN = """() => {
   return found;
 }"""
 
-KEYS = {"Finish", "Key", "Escape", "Shift", "PNG", "SVG", "CSV", "Vega", "Lite", "jsonl"}
+KEYS = {
+    "Finish",
+    "Key",
+    "Escape",
+    "Shift",
+    "PNG",
+    "SVG",
+    "CSV",
+    "Vega",
+    "Lite",
+    "jsonl",
+}
 
 
 def opened(page: Page) -> None:
     """Open all that is folded, and every menu."""
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((one) => (one.open = true))"
+    )
     page.wait_for_timeout(300)
 
 

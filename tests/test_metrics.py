@@ -41,7 +41,9 @@ def trainer_state(folder: Path, step: int) -> Path:
 
 def test_without_tensorboard_the_command_that_brings_its_reader_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[tensorboard\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"pip install 'rlreport\[tensorboard\]'"
+    ):
         _table(EVENTS)
 
 
@@ -51,7 +53,9 @@ def _refusal(folder: Path) -> str:
     return str(refused.value)
 
 
-def test_without_tensorboard_a_folder_of_events_says_what_to_install(monkeypatch, tmp_path):
+def test_without_tensorboard_a_folder_of_events_says_what_to_install(
+    monkeypatch, tmp_path
+):
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
     shutil.copy(EVENTS, tmp_path)
     told = _refusal(tmp_path)
@@ -59,7 +63,9 @@ def test_without_tensorboard_a_folder_of_events_says_what_to_install(monkeypatch
     assert "not named like a log" not in told
     write(tmp_path / "rollouts.jsonl", [row(step) for step in range(3)])
     report = rlreport.build(tmp_path, tmp_path / "out", workers=1)
-    (note,) = (note for note in report.tables.notes if "rlreport[tensorboard]" in note.text)
+    (note,) = (
+        note for note in report.tables.notes if "rlreport[tensorboard]" in note.text
+    )
     assert note.kind == FORMAT  # printed on the terminal, too
 
 
@@ -68,11 +74,17 @@ def test_a_table_of_very_many_metrics_says_the_limit(kind: str, tmp_path: Path) 
     names = ["step", *(f"metric_of_some_layer_{i}" for i in range(60_000))]
     rows = [[step, *[0.5] * 60_000] for step in range(3)]
     if kind == "csv":
-        lines = [",".join(names) + "\n", *(",".join(map(str, cells)) + "\n" for cells in rows)]
+        lines = [
+            ",".join(names) + "\n",
+            *(",".join(map(str, cells)) + "\n" for cells in rows),
+        ]
         told = _refusal(write(tmp_path / "metrics.csv", lines).parent)
         assert "more than 5,000 columns" in told and "column named step" not in told
         return
-    write(tmp_path / "metrics.jsonl", [dict(zip(names, cells, strict=True)) for cells in rows])
+    write(
+        tmp_path / "metrics.jsonl",
+        [dict(zip(names, cells, strict=True)) for cells in rows],
+    )
     found = find_and_read([tmp_path])
     assert len(found.table.columns) == 2_001
     assert "58,000 metrics beyond the first 2,000 left out" in found.notes[0].text
@@ -90,15 +102,21 @@ def test_a_table_of_very_many_metrics_says_the_limit(kind: str, tmp_path: Path) 
          "files: a folder of W&B; looked for its run file run-*.wandb"),
     ],
 )  # fmt: skip
-def test_a_folder_without_logs_says_what_was_looked_for(files, told, tmp_path: Path) -> None:
+def test_a_folder_without_logs_says_what_was_looked_for(
+    files, told, tmp_path: Path
+) -> None:
     (tmp_path / "logs").mkdir()
     for name in files:
         write(tmp_path / "logs" / name, ["{}\n"])
-    assert f"No rollout log found ({'' if files else 'logs: '}{told}" in _refusal(tmp_path / "logs")
+    assert f"No rollout log found ({'' if files else 'logs: '}{told}" in _refusal(
+        tmp_path / "logs"
+    )
 
 
 @pytest.mark.parametrize("packing", [".gz", ".zst"])
-def test_compressed_metrics_are_found_and_read_up_to_where_they_are_torn(tmp_path, packing):
+def test_compressed_metrics_are_found_and_read_up_to_where_they_are_torn(
+    tmp_path, packing
+):
     pack = gzip.compress if packing == ".gz" else zstd.compress
     lines = "".join(f'{{"step": {step}, "kl": {step}.5}}\n' for step in range(20_000))
     whole, table = tmp_path / f"a.jsonl{packing}", tmp_path / f"b.csv{packing}"
@@ -109,20 +127,27 @@ def test_compressed_metrics_are_found_and_read_up_to_where_they_are_torn(tmp_pat
     assert _table(table).to_dict("list") == {"step": [1], "kl": [0.5]}
     whole.write_bytes(pack(lines.encode())[:-500])
     torn = _table(whole)
-    assert 0 < len(torn) < 20_000 and torn["kl"].tolist()[-1] == torn["step"].tolist()[-1] + 0.5
+    assert (
+        0 < len(torn) < 20_000
+        and torn["kl"].tolist()[-1] == torn["step"].tolist()[-1] + 0.5
+    )
     whole.write_bytes(b"no archive")
     assert _found(tmp_path) == [table]
     with pytest.raises(UnusableInputError, match="cannot be read as metrics"):
         _table(whole)
 
 
-def test_only_the_first_steps_of_values_that_are_not_finite_are_named(tmp_path: Path) -> None:
+def test_only_the_first_steps_of_values_that_are_not_finite_are_named(
+    tmp_path: Path,
+) -> None:
     rows = [{"step": step, "loss": math.nan} for step in range(3 * MAX_BROKEN)]
     found = find_and_read([], [write(tmp_path / "metrics.jsonl", rows)])
     assert found.broken == {"loss": list(range(MAX_BROKEN))}
 
 
-def test_a_number_too_large_to_calculate_with_counts_as_infinite(tmp_path: Path) -> None:
+def test_a_number_too_large_to_calculate_with_counts_as_infinite(
+    tmp_path: Path,
+) -> None:
     losses = [1e150, 1e151, -1e300, math.inf]
     rows = [{"step": step, "loss": loss} for step, loss in enumerate(losses)]
     found = find_and_read([], [write(tmp_path / "metrics.jsonl", rows)])
@@ -138,9 +163,12 @@ def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) 
     expected = {
         trainer_state(tmp_path / "checkpoint-9", step=9),
         write(
-            tmp_path / "project" / "experiment.jsonl", [{"step": 1, "data": {"actor/loss": 1.0}}]
+            tmp_path / "project" / "experiment.jsonl",
+            [{"step": 1, "data": {"actor/loss": 1.0}}],
         ),
-        write(tmp_path / "metrics.jsonl", [{"step": 0, "env/reward": 1.0, "name": "x"}]),
+        write(
+            tmp_path / "metrics.jsonl", [{"step": 0, "env/reward": 1.0, "name": "x"}]
+        ),
         shutil.copytree(EVENTS.parent, tmp_path / "runs") / EVENTS.name,
         tmp_path / "table.csv",
     }
@@ -163,16 +191,26 @@ def test_nesting_without_end_costs_its_line(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
-    for name in ("metrics.jsonl", "trainer_state.json", "events.out.tfevents.1", "x.csv"):
+    for name in (
+        "metrics.jsonl",
+        "trainer_state.json",
+        "events.out.tfevents.1",
+        "x.csv",
+    ):
         os.mkfifo(tmp_path / name)
     assert _found(tmp_path) == []
-    for path, why in ((tmp_path, "this folder contains no"), (tmp_path / "x.csv", "no such file")):
+    for path, why in (
+        (tmp_path, "this folder contains no"),
+        (tmp_path / "x.csv", "no such file"),
+    ):
         with pytest.raises(UnusableInputError, match=why):
             _table(path)
 
 
 @pytest.mark.parametrize("framework", sorted({key.framework for key in known_keys()}))
-def test_each_known_key_has_its_role_alone_and_among_the_keys_of_its_framework(framework) -> None:
+def test_each_known_key_has_its_role_alone_and_among_the_keys_of_its_framework(
+    framework,
+) -> None:
     rows = [row for row in known_keys() if row.framework == framework]
     names = {row: row.key.replace("*", "8") for row in rows}
     among = roles_of(sorted(names.values()))
@@ -206,14 +244,19 @@ def test_values_are_converted_to_the_unit_of_their_role(role, name, logged, expe
         ("reward", "reward/overall reward/accuracy reward/format"),
         ("reward", "env/all/reward/total env/all/correct env/all/format"),
         ("validation", "val_mean_reward val_accuracy val_format_ok_rate"),
-        ("validation", "eval_reward eval_rewards/correctness/mean eval_rewards/format/mean"),
+        (
+            "validation",
+            "eval_reward eval_rewards/correctness/mean eval_rewards/format/mean",
+        ),
         ("validation", "val-core/math/acc/mean@4 val-core/math/acc/best@4/mean"),
         ("kl_token", "kl actor/kl_loss"),
         ("length", "completions/mean_length completions/mean_terminated_length"),
         ("loss", "loss policy_loss loss/value_avg"),
     ],
 )
-def test_of_several_metrics_the_plain_one_is_taken_in_any_order(role: str, names: str) -> None:
+def test_of_several_metrics_the_plain_one_is_taken_in_any_order(
+    role: str, names: str
+) -> None:
     listed = names.split()
     assert roles_of(listed)[role] == roles_of(listed[::-1])[role] == listed[0]
 
@@ -248,7 +291,10 @@ def _printed(path: Path, decimals: int | None, steps: int = 30) -> Path:
 def test_what_a_console_prints_as_zero_at_all_steps_is_unknown(tmp_path: Path) -> None:
     found = find_and_read([], [_printed(tmp_path / "train.log", 3)])
     assert {"actor/lr", "response_length/clip_ratio"}.isdisjoint(found.table)
-    assert found.table["actor/kl_loss"].tolist()[:2] == [0.0, 0.0]  # as it is more than 0 later
+    assert found.table["actor/kl_loss"].tolist()[:2] == [
+        0.0,
+        0.0,
+    ]  # as it is more than 0 later
     (told,) = found.notes
     assert told.count == 2 and "prints as 0.000 at all steps" in told.text
     exact = find_and_read([], [_printed(tmp_path / "new.log", None)])
@@ -256,6 +302,10 @@ def test_what_a_console_prints_as_zero_at_all_steps_is_unknown(tmp_path: Path) -
     assert set(exact.table["response_length/clip_ratio"]) == {0.0} and not exact.notes
 
 
-def test_a_learning_rate_that_a_console_rounds_to_zero_is_no_finding(tmp_path: Path) -> None:
+def test_a_learning_rate_that_a_console_rounds_to_zero_is_no_finding(
+    tmp_path: Path,
+) -> None:
     verdict = check_logs([_printed(tmp_path / "train.log", 3)], BuildOptions(workers=1))
-    assert verdict.level == "healthy" and "no_updates" not in {f.id for f in verdict.findings}
+    assert verdict.level == "healthy" and "no_updates" not in {
+        f.id for f in verdict.findings
+    }

@@ -28,7 +28,13 @@ from rlreport.comparison.run import compared_run
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.flows.build import check_logs
 from rlreport.metrics.find import MAX_STEPS, find_and_read
-from rlreport.metrics.roles import PLAIN_NAMES, ROLLOUT_SETTINGS, framework_of, known_keys, roles_of
+from rlreport.metrics.roles import (
+    PLAIN_NAMES,
+    ROLLOUT_SETTINGS,
+    framework_of,
+    known_keys,
+    roles_of,
+)
 from rlreport.options import BuildOptions, CompareOptions
 from rlreport.system.workers import Progress
 from tests.net import RUNS
@@ -61,7 +67,10 @@ def events(steps: int = STEPS, **changed: Callable[[int], float]) -> Events:
         "learning_rate": lambda s: 1e-6 * (1 - s / steps),
         "mystery/αβ": lambda s: float(s % 7),
     }
-    return [{"step": s, **{k: f(s) for k, f in {**usual, **changed}.items()}} for s in range(steps)]
+    return [
+        {"step": s, **{k: f(s) for k, f in {**usual, **changed}.items()}}
+        for s in range(steps)
+    ]
 
 
 def state(path: Path, logged: Events) -> Path:
@@ -87,7 +96,9 @@ def mlflow(folder: Path, logged: Events, run: str = "swift-fox") -> Path:
 def trackio(path: Path, **runs: Events) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE metrics (run_name TEXT, step INTEGER, metrics TEXT)")
+        database.execute(
+            "CREATE TABLE metrics (run_name TEXT, step INTEGER, metrics TEXT)"
+        )
         for run, logged in runs.items():
             for event in logged:
                 found = {name: value for name, value in event.items() if name != "step"}
@@ -97,7 +108,9 @@ def trackio(path: Path, **runs: Events) -> Path:
 
 
 SOURCES: dict[str, Callable[[Path, Events], Path]] = {
-    "trainer_state": lambda folder, logged: state(folder / "trainer_state.json", logged),
+    "trainer_state": lambda folder, logged: state(
+        folder / "trainer_state.json", logged
+    ),
     "lines": lambda folder, logged: write(folder / "metrics.jsonl", logged),
     "csv": lambda folder, logged: table(folder / "metrics.csv", logged),
     "mlflow": lambda folder, logged: mlflow(folder / "run", logged),
@@ -128,19 +141,30 @@ def test_the_same_run_from_any_source_gives_the_same_figures(source, given, tmp_
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> rlreport.Report:
     folder = tmp_path_factory.mktemp("learns")
-    return rlreport.build(state(folder / "trainer_state.json", events()), folder / "out")
+    return rlreport.build(
+        state(folder / "trainer_state.json", events()), folder / "out"
+    )
 
 
-def test_a_run_is_judged_and_shown_by_its_trainers_series(report: rlreport.Report) -> None:
+def test_a_run_is_judged_and_shown_by_its_trainers_series(
+    report: rlreport.Report,
+) -> None:
     assert report.verdict.level == "healthy"
-    course = r"Healthy: the reward rose from 0\.2\d+ to 0\.6\d+\. Keep the last checkpoint\."
+    course = (
+        r"Healthy: the reward rose from 0\.2\d+ to 0\.6\d+\. Keep the last checkpoint\."
+    )
     assert re.fullmatch(course, report.verdict.sentence)
     overview = page(report)
-    assert "7 metrics of the trainer over 60 steps (0–59), from trainer_state.json." in overview
+    assert (
+        "7 metrics of the trainer over 60 steps (0–59), from trainer_state.json."
+        in overview
+    )
     assert "GRPOConfig(log_completions=True" in overview
     assert not {"responses.html", "prompts.html", "tokens.html"} & set(files(report))
     assert "responses.html" not in overview
-    assert {"reward.vl.json", "length.vl.json", "metric_kl.vl.json"} <= set(files(report))
+    assert {"reward.vl.json", "length.vl.json", "metric_kl.vl.json"} <= set(
+        files(report)
+    )
     steps = report.tables.steps
     assert steps["reward_mean"].tolist() == [e["reward"] for e in events()]
     assert steps["kl_k1_mean"].isna().all(), "TRL's kl is per token"
@@ -180,12 +204,15 @@ FAULTS: dict[str, tuple[dict[str, Callable[[int], float]], str, str]] = {
 def test_what_trainers_see_is_found(fault: str, tmp_path: Path) -> None:
     changed, severity, word = FAULTS[fault]
     verdict = _verdict(write(tmp_path / "metrics.jsonl", events(STEPS, **changed)))
-    assert {f.id: f.severity for f in verdict.findings}.get(fault.split()[0]) == severity
+    assert {f.id: f.severity for f in verdict.findings}.get(
+        fault.split()[0]
+    ) == severity
     assert verdict.sentence.startswith(word)
 
 
 @pytest.mark.parametrize(
-    ("gradient", "rise", "found"), [(1.0, 0.0, False), (None, 0.5, False), (None, 0.0, True)]
+    ("gradient", "rise", "found"),
+    [(1.0, 0.0, False), (None, 0.5, False), (None, 0.0, True)],
 )
 def test_a_learning_rate_of_0_tells_nothing_where_gradients_are_or_the_reward_moves(
     gradient: float | None, rise: float, found: bool, tmp_path: Path
@@ -211,7 +238,9 @@ def test_the_chart_of_the_finding_stands_first_and_is_marked(tmp_path: Path) -> 
     report = rlreport.build(write(tmp_path / "metrics.jsonl", logged), tmp_path / "out")
     names = re.findall(r'data-chart="(\w+)"', page(report))
     assert names[0] == "metric_kl"
-    assert page(report).index('data-chart="metric_kl"') < page(report).index('class="figures"')
+    assert page(report).index('data-chart="metric_kl"') < page(report).index(
+        'class="figures"'
+    )
     assert names.count("metric_kl") == 1
     assert "metric_reward" not in names, "the chart of the reward shows it"
 
@@ -229,7 +258,9 @@ def test_many_metrics_are_folded(metrics: int, tmp_path: Path) -> None:
     assert ("More trainer metrics" in out.read_text("utf-8")) == (metrics > 20)
 
 
-def test_names_of_metrics_are_hidden_and_their_roles_stay(report, tmp_path: Path) -> None:
+def test_names_of_metrics_are_hidden_and_their_roles_stay(
+    report, tmp_path: Path
+) -> None:
     assert all(roles_of([name]) == {role: name} for role, name in PLAIN_NAMES.items())
     path = write(tmp_path / "zebra" / "metrics.jsonl", events())
     hidden = rlreport.build(path.parent, tmp_path / "hidden.zip", redact="names")
@@ -241,15 +272,24 @@ def test_names_of_metrics_are_hidden_and_their_roles_stay(report, tmp_path: Path
     assert "mystery" in page(report)
 
 
-def test_several_runs_are_refused_with_their_names_and_one_can_be_chosen(tmp_path: Path) -> None:
+def test_several_runs_are_refused_with_their_names_and_one_can_be_chosen(
+    tmp_path: Path,
+) -> None:
     path = trackio(tmp_path / "p.db", low=events(), high=events(reward=lambda s: 0.3))
-    with pytest.raises(UsageError, match=r"2 runs: high, low\. Choose one with --run NAME"):
+    with pytest.raises(
+        UsageError, match=r"2 runs: high, low\. Choose one with --run NAME"
+    ):
         rlreport.build(path, tmp_path / "out")
-    assert (_verdict(path, "low").level, _verdict(path, "high").level) == ("healthy", "unclear")
+    assert (_verdict(path, "low").level, _verdict(path, "high").level) == (
+        "healthy",
+        "unclear",
+    )
     with pytest.raises(UsageError, match="no such run; found: high, low"):
         rlreport.build(path, tmp_path / "out", run="middle")
     for name in ("a", "b"):
-        state(tmp_path / "runs" / name / "checkpoint-9" / "trainer_state.json", events())
+        state(
+            tmp_path / "runs" / name / "checkpoint-9" / "trainer_state.json", events()
+        )
     with pytest.raises(UsageError, match="2 runs: a, b"):
         rlreport.build(tmp_path / "runs", tmp_path / "out")
 
@@ -276,7 +316,9 @@ def _outcome(bases: list[Path], news: list[Path], **given: Any) -> outcome.Outco
 def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tmp_path):
     low = write(tmp_path / "low.jsonl", events(reward=lambda s: 0.2 + 0.01 * (s % 5)))
     high = write(tmp_path / "high.jsonl", events(reward=lambda s: 0.9 + 0.01 * (s % 5)))
-    lower = rlreport.compare(high, low, tmp_path / "c.html", fail_on=["worse", "guardrail"])
+    lower = rlreport.compare(
+        high, low, tmp_path / "c.html", fail_on=["worse", "guardrail"]
+    )
     assert lower.sentence.startswith("Lower in these runs: reward −0.700")
     assert "within these runs" in lower.sentence and "up to" not in lower.sentence
     assert any("may come from their seeds" in note for note in lower.notes)
@@ -289,11 +331,15 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tm
         rlreport.build(path, report)
     assert words.sentence(_outcome(reports[:1], reports[1:])) == lower.sentence
     seeds = [
-        write(tmp_path / f"{i}.jsonl", events(reward=partial(_sawtooth, i + 1))) for i in range(3)
+        write(tmp_path / f"{i}.jsonl", events(reward=partial(_sawtooth, i + 1)))
+        for i in range(3)
     ]
     far = write(tmp_path / "far.jsonl", events(reward=lambda s: 90.0 + s % 5))
     one = _outcome(seeds, [far], require_evidence=True)
-    assert words.sentence(one).startswith("Higher in these runs: reward") and one.gate.exit == 0
+    assert (
+        words.sentence(one).startswith("Higher in these runs: reward")
+        and one.gate.exit == 0
+    )
     better = _outcome(seeds, [far] * 3, fail_on=["worse"])
     assert words.sentence(better).startswith("Better: reward") and better.gate.exit == 0
 
@@ -301,11 +347,22 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tm
 def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tmp_path):
     log = write(tmp_path / "a.jsonl", events())
     notes = rlreport.compare(log, log, tmp_path / "c.html").notes
-    assert any(note.startswith("Runs with trainer metrics only are compared") for note in notes)
+    assert any(
+        note.startswith("Runs with trainer metrics only are compared") for note in notes
+    )
     page = (tmp_path / "c.html").read_text("utf-8")
-    assert "Not compared, as a run has no data: Watched reward, KL, Cut off at the limit, " in page
-    assert "At equal KL: not compared, as this needs KL per response in both runs." in page
-    for section in ("Prompts won and lost", "Texts more frequent in NEW", "Tokens by change"):
+    assert (
+        "Not compared, as a run has no data: Watched reward, KL, Cut off at the limit, "
+        in page
+    )
+    assert (
+        "At equal KL: not compared, as this needs KL per response in both runs." in page
+    )
+    for section in (
+        "Prompts won and lost",
+        "Texts more frequent in NEW",
+        "Tokens by change",
+    ):
         assert section not in page
     short = write(tmp_path / "b.jsonl", events(2))
     sentence = rlreport.compare(short, short, tmp_path / "c.html").sentence
@@ -317,7 +374,9 @@ def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tm
 
 def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -> None:
     steps = 3 * MAX_STEPS
-    rows = ",".join(f'{{"step":{s},"reward":{s % 4},"grad_norm":{s % 4}}}' for s in range(steps))
+    rows = ",".join(
+        f'{{"step":{s},"reward":{s % 4},"grad_norm":{s % 4}}}' for s in range(steps)
+    )
     (tmp_path / "m.json").write_text(f"[{rows}]")
     read = find_and_read([tmp_path / "m.json"])
     assert read.table["step"].tolist() == list(range(0, steps, 4))
@@ -330,10 +389,15 @@ def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -
 
 def test_the_commands_take_metrics(tmp_path: Path) -> None:
     path = write(tmp_path / "metrics.jsonl", events())
-    assert "no rollouts; trainer metrics of 1 run" in rlreport_command("inspect", path).stdout
+    assert (
+        "no rollouts; trainer metrics of 1 run"
+        in rlreport_command("inspect", path).stdout
+    )
     found = json.loads(rlreport_command("check", path, "--json").stdout)
     assert found["verdict"]["level"] == "healthy"
-    assert {"id": "reward_hacking_token", "needs": "rollouts with reward"} in found["not_run"]
+    assert {"id": "reward_hacking_token", "needs": "rollouts with reward"} in found[
+        "not_run"
+    ]
     built = rlreport_command("build", path, "-o", tmp_path / "r.html")
     assert re.search(r"r\.html  [\d.]+ [kM]B, 7 metrics, 60 steps", built.stdout)
 
@@ -366,13 +430,21 @@ COMPUTED = """CREATE TABLE metrics
         ("a.json", b'{"a": 1}', r"No rollout log found \(a\.json"),
         ("a.csv", b"x,y\n1,2\n", r"a\.csv: not a metrics table"),
         ("a.csv", b"step,reward\n1e300,1\n", "no steps with numbers"),
-        ("a.csv", "step,reward\n1,0.5\n".encode("utf-16"), r"a\.csv: encoded as UTF-16; save it"),
+        (
+            "a.csv",
+            "step,reward\n1,0.5\n".encode("utf-16"),
+            r"a\.csv: encoded as UTF-16; save it",
+        ),
         ("a.csv", b"step,re\rward\n1,0.5\n", "a.csv"),
         ("a.csv", b"step," + 200_000 * b"r" + b"\n1,0.5\n", "a.csv"),
         ("a.log", b"step 1\n", "No rollout log found"),
         ("a.jsonl", b"{}\n", "No rollout log found|No usable response"),
         ("folder/a.csv", b"step,reward\n", "a column named step and rows of numbers"),
-        ("folder/a.csv", b"reward,kl\n0.5,0.1\n", "a column named step and rows of numbers"),
+        (
+            "folder/a.csv",
+            b"reward,kl\n0.5,0.1\n",
+            "a column named step and rows of numbers",
+        ),
         ("folder/a.csv", b"step,re\rward\n1,0.5\n", "a.csv"),
         ("run-1.wandb", b"", "not a run file of W&B"),
         ("run-1.wandb", b":W&B\xe1\xbe\x00" + bytes(500), "no steps with numbers"),
@@ -407,7 +479,9 @@ LACKING: dict[str, tuple[Callable[[Event], Event], str, str]] = {
 @pytest.mark.parametrize("case", LACKING)
 def test_the_sentence_says_what_is_not_judged(case: str, tmp_path: Path) -> None:
     changed, sentence, needs = LACKING[case]
-    verdict = _verdict(table(tmp_path / "m.csv", [changed(event) for event in events()]))
+    verdict = _verdict(
+        table(tmp_path / "m.csv", [changed(event) for event in events()])
+    )
     assert verdict.sentence.startswith(sentence)
     assert verdict.not_observed[-1] == "rollouts (no texts, groups or finish reasons)"
     not_run = {check.id: check.needs for check in verdict.not_run}
@@ -435,15 +509,27 @@ def test_mlflow_folders_with_links_broken_lines_and_huge_steps(tmp_path: Path) -
 
 def test_a_framework_is_told_by_its_names() -> None:
     for name in ROLLOUT_SETTINGS:
-        keys = [key.key.replace("*", "8") for key in known_keys() if key.framework == name]
+        keys = [
+            key.key.replace("*", "8") for key in known_keys() if key.framework == name
+        ]
         assert framework_of(keys) == name
-    assert framework_of(["loss", "reward", "step", "grad_norm", "learning_rate"]) is None
+    assert (
+        framework_of(["loss", "reward", "step", "grad_norm", "learning_rate"]) is None
+    )
 
 
 def test_a_long_cell_of_a_table_is_no_number(tmp_path: Path) -> None:
     long, path = "x" * 200_000, tmp_path / "run.csv"
-    rows = ["step,reward,text", f"0,0.5,{long}", f"1,{long},a", f'2,1.5,"{long},{long}"', "x,1,b"]
-    path.write_text("\n".join([*rows, f"{long},0.5,c", f"4,0.5,{long},d", "5,2.5,e"]) + "\n")
+    rows = [
+        "step,reward,text",
+        f"0,0.5,{long}",
+        f"1,{long},a",
+        f'2,1.5,"{long},{long}"',
+        "x,1,b",
+    ]
+    path.write_text(
+        "\n".join([*rows, f"{long},0.5,c", f"4,0.5,{long},d", "5,2.5,e"]) + "\n"
+    )
     read = find_and_read([tmp_path])
     assert read.table["step"].tolist() == [0, 2, 5]
     assert read.table["reward"].tolist() == [0.5, 1.5, 2.5]
@@ -487,15 +573,29 @@ def test_sparse_metrics_are_judged_and_shown(seed: int, tmp_path: Path) -> None:
 
 
 def test_the_metrics_are_exported_as_logged(tmp_path: Path) -> None:
-    names = {"=1+1": "'=1+1", 'a,"b"': 'a,"b"', "0007": "'0007", "self": "self", "αβ/x": "αβ/x"}
-    logged: Events = [{"step": s, "reward": s / 7, **dict.fromkeys(names, s / 3)} for s in (0, 5)]
+    names = {
+        "=1+1": "'=1+1",
+        'a,"b"': 'a,"b"',
+        "0007": "'0007",
+        "self": "self",
+        "αβ/x": "αβ/x",
+    }
+    logged: Events = [
+        {"step": s, "reward": s / 7, **dict.fromkeys(names, s / 3)} for s in (0, 5)
+    ]
     logged[1]["αβ/x"] = float("nan")
     report = rlreport.build(write(tmp_path / "m.jsonl", logged), tmp_path / "out")
     text = (Path(report.out) / "data" / "metrics.csv").read_text("utf-8")
     header, *rows = csv.reader(text.splitlines())
-    assert header == ["step", *sorted([*names.values(), "reward"], key=lambda n: n.lstrip("'"))]
+    assert header == [
+        "step",
+        *sorted([*names.values(), "reward"], key=lambda n: n.lstrip("'")),
+    ]
     values = [dict(zip(header, row, strict=True)) for row in rows]
-    assert [(row["step"], row["'=1+1"]) for row in values] == [("0", "0.0"), ("5", str(5 / 3))]
+    assert [(row["step"], row["'=1+1"]) for row in values] == [
+        ("0", "0.0"),
+        ("5", str(5 / 3)),
+    ]
     assert values[1]["αβ/x"] == "" and float(values[1]["reward"]) == 5 / 7
     assert 'href="data/metrics.csv"' in page(report, "data.html")
     assert ">Chart: Reward</a>" in page(report, "data.html")
@@ -510,23 +610,35 @@ def test_metrics_that_do_not_fit_are_left_out_and_said_so(tmp_path: Path) -> Non
     assert any("metrics.csv" in text for text in report.left_out)
 
 
-def test_columns_without_any_value_are_left_out_of_the_json_only(report, tmp_path: Path) -> None:
+def test_columns_without_any_value_are_left_out_of_the_json_only(
+    report, tmp_path: Path
+) -> None:
     data = Path(report.out) / "data"
     about = json.loads((data / "report.json").read_bytes())
     validate(about, "report")
-    columns = {name for row in about["steps"] for name, value in row.items() if value is not None}
+    columns = {
+        name
+        for row in about["steps"]
+        for name, value in row.items()
+        if value is not None
+    }
     assert {"step", "responses", "reward_mean"} <= columns == set(about["steps"][0])
-    header = (data / "steps.csv").read_text().partition("\n")[0].replace('"', "").split(",")
+    header = (
+        (data / "steps.csv").read_text().partition("\n")[0].replace('"', "").split(",")
+    )
     assert header == [column.name for column in STEP_COLUMNS]
     rlreport.index([report.out], tmp_path / "index.html")
     assert rlreport.compare(report.out, report.out, tmp_path / "comparison").outcome
 
 
 @pytest.mark.parametrize("every", [3, 10])
-def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logged(every, tmp_path):
+def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logged(
+    every, tmp_path
+):
     logged = events(100, loss=lambda s: 1 / (s + 1))
     rewards = [
-        event | {"reward": "" if event["step"] % every else event["reward"]} for event in logged
+        event | {"reward": "" if event["step"] % every else event["reward"]}
+        for event in logged
     ]
     report = rlreport.build(table(tmp_path / "m.csv", rewards), tmp_path / "out")
     assert report.verdict.level == "healthy"
@@ -543,7 +655,9 @@ def test_steps_of_a_database_that_are_no_numbers_cost_their_row(tmp_path: Path) 
 
 
 @given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=6))
-def test_a_damaged_run_file_of_wandb_is_read_or_refused(tmp_path_factory, changes) -> None:
+def test_a_damaged_run_file_of_wandb_is_read_or_refused(
+    tmp_path_factory, changes
+) -> None:
     path = tmp_path_factory.getbasetemp() / "run-1a2b.wandb"
     data = bytearray(WANDB.read_bytes())
     for at, byte in changes:

@@ -31,7 +31,8 @@ STEPS = (10, 20, 30)
 def state(path: Path, **metrics: list[float]) -> Path:
     """A ``trainer_state.json`` with a value of each metric at each step."""
     history = [
-        {"step": step, "epoch": 0.1} | {name: values[i] for name, values in metrics.items()}
+        {"step": step, "epoch": 0.1}
+        | {name: values[i] for name, values in metrics.items()}
         for i, step in enumerate(STEPS)
     ]
     path.write_text(json.dumps({"global_step": STEPS[-1], "log_history": history}))
@@ -40,7 +41,10 @@ def state(path: Path, **metrics: list[float]) -> Path:
 
 @pytest.fixture
 def logs(tmp_path):
-    write(tmp_path / "run" / "rank_0.jsonl", [row(s, reward=i) for s in STEPS for i in range(2)])
+    write(
+        tmp_path / "run" / "rank_0.jsonl",
+        [row(s, reward=i) for s in STEPS for i in range(2)],
+    )
     return tmp_path / "run"
 
 
@@ -49,7 +53,9 @@ def charts(logs: Path, **options: Any) -> tuple[dict[str, dict], rlreport.Report
     report = rlreport.build(logs, logs.parent / "report", workers=1, **options)
     exported = sorted((Path(report.out) / "data" / "charts").glob("metric_*.vl.json"))
     specs = {
-        path.name.removeprefix("metric_").removesuffix(".vl.json"): json.loads(path.read_bytes())
+        path.name.removeprefix("metric_").removesuffix(".vl.json"): json.loads(
+            path.read_bytes()
+        )
         for path in exported
     }
     return specs, report
@@ -74,7 +80,13 @@ def test_each_kind_of_file_beside_the_logs_becomes_charts_over_the_steps_of_all(
     assert found.keys() == {"loss", "lr", "actor_entropy"}
     assert values(found["loss"]) == {0: None, 10: 0.5, 20: 0.25, 30: 0.125, 40: None}
     assert values(found["lr"]) == {10: 0.5, 30: 0.25}  # joined, as it is sparse
-    assert values(found["actor_entropy"]) == {0: 0.0, 10: 1.0, 20: 2.0, 30: 3.0, 40: 4.0}
+    assert values(found["actor_entropy"]) == {
+        0: 0.0,
+        10: 1.0,
+        20: 2.0,
+        30: 3.0,
+        40: 4.0,
+    }
     assert {extent(spec, "x") for spec in found.values()} == {(0.0, 40.0)}
     assert report.tables.steps["step"].tolist() == list(STEPS)
     assert len(report.tables.responses) == 6
@@ -90,7 +102,9 @@ def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs
     assert found.keys() == {"lr"}
     (note,) = (note for note in report.tables.notes if note.kind == "metrics")
     assert note.text.startswith("trainer metrics not read: trainer_state.json")
-    assert "trainer metrics not read" in (Path(report.out) / "data.html").read_text("utf-8")
+    assert "trainer metrics not read" in (Path(report.out) / "data.html").read_text(
+        "utf-8"
+    )
     with pytest.raises(UnusableInputError, match=r"trainer_state\.json"):
         find_and_read([logs], [broken])
 
@@ -102,10 +116,17 @@ def test_metrics_at_steps_far_from_the_rollouts_have_an_axis_of_their_own(logs):
     assert {extent(spec, "x") for spec in found.values()} == {(1e9 + 10, 1e9 + 30)}
     drawn = {chart.name: chart.spec for chart in overview_charts(report.tables)}
     assert extent(drawn["reward"], "x") == (10.0, 30.0)
-    assert {datum["series"] for datum in drawn["reward"]["data"]["values"]} == {"policy"}
+    assert {datum["series"] for datum in drawn["reward"]["data"]["values"]} == {
+        "policy"
+    }
     assert report.verdict.courses["reward"].source == "rollouts"
-    assert "far from those of rollouts" in (Path(report.out) / "data.html").read_text("utf-8")
-    write(logs / "metrics.jsonl", [{**row, "step": row["step"] - 10**9 + 100} for row in rows])
+    assert "far from those of rollouts" in (Path(report.out) / "data.html").read_text(
+        "utf-8"
+    )
+    write(
+        logs / "metrics.jsonl",
+        [{**row, "step": row["step"] - 10**9 + 100} for row in rows],
+    )
     assert extent(charts(logs)[0]["loss"], "x") == (10.0, 130.0)
 
 
@@ -115,11 +136,20 @@ def main_of(page: Path) -> str:
 
 def test_pages_name_the_files_that_the_metrics_come_from(logs, tmp_path):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
-    write(logs / "project" / "experiment.jsonl", [{"step": 10, "data": {"kl": 1.0, "lr": 2.0}}])
+    write(
+        logs / "project" / "experiment.jsonl",
+        [{"step": 10, "data": {"kl": 1.0, "lr": 2.0}}],
+    )
     _, report = charts(logs)
-    overview, data = (main_of(Path(report.out) / name) for name in ("index.html", "data.html"))
-    assert "Trainer metrics from project/experiment.jsonl, trainer_state.json." in overview
-    cells = re.findall(r"<td[^>]*>(?:<div[^>]*>)?([^<]*)", data.partition("Trainer metrics")[2])
+    overview, data = (
+        main_of(Path(report.out) / name) for name in ("index.html", "data.html")
+    )
+    assert (
+        "Trainer metrics from project/experiment.jsonl, trainer_state.json." in overview
+    )
+    cells = re.findall(
+        r"<td[^>]*>(?:<div[^>]*>)?([^<]*)", data.partition("Trainer metrics")[2]
+    )
     assert cells[:4] == ["project/experiment.jsonl", "1", "2", "kl, lr"]
     assert cells[4:8] == ["trainer_state.json", "3", "1", "loss"]
     exported = json.loads((Path(report.out) / "data" / "report.json").read_bytes())
@@ -169,7 +199,10 @@ def test_metrics_that_are_read_are_nothing_odd_to_strict(logs):
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     (logs / "progress.csv").write_text("step,lr\n10,0.5\n20,0.25\n")
     done = rlreport_command("inspect", logs, "--strict")
-    assert "trainer_state.json  1 metric of 3 steps" in done.stdout and done.returncode == 0
+    assert (
+        "trainer_state.json  1 metric of 3 steps" in done.stdout
+        and done.returncode == 0
+    )
     strict = BuildOptions(strict=True, workers=1)
     check_logs([logs], strict)
     with pytest.raises(UnusableInputError, match=r"progress\.csv"):
@@ -191,10 +224,24 @@ def charted(tables: Tables) -> dict[str, Chart]:
 
 
 def test_metrics_with_a_role_stand_first_and_constants_are_not_drawn():
-    varied = ("lr", "misc", "loss", "actor/entropy", "objective/kl", "clip_ratio/region_mean")
+    varied = (
+        "lr",
+        "misc",
+        "loss",
+        "actor/entropy",
+        "objective/kl",
+        "clip_ratio/region_mean",
+    )
     metrics = {name: [1.0, 2.0, 3.0] for name in varied} | {"gamma": [0.5] * 3}
     tables = with_metrics(**metrics)
-    first = ["objective/kl", "actor/entropy", "loss", "clip_ratio/region_mean", "lr", "misc"]
+    first = [
+        "objective/kl",
+        "actor/entropy",
+        "loss",
+        "clip_ratio/region_mean",
+        "lr",
+        "misc",
+    ]
     assert [*charted(tables)] == first
     assert not_drawn(tables) == []
 
@@ -203,12 +250,22 @@ def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_ow
     reward = np.array([0.0, 3.0, 1.0, 4.0, 2.0, 5.0])
     tables = tables_of(
         table_of_rows(
-            [{"step": s, "reward": r} for s, r in zip(sorted(2 * STEPS), reward, strict=True)]
+            [
+                {"step": s, "reward": r}
+                for s, r in zip(sorted(2 * STEPS), reward, strict=True)
+            ]
         ),
-        extras={"right": reward, "latency": reward * 2, "question_index": reward, "userId": reward},
+        extras={
+            "right": reward,
+            "latency": reward * 2,
+            "question_index": reward,
+            "userId": reward,
+        },
     )
     tables.reward_parts = ["right"]
-    columns = {c.name: c for c in overview_charts(tables) if c.name.startswith("column_")}
+    columns = {
+        c.name: c for c in overview_charts(tables) if c.name.startswith("column_")
+    }
     assert columns.keys() == {"column_latency"}
     assert values(columns["column_latency"].spec) == {10: 3.0, 20: 5.0, 30: 7.0}
 
@@ -230,7 +287,13 @@ def learning(tmp_path):
 
 def test_key_figures_are_the_trainers_where_it_logged_them(learning):
     events = [
-        {"step": s, "reward": 0.1 * s, "val_accuracy": 0.05 * s, "kl": 0.01 * s, "token_entropy": 1}
+        {
+            "step": s,
+            "reward": 0.1 * s,
+            "val_accuracy": 0.05 * s,
+            "kl": 0.01 * s,
+            "token_entropy": 1,
+        }
         for s in range(10)
     ]
     _, report = charts(write(learning / "metrics.jsonl", events).parent)
@@ -240,7 +303,10 @@ def test_key_figures_are_the_trainers_where_it_logged_them(learning):
     first = tiles["reward_mean"].first
     assert first is not None and first.value == pytest.approx(windows["start"])
     assert tiles["reward_mean"].help == "“reward”, from the trainer's metrics"
-    assert [tile.key for tile in report.figures][:2] == ["reward_mean", "validation_reward_mean"]
+    assert [tile.key for tile in report.figures][:2] == [
+        "reward_mean",
+        "validation_reward_mean",
+    ]
     assert tiles["validation_reward_mean"].label == "Validation"
     assert (tiles["kl_k1_mean"].unit, tiles["surprisal_mean"].label) == (
         "nats per token",
@@ -256,6 +322,8 @@ def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning):
     events = [{"step": s, "reward": 0.1 * s} for s in range(10)]
     events += [{"step": s, "eval_reward": 0.5} for s in (4, 9)]
     _, report = charts(write(learning / "metrics.jsonl", events).parent)
-    spec = json.loads((Path(report.out) / "data" / "charts" / "reward.vl.json").read_bytes())
+    spec = json.loads(
+        (Path(report.out) / "data" / "charts" / "reward.vl.json").read_bytes()
+    )
     drawn = {d["series"] for d in spec["data"]["values"] if d.get("value") is not None}
     assert drawn == {"policy", "trainer", "validation"}

@@ -57,7 +57,9 @@ LOGGED: dict[str, Callable[[float], float]] = {
 }
 
 
-def _judge(tmp_path: Path, keys: list[Key], *, learns: bool, planted: str = "") -> Verdict:
+def _judge(
+    tmp_path: Path, keys: list[Key], *, learns: bool, planted: str = ""
+) -> Verdict:
     """Judge the metrics ``keys`` of a run whose reward rises if it ``learns``."""
     rng = np.random.default_rng(1)
     lines = []
@@ -94,7 +96,9 @@ def test_a_run_at_rest_is_quiet(framework: str, tmp_path: Path) -> None:
 
 
 OF_A_ROLE = {
-    (key.role, key.unit): (key.framework, key.role) for key in known_keys() if key.role in PLANTED
+    (key.role, key.unit): (key.framework, key.role)
+    for key in known_keys()
+    if key.role in PLANTED
 }
 """Role and unit of a key to a framework that logs one."""
 
@@ -104,13 +108,20 @@ def test_what_begins_in_a_metric_is_found_from_its_step_on(framework, role, tmp_
     verdict = _judge(tmp_path, _keys(framework), learns=False, planted=role)
     finding = next(f for f in verdict.findings if f.id == PLANTED[role][1])
     assert finding.severity == "warning" and finding.facts["series_from"] == "metrics"
-    assert finding.onset is not None and finding.onset.low <= START <= finding.onset.high + 1
+    assert (
+        finding.onset is not None
+        and finding.onset.low <= START <= finding.onset.high + 1
+    )
     assert verdict.level == "warning" and verdict.lead == finding.id
     assert SAID.get(role, "") in verdict.sentence
 
 
-def test_silent_groups_of_a_run_that_learns_or_is_solved_are_a_note(tmp_path: Path) -> None:
-    keys = [key for key in _keys("TRL") if key.key in ("reward", "frac_reward_zero_std")]
+def test_silent_groups_of_a_run_that_learns_or_is_solved_are_a_note(
+    tmp_path: Path,
+) -> None:
+    keys = [
+        key for key in _keys("TRL") if key.key in ("reward", "frac_reward_zero_std")
+    ]
     verdict = _judge(tmp_path, keys, learns=True, planted="zero_variance")
     assert [(f.id, f.severity, f.rank) for f in verdict.findings] == [
         ("zero_variance_groups", "info", "note")
@@ -121,7 +132,11 @@ def test_silent_groups_of_a_run_that_learns_or_is_solved_are_a_note(tmp_path: Pa
 def test_fewer_than_five_values_are_not_judged(tmp_path: Path) -> None:
     rows = [{"step": s, "reward": 0.2 + s / 50} for s in range(20)]
     for row in rows[-4:]:
-        row |= {"tools/failure_frequency": 0.9, "frac_reward_zero_std": 0.9, "off_policy/mean": 30}
+        row |= {
+            "tools/failure_frequency": 0.9,
+            "frac_reward_zero_std": 0.9,
+            "off_policy/mean": 30,
+        }
     path = write(tmp_path / "metrics.jsonl", rows)
     verdict = check_logs([path], BuildOptions(workers=1))
     assert verdict.findings == []

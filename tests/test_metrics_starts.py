@@ -20,13 +20,21 @@ from tests.reading import write
 Row = dict[str, Any]
 
 
-def logged(steps: Iterable[int], start: float = 0.2, end: float = 0.6, seed: int = 0) -> list[Row]:
+def logged(
+    steps: Iterable[int], start: float = 0.2, end: float = 0.6, seed: int = 0
+) -> list[Row]:
     """Rows of a reward that goes from ``start`` to ``end``, while entropy mirrors it."""
     steps = list(steps)
     random_numbers = np.random.default_rng([seed, len(steps)])
-    course = np.linspace(start, end, len(steps)) + random_numbers.normal(0, 0.02, len(steps))
+    course = np.linspace(start, end, len(steps)) + random_numbers.normal(
+        0, 0.02, len(steps)
+    )
     return [
-        {"step": step, "reward": round(float(value), 6), "entropy": round(2 - float(value), 6)}
+        {
+            "step": step,
+            "reward": round(float(value), 6),
+            "entropy": round(2 - float(value), 6),
+        }
         for step, value in zip(steps, course, strict=True)
     ]
 
@@ -34,7 +42,12 @@ def logged(steps: Iterable[int], start: float = 0.2, end: float = 0.6, seed: int
 def in_turns(*writers: Sequence[Row], size: int) -> list[Row]:
     """Rows of several writers, ``size`` of each at a time."""
     starts = range(0, len(writers[0]), size)
-    return [row for start in starts for rows in writers for row in rows[start : start + size]]
+    return [
+        row
+        for start in starts
+        for rows in writers
+        for row in rows[start : start + size]
+    ]
 
 
 def with_late_evaluations(rows: Sequence[Row]) -> list[Row]:
@@ -112,7 +125,11 @@ def history(folder: Path, rows: list[Row]) -> Path:
 def mlflow(folder: Path, rows: list[Row]) -> Path:
     write(folder / "run" / "meta.yaml", ["run_id: 0\n"])
     for name in {name for row in rows for name in row} - {"step"}:
-        lines = [f"{i} {row[name]} {row['step']}\n" for i, row in enumerate(rows) if name in row]
+        lines = [
+            f"{i} {row[name]} {row['step']}\n"
+            for i, row in enumerate(rows)
+            if name in row
+        ]
         write(folder / "run" / "metrics" / name, lines)
     return folder
 
@@ -126,10 +143,20 @@ def tensorboard(folder: Path, rows: list[Row], start: int = 1_700_000_000) -> Pa
     path = folder / f"events.out.tfevents.{start}.host.0.0"
     with path.open("wb") as stream:
         records = RecordWriter(stream)
-        records.write(Event(wall_time=start, file_version="brain.Event:2").SerializeToString())
+        records.write(
+            Event(wall_time=start, file_version="brain.Event:2").SerializeToString()
+        )
         for i, row in enumerate(rows):
-            values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items() if k != "step"]
-            event = Event(wall_time=start + i, step=int(row["step"]), summary=Summary(value=values))
+            values = [
+                Summary.Value(tag=k, simple_value=v)
+                for k, v in row.items()
+                if k != "step"
+            ]
+            event = Event(
+                wall_time=start + i,
+                step=int(row["step"]),
+                summary=Summary(value=values),
+            )
             records.write(event.SerializeToString())
     return path
 
@@ -171,7 +198,9 @@ def test_the_same_run_in_two_files_is_one_start(tmp_path):
     assert len(read.table) == 100 and not read.notes
 
 
-def test_rows_of_later_attempts_count_and_the_tail_that_was_not_logged_again_stays(tmp_path):
+def test_rows_of_later_attempts_count_and_the_tail_that_was_not_logged_again_stays(
+    tmp_path,
+):
     jsonl(tmp_path, UP + logged(range(51, 81), 5, 5))
     table = find_and_read([tmp_path]).table.set_index("step")
     assert table.loc[51:80, "reward"].min() > 4
@@ -215,4 +244,7 @@ def test_a_counter_set_back_in_one_training_hides_no_row(tmp_path):
     jsonl(tmp_path / "logs", UP + logged(range(1, 101), 0.6, 0.9))
     report = built(tmp_path)
     assert report.verdict.level == "healthy"
-    assert "rose from 0.2" in report.verdict.sentence and "to 0.8" in report.verdict.sentence
+    assert (
+        "rose from 0.2" in report.verdict.sentence
+        and "to 0.8" in report.verdict.sentence
+    )

@@ -10,7 +10,9 @@ from tests import net
 
 
 @pytest.fixture(scope="module")
-def root(shared_data: Path, real_report: Callable[[str], Path], tmp_path_factory) -> Path:
+def root(
+    shared_data: Path, real_report: Callable[[str], Path], tmp_path_factory
+) -> Path:
     root = tmp_path_factory.mktemp("net")
     (root / "runs").symlink_to(shared_data)
     shutil.copytree(real_report("ppo_healthy"), root / "healthy")
@@ -26,13 +28,19 @@ def test_what_is_kept_is_found_again(name: str, root: Path) -> None:
 
 def test_only_one_kept_report_lists_all_checks() -> None:
     check = "advantage_mismatch"
-    listing = [path for path in net.KEPT.rglob("*.txt") if check in path.read_text("utf-8")]
-    assert {path.relative_to(net.KEPT).parts[0] for path in listing} == {net.LISTS_CHECKS}
+    listing = [
+        path for path in net.KEPT.rglob("*.txt") if check in path.read_text("utf-8")
+    ]
+    assert {path.relative_to(net.KEPT).parts[0] for path in listing} == {
+        net.LISTS_CHECKS
+    }
 
 
 def test_a_difference_shows_lines_but_for_the_last_digit_of_long_numbers() -> None:
     kept = {"a": "kl 0.123456789\nreward 1.5", "b": "gone"}
-    assert net.difference("run", {**kept, "a": "kl 0.123456788\nreward 1.5"}, kept) == ""
+    assert (
+        net.difference("run", {**kept, "a": "kl 0.123456788\nreward 1.5"}, kept) == ""
+    )
     shown = net.difference("run", {"a": "kl 0.12345679\nreward 1.6"}, kept)
     assert [line for line in shown.splitlines() if "@" not in line] == [
         "--- run/a, kept", "+++ run/a", " kl 0.123456789", "-reward 1.5", "+reward 1.6",

@@ -13,7 +13,13 @@ import pytest
 import rlreport
 from rlreport.deliver.markdown import MOST_NOTES
 from rlreport.errors import UsageError
-from rlreport.pages.author_notes import MOST_BYTES, Targets, plain_notes, read_notes, render_notes
+from rlreport.pages.author_notes import (
+    MOST_BYTES,
+    Targets,
+    plain_notes,
+    read_notes,
+    render_notes,
+)
 from rlreport.pages.page import Addresses
 from tests.browser import serious, until, visiting
 from tests.forms import FORMS, everything
@@ -35,11 +41,22 @@ Not here: [step](step:99), [answer](response:2/99), [prompt](prompt:x), [chart](
 |---|---|
 | 中文 | 0.5 |
 """
-NOWHERE = ("step:99", "response:2/99", "prompt:x", "chart:none", "finding:none", "../secret.html")
+NOWHERE = (
+    "step:99",
+    "response:2/99",
+    "prompt:x",
+    "chart:none",
+    "finding:none",
+    "../secret.html",
+)
 
 HOSTILE = "\n\n".join(
     [
-        *(f"text {text} `{text}` [{text}](<{text}>)" for text in STRINGS if "\n" not in text),
+        *(
+            f"text {text} `{text}` [{text}](<{text}>)"
+            for text in STRINGS
+            if "\n" not in text
+        ),
         f"<script>document.title='{MARK}'</script>",
         f"<img src=x onerror=\"document.title='{MARK}'\"> <b onclick=x>b</b>",
         f"[a](javascript:document.title='{MARK}') [b](JaVaScRiPt:alert) [c](data:text/html,<p>x)",
@@ -78,7 +95,12 @@ def log(tmp_path_factory):
             paid = (i + step) % 12 < step
             text = f"answer {i} of step {step}" + " thank you very much indeed" * paid
             rows.append(
-                {"step": step, "prompt": f"p{i % 4}", "response": text, "reward": paid + i / 99}
+                {
+                    "step": step,
+                    "prompt": f"p{i % 4}",
+                    "response": text,
+                    "reward": paid + i / 99,
+                }
             )
     return write_log(tmp_path_factory.mktemp("logs") / "log.jsonl", rows)
 
@@ -99,7 +121,9 @@ def built(log, tmp_path_factory):
 
 
 def section(page: str) -> str:
-    (found,) = re.findall(r'<section class="author-notes".*?</section>', page, re.DOTALL)
+    (found,) = re.findall(
+        r'<section class="author-notes".*?</section>', page, re.DOTALL
+    )
     return str(found)
 
 
@@ -121,10 +145,21 @@ def test_links_lead_into_the_report_and_the_rest_is_text_and_noted(built, form):
         "mailto:me@example.org",
         step.format(3),
     ]
-    named = ["step two", "that answer", "this prompt", "the curve", "the hack", "the issue", "me"]
+    named = [
+        "step two",
+        "that answer",
+        "this prompt",
+        "the curve",
+        "the hack",
+        "the issue",
+        "me",
+    ]
     assert re.findall(r"<a [^>]*>(.*?)</a>", notes) == [*named, "step:3"]
     assert pages[-1].index("author-notes") < pages[-1].index('class="verdict')
-    assert 'id="chart=reward"' in pages[-1] and 'id="finding=reward_hacking_token"' in pages[-1]
+    assert (
+        'id="chart=reward"' in pages[-1]
+        and 'id="finding=reward_hacking_token"' in pages[-1]
+    )
     noted = re.findall(r"broken links in the notes: ([^<]*)", text)
     assert {*noted[0].split(", ")} == {*NOWHERE, "steps/2.html"}
 
@@ -134,19 +169,30 @@ def test_a_mail_has_the_notes_in_both_parts(built):
     (html,), (text,) = mail.text_html, mail.text_plain
     assert html.index(">Notes</h2>") < html.index('class="sentence')
     assert '<a href="https://example.org/7?a=1&amp;b=2"' in html and "step two" in html
-    assert text.index("Notes") < text.index("# What was tried") < text.index("Half the **learning")
+    assert (
+        text.index("Notes")
+        < text.index("# What was tried")
+        < text.index("Half the **learning")
+    )
     for part in (html, text):
         assert not re.search(r"\]\(step:|href=.(step|#|response)", part)
-    assert "[the issue](https://example.org/7?a=1&b=2)" in text and "see step two, that" in text
+    assert (
+        "[the issue](https://example.org/7?a=1&b=2)" in text
+        and "see step two, that" in text
+    )
 
 
 def test_markdown_has_the_notes_as_html_that_no_empty_line_ends(built):
     fence = "\n```\n\nx\n \n\ny\n```\n"
-    assert "### 说明\n\n" in built(LINKS + fence, "markdown", lang="zh").read_text("utf-8")
+    assert "### 说明\n\n" in built(LINKS + fence, "markdown", lang="zh").read_text(
+        "utf-8"
+    )
     text = built(LINKS + fence, "markdown").read_text("utf-8")
     notes = text.partition("### Notes\n\n")[2].partition("\n\n")[0]
     assert "<h3>What was tried</h3>" in notes and "see step two" in notes
-    shown = cmarkgfm.github_flavored_markdown_to_html(text, cmarkgfm.cmark.Options.CMARK_OPT_UNSAFE)
+    shown = cmarkgfm.github_flavored_markdown_to_html(
+        text, cmarkgfm.cmark.Options.CMARK_OPT_UNSAFE
+    )
     assert "<pre><code>\nx&#10; &#10;\ny\n</code></pre>" in shown
     assert text.index("### Notes") < text.index("**Broken")
 
@@ -155,20 +201,27 @@ def test_long_notes_do_not_fill_a_comment(built):
     text = "\n\n".join(f"paragraph {i} " + "word " * 100 for i in range(120))
     written = built(text, "markdown").read_text("utf-8")
     assert len(written) < 60_000 and "The notes are longer" in written
-    assert len(written.partition("### Notes")[2].partition("The notes")[0]) > 0.9 * MOST_NOTES
+    assert (
+        len(written.partition("### Notes")[2].partition("The notes")[0])
+        > 0.9 * MOST_NOTES
+    )
     assert "paragraph 119" in section((built(text) / "index.html").read_text("utf-8"))
 
 
 def test_hostile_notes_run_nothing_and_ask_for_nothing(browser, built):
     with visiting(browser, built(HOSTILE) / "index.html") as tab:
         notes = tab.locator(".author-notes")
-        found = notes.evaluate("node => [...node.querySelectorAll('*')].map(e => e.localName)")
+        found = notes.evaluate(
+            "node => [...node.querySelectorAll('*')].map(e => e.localName)"
+        )
         assert {*found} <= INERT
         names = notes.evaluate(
             "n => [...n.querySelectorAll('*')].flatMap(e => e.getAttributeNames())"
         )
         assert {*names} <= {"href", "rel", "dir", "start"}
-        links = notes.evaluate("n => [...n.querySelectorAll('a')].map(a => a.getAttribute('href'))")
+        links = notes.evaluate(
+            "n => [...n.querySelectorAll('a')].map(a => a.getAttribute('href'))"
+        )
         assert {*links} <= {"https://example.org"}
         text = notes.inner_text()
         assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\x07\x1b]", text)
@@ -217,12 +270,19 @@ def test_a_link_to_a_finding_opens_it(browser, real_report):
 
 
 def test_hostile_notes_stay_text_in_mail_and_markdown(built):
-    (html,) = mailparser.parse_from_bytes(built(HOSTILE, "email").read_bytes()).text_html
+    (html,) = mailparser.parse_from_bytes(
+        built(HOSTILE, "email").read_bytes()
+    ).text_html
     markdown = built(HOSTILE, "markdown").read_text("utf-8")
     notes = markdown.partition("### Notes\n\n")[2].partition("\n\n**")[0]
     assert "\n\n" not in notes
-    for text in (html.partition('class="notes"')[2].partition('class="sentence')[0], notes):
-        assert not re.search(r"<(script|img|svg|b|i)\b|<[^>]*(onclick|onerror|javascript:)", text)
+    for text in (
+        html.partition('class="notes"')[2].partition('class="sentence')[0],
+        notes,
+    ):
+        assert not re.search(
+            r"<(script|img|svg|b|i)\b|<[^>]*(onclick|onerror|javascript:)", text
+        )
         assert not re.search(r'href="(?!https://example\.org")', text)
     assert not re.search(r"@someone|#12|www\.example", notes)
 
@@ -238,9 +298,18 @@ def test_no_text_takes_long_or_grows_without_end():
 
 
 def test_a_target_is_written_exactly():
-    targets = Targets(Addresses(frozenset({5})), {(5, 1)}, {7}, {"own_x y": "Mine"}, {"f"})
+    targets = Targets(
+        Addresses(frozenset({5})), {(5, 1)}, {7}, {"own_x y": "Mine"}, {"f"}
+    )
     assert ">Mine</a>" in render_notes("[](<chart:own_x y>)", targets).html
-    there = ("step:5", "step:05", "response:5/1", "prompt:7", "chart:own_x y", "finding:f")
+    there = (
+        "step:5",
+        "step:05",
+        "response:5/1",
+        "prompt:7",
+        "chart:own_x y",
+        "finding:f",
+    )
     gone = ("step:5/1", "step:٥", "step:6", "response:5", "prompt:8", "chart:f")
     assert all(targets.address(*name.split(":")) for name in there)
     assert not any(targets.address(*name.split(":")) for name in gone)
@@ -266,7 +335,9 @@ def test_notes_beside_the_logs_are_found_and_only_there(tmp_path):
     rlreport.build(log.parent, tmp_path / "out")
     assert "author-notes" not in (tmp_path / "out" / "index.html").read_text("utf-8")
     why = "its text is not UTF-8"
-    assert f"notes.md cannot be read: {why}" in (tmp_path / "out" / "data.html").read_text("utf-8")
+    assert f"notes.md cannot be read: {why}" in (
+        tmp_path / "out" / "data.html"
+    ).read_text("utf-8")
     with pytest.raises(UsageError, match=why):
         rlreport.build(log.parent, tmp_path / "out", notes=beside)
 
@@ -295,5 +366,7 @@ def test_a_given_file_that_cannot_be_read_ends_the_build(log, tmp_path):
         cases["pipe.md"] = "not a regular file"
     for name, why in cases.items():
         done = command("build", log, "-o", tmp_path / "out", "--notes", tmp_path / name)
-        assert done.returncode == 2 and why in done.stderr and "--notes" in done.stderr, name
+        assert (
+            done.returncode == 2 and why in done.stderr and "--notes" in done.stderr
+        ), name
     assert not (tmp_path / "out").exists()

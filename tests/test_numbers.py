@@ -42,10 +42,14 @@ def test_what_is_shown_is_within_half_a_unit_of_the_third_digit(value):
 
 
 _HALVES = st.builds(
-    lambda whole, places: whole / 2**places, st.integers(-(10**7), 10**7), st.integers(0, 14)
+    lambda whole, places: whole / 2**places,
+    st.integers(-(10**7), 10**7),
+    st.integers(0, 14),
 )
 _DECIMALS = st.builds(
-    lambda whole, places: whole / 10**places, st.integers(-(10**6), 10**6), st.integers(0, 12)
+    lambda whole, places: whole / 10**places,
+    st.integers(-(10**6), 10**6),
+    st.integers(0, 12),
 )
 
 
@@ -54,7 +58,10 @@ def in_browser(browser):
     """Writes values with static/js/shared/format.js, as the list of a page does."""
     source = (package_folder("static") / "js/shared/format.js").read_text("utf-8")
     source = re.sub(
-        r"^import .*$", "const marked = text => text, message = text => text;", source, flags=re.M
+        r"^import .*$",
+        "const marked = text => text, message = text => text;",
+        source,
+        flags=re.M,
     )
     opened = browser.new_page()
 
@@ -81,7 +88,9 @@ def in_browser(browser):
 @given(st.lists(st.one_of(st.floats(), _HALVES, _DECIMALS), min_size=200, max_size=400))
 def test_the_browser_writes_numbers_as_python_does(in_browser, values):
     kinds: tuple[Any, ...] = ("number", "count", "share")
-    expected = [[*(written(value, kind) for kind in kinds), exact(value)] for value in values]
+    expected = [
+        [*(written(value, kind) for kind in kinds), exact(value)] for value in values
+    ]
     assert in_browser(values) == expected
 
 

@@ -35,7 +35,9 @@ def write_rollouts(folder: Path) -> Path:
         for step in range(6)
         for n in range(4)
     ]
-    (folder / "rank_0.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "rank_0.jsonl").write_text(
+        "".join(f"{json.dumps(row)}\n" for row in rows)
+    )
     return folder
 
 
@@ -51,7 +53,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("command", ["check", "inspect", "build"])
-def test_a_report_given_as_logs_is_refused_by_name(command: str, name: str, reports: Path) -> None:
+def test_a_report_given_as_logs_is_refused_by_name(
+    command: str, name: str, reports: Path
+) -> None:
     arguments = ["-o", reports / "new"] if command == "build" else []
     result = run(command, reports / name, *arguments)
     assert result.returncode == 2
@@ -60,14 +64,22 @@ def test_a_report_given_as_logs_is_refused_by_name(command: str, name: str, repo
     assert not (reports / "new").exists()
 
 
-@pytest.mark.parametrize("part", ["data", "data/steps.csv", "data/*.json", "data/metrics.csv"])
-def test_a_part_of_a_report_is_refused_by_the_name_of_the_report(part: str, reports: Path) -> None:
-    with pytest.raises(UnusableInputError, match=r"lies in .*report, which is a report written by"):
+@pytest.mark.parametrize(
+    "part", ["data", "data/steps.csv", "data/*.json", "data/metrics.csv"]
+)
+def test_a_part_of_a_report_is_refused_by_the_name_of_the_report(
+    part: str, reports: Path
+) -> None:
+    with pytest.raises(
+        UnusableInputError, match=r"lies in .*report, which is a report written by"
+    ):
         find_sources([reports / "report" / part])
 
 
 def test_figures_exported_by_a_report_are_no_metrics_of_another(reports: Path) -> None:
-    with pytest.raises(UnusableInputError, match=r"--metrics .*is a report written by rlreport"):
+    with pytest.raises(
+        UnusableInputError, match=r"--metrics .*is a report written by rlreport"
+    ):
         find_and_read([reports / "logs"], [reports / "report" / "data" / "steps.csv"])
 
 
@@ -83,7 +95,9 @@ def test_reports_among_the_logs_change_no_figure(reports: Path, tmp_path: Path) 
     assert beside.tables.metrics.empty
 
 
-def test_inspect_says_what_was_left_out_as_a_report(reports: Path, tmp_path: Path) -> None:
+def test_inspect_says_what_was_left_out_as_a_report(
+    reports: Path, tmp_path: Path
+) -> None:
     logs = write_rollouts(tmp_path / "run")
     shutil.copytree(reports / "report", logs / "report")
     shutil.copyfile(reports / "report.html", logs / "report.html")
@@ -93,7 +107,9 @@ def test_inspect_says_what_was_left_out_as_a_report(reports: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("write", [write_metrics, write_rollouts])
-def test_a_report_inside_the_folder_of_its_logs_can_be_built_again(name, write, tmp_path) -> None:
+def test_a_report_inside_the_folder_of_its_logs_can_be_built_again(
+    name, write, tmp_path
+) -> None:
     logs = write(tmp_path / "run")
     rlreport.build(logs, logs / name, quiet=True)
     first = {path: path.read_bytes() for path in logs.rglob("*") if path.is_file()}
@@ -102,7 +118,9 @@ def test_a_report_inside_the_folder_of_its_logs_can_be_built_again(name, write, 
     assert second == first
 
 
-def test_a_path_through_a_report_to_the_logs_is_no_part_of_the_report(tmp_path: Path) -> None:
+def test_a_path_through_a_report_to_the_logs_is_no_part_of_the_report(
+    tmp_path: Path,
+) -> None:
     logs = write_rollouts(tmp_path / "run")
     rlreport.build(logs, logs / "report", quiet=True)
     (source,) = find_sources([logs / "report" / ".." / "rank_0.jsonl"]).sources
@@ -110,13 +128,17 @@ def test_a_path_through_a_report_to_the_logs_is_no_part_of_the_report(tmp_path: 
 
 
 def test_watch_refuses_a_report_at_once(reports: Path, tmp_path: Path) -> None:
-    result = run("watch", reports / "report", "-o", tmp_path / "out", "--until-idle", "1h")
+    result = run(
+        "watch", reports / "report", "-o", tmp_path / "out", "--until-idle", "1h"
+    )
     assert result.returncode == 2
     assert "is a report written by rlreport" in result.stderr
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_watch_does_not_see_the_report_that_it_writes(name: str, tmp_path: Path) -> None:
+def test_watch_does_not_see_the_report_that_it_writes(
+    name: str, tmp_path: Path
+) -> None:
     logs = write_rollouts(tmp_path / "run")
     before = watch._state((str(logs),))
     rlreport.build(logs, logs / name, quiet=True)
@@ -144,7 +166,9 @@ def test_a_markdown_report_is_not_quoted_as_notes_of_the_author(tmp_path: Path) 
     assert "notes.md: is a report written by rlreport" in result.stderr
 
 
-def test_a_folder_in_which_a_report_is_being_written_is_left_out(tmp_path: Path) -> None:
+def test_a_folder_in_which_a_report_is_being_written_is_left_out(
+    tmp_path: Path,
+) -> None:
     logs = write_rollouts(tmp_path / "run")
     staging = logs / ".report.0123456789abcdef.part" / "new" / "report"
     staging.mkdir(parents=True)
@@ -162,10 +186,14 @@ def test_in_an_object_store_a_manifest_beside_its_page_marks_a_report() -> None:
     assert own_folders_in(names) == {"s3://b/run/report/"}
 
 
-@pytest.mark.parametrize("manifest", ["", "{", "[]", '{"generator": {"name": "other"}}', "null"])
+@pytest.mark.parametrize(
+    "manifest", ["", "{", "[]", '{"generator": {"name": "other"}}', "null"]
+)
 def test_a_manifest_of_others_makes_no_report(manifest: str, tmp_path: Path) -> None:
     logs = write_rollouts(tmp_path / "run")
     (logs / "data").mkdir()
     (logs / "data" / "manifest.json").write_text(manifest)
     (logs / "manifest.json").write_text(manifest)
-    assert [source.name for source in find_sources([logs]).sources][-1] == "rank_0.jsonl"
+    assert [source.name for source in find_sources([logs]).sources][
+        -1
+    ] == "rank_0.jsonl"

@@ -34,7 +34,15 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     # An installed checkout keeps the version of when it was installed.
     version = {"SETUPTOOLS_SCM_PRETEND_VERSION": rlreport.__version__}
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, env={**os.environ, **version})
+    run(
+        sys.executable,
+        "-m",
+        "build",
+        "--outdir",
+        folder,
+        ROOT,
+        env={**os.environ, **version},
+    )
     (made,) = folder.glob("*.whl")
     return made
 
@@ -43,7 +51,11 @@ def test_the_sdist_carries_tests_and_sample_logs_too(wheel):
     (sdist,) = wheel.parent.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"tests/smoke.py", "sample_logs/healthy/rank_0.jsonl", "CHANGELOG.md"} <= names
+    assert {
+        "tests/smoke.py",
+        "sample_logs/healthy/rank_0.jsonl",
+        "CHANGELOG.md",
+    } <= names
     generated = {"rlreport/draw/vega.js", "rlreport/draw/designs.json"}
     assert not generated & names  # written when it is installed
     assert not [name for name in names if name.startswith((".ci/", ".venv/"))]
@@ -60,7 +72,11 @@ def test_links_of_the_readme_are_whole_on_a_package_index(wheel):
 def test_the_wheel_carries_templates_and_assets(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for folder in ("templates", "static"):
-        ours = {p.relative_to(ROOT).as_posix() for p in (ROOT / folder).rglob("*") if p.is_file()}
+        ours = {
+            p.relative_to(ROOT).as_posix()
+            for p in (ROOT / folder).rglob("*")
+            if p.is_file()
+        }
         assert ours
         assert {f"rlreport/{name}" for name in ours} <= names
     made = {
@@ -72,16 +88,29 @@ def test_the_wheel_carries_templates_and_assets(wheel):
     assert made <= names
     assert wheel.name.endswith("-py3-none-any.whl")
     assert not [name for name in names if name.endswith((".so", ".pyd"))]
-    compiled = [name for name in names if name.startswith(f"rlreport/templates/{COMPILED}/tmpl_")]
+    compiled = [
+        name
+        for name in names
+        if name.startswith(f"rlreport/templates/{COMPILED}/tmpl_")
+    ]
     assert len(compiled) == len([*(ROOT / "templates").rglob("*.[ht]*")])
-    assert not [name for name in names if name.startswith(("tests/", "templates/", "static/"))]
+    assert not [
+        name for name in names if name.startswith(("tests/", "templates/", "static/"))
+    ]
 
 
 def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_path):
     place = tmp_path / "venv"
     venv.create(place)
     # Our pip installs there: to copy pip, and to compile every module, takes longer than the rest.
-    pip = [sys.executable, "-m", "pip", "--python", place, "--disable-pip-version-check"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        place,
+        "--disable-pip-version-check",
+    ]
     run(*pip, "install", "--quiet", "--no-compile", *_same_versions(), wheel)
     logs, python = ROOT / "sample_logs" / "healthy", place / "bin" / "python"
     ours, checkout = [python.with_name("rlreport")], [sys.executable, "-m", "rlreport"]

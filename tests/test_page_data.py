@@ -44,13 +44,21 @@ def number(text: str) -> bool:
 
 
 def test_a_formula_is_text_and_a_number_stays_a_number():
-    table = pd.DataFrame({"token": ["=1+1", "-x", "-1.5"], "logp": [-1.5, np.nan, -1e-9]})
+    table = pd.DataFrame(
+        {"token": ["=1+1", "-x", "-1.5"], "logp": [-1.5, np.nan, -1e-9]}
+    )
     assert cells(table)[1:] == [["'=1+1", "-1.5"], ["'-x", ""], ["-1.5", "-1e-09"]]
 
 
-@given(st.lists(st.text() | st.sampled_from(BEGINS).flatmap(lambda c: st.text().map(c.__add__))))
+@given(
+    st.lists(
+        st.text() | st.sampled_from(BEGINS).flatmap(lambda c: st.text().map(c.__add__))
+    )
+)
 def test_no_text_begins_a_formula(texts):
-    clean = [text.replace("\0", "").encode("utf-8", "replace").decode() for text in texts]
+    clean = [
+        text.replace("\0", "").encode("utf-8", "replace").decode() for text in texts
+    ]
     _, *rows = cells(
         pd.DataFrame({"n": range(len(clean)), "token": pd.Series(clean, dtype=object)})
     )
@@ -67,7 +75,17 @@ def test_control_characters_are_written_out_but_tabs_and_line_ends():
     assert cells(pd.DataFrame({"\x1b=x": ["\x1b"]})) == [["\\x1b=x"], ["\\x1b"]]
 
 
-HOSTILE = ["</script>", "</SCRIPT >", "<!--", "<script", "]]>", "&lt;", "\u2028", "\u2029", "\x00"]
+HOSTILE = [
+    "</script>",
+    "</SCRIPT >",
+    "<!--",
+    "<script",
+    "]]>",
+    "&lt;",
+    "\u2028",
+    "\u2029",
+    "\x00",
+]
 
 
 @given(st.lists(st.sampled_from(HOSTILE) | st.text(), max_size=6))
@@ -88,7 +106,9 @@ def test_nan_and_infinity_become_null_in_lists_and_arrays():
     assert canonical_json(value) == b'{"a":[null,2.0],"b":[null,1.5]}'
 
 
-@given(st.lists(st.text(st.sampled_from("aé ▁Ġ春\n🎉<>0xE4\x00"), max_size=6), min_size=1))
+@given(
+    st.lists(st.text(st.sampled_from("aé ▁Ġ春\n🎉<>0xE4\x00"), max_size=6), min_size=1)
+)
 def test_any_strings_come_back(raw):
     for style in Style:
         tokens = readable_tokens(raw, style)
@@ -100,7 +120,8 @@ def test_any_strings_come_back(raw):
 
 def test_nothing_is_packed_without_tokens_and_the_same_to_the_same_bytes():
     empty, one = (
-        Rollout(0, 0, "f", 1, "p", "r", raw_tokens=raw, tokens=raw) for raw in ([], ["a"])
+        Rollout(0, 0, "f", 1, "p", "r", raw_tokens=raw, tokens=raw)
+        for raw in ([], ["a"])
     )
     assert pack_tokens([empty], 4) == ""
     assert pack_tokens([one], 4) == pack_tokens([one], 4)
@@ -109,7 +130,9 @@ def test_nothing_is_packed_without_tokens_and_the_same_to_the_same_bytes():
 def test_the_references_log_probabilities_are_kept_unless_log_ratios_tell_them_all():
     for logp, kept in (([-1.0, -2.0], False), ([-1.0, np.nan], True)):
         policy, reference = np.array(logp), np.array([-0.5, -0.25])
-        figures = TokenFigures(logp=policy, ref_logp=reference, log_ratio=policy - reference)
+        figures = TokenFigures(
+            logp=policy, ref_logp=reference, log_ratio=policy - reference
+        )
         one = Rollout(0, 1, "f", 1, "p", "ab", raw_tokens=["a", "b"], tokens=["a", "b"])
         columns = unpack(pack_tokens([replace(one, figures=figures)], 6))[2]
         assert ("ref_logp" in columns) == kept
@@ -118,7 +141,9 @@ def test_the_references_log_probabilities_are_kept_unless_log_ratios_tell_them_a
 
 
 def test_a_large_group_lists_its_first_64_members_and_those_that_are_shown():
-    table = response_table({"step": np.zeros(100), "group": 0, "reward": np.arange(100.0)})
+    table = response_table(
+        {"step": np.zeros(100), "group": 0, "reward": np.arange(100.0)}
+    )
     columns = {str(name): table[name].to_numpy() for name in table}
     found = group_data(columns, np.array([90, 3]))
     assert found["groups"] == [[*range(64), 90]]
@@ -130,7 +155,9 @@ def test_a_large_group_lists_its_first_64_members_and_those_that_are_shown():
 def test_values_keep_their_significant_digits(digits, values):
     mantissa, exponent = decimal(values, digits)
     back = mantissa * 10.0 ** exponent.astype(float)
-    np.testing.assert_allclose(back, values, rtol=0.51 * 10.0 ** (1 - digits), atol=1e-100)
+    np.testing.assert_allclose(
+        back, values, rtol=0.51 * 10.0 ** (1 - digits), atol=1e-100
+    )
     assert (np.abs(mantissa) <= 10**digits).all()
 
 
@@ -176,7 +203,11 @@ def test_a_beginning_that_four_of_five_prompts_share_is_found(prompts, expected)
 def test_a_prompt_hides_the_longest_beginning_unless_nothing_would_be_left():
     prefixes = ("Be brief. ", "Be brief. Sum ")
     prompt = PromptText("Be brief. Sum 1 < 2", prefixes)
-    assert (prompt, prompt.shared, prompt.rest) == ("Be brief. Sum 1 < 2", prefixes[1], "1 < 2")
+    assert (prompt, prompt.shared, prompt.rest) == (
+        "Be brief. Sum 1 < 2",
+        prefixes[1],
+        "1 < 2",
+    )
     assert prompt.brief == "… 1 < 2"
     assert escape(prompt) == '<span class="shared">Be brief. Sum </span>1 &lt; 2'
     assert PromptText("Be brief. Sum ", prefixes).shared == "Be brief. "

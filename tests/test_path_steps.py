@@ -23,13 +23,18 @@ def stepless(**fields: object) -> dict[str, Any]:
 
 def logs(folder: Path, *names: str, rows: int = 2, **fields: object) -> Path:
     for name in names:
-        write(folder / name, [stepless(prompt=f"{name} {i}", **fields) for i in range(rows)])
+        write(
+            folder / name,
+            [stepless(prompt=f"{name} {i}", **fields) for i in range(rows)],
+        )
     return folder
 
 
 def steps_of(scan: Scan) -> dict[str, list[int]]:
     steps: dict[str, list[int]] = {}
-    for file, step in sorted({*zip(scan.responses["file"], scan.responses["step"], strict=True)}):
+    for file, step in sorted(
+        {*zip(scan.responses["file"], scan.responses["step"], strict=True)}
+    ):
         steps.setdefault(scan.files[int(file)].name, []).append(int(step))
     return steps
 
@@ -69,10 +74,15 @@ DOUBTFUL = [
     [
         *((names, PATH_STEP) for names in FOUND),
         *(({f"{name}.jsonl": 0 for name in names}, NO_STEP) for names in NO_STEPS),
-        *(({f"{name}.jsonl": 7 * ("-7/" in name) for name in names}, FORMAT) for names in DOUBTFUL),
+        *(
+            ({f"{name}.jsonl": 7 * ("-7/" in name) for name in names}, FORMAT)
+            for names in DOUBTFUL
+        ),
     ],
 )
-def test_a_step_in_the_path_is_read_and_noted_and_other_numbers_are_none(names, kind, tmp_path):
+def test_a_step_in_the_path_is_read_and_noted_and_other_numbers_are_none(
+    names, kind, tmp_path
+):
     scan = read(logs(tmp_path / "logs", *names), strict=True)
     assert steps_of(scan) == {name: [step] for name, step in names.items()}
     (note,) = (note for note in scan.notes if note.kind == kind)
@@ -110,7 +120,9 @@ def test_files_without_a_step_beside_files_with_one_are_warned_about(
     scan = read(tmp_path / "logs")
     assert sorted({*scan.responses["step"]} - {10}) == [0, 20]
     (note,) = (note for note in scan.notes if note.kind == FORMAT)
-    assert note.text.startswith(f"2 rows without a step, the first in {first}, are read as step 0")
+    assert note.text.startswith(
+        f"2 rows without a step, the first in {first}, are read as step 0"
+    )
     assert NO_STEP not in kinds(scan)
     assert scan.fields.get("step", 0) == 2 * len(logged)
 
@@ -118,7 +130,11 @@ def test_files_without_a_step_beside_files_with_one_are_warned_about(
 @pytest.mark.parametrize(
     ("members", "steps", "noted"),
     [
-        ({"step_1/r.jsonl": 1, "step_2/r.jsonl": 2, "step_10/r.json": 10}, {1, 2, 10}, PATH_STEP),
+        (
+            {"step_1/r.jsonl": 1, "step_2/r.jsonl": 2, "step_10/r.json": 10},
+            {1, 2, 10},
+            PATH_STEP,
+        ),
         ({"x_1.jsonl": 1, "x_2.jsonl": 2}, {1, 2}, PATH_STEP),
         ({"1/r.jsonl": 0, "2/r.jsonl": 0}, {0}, FORMAT),
         ({"rank_1.jsonl": 0, "rank_2.jsonl": 0}, {0}, NO_STEP),
@@ -158,9 +174,9 @@ def test_rows_of_one_step_in_paths_of_several_are_noted(names, noted, tmp_path):
     scan = read(tmp_path, strict=True)
     assert set(scan.responses["step"]) == {4}
     notes = [note for note in scan.notes if note.kind == FORMAT]
-    assert [note.text.startswith("all rows have step 4, although") for note in notes] == [
-        True
-    ] * noted
+    assert [
+        note.text.startswith("all rows have step 4, although") for note in notes
+    ] == [True] * noted
     if noted:
         scan = read(tmp_path, step_from_path=r"_(\d)")
         assert set(scan.responses["step"]) == {1, 2}
@@ -175,7 +191,9 @@ def test_mapped_rows_and_messages_have_the_step_of_the_path(tmp_path: Path) -> N
 
 
 def test_steps_of_paths_are_cached_and_found_in_ranges(tmp_path, monkeypatch):
-    monkeypatch.setattr("rlreport.read.lines.byte_ranges.__kwdefaults__", {"range_bytes": 64})
+    monkeypatch.setattr(
+        "rlreport.read.lines.byte_ranges.__kwdefaults__", {"range_bytes": 64}
+    )
     folder = logs(tmp_path / "logs", "r_1.jsonl", "r_2.jsonl", rows=9)
     for _ in range(2):
         scan = read(folder, cache=str(tmp_path / "kept"))
@@ -191,20 +209,35 @@ def test_many_numbered_files_of_which_some_are_examined(tmp_path: Path) -> None:
 
 def test_steps_of_paths_are_read_by_other_processes(tmp_path: Path) -> None:
     formats = detect_formats(
-        find_sources([logs(tmp_path, "step_1/a.jsonl", "step_2/a.jsonl")]), ReadOptions()
+        find_sources([logs(tmp_path, "step_1/a.jsonl", "step_2/a.jsonl")]),
+        ReadOptions(),
     ).formats
-    assert [[*pickle.loads(pickle.dumps(one)).steps.values()] for one in formats] == [[1], [2]]
+    assert [[*pickle.loads(pickle.dumps(one)).steps.values()] for one in formats] == [
+        [1],
+        [2],
+    ]
 
 
 def test_a_path_has_no_step_by_chance() -> None:
-    names = ["timestep3/a.jsonl", "lr-0.5.jsonl", "lr-0.6.jsonl", "v2.jsonl", "v3.jsonl"]
-    assert path_steps([*names, "a_1/b_0001-of-0002.jsonl", "a_2/b_0001-of-0002.jsonl"]) == {}
+    names = [
+        "timestep3/a.jsonl",
+        "lr-0.5.jsonl",
+        "lr-0.6.jsonl",
+        "v2.jsonl",
+        "v3.jsonl",
+    ]
+    assert (
+        path_steps([*names, "a_1/b_0001-of-0002.jsonl", "a_2/b_0001-of-0002.jsonl"])
+        == {}
+    )
 
 
 def test_a_run_without_steps_is_said_to_be_one_step_on_the_terminal_and_beside_the_verdict(
     tmp_path,
 ):
-    rows = [{"prompt": "p", "response": "r", "reward": n / 9, "it": n} for n in range(9)]
+    rows = [
+        {"prompt": "p", "response": "r", "reward": n / 9, "it": n} for n in range(9)
+    ]
     log, out = write(tmp_path / "log.jsonl", rows), tmp_path / "out"
     said = "o row has a step, so the run is one step"
     for text in (build(log, out).stderr, (out / "index.html").read_text()):

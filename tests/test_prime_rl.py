@@ -16,7 +16,9 @@ DUMP = DUMPS / "prime_rl"
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_one_file_of_traces_and_one_of_each_producers_updates_are_the_same_run(packed, tmp_path):
+def test_one_file_of_traces_and_one_of_each_producers_updates_are_the_same_run(
+    packed, tmp_path
+):
     wanted = read(DUMP / "stream")
     traces = DUMP / "stream" / "monitors" / "file" / "traces"
     for folder in (traces / "stream", *(traces / "annotations").glob("*[!l]")):
@@ -46,22 +48,42 @@ def test_of_a_trace_s_branches_one_that_was_trained_on_counts(missing, run):
     trained = scan.responses[scan.responses["validation"] == 0]
     of_branches = scan.responses[scan.responses["validation"] == 2]
     if len(missing) < 2:
-        assert by_step(scan) == {4: pytest.approx(1.25 / 3)}  # trained on a step after it was made
-        assert left_out(scan) == {"filtered_out": 1, "untrained": 1}  # a trace counts once
-        assert trained["advantage_mean"].tolist() == pytest.approx([7 / 12, -5 / 12, -1 / 6], 1e-3)
+        assert by_step(scan) == {
+            4: pytest.approx(1.25 / 3)
+        }  # trained on a step after it was made
+        assert left_out(scan) == {
+            "filtered_out": 1,
+            "untrained": 1,
+        }  # a trace counts once
+        assert trained["advantage_mean"].tolist() == pytest.approx(
+            [7 / 12, -5 / 12, -1 / 6], 1e-3
+        )
         assert (len(trained), len(of_branches)) == (3, 5)
     else:
         assert by_step(scan) == {3: pytest.approx((1.25 + 9) / 4)}
         assert (len(trained), len(of_branches)) == (4, 6)
     assert set(trained["group"]) == {0} and 0 not in set(of_branches["group"])
-    names = scan.extras["branch"].fillna("").groupby(scan.responses["rollout"]).agg(list).tolist()
+    names = (
+        scan.extras["branch"]
+        .fillna("")
+        .groupby(scan.responses["rollout"])
+        .agg(list)
+        .tolist()
+    )
     assert names[:3] == [
         ["", "compaction_attempt", "subagent", "compaction"],
         ["", "subagent"],
-        ["compaction", "compaction_attempt"],  # the second summary failed, and ended the trace
+        [
+            "compaction",
+            "compaction_attempt",
+        ],  # the second summary failed, and ended the trace
     ]
     counted = scan.rollouts.read(range(3))
-    assert [one.conversation[-1].words for one in counted] == ["It is 4.", "It is 5.", "2+2 is 4."]
+    assert [one.conversation[-1].words for one in counted] == [
+        "It is 4.",
+        "It is 5.",
+        "2+2 is 4.",
+    ]
 
 
 def left_out(scan: Any) -> dict[str, int]:
@@ -112,13 +134,19 @@ HOSTILE = [
 def test_a_bad_update_costs_nothing_but_itself(run: Path, lines: list[bytes]) -> None:
     wanted = read(run).responses
     bad = [
-        {"trace_id": "t1", "branches": [{"index": 0, name: [None, None, value, *[-0.5] * 5]}]}
+        {
+            "trace_id": "t1",
+            "branches": [{"index": 0, name: [None, None, value, *[-0.5] * 5]}],
+        }
         for name in ("trainer_logprobs", "entropies", "advantages")
         for value in (None, "x", 10**400)
     ]
     append(run, *bad, *lines)
     # Neither this file of other updates nor ids that JSON escapes change what is read.
-    update = {"trace_id": "t0", "info": {"train": {"effective": True, "trained_at_step": 50}}}
+    update = {
+        "trace_id": "t0",
+        "info": {"train": {"effective": True, "trained_at_step": 50}},
+    }
     write(updates_of(run) / "trainer" / "00000.jsonl.bak", [update])
     for file in unpack(run):
         file.write_bytes(file.read_bytes().replace(b'"t1"', b'"\\u0074\\u0031"'))
@@ -137,12 +165,19 @@ def test_a_chunk_beside_its_packed_copy_counts_once(run: Path) -> None:
     assert len(read(run).responses) == len(wanted)
 
 
-def test_what_updates_lack_is_missing_and_what_a_newer_writer_adds_is_named(run: Path) -> None:
+def test_what_updates_lack_is_missing_and_what_a_newer_writer_adds_is_named(
+    run: Path,
+) -> None:
     added = [{"index": 1, "value_estimates": [None, None, *[0.5] * 10]}]
     append(run, {"trace_id": "t0", "info": {"loss": {"weight": 2}}, "branches": added})
     unread = next(note.text for note in read(run).notes if note.kind == "not_taken")
     assert "traces.info.loss" in unread and "traces.nodes.value_estimates" in unread
-    for name in ("nodes.trainer_logprobs", "nodes.entropies", "nodes.advantages", "rewards"):
+    for name in (
+        "nodes.trainer_logprobs",
+        "nodes.entropies",
+        "nodes.advantages",
+        "rewards",
+    ):
         assert f"traces.{name} " not in unread
     packed = updates_of(run) / "trainer" / "00000.jsonl.zst"
     packed.write_bytes(zstd.compress(re.sub(rb'.*"t2".*\n', b"", unpacked(packed))))
@@ -152,8 +187,12 @@ def test_what_updates_lack_is_missing_and_what_a_newer_writer_adds_is_named(run:
 
 
 @pytest.mark.parametrize("kept", [0, -20])
-@pytest.mark.parametrize("chunk", ["trainer/00001.jsonl.zst", "orchestrator/00000.jsonl.zst"])
-def test_of_a_damaged_chunk_of_updates_what_is_before_the_damage_is_read(run, chunk, kept):
+@pytest.mark.parametrize(
+    "chunk", ["trainer/00001.jsonl.zst", "orchestrator/00000.jsonl.zst"]
+)
+def test_of_a_damaged_chunk_of_updates_what_is_before_the_damage_is_read(
+    run, chunk, kept
+):
     path = updates_of(run) / chunk
     data = path.read_bytes() if path.exists() else zstd.compress(b"{}\n" * 9)
     path.write_bytes(data[:kept] or b"no zstandard at all")

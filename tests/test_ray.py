@@ -37,7 +37,9 @@ def nodes(store):  # whose address the nodes inherit
     size = {"num_cpus": 1, "object_store_memory": STORE_BYTES}
     # A node of a busy machine may answer late; a killed one refuses the connection at once.
     config = {"health_check_timeout_ms": 60_000}
-    cluster = Cluster(initialize_head=True, head_node_args={**size, "_system_config": config})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={**size, "_system_config": config}
+    )
     for _ in range(NODES - 1):
         cluster.add_node(**size)
     cluster.wait_for_nodes()
@@ -81,7 +83,12 @@ class Killing(Progress):
 
 
 def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die(
-    store, nodes, log: Path, tmp_path: Path, many_tasks: None, monkeypatch: pytest.MonkeyPatch
+    store,
+    nodes,
+    log: Path,
+    tmp_path: Path,
+    many_tasks: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(logs, "KEPT_BYTES", 0)
     store.put_folder(log.parent, "cluster/run")
@@ -111,7 +118,9 @@ def test_what_tasks_share_is_sent_once(nodes, log, tmp_path):
     assert 0 < puts.call_count == maps.call_count <= 4
 
 
-def test_a_node_that_has_just_died_takes_no_part(nodes, log: Path, tmp_path: Path) -> None:
+def test_a_node_that_has_just_died_takes_no_part(
+    nodes, log: Path, tmp_path: Path
+) -> None:
     node = next(iter(nodes.worker_nodes))
     nodes.remove_node(node, allow_graceful=False)
     try:
@@ -121,13 +130,17 @@ def test_a_node_that_has_just_died_takes_no_part(nodes, log: Path, tmp_path: Pat
     assert (tmp_path / "report" / "index.html").exists()
 
 
-def test_logs_on_a_disk_that_all_nodes_share_are_read_there(nodes, shared_data, tmp_path):
+def test_logs_on_a_disk_that_all_nodes_share_are_read_there(
+    nodes, shared_data, tmp_path
+):
     logs = shared_data / "grpo_math"
     build(logs, tmp_path / "local.html")
     options = ["-o", tmp_path / "ray.html", "--ray", nodes.address]
     done = rlreport("build", logs.name, *options, cwd=logs.parent)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "ray.html").read_bytes() == (tmp_path / "local.html").read_bytes()
+    assert (tmp_path / "ray.html").read_bytes() == (
+        tmp_path / "local.html"
+    ).read_bytes()
 
 
 def test_nodes_that_are_not_as_this_one_are_named(nodes, log, tmp_path, monkeypatch):
@@ -140,7 +153,9 @@ def test_nodes_that_are_not_as_this_one_are_named(nodes, log, tmp_path, monkeypa
 
     def find_larger(paths):  # nodes on this machine see its files, which are smaller
         listing = find(paths)
-        listing.sources = [replace(source, size=source.size + 1) for source in listing.sources]
+        listing.sources = [
+            replace(source, size=source.size + 1) for source in listing.sources
+        ]
         return listing
 
     monkeypatch.setattr(logs, "find_sources", find_larger)
@@ -149,9 +164,13 @@ def test_nodes_that_are_not_as_this_one_are_named(nodes, log, tmp_path, monkeypa
     assert not (tmp_path / "report").exists()
 
 
-def test_jobs_on_a_cluster_are_done_elsewhere_in_order_and_raise_what_they_raise(nodes) -> None:
+def test_jobs_on_a_cluster_are_done_elsewhere_in_order_and_raise_what_they_raise(
+    nodes,
+) -> None:
     with Workers(ray=nodes.address) as workers:
-        assert list(workers.map(jobs.named, range(20), "page")) == [f"page {i}" for i in range(20)]
+        assert list(workers.map(jobs.named, range(20), "page")) == [
+            f"page {i}" for i in range(20)
+        ]
         assert os.getpid() not in set(workers.map(jobs.where, range(20), 0.0))
         with pytest.raises(RlreportError, match=r"^job 3 cannot be done$"):
             list(workers.map(jobs.fail_at, range(9), 3))
@@ -161,7 +180,9 @@ def test_ctrl_c_ends_a_build_on_a_cluster_and_leaves_nothing(nodes, log, tmp_pat
     hostile = tmp_path / "here"
     hostile.mkdir()
     for name in ("pickle.py", "types.py", "numpy.py"):
-        (hostile / name).write_text("raise SystemExit('imported from the current folder')")
+        (hostile / name).write_text(
+            "raise SystemExit('imported from the current folder')"
+        )
     options = ["-o", tmp_path / "report", "--ray", nodes.address]
     started = subprocess.Popen(
         [sys.executable, "-P", "-m", "rlreport", "build", log, *options],
@@ -189,7 +210,9 @@ def test_ctrl_c_ends_a_build_on_a_cluster_and_leaves_nothing(nodes, log, tmp_pat
     ],
 )
 def test_a_cluster_that_is_not_there_is_told_in_a_line(log, tmp_path, address, reason):
-    done = rlreport("build", log, "-o", tmp_path / "report", "--ray", address, cwd=tmp_path)
+    done = rlreport(
+        "build", log, "-o", tmp_path / "report", "--ray", address, cwd=tmp_path
+    )
     assert done.returncode == 2
     assert reason in done.stderr
     assert done.stderr.strip().count("\n") == 0, done.stderr
@@ -199,4 +222,6 @@ def test_without_ray_the_extra_is_named(log, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     done = rlreport("build", log, "-o", tmp_path / "report", "--ray", "auto")
     assert done.returncode == 2
-    assert done.stderr.strip() == "rlreport: --ray needs Ray: pip install 'rlreport[ray]'"
+    assert (
+        done.stderr.strip() == "rlreport: --ray needs Ray: pip install 'rlreport[ray]'"
+    )

@@ -33,13 +33,27 @@ def test_line_over_the_limit_is_skipped(tmp_path, monkeypatch):
     write(tmp_path / "empty.jsonl", [])
     scan = read(tmp_path)
     assert scan.responses["step"].tolist() == [0, 5]
-    assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [(2, "longer than 500 bytes")]
+    assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [
+        (2, "longer than 500 bytes")
+    ]
     assert scan.responses["line"].tolist() == [1, 3]
     assert "empty_file" in kinds(scan) and [file.rows for file in scan.files] == [2, 0]
 
 
 def test_lone_surrogates_and_hostile_tokens_survive_both_passes(tmp_path: Path) -> None:
-    strings = ['"', "\\", '\\"', "]", '"],', "\\u0041", "\ud800", "", "\n", "🎉", "a" * 300]
+    strings = [
+        '"',
+        "\\",
+        '\\"',
+        "]",
+        '"],',
+        "\\u0041",
+        "\ud800",
+        "",
+        "\n",
+        "🎉",
+        "a" * 300,
+    ]
     lines = [tokens(*strings, response="x\ud800y"), tokens(*strings)]
     scan = read(write(tmp_path / "a.jsonl", lines))
     counts = token_figures(scan)["count"]
@@ -76,7 +90,8 @@ def test_what_is_no_file_is_named_and_never_opened(tmp_path: Path) -> None:
     scan = read(tmp_path)
     names = ("linked", "null", "pipe", "s")
     assert {bad.file: bad.reason for bad in scan.bad_lines} == {
-        f"{name}.jsonl": "not a regular file (a pipe, socket or device)" for name in names
+        f"{name}.jsonl": "not a regular file (a pipe, socket or device)"
+        for name in names
     }
     assert len(scan.responses) == 1
 
@@ -93,11 +108,15 @@ def test_a_long_line_costs_no_more_a_byte_than_a_short_one(tmp_path: Path) -> No
     assert len(line.data) == source.size - 1
 
 
-def test_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "a.jsonl", [GOOD])
     write(tmp_path / "b.jsonl", [GOOD])
     # Whoever tests as root may read everything, so permissions are acted out.
-    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("b.jsonl"))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: not str(path).endswith("b.jsonl")
+    )
     scan = read(tmp_path)
     assert [(bad.file, bad.line) for bad in scan.bad_lines] == [("b.jsonl", 0)]
 
@@ -127,14 +146,18 @@ def test_names_are_relative_to_what_was_given(tmp_path: Path) -> None:
     assert [f.name for f in read(tmp_path).files] == ["one/a.jsonl", "two/deep/b.jsonl"]
     both = read(tmp_path / "one", tmp_path / "two")
     assert [f.name for f in both.files] == ["one/a.jsonl", "two/deep/b.jsonl"]
-    assert [f.name for f in read(str(tmp_path / "*" / "*.jsonl")).files] == ["one/a.jsonl"]
+    assert [f.name for f in read(str(tmp_path / "*" / "*.jsonl")).files] == [
+        "one/a.jsonl"
+    ]
     assert [f.name for f in read(tmp_path / "one" / "a.jsonl").files] == ["a.jsonl"]
     assert len(read(tmp_path, tmp_path / "one").responses) == 2
 
 
 @PACKED
 def test_compressed_logs_stream_in_both_passes(tmp_path, suffix, pack) -> None:
-    plain = write(tmp_path / "a.jsonl", [tokens("a", "b", step=i, reward=i) for i in range(50)])
+    plain = write(
+        tmp_path / "a.jsonl", [tokens("a", "b", step=i, reward=i) for i in range(50)]
+    )
     half = plain.read_bytes().index(b"\n", 3_000) + 1
     folder = tmp_path / "packed"
     folder.mkdir()
@@ -169,12 +192,17 @@ def test_a_container_cut_short_and_what_is_no_archive_are_named(tmp_path: Path) 
     assert len(read(tmp_path).responses) == 51
     (tmp_path / "c.jsonl.gz").write_bytes(b"not gzip at all")
     (tmp_path / "d.jsonl.zst").write_bytes(b"not zstd at all")
-    assert [bad.file for bad in read(tmp_path).bad_lines] == ["c.jsonl.gz", "d.jsonl.zst"]
+    assert [bad.file for bad in read(tmp_path).bad_lines] == [
+        "c.jsonl.gz",
+        "d.jsonl.zst",
+    ]
 
 
 def test_urls_are_read_through_fsspec(tmp_path: Path) -> None:
     memory = fsspec.filesystem("memory")
-    data = write(tmp_path / "a.jsonl", [tokens("a", step=i) for i in range(20)]).read_bytes()
+    data = write(
+        tmp_path / "a.jsonl", [tokens("a", step=i) for i in range(20)]
+    ).read_bytes()
     memory.pipe("/run/one/a.jsonl", data)
     memory.pipe("/run/b.jsonl.gz", gzip.compress(data))
     for url, names in {
@@ -188,13 +216,18 @@ def test_urls_are_read_through_fsspec(tmp_path: Path) -> None:
 
 
 def test_further_scalars_are_capped_with_a_note(tmp_path: Path) -> None:
-    scan = read(write(tmp_path / "a.jsonl", [row(**{f"f{i:03}": i for i in range(100)})]))
+    scan = read(
+        write(tmp_path / "a.jsonl", [row(**{f"f{i:03}": i for i in range(100)})])
+    )
     assert list(scan.extras.columns) == [f"f{i:03}" for i in range(64)]
     assert "many_extras" in kinds(scan)
 
 
 def test_system_prompt_and_pad_tokens_are_no_part_of_a_prompt(tmp_path: Path) -> None:
-    rows = [row(prompt="<PAD>rules<|end|>Say hi."), row(prompt="other<|end|>Say hi.<PAD>")]
+    rows = [
+        row(prompt="<PAD>rules<|end|>Say hi."),
+        row(prompt="other<|end|>Say hi.<PAD>"),
+    ]
     scan = read(write(tmp_path / "a.jsonl", rows), system_end_token="<|end|>")
     assert scan.prompt_texts() == ["Say hi."]
 
@@ -230,7 +263,10 @@ def test_every_json_file_of_an_archive_is_read(tmp_path: Path) -> None:
     }
     scan = read(zipped(tmp_path / "run.jsonl.zip", members))
     assert scan.responses["step"].tolist() == [0, 1, 2, 3, 4, 5]
-    assert (scan.bad_count, [file.name for file in scan.files]) == (0, ["run.jsonl.zip"])
+    assert (scan.bad_count, [file.name for file in scan.files]) == (
+        0,
+        ["run.jsonl.zip"],
+    )
     rollouts = scan.rollouts.read(range(6))
     assert rollouts[3].response == "from ndjson"
     assert rollouts[0].raw_tokens == ["a"]
@@ -238,10 +274,18 @@ def test_every_json_file_of_an_archive_is_read(tmp_path: Path) -> None:
 
 def test_archives_are_read_from_folders_stores_and_the_cache(tmp_path: Path) -> None:
     (logs := tmp_path / "logs").mkdir()
-    zipped(logs / "step_3.jsonl.zip", {"a.jsonl": '{"prompt":"p","response":"r","reward":1}\n'})
-    zipped(logs / "step_4.json.zip", {"a.json": '{"prompt":"p","response":"r","reward":1}'})
+    zipped(
+        logs / "step_3.jsonl.zip",
+        {"a.jsonl": '{"prompt":"p","response":"r","reward":1}\n'},
+    )
+    zipped(
+        logs / "step_4.json.zip", {"a.json": '{"prompt":"p","response":"r","reward":1}'}
+    )
     for _ in range(2):
-        assert read(logs, cache=str(tmp_path / "kept")).responses["step"].tolist() == [3, 4]
+        assert read(logs, cache=str(tmp_path / "kept")).responses["step"].tolist() == [
+            3,
+            4,
+        ]
     store = fsspec.filesystem("memory")
     for file in logs.iterdir():
         store.pipe_file(f"/zips/{file.name}", file.read_bytes())
@@ -275,13 +319,17 @@ def test_bad_lines_and_bad_members_cost_only_themselves(tmp_path: Path) -> None:
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlreport.formats.containers.MAX_SAMPLE", 1 << 16)
     lines = text_of(row(0)) + "\n" * (1 << 24)
-    path = zipped(tmp_path / "a.jsonl.zip", {"a.jsonl": text_of(row(1)), "b.jsonl": lines})
+    path = zipped(
+        tmp_path / "a.jsonl.zip", {"a.jsonl": text_of(row(1)), "b.jsonl": lines}
+    )
     scan = read(path)
     assert scan.responses["step"].tolist() == [1]
     assert "unpacks to more than 200 times" in scan.bad_lines[0].reason
 
 
-def test_long_lines_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lines_are_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rlreport.formats.containers.MAX_SAMPLE", 1 << 12)
     text = text_of(row(0)) + text_of(row(1, response="x" * 5000)) + text_of(row(2))
     scan = read(zipped(tmp_path / "a.jsonl.zip", {"a.jsonl": text}))

@@ -36,7 +36,9 @@ def line(**logged: str) -> str:
     ["step", "prompt", "reward", "logprobs", "advantages", "group_id", "turns", "policy_version",
      "seconds", "reward_parts", "response_mask", "response_tokens", "errors", "note"],
 )  # fmt: skip
-@pytest.mark.parametrize("value", [ENDLESS, *map(nested, DEPTHS)], ids=["digits", "990", "1010"])
+@pytest.mark.parametrize(
+    "value", [ENDLESS, *map(nested, DEPTHS)], ids=["digits", "990", "1010"]
+)
 def test_an_endless_number_or_list_costs_its_own_line_at_most(field, value, tmp_path):
     lines = [line(), line(**{field: value}), line(step="1")]
     scan = read(write(tmp_path / "rank_0.jsonl", lines))
@@ -47,14 +49,18 @@ def test_an_endless_number_or_list_costs_its_own_line_at_most(field, value, tmp_
 
 
 @pytest.mark.parametrize("depth", [*DEPTHS, 100_000])
-def test_a_nested_list_costs_its_own_line_in_a_frameworks_log(depth: int, tmp_path: Path) -> None:
+def test_a_nested_list_costs_its_own_line_in_a_frameworks_log(
+    depth: int, tmp_path: Path
+) -> None:
     good = '{"input":"p","output":"r","score":1.0,"step":1,"gts":"4"}\n'
     path = write(tmp_path / "1.jsonl", [good, good.replace('"4"', nested(depth)), good])
     assert len(read(path).responses) >= 2
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_arguments_of_a_call_nested_too_deep_leave_the_call(depth: int, tmp_path: Path) -> None:
+def test_arguments_of_a_call_nested_too_deep_leave_the_call(
+    depth: int, tmp_path: Path
+) -> None:
     call = f'{{"name":"x","arguments":{nested(depth)}}}'
     turns = f'[{{"role":"assistant","text":"a","sampled":true,"calls":[{call}]}}]'
     scan = read(write(tmp_path / "rank_0.jsonl", [line(turns=turns)]))
@@ -69,14 +75,24 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("field", ["response_tokens", "logprobs", "response_mask", "advantages"])
-def test_values_of_any_type_mean_the_same_in_strict_and_in_lenient_json(field, tmp_path):
+@pytest.mark.parametrize(
+    "field", ["response_tokens", "logprobs", "response_mask", "advantages"]
+)
+def test_values_of_any_type_mean_the_same_in_strict_and_in_lenient_json(
+    field, tmp_path
+):
     logged: dict[str, Any] = tokens("a", "b", values=None, response="Hi there. You.")
     rows = [{**logged, field: value} for value in ODD]
-    strict = read(write(tmp_path / "strict.jsonl", [one | {"lr": None} for one in rows]))
+    strict = read(
+        write(tmp_path / "strict.jsonl", [one | {"lr": None} for one in rows])
+    )
     nan = float("nan")
-    lenient = read(write(tmp_path / "lenient.jsonl", [one | {"lr": nan} for one in rows]))
-    counts = [{note.kind: note.count for note in scan.notes} for scan in (strict, lenient)]
+    lenient = read(
+        write(tmp_path / "lenient.jsonl", [one | {"lr": nan} for one in rows])
+    )
+    counts = [
+        {note.kind: note.count for note in scan.notes} for scan in (strict, lenient)
+    ]
     assert counts[0] | {"tolerant": len(ODD)} == counts[1]
     position = ["offset", "length", "line_hash"]
     pd.testing.assert_frame_equal(
@@ -91,7 +107,20 @@ def test_values_of_any_type_mean_the_same_in_strict_and_in_lenient_json(field, t
 
 
 EXAMPLES = 100 * SEARCH
-TRICKS = (b"\n", b"\r\n", b"\0", b'"', b"\\", b"]", b"}", b",", b"NaN", b"-1e999", b"null", b"\xff")
+TRICKS = (
+    b"\n",
+    b"\r\n",
+    b"\0",
+    b'"',
+    b"\\",
+    b"]",
+    b"}",
+    b",",
+    b"NaN",
+    b"-1e999",
+    b"null",
+    b"\xff",
+)
 
 values = st.recursive(
     st.none()
@@ -101,14 +130,24 @@ values = st.recursive(
     | st.text(max_size=8)
     | st.sampled_from(["</s>", "<PAD>", "0.5", "12", "\ud800", "🎉"]),
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
     ),
     max_leaves=6,
 )
 NAMES = sorted(
-    {*tokens("a"), "group_id", "advantages", "finish_reason", "reward_parts", "prompt_turns"}
+    {
+        *tokens("a"),
+        "group_id",
+        "advantages",
+        "finish_reason",
+        "reward_parts",
+        "prompt_turns",
+    }
 )
-changes = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), values, max_size=4)
+changes = st.dictionaries(
+    st.sampled_from(NAMES) | st.text(max_size=5), values, max_size=4
+)
 
 
 def check(data: bytes) -> None:
@@ -127,14 +166,18 @@ def check(data: bytes) -> None:
         assert len(scan.bad_lines) == min(scan.bad_count, 1000)
         rows = range(len(scan.responses))
         rollouts = scan.rollouts.read(rows)
-        for rollout, count in zip(rollouts, scan.responses["response_tokens"], strict=True):
+        for rollout, count in zip(
+            rollouts, scan.responses["response_tokens"], strict=True
+        ):
             assert not rollout.raw_tokens or len(rollout.raw_tokens) == count
             assert len(rollout.tokens) == len(rollout.raw_tokens)
 
 
 @pytest.mark.ci
 @pytest.mark.untraced
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(st.lists(changes, max_size=4), st.integers(0, 3))
 def test_rows_with_arbitrary_values_are_read_or_reported(rows, good):
     base = [tokens("a", "</s>", "b", step=i) for i in range(good)] + [row()]
@@ -145,8 +188,12 @@ def test_rows_with_arbitrary_values_are_read_or_reported(rows, good):
 @pytest.mark.untraced
 @pytest.mark.search
 @pytest.mark.parametrize("run", ["ppo_healthy", "grpo_math", "eval_poem_task"])
-def test_flipped_cut_and_spliced_bytes_cost_their_lines_only(shared_data: Path, run: str) -> None:
-    lines = next((shared_data / run).glob("*.jsonl")).read_bytes().splitlines(keepends=True)
+def test_flipped_cut_and_spliced_bytes_cost_their_lines_only(
+    shared_data: Path, run: str
+) -> None:
+    lines = (
+        next((shared_data / run).glob("*.jsonl")).read_bytes().splitlines(keepends=True)
+    )
     rng = random.Random(run)
     for _ in range(EXAMPLES // 3):
         data = bytearray(b"".join(rng.sample(lines, 6)))

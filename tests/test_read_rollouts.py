@@ -51,9 +51,13 @@ def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
 
 
 @pytest.mark.ci
-def test_rows_that_are_read_again_are_those_that_were_kept(shared_data, tmp_path, monkeypatch):
+def test_rows_that_are_read_again_are_those_that_were_kept(
+    shared_data, tmp_path, monkeypatch
+):
     seen: set[tuple[str, ...]] = set()
-    quirks = [RUNS / "quirks" / name for name in ("escapes", "ground_truths", "token_strings")]
+    quirks = [
+        RUNS / "quirks" / name for name in ("escapes", "ground_truths", "token_strings")
+    ]
     for path in (shared_data / "grpo_math", RUNS / "odd", *quirks, *dumps().values()):
         try:
             kept = read(path)
@@ -72,10 +76,15 @@ def test_rows_that_are_read_again_are_those_that_were_kept(shared_data, tmp_path
             assert_same(other.rollouts.read(rows), kept.rollouts.read(rows))
 
 
-def run_of(rng: np.random.Generator, steps: int, each: int, length: float) -> pd.DataFrame:
+def run_of(
+    rng: np.random.Generator, steps: int, each: int, length: float
+) -> pd.DataFrame:
     """Return the response table of a run with random figures, in groups of eight."""
     table = sampled_run(steps, each, 1, tokens=length)
-    figures = {name: rng.normal(size=len(table)) for name in ("reward", "kl_k1", "surprisal_mean")}
+    figures = {
+        name: rng.normal(size=len(table))
+        for name in ("reward", "kl_k1", "surprisal_mean")
+    }
     group = np.arange(len(table)) // 8
     return table.assign(group=group, prompt_id=group, **figures)
 
@@ -84,19 +93,25 @@ def assert_within_limits(table: pd.DataFrame) -> Choice:
     chosen = choose_rows(table, ["a"])
     assert (np.diff(chosen.rows) > 0).all()
     assert len(chosen.rows) <= choice.MAX_CHOSEN
-    assert table["response_chars"].to_numpy()[chosen.rows].sum() <= choice.MAX_CHOSEN_BYTES
+    assert (
+        table["response_chars"].to_numpy()[chosen.rows].sum() <= choice.MAX_CHOSEN_BYTES
+    )
     return chosen
 
 
 @settings(max_examples=8 * SEARCH)
-@given(st.integers(1, 120), st.integers(1, 300), st.integers(1, 30_000), st.integers(0, 9))
+@given(
+    st.integers(1, 120), st.integers(1, 300), st.integers(1, 30_000), st.integers(0, 9)
+)
 def test_extremes_of_every_step_are_chosen_within_the_limits(steps, each, length, seed):
     table = run_of(np.random.default_rng(seed), steps, each, length)
     chosen = assert_within_limits(table)
     # Of each step 256 rows are chosen, or half as many until they fit; 7 are extreme here.
     rows = len(sampled_rows(table, ["a"])) + 2 * len(METRICS) + 8 * steps
     chars = rows * table["response_chars"].iloc[0]
-    assume(rows <= choice.MAX_CHOSEN - MAX_PROMPTS and 2 * chars <= choice.MAX_CHOSEN_BYTES)
+    assume(
+        rows <= choice.MAX_CHOSEN - MAX_PROMPTS and 2 * chars <= choice.MAX_CHOSEN_BYTES
+    )
     for name in set(METRICS) & {"reward", "kl_k1", "surprisal_mean"}:
         by_step = table[name].to_numpy().reshape(steps, each)
         for ends in (by_step.argmin(axis=1), by_step.argmax(axis=1)):
@@ -123,7 +138,9 @@ def test_the_choice_repeats_and_small_runs_are_chosen_whole() -> None:
     small, large = run_of(rng, 10, 100, 300), run_of(rng, 100, 500, 300)
     assert choose_rows(small, ["a"]).rows.tolist() == list(range(1000))
     assert choose_rows(small, ["a"]).whole.all()
-    np.testing.assert_array_equal(choose_rows(large, ["a"]).rows, choose_rows(large, ["a"]).rows)
+    np.testing.assert_array_equal(
+        choose_rows(large, ["a"]).rows, choose_rows(large, ["a"]).rows
+    )
 
 
 @pytest.fixture
@@ -132,11 +149,17 @@ def long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scan:
     monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
     monkeypatch.setattr("rlreport.read.choice.MAX_CHOSEN_BYTES", 200_000)
     words = [f"w{i % 7}" for i in range(3000)]
-    rows = [tokens(*words, step=0, reward=1.0), tokens(*words, step=0, reward=0.0), row(1)]
+    rows = [
+        tokens(*words, step=0, reward=1.0),
+        tokens(*words, step=0, reward=0.0),
+        row(1),
+    ]
     return read(write(tmp_path / "a.jsonl", rows))
 
 
-def test_tokens_beyond_the_limit_count_by_their_ends_and_are_not_shown(long: Scan) -> None:
+def test_tokens_beyond_the_limit_count_by_their_ends_and_are_not_shown(
+    long: Scan,
+) -> None:
     first, second, third = long.rollouts.read([0, 1, 2])
     assert [len(one.raw_tokens) for one in (first, second, third)] == [3000, 0, 0]
     assert second.response
@@ -160,10 +183,14 @@ def test_a_pickled_selection_holds_its_responses_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
-def test_a_log_that_changes_before_it_is_read_again_is_refused(name, tmp_path, monkeypatch):
+def test_a_log_that_changes_before_it_is_read_again_is_refused(
+    name, tmp_path, monkeypatch
+):
     def write_log(text: str) -> Path:
         rows = [row(0), row(1, response=text)]
-        return write(tmp_path / name, [json.dumps(rows if name == "a.json" else rows[1])])
+        return write(
+            tmp_path / name, [json.dumps(rows if name == "a.json" else rows[1])]
+        )
 
     def choose_after_change(*arguments: Any) -> Choice:
         write_log("Bye there.")
@@ -176,7 +203,9 @@ def test_a_log_that_changes_before_it_is_read_again_is_refused(name, tmp_path, m
 
 
 @pytest.mark.parametrize("limit", ["logs.MAX_CHOSEN_BYTES", "choice.MAX_CHOSEN_BYTES"])
-def test_kept_rows_beyond_the_limit_equal_those_that_are_read_again(limit, tmp_path, monkeypatch):
+def test_kept_rows_beyond_the_limit_equal_those_that_are_read_again(
+    limit, tmp_path, monkeypatch
+):
     log = tmp_path / "a.jsonl.gz"
     rows = [tokens(*["a"] * 3000, step=step, reward=float(step)) for step in range(3)]
     log.write_bytes(gzip.compress(write(tmp_path / "a.jsonl", rows).read_bytes()))
@@ -188,7 +217,9 @@ def test_kept_rows_beyond_the_limit_equal_those_that_are_read_again(limit, tmp_p
     assert_same(kept.rollouts.read(range(3)), again.rollouts.read(range(3)))
 
 
-def test_a_plain_log_is_read_again_in_parts_and_a_packed_one_at_once(tmp_path, monkeypatch):
+def test_a_plain_log_is_read_again_in_parts_and_a_packed_one_at_once(
+    tmp_path, monkeypatch
+):
     plain = write(tmp_path / "a.jsonl", [row(step) for step in range(10)])
     packed = tmp_path / "b.jsonl.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
@@ -207,11 +238,15 @@ def test_a_plain_log_is_read_again_in_parts_and_a_packed_one_at_once(tmp_path, m
 
 
 def test_rows_of_a_packed_log_are_kept_up_to_a_limit_only(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", [row(step, response="long " * 1000) for step in range(2000)])
+    write(
+        tmp_path / "a.jsonl",
+        [row(step, response="long " * 1000) for step in range(2000)],
+    )
     log = find_sources([tmp_path / "a.jsonl"])
     part = ByteRange(0, log.sources[0])
     few, none = (
-        read_chunk([part], ReadOptions(), GaeOptions(), keep=keep) for keep in (10**8, 10**6)
+        read_chunk([part], ReadOptions(), GaeOptions(), keep=keep)
+        for keep in (10**8, 10**6)
     )
     assert sum(part.size for part in few.parts or ()) > 10**7
     assert (none.parts, none.rows) == (None, few.rows)
@@ -228,7 +263,9 @@ def test_a_full_disk_of_temporary_files_is_named(tmp_path: Path) -> None:
     assert "OutputError: cannot write temporary files to" in ended.stderr
 
 
-def test_the_response_table_has_the_documented_columns_and_dtypes(tmp_path: Path) -> None:
+def test_the_response_table_has_the_documented_columns_and_dtypes(
+    tmp_path: Path,
+) -> None:
     table = read(write(tmp_path / "a.jsonl", [tokens("a", "b"), row(1)])).responses
     assert [(name, str(dtype)) for name, dtype in table.dtypes.items()] == [
         (column.name, column.dtype) for column in RESPONSE_COLUMNS
@@ -242,12 +279,21 @@ def sampled_run(
     place = np.arange(steps * prompts * samples)
     columns = {"file": file, "response_tokens": tokens, "response_chars": 4 * tokens}
     step, group = place // (prompts * samples), place // samples
-    return response_table({"step": step, "group": group, "offset": place * 1000, **columns})
+    return response_table(
+        {"step": step, "group": group, "offset": place * 1000, **columns}
+    )
 
 
 @pytest.mark.parametrize(
     ("steps", "each", "expected"),
-    [(64, 128, 128), (64, 144, 128), (10, 1000, 512), (100, 5000, 64), (513, 32, 8), (8192, 2, 1)],
+    [
+        (64, 128, 128),
+        (64, 144, 128),
+        (10, 1000, 512),
+        (100, 5000, 64),
+        (513, 32, 8),
+        (8192, 2, 1),
+    ],
 )
 def test_of_a_larger_run_each_step_gives_the_same_power_of_two(steps, each, expected):
     table = sampled_run(steps, each, 1)
@@ -291,8 +337,12 @@ def test_at_least_half_of_what_would_fit_is_sampled(length: int) -> None:
     assert len(sampled_rows(sampled_run(100, 82, 1, tokens=length), ["a"])) >= 1600
 
 
-@given(steps=st.integers(1, 200), each=st.integers(1, 300), length=st.integers(1, 10_000))
-def test_every_step_is_sampled_and_all_bounds_hold(steps: int, each: int, length: int) -> None:
+@given(
+    steps=st.integers(1, 200), each=st.integers(1, 300), length=st.integers(1, 10_000)
+)
+def test_every_step_is_sampled_and_all_bounds_hold(
+    steps: int, each: int, length: int
+) -> None:
     table = sampled_run(steps, each, 1, tokens=length)
     rows = sampled_rows(table, ["a"])
     assert (np.diff(rows) > 0).all()
@@ -348,14 +398,18 @@ def long_run(tmp_path_factory: pytest.TempPathFactory) -> Scan:
     return read(write(tmp_path_factory.mktemp("log") / "a.jsonl", rows))
 
 
-def test_of_a_long_response_the_first_and_last_1024_tokens_are_sampled(long_run: Scan) -> None:
+def test_of_a_long_response_the_first_and_last_1024_tokens_are_sampled(
+    long_run: Scan,
+) -> None:
     assert long_run.ngrams is not None
     texts = long_run.ngrams
     last = [texts.vocabulary[i] for i in texts.units[texts.offsets[-2] :]]
     assert last == [*LONG[:EDGE], GAP, *LONG[-EDGE:]]
     # Its own distinct-2 is that of all its tokens, and GAP is no token of the run.
     pairs = list(pairwise(LONG))
-    assert long_run.responses["distinct_2"].iloc[-1] == rounded(len(set(pairs)) / len(pairs))
+    assert long_run.responses["distinct_2"].iloc[-1] == rounded(
+        len(set(pairs)) / len(pairs)
+    )
     table = token_figures(long_run)
     assert GAP not in table.index
     assert table["count"].sum() == 12 * 20 + 2 * EDGE
@@ -380,16 +434,24 @@ def test_words_are_sampled_where_no_training_row_logs_tokens(tmp_path: Path) -> 
     assert scan.ngrams is not None
     assert scan.ref_words is not None
     assert (scan.ngrams.unit, scan.ngrams.rows.tolist()) == ("word", [0, 1, 3])
-    assert [scan.ref_words.vocabulary[i] for i in scan.ref_words.units] == ["one", " four"] * 3
+    assert [scan.ref_words.vocabulary[i] for i in scan.ref_words.units] == [
+        "one",
+        " four",
+    ] * 3
     assert token_figures(scan).empty
 
 
 def test_words_are_sampled_beside_tokens_and_say_whether_they_hold_the_label(tmp_path):
     rows = [
         row(
-            0, response="It is 1,234.0", ground_truth="so #### 1234", response_tokens=["It", " is"]
+            0,
+            response="It is 1,234.0",
+            ground_truth="so #### 1234",
+            response_tokens=["It", " is"],
         ),
-        row(1, response="It is 12345", ground_truth=1234, response_tokens=["It", " is"]),
+        row(
+            1, response="It is 12345", ground_truth=1234, response_tokens=["It", " is"]
+        ),
         row(2, response="Paris", response_tokens=["Par", "is"]),
     ]
     words = read(write(tmp_path / "a.jsonl", rows)).words

@@ -19,10 +19,14 @@ from tests.reading import kinds, read, row, token_figures, tokens, write
 
 
 def responses(scan: Scan) -> list[str]:
-    return [rollout.response for rollout in scan.rollouts.read(range(len(scan.responses)))]
+    return [
+        rollout.response for rollout in scan.rollouts.read(range(len(scan.responses)))
+    ]
 
 
-def test_validation_stands_beside_training_and_further_splits_are_left_out(tmp_path: Path) -> None:
+def test_validation_stands_beside_training_and_further_splits_are_left_out(
+    tmp_path: Path,
+) -> None:
     write(tmp_path / "train_rows.jsonl", [row(1)])
     write(tmp_path / "val_rows.jsonl", [row(1), row(2)])
     write(tmp_path / "eval_rows.jsonl", [row(1)] * 3)
@@ -48,7 +52,11 @@ def test_a_run_is_named_by_its_file_or_else_by_the_folder(tmp_path: Path) -> Non
 
 
 def test_a_step_that_is_no_number_costs_its_row(tmp_path: Path) -> None:
-    rows = [row(0), *({**row(0), "step": step} for step in (True, None, "two", 2.5, 2**60)), row(1)]
+    rows = [
+        row(0),
+        *({**row(0), "step": step} for step in (True, None, "two", 2.5, 2**60)),
+        row(1),
+    ]
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert scan.responses["step"].tolist() == [0, 1]
     assert (scan.bad_count, scan.files[0].bad) == (5, 5)
@@ -61,11 +69,20 @@ def test_a_step_that_is_no_number_costs_its_row(tmp_path: Path) -> None:
     ]
 
 
-def test_a_format_that_fails_is_a_bad_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_format_that_fails_is_a_bad_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise KeyError("surprise")
 
-    verl = {"input": "2+2?", "output": "a", "gts": "4", "score": 1.0, "step": 1, "acc": True}
+    verl = {
+        "input": "2+2?",
+        "output": "a",
+        "gts": "4",
+        "score": 1.0,
+        "step": 1,
+        "acc": True,
+    }
     path = write(tmp_path / "1.jsonl", [verl] * 2)
     monkeypatch.setattr("rlreport.formats.renamed.Verl.rows", fail)
     write(tmp_path / "native.jsonl", [row(1)])
@@ -89,9 +106,15 @@ def test_rows_of_another_split_than_their_file_s_stand_beside(tmp_path: Path) ->
     def episode(kind: str) -> dict[str, object]:
         node = {"message": {"role": "assistant", "content": kind}, "sampled": True}
         trace = {"nodes": [node], "rewards": {"r": {"score": 1.0}}}
-        return {"run": {"work": {"type": kind, "step": 1}}, "traces": [trace], "task": {}}
+        return {
+            "run": {"work": {"type": kind, "step": 1}},
+            "traces": [trace],
+            "task": {},
+        }
 
-    path = write(tmp_path / "traces.jsonl", [episode("train"), episode("eval"), episode("train")])
+    path = write(
+        tmp_path / "traces.jsonl", [episode("train"), episode("eval"), episode("train")]
+    )
     scan = read(path)
     assert responses(scan) == ["train", "train", "eval"]
     assert scan.responses["validation"].tolist() == [0, 0, 1]
@@ -102,7 +125,9 @@ def test_rows_of_another_split_than_their_file_s_stand_beside(tmp_path: Path) ->
     assert scan.responses["validation"].tolist() == [0, 1] and kinds(scan) == {"split"}
 
 
-def test_windows_of_the_token_table_are_cut_over_the_steps_of_training(tmp_path: Path) -> None:
+def test_windows_of_the_token_table_are_cut_over_the_steps_of_training(
+    tmp_path: Path,
+) -> None:
     training = [tokens("a", "b", step=step) for step in range(100, 120)]
     beside = [row(step, split="val") for step in range(0, 100, 5)]
     alone = summarise(read(write(tmp_path / "a.jsonl", training))).tokens
@@ -146,7 +171,12 @@ def test_a_rows_critic_figures_do_not_depend_on_the_rows_beside_it(apart, tmp_pa
 
 
 def test_a_steps_mean_value_is_that_of_its_tokens_where_nothing_tells_returns(tmp_path):
-    rows = [row(0, **VALUES), row(0, response_tokens=["a"], values=[1.5]), ROWS[1], ROWS[4]]
+    rows = [
+        row(0, **VALUES),
+        row(0, response_tokens=["a"], values=[1.5]),
+        ROWS[1],
+        ROWS[4],
+    ]
     steps = summarise(read(write(tmp_path / "a.jsonl", rows))).steps
     np.testing.assert_allclose(steps["value_mean"], [2.7 / 3, 0.6, np.nan])
 
@@ -159,17 +189,23 @@ OLDER = [
 NEWER = [tokens("new", "y", step=step) for step in range(5, 15)]
 
 
-def test_a_restart_in_a_file_is_noted_and_its_older_rows_can_be_left_out(tmp_path: Path) -> None:
+def test_a_restart_in_a_file_is_noted_and_its_older_rows_can_be_left_out(
+    tmp_path: Path,
+) -> None:
     def logged(steps: range, reward: float) -> list[dict]:
         """Return rows of training, and of a validation of the step 5, which is no restart."""
         own = [row(step, reward=reward) for step in steps]
         own[8:8] = [row(5, split="val", reward=reward), failed(steps[8])]
         return own
 
-    path = write(tmp_path / "a.jsonl", [*logged(range(4, 14), 0.0), *logged(range(6, 20), 1.0)])
+    path = write(
+        tmp_path / "a.jsonl", [*logged(range(4, 14), 0.0), *logged(range(6, 20), 1.0)]
+    )
     scan = read(path)
     (note,) = (note for note in scan.notes if note.kind == "restart")
-    assert note.text.startswith("steps 5 to 13 were logged again")  # validation of 5, too
+    assert note.text.startswith(
+        "steps 5 to 13 were logged again"
+    )  # validation of 5, too
     assert scan.repeated == dict.fromkeys(range(6, 14), 1)
     assert scan.failed == {12: 1, 14: 1}
     last = read(path, restarts="last")
@@ -182,7 +218,9 @@ def test_a_restart_in_a_file_is_noted_and_its_older_rows_can_be_left_out(tmp_pat
 
 def test_a_file_whose_steps_are_in_no_order_has_no_restarts(tmp_path: Path) -> None:
     steps = [step for first in range(0, 40, 2) for step in (first + 1, first)]
-    scan = read(write(tmp_path / "a.jsonl", [row(step) for step in 2 * steps]), restarts="last")
+    scan = read(
+        write(tmp_path / "a.jsonl", [row(step) for step in 2 * steps]), restarts="last"
+    )
     assert "restart" not in kinds(scan)
     assert len(scan.responses) == 80
     once = read(write(tmp_path / "b.jsonl", [row(step) for step in 2 * sorted(steps)]))
@@ -209,14 +247,20 @@ def test_what_a_restart_replaced_is_in_no_sum(lines: str, tmp_path: Path) -> Non
     )
     places = ["offset", "line", "line_hash"]
     left = restarted.responses.drop(columns=places, errors="ignore")
-    pd.testing.assert_frame_equal(left, alone.responses.drop(columns=places, errors="ignore"))
+    pd.testing.assert_frame_equal(
+        left, alone.responses.drop(columns=places, errors="ignore")
+    )
     assert restarted.fields == alone.fields
 
 
-def test_a_cached_scan_with_the_replaced_rows_is_not_taken_for_one_without(tmp_path: Path) -> None:
+def test_a_cached_scan_with_the_replaced_rows_is_not_taken_for_one_without(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path / "a.jsonl", OLDER + NEWER)
     rows = {
-        restarts: len(read(path, restarts=restarts, cache=str(tmp_path / "kept")).responses)
+        restarts: len(
+            read(path, restarts=restarts, cache=str(tmp_path / "kept")).responses
+        )
         for restarts in ("all", "last", "all", "last")
     }
     assert rows == {"all": 20, "last": 15}
@@ -261,10 +305,14 @@ ATTEMPTS: dict[str, tuple[Logged, Logged]] = {
 
 
 @pytest.mark.parametrize("case", ATTEMPTS)
-def test_attempts_in_files_of_their_own_are_noted_and_the_last_can_be_chosen(case, tmp_path):
+def test_attempts_in_files_of_their_own_are_noted_and_the_last_can_be_chosen(
+    case, tmp_path
+):
     files, left = ATTEMPTS[case]
     for name, rows in files.items():
-        made = [row(s, prompt=f"{s} {n}") for s, count in rows.items() for n in range(count)]
+        made = [
+            row(s, prompt=f"{s} {n}") for s, count in rows.items() for n in range(count)
+        ]
         write(tmp_path / f"{name}.jsonl", made)
     scan, last = read(tmp_path), read(tmp_path, restarts="last")
     notes = [note for note in scan.notes if note.kind == "restart"]
@@ -274,11 +322,15 @@ def test_attempts_in_files_of_their_own_are_noted_and_the_last_can_be_chosen(cas
     assert sum(note.count for note in notes) == sum(scan.repeated.values()) == again
     assert last.repeated == {}
     found = {
-        last.files[int(str(file))].name.removesuffix(".jsonl"): logged.value_counts().to_dict()
+        last.files[int(str(file))].name.removesuffix(
+            ".jsonl"
+        ): logged.value_counts().to_dict()
         for file, logged in last.responses.groupby("file")["step"]
     }
     assert found == left
-    assert "older rows left out" in next(n.text for n in last.notes if n.kind == "restart")
+    assert "older rows left out" in next(
+        n.text for n in last.notes if n.kind == "restart"
+    )
 
 
 @pytest.mark.parametrize(
@@ -292,12 +344,19 @@ def test_attempts_in_files_of_their_own_are_noted_and_the_last_can_be_chosen(cas
         {"early.jsonl": range(50), "late.jsonl": range(50, 100)},
         {"math.jsonl": range(100), "code.jsonl": range(80)},
         {"x.jsonl": range(60), "y.jsonl": range(61)},
-        {f"{rank}/{step}.jsonl": range(step, step + 1) for rank in "ab" for step in range(30)},
+        {
+            f"{rank}/{step}.jsonl": range(step, step + 1)
+            for rank in "ab"
+            for step in range(30)
+        },
     ],
 )
 def test_other_files_with_the_same_steps_are_no_attempts(files, tmp_path):
     for name, logged in files.items():
-        write(tmp_path / name, [row(s, prompt=f"{name} {s} {n}") for s in logged for n in range(4)])
+        write(
+            tmp_path / name,
+            [row(s, prompt=f"{name} {s} {n}") for s in logged for n in range(4)],
+        )
     scan = read(tmp_path, restarts="last")
     assert "restart" not in kinds(scan)
     assert len(scan.responses) == sum(4 * len(logged) for logged in files.values())
@@ -312,9 +371,15 @@ def test_a_log_that_is_continued_in_a_new_file_within_a_step_has_no_attempts(tmp
 
 
 @pytest.mark.parametrize("pool", [5, 1000])
-def test_an_environment_that_begins_later_is_no_attempt_if_prompts_recur(pool, tmp_path):
+def test_an_environment_that_begins_later_is_no_attempt_if_prompts_recur(
+    pool, tmp_path
+):
     for name, steps in (("math", range(60)), ("code", range(40, 100))):
-        rows = [row(s, prompt=f"{name} {(4 * s + i) % pool}") for s in steps for i in range(4)]
+        rows = [
+            row(s, prompt=f"{name} {(4 * s + i) % pool}")
+            for s in steps
+            for i in range(4)
+        ]
         write(tmp_path / f"{name}.jsonl", rows)
     assert ("restart" in kinds(read(tmp_path))) == (pool == 1000)
 
@@ -333,8 +398,12 @@ def test_columns_of_rows_that_are_left_out_take_no_room(tmp_path: Path) -> None:
     assert "many_extras" not in kinds(scan)
 
 
-def test_one_response_with_tokens_does_not_hide_the_words_of_the_others(tmp_path: Path) -> None:
-    lines = [row(step, response="one two three four") for step in range(3) for _ in range(4)]
+def test_one_response_with_tokens_does_not_hide_the_words_of_the_others(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        row(step, response="one two three four") for step in range(3) for _ in range(4)
+    ]
     lines[5] = tokens("a", "b", "c", step=1)
     scan = read(write(tmp_path / "a.jsonl", lines))
     assert scan.ngrams is not None
@@ -349,15 +418,25 @@ def test_responses_that_count_in_part_are_noted(tmp_path: Path) -> None:
     assert {note.kind: note.count for note in scan.notes} == {"shortened": 1}
 
 
-def test_validation_outside_the_sample_does_not_make_figures_sampled(tmp_path, monkeypatch):
+def test_validation_outside_the_sample_does_not_make_figures_sampled(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr("rlreport.read.choice.MAX_SAMPLED", 6)
-    lines = [row(0, split=split) for split in ("train", "train", "val", "val") for _ in range(3)]
+    lines = [
+        row(0, split=split)
+        for split in ("train", "train", "val", "val")
+        for _ in range(3)
+    ]
     scan = read(write(tmp_path / "a.jsonl", lines))
     assert (scan.sampled, scan.sampled_of, len(scan.responses)) == (6, 6, 12)
 
 
 def test_an_advantage_beside_the_text_is_that_of_the_response(tmp_path):
-    scan = read(write(tmp_path / "my run.jsonl", [row(0, advantage=-0.5), row(0, advantage=0.5)]))
+    scan = read(
+        write(
+            tmp_path / "my run.jsonl", [row(0, advantage=-0.5), row(0, advantage=0.5)]
+        )
+    )
     assert scan.responses["advantage_logged_mean"].tolist() == [-0.5, 0.5]
     assert scan.name == "my run"
 
@@ -371,12 +450,16 @@ def started(*lengths: int) -> list[dict]:
     ]
 
 
-def test_starts_in_one_file_of_rollouts_are_not_judged_unless_they_are_one_run(tmp_path):
+def test_starts_in_one_file_of_rollouts_are_not_judged_unless_they_are_one_run(
+    tmp_path,
+):
     path = write(tmp_path / "a.jsonl", started(30, 30, 20))
     verdict = check_logs([path], BuildOptions(workers=1))
     assert verdict.sentence.startswith("Not judged: 3 starts in one log.")
     for options in ({"merge": True}, {"restarts": "last"}):
-        assert check_logs([path], BuildOptions(workers=1, **options)).lead != "mixed_runs"
+        assert (
+            check_logs([path], BuildOptions(workers=1, **options)).lead != "mixed_runs"
+        )
 
 
 def test_the_last_start_of_rollouts_is_the_run_if_it_is_the_longest(tmp_path):
@@ -384,12 +467,19 @@ def test_the_last_start_of_rollouts_is_the_run_if_it_is_the_longest(tmp_path):
     assert set(scan.responses["reward"]) == {1.0}
     assert len(scan.responses) == 120 and not scan.repeated
     (note,) = (note for note in scan.notes if note.kind == "format")
-    assert note.text.startswith("2 starts in one log: the last one, of 30 steps, is the run")
+    assert note.text.startswith(
+        "2 starts in one log: the last one, of 30 steps, is the run"
+    )
     assert note.count == 20
 
 
 def test_environments_one_after_another_in_a_file_are_no_starts(tmp_path):
-    rows = [row(step, prompt=f"{env} {n}") for env in "ab" for step in range(30) for n in range(4)]
+    rows = [
+        row(step, prompt=f"{env} {n}")
+        for env in "ab"
+        for step in range(30)
+        for n in range(4)
+    ]
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert len(scan.responses) == 240
     assert {"format", "several_starts"}.isdisjoint(kinds(scan))

@@ -43,7 +43,9 @@ def log(tmp_path_factory) -> Path:
     return long_log(tmp_path_factory.mktemp("log") / "run" / "a.jsonl")
 
 
-def test_a_report_of_logs_in_a_store_is_that_of_the_same_logs_on_disk(store, shared_data, tmp_path):
+def test_a_report_of_logs_in_a_store_is_that_of_the_same_logs_on_disk(
+    store, shared_data, tmp_path
+):
     logs = tmp_path / "logs"
     logs.mkdir()
     for path in sorted((shared_data / "grpo_math").glob("*.jsonl"))[:2]:
@@ -70,7 +72,9 @@ def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(store, log)
     assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
 
 
-def test_scattered_rows_are_read_again_without_what_lies_between(store, log, monkeypatch):
+def test_scattered_rows_are_read_again_without_what_lies_between(
+    store, log, monkeypatch
+):
     store.put_folder(log.parent, "scattered")
     wanted = np.arange(0, 2_500, 50)
     every = np.ones(len(wanted), bool)
@@ -102,7 +106,12 @@ def test_many_small_objects_are_requested_together(store, small, monkeypatch, ke
     monkeypatch.setattr(store.system, "cat_ranges", asked)
     assert len(read(small).responses) == 300
     together = [len(call.args[0]) for call in asked.call_args_list]
-    assert together == [16, 256, 44, *([] if kept else [300])]  # detection, table, chosen rows
+    assert together == [
+        16,
+        256,
+        44,
+        *([] if kept else [300]),
+    ]  # detection, table, chosen rows
 
 
 def test_of_many_files_alike_a_few_are_looked_at(store: Store, small: str) -> None:
@@ -139,17 +148,24 @@ def test_where_files_alike_differ_all_are_looked_at(tmp_path: Path) -> None:
     }
 
 
-def test_what_was_found_in_a_store_is_kept_until_it_changes(store: Store, tmp_path: Path) -> None:
+def test_what_was_found_in_a_store_is_kept_until_it_changes(
+    store: Store, tmp_path: Path
+) -> None:
     lines = [json.dumps(row(i)).encode() + b"\n" for i in range(40)]
     store.put("kept/a.jsonl", b"".join(lines))
     url, cache = f"s3://{BUCKET}/kept", str(tmp_path / "cache")
     first = read(url, cache=cache)
     store.forget()
     again = read(url, cache=cache)
-    assert len(store.requests()) == 1  # detection; neither the first pass nor the sample
+    assert (
+        len(store.requests()) == 1
+    )  # detection; neither the first pass nor the sample
     assert again.responses.equals(first.responses)
     store.put("kept/a.jsonl", b"".join(lines[::-1]))
-    assert read(url, cache=cache).responses["offset"].tolist() != first.responses["offset"].tolist()
+    assert (
+        read(url, cache=cache).responses["offset"].tolist()
+        != first.responses["offset"].tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +186,9 @@ def test_a_store_that_has_nothing_there_is_told_in_a_line(store, tmp_path, url, 
 
 def test_a_store_that_cannot_be_reached_is_told_without_secrets(store):
     with pytest.raises(UsageError) as caught:
-        find_sources(["http://user:hunter2@127.0.0.1:9/a.jsonl?X-Amz-Signature=hunter2"])
+        find_sources(
+            ["http://user:hunter2@127.0.0.1:9/a.jsonl?X-Amz-Signature=hunter2"]
+        )
     assert "hunter2" not in str(caught.value)
     assert "127.0.0.1" in str(caught.value)
 
@@ -180,12 +198,16 @@ def test_a_signed_address_of_a_server_without_ranges_is_read_and_its_signature_t
 ) -> None:
     whole = tmp_path / "a.jsonl"
     rows = [row(i, response=f"{i} " * 9_000) for i in range(40)]
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(write(whole, rows).read_bytes()))
+    (tmp_path / "a.jsonl.gz").write_bytes(
+        gzip.compress(write(whole, rows).read_bytes())
+    )
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for name in ("a.jsonl", "a.jsonl.gz"):
-            url = f"http://127.0.0.1:{server.server_port}/{name}?X-Amz-Signature=hunter2"
+            url = (
+                f"http://127.0.0.1:{server.server_port}/{name}?X-Amz-Signature=hunter2"
+            )
             scan = read(url)
             assert scan.files[0].name == name
             assert scan.responses["step"].tolist() == list(range(40))
@@ -211,7 +233,9 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rank in range(2):
         lines: list[object] = []
         for i in range(90):
-            words = [f"Ġ{word}" for word in rng.integers(0, 30, int(rng.integers(0, 60)))]
+            words = [
+                f"Ġ{word}" for word in rng.integers(0, 30, int(rng.integers(0, 60)))
+            ]
             fields = {
                 "score": i,
                 "kind": "ab"[i % 2],
@@ -230,9 +254,13 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     {"role": "assistant", "text": text, "sampled": True},
                     {"role": "tool", "tool": "calc", "text": "4", "sampled": False},
                 ]
-                lines.append(row(step, response=text, ref_response="a b c", turns=turns))
+                lines.append(
+                    row(step, response=text, ref_response="a b c", turns=turns)
+                )
             elif i % 5 == 0:
-                lines.append(tokens(*words, step=step, reward=float("nan"), group_id=i // 8))
+                lines.append(
+                    tokens(*words, step=step, reward=float("nan"), group_id=i // 8)
+                )
             else:
                 lines.append(tokens(*words, "<|endoftext|>", step=step, **fields))
         write(folder / f"rank_{rank}.jsonl", lines)  # type: ignore[arg-type]
@@ -249,12 +277,25 @@ def whole(ranks: Path) -> Scan:
 
 def assert_same(found: Scan, wanted: Scan) -> None:
     for name in ("responses", "extras", "tools"):
-        pd.testing.assert_frame_equal(getattr(found, name), getattr(wanted, name), check_exact=True)
-    for name in ("failed", "reward_parts", "bad_lines", "bad_count", "notes", "fields", "files"):
+        pd.testing.assert_frame_equal(
+            getattr(found, name), getattr(wanted, name), check_exact=True
+        )
+    for name in (
+        "failed",
+        "reward_parts",
+        "bad_lines",
+        "bad_count",
+        "notes",
+        "fields",
+        "files",
+    ):
         assert getattr(found, name) == getattr(wanted, name), name
     assert found.tokens is not None and wanted.tokens is not None
     assert found.tokens.texts.vocabulary == wanted.tokens.texts.vocabulary
-    for ours, theirs in ((found.tokens, wanted.tokens), (found.tokens.texts, wanted.tokens.texts)):
+    for ours, theirs in (
+        (found.tokens, wanted.tokens),
+        (found.tokens.texts, wanted.tokens.texts),
+    ):
         for item in fields(ours):
             if isinstance(values := getattr(ours, item.name), np.ndarray):
                 assert_array_equal(values, getattr(theirs, item.name))
@@ -268,7 +309,9 @@ def test_cuts_at_any_byte_give_the_same_tables(ranks, whole, cuts):
         return [
             ByteRange(i, source, *ends, formats[i])
             for i, source in enumerate(sources)
-            for ends in pairwise(sorted({0, source.size, *(int(c * source.size) for c in cuts)}))
+            for ends in pairwise(
+                sorted({0, source.size, *(int(c * source.size) for c in cuts)})
+            )
         ]
 
     with patch("rlreport.read.logs.byte_ranges", cut):
@@ -308,7 +351,10 @@ def _unpacked(packed: bytes) -> tuple[bytes, bool]:
 @pytest.mark.parametrize("sized", [False, True])
 def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) -> None:
     flags = zstd.CompressionParameter
-    options = {int(flags.checksum_flag): int(checksum), int(flags.content_size_flag): int(sized)}
+    options = {
+        int(flags.checksum_flag): int(checksum),
+        int(flags.content_size_flag): int(sized),
+    }
     parts = [b"first" * 9, b"", b"second", b"a" * 300_000]
     frames = [zstd.compress(part, options=options) for part in parts]
     frames.insert(1, b"\x51\x2a\x4d\x18\x03\0\0\0abc")  # a frame to be passed over
@@ -332,5 +378,8 @@ def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(ranks, monkeypat
             return nullcontext(lambda amount: count.__setitem__(0, count[0] + amount))
 
     scan = read_logs([ranks], ReadOptions(workers=1), GaeOptions(), Counting())
-    size, rows = sum(path.stat().st_size for path in ranks.iterdir()), len(scan.responses)
+    size, rows = (
+        sum(path.stat().st_size for path in ranks.iterdir()),
+        len(scan.responses),
+    )
     assert counts == [[size, size], [rows, rows]]

@@ -15,7 +15,9 @@ from tools.redump import changes
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-@pytest.mark.parametrize("file", [*WORKFLOWS, ROOT / "action.yml"], ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", [*WORKFLOWS, ROOT / "action.yml"], ids=lambda file: file.name
+)
 def test_actions_are_pinned_to_commits_and_say_their_version(file: Path) -> None:
     used = re.findall(r"uses: (\S+)(.*)", file.read_text("utf-8"))
     foreign = [(action, said) for action, said in used if not action.startswith("./")]
@@ -31,18 +33,27 @@ def test_jobs_have_no_permission_but_those_they_name(file: Path) -> None:
     for name, job in workflow["jobs"].items():
         assert "permissions" in job or name == "publish", name
         write = {right for right, kind in job["permissions"].items() if kind == "write"}
-        allowed = {"publish": {"id-token"}, "github": {"contents"}, "deploy": {"pages", "id-token"}}
+        allowed = {
+            "publish": {"id-token"},
+            "github": {"contents"},
+            "deploy": {"pages", "id-token"},
+        }
         assert write == allowed.get(name, set()), name
 
 
 def test_every_system_and_python_that_is_claimed_is_tested() -> None:
-    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))["jobs"]
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))[
+        "jobs"
+    ]
     claimed = re.findall(
-        r"Programming Language :: Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8")
+        r"Programming Language :: Python :: (3\.\d+)",
+        (ROOT / "pyproject.toml").read_text("utf-8"),
     )
     for job in ("test", "windows", "smoke"):
         assert jobs[job]["strategy"]["matrix"]["python"] == claimed, job
-    systems = {system.partition("-")[0] for system in jobs["smoke"]["strategy"]["matrix"]["os"]}
+    systems = {
+        system.partition("-")[0] for system in jobs["smoke"]["strategy"]["matrix"]["os"]
+    }
     assert systems == {"ubuntu", "macos", "windows"}
 
 
@@ -69,17 +80,23 @@ def test_release_notes_are_the_section_of_the_version(tmp_path, monkeypatch):
 
 
 def test_the_changelog_begins_with_what_is_unreleased() -> None:
-    headings = re.findall(r"^## \[(.*?)\]", release_notes.CHANGELOG.read_text("utf-8"), re.M)
+    headings = re.findall(
+        r"^## \[(.*?)\]", release_notes.CHANGELOG.read_text("utf-8"), re.M
+    )
     assert headings[0] == "Unreleased"
     assert headings[1:], "a version follows"
 
 
-def test_ci_runs_the_hooks_before_a_commit_and_a_release_looks_for_translations() -> None:
-    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"][0][
-        "hooks"
-    ]
+def test_ci_runs_the_hooks_before_a_commit_and_a_release_looks_for_translations() -> (
+    None
+):
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))[
+        "repos"
+    ][0]["hooks"]
     assert [hook["entry"] for hook in hooks] == ["make format", "make lint"]
-    assert "make release-check" in (ROOT / ".github/workflows/release.yml").read_text("utf-8")
+    assert "make release-check" in (ROOT / ".github/workflows/release.yml").read_text(
+        "utf-8"
+    )
     assert "make lint" in (ROOT / ".github/workflows/ci.yml").read_text("utf-8")
 
 

@@ -69,7 +69,9 @@ def expected(row: dict) -> dict[str, float]:
     }
     if row.get("values") is None:
         return figures
-    value, advantage, returns = (by_token[name] for name in ("value", "advantage", "return"))
+    value, advantage, returns = (
+        by_token[name] for name in ("value", "advantage", "return")
+    )
     came = reward[::-1].cumsum()[::-1]
     return figures | {
         "mc_return_mean": came.mean(),
@@ -86,10 +88,14 @@ def expected(row: dict) -> dict[str, float]:
     }
 
 
-@pytest.fixture(scope="module", params=["ppo_healthy", "ppo_reward_hacking", "grpo_math"])
+@pytest.fixture(
+    scope="module", params=["ppo_healthy", "ppo_reward_hacking", "grpo_math"]
+)
 def token_run(request, shared_data, real_report):
     logs = sorted((shared_data / request.param).glob("*.jsonl"))
-    rows = [json.loads(line) for log in logs for line in log.read_text("utf-8").splitlines()]
+    rows = [
+        json.loads(line) for log in logs for line in log.read_text("utf-8").splitlines()
+    ]
     for row in rows:
         row["figures"] = token_figures(row)
     return rows, real_report(request.param)
@@ -101,11 +107,18 @@ HALF_A_UNIT = 5.1e-10
 
 def test_a_run_of_texts_has_no_token_figures_and_names_its_incomplete_step(tmp_path):
     texts = {"prompt": "Say hi.", "response": "Hi there.", "reward": 1.0}
-    rows = [{"step": s, **texts} for s, size in enumerate((4, 4, 4, 2)) for _ in range(size)]
+    rows = [
+        {"step": s, **texts} for s, size in enumerate((4, 4, 4, 2)) for _ in range(size)
+    ]
     report = tmp_path / "report"
     rlreport.build(write(tmp_path / "log.jsonl", rows), report, workers=1)
     steps = pd.read_csv(report / "data" / "steps.csv").set_index("step")
-    for missing in ("kl_k1_mean", "surprisal_mean", "value_mean", "response_tokens_mean"):
+    for missing in (
+        "kl_k1_mean",
+        "surprisal_mean",
+        "value_mean",
+        "response_tokens_mean",
+    ):
         assert steps[missing].isna().all()
     assert steps.index[steps["incomplete"]].tolist() == [3]
     assert "incomplete</span>" in (report / "steps" / "3.html").read_text("utf-8")
@@ -118,7 +131,9 @@ def test_every_figure_of_responses_equals_numpys(token_run, shared_data):
     assert len(table) == len(wanted)
     for name in wanted[0]:
         figures = [one[name] for one in wanted]
-        np.testing.assert_allclose(table[name], figures, HALF_A_UNIT, 1e-10, err_msg=name)
+        np.testing.assert_allclose(
+            table[name], figures, HALF_A_UNIT, 1e-10, err_msg=name
+        )
 
 
 def test_steps_equal_numpy(token_run):
@@ -131,7 +146,10 @@ def test_steps_equal_numpy(token_run):
         reward = of_rows["reward"].to_numpy()
         pairs = [p for row in mine for p in pairwise(row["response_tokens"])]
         wanted = {
-            **{f"{name.removesuffix('_mean')}_mean": of_rows[name].mean() for name in AVERAGED},
+            **{
+                f"{name.removesuffix('_mean')}_mean": of_rows[name].mean()
+                for name in AVERAGED
+            },
             "responses": len(mine),
             "prompts": len({row["prompt"] for row in mine}),
             "reward_std": reward.std(),
@@ -155,7 +173,10 @@ def test_steps_equal_numpy(token_run):
             wanted["win_rate"] = (reward > reference).mean()
             wanted["lose_rate"] = (reward < reference).mean()
         for name, value in wanted.items():
-            assert steps.loc[step, name] == pytest.approx(value, rel=1e-9, abs=1e-9), (step, name)
+            assert steps.loc[step, name] == pytest.approx(value, rel=1e-9, abs=1e-9), (
+                step,
+                name,
+            )
     assert (steps["nan_values"] == 0).all()
 
 
@@ -172,7 +193,9 @@ def test_token_values_in_the_pages_equal_numpy(token_run):
         raw, shown = page_tokens(out / "steps" / f"{step}.html")[n]
         assert raw == by_step[step][n]["response_tokens"]
         for name, values in shown.items():
-            np.testing.assert_allclose(values, expected[name], rtol=6e-6, atol=2e-6, err_msg=name)
+            np.testing.assert_allclose(
+                values, expected[name], rtol=6e-6, atol=2e-6, err_msg=name
+            )
             compared += len(values)
     assert compared > 800
 
@@ -214,7 +237,10 @@ def test_key_figures_of_the_overview_are_means_over_the_named_windows(token_run)
             f"{steps[-size]}–{steps[-1]}",
         )
         by_step = [
-            [np.mean([value(row) for row in rows if row["step"] == step]) for step in part]
+            [
+                np.mean([value(row) for row in rows if row["step"] == step])
+                for step in part
+            ]
             for part in (steps[:size], steps[-size:])
         ]
         expected = [float(np.mean(part)) for part in by_step]

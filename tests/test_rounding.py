@@ -32,7 +32,9 @@ def test_a_figure_has_ten_digits_and_is_at_most_half_a_unit_away(value: float) -
 
 
 @given(NUMBERS, NUMBERS)
-def test_a_larger_number_is_never_rounded_to_a_smaller_one(one: float, other: float) -> None:
+def test_a_larger_number_is_never_rounded_to_a_smaller_one(
+    one: float, other: float
+) -> None:
     low, high = sorted((one, other))
     assert rounding.rounded(low) <= rounding.rounded(high)
 
@@ -49,7 +51,9 @@ def test_what_is_no_number_or_has_no_digits_stays() -> None:
     assert str(rounding.rounded(-0.0)) == "0.0"
 
 
-@pytest.mark.parametrize("exact", [0.12300390625, 0.1 + 2**-33, 1.0, 100.0, 1 / 3, 2.5e-11, 7e30])
+@pytest.mark.parametrize(
+    "exact", [0.12300390625, 0.1 + 2**-33, 1.0, 100.0, 1 / 3, 2.5e-11, 7e30]
+)
 def test_one_unit_in_the_last_place_changes_no_figure(exact: float) -> None:
     """Among these are halves of the tenth digit, as means of numbers with few digits often are."""
     near = [np.nextafter(exact, 0), exact, np.nextafter(exact, np.inf)]
@@ -79,8 +83,12 @@ def test_equal_values_have_no_variance_whatever_their_mean() -> None:
     assert np.isnan(squares[2])
 
 
-def test_the_position_of_the_largest_is_the_first_of_values_equal_to_ten_digits() -> None:
-    flat = np.array([0.1, 0.7, np.nextafter(0.7, 1), np.nan, 0.6, -2.0, -3.0, np.inf, np.inf, 0, 0])
+def test_the_position_of_the_largest_is_the_first_of_values_equal_to_ten_digits() -> (
+    None
+):
+    flat = np.array(
+        [0.1, 0.7, np.nextafter(0.7, 1), np.nan, 0.6, -2.0, -3.0, np.inf, np.inf, 0, 0]
+    )
     largest, position = ragged.row_first_maxima(flat, np.array([0, 5, 7, 9, 9, 11]))
     np.testing.assert_array_equal(largest, [0.7, -2.0, np.inf, np.nan, 0.0])
     np.testing.assert_array_equal(position, [1, 0, 0, np.nan, 0])
@@ -90,7 +98,9 @@ RATIOS = st.floats(-3, 3).filter(lambda ratio: abs(ratio) > 1e-15)
 
 
 @given(RATIOS, st.sampled_from([-math.inf, math.inf]))
-def test_k3_is_exact_and_hardly_moved_by_an_error_of_expm1(ratio: float, to: float) -> None:
+def test_k3_is_exact_and_hardly_moved_by_an_error_of_expm1(
+    ratio: float, to: float
+) -> None:
     with localcontext() as context:
         context.prec = 60
         exact = float(Decimal(-ratio).exp() - 1 + Decimal(ratio))
@@ -99,7 +109,9 @@ def test_k3_is_exact_and_hardly_moved_by_an_error_of_expm1(ratio: float, to: flo
     assert found == pytest.approx(exact, rel=1e-14, abs=1e-300)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(np, "expm1", lambda values: np.nextafter(original(values), to))
-        assert token.k3(np.array([ratio]))[0] == pytest.approx(found, rel=4e-15, abs=1e-300)
+        assert token.k3(np.array([ratio]))[0] == pytest.approx(
+            found, rel=4e-15, abs=1e-300
+        )
 
 
 def test_a_product_of_counts_is_the_same_in_any_order() -> None:

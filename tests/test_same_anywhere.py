@@ -27,7 +27,9 @@ from tests.store import short_log
 ROOT = Path(__file__).resolve().parents[1]
 
 PLAIN = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0"}
-INSTRUCTIONS = "X86_V3" if "X86_V3" in enabled_features() else " ".join(enabled_features())
+INSTRUCTIONS = (
+    "X86_V3" if "X86_V3" in enabled_features() else " ".join(enabled_features())
+)
 """What to do without. NumPy before 2.4 has no such group; it knows each extension by its name."""
 
 VARIANTS: dict[str, tuple[dict[str, str], list[str]]] = {
@@ -61,7 +63,14 @@ def built(which: str, names: Iterable[str], folder: Path) -> Built:
     def build(name: str) -> dict[str, Any]:
         environment, way = VARIANTS[name]
         (folder / name).mkdir()
-        command = [sys.executable, "-m", "tests.elsewhere", which, str(folder / name), *way]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.elsewhere",
+            which,
+            str(folder / name),
+            *way,
+        ]
         done = subprocess.run(
             command,
             env=os.environ | PLAIN | environment | {"PYTHONPATH": str(ROOT)},
@@ -82,9 +91,15 @@ def built(which: str, names: Iterable[str], folder: Path) -> Built:
 def assert_same(reports: Built, name: str) -> None:
     plain, variant = reports["plain"], reports[name]
     for what in IN_EFFECT[name]:
-        assert variant["place"][what] != plain["place"][what], f"{name} has no effect on {what}"
+        assert variant["place"][what] != plain["place"][what], (
+            f"{name} has no effect on {what}"
+        )
     assert list(variant["files"]) == list(plain["files"])
-    differing = [path for path in plain["files"] if plain["files"][path] != variant["files"][path]]
+    differing = [
+        path
+        for path in plain["files"]
+        if plain["files"][path] != variant["files"][path]
+    ]
     assert differing == []
 
 
@@ -105,7 +120,9 @@ def test_seven_reports_have_the_same_bytes_elsewhere(name: str, seven: Built) ->
     assert_same(seven, name)
 
 
-def test_a_report_has_the_same_bytes_if_functions_are_off_by_one_unit(tmp_path: Path) -> None:
+def test_a_report_has_the_same_bytes_if_functions_are_off_by_one_unit(
+    tmp_path: Path,
+) -> None:
     reports = built("one", ("plain", "odd"), tmp_path)
     assert len(reports["plain"]["files"]) > 80
     assert_same(reports, "odd")
@@ -116,7 +133,9 @@ def test_moved_results_are_one_unit_away(way: str) -> None:
     exact = np.exp(np.linspace(-3, 3, 101))
     found = moved.moved(exact, way)
     inside = exact != 1
-    assert (np.abs(found - exact)[inside] == np.spacing(np.minimum(exact, found))[inside]).all()
+    assert (
+        np.abs(found - exact)[inside] == np.spacing(np.minimum(exact, found))[inside]
+    ).all()
     assert 0.2 < (found > exact).mean() < 0.8
 
 
@@ -129,7 +148,9 @@ def test_gzip_has_the_same_header_from_every_version_of_python(tmp_path: Path) -
     rlreport.build(short_log(tmp_path / "logs"), out, workers=1)
     rlreport.build(tmp_path / "logs", tmp_path / "report.html", workers=1)
     files = {**files_of(out), "report.html": (tmp_path / "report.html").read_bytes()}
-    embedded = {start for content in files.values() for start in GZIPPED.findall(content)}
+    embedded = {
+        start for content in files.values() for start in GZIPPED.findall(content)
+    }
     assert embedded == {b"H4sIAAAAAAAA/"}
     (packed,) = (content for name, content in files.items() if name.endswith(".csv.gz"))
     assert packed.startswith(bytes([31, 139, 8, 0, 0, 0, 0, 0, 0, 255]))

@@ -55,7 +55,8 @@ def report(log, tmp_path_factory):
 
 def test_pages_with_figures_of_the_sample_say_so(report):
     pages = {
-        name: (report / f"{name}.html").read_text("utf-8") for name in ("index", "tokens", "data")
+        name: (report / f"{name}.html").read_text("utf-8")
+        for name in ("index", "tokens", "data")
     }
     assert all(NOTE in page or NOTE.capitalize() in page for page in pages.values())
     index = pages["index"]
@@ -66,7 +67,9 @@ def test_pages_with_figures_of_the_sample_say_so(report):
 
 def test_a_step_lists_what_lies_outside_the_sample_without_a_figure(report):
     page = report / "steps" / "3.html"
-    assert f"of {STEPS * EACH:,}" not in page.read_text("utf-8")  # older pages stay as they are
+    assert f"of {STEPS * EACH:,}" not in page.read_text(
+        "utf-8"
+    )  # older pages stay as they are
     data = rows_data(page)
     column = next(one for one in data["columns"] if one["key"] == "distinct_2")
     assert column["help"].endswith("of sampled responses only")
@@ -79,7 +82,9 @@ def test_exports_name_the_sample(report):
     document = json.loads((report / "data" / "report.json").read_bytes())
     validate(document, "report")
     assert document["sampled"] == {"responses": SAMPLED, "of": STEPS * EACH}
-    (finding,) = (one for one in document["findings"] if one["id"] == "reward_hacking_token")
+    (finding,) = (
+        one for one in document["findings"] if one["id"] == "reward_hacking_token"
+    )
     assert finding["why"].endswith(f"Counted {NOTE}.")
     steps = pd.read_csv(report / "data" / "steps.csv")
     assert steps["bigrams"].tolist() == [SAMPLED_EACH * 5] * STEPS

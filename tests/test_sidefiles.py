@@ -86,7 +86,11 @@ LONG_TEXT = f"a: &a {'x' * 1_000_000}\n" + f"b: [{'*a,' * 100}]\n" * 500
         ("c.toml", f"{'a.' * 400_000}a = 1", "nested too deep"),
         ("c.yaml", MERGES, "100,000 values with aliases expanded"),
         ("c.yaml", LONG_TEXT, "2,000,000 characters with aliases expanded"),
-        ("c.yaml", "".join(f"%TAG !a{i}! b\n" for i in range(120_000)), "100 directives"),
+        (
+            "c.yaml",
+            "".join(f"%TAG !a{i}! b\n" for i in range(120_000)),
+            "100 directives",
+        ),
         ("c.yaml", f"a: {':'.join(['1'] * 900_000)}", "not plain YAML"),
         ("c.yaml", f"0x{'f' * 20_000}: [0x{'f' * 20_000}]", ""),
         ("c.json", '{"k":' * 22 + f"[{','.join(['{}'] * 600_000)}]" + "}" * 22, ""),
@@ -114,7 +118,9 @@ def test_metrics_with_a_new_name_per_line_are_cut_with_a_note(tmp_path: Path) ->
 
 
 def test_metrics_of_many_columns_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "m.csv").write_text("step" + ",x" * 2_000_000 + "\n1" + ",2" * 2_000_000)
+    (tmp_path / "m.csv").write_text(
+        "step" + ",x" * 2_000_000 + "\n1" + ",2" * 2_000_000
+    )
     assert "m.csv: cannot be read as metrics: more than 5,000 columns" in outcome(
         "metrics", tmp_path / "m.csv"
     )
@@ -122,16 +128,25 @@ def test_metrics_of_many_columns_are_refused(tmp_path: Path) -> None:
 
 def test_a_tensor_that_claims_any_size_is_no_metric(tmp_path: Path) -> None:
     writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
-    from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, tensor_shape_pb2
+    from tensorboard.compat.proto import (
+        event_pb2,
+        summary_pb2,
+        tensor_pb2,
+        tensor_shape_pb2,
+    )
 
     size = tensor_shape_pb2.TensorShapeProto.Dim(size=1 << 33)
     shape = tensor_shape_pb2.TensorShapeProto(dim=[size])
     tensor = tensor_pb2.TensorProto(dtype=1, tensor_shape=shape, float_val=[1.0])
     value = summary_pb2.Summary.Value(tag="a", tensor=tensor)
     events = writer.EventFileWriter(str(tmp_path))
-    events.add_event(event_pb2.Event(step=1, summary=summary_pb2.Summary(value=[value])))
+    events.add_event(
+        event_pb2.Event(step=1, summary=summary_pb2.Summary(value=[value]))
+    )
     events.close()
-    assert "contains no steps with numbers" in outcome("metrics", next(tmp_path.iterdir()))
+    assert "contains no steps with numbers" in outcome(
+        "metrics", next(tmp_path.iterdir())
+    )
 
 
 def test_brackets_and_quotes_in_texts_count_for_nothing() -> None:
@@ -156,7 +171,9 @@ def packed(unit: bytes, times: int) -> Write:
 def parquet(columns: Callable[[Any], dict[str, Any]]) -> Write:
     def write(path: Path) -> None:
         pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        pq.write_table(pa.table(columns(pa)), path, compression="zstd", write_statistics=False)
+        pq.write_table(
+            pa.table(columns(pa)), path, compression="zstd", write_statistics=False
+        )
         assert path.stat().st_size < 2_000_000
 
     return write
@@ -186,15 +203,29 @@ def nested(path: Path) -> None:
     ("name", "write", "said"),
     [
         ("a.json.gz", packed(b"[],", 29_000_000), "over 1,000,000,000 bytes of memory"),
-        ("a.json", lambda path: path.write_bytes(b"{}\n" * 40_000_000), "bytes of memory"),
+        (
+            "a.json",
+            lambda path: path.write_bytes(b"{}\n" * 40_000_000),
+            "bytes of memory",
+        ),
         ("a.parquet", parquet(repeated), "too much memory when decoded"),
-        ("a.parquet", parquet(lambda pa: {"a": pa.repeat(1.0, 25_000_000)}), "too many for its"),
+        (
+            "a.parquet",
+            parquet(lambda pa: {"a": pa.repeat(1.0, 25_000_000)}),
+            "too many for its",
+        ),
         ("a.parquet", parquet(lambda _: {"a": ["x" * 300_000_000]}), "unpacks to over"),
-        ("a.parquet", parquet(lambda _: {f"c{i}": [1] for i in range(5_001)}), "5,000 columns"),
+        (
+            "a.parquet",
+            parquet(lambda _: {f"c{i}": [1] for i in range(5_001)}),
+            "5,000 columns",
+        ),
         ("a.parquet", nested, "not a Parquet file"),
     ],
 )
-def test_a_log_that_unfolds_is_refused(name: str, write: Write, said: str, tmp_path: Path) -> None:
+def test_a_log_that_unfolds_is_refused(
+    name: str, write: Write, said: str, tmp_path: Path
+) -> None:
     write(tmp_path / name)
     assert said in outcome("log", tmp_path / name)
 
@@ -211,7 +242,9 @@ def test_parquet_values_are_those_of_pyarrow(rows, use_dictionary, tmp_path):
             "nested": [{"a": "q", "b": [1, None]}, None, {"a": None, "b": None}, {}],
             "numbers": [None, 1.5, float("inf"), 2.0],
             "lists": [[["a"], None], [], None, [[]]],
-            "map": pa.array([[("k", "v")], [], None, []], pa.map_(pa.string(), pa.string())),
+            "map": pa.array(
+                [[("k", "v")], [], None, []], pa.map_(pa.string(), pa.string())
+            ),
             "large": pa.array(["a", "b", None, "c"], pa.large_string()),
             "category": pa.array(["a", "b", None, "a"]).dictionary_encode(),
             "bytes": [b"a", b"\xff", None, b""],
@@ -221,7 +254,9 @@ def test_parquet_values_are_those_of_pyarrow(rows, use_dictionary, tmp_path):
     pq.write_table(table, path, use_dictionary=use_dictionary, row_group_size=rows)
     expected = dict(enumerate(table.to_pylist()))
     assert dict(iterate(path.open("rb"), "parquet")) == expected
-    assert dict(iterate(path.open("rb"), "parquet", {1, 3})) == {i: expected[i] for i in (1, 3)}
+    assert dict(iterate(path.open("rb"), "parquet", {1, 3})) == {
+        i: expected[i] for i in (1, 3)
+    }
 
 
 def report(folder: Path, table: bytes) -> Path:
@@ -240,8 +275,12 @@ def report(folder: Path, table: bytes) -> Path:
         (b"step,n,split,prompt_id,reward\n" + b"," * 60_000_000, "cells"),
     ],
 )
-def test_a_report_whose_table_is_wide_is_refused(table: bytes, said: str, tmp_path: Path) -> None:
-    archive = shutil.make_archive(str(tmp_path / "a"), "zip", report(tmp_path, table), "data")
+def test_a_report_whose_table_is_wide_is_refused(
+    table: bytes, said: str, tmp_path: Path
+) -> None:
+    archive = shutil.make_archive(
+        str(tmp_path / "a"), "zip", report(tmp_path, table), "data"
+    )
     error = outcome("report", Path(archive))
     assert said in error
     assert archive in error
@@ -273,6 +312,8 @@ def test_usual_yaml_is_read_as_before() -> None:
 
 @pytest.mark.parametrize("value", ["0x{}", "[0x{}]"])
 def test_a_threshold_of_too_many_digits_is_refused(value: str, tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text(f"[kl_explosion]\nwarn = {value.format('f' * 5_000)}")
+    (tmp_path / "a.toml").write_text(
+        f"[kl_explosion]\nwarn = {value.format('f' * 5_000)}"
+    )
     with pytest.raises(UsageError, match=r"warn must be (finite|a number)"):
         load_thresholds(tmp_path / "a.toml")

@@ -40,8 +40,18 @@ def interrupted(
 ) -> tuple[int, str]:
     """Return the status and the errors of a build that gets a signal before a module's import."""
     code = STARTED.format(module=module, signal=number, dropped=dropped)
-    command = [sys.executable, "-c", code, "build", str(log), "-o", str(log.parent / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "build",
+        str(log),
+        "-o",
+        str(log.parent / "out"),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, check=False
+    )
     assert not (log.parent / "out").exists()
     assert not list(log.parent.glob(".*"))
     return done.returncode, done.stderr
@@ -52,7 +62,9 @@ def log(tmp_path: Path) -> Path:
     return write_log(tmp_path / "log.jsonl", hostile_rows(2, 2))
 
 
-@pytest.mark.parametrize("module", ["click", "rlreport.cli.watch", "rlreport.text.language"])
+@pytest.mark.parametrize(
+    "module", ["click", "rlreport.cli.watch", "rlreport.text.language"]
+)
 def test_ctrl_c_while_the_program_starts_is_one_line(log, module):
     assert interrupted(log, module) == (130, "rlreport: interrupted\n")
 
@@ -61,7 +73,10 @@ def test_ctrl_c_while_the_program_starts_is_one_line(log, module):
 @pytest.mark.parametrize("dropped", [False, True])
 def test_ctrl_c_while_a_command_imports_its_modules_is_one_line(log, module, dropped):
     status, said = interrupted(log, module, dropped=dropped)
-    assert (status, said.strip()) == (130, "rlreport: interrupted; no incomplete report is left")
+    assert (status, said.strip()) == (
+        130,
+        "rlreport: interrupted; no incomplete report is left",
+    )
 
 
 @pytest.mark.parametrize(("number", "status"), [("SIGTERM", 143), ("SIGHUP", 129)])
@@ -71,7 +86,9 @@ def test_a_program_that_is_terminated_says_so_in_one_line(log, number, status):
 
 
 def test_the_installed_command_handles_signals_before_it_imports_much():
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "scripts"
+    ]
     module = scripts["rlreport"].partition(":")[0]
     code = f"import sys, {module}; sys.exit('click' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

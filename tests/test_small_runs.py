@@ -17,10 +17,16 @@ from tests.tables_builder import table_of_rows, tables_of
 
 @pytest.mark.parametrize("steps", [2, 3, 4, 6])
 def test_no_tick_lies_between_two_steps(steps):
-    rows = [{"step": s, "reward": 0.1 * n + 0.01 * s} for s in range(steps) for n in range(8)]
+    rows = [
+        {"step": s, "reward": 0.1 * n + 0.01 * s}
+        for s in range(steps)
+        for n in range(8)
+    ]
     tables = tables_of(table_of_rows(rows))
     (chart,) = (one for one in drawn(overview_charts(tables)) if one.name == "reward")
-    ticks = re.findall(r"<text[^>]*>(\d+)</text>", chart.svg)  # those of rewards have a point
+    ticks = re.findall(
+        r"<text[^>]*>(\d+)</text>", chart.svg
+    )  # those of rewards have a point
     assert ticks == [str(step) for step in range(steps)]
 
 
@@ -30,13 +36,18 @@ def test_log_probabilities_without_token_strings_are_no_choice_of_token_data(tmp
         for step in range(3)
         for n in range(4)
     ]
-    assert rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run").left_out == []
+    assert (
+        rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run").left_out
+        == []
+    )
     table = (tmp_path / "run" / "tokens.html").read_text("utf-8")
     assert "The log has no token strings" in table
 
 
 def bars_of(values):
-    return [cell.bar for cell in number_cells("number", np.array(values, dtype=np.float64))]
+    return [
+        cell.bar for cell in number_cells("number", np.array(values, dtype=np.float64))
+    ]
 
 
 @given(st.lists(st.floats(), max_size=30))

@@ -19,7 +19,17 @@ PACKAGE = Path(rlreport.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
 SIZE = tomllib.loads((PACKAGE.parent / "tests" / "size.toml").read_text("utf-8"))
 LAYERS = [
-    *("text", "system", "figures", "about", "formats", "read", "metrics", "summarise", "check"),
+    *(
+        "text",
+        "system",
+        "figures",
+        "about",
+        "formats",
+        "read",
+        "metrics",
+        "summarise",
+        "check",
+    ),
     *("comparison", "draw", "pages", "deliver", "flows", "cli"),
 ]
 """Packages in the order of docs/architecture.md: each imports only from those before it."""
@@ -27,7 +37,9 @@ LAYERS = [
 
 def test_no_module_is_too_long_for_one_subject() -> None:
     longest = SIZE["module_lines"]
-    too_long = {name: lines for name, (lines, _) in modules().items() if lines > longest}
+    too_long = {
+        name: lines for name, (lines, _) in modules().items() if lines > longest
+    }
     assert too_long == {}, f"more than {longest} lines: split by subject"
 
 
@@ -41,7 +53,9 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def test_packages_import_only_from_those_before_them() -> None:
     packages = {name: name.split(".")[1] for name in modules() if name.count(".")}
-    assert {package for package in packages.values() if (PACKAGE / package).is_dir()} == set(LAYERS)
+    assert {
+        package for package in packages.values() if (PACKAGE / package).is_dir()
+    } == set(LAYERS)
     wrong = [
         (name, target)
         for name, others in imports().items()
@@ -56,14 +70,21 @@ def test_packages_import_only_from_those_before_them() -> None:
 def test_the_diagram_of_packages_shows_what_they_import() -> None:
     lines = PAGE.partition("flowchart BT\n")[2].partition("```")[0].splitlines()
     arrows = {pair for line in lines for pair in pairwise(line.strip().split(" --> "))}
-    parts = ((a.split("."), b.split(".")) for a, targets in imports().items() for b in targets)
+    parts = (
+        (a.split("."), b.split("."))
+        for a, targets in imports().items()
+        for b in targets
+    )
     used = {(*a[1:2], *b[1:2]) for a, b in parts if a[1:2] != b[1:2]}
     used = {pair for pair in used if len(pair) == 2 and {*pair} <= {*LAYERS}}
     reached: dict[str, set[str]] = {}
     for layer in LAYERS:
         direct = {other for one, other in arrows if one == layer}
         reached[layer] = direct.union(*(reached[other] for other in direct))
-    assert arrows <= used and {one for one, other in used if other not in reached[one]} == set()
+    assert (
+        arrows <= used
+        and {one for one, other in used if other not in reached[one]} == set()
+    )
 
 
 @cache
@@ -109,7 +130,9 @@ def test_nothing_of_ours_turns_text_into_markup_or_code() -> None:
     forbidden = re.compile(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|\.srcdoc"
     )
-    files = [path for path in STATIC.rglob("*") if path.suffix in {".js", ".css", ".html"}]
+    files = [
+        path for path in STATIC.rglob("*") if path.suffix in {".js", ".css", ".html"}
+    ]
     assert len(files) > 20
     guilty = [path.name for path in files if forbidden.search(path.read_text("utf-8"))]
     assert guilty == []
@@ -120,7 +143,9 @@ def test_scripts_and_style_cannot_end_or_change_their_element(lang: str) -> None
     shared = assets(language(lang))
     for text in (shared.style, shared.report, shared.one_file):
         assert not re.search(r"</script|</style|<!--|\r", text, re.IGNORECASE)
-        assert not re.search(r"^(import|export)\b", text, re.MULTILINE)  # all forms are joined
+        assert not re.search(
+            r"^(import|export)\b", text, re.MULTILINE
+        )  # all forms are joined
 
 
 SHEET = assets(ENGLISH).style
@@ -135,7 +160,9 @@ COLOURS = {
 def luminance(colour: str) -> float:
     """Relative luminance by WCAG 2."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    red, green, blue = (
+        x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -147,7 +174,16 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("theme", [0, 1])
 @pytest.mark.parametrize("ground", ["page", "panel"])
 def test_every_tone_can_be_read_on_page_and_panel(theme: int, ground: str) -> None:
-    tones = ("text", "muted", "policy", "reference", "critical", "warning", "info", "healthy")
+    tones = (
+        "text",
+        "muted",
+        "policy",
+        "reference",
+        "critical",
+        "warning",
+        "info",
+        "healthy",
+    )
     for tone in tones:
         assert contrast(COLOURS[tone][theme], COLOURS[ground][theme]) >= 4.5, tone
 

@@ -13,7 +13,13 @@ from rlreport.figures.tokens import correctness
 from rlreport.read.rollouts import EDGE
 from rlreport.read.sample import FIGURES
 from rlreport.summarise.run import prompt_table
-from rlreport.summarise.steps import incomplete, most_common, passes_of, step_table, window_size
+from rlreport.summarise.steps import (
+    incomplete,
+    most_common,
+    passes_of,
+    step_table,
+    window_size,
+)
 from rlreport.summarise.tokens import step_bigrams, token_table
 from rlreport.tables import GAP, TokenSample
 from tests.tables_builder import response_table, sample
@@ -22,7 +28,11 @@ from tests.tables_builder import response_table, sample
 def responses(**columns) -> pd.DataFrame:
     """A response table, of one step if none is given."""
     count = len(next(iter(columns.values())))
-    given = {"step": np.zeros(count), "n": np.arange(count), "response_chars": np.zeros(count)}
+    given = {
+        "step": np.zeros(count),
+        "n": np.arange(count),
+        "response_chars": np.zeros(count),
+    }
     return response_table(given | columns)
 
 
@@ -33,7 +43,10 @@ def steps_of(table: pd.DataFrame) -> pd.DataFrame:
 
 def test_tables_have_the_documented_columns_and_dtypes():
     table = responses(reward=[1.0, 2.0])
-    for made, columns in ((steps_of(table), STEP_COLUMNS), (prompt_table(table), PROMPT_COLUMNS)):
+    for made, columns in (
+        (steps_of(table), STEP_COLUMNS),
+        (prompt_table(table), PROMPT_COLUMNS),
+    ):
         assert list(made.columns) == [c.name for c in columns]
         for column in columns:
             if column.dtype != "object":
@@ -53,14 +66,18 @@ GRADES = st.lists(st.sampled_from([0.0, 1.0, np.nan]), min_size=1, max_size=7)
 
 
 @given(st.lists(GRADES, min_size=1, max_size=6), st.integers(1, 2))
-def test_pass_at_k_is_the_share_of_all_subsets_of_a_group_with_a_right_response(grades, each):
+def test_pass_at_k_is_the_share_of_all_subsets_of_a_group_with_a_right_response(
+    grades, each
+):
     known = [[grade for grade in group if grade == grade] for group in grades]
     sizes = [len(group) for group in known if group]
     usual = max(sorted(set(sizes)), key=sizes.count, default=1)
     k = usual if 2 * sizes.count(usual) >= len(sizes) else 1
     rows = [(place, grade) for place, group in enumerate(grades) for grade in group]
     group, correct = np.array(sorted(rows, key=lambda row: hash(row[1]))).T
-    table = responses(step=group // each, group=group, correct=correct).sort_values("step")
+    table = responses(step=group // each, group=group, correct=correct).sort_values(
+        "step"
+    )
     found = steps_of(table)
     assert passes_of(table).k == k
     for name, size in (("pass_at_1", 1), ("pass_at_k", k)):
@@ -71,7 +88,9 @@ def test_pass_at_k_is_the_share_of_all_subsets_of_a_group_with_a_right_response(
             for group in known
         ]
         means = pd.Series(shares).groupby(np.arange(len(shares)) // each).mean()
-        np.testing.assert_allclose(found[name], means.reindex(found["step"]), atol=1e-12)
+        np.testing.assert_allclose(
+            found[name], means.reindex(found["step"]), atol=1e-12
+        )
 
 
 def test_right_is_what_the_log_says_else_the_higher_of_two_rewards():
@@ -81,7 +100,9 @@ def test_right_is_what_the_log_says_else_the_higher_of_two_rewards():
     for extras in (pd.DataFrame(), pd.DataFrame({"acc": reward, "correction": 1.0})):
         np.testing.assert_equal(correctness(extras, reward), [0.0, 1.0, np.nan, 1.0])
     for others in ([0.0, 0.5, 1.0], [1.0, 1.0, 1.0]):
-        assert np.isnan(correctness(pd.DataFrame(index=range(3)), np.array(others))).all()
+        assert np.isnan(
+            correctness(pd.DataFrame(index=range(3)), np.array(others))
+        ).all()
 
 
 def test_equal_texts_in_a_step_are_duplicates_of_each_other():
@@ -91,7 +112,9 @@ def test_equal_texts_in_a_step_are_duplicates_of_each_other():
 
 
 def test_nan_rewards_are_skipped_and_win_rates_need_both():
-    table = responses(reward=[1.0, np.nan, 3.0, 0.0], ref_reward=[0.0, 0.0, np.nan, 0.0])
+    table = responses(
+        reward=[1.0, np.nan, 3.0, 0.0], ref_reward=[0.0, 0.0, np.nan, 0.0]
+    )
     row = steps_of(table).iloc[0]
     assert row["reward_mean"] == pytest.approx(4 / 3)
     assert (row["win_rate"], row["lose_rate"]) == (0.5, 0.0)
@@ -116,8 +139,14 @@ def test_prompts_over_the_steps():
     assert prompts["never_won"].tolist() == [False, True]
     assert prompts["losing_streak"].tolist() == [1, 3]
     assert prompts["reward_gain"].tolist() == [1.0, -2.0]
-    assert (prompts["best_step"].tolist(), prompts["best_n"].tolist()) == ([1, 0], [2, 1])
-    assert (prompts["worst_step"].tolist(), prompts["worst_n"].tolist()) == ([0, 2], [0, 5])
+    assert (prompts["best_step"].tolist(), prompts["best_n"].tolist()) == (
+        [1, 0],
+        [2, 1],
+    )
+    assert (prompts["worst_step"].tolist(), prompts["worst_n"].tolist()) == (
+        [0, 2],
+        [0, 5],
+    )
 
 
 def token_sample(units: list[list[str]], **figures: list[list[float]]) -> TokenSample:
@@ -125,7 +154,9 @@ def token_sample(units: list[list[str]], **figures: list[list[float]]) -> TokenS
     texts = sample(units)
     absent = [[np.nan] * len(row) for row in units]
     arrays = {
-        name: np.array([v for row in figures.get(name, absent) for v in row], np.float32)
+        name: np.array(
+            [v for row in figures.get(name, absent) for v in row], np.float32
+        )
         for name in FIGURES
     }
     return TokenSample(texts, **arrays)

@@ -46,7 +46,9 @@ def byte_level(data: bytes) -> str:
 
 
 @given(TEXTS, CUTS)
-def test_byte_level_tokens_cut_anywhere_join_to_the_text(text: str, sizes: list[int]) -> None:
+def test_byte_level_tokens_cut_anywhere_join_to_the_text(
+    text: str, sizes: list[int]
+) -> None:
     raw = [byte_level(piece) for piece in cut(text.encode(), sizes)]
     readable = readable_tokens(raw, Style.BYTE_LEVEL)
     if not any(is_special(token) for token in raw):
@@ -55,7 +57,9 @@ def test_byte_level_tokens_cut_anywhere_join_to_the_text(text: str, sizes: list[
 
 
 @given(TEXTS, CUTS)
-def test_sentencepiece_byte_tokens_join_to_the_text(text: str, sizes: list[int]) -> None:
+def test_sentencepiece_byte_tokens_join_to_the_text(
+    text: str, sizes: list[int]
+) -> None:
     raw = []
     for i, piece in enumerate(cut(text.encode(), sizes)):
         try:
@@ -70,7 +74,9 @@ def test_sentencepiece_byte_tokens_join_to_the_text(text: str, sizes: list[int])
 
 
 @given(st.binary(max_size=60), CUTS)
-def test_broken_bytes_become_replacement_characters(data: bytes, sizes: list[int]) -> None:
+def test_broken_bytes_become_replacement_characters(
+    data: bytes, sizes: list[int]
+) -> None:
     raw = [byte_level(piece) for piece in cut(data, sizes)]
     if not any(is_special(token) for token in raw):
         joined = "".join(readable_tokens(raw, Style.BYTE_LEVEL))
@@ -94,13 +100,19 @@ def test_the_last_piece_of_a_character_carries_it_whole() -> None:
 def test_a_character_that_is_never_completed_shows_where_it_began() -> None:
     readable = readable_tokens(["ä½", "Ġok", "ä"], Style.BYTE_LEVEL)
     assert readable == [REPLACEMENT, " ok", REPLACEMENT]
-    assert readable_tokens(["ä½", "<|im_end|>"], Style.BYTE_LEVEL) == [REPLACEMENT, "<|im_end|>"]
+    assert readable_tokens(["ä½", "<|im_end|>"], Style.BYTE_LEVEL) == [
+        REPLACEMENT,
+        "<|im_end|>",
+    ]
 
 
 def test_special_tokens_stay_as_they_are() -> None:
     raw = ["▁Hi", "<｜end▁of▁sentence｜>"]
     assert readable_tokens(raw, Style.SENTENCEPIECE) == [" Hi", "<｜end▁of▁sentence｜>"]
-    assert readable_tokens(["ĠHi", "<|im_end|>"], Style.BYTE_LEVEL) == [" Hi", "<|im_end|>"]
+    assert readable_tokens(["ĠHi", "<|im_end|>"], Style.BYTE_LEVEL) == [
+        " Hi",
+        "<|im_end|>",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +144,14 @@ def test_one_token_alone_shows_its_bytes() -> None:
 
 
 def test_control_tokens_are_special_and_text_is_not() -> None:
-    control = [*EOS_TOKENS, "<|im_start|>", "</s>", "[PAD]", "<start_of_turn>", "<unused7>"]
+    control = [
+        *EOS_TOKENS,
+        "<|im_start|>",
+        "</s>",
+        "[PAD]",
+        "<start_of_turn>",
+        "<unused7>",
+    ]
     text = ["", "<", "<b>", "</div>", "[1]", "the", "<0x0A>", "<|", "a|>"]
     assert [token for token in (*control, *text) if is_special(token)] == control
 
@@ -159,7 +178,16 @@ def test_cleaned_text_can_be_encoded_and_keeps_its_length(text: str) -> None:
 
 def test_what_cannot_be_shown_is_replaced() -> None:
     assert printable("a\tb\nc 春🎉") == "a\tb\nc 春🎉"
-    for broken in ("\x00", "\x1b", "\r", "\x85", "\ud800", "\uffff", "\u202e", "\u2066"):
+    for broken in (
+        "\x00",
+        "\x1b",
+        "\r",
+        "\x85",
+        "\ud800",
+        "\uffff",
+        "\u202e",
+        "\u2066",
+    ):
         assert printable(f"a{broken}b") == f"a{REPLACEMENT}b"
 
 
@@ -220,15 +248,25 @@ def test_turns_of_every_known_template(prompt: str) -> None:
 def test_turns_of_several_rounds() -> None:
     prompt = "<s>[INST] 2+2? [/INST] 4 </s><s>[INST] And 3+3? [/INST]"
     assert turns(prompt) == [("user", "2+2?"), ("assistant", "4"), ("user", "And 3+3?")]
-    gemma = "<start_of_turn>user\na<end_of_turn>\n<start_of_turn>model\nb<end_of_turn>\n"
+    gemma = (
+        "<start_of_turn>user\na<end_of_turn>\n<start_of_turn>model\nb<end_of_turn>\n"
+    )
     assert turns(gemma) == [("user", "a"), ("assistant", "b")]
-    deepseek = "<｜User｜>a<｜Assistant｜>b<｜end▁of▁sentence｜><｜User｜>c<｜Assistant｜>"
+    deepseek = (
+        "<｜User｜>a<｜Assistant｜>b<｜end▁of▁sentence｜><｜User｜>c<｜Assistant｜>"
+    )
     assert turns(deepseek) == [("user", "a"), ("assistant", "b"), ("user", "c")]
 
 
 @pytest.mark.parametrize(
     "prose",
-    ["", "What is 2+2?", "User: nobody answers", "He said\nUser: a\nAssistant: b", "user\n"],
+    [
+        "",
+        "What is 2+2?",
+        "User: nobody answers",
+        "He said\nUser: a\nAssistant: b",
+        "user\n",
+    ],
 )
 def test_prose_has_no_turns(prose: str) -> None:
     assert turns(prose) == []
@@ -236,7 +274,10 @@ def test_prose_has_no_turns(prose: str) -> None:
 
 def test_messages_become_turns_with_their_tool_calls() -> None:
     messages = [
-        {"role": "user", "content": [{"type": "text", "text": "Look"}, {"type": "image"}]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Look"}, {"type": "image"}],
+        },
         {
             "role": "assistant",
             "content": None,
@@ -258,14 +299,19 @@ def test_messages_become_turns_with_their_tool_calls() -> None:
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=9), inner, max_size=3)
     ),
     max_leaves=8,
 )
-KEYS = st.sampled_from(["role", "content", "tool_calls", "function", "text", "name", "arguments"])
+KEYS = st.sampled_from(
+    ["role", "content", "tool_calls", "function", "text", "name", "arguments"]
+)
 
 
-@given(st.lists(st.dictionaries(KEYS, JSON, max_size=4), max_size=4), st.text(max_size=60))
+@given(
+    st.lists(st.dictionaries(KEYS, JSON, max_size=4), max_size=4), st.text(max_size=60)
+)
 def test_no_message_or_prompt_is_too_odd(messages: list[object], prompt: str) -> None:
     assert all(isinstance(text, str) for _, text in message_turns(messages))
     assert all(text.strip() for _, text in turns(prompt))

@@ -20,14 +20,18 @@ from tests.hostile import STRINGS, write_log
 STEPS, EACH, TOOLS = 20, 6, ("python", "search", "read")
 
 
-def rollouts(tools: tuple[str, ...] = TOOLS, ranges: bool = True) -> Iterator[dict[str, Any]]:
+def rollouts(
+    tools: tuple[str, ...] = TOOLS, ranges: bool = True
+) -> Iterator[dict[str, Any]]:
     """Yield rows of agents that call tools; from step 12 on the last one fails often."""
     rng = random.Random(0)
     for step, n in product(range(STEPS), range(EACH)):
         said: list[tuple[int, dict[str, Any]]] = []  # tokens of a turn, and the turn
         for _ in range(rng.randint(1, 4)):
             tool = rng.choice(tools)
-            said.append((rng.randint(2, 9), {"role": "assistant", "calls": [{"name": tool}]}))
+            said.append(
+                (rng.randint(2, 9), {"role": "assistant", "calls": [{"name": tool}]})
+            )
             fails = tool == tools[-1] and step >= 12 and rng.random() < 0.7
             error = {"error": "FileNotFoundError"} if fails else {}
             said.append((rng.randint(1, 40), {"role": "tool", "tool": tool, **error}))
@@ -37,9 +41,16 @@ def rollouts(tools: tuple[str, ...] = TOOLS, ranges: bool = True) -> Iterator[di
         for length, turn in said:
             sampled, start = turn["role"] == "assistant", len(mask)
             place = {"tokens": [start, start + length]} if ranges else {}
-            turns.append({"text": "x" * 3 * length, "sampled": sampled, **place, **turn})
+            turns.append(
+                {"text": "x" * 3 * length, "sampled": sampled, **place, **turn}
+            )
             mask += [int(sampled)] * length
-        row = {"step": step, "prompt": f"Task {n}", "reward": rng.random(), "turns": turns}
+        row = {
+            "step": step,
+            "prompt": f"Task {n}",
+            "reward": rng.random(),
+            "turns": turns,
+        }
         row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
         if ranges:
             tokens = [f" t{i}" for length, _ in said for i in range(length)]
@@ -51,7 +62,9 @@ def rollouts(tools: tuple[str, ...] = TOOLS, ranges: bool = True) -> Iterator[di
 def table_of(out: Path) -> dict[str, list[float | None]]:
     """Return the exact values of the table of turns, by who spoke."""
     page = (out / "index.html").read_text()
-    (body,) = re.findall(r'<section class="list table" data-table="turns">.*?</table>', page, re.S)
+    (body,) = re.findall(
+        r'<section class="list table" data-table="turns">.*?</table>', page, re.S
+    )
     rows = {}
     for row in re.findall(r"<tr data-n=.*?</tr>", body, re.S):
         name, *cells = re.findall(r"<td.*?</td>", row, re.S)
@@ -62,19 +75,29 @@ def table_of(out: Path) -> dict[str, list[float | None]]:
     return rows
 
 
-def expected(rows: list[dict[str, Any]], tool: str, size: Callable[[Any], int]) -> list[float]:
+def expected(
+    rows: list[dict[str, Any]], tool: str, size: Callable[[Any], int]
+) -> list[float]:
     turns = [(row["step"], turn) for row in rows for turn in row["turns"]]
     own = [(step, turn) for step, turn in turns if turn.get("tool") == tool]
     total = sum(size(turn) for _, turn in turns)
 
     def error_rate(first: int, last: int) -> float:
-        return float(np.mean(["error" in turn for step, turn in own if first <= step <= last]))
+        return float(
+            np.mean(["error" in turn for step, turn in own if first <= step <= last])
+        )
 
     lengths = [size(turn) for _, turn in own]
     windows = [(0, STEPS), (0, 3), (16, 19)]
     shares = [error_rate(*window) for window in windows]
     count = len(own)
-    return [count, count / len(rows), float(np.mean(lengths)), sum(lengths) / total, *shares]
+    return [
+        count,
+        count / len(rows),
+        float(np.mean(lengths)),
+        sum(lengths) / total,
+        *shares,
+    ]
 
 
 def test_turns_tokens_and_errors_are_those_of_the_log_and_a_failed_call_is_two_actions_away(
@@ -89,14 +112,20 @@ def test_turns_tokens_and_errors_are_those_of_the_log_and_a_failed_call_is_two_a
         assert table[tool][:7] == pytest.approx(expected(rows, tool, length))
     assert sum(row[3] or 0 for row in table.values()) == pytest.approx(1)
     policy = [turn for row in rows for turn in row["turns"] if turn["sampled"]]
-    assert table["the policy"][:2] == pytest.approx([len(policy), len(policy) / len(rows)])
+    assert table["the policy"][:2] == pytest.approx(
+        [len(policy), len(policy) / len(rows)]
+    )
     charts = {path.name for path in (tmp_path / "out" / "data" / "charts").iterdir()}
     assert {"tool_errors.vl.json", "turn_tokens.vl.json"} <= charts
-    spec = json.loads((tmp_path / "out" / "data" / "charts" / "tool_errors.vl.json").read_text())
+    spec = json.loads(
+        (tmp_path / "out" / "data" / "charts" / "tool_errors.vl.json").read_text()
+    )
     assert all(f"tool_{tool}" in json.dumps(spec) for tool in TOOLS)
     with visiting(browser, tmp_path / "out" / "index.html") as page:
         kinds = page.locator("[data-table=turns] td[data-key=kind]")
-        assert [kind.strip() for kind in kinds.all_inner_texts() if kind.strip()] == ["not found"]
+        assert [kind.strip() for kind in kinds.all_inner_texts() if kind.strip()] == [
+            "not found"
+        ]
         page.click("[data-table=turns] a")
         page.wait_for_selector(".list-tools .count")
         page.click("tbody tr[data-n] td.text")
@@ -114,7 +143,9 @@ def test_the_chart_of_a_tools_errors_shows_their_share_of_its_answers(tmp_path):
     drawn = json.loads(chart.read_text("utf-8"))["data"]["values"]
     nameless = [one for one in drawn if one["series"] == "tool_tool_without_a_name"]
     for one in nameless:
-        turns = [turn for row in rows if row["step"] == one["step"] for turn in row["turns"]]
+        turns = [
+            turn for row in rows if row["step"] == one["step"] for turn in row["turns"]
+        ]
         failed = ["error" in turn for turn in turns if turn.get("tool") == ""]
         assert one["value"] == pytest.approx(np.mean(failed), rel=1e-4)
     assert max(one["value"] for one in nameless) > 0.5
@@ -125,11 +156,19 @@ NAMES = ("read", "read & write=50%")
 
 
 @pytest.mark.parametrize("redact", [False, True])
-def test_the_link_on_a_tool_lists_the_responses_that_it_answered(browser, tmp_path, redact):
+def test_the_link_on_a_tool_lists_the_responses_that_it_answered(
+    browser, tmp_path, redact
+):
     rows = list(rollouts((*NAMES, "search")))
-    rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out", redact=redact)
-    answered = [{turn["tool"] for turn in row["turns"] if "tool" in turn} for row in rows]
-    counts = {name: sum(name in tools for tools in answered) for name in (*NAMES, "search")}
+    rlreport.build(
+        write_log(tmp_path / "log.jsonl", rows), tmp_path / "out", redact=redact
+    )
+    answered = [
+        {turn["tool"] for turn in row["turns"] if "tool" in turn} for row in rows
+    ]
+    counts = {
+        name: sum(name in tools for tools in answered) for name in (*NAMES, "search")
+    }
     assert len(set(counts.values())) == 3 and max(counts.values()) < len(rows)
     listed = set()
     with visiting(browser, tmp_path / "out" / "index.html") as page:
@@ -160,7 +199,9 @@ def test_the_link_on_an_error_rate_lists_the_errors_of_that_tool(browser, tmp_pa
         for row in rows
     )
     with visiting(browser, tmp_path / "out" / "index.html") as page:
-        rate = page.locator("[data-table=turns] tbody tr", has_text=TOOLS[-1]).locator("td a")
+        rate = page.locator("[data-table=turns] tbody tr", has_text=TOOLS[-1]).locator(
+            "td a"
+        )
         assert rate.count() == 2  # the name, and the rate
         rate.nth(1).click()
         page.wait_for_selector(".list-tools .count")
@@ -172,7 +213,9 @@ def test_without_tokens_lengths_are_in_characters(tmp_path):
     rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out")
     table = table_of(tmp_path / "out")
     for tool in TOOLS:
-        assert table[tool][2] == pytest.approx(expected(rows, tool, lambda t: len(t["text"]))[2])
+        assert table[tool][2] == pytest.approx(
+            expected(rows, tool, lambda t: len(t["text"]))[2]
+        )
     assert "others (user, template)" not in table
 
 

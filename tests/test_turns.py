@@ -68,7 +68,9 @@ def test_token_figures_count_sampled_tokens_only(tmp_path, kind, more):
     }  # fmt: skip
 
 
-def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(tmp_path):
+def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
+    tmp_path,
+):
     rewards = [0.0, 0.1, 1.0, 0.0, 2.0, 0.0, 0.2, 0.0, 4.0, 0.5]
     scan = read(write(tmp_path / "log.jsonl", [masked(token_rewards=rewards)]))
     paid, values = np.array([0.0, 3.1, 0.0, 0.2, 4.0, 0.5]), array("values")[KEEP]
@@ -91,8 +93,14 @@ def test_a_mask_that_fits_no_tokens_is_left_out_with_its_reason(tmp_path: Path) 
     assert {note.kind: note.count for note in scan.notes} == {"bad_mask": len(masks)}
 
 
-def test_a_mask_that_fits_only_unusable_tokens_is_left_out_whenever_a_row_is_read(tmp_path):
-    ids = {"response_tokens": [7, 8, 9], "response_mask": [1, 0, 1], "logprobs": [-1.0] * 5}
+def test_a_mask_that_fits_only_unusable_tokens_is_left_out_whenever_a_row_is_read(
+    tmp_path,
+):
+    ids = {
+        "response_tokens": [7, 8, 9],
+        "response_mask": [1, 0, 1],
+        "logprobs": [-1.0] * 5,
+    }
     scan = read(write(tmp_path / "log.jsonl", [row(**ids), tokens("x")]))
     assert {"bad_mask", "not_tokens"} <= kinds(scan)
     first, _ = scan.rollouts.read([0, 1])
@@ -121,7 +129,12 @@ def conversation(**fields: Any) -> dict[str, Any]:
         {"role": "tool", "text": "5", "sampled": False, "tool": "calc"},
         {"role": "assistant", "text": "It is 4.", "sampled": True, "tokens": [5, 10]},
     ]  # fmt: skip
-    changes = {"turns": turns, "policy_version": [3, 4], "seconds": 2.5, "finish_reason": "stop"}
+    changes = {
+        "turns": turns,
+        "policy_version": [3, 4],
+        "seconds": 2.5,
+        "finish_reason": "stop",
+    }
     return tokens(*STRINGS, **{"step": 7, **changes, **fields})
 
 
@@ -177,11 +190,15 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("text", ERRORS)
-def test_an_answer_that_begins_as_an_error_is_one_of_a_kind(text: str, tmp_path: Path) -> None:
+def test_an_answer_that_begins_as_an_error_is_one_of_a_kind(
+    text: str, tmp_path: Path
+) -> None:
     answers = [{"role": "tool", "text": text, **mark} for mark in ({}, {"error": ""})]
     log = [row(turns=[answer]) for answer in answers]
     scan = read(write(tmp_path / "log.jsonl", log))
-    assert scan.responses["tool_errors"].tolist() == [bool(ERRORS[text]), 0], "a mark goes first"
+    assert scan.responses["tool_errors"].tolist() == [bool(ERRORS[text]), 0], (
+        "a mark goes first"
+    )
     (tool,) = scan.tools.to_dict("records")
     kinds = {name: tool[name] for name in ToolCounts._fields[6:] if tool[name]}
     assert kinds == ({ERRORS[text]: 1} if ERRORS[text] not in ("", "others") else {})
@@ -192,22 +209,37 @@ def test_an_answer_that_begins_as_an_error_is_one_of_a_kind(text: str, tmp_path:
 
 UNPARSED: dict[str, tuple[dict[str, Any], int]] = {
     "a call": ({"text": '<tool_call>{"name": "calc", "arguments": {}}</tool_call>'}, 0),
-    "no quotes": ({"text": "<tool_call>{name: calc}</tool_call> <tool_call>{}</tool_call>"}, 1),
+    "no quotes": (
+        {"text": "<tool_call>{name: calc}</tool_call> <tool_call>{}</tool_call>"},
+        1,
+    ),
     "cut off": ({"text": 'a <tool_call>{"name": "calc", "argu'}, 1),
     "nothing": ({"text": "<tool_call>\n</tool_call>"}, 1),
-    "other syntax": ({"text": "<tool_call>\n<function=calc>\n</function>\n</tool_call>"}, 0),
+    "other syntax": (
+        {"text": "<tool_call>\n<function=calc>\n</function>\n</tool_call>"},
+        0,
+    ),
     "arguments": ({"text": "", "calls": [{"name": "calc", "arguments": '{"x": 1'}]}, 1),
-    "plain arguments": ({"text": "", "calls": [{"name": "calc", "arguments": "print(1)"}]}, 0),
-    "the parser read none": ({"text": '<tool_call>{"name": "c"}</tool_call>', "calls": []}, 1),
+    "plain arguments": (
+        {"text": "", "calls": [{"name": "calc", "arguments": "print(1)"}]},
+        0,
+    ),
+    "the parser read none": (
+        {"text": '<tool_call>{"name": "c"}</tool_call>', "calls": []},
+        1,
+    ),
     "no call": ({"text": "It is 4.", "calls": []}, 0),
 }
 
 
 @pytest.mark.parametrize("calls", [{}, {"calls": []}])
-def test_calls_in_the_text_after_a_final_answer_are_late(calls: dict, tmp_path: Path) -> None:
+def test_calls_in_the_text_after_a_final_answer_are_late(
+    calls: dict, tmp_path: Path
+) -> None:
     text = 'The answer is \\boxed{4}. <tool_call>{"name": "c", "arguments": {}}</tool_call>'
     log = write(
-        tmp_path / "log.jsonl", [row(1, turns=[{"role": "assistant", "text": text} | calls])]
+        tmp_path / "log.jsonl",
+        [row(1, turns=[{"role": "assistant", "text": text} | calls])],
     )
     assert read(log).responses["late_calls"].tolist() == [1]
 
@@ -258,12 +290,16 @@ EMPTY_RESULTS: dict[str, tuple[Callable[[int, Any], dict[str, list[str]]], str |
 
 
 @pytest.mark.parametrize("run", EMPTY_RESULTS)
-def test_a_tool_that_returns_nothing_is_found_by_its_name(run: str, tmp_path: Path) -> None:
+def test_a_tool_that_returns_nothing_is_found_by_its_name(
+    run: str, tmp_path: Path
+) -> None:
     make, name = EMPTY_RESULTS[run]
     rng = np.random.default_rng(0)
     rows = [one for step in range(40) for one in called(step, make(step, rng))]
     scan = read(write(tmp_path / "log.jsonl", rows))
-    assert scan.responses["empty_results"].sum() == sum(not one["turns"][1]["text"] for one in rows)
+    assert scan.responses["empty_results"].sum() == sum(
+        not one["turns"][1]["text"] for one in rows
+    )
     found = [f for f in run_checks(summarise(scan)).findings if f.id == "empty_results"]
     assert [f.facts["tool"] for f in found] == ([name] if name else [])
     for finding in found:
@@ -288,7 +324,9 @@ def test_thinking_without_an_end_is_told(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, [*expected.values()])
 
 
-def test_thinking_is_counted_in_tokens_where_its_marks_are_tokens(tmp_path: Path) -> None:
+def test_thinking_is_counted_in_tokens_where_its_marks_are_tokens(
+    tmp_path: Path,
+) -> None:
     rows = [
         tokens("<think>", "a", "b", "</think>", "c"),
         tokens("a", "</think>", "b", "c"),
@@ -304,8 +342,18 @@ def test_thinking_is_counted_in_tokens_where_its_marks_are_tokens(tmp_path: Path
 HOSTILE: list[Any] = [
     {"role": "assistant"},
     {"role": "assistant", "text": None, "calls": "no list"},
-    {"role": "assistant", "text": ["x", {"type": "image"}], "calls": [3, None, {"name": 5}]},
-    {"role": "tool", "text": {"a": 1}, "tool": 7, "error": {"code": 1}, "seconds": "long"},
+    {
+        "role": "assistant",
+        "text": ["x", {"type": "image"}],
+        "calls": [3, None, {"name": 5}],
+    },
+    {
+        "role": "tool",
+        "text": {"a": 1},
+        "tool": 7,
+        "error": {"code": 1},
+        "seconds": "long",
+    },
     {"role": "assistant", "text": "\ud800 <script>", "thinking": 3, "reward": [1]},
     {"role": "tool", "text": "t", "tool": "x" * 10_000, "error": True, "seconds": True},
 ]
@@ -332,7 +380,9 @@ def test_hostile_turns_cost_themselves_only(tmp_path: Path) -> None:
     assert summarise(scan).steps["turns_mean"].notna().any()
 
 
-def test_seats_that_are_not_trained_and_failures_are_no_responses(tmp_path: Path) -> None:
+def test_seats_that_are_not_trained_and_failures_are_no_responses(
+    tmp_path: Path,
+) -> None:
     rows = [
         row(1), row(1, reward=5.0, agent="judge", trainable=False),
         row(1, reward=None, response="", errors=["SandboxError"]), row(2, errors=["late"]),
@@ -404,7 +454,9 @@ MARKED = {
 
 
 @pytest.mark.parametrize("marked", MARKED)
-def test_turns_are_found_by_the_marks_of_tools_in_a_text(marked: str, tmp_path: Path) -> None:
+def test_turns_are_found_by_the_marks_of_tools_in_a_text(
+    marked: str, tmp_path: Path
+) -> None:
     rows = [row(1, response=MARKED[marked]), row(1, response="plain")]
     scan = read(write(tmp_path / "log.jsonl", rows))
     expected = {"turns": 2, "tool_calls": 1, "void_turns": 0, "thinking_chars": 2}

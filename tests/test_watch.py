@@ -37,7 +37,11 @@ def watched(tmp_path, monkeypatch):
 
 
 def rows(first: int, last: int) -> list[dict[str, object]]:
-    return [tokens("a", "b", step=step, prompt=f"{n}") for step in range(first, last) for n in "12"]
+    return [
+        tokens("a", "b", step=step, prompt=f"{n}")
+        for step in range(first, last)
+        for n in "12"
+    ]
 
 
 def _data(folder: Path) -> dict[str, object]:
@@ -69,7 +73,10 @@ def test_one_line_for_every_growth_and_a_last_one_when_it_is_idle(tmp_path, watc
 def test_logs_that_are_not_there_yet_or_vanish_are_waited_for(tmp_path, watched):
     log = tmp_path / "log.jsonl"
     result = watched(
-        lambda: write(log, rows(0, 2)), lambda: None, log.unlink, lambda: write(log, rows(0, 3))
+        lambda: write(log, rows(0, 2)),
+        lambda: None,
+        log.unlink,
+        lambda: write(log, rows(0, 3)),
     )
     assert "step 1, 4 responses" in result.output
     assert "No such file" in result.output.partition("step 1")[2]
@@ -96,7 +103,10 @@ def test_ctrl_c_before_the_first_report_has_a_status_of_its_own(tmp_path, watche
 
 
 def test_the_status_is_that_of_the_last_verdict(tmp_path, watched):
-    bad = [row | {"logprobs": [-1.0] * 2, "ref_logprobs": [-0.5] * 2} for row in rows(0, 12)]
+    bad = [
+        row | {"logprobs": [-1.0] * 2, "ref_logprobs": [-0.5] * 2}
+        for row in rows(0, 12)
+    ]
     write(tmp_path / "log.jsonl", bad)
     assert watched(arguments=("--fail-on", "warning")).exit_code == 1
 
@@ -104,16 +114,25 @@ def test_the_status_is_that_of_the_last_verdict(tmp_path, watched):
 def test_live_is_said_in_the_script_of_the_run_alone(tmp_path, watched):
     write(tmp_path / "log.jsonl", rows(0, 2))
     watched()
-    plain = {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.html")}
+    plain = {
+        path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.html")
+    }
     assert "live" not in _data(tmp_path / "out")
     watched(arguments=("--live",))
     assert _data(tmp_path / "out")["live"] == 60
-    assert plain == {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.html")}
+    assert plain == {
+        path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.html")
+    }
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [("--mute", "nosuch=x"), ("--thresholds", "nofile.toml"), ("-o", "-"), ("--format", "nosuch")],
+    [
+        ("--mute", "nosuch=x"),
+        ("--thresholds", "nofile.toml"),
+        ("-o", "-"),
+        ("--format", "nosuch"),
+    ],
 )
 def test_an_option_that_cannot_be_used_is_told_at_once(watched, wrong):
     ended = watched(arguments=wrong)
@@ -145,5 +164,8 @@ def test_the_end_says_that_the_last_build_failed(tmp_path, watched):
     assert watched().exit_code == 2  # without a log
     write(tmp_path / "log.jsonl", [])
     result = watched()
-    assert result.output.splitlines()[-1] == "ended after a failed build; there is no report"
+    assert (
+        result.output.splitlines()[-1]
+        == "ended after a failed build; there is no report"
+    )
     assert result.exit_code == 2

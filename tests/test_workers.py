@@ -44,15 +44,23 @@ def below():
     earlier = psutil.Process().children()
 
     def workers() -> list[psutil.Process]:
-        started = [child for child in psutil.Process().children() if child not in earlier]
+        started = [
+            child for child in psutil.Process().children() if child not in earlier
+        ]
         # Python's tracker of resources stays for later.
-        return [child for child in started if "resource_tracker" not in " ".join(child.cmdline())]
+        return [
+            child
+            for child in started
+            if "resource_tracker" not in " ".join(child.cmdline())
+        ]
 
     return workers
 
 
 WAYS = pytest.mark.parametrize(
-    ("count", "start"), [(1, "forked"), (3, "forked"), (3, "spawned")], indirect=["start"]
+    ("count", "start"),
+    [(1, "forked"), (3, "forked"), (3, "spawned")],
+    indirect=["start"],
 )
 """One worker is this process, however others would start."""
 
@@ -64,7 +72,9 @@ def test_results_come_in_the_order_of_their_jobs(count, start):
             results = workers.map(jobs.named, iter(range(jobs_in_all)), "page")
             assert list(results) == [f"page {i}" for i in range(jobs_in_all)]
         larger_than_a_pipe = workers.map(jobs.repeated, range(40), 1 << 20)
-        assert [result[:3] for result in larger_than_a_pipe] == [b"%03d" % i for i in range(40)]
+        assert [result[:3] for result in larger_than_a_pipe] == [
+            b"%03d" % i for i in range(40)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +107,11 @@ def test_a_process_is_forked_only_with_one_thread_and_before_v8_starts():
         "sys.modules['vl_convert'] = types; print(*said, can_fork())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.split() == ["True", "False", "True", "False"], done.stderr
 
@@ -121,7 +135,9 @@ def test_only_a_few_jobs_are_done_ahead_of_the_result_that_is_taken(tmp_path, st
 def test_workers_can_be_used_again_after_results_were_given_up(start, below):
     with Workers(2) as workers:
         given_up: Any = workers.map(jobs.repeated, range(MANY), 1 << 24)
-        for i in range(5):  # processes are killed at different moments, also amid a pipe
+        for i in range(
+            5
+        ):  # processes are killed at different moments, also amid a pipe
             next(given_up)
             time.sleep(0.003 * i)
         given_up.close()
@@ -141,15 +157,23 @@ def test_two_maps_at_once_keep_their_jobs_apart(start):
 def test_a_killed_process_is_one_clear_error(job, capfd, start):
     with Workers(2) as workers, pytest.raises(RlreportError) as caught:
         list(workers.map(job, range(MANY), os.getpid()))
-    assert str(caught.value) == ("a worker process was killed (out of memory?); try --workers 1")
+    assert str(caught.value) == (
+        "a worker process was killed (out of memory?); try --workers 1"
+    )
     assert capfd.readouterr() == ("", "")
 
 
 @WAYS
 def test_the_first_error_of_a_job_reaches_the_caller(count, start, below):
-    with Workers(count) as workers, pytest.raises(RlreportError, match=r"^job 9 cannot be done$"):
+    with (
+        Workers(count) as workers,
+        pytest.raises(RlreportError, match=r"^job 9 cannot be done$"),
+    ):
         list(workers.map(jobs.fail_at, range(MANY), 9))
-    with Workers(count) as workers, pytest.raises(ConnectionError, match=r"^no store\b"):
+    with (
+        Workers(count) as workers,
+        pytest.raises(ConnectionError, match=r"^no store\b"),
+    ):
         list(workers.map(jobs.disconnected, range(9), None))
     assert below() == []
 
@@ -203,7 +227,8 @@ def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
 
 
 @pytest.mark.parametrize(
-    ("kind", "how"), [("script", "fork"), ("script", "spawn"), ("-c", "spawn"), ("-m", "spawn")]
+    ("kind", "how"),
+    [("script", "fork"), ("script", "spawn"), ("-c", "spawn"), ("-m", "spawn")],
 )
 def test_no_process_imports_from_the_current_folder(kind, how, tmp_path, capfd):
     # Modules that Python, multiprocessing, NumPy and we import. ``python -m`` itself imports
@@ -227,7 +252,9 @@ def test_no_process_imports_from_the_current_folder(kind, how, tmp_path, capfd):
         "print('done')\n"
     )
     (tmp_path / "program.py").write_text(script)
-    command = {"script": ["program.py"], "-c": ["-c", script], "-m": ["-m", "program"]}[kind]
+    command = {"script": ["program.py"], "-c": ["-c", script], "-m": ["-m", "program"]}[
+        kind
+    ]
     trap = tmp_path / "trapped"
     done = subprocess.run(
         [sys.executable, *command, str(tmp_path), how],

@@ -35,7 +35,9 @@ def logged(path: Path) -> list[dict[str, Any]]:
 
 def tensor(values: Any) -> Any:
     """What a torch tensor offers, in half precision on a device: its numbers are a step away."""
-    wide = SimpleNamespace(numpy=lambda: np.asarray(values, np.float16).astype(np.float32))
+    wide = SimpleNamespace(
+        numpy=lambda: np.asarray(values, np.float16).astype(np.float32)
+    )
     moved = SimpleNamespace(is_floating_point=lambda: True, float=lambda: wide)
     return SimpleNamespace(
         detach=lambda: SimpleNamespace(cpu=lambda: moved), shape=np.shape(values)
@@ -46,11 +48,23 @@ def test_lists_arrays_and_tensors_are_the_same_to_a_reader(tmp_path: Path) -> No
     numbers = [0.5, -0.25, 1.0]
     wide = np.array([numbers, numbers], dtype=np.float32).T
     with RolloutWriter(tmp_path, rank=3) as writer:
-        for values in (numbers, np.array(numbers), wide[:, 0], tensor(numbers), tuple(numbers)):
+        for values in (
+            numbers,
+            np.array(numbers),
+            wide[:, 0],
+            tensor(numbers),
+            tuple(numbers),
+        ):
             writer.write(**ROW, logprobs=values)
-        writer.write(**{**ROW, "reward": tensor(0.5)}, finished=np.bool_(True), kl=np.float32(0.5))
+        writer.write(
+            **{**ROW, "reward": tensor(0.5)},
+            finished=np.bool_(True),
+            kl=np.float32(0.5),
+        )
         for one in ([0.5], np.array([0.5]), np.array([[0.5]]), tensor([0.5])):
-            writer.write(**{**ROW, "reward": one, "step": np.int64(1)}, kl=np.array([0.25]))
+            writer.write(
+                **{**ROW, "reward": one, "step": np.int64(1)}, kl=np.array([0.25])
+            )
     rows = logged(tmp_path / "rank_3.jsonl")
     assert rows[6:] == [{**ROW, "kl": 0.25}] * 4
     assert all(row["logprobs"] == numbers for row in rows[:5])
@@ -59,7 +73,9 @@ def test_lists_arrays_and_tensors_are_the_same_to_a_reader(tmp_path: Path) -> No
 
 def test_nan_and_infinity_become_null_but_in_rewards(tmp_path: Path) -> None:
     with RolloutWriter(tmp_path) as writer:
-        writer.write(**{**ROW, "reward": math.nan}, values=np.array([1.0, np.inf, np.nan]))
+        writer.write(
+            **{**ROW, "reward": math.nan}, values=np.array([1.0, np.inf, np.nan])
+        )
         writer.write(**{**ROW, "reward": math.inf}, note="\ud800", values=[math.nan, 1])
     first, second = logged(writer.path)
     assert first["reward"] == "nan" and first["values"] == [1.0, None, None]
@@ -70,13 +86,17 @@ def test_nan_and_infinity_become_null_but_in_rewards(tmp_path: Path) -> None:
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
     ),
     max_leaves=6,
 )
 
 
-@given(st.dictionaries(st.sampled_from("abcde"), JSON), st.text(st.characters(), max_size=20))
+@given(
+    st.dictionaries(st.sampled_from("abcde"), JSON),
+    st.text(st.characters(), max_size=20),
+)
 def test_any_values_are_one_line_of_json(tmp_path_factory, fields, text):
     with RolloutWriter(tmp_path_factory.getbasetemp() / "any") as writer:
         writer.write(**{**ROW, "response": text}, **fields)
@@ -87,12 +107,17 @@ def test_any_values_are_one_line_of_json(tmp_path_factory, fields, text):
 
 
 def test_a_value_that_is_no_data_is_refused(tmp_path: Path) -> None:
-    with RolloutWriter(tmp_path) as writer, pytest.raises(UsageError, match="object is not text"):
+    with (
+        RolloutWriter(tmp_path) as writer,
+        pytest.raises(UsageError, match="object is not text"),
+    ):
         writer.write(**ROW, odd=object())
     assert writer.path.read_bytes() == b""
 
 
-def test_a_restart_continues_a_plain_log_and_closes_its_torn_line(tmp_path: Path) -> None:
+def test_a_restart_continues_a_plain_log_and_closes_its_torn_line(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "rank_0.jsonl").write_text('{"step": 1}\n{"step": 2, "pro')
     with RolloutWriter(tmp_path) as writer:
         writer.write(**ROW)
@@ -107,7 +132,9 @@ def work(writer: RolloutWriter, worker: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["thread", "process"])
-def test_threads_and_forked_processes_never_mix_their_lines(tmp_path: Path, kind: str) -> None:
+def test_threads_and_forked_processes_never_mix_their_lines(
+    tmp_path: Path, kind: str
+) -> None:
     start: Any = threading.Thread
     if kind == "process":
         start = multiprocessing.get_context("fork").Process
@@ -115,7 +142,9 @@ def test_threads_and_forked_processes_never_mix_their_lines(tmp_path: Path, kind
         writer.write(**ROW)
         workers = [start(target=work, args=(writer, i)) for i in range(4)]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # fork beside other threads
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # fork beside other threads
             for worker in workers:
                 worker.start()
         for worker in workers:
@@ -160,7 +189,9 @@ def test_a_full_disk_is_one_clear_error_and_costs_no_other_line(tmp_path: Path) 
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-        with pytest.raises(OutputError, match=r"rank_0\..* cannot be written: File too large"):
+        with pytest.raises(
+            OutputError, match=r"rank_0\..* cannot be written: File too large"
+        ):
             for step in range(1000):
                 writer.write(**{**ROW, "step": step})
     finally:
@@ -227,7 +258,9 @@ def test_a_report_that_fails_does_not_fail_the_run(tmp_path, monkeypatch, error)
 
     monkeypatch.setitem(vars(rlreport), "build", fail)
     with pytest.warns(UserWarning, match="no report was built: no rows"):
-        ReportCallback("run.html").on_train_end(SimpleNamespace(output_dir=tmp_path), State(), None)
+        ReportCallback("run.html").on_train_end(
+            SimpleNamespace(output_dir=tmp_path), State(), None
+        )
 
 
 def test_the_callback_warns_when_completions_are_off(tmp_path: Path) -> None:
@@ -284,8 +317,16 @@ def test_every_recipe_is_python() -> None:
     ],
 )  # fmt: skip
 def test_what_a_log_cannot_mean_is_refused_when_it_is_written(tmp_path, field, value):
-    row = {**ROW, "response_tokens": ["a", "b", "c"], "logprobs": [-0.5] * 3, field: value}
-    with RolloutWriter(tmp_path) as writer, pytest.raises(UsageError, match=rf"^{field} "):
+    row = {
+        **ROW,
+        "response_tokens": ["a", "b", "c"],
+        "logprobs": [-0.5] * 3,
+        field: value,
+    }
+    with (
+        RolloutWriter(tmp_path) as writer,
+        pytest.raises(UsageError, match=rf"^{field} "),
+    ):
         writer.write(**row)
     assert logged(tmp_path / "rank_0.jsonl") == []
 

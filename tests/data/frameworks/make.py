@@ -65,7 +65,12 @@ def code(repo: str, path: str, *names: str, **around: Any) -> dict[str, Any]:
 
 
 def git(repo: str, *arguments: str) -> bytes:
-    command = ["git", "-C", str(CHECKOUTS / repo.replace("/", "+") / "repo"), *arguments]
+    command = [
+        "git",
+        "-C",
+        str(CHECKOUTS / repo.replace("/", "+") / "repo"),
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, check=True).stdout
 
 
@@ -86,7 +91,9 @@ def names_of(package: str, *modules: str) -> types.SimpleNamespace:
 
 
 def verl(out: Path) -> None:
-    dump = code("volcengine/verl", "verl/trainer/ppo/ray_trainer.py", "_dump_generations")
+    dump = code(
+        "volcengine/verl", "verl/trainer/ppo/ray_trainer.py", "_dump_generations"
+    )
     for step in (1, 2):
         dump["_dump_generations"](
             self_of(global_steps=step), inputs=["user\n2+2?\nassistant\n"] * 2, outputs=["4", "5"],
@@ -151,7 +158,9 @@ def skyrl(out: Path) -> None:
     ]  # fmt: skip
     evaluate("global_step_4_evals", turns, 2 / 3)
     # The same, but a summary takes the place of the first turn in the second prompt.
-    summed = [(prompt.replace("<assistant>", "<summary>"), *rest) for prompt, *rest in turns]
+    summed = [
+        (prompt.replace("<assistant>", "<summary>"), *rest) for prompt, *rest in turns
+    ]
     evaluate("global_step_6_evals", summed, 2 / 3, 0, 0, 1, 1, 2)  # type: ignore[arg-type]
     evaluate("eval_only", [(ask, "<assistant>7", 0.5)], 0.5)
 
@@ -167,7 +176,9 @@ def swift(out: Path) -> None:
     )["JsonlWriter"]  # fmt: skip
     mixin = "swift/megatron/trainers/rollout_mixin.py"
     table = code(repo, mixin, "_build_log_table")["_build_log_table"]
-    own = code(repo, "swift/megatron/trainers/grpo_trainer.py", "_build_log_table", super=None)
+    own = code(
+        repo, "swift/megatron/trainers/grpo_trainer.py", "_build_log_table", super=None
+    )
     (out / "megatron").mkdir(parents=True)
     megatron = writer(str(out / "megatron" / "completions.jsonl"), write_on_rank="last")
     for step in (1, 2):
@@ -186,13 +197,18 @@ def swift(out: Path) -> None:
     (out / "ray").mkdir(parents=True)
     driver = self_of(args=self_of(log_completions=True, output_dir=str(out / "ray")))
     driver._format_log_prompt = lambda messages: messages[0]["content"]
-    driver._decode_log_content = lambda content: ray["_decode_log_content"](driver, content)
+    driver._decode_log_content = lambda content: ray["_decode_log_content"](
+        driver, content
+    )
     ask = {"role": "user", "content": "2+2?"}
     for step in (0, 1):
         samples = [
-            self_of(messages=[ask, {"role": "assistant", "content": text}]) for text in ("4", "5")
+            self_of(messages=[ask, {"role": "assistant", "content": text}])
+            for text in ("4", "5")
         ]
-        ray["_maybe_log_completions"](driver, samples, rewards=[1.0, 0.5 * step], gen_step=step)
+        ray["_maybe_log_completions"](
+            driver, samples, rewards=[1.0, 0.5 * step], gen_step=step
+        )
 
 
 def roll(out: Path) -> None:
@@ -200,7 +216,10 @@ def roll(out: Path) -> None:
     write = code("alibaba/ROLL", "roll/pipeline/rlvr/utils.py", "write_to_json_process",
                  Timer=lambda **_: timer)["write_to_json_process"]  # fmt: skip
     clean = code("alibaba/ROLL", "roll/pipeline/agentic/utils.py", "remove_nan_items")
-    ask = [{"role": "system", "content": "Use tools."}, {"role": "user", "content": "2+2?"}]
+    ask = [
+        {"role": "system", "content": "Use tools."},
+        {"role": "user", "content": "2+2?"},
+    ]
 
     def trajectory(step: int, attempt: int) -> dict[str, Any]:
         """As agent_native_env_manager.py builds it in formulate_rollouts."""
@@ -231,7 +250,9 @@ def roll(out: Path) -> None:
             "messages": [None, *(json.dumps([m]) for m in messages)],
             "tools": [None, *["[]"] * 2], "exp_name": [None, *["agentic"] * 2],
         }  # fmt: skip
-        kept = clean["remove_nan_items"]({k: np.array(v, dtype=object) for k, v in data.items()})
+        kept = clean["remove_nan_items"](
+            {k: np.array(v, dtype=object) for k, v in data.items()}
+        )
         kept["global_step"] = [step] * 2
         write(str(out), kept, [[name, "string"] for name in kept])
 
@@ -247,7 +268,9 @@ def areal(out: Path) -> None:
 
     files = self_of(open=opened, os=self_of(makedirs=makedirs))
     path = "areal/infra/workflow_executor.py"
-    dump = code("inclusionAI/AReaL", path, "_dump_trajectory", aiofiles=files)["_dump_trajectory"]
+    dump = code("inclusionAI/AReaL", path, "_dump_trajectory", aiofiles=files)[
+        "_dump_trajectory"
+    ]
     executor = self_of(
         _get_dump_dir=lambda is_eval: str(out / "rollout"),
         _get_tokenizer=lambda: self_of(
@@ -277,7 +300,10 @@ def open_instruct(out: Path) -> None:
         rollout_states=[{}, {}],
     )  # fmt: skip
     batch = self_of(
-        queries=[[17, 10]] * 2, scores=[10.0, 0.0], datasets=["gsm8k"] * 2, ground_truths=[[19]] * 2
+        queries=[[17, 10]] * 2,
+        scores=[10.0, 0.0],
+        datasets=["gsm8k"] * 2,
+        ground_truths=[[19]] * 2,
     )
     result = self_of(
         responses=[[19, 2], [20, 21]], finish_reasons=["stop", "length"], request_info=info,
@@ -290,7 +316,9 @@ RLLM = "rllm-org/rllm"
 
 
 def rllm_logger(out: Path) -> Any:
-    return code(RLLM, "rllm/utils/episode_logger.py", "EpisodeLogger")["EpisodeLogger"](str(out))
+    return code(RLLM, "rllm/utils/episode_logger.py", "EpisodeLogger")["EpisodeLogger"](
+        str(out)
+    )
 
 
 def rllm_types() -> dict[str, Any]:
@@ -298,8 +326,12 @@ def rllm_types() -> dict[str, Any]:
     import pydantic
 
     names = "Step", "Trajectory", "Episode"
-    around = {name: getattr(pydantic, name) for name in ("BaseModel", "ConfigDict", "Field")}
-    made = code(RLLM, "rllm/types.py", *names, _DEFAULT_TRAJ_NAME="default_traj_name", **around)
+    around = {
+        name: getattr(pydantic, name) for name in ("BaseModel", "ConfigDict", "Field")
+    }
+    made = code(
+        RLLM, "rllm/types.py", *names, _DEFAULT_TRAJ_NAME="default_traj_name", **around
+    )
     for name in names:
         made[name].model_rebuild(_types_namespace=made)
     return made
@@ -326,7 +358,10 @@ def rllm(out: Path) -> None:
             name="solver", uid=f"s{attempt}", reward=reward, info={"timing": {"total_time": 1.5}},
             steps=[step(first, 0.0, False), step(last, reward, True)],
         )  # fmt: skip
-        judged = [{"role": "user", "content": "Right?"}, {"role": "assistant", "content": "yes"}]
+        judged = [
+            {"role": "user", "content": "Right?"},
+            {"role": "assistant", "content": "yes"},
+        ]
         judge = self_of(name="judge", uid=f"j{attempt}", reward=0.5, info={},
                         steps=[step(judged, 0.5, True)])  # fmt: skip
         log.log_episode(
@@ -338,7 +373,11 @@ def rllm(out: Path) -> None:
             step=5,
         )  # fmt: skip
     store = code(
-        RLLM, "rllm/eval/episode_store.py", "EvalEpisodeStore", "_sanitize", "_json_default"
+        RLLM,
+        "rllm/eval/episode_store.py",
+        "EvalEpisodeStore",
+        "_sanitize",
+        "_json_default",
     )
     run = store["EvalEpisodeStore"](out / "eval_results" / "gsm8k_m_20260102")
     run.write_meta({"dataset": "gsm8k", "model": "m"})
@@ -389,7 +428,12 @@ def nemo_rl(out: Path) -> None:
         write(logger, log, f"train_data_step{step}.jsonl")
     # As algorithms/grpo_sync.py leaves it where no texts were kept.
     write(logger, {"rewards": [0.25, 0.75], **tokens}, "train_data_step3.jsonl")
-    said = (("user", "2+2?"), ("assistant", "calc(2+2)"), ("environment", "4"), ("assistant", "4."))
+    said = (
+        ("user", "2+2?"),
+        ("assistant", "calc(2+2)"),
+        ("environment", "4"),
+        ("assistant", "4."),
+    )
     talk = [{"role": role, "content": text} for role, text in said]
     write(logger, {"content": [talk], "rewards": [1.0]}, "val_data_step2.jsonl")
     # As algorithms/distillation.py logs its training data.

@@ -28,14 +28,22 @@ def verifiers(out: Path) -> None:
 
 
 def _episodes() -> list[Any]:
-    v1 = names_of("verifiers.v1", "types", "configs.agent", "episode", "graph", "task", "trace")
-    task = v1.TraceTask(type="Calc", data=v1.WireTaskData(idx=0, prompt="2+2?", answer="4"))
+    v1 = names_of(
+        "verifiers.v1", "types", "configs.agent", "episode", "graph", "task", "trace"
+    )
+    task = v1.TraceTask(
+        type="Calc", data=v1.WireTaskData(idx=0, prompt="2+2?", answer="4")
+    )
     version = v1.VersionInfo(version="0.4.1")
 
     def agent(name: str, trainable: bool) -> Any:
-        return v1.AgentInfo(config=v1.WireAgentConfig(model="m"), name=name, trainable=trainable)
+        return v1.AgentInfo(
+            config=v1.WireAgentConfig(model="m"), name=name, trainable=trainable
+        )
 
-    def node(i: int, message: Any, ids: list[int], mask: list[bool], **streams: Any) -> Any:
+    def node(
+        i: int, message: Any, ids: list[int], mask: list[bool], **streams: Any
+    ) -> Any:
         parent = i - 1 if i else None
         sampled = any(mask)
         return v1.MessageNode(parent=parent, message=message, sampled=sampled, token_ids=ids,
@@ -43,7 +51,9 @@ def _episodes() -> list[Any]:
 
     def solver(name: str, answer: str, reward: float, cut: bool) -> Any:
         call = v1.ToolCall(id="c1", name="calc", arguments='{"x": "2+2"}')
-        ask = v1.AssistantMessage(content="", reasoning_content="Use it.", tool_calls=[call])
+        ask = v1.AssistantMessage(
+            content="", reasoning_content="Use it.", tool_calls=[call]
+        )
         nodes = [
             node(0, v1.UserMessage(content="2+2?"), [1, 2], [False, False]),
             node(1, ask, [3, 4, 5], [False, True, True], logprobs=[-0.5, -1.0],
@@ -58,7 +68,10 @@ def _episodes() -> list[Any]:
         reasons = ["tool_calls", "length" if cut else "stop"]
         calls = [
             v1.ModelCall(
-                node=n, model="m", finish_reason=why, time=v1.TimeSpan(start=s, end=s + 1.5)
+                node=n,
+                model="m",
+                finish_reason=why,
+                time=v1.TimeSpan(start=s, end=s + 1.5),
             )
             for n, why, s in zip((1, 3), reasons, (101.0, 104.0), strict=True)
         ]
@@ -102,7 +115,11 @@ def art(out: Path) -> None:
     from art.utils.trajectory_logging import write_trajectory_groups_parquet  # type: ignore[import-not-found]
     from openai.types.chat.chat_completion import Choice  # type: ignore[import-not-found]
 
-    call = {"id": "c1", "type": "function", "function": {"name": "calc", "arguments": '{"x": 4}'}}
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "calc", "arguments": '{"x": 4}'},
+    }
 
     def choice(content: str, why: str, calls: list[Any] | None = None) -> Any:
         message = {"role": "assistant", "content": content, "tool_calls": calls}

@@ -15,7 +15,10 @@ REWARDS = {"t0": 1.0, "t1": 0.0, "t2": 0.25, "left": 9.0}
 """Trace to its reward; the last one is not trained on, and a judge's is 5."""
 
 ASKED = "2+2?"
-FIRST = ("user:" + ASKED, "calc(2+2)")  # a model call: its prompt's messages, and what was sampled
+FIRST = (
+    "user:" + ASKED,
+    "calc(2+2)",
+)  # a model call: its prompt's messages, and what was sampled
 SUM_UP = (*FIRST, "tool:4", "So 4.", "user:Summarise.")
 AFTER = ("user:2+2? So far: 4.",)
 CALLS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -66,7 +69,9 @@ def trace(name: str) -> Any:
         config=v1.WireAgentConfig(model="m"), name="judge" if is_judge else "solver",
         trainable=not is_judge,
     )  # fmt: skip
-    task = v1.TraceTask(type="Calc", data=v1.WireTaskData(idx=0, prompt=ASKED, answer="4"))
+    task = v1.TraceTask(
+        type="Calc", data=v1.WireTaskData(idx=0, prompt=ASKED, answer="4")
+    )
     made = v1.WireTrace(id=name, task=task, agent=agent, is_completed=True, ok=True,
                      timing=v1.Timing(start=100.0))  # fmt: skip
     made.rewards = {"right": v1.Reward(score=2 * REWARDS.get(name, 5.0), weight=0.5)}
@@ -75,7 +80,9 @@ def trace(name: str) -> Any:
         spans = []
         for text in prompt:  # a token a word, and one before an assistant's
             start = len(ids)
-            ids += [1] * (":" not in text) + [sum(map(ord, word)) for word in text.split()]
+            ids += [1] * (":" not in text) + [
+                sum(map(ord, word)) for word in text.split()
+            ]
             spans.append((start, len(ids)))
         words = [sum(map(ord, word)) for word in answer.split()]
         tokens = v1.TurnTokens(prompt_ids=[*ids, 1], completion_ids=words, message_spans=spans,
@@ -89,7 +96,9 @@ def trace(name: str) -> Any:
     made.add_semantic_edges(
         v1.SemanticEdgeSet(
             edges=[
-                v1.SemanticEdge(source_request_id=source, target_request_id=target, type=kind)
+                v1.SemanticEdge(
+                    source_request_id=source, target_request_id=target, type=kind
+                )
                 for source, kind, target in edges
             ]
         )
@@ -110,7 +119,9 @@ def episode(*traces: Any) -> Any:
 
 def trainer_updates(traces: list[Any]) -> list[Any]:
     """Return the trainer's updates of the branches that prime-rl trains on."""
-    found = code(REPO, "src/prime_rl/orchestrator/trajectories.py", "iter_trainable_branches")
+    found = code(
+        REPO, "src/prime_rl/orchestrator/trajectories.py", "iter_trainable_branches"
+    )
     writer = annotation_writer()
     for one in traces:
         for branch, mask in found["iter_trainable_branches"](one):
@@ -118,7 +129,10 @@ def trainer_updates(traces: list[Any]) -> list[Any]:
             batch = {"trace_ids": [one.id], "branch_indices": [branch.index],
                      "sequence_lengths": [size], "loss_mask": flags,
                      "env_names": ["calc"] * size}  # fmt: skip
-            output = {"logprobs": tensor([-0.5] * size), "entropy": tensor([0.25] * size)}
+            output = {
+                "logprobs": tensor([-0.5] * size),
+                "entropy": tensor([0.25] * size),
+            }
             writer.export(batch, output, {"is_masked": tensor([0.0] * size)})
     return list(writer._pending)
 
@@ -179,11 +193,15 @@ def rllm(out: Path) -> None:
     for attempt, reward in enumerate((1.0, 0.0)):
         made = [
             trajectory("solver", reward, CHATS),
-            trajectory("searcher", 0.5 + reward / 4, [[("user", "4?"), ("assistant", "Yes.")]]),
+            trajectory(
+                "searcher", 0.5 + reward / 4, [[("user", "4?"), ("assistant", "Yes.")]]
+            ),
             trajectory("judge", 5.0, [[("user", "Right?"), ("assistant", "Yes.")]]),
         ]
         task = {"question": ASKED, "answer": "4"}
-        log.log_episode(types["Episode"](id=f"t1:{attempt}", task=task, trajectories=made), step=5)
+        log.log_episode(
+            types["Episode"](id=f"t1:{attempt}", task=task, trajectories=made), step=5
+        )
 
 
 if __name__ == "__main__":

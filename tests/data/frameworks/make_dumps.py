@@ -50,7 +50,9 @@ def _samples(sample: Any, step: int) -> list[Any]:
     """Two samples of a tool's call and an answer, one cut off, one that failed."""
 
     def made(index: int, group: int, **members: Any) -> Any:
-        return sample(index=4 * step + index, group_index=2 * step + group, label="4", **members)
+        return sample(
+            index=4 * step + index, group_index=2 * step + group, label="4", **members
+        )
 
     tokens = {"tokens": [1, 2, 3, 4, 5, 6, 7, 8], "response_length": 6,
               "loss_mask": [1, 1, 0, 0, 1, 1],

@@ -19,7 +19,9 @@ def inspect(out: Path) -> None:
     asked = model.ChatMessageUser(content="2+2?", source="input")
 
     def output(reason: str, message: Any, logprobs: Any = None) -> Any:
-        choice = model.ChatCompletionChoice(message=message, stop_reason=reason, logprobs=logprobs)
+        choice = model.ChatCompletionChoice(
+            message=message, stop_reason=reason, logprobs=logprobs
+        )
         return model.ModelOutput(model="m", choices=[choice])
 
     call = ToolCall(id="c1", function="calc", arguments={"x": "2+2"})
@@ -42,7 +44,10 @@ def inspect(out: Path) -> None:
         ))  # fmt: skip
     reply = model.ChatMessageAssistant(content="7", source="generate")
     logprobs = model.Logprobs(
-        content=[model.Logprob(token="7", logprob=-0.5), model.Logprob(token=".", logprob=-1.5)]
+        content=[
+            model.Logprob(token="7", logprob=-0.5),
+            model.Logprob(token=".", logprob=-1.5),
+        ]
     )
     samples.append(log.EvalSample(
         id=2, epoch=1, input=[model.ChatMessageUser(content="3+4?")], target=["7", "seven"],
@@ -57,13 +62,17 @@ def inspect(out: Path) -> None:
     spec = log.EvalSpec(created="2026-01-01T00:00:00+00:00", task="sums", model="mockllm/m",
                     dataset=log.EvalDataset(), config=log.EvalConfig())  # fmt: skip
     out.mkdir()
-    log.write_eval_log(log.EvalLog(eval=spec, status="success", samples=samples), out / "sums.eval")
+    log.write_eval_log(
+        log.EvalLog(eval=spec, status="success", samples=samples), out / "sums.eval"
+    )
 
 
 def lm_eval(out: Path) -> None:
     from lm_eval.loggers import EvaluationTracker
 
-    def sample(doc_id: int, arguments: list, resps: list, metrics: dict, how: str) -> dict:
+    def sample(
+        doc_id: int, arguments: list, resps: list, metrics: dict, how: str
+    ) -> dict:
         return {"doc_id": doc_id, "doc": {"question": "2+2?"}, "target": "4",
                 "arguments": arguments, "resps": resps,
                 "filtered_resps": [r[0] for r in resps], "filter": how, "metrics": list(metrics),
@@ -73,9 +82,16 @@ def lm_eval(out: Path) -> None:
     tracker.general_config_tracker.model_name_sanitized = "m"
     tracker.date_id = "2026-01-01T00-00-00.000000"
     generated = [
-        sample(i, [("Q: 2+2?", {"until": ["\n"]})], [[answer]], {"exact_match": score}, how)
-        for how, scores in (("strict-match", (1.0, 0.0)), ("flexible-extract", (1.0, 1.0)))
-        for i, (answer, score) in enumerate(zip(("It is 4", "4, maybe"), scores, strict=True))
+        sample(
+            i, [("Q: 2+2?", {"until": ["\n"]})], [[answer]], {"exact_match": score}, how
+        )
+        for how, scores in (
+            ("strict-match", (1.0, 0.0)),
+            ("flexible-extract", (1.0, 1.0)),
+        )
+        for i, (answer, score) in enumerate(
+            zip(("It is 4", "4, maybe"), scores, strict=True)
+        )
     ]
     tracker.save_results_samples("gsm8k", generated)
     choices = [
@@ -89,8 +105,12 @@ def atif(out: Path) -> None:
     from harbor.models import trajectories as t
 
     for trial, (answer, reward) in enumerate((("It is 4.", 1.0), ("It is 5.", 0.0))):
-        call = t.ToolCall(tool_call_id="c1", function_name="calc", arguments={"x": "2+2"})
-        seen = t.Observation(results=[t.ObservationResult(source_call_id="c1", content="4")])
+        call = t.ToolCall(
+            tool_call_id="c1", function_name="calc", arguments={"x": "2+2"}
+        )
+        seen = t.Observation(
+            results=[t.ObservationResult(source_call_id="c1", content="4")]
+        )
         steps = [
             t.Step(step_id=1, source="system", message="You add."),
             t.Step(step_id=2, source="user", message="2+2?"),
@@ -109,7 +129,9 @@ def atif(out: Path) -> None:
         )  # fmt: skip
         folder = out / f"sums__{trial}"
         (folder / "agent").mkdir(parents=True)
-        (folder / "agent" / "trajectory.json").write_text(json.dumps(made.to_json_dict()))
+        (folder / "agent" / "trajectory.json").write_text(
+            json.dumps(made.to_json_dict())
+        )
         # The members of TrialResult that are read; the model needs a whole job's configuration.
         result = {
             "task_name": "sums", "trial_name": folder.name,

@@ -33,7 +33,13 @@ def _reply(content: Row) -> MagicMock:
 
 def _output(task: int, index: int, call: int) -> list[Row]:
     """Items that the policy writes: a thought and a tool's call, then an answer."""
-    said = [{"type": "output_text", "text": f"It is {4 + 3 * task + index}.", "annotations": []}]
+    said = [
+        {
+            "type": "output_text",
+            "text": f"It is {4 + 3 * task + index}.",
+            "annotations": [],
+        }
+    ]
     if call == 0:
         tokens = {"prompt_token_ids": PROMPT[task], "generation_token_ids": [5, 6],
                   "generation_log_probs": [-0.5, -0.25]}  # fmt: skip
@@ -45,7 +51,15 @@ def _output(task: int, index: int, call: int) -> list[Row]:
         ]  # fmt: skip
     tokens = {"prompt_token_ids": [*PROMPT[task], 5, 6, 7, 8], "generation_token_ids": [9 + index],
               "generation_log_probs": [-1.0]}  # fmt: skip
-    return [{"type": "message", "id": "msg_1", "role": "assistant", "content": said, **tokens}]
+    return [
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "content": said,
+            **tokens,
+        }
+    ]
 
 
 def nemo_gym(out: Path) -> None:
@@ -74,7 +88,9 @@ async def _collect(out: Path, step: int) -> None:
         task, index = row["_ng_task_index"], row["_ng_rollout_index"]
         calls = iter(range(9))
 
-        async def post(server_name: str, url_path: str, json: Any, **_: Any) -> MagicMock:
+        async def post(
+            server_name: str, url_path: str, json: Any, **_: Any
+        ) -> MagicMock:
             if server_name == "policy":
                 output = _output(task, index, next(calls))
                 return _reply({"id": "resp_1", "created_at": 0, "model": "policy",

@@ -61,11 +61,22 @@ def monitor(out: Path, producer: str, chunk_bytes: int) -> Any:
     methods = code(REPO, f"{MONITOR}/monitor.py", "log_metrics", "_stream", "log_episodes",
                    "log_annotations", "finalize", **around)  # fmt: skip
     config = self_of(chunk_bytes=chunk_bytes, compress=True, float_decimals=4)
-    one = self_of(output_dir=out, producer=producer, config=config, _streams={}, _logged=0)
-    one.logger, one.path = self_of(info=print, warning=print), traces.parent / "metrics.jsonl"
+    one = self_of(
+        output_dir=out, producer=producer, config=config, _streams={}, _logged=0
+    )
+    one.logger, one.path = (
+        self_of(info=print, warning=print),
+        traces.parent / "metrics.jsonl",
+    )
     traces.mkdir(parents=True, exist_ok=True)
     one.file = one.path.open("a", buffering=1)
-    for name in ("log_metrics", "_stream", "log_episodes", "log_annotations", "finalize"):
+    for name in (
+        "log_metrics",
+        "_stream",
+        "log_episodes",
+        "log_annotations",
+        "finalize",
+    ):
         setattr(one, name, methods[name].__get__(one))
     return one
 
@@ -82,7 +93,9 @@ def updates_of_the_orchestrator(traces: list[Any]) -> list[Any]:
 
 
 def make_update() -> Any:
-    return code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)["make_update"]
+    return code(REPO, f"{MONITOR}/traces/update.py", "make_update", UPDATE_VERSION=1)[
+        "make_update"
+    ]
 
 
 def annotation_writer() -> Any:
@@ -98,7 +111,9 @@ def updates_of_the_trainer(traces: list[Any]) -> list[Any]:
     for trace in traces:
         mask = [one for node in trace.nodes for one in node.mask]
         logprobs = [-9.0] * len(mask)
-        given = [value for node in trace.nodes for value in (node.trainer_logprobs or [])]
+        given = [
+            value for node in trace.nodes for value in (node.trainer_logprobs or [])
+        ]
         for place, value in zip(np.flatnonzero(mask), given, strict=True):
             logprobs[place] = value
         writer.export(
@@ -132,7 +147,9 @@ def prime(out: Path) -> None:
         await trainer.log_metrics({"loss/mean": 0.25}, 4)
         await trainer.log_annotations(trained)
 
-        paths = code(REPO, "src/prime_rl/monitors/kind/trace_updates.py", "annotations_path")
+        paths = code(
+            REPO, "src/prime_rl/monitors/kind/trace_updates.py", "annotations_path"
+        )
         around = {
             "orjson": orjson, "make_update": make_update(),
             "annotations_path": paths["annotations_path"],
@@ -144,7 +161,9 @@ def prime(out: Path) -> None:
         solver = solvers[0]
         for layout in ("step", "kind"):
             module = f"src/prime_rl/monitors/{layout}/file.py"
-            step = code(REPO, module, "_effective_update", "log_episodes", **around)["log_episodes"]
+            step = code(REPO, module, "_effective_update", "log_episodes", **around)[
+                "log_episodes"
+            ]
             before = self_of(output_dir=out / f"by_{layout}")
             solver.info.pop("advantage", None)
             await step(before, episodes, 3, "train", "all")
@@ -154,7 +173,10 @@ def prime(out: Path) -> None:
 
     asyncio.run(write())
     for metrics in out.rglob("metrics.jsonl"):
-        lines = [json.loads(line) | {"time": 0.0} for line in metrics.read_text().splitlines()]
+        lines = [
+            json.loads(line) | {"time": 0.0}
+            for line in metrics.read_text().splitlines()
+        ]
         metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 

@@ -69,7 +69,9 @@ async def main() -> None:
     for iteration, name in ((1, "train"), (2, "train"), (2, "eval_sums")):
         with logtree.init_trace(name, path=None) as trace:
             groups = [await do_group_rollout(builder, Policy())]
-        groups.append(await do_group_rollout(builder, Policy()))  # one that no tree shows
+        groups.append(
+            await do_group_rollout(builder, Policy())
+        )  # one that no tree shows
         records = serialize_rollout_summaries(
             split=name.replace("_", "/"), iteration=iteration, trajectory_groups_P=groups,
             taglist_P=[["sums"]] * 2, sampling_client_steps_P=[iteration - 1] * 2,

@@ -43,14 +43,18 @@ def trackio(out: Path) -> None:
             if project == "traces":
                 about = {"group_id": "g0", "duration_ms": 1500}
                 made = [
-                    tracker.Trace(messages(answer), {"reward": reward, **about})._to_dict(*place)
+                    tracker.Trace(
+                        messages(answer), {"reward": reward, **about}
+                    )._to_dict(*place)
                     for answer, reward in (("It is 4.", 1.0 * step), ("It is 5.", 0.0))
                 ]
             SQLiteStorage.bulk_log(project, "run1", [{"loss": 0.5, "completions": made}],
                                    steps=[step], timestamps=["2026-01-01T00:00:00"])  # fmt: skip
 
     def bulk_log(metrics: dict[str, Any], step: int) -> None:
-        made = [trace._to_dict("async_grpo", "run1", step) for trace in metrics["rollouts"]]
+        made = [
+            trace._to_dict("async_grpo", "run1", step) for trace in metrics["rollouts"]
+        ]
         SQLiteStorage.bulk_log("async_grpo", "run1", [{"rollouts": made}], steps=[step],
                                timestamps=["2026-01-01T00:00:00"])  # fmt: skip
 
@@ -73,12 +77,17 @@ def trackio(out: Path) -> None:
     rows = SQLiteStorage._read_table_rows(out / "traces.db", "traces")
     for project in ("tables", "traces", "async_grpo"):
         database = sqlite3.connect(out / f"{project}.db")
-        for smaller in ("PRAGMA journal_mode = DELETE", "PRAGMA page_size = 512", "VACUUM"):
+        for smaller in (
+            "PRAGMA journal_mode = DELETE",
+            "PRAGMA page_size = 512",
+            "VACUUM",
+        ):
             database.execute(smaller)
         database.close()
     (out / "export").mkdir()
     SQLiteStorage._write_parquet_rows(
-        out / "export" / "traces.parquet", SQLiteStorage._normalize_trace_rows_for_parquet(rows)
+        out / "export" / "traces.parquet",
+        SQLiteStorage._normalize_trace_rows_for_parquet(rows),
     )
 
 

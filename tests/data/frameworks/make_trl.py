@@ -10,12 +10,19 @@ from trl import GRPOConfig, GRPOTrainer
 
 out = sys.argv[1]
 torch.manual_seed(0)
-vocab = {c: i for i, c in enumerate(["<pad>", "<eos>"] + [chr(i) for i in range(32, 127)] + ["\n"])}
+vocab = {
+    c: i
+    for i, c in enumerate(
+        ["<pad>", "<eos>"] + [chr(i) for i in range(32, 127)] + ["\n"]
+    )
+}
 tok = Tokenizer(models.WordLevel(vocab, unk_token="<pad>"))
 tok.pre_tokenizer = pre_tokenizers.Split("", "isolated")
 tok.decoder = decoders.Fuse()
 t = PreTrainedTokenizerFast(tokenizer_object=tok, pad_token="<pad>", eos_token="<eos>")
-t.chat_template = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
+t.chat_template = (
+    "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
+)
 config = Qwen2Config(
     vocab_size=len(vocab), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
     num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,

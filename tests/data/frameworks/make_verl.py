@@ -49,13 +49,17 @@ def of_rows(keys: list[str], select_fields: list[str], **_: Any) -> Rows:
         "num_turns": [2] * len(keys),
         "reward_model": [{"ground_truth": "4"}] * len(keys),
         "data_source": ["sums"] * len(keys),
-        "extra_fields": [{"reward_extra_info": {"acc": ROWS[key][2] > 0}} for key in keys],
+        "extra_fields": [
+            {"reward_extra_info": {"acc": ROWS[key][2] > 0}} for key in keys
+        ],
     }
     return Rows({name: np.array(values[name]).view(Tensor) for name in select_fields})
 
 
 def verl_v1(out: Path) -> None:
-    queue = self_of(kv_batch_get=of_rows, kv_batch_put=lambda **_: None, kv_clear=lambda **_: None)
+    queue = self_of(
+        kv_batch_get=of_rows, kv_batch_put=lambda **_: None, kv_clear=lambda **_: None
+    )
     ids = iter([*UIDS, *UIDS])
     made = code(
         "verl-project/verl", "verl/trainer/ppo/v1/trainer_base.py", "_validate",
