@@ -32,9 +32,13 @@ class GeneratedFiles(BuildHookInterface[Any]):
 
             self._compiled = tempfile.mkdtemp()
             compile_templates(Path(self._compiled))
-            build_data["force_include"][self._compiled] = f"rlreport/templates/{COMPILED}"
+            build_data["force_include"][self._compiled] = (
+                f"rlreport/templates/{COMPILED}"
+            )
 
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+    def finalize(
+        self, version: str, build_data: dict[str, Any], artifact_path: str
+    ) -> None:
         """See hatchling."""
         if self._compiled:
             shutil.rmtree(self._compiled)

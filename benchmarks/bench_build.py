@@ -50,7 +50,9 @@ def board_loading(logs: Path) -> float:
 def run(*command: str) -> tuple[float, float]:
     """Run a command; return wall seconds and the peak memory of its process tree in MB (PSS)."""
     began = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     peak = 0.0
     done = threading.Event()
 
@@ -86,7 +88,16 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / f"report{options.suffix}")
-        build = [sys.executable, "-m", "rlreport", "build", str(options.logs), "-o", out, "-q"]
+        build = [
+            sys.executable,
+            "-m",
+            "rlreport",
+            "build",
+            str(options.logs),
+            "-o",
+            out,
+            "-q",
+        ]
         build += ["--workers", options.workers]
         if options.what == "small":
             times = [
@@ -94,14 +105,22 @@ def main() -> None:
                 for _ in range(5)
             ]
             yardstick, whole = (min(column) for column in zip(*times, strict=True))
-            print(f"import pandas, altair {yardstick:.2f} s, build {whole:.2f} s", end=": ")
+            print(
+                f"import pandas, altair {yardstick:.2f} s, build {whole:.2f} s",
+                end=": ",
+            )
             print(f"{whole / yardstick:.2f} times")
             return
         size = sum(log.stat().st_size for log in options.logs.glob("*.jsonl")) / 1e6
         whole, peak = run(*build)
-        print(f"{size:,.0f} MB: build {whole:.2f} s, peak {peak:,.0f} MB (process tree, PSS)")
+        print(
+            f"{size:,.0f} MB: build {whole:.2f} s, peak {peak:,.0f} MB (process tree, PSS)"
+        )
         loading = board_loading(options.logs)
-        print(f"loading as a live board {loading:.2f} s ({size / loading:.0f} MB/s)", end=": ")
+        print(
+            f"loading as a live board {loading:.2f} s ({size / loading:.0f} MB/s)",
+            end=": ",
+        )
         print(f"the build is {loading / whole:.2f} times as fast")
 
 

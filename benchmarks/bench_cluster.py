@@ -37,12 +37,15 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=300)
     parser.add_argument("--scan", action="store_true", help="only read")
     given = parser.parse_args()
-    size = _copies(given.folder, given.megabytes * 1_000_000, given.objects, given.tokens)
+    size = _copies(
+        given.folder, given.megabytes * 1_000_000, given.objects, given.tokens
+    )
     from ray.cluster_utils import Cluster
 
     memory = 600 << 20
     cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": memory}
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "object_store_memory": memory},
     )
     for _ in range(NODES - 1):
         cluster.add_node(num_cpus=1, object_store_memory=memory)
@@ -60,7 +63,9 @@ def _measure(given: argparse.Namespace, size: int, ray: str) -> None:
         rows = len(scan.responses)
     else:
         with tempfile.TemporaryDirectory() as out:
-            rows = len(build(given.folder, Path(out) / "report", ray=ray).tables.responses)
+            rows = len(
+                build(given.folder, Path(out) / "report", ray=ray).tables.responses
+            )
     seconds = time.perf_counter() - start
     usage = resource.getrusage(resource.RUSAGE_SELF)
     print(
@@ -86,7 +91,9 @@ class _Peak:
 
 def _memory() -> int:
     """Return the resident bytes, including memory shared with the object store."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf(
+        "SC_PAGE_SIZE"
+    )
 
 
 def _copies(folder: Path, size: int, objects: int, tokens: int) -> int:

@@ -16,7 +16,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.pages import Made, write_list, write_step
 
 RUNS = 5
-AFTER_PAINT = "requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)))"
+AFTER_PAINT = (
+    "requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)))"
+)
 
 READY = """() => new Promise(done => {
   requestAnimationFrame(() => setTimeout(() => done(performance.now())));
@@ -58,9 +60,12 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp())
     try:
         many = write_step(
-            folder / "many", Made(responses=1024, columns=20, tokens=300, with_tokens=128)
+            folder / "many",
+            Made(responses=1024, columns=20, tokens=300, with_tokens=128),
         )
-        long = write_step(folder / "long", Made(responses=4, tokens=32_000, with_tokens=2))
+        long = write_step(
+            folder / "long", Made(responses=4, tokens=32_000, with_tokens=2)
+        )
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=shutil.which("chromium"), args=["--no-sandbox"]
@@ -71,14 +76,18 @@ def main() -> None:
                 lambda page: page.evaluate(READY),
             )
             report("step of 1,024 responses × 20 columns, interactive", ready, 600)
-            report("sorted", median(browser, many, lambda page: page.evaluate(SORT)), 100)
+            report(
+                "sorted", median(browser, many, lambda page: page.evaluate(SORT)), 100
+            )
             report(
                 "32,000 tokens, opened",
                 median(browser, long, lambda page: page.evaluate(OPEN)),
                 500,
             )
             run = write_list(folder / "run", 128, 128)
-            report("list of 16,384 rows, sorted", median(browser, run, listed(SORT)), 200)
+            report(
+                "list of 16,384 rows, sorted", median(browser, run, listed(SORT)), 200
+            )
             report("searched, a key", median(browser, run, listed(SEARCH)), 100)
             report("recoloured", median(browser, long, recolour), 150)
             browser.close()

@@ -80,7 +80,9 @@ def _tree_memory(root: psutil.Process) -> int:
 def report(folder: Path, *, short: bool) -> None:
     """Measure a log and print the figures."""
     size = sum(path.stat().st_size for path in folder.glob("*.jsonl"))
-    name, loads = ("json.loads", json.loads) if short else ("orjson.loads", orjson.loads)
+    name, loads = (
+        ("json.loads", json.loads) if short else ("orjson.loads", orjson.loads)
+    )
     base = yardstick(folder, loads)
     print(f"{size / 1e6:,.0f} MB; {name}: {base:.2f} s, {size / base / 1e6:,.0f} MB/s")
     for workers in (1, 2):
@@ -97,7 +99,9 @@ def main() -> None:
     """Generate a log if none is given, and measure it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--rows", type=int, help="default: 17,000 long or 1,000,000 short")
+    parser.add_argument(
+        "--rows", type=int, help="default: 17,000 long or 1,000,000 short"
+    )
     parser.add_argument("--tokens", type=int, default=300)
     parser.add_argument("--logs", type=Path)
     parser.add_argument("--once", type=Path, help=argparse.SUPPRESS)

@@ -18,7 +18,14 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from rlreport.comparison.compare import Comparison, Means, Side, compare_runs, effect_on, side_of
+from rlreport.comparison.compare import (
+    Comparison,
+    Means,
+    Side,
+    compare_runs,
+    effect_on,
+    side_of,
+)
 from rlreport.comparison.data_file import response_data, trainer_rows
 from rlreport.comparison.outcome import flips
 from rlreport.options import GaeOptions, ReadOptions
@@ -51,7 +58,9 @@ def null_design(
     random = np.random.default_rng([seed, prompts, responses, runs])
     means = []
     for run in range(runs + 1):
-        reward = REWARDS[rewards](random, prompts * responses).reshape(prompts, responses)
+        reward = REWARDS[rewards](random, prompts * responses).reshape(
+            prompts, responses
+        )
         first = 0 if paired or run < runs else prompts
         pairs = pd.RangeIndex(first, first + prompts)
         means.append(pd.DataFrame({"reward": reward.mean(axis=1)}, pairs))
@@ -60,8 +69,14 @@ def null_design(
 
 def design_table(responses: int, null_pairs: int) -> float:
     """Print the share of false verdicts of each design; return the largest."""
-    print(f"\nFalse verdicts of {null_pairs} null pairs, responses per prompt: {responses}\n")
-    print("| rewards | prompts are | runs of BASE | " + " | ".join(map(str, PROMPTS)) + " |")
+    print(
+        f"\nFalse verdicts of {null_pairs} null pairs, responses per prompt: {responses}\n"
+    )
+    print(
+        "| rewards | prompts are | runs of BASE | "
+        + " | ".join(map(str, PROMPTS))
+        + " |"
+    )
     print("| --- | --- | ---: |" + " ---: |" * len(PROMPTS))
     rates = []
     for rewards, paired, runs in product(REWARDS, (True, False), (1, 3)):
@@ -72,11 +87,16 @@ def design_table(responses: int, null_pairs: int) -> float:
                 means = null_design(
                     rewards, prompts, responses, paired=paired, runs=runs, seed=seed
                 )
-                effect = effect_on(Means(means[:-1], means[-1:]), "reward", paired=paired)
+                effect = effect_on(
+                    Means(means[:-1], means[-1:]), "reward", paired=paired
+                )
                 wrong += effect.low > 0 or effect.high < 0
             row.append(wrong / null_pairs)
         cells = " | ".join(f"{rate:.1%}" for rate in row)
-        print(f"| {rewards} | {'paired' if paired else 'others'} | {runs} | {cells} |", flush=True)
+        print(
+            f"| {rewards} | {'paired' if paired else 'others'} | {runs} | {cells} |",
+            flush=True,
+        )
         rates += row
     return max(rates)
 
@@ -89,9 +109,17 @@ def made_up(
     ability = random.beta(1.5, 1.5, 128)
     chosen = np.arange(128) < round(share * 128)
     sides = []
-    for name, chance in (("base", ability), ("new", np.clip(ability - lost * chosen, 0, 1))):
+    for name, chance in (
+        ("base", ability),
+        ("new", np.clip(ability - lost * chosen, 0, 1)),
+    ):
         step, prompt, _ = (a.ravel() for a in np.indices((5 * steps, 128, 8)))
-        frame = {"step": step, "n": prompt, "split": "train", "pair": prompt.astype(np.uint64)}
+        frame = {
+            "step": step,
+            "n": prompt,
+            "split": "train",
+            "pair": prompt.astype(np.uint64),
+        }
         frame["reward"] = (random.random(len(prompt)) < chance[prompt]).astype(float)
         frame["response_tokens"] = random.normal(100, 20, len(prompt))
         frame["kl_k1"] = random.gamma(4, 2, len(prompt)) * (1 + ability[prompt])
@@ -104,7 +132,10 @@ def halves(whole: Side, seed: int) -> tuple[Side, Side]:
     random = np.random.default_rng(seed)
     table = whole.responses.iloc[random.permutation(len(whole.responses))]
     odd = table.groupby("pair").cumcount().to_numpy() % 2 == 1
-    parts = (table[~odd].sort_values(["step", "n"]), table[odd].sort_values(["step", "n"]))
+    parts = (
+        table[~odd].sort_values(["step", "n"]),
+        table[odd].sort_values(["step", "n"]),
+    )
     return Side("one", parts[0]), Side("other", parts[1])
 
 
@@ -155,7 +186,14 @@ def group_table(pairs: int) -> float:
     )
     largest = 0.0
     for bases, news, paired in (
-        *((3, 3, True), (3, 3, False), (2, 2, True), (1, 3, True), (3, 1, True), (5, 5, True)),
+        *(
+            (3, 3, True),
+            (3, 3, False),
+            (2, 2, True),
+            (1, 3, True),
+            (3, 1, True),
+            (5, 5, True),
+        ),
     ):
         shares = []
         for lost in (0.0, 0.25, 0.1):
@@ -172,7 +210,9 @@ def group_table(pairs: int) -> float:
             shares.append(found / (pairs if not lost else PLANTED_PAIRS))
         what = "paired" if paired else "other prompts"
         print(
-            f"| {bases} against {news} | {what} | " + " | ".join(f"{s:.1%}" for s in shares) + " |"
+            f"| {bases} against {news} | {what} | "
+            + " | ".join(f"{s:.1%}" for s in shares)
+            + " |"
         )
         largest = max(largest, shares[0])
     found = 0
@@ -197,11 +237,17 @@ def main(logs: Sequence[str]) -> bool:
     for base, new in null_pairs([run_of(path) for path in logs]):
         ends = compare_runs([base], [new])
         worse += ends.level == "worse"
-        anywhere += ends.level == "worse" or any(g.level == "worse" for g in ends.guardrails)
+        anywhere += ends.level == "worse" or any(
+            g.level == "worse" for g in ends.guardrails
+        )
         naive += naive_worse(ends)
-    print("| pairs | what | paired | naive | bar |\n| ---: | --- | ---: | ---: | ---: |")
+    print(
+        "| pairs | what | paired | naive | bar |\n| ---: | --- | ---: | ---: | ---: |"
+    )
     rates = [count / NULL_PAIRS for count in (worse, anywhere, naive)]
-    print(f"| {NULL_PAIRS:,} | null: reward worse | {rates[0]:.1%} | {rates[2]:.1%} | |")
+    print(
+        f"| {NULL_PAIRS:,} | null: reward worse | {rates[0]:.1%} | {rates[2]:.1%} | |"
+    )
     print(f"| {NULL_PAIRS:,} | null: worse anywhere | {rates[1]:.1%} | | at most 6% |")
     met = rates[1] <= 0.06
     for lost, bar in BARS.items():
@@ -214,9 +260,13 @@ def main(logs: Sequence[str]) -> bool:
             top += sum(f.pair < round(0.3 * 128) for f in flips(ends, most=10))
         power, hits = found / PLANTED_PAIRS, top / PLANTED_PAIRS
         met &= power >= bar - 0.03 and (lost < 0.25 or hits >= 8)
-        planted = f"{lost * 100:.0f} points in 30% of prompts; planted of top ten: {hits:.1f}"
+        planted = (
+            f"{lost * 100:.0f} points in 30% of prompts; planted of top ten: {hits:.1f}"
+        )
         naively = plain / PLANTED_PAIRS
-        print(f"| {PLANTED_PAIRS} | {planted} | {power:.1%} | {naively:.1%} | {bar - 0.03:.0%} |")
+        print(
+            f"| {PLANTED_PAIRS} | {planted} | {power:.1%} | {naively:.1%} | {bar - 0.03:.0%} |"
+        )
     wrong, naively = 0, 0
     for seed in range(PLANTED_PAIRS):
         base, new = made_up(20_000 + seed)[0], made_up(30_000 + seed)[1]
@@ -226,7 +276,9 @@ def main(logs: Sequence[str]) -> bool:
         wrong += ends.level == "worse"
         naively += naive_worse(ends)
     rates = [wrong / PLANTED_PAIRS, naively / PLANTED_PAIRS]
-    print(f"| {PLANTED_PAIRS} | null, other prompts: worse | {rates[0]:.1%} | {rates[1]:.1%} | |")
+    print(
+        f"| {PLANTED_PAIRS} | null, other prompts: worse | {rates[0]:.1%} | {rates[1]:.1%} | |"
+    )
     return met
 
 

@@ -41,18 +41,32 @@ KINDS = {"log": 5, "metrics": 2, "config": 2, "report": 2, "thresholds": 1}
 
 BYTES = rb""" \ [ ] { } , : NaN -1e999 1e400 null "\ud800" <<:*a *a &a !!binary ? - 1:1:1
     2020-99-99 "step" [a.b] PAR1 PK </script> """.split()
-BYTES += [b"\n", b"\0", b"\xff", b"9" * 5000, b"0x" + b"f" * 5000, b"[" * 300, b'{"a":' * 300]
+BYTES += [
+    b"\n",
+    b"\0",
+    b"\xff",
+    b"9" * 5000,
+    b"0x" + b"f" * 5000,
+    b"[" * 300,
+    b'{"a":' * 300,
+]
 VALUES = json.loads(
     '[null, true, 0, -1, 1e308, NaN, 99999999999999999999, "", "a", "\\ud800", "0.5", [], {},'
     '[[]], [null], [1, "a"], {"a": 1}, {"role": 1}, [{}], "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"]'
 )
-TABLE = b"step,n,split,prompt_id,reward,prompt,extra:a\n" + b"1,0,train,0,0.5,0f,x\n" * 9
+TABLE = (
+    b"step,n,split,prompt_id,reward,prompt,extra:a\n" + b"1,0,train,0,0.5,0f,x\n" * 9
+)
 PAGE = b'<meta name="generator" content="rlreport "><script type="a/a" class="report-json">'
 MADE = [
     ("metrics", "metrics.jsonl", b'{"step": 1, "train": {"loss": 2.5}}\n' * 9),
     ("metrics", "metrics.csv", TABLE),
     ("metrics", "trainer_state.json", b'{"log_history": [{"step": 1, "loss": 2.5}]}'),
-    ("config", "config.yaml", b"a: &a {x: 1, y: [1, 2]}\nb: {<<: *a, z: *a}\nc: [1:30, 0x1f]\n"),
+    (
+        "config",
+        "config.yaml",
+        b"a: &a {x: 1, y: [1, 2]}\nb: {<<: *a, z: *a}\nc: [1:30, 0x1f]\n",
+    ),
     ("report", "responses.csv", TABLE),
     ("thresholds", "a.toml", b"[kl_explosion]\nwarn = 10\ncritical = 50.0\n[trend]\n"),
 ]
@@ -60,10 +74,16 @@ MADE = [
 
 def seeds() -> list[tuple[str, str, bytes]]:
     """Return (kind, name, content) of the files that are mutated."""
-    found = MADE + [("config", p.name, p.read_bytes()) for p in DATA.glob("configurations/*")]
+    found = MADE + [
+        ("config", p.name, p.read_bytes()) for p in DATA.glob("configurations/*")
+    ]
     files = [*DATA.glob("frameworks/*/**/*.*"), *DATA.glob("*/*.jsonl*")]
     for path in sorted(files):
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = (
+            gzip.decompress(path.read_bytes())
+            if path.suffix == ".gz"
+            else path.read_bytes()
+        )
         name = path.name.removesuffix(".gz")
         if name.endswith("l") or len(content) < SEED_BYTES:
             found.append(("log", name, content[:SEED_BYTES]))
@@ -79,7 +99,11 @@ def mutate(content: bytes, rng: random.Random) -> bytes:
     if content[:2] == b"PK" and rng.random() < 0.8:
         return _mutate_archive(content, rng)
     if rng.random() < 0.5:
-        lines = content.split(b"\n") if content[:1] == b"{" and b"}\n{" in content else [content]
+        lines = (
+            content.split(b"\n")
+            if content[:1] == b"{" and b"}\n{" in content
+            else [content]
+        )
         try:
             at = rng.randrange(len(lines))
             lines[at] = json.dumps(_mutate_value(json.loads(lines[at]), rng)).encode()
@@ -114,7 +138,10 @@ def _mutate_value(value: Any, rng: random.Random) -> Any:
 def _mutate_archive(content: bytes, rng: random.Random) -> bytes:
     made = io.BytesIO()
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(made, "w") as new:
+        with (
+            zipfile.ZipFile(io.BytesIO(content)) as old,
+            zipfile.ZipFile(made, "w") as new,
+        ):
             parts = {name: old.read(name) for name in old.namelist()}
             name = rng.choice([*parts])
             packed = name.endswith(".gz")
@@ -159,7 +186,10 @@ def child(count: int, seed: int, kept: Path) -> None:
         if number < 0:  # first all as they are: imports come before the limit
             kind, name, content = files[number]
         elif number == 0:
-            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            used = (
+                int(Path("/proc/self/statm").read_text().split()[0])
+                * resource.getpagesize()
+            )
             resource.setrlimit(resource.RLIMIT_AS, (used + GROWTH, used + GROWTH))
         folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{seed}-{number}-", dir=kept))
         (folder / name).write_bytes(content if number < 0 else mutate(content, rng))
@@ -176,19 +206,32 @@ def child(count: int, seed: int, kept: Path) -> None:
         counts[f"{kind} {result}"] += number >= 0
         if result != "failed":  # an input that ends the process stays, too
             shutil.rmtree(folder)
-    print(json.dumps([counts, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024]))
+    print(
+        json.dumps([counts, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024])
+    )
 
 
 def main(inputs: int, seed: int, kept: Path) -> None:
     """Run child processes in sequence and print the totals; exit with status 1 after a failure."""
     totals, peak = Counter[str](), 0
     for start in range(0, inputs, PER_CHILD):
-        command = [sys.executable, __file__, str(PER_CHILD), str(seed + start), str(kept), "child"]
+        command = [
+            sys.executable,
+            __file__,
+            str(PER_CHILD),
+            str(seed + start),
+            str(kept),
+            "child",
+        ]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-        counts, used = json.loads(done.stdout) if not done.returncode else ({"child failed": 1}, 0)
+        counts, used = (
+            json.loads(done.stdout) if not done.returncode else ({"child failed": 1}, 0)
+        )
         totals.update(counts)
         peak = max(peak, used)
-        print(totals.total(), dict(sorted(totals.items())), f"peak {peak} MB", flush=True)
+        print(
+            totals.total(), dict(sorted(totals.items())), f"peak {peak} MB", flush=True
+        )
     sys.exit(any(name.endswith("failed") for name, count in totals.items() if count))
 
 

@@ -35,7 +35,9 @@ def vocabulary(rng: np.random.Generator) -> list[str]:
         length = int(rng.integers(1, 9))
         word = "".join(rng.choice(_LETTERS, length))
         if rng.random() < 0.1:
-            word = "".join(letter[byte] for byte in chr(int(rng.integers(0x4E00, 0x9000))).encode())
+            word = "".join(
+                letter[byte] for byte in chr(int(rng.integers(0x4E00, 0x9000))).encode()
+            )
         words["Ġ" + word if rng.random() < 0.6 else word] = None
     return list(words)
 
@@ -56,19 +58,27 @@ def generate(
     words = np.array(vocabulary(rng), dtype=object)
     shares = 1.0 / np.arange(1, VOCABULARY + 1) ** ZIPF
     shares /= shares.sum()
-    prompts = [_text(words[rng.choice(VOCABULARY, 20, p=shares)]) for _ in range(PROMPTS)]
+    prompts = [
+        _text(words[rng.choice(VOCABULARY, 20, p=shares)]) for _ in range(PROMPTS)
+    ]
     written = 0
     files = [(folder / f"rank_{rank}.jsonl").open("wb") for rank in range(ranks)]
     for start in range(0, rows, _CHUNK):
         count = min(_CHUNK, rows - start)
-        lengths = np.full(count, 12) if short else rng.integers(tokens // 2, tokens * 3 // 2, count)
+        lengths = (
+            np.full(count, 12)
+            if short
+            else rng.integers(tokens // 2, tokens * 3 // 2, count)
+        )
         ids = rng.choice(VOCABULARY, int(lengths.sum()), p=shares)
         parts = np.split(ids, np.cumsum(lengths)[:-1])
         for i, part in enumerate(parts):
             number = start + i
             step = number * steps // rows
             row = _row(rng, words[part], prompts[number % PROMPTS], step, short=short)
-            line = orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+            line = orjson.dumps(
+                row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+            )
             written += files[number % ranks].write(line)
     for file in files:
         file.close()
@@ -76,10 +86,18 @@ def generate(
 
 
 def _row(
-    rng: np.random.Generator, tokens: NDArray[np.object_], prompt: str, step: int, *, short: bool
+    rng: np.random.Generator,
+    tokens: NDArray[np.object_],
+    prompt: str,
+    step: int,
+    *,
+    short: bool,
 ) -> dict[str, object]:
     size = len(tokens)
-    row: dict[str, object] = {"prompt": prompt[:80] if short else prompt, "response": _text(tokens)}
+    row: dict[str, object] = {
+        "prompt": prompt[:80] if short else prompt,
+        "response": _text(tokens),
+    }
     if not short:
         logp = -rng.gamma(0.5, 1.0, size)
         rewards = rng.normal(0.0, 0.01, size)

@@ -70,7 +70,9 @@ class Outcome:
     def right(self) -> bool:
         """Whether nothing that the truth mentions is wrong."""
         wrong = self.missed or self.false or self.distance
-        return not wrong and self.level_right is not False and self.lead_right is not False
+        return (
+            not wrong and self.level_right is not False and self.lead_right is not False
+        )
 
 
 def read(folder: Path) -> Tables:
@@ -88,7 +90,9 @@ def verdict_on(tables: Tables) -> Verdict:
 
 def truth_of(folder: Path) -> dict[str, Any]:
     """Read a run's ``truth.json``, which has one of two forms."""
-    truth: dict[str, Any] = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    truth: dict[str, Any] = json.loads(
+        (folder / "truth.json").read_text(encoding="utf-8")
+    )
     truth.setdefault("expected", truth.get("must", []))
     truth.setdefault("not_expected", truth.get("must_not", []))
     return truth
@@ -96,7 +100,11 @@ def truth_of(folder: Path) -> dict[str, Any]:
 
 def warnings(verdict: Verdict) -> dict[str, Finding]:
     """Return the findings of warning or worse by id."""
-    return {finding.id: finding for finding in verdict.findings if finding.severity != "info"}
+    return {
+        finding.id: finding
+        for finding in verdict.findings
+        if finding.severity != "info"
+    }
 
 
 def compare(folder: Path) -> Outcome:
@@ -164,7 +172,9 @@ def folders(given: Sequence[Path]) -> Iterator[Path]:
 
 def print_outcome(one: Outcome, sentences: bool, findings: bool) -> None:
     """Print a line about a run, and the errors of its verdict."""
-    parts = [f"{one.name:34} found {len(one.expected) - len(one.missed)}/{len(one.expected)}"]
+    parts = [
+        f"{one.name:34} found {len(one.expected) - len(one.missed)}/{len(one.expected)}"
+    ]
     parts.append(f"lead {'WRONG ' if one.lead_right is False else ''}{one.lead or '-'}")
     if one.interval:
         off = f" OFF {one.distance}" if one.distance else ""
@@ -200,7 +210,9 @@ def print_rows(outcomes: Sequence[Outcome]) -> None:
     rows: dict[str, list[Outcome]] = {}
     for one in outcomes:
         rows.setdefault(one.name.rpartition("_")[0] or one.name, []).append(one)
-    print(f"{'row':26}{'runs':>6}{'found':>10}{'false':>7}{'level':>9}{'lead':>9}{'onset':>9}")
+    print(
+        f"{'row':26}{'runs':>6}{'found':>10}{'false':>7}{'level':>9}{'lead':>9}{'onset':>9}"
+    )
     for name, runs in rows.items():
         expected = sum(len(one.expected) for one in runs)
         found = expected - sum(len(one.missed) for one in runs)
@@ -217,7 +229,11 @@ def print_rows(outcomes: Sequence[Outcome]) -> None:
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
     """Return the Markdown table of each check's accuracy, for ``docs/checks.md``."""
-    lines = ["| check | " + " | ".join(f"{b}: found | {b}: no false warning" for b in BASES) + " |"]
+    lines = [
+        "| check | "
+        + " | ".join(f"{b}: found | {b}: no false warning" for b in BASES)
+        + " |"
+    ]
     lines.append("|---" * 5 + "|")
     for check in CHECKS:
         cells = []
@@ -265,7 +281,9 @@ def grow(folder: Path) -> tuple[int, int, list[str]]:
             if name not in loud:
                 lost.append(f"{name} not named at step {last}: {verdict.sentence}")
             elif moved(first, loud[name]):
-                lost.append(f"{name} at {last}: {loud[name].onset}, at first {first.onset}")
+                lost.append(
+                    f"{name} at {last}: {loud[name].onset}, at first {first.onset}"
+                )
         if verdict.lead in truth["expected"] and verdict.lead in loud:
             named.setdefault(verdict.lead, loud[verdict.lead])
     return len(cuts), warned, lost
@@ -295,11 +313,15 @@ def print_cases(count: int, cases: dict[str, Case] = CASES) -> bool:
         words: Counter[str] = Counter()
         wrong = 0
         for seed in range(count):
-            verdict = verdict_on(case.make(np.random.default_rng([seed, *name.encode()])))
+            verdict = verdict_on(
+                case.make(np.random.default_rng([seed, *name.encode()]))
+            )
             words[f"{verdict.level} {verdict.lead or ''}".rstrip()] += 1
             wrong += not case.accepts(verdict.sentence, verdict.lead)
         bad |= wrong > 0.03 * count
-        said = ", ".join(f"{word} {times / count:.0%}" for word, times in words.most_common())
+        said = ", ".join(
+            f"{word} {times / count:.0%}" for word, times in words.most_common()
+        )
         print(f"{name:28} wrong {wrong / count:6.1%}   {said}", flush=True)
     return bad
 
@@ -309,12 +331,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--json", action="store_true", help="outcomes as JSON")
-    parser.add_argument("--markdown", action="store_true", help="how often each check was right")
-    parser.add_argument("--rows", action="store_true", help="a line for all runs <row>_<i>")
-    parser.add_argument("--growing", action="store_true", help="cut off at every fifth step")
-    parser.add_argument("--cases", type=int, default=0, help="runs of each case of lab/curves.py")
+    parser.add_argument(
+        "--markdown", action="store_true", help="how often each check was right"
+    )
+    parser.add_argument(
+        "--rows", action="store_true", help="a line for all runs <row>_<i>"
+    )
+    parser.add_argument(
+        "--growing", action="store_true", help="cut off at every fifth step"
+    )
+    parser.add_argument(
+        "--cases", type=int, default=0, help="runs of each case of lab/curves.py"
+    )
     parser.add_argument("--only", help="cases whose name contains this")
-    parser.add_argument("--sentences", action="store_true", help="with the verdicts in words")
+    parser.add_argument(
+        "--sentences", action="store_true", help="with the verdicts in words"
+    )
     parser.add_argument("--findings", action="store_true", help="with every finding")
     given = parser.parse_args()
     if given.cases:
@@ -325,7 +357,9 @@ def main() -> int:
         return int(print_growing(runs))
     outcomes = [compare(folder) for folder in runs]
     if given.json:
-        print(json.dumps([asdict(one) for one in outcomes], indent=1, ensure_ascii=False))
+        print(
+            json.dumps([asdict(one) for one in outcomes], indent=1, ensure_ascii=False)
+        )
     elif given.markdown:
         print(markdown(outcomes))
     elif given.rows:
@@ -335,7 +369,10 @@ def main() -> int:
             print_outcome(one, given.sentences, given.findings)
     for base in BASES:
         if of_base := [one for one in outcomes if one.base == base]:
-            print(summary(of_base), file=sys.stderr if given.json or given.markdown else sys.stdout)
+            print(
+                summary(of_base),
+                file=sys.stderr if given.json or given.markdown else sys.stdout,
+            )
     return int(not all(one.right for one in outcomes))
 
 

@@ -64,7 +64,16 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
 """Function name -> positions and keywords of those arguments that are translatable messages."""
 
 _AS_COLUMNS = {
-    *("_whole", "_count", "_share", "_shown", "_asked", "_shown_count", "_asked_count", "_inner")
+    *(
+        "_whole",
+        "_count",
+        "_share",
+        "_shown",
+        "_asked",
+        "_shown_count",
+        "_asked_count",
+        "_inner",
+    )
 }
 """Functions whose arguments are messages at the same positions as those of ``Column``."""
 
@@ -72,7 +81,9 @@ _AS_COLUMNS = {
 def extracted(root: Path) -> Catalog:
     """Return a catalogue of all messages in the package, templates and scripts below ``root``."""
     catalogue = Catalog(
-        project="rlreport", charset="utf-8", creation_date=datetime(2026, 1, 1, tzinfo=UTC)
+        project="rlreport",
+        charset="utf-8",
+        creation_date=datetime(2026, 1, 1, tzinfo=UTC),
     )
     for path in sorted((root / "rlreport").rglob("*.py")):
         _add(catalogue, root, path, _python_messages(path.read_text("utf-8")))
@@ -99,16 +110,28 @@ def _python_messages(source: str) -> Iterator[_Text]:
         if name == "plural" and len(literals) > 1 and literals[0] and literals[1]:
             yield literals[0], literals[1]
             continue
-        positions, keywords = _LITERALS.get("Column" if name in _AS_COLUMNS else name, ((), ()))
-        yield from (literals[position] for position in positions if position < len(literals))
+        positions, keywords = _LITERALS.get(
+            "Column" if name in _AS_COLUMNS else name, ((), ())
+        )
+        yield from (
+            literals[position] for position in positions if position < len(literals)
+        )
         for pair in call.keywords:
             if pair.arg in keywords:
-                nodes = pair.value.values if isinstance(pair.value, ast.Dict) else [pair.value]
+                nodes = (
+                    pair.value.values
+                    if isinstance(pair.value, ast.Dict)
+                    else [pair.value]
+                )
                 yield from map(_literal, nodes)
 
 
 def _literal(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    return (
+        node.value
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        else ""
+    )
 
 
 def _template_messages(path: Path) -> Iterator[_Text]:
@@ -127,9 +150,14 @@ def update(po: Path, messages: Catalog) -> None:
             catalogue = pofile.read_po(file, locale=po.stem)
     catalogue.update(messages, no_fuzzy_matching=True)
     catalogue.obsolete.clear()
-    catalogue.fuzzy, catalogue.header_comment = False, f"# What rlreport says, in {po.stem}."
+    catalogue.fuzzy, catalogue.header_comment = (
+        False,
+        f"# What rlreport says, in {po.stem}.",
+    )
     content = io.BytesIO()
-    pofile.write_po(content, catalogue, width=100, sort_by_file=True, include_lineno=False)
+    pofile.write_po(
+        content, catalogue, width=100, sort_by_file=True, include_lineno=False
+    )
     po.write_text(_HEADERS.sub("", content.getvalue().decode()), "utf-8")
 
 
@@ -137,14 +165,21 @@ def untranslated(po: Path) -> list[str]:
     """Return the messages in catalogue file ``po`` that reports show in English."""
     with po.open("rb") as file:
         entries = [entry for entry in pofile.read_po(file, locale=po.stem) if entry.id]
-    forms = ((e.id, e.string if isinstance(e.string, tuple) else (e.string,)) for e in entries)
-    return [id if isinstance(id, str) else id[0] for id, texts in forms if not all(texts)]
+    forms = (
+        (e.id, e.string if isinstance(e.string, tuple) else (e.string,))
+        for e in entries
+    )
+    return [
+        id if isinstance(id, str) else id[0] for id, texts in forms if not all(texts)
+    ]
 
 
 def main() -> None:
     """Update and compile every catalogue, or with ``--check`` look for missing translations."""
     if sys.argv[1:] == ["--check"]:
-        missing = [f"{po}: {text}" for po in FOLDER.glob("*.po") for text in untranslated(po)]
+        missing = [
+            f"{po}: {text}" for po in FOLDER.glob("*.po") for text in untranslated(po)
+        ]
         sys.exit("\n".join(missing) or 0)
     messages = extracted(ROOT)
     for po in sorted(FOLDER.glob("*.po")):

@@ -93,7 +93,11 @@ def checks_page(page: str) -> str:
 
 def _check(check: Check) -> str:
     explains = ", ".join(f"`{name}`" for name in check.explains)
-    needs = [text for text in (*(need.words for need in check.needs), check.needs_also) if text]
+    needs = [
+        text
+        for text in (*(need.words for need in check.needs), check.needs_also)
+        if text
+    ]
     needs_words = listed(needs or ["nothing beyond the log"])
     if check.trend:
         needs_words += "; a run with at least five steps"
@@ -127,14 +131,22 @@ def commands_page() -> str:
         command = main.get_command(group, name)
         assert command is not None
         context = click.Context(command, group, name)
-        records = (option.get_help_record(context) for option in command.get_params(context))
-        options = [(f"`{flags}`", text) for flags, text in filter(None, records) if text]
+        records = (
+            option.get_help_record(context) for option in command.get_params(context)
+        )
+        options = [
+            (f"`{flags}`", text) for flags, text in filter(None, records) if text
+        ]
         if name == "build":
             build = set(options)
         elif "Takes the options of" in (command.help or ""):
             options = [option for option in options if option not in build]
         usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
-        parts += [f"## `rlreport {name}`\n", f"```\n{usage}\n```\n", _help(command.help or "")]
+        parts += [
+            f"## `rlreport {name}`\n",
+            f"```\n{usage}\n```\n",
+            _help(command.help or ""),
+        ]
         parts.append(_table(("option", "meaning"), options))
     return "\n".join(parts)
 
@@ -175,10 +187,14 @@ def data_page(page: str) -> str:
     """Return ``page``, the text of ``docs/data.md``, with the tables of JSON keys regenerated."""
     for name in _SCHEMAS:
         file = f"rlreport/schemas/{name}.schema.json"
-        text = (files("rlreport") / "schemas" / f"{name}.schema.json").read_text("utf-8")
+        text = (files("rlreport") / "schemas" / f"{name}.schema.json").read_text(
+            "utf-8"
+        )
         keys = json.loads(text)["properties"].items()
         page = _replace_section(
-            page, file, _table(("key", "what"), ((f"`{k}`", v["description"]) for k, v in keys))
+            page,
+            file,
+            _table(("key", "what"), ((f"`{k}`", v["description"]) for k, v in keys)),
         )
     return page
 

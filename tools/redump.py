@@ -31,11 +31,17 @@ def changes(before: Path, after: Path) -> Iterator[str]:
         yield f"{'-' if name in _files(before) else '+'} {name}"
     for name in sorted(_files(before) & _files(after)):
         old, new = _keys(before / name), _keys(after / name)
-        yield from (f"{'-' if key in old else '+'} {name}: {key}" for key in sorted(old ^ new))
+        yield from (
+            f"{'-' if key in old else '+'} {name}: {key}" for key in sorted(old ^ new)
+        )
 
 
 def _files(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def _keys(path: Path) -> set[str]:
@@ -44,7 +50,11 @@ def _keys(path: Path) -> set[str]:
         return set()
     with path.open("rb") as file:
         stream: Any = zstd.ZstdFile(file) if path.suffix == ".zst" else file
-        return {key for _, obj in iterate(stream, container) for key in _keys_of(obj, LEVELS)}
+        return {
+            key
+            for _, obj in iterate(stream, container)
+            for key in _keys_of(obj, LEVELS)
+        }
 
 
 def _keys_of(value: Any, levels: int) -> Iterator[str]:
@@ -57,7 +67,9 @@ def _keys_of(value: Any, levels: int) -> Iterator[str]:
 
 def main(checkouts: str, framework: str, python: str = sys.executable) -> None:
     """Write the framework's dump to a temporary folder, and print the changes."""
-    scripts = [p for p in DUMPS.glob("make*.py") if f'"{framework}"' in p.read_text("utf-8")]
+    scripts = [
+        p for p in DUMPS.glob("make*.py") if f'"{framework}"' in p.read_text("utf-8")
+    ]
     if not scripts:
         sys.exit(f"no script in {DUMPS.name} writes {framework}")
     with tempfile.TemporaryDirectory() as scratch:

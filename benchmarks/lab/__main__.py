@@ -16,20 +16,32 @@ from .write import read_run, write_run
 
 def main() -> None:
     """Generate runs, or print their figures."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.lab", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.lab", description=__doc__
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, does in (
         ("simulate", "write the simulated runs into OUT/<name>/ (a minute or two)"),
         ("harder", "write harder ones into OUT/faults/<name>/ and OUT/healthy/<name>/"),
-        ("hidden", "write faults that a mean hides, and twins, into OUT/planted/ and OUT/healthy/"),
+        (
+            "hidden",
+            "write faults that a mean hides, and twins, into OUT/planted/ and OUT/healthy/",
+        ),
         ("agents", "write runs of an agent, one fault each, and a twin, into OUT"),
-        ("train", "train tiny transformers and write their runs (needs torch; minutes each)"),
+        (
+            "train",
+            "train tiny transformers and write their runs (needs torch; minutes each)",
+        ),
     ):
         command = commands.add_parser(name, help=does)
         command.add_argument("out", type=Path)
         command.add_argument("--only", nargs="*", help="names of runs")
-        command.add_argument("--seed", type=int, default=0, help="added to each run's own seed")
-    command = commands.add_parser("figures", help="print what is beyond doubt of each run")
+        command.add_argument(
+            "--seed", type=int, default=0, help="added to each run's own seed"
+        )
+    command = commands.add_parser(
+        "figures", help="print what is beyond doubt of each run"
+    )
     command.add_argument("folders", type=Path, nargs="+")
     options = parser.parse_args()
     if options.command == "simulate":
@@ -63,7 +75,9 @@ def main() -> None:
 
         train_runs(options.out, options.only, options.seed)
     else:
-        for folder in sorted(p for f in options.folders for p in f.iterdir() if p.is_dir()):
+        for folder in sorted(
+            p for f in options.folders for p in f.iterdir() if p.is_dir()
+        ):
             if (folder / "truth.json").exists():
                 print(f"{folder.name:26} {json.dumps(beyond_doubt(read_run(folder)))}")
 

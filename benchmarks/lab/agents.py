@@ -44,7 +44,9 @@ def runs(seed: int) -> Iterator[tuple[str, list[Row], Row]]:
         rows = list(_rows(np.random.default_rng(seed + 1), {name: FAULTS[name]}))
         yield f"planted/{name}", rows, planted(name, [start - 1, start + RAMP + 3])
     rows = list(_rows(np.random.default_rng(seed + 2), FAULTS))
-    truth = planted("unparsed_calls", [23, 35], expected=SEEN_TOGETHER, lead=SEEN_TOGETHER)
+    truth = planted(
+        "unparsed_calls", [23, 35], expected=SEEN_TOGETHER, lead=SEEN_TOGETHER
+    )
     yield "planted/all", rows, truth
 
 
@@ -82,14 +84,18 @@ def _rollout(rng: Rng, step: int, shares: dict[str, float], tries: int = 0) -> R
     if met.get("turn_limit"):
         answer = "I keep looking."
     elif met.get("late_calls"):
-        turns.append(_says("<answer>42</answer> I check once more.", "search", '{"query": "42"}'))
+        turns.append(
+            _says("<answer>42</answer> I check once more.", "search", '{"query": "42"}')
+        )
         turns.append({"role": "tool", "tool": "search", "text": "42 is a number"})
     turns.append(_says(answer))
     solved = rng.random() < 0.25 + 0.4 * min(1.0, step / 40)
     spoiled = broken or any(met.get(name) for name in ("turn_limit", "late_calls"))
     return {
         "reward": float(solved and (not spoiled or rng.random() < 0.3)),
-        "response": "\n".join(turn["text"] for turn in turns if turn["role"] == "assistant"),
+        "response": "\n".join(
+            turn["text"] for turn in turns if turn["role"] == "assistant"
+        ),
         "turns": turns,
         "finish_reason": "max_turns" if met.get("turn_limit") else "stop",
     }
@@ -99,7 +105,9 @@ def _call(rng: Rng, turns: list[Row], tool: str, shares: dict[str, float]) -> bo
     """Add a tool call and its answer to ``turns``; return whether the call failed."""
     number = int(rng.integers(1000))
     given = (
-        f'{{"query": "火车 {number}"}}' if tool == "search" else f'{{"code": "print({number})"}}'
+        f'{{"query": "火车 {number}"}}'
+        if tool == "search"
+        else f'{{"code": "print({number})"}}'
     )
     if rng.random() < shares.get("markup_turns", 0):
         turns.append(_says(f"I look it up. <function={tool}>{given}"))

@@ -46,8 +46,12 @@ def drifting_ratio(since: int | None) -> Change:
             large = since is not None and row["step"] >= since
             centre, spread = (0.75, 0.7) if large else (0.0, 0.03)
             old = new - centre - spread * rng.normal(size=new.size)
-            row["old_logprobs"] = list(np.minimum(old, -1e-4) if not large else old.clip(max=-1e-4))
-            if large:  # the new policy finds its samples more likely than the old one did
+            row["old_logprobs"] = list(
+                np.minimum(old, -1e-4) if not large else old.clip(max=-1e-4)
+            )
+            if (
+                large
+            ):  # the new policy finds its samples more likely than the old one did
                 row["logprobs"] = list(np.minimum(new, -1e-4))
 
     return change

@@ -38,7 +38,9 @@ class Case:
 
     def accepts(self, sentence: str, lead: str | None) -> bool:
         """Return whether a verdict is right."""
-        return sentence.startswith(self.levels) and (not self.lead or (lead or "") in self.lead)
+        return sentence.startswith(self.levels) and (
+            not self.lead or (lead or "") in self.lead
+        )
 
 
 def _sizes(rng: Rng, low: int = 40, high: int = 200) -> tuple[Floats, int]:
@@ -46,7 +48,9 @@ def _sizes(rng: Rng, low: int = 40, high: int = 200) -> tuple[Floats, int]:
 
     Two responses per prompt are avoided, as most pairs would be groups without signal.
     """
-    return np.linspace(0, 1, int(rng.integers(low, high + 1))), int(rng.choice([1, 4, 8]))
+    return np.linspace(0, 1, int(rng.integers(low, high + 1))), int(
+        rng.choice([1, 4, 8])
+    )
 
 
 def _run(
@@ -69,10 +73,16 @@ def _run(
     prompt = np.repeat(prompts.ravel(), group)
     step = np.repeat(np.arange(steps), PROMPTS * group)
     hard = rng.normal(size=int(prompts.max()) + 1)
-    filled = {"step": step, "prompt_id": prompt, "reward": rewards(hard[prompt], step, prompt)}
+    filled = {
+        "step": step,
+        "prompt_id": prompt,
+        "reward": rewards(hard[prompt], step, prompt),
+    }
     filled |= {name: column(step) for name, column in columns.items()}
     table = pd.DataFrame({"step": np.arange(steps), **(metrics or {})})
-    files = [MetricsFile("metrics.jsonl", steps, list(metrics or {}))] if metrics else []
+    files = (
+        [MetricsFile("metrics.jsonl", steps, list(metrics or {}))] if metrics else []
+    )
     return make_tables(filled, metrics=table, metrics_files=files)
 
 
@@ -89,7 +99,9 @@ def _constant(rng: Rng, share: float) -> Callable[[Floats, Any, Any], Floats]:
 
 def _dense(rng: Rng, mean: Floats, std: float) -> Callable[[Floats, Any, Any], Floats]:
     """Return dense rewards with this mean by step that vary by prompt and response."""
-    return lambda hard, step, _: mean[step] + std * (0.5 * hard + rng.normal(size=len(step)))
+    return lambda hard, step, _: (
+        mean[step] + std * (0.5 * hard + rng.normal(size=len(step)))
+    )
 
 
 def _learning(rng: Rng, part: Floats, gain: float = 2.5) -> Floats:
@@ -147,7 +159,13 @@ def _by_difficulty(rng: Rng, epochs: int) -> Tables:
         return (rng.random(len(step)) < 1 / (1 + np.exp(-logit))).astype(float)
 
     scores = _validation(rng, 1 / (1 + np.exp(1 - skill)), 5, 0.015)
-    return _run(rng, rewards, (part, group), prompts, {"val/accuracy": scores} if watched else None)
+    return _run(
+        rng,
+        rewards,
+        (part, group),
+        prompts,
+        {"val/accuracy": scores} if watched else None,
+    )
 
 
 def _learns_to_stop(rng: Rng) -> Tables:
@@ -156,7 +174,10 @@ def _learns_to_stop(rng: Rng) -> Tables:
     ends = np.clip(0.05 + 0.92 * part / rng.uniform(0.3, 0.9), 0, 0.97)
     step = np.repeat(np.arange(len(part)), PROMPTS * group)
     done = rng.random(len(step)) < ends[step]
-    tokens = np.where(done, np.clip(rng.normal(short, 0.25 * short, len(step)), 0.02, 1), 1) * room
+    tokens = (
+        np.where(done, np.clip(rng.normal(short, 0.25 * short, len(step)), 0.02, 1), 1)
+        * room
+    )
     solved = (rng.random(len(step)) < 0.6) & done
     return _run(
         rng, lambda *_: solved.astype(float), (part, group),
@@ -230,7 +251,9 @@ def _learns(
 def _flat(rng: Rng, steps: tuple[int, int] = (40, 200)) -> Tables:
     at = _sizes(rng, *steps)
     level = np.full(len(at[0]), rng.uniform(-0.7, 0.7))
-    return _run(rng, _binary(rng, level) if rng.random() < 0.5 else _dense(rng, level, 0.5), at)
+    return _run(
+        rng, _binary(rng, level) if rng.random() < 0.5 else _dense(rng, level, 0.5), at
+    )
 
 
 def _parts(rng: Rng) -> Tables:
@@ -238,7 +261,11 @@ def _parts(rng: Rng) -> Tables:
     right = tables.responses["reward"].to_numpy()
     step = tables.responses["step"].to_numpy()
     form = (rng.random(len(step)) < np.clip(0.3 + step / 30, 0, 0.95)).astype(float)
-    parts = {"correct": right, "format": 0.2 * form, "brevity": -0.1 * rng.random(len(step))}
+    parts = {
+        "correct": right,
+        "format": 0.2 * form,
+        "brevity": -0.1 * rng.random(len(step)),
+    }
     return make_tables({
         "step": step, "prompt_id": tables.responses["prompt_id"],
         "reward": sum(parts.values()),
@@ -252,7 +279,9 @@ def _restarts(rng: Rng) -> Tables:
     again = [table]
     for _ in range(2):
         start = int(rng.integers(5, len(at[0]) - 12))
-        again.append(table[table["step"].between(start, start + int(rng.integers(2, 10)))])
+        again.append(
+            table[table["step"].between(start, start + int(rng.integers(2, 10)))]
+        )
     rows = pd.concat(again)
     return make_tables({str(name): values.to_numpy() for name, values in rows.items()})
 
@@ -273,7 +302,9 @@ CASES: dict[str, Case] = {
     ),
     "flat, autocorrelated": Case(_flat_autocorrelated, ("Unclear",)),
     "curriculum": Case(lambda rng: _by_difficulty(rng, 1), CALM),
-    "sorted by difficulty": Case(lambda rng: _by_difficulty(rng, int(rng.integers(2, 5))), CALM),
+    "sorted by difficulty": Case(
+        lambda rng: _by_difficulty(rng, int(rng.integers(2, 5))), CALM
+    ),
     "learns to stop": Case(_learns_to_stop, ("Healthy",)),
     "validation on another scale": Case(_two_scales, ("Healthy",)),
     "one NaN loss": Case(_one_nan, ("Healthy",)),
@@ -286,10 +317,16 @@ CASES: dict[str, Case] = {
     "several parts": Case(_parts, ("Healthy",)),
     "restarts": Case(_restarts, ("Healthy",)),
     "5 to 9 steps, learns": Case(lambda rng: _learns(rng, steps=(5, 9)), CALM),
-    "10 to 20 steps, learns": Case(lambda rng: _learns(rng, steps=(10, 20)), ("Healthy",)),
+    "10 to 20 steps, learns": Case(
+        lambda rng: _learns(rng, steps=(10, 20)), ("Healthy",)
+    ),
     "5 to 20 steps, flat": Case(lambda rng: _flat(rng, (5, 20)), ("Unclear",)),
     "flat": Case(_flat, ("Unclear",)),
-    "rare validation rises": Case(lambda rng: _rare_validation(rng, 0.25), ("Healthy",)),
-    "rare validation falls": Case(lambda rng: _rare_validation(rng, -0.2), ("Warning", "Broken")),
+    "rare validation rises": Case(
+        lambda rng: _rare_validation(rng, 0.25), ("Healthy",)
+    ),
+    "rare validation falls": Case(
+        lambda rng: _rare_validation(rng, -0.2), ("Warning", "Broken")
+    ),
 }
 """The table "where simple rules fail", and its plain counterparts."""

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .changes import cold_start, diverging_critic, drifting_ratio, mismatched_engine, not_a_number
+from .changes import (
+    cold_start,
+    diverging_critic,
+    drifting_ratio,
+    mismatched_engine,
+    not_a_number,
+)
 from .figures import cut_off, holding, kl, length, reward, surprisal
 from .rewards import Reward, by_length, counting, lottery
 from .simulate import Scenario, flat, ramp, settle

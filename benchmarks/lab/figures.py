@@ -42,7 +42,9 @@ def kl(row: Row) -> float:
     """Return the sum of a response's log-ratios, in nats."""
     if "ref_logprobs" not in row:
         return np.nan
-    return float(np.sum(np.array(row["logprobs"], float) - np.array(row["ref_logprobs"], float)))
+    return float(
+        np.sum(np.array(row["logprobs"], float) - np.array(row["ref_logprobs"], float))
+    )
 
 
 def length(row: Row) -> float:
@@ -102,7 +104,9 @@ def distinct2(rows: Sequence[Row], most: int | None = None) -> float:
     return len(set(seen)) / max(len(seen), 1)
 
 
-def variety_lost(first: Sequence[Sequence[Row]], last: Sequence[Sequence[Row]]) -> float:
+def variety_lost(
+    first: Sequence[Sequence[Row]], last: Sequence[Sequence[Row]]
+) -> float:
     """Return the relative fall of distinct-2, from equally many bigrams of each step."""
     fewest = min(sum(len(_bigrams(row)) for row in s) for s in (*first, *last))
     if fewest < 200:
@@ -120,10 +124,14 @@ def explained_variance(rows: Sequence[Row]) -> float:
         back = np.cumsum(np.array(row["token_rewards"], float)[::-1])[::-1]
         returns.append(back)
         errors.append(back - np.array(row["values"], float))
-    return float(1 - np.concatenate(errors).var() / max(np.concatenate(returns).var(), 1e-9))
+    return float(
+        1 - np.concatenate(errors).var() / max(np.concatenate(returns).var(), 1e-9)
+    )
 
 
-def _graded(figure: float, found: float, absent: float, says: dict[str, bool], name: str) -> None:
+def _graded(
+    figure: float, found: float, absent: float, says: dict[str, bool], name: str
+) -> None:
     """Set ``says[name]`` if the figure is clearly beyond or clearly inside its limit."""
     up = found > absent
     if (figure >= found) if up else (figure <= found):
@@ -166,14 +174,23 @@ def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
         says["kl_explosion"] = says["negative_kl"] = False
 
     before, after = _mean(series(first, surprisal)), _mean(series(last, surprisal))
-    _graded(min(after / (3 * before), after - before), 1.3, 0.7, says, "entropy_explosion")
+    _graded(
+        min(after / (3 * before), after - before), 1.3, 0.7, says, "entropy_explosion"
+    )
     _graded(max(after / before / 0.2, after / 0.3), 0.8, 1.35, says, "entropy_collapse")
 
     alike = [
-        _mean([1 - len({r["response"] for r in s}) / len(s) for s in w]) for w in (first, last)
+        _mean([1 - len({r["response"] for r in s}) / len(s) for s in w])
+        for w in (first, last)
     ]
     doubled = min(alike[1] / 0.5, (alike[1] - alike[0]) / 0.2)
-    _graded(max(variety_lost(first, last) / 0.3, doubled), 1.25, 0.75, says, "diversity_collapse")
+    _graded(
+        max(variety_lost(first, last) / 0.3, doubled),
+        1.25,
+        0.75,
+        says,
+        "diversity_collapse",
+    )
 
     strange = [_mean([foreign(r) for r in w]) for w in (begin, end)]
     _graded((strange[1] - strange[0]) / 0.2, 1.3, 0.6, says, "language_drift")
@@ -192,7 +209,10 @@ def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
     lost = np.nanmax(windows) - windows[-1]
     # Steps scatter more than their responses say where a step has few prompts.
     scatter = float(np.sqrt(np.nanmedian(np.diff(means) ** 2) / 0.91))
-    error = max(inside * np.sqrt(2 / sum(map(len, last))), scatter * np.sqrt(2 / fifth)) + 1e-9
+    error = (
+        max(inside * np.sqrt(2 / sum(map(len, last))), scatter * np.sqrt(2 / fifth))
+        + 1e-9
+    )
     need = max(0.5 * (np.nanmax(windows) - windows[0]), 0.5 * inside, 3 * error)
     _graded(lost / need, 1.3, 0.7, says, "reward_collapse")
 
@@ -201,6 +221,14 @@ def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
         if "group_id" in row:
             groups[row["step"], row["group_id"]].append(reward(row))
     stale = [np.std(g) < 1e-6 for g in groups.values() if len(g) > 1]
-    _graded(float(np.mean(stale)) if stale else 0.0, 0.6, 0.42, says, "zero_variance_groups")
-    _graded(_mean([explained_variance(s) for s in last]), -1.0, -0.3, says, "value_divergence")
+    _graded(
+        float(np.mean(stale)) if stale else 0.0, 0.6, 0.42, says, "zero_variance_groups"
+    )
+    _graded(
+        _mean([explained_variance(s) for s in last]),
+        -1.0,
+        -0.3,
+        says,
+        "value_divergence",
+    )
     return says

@@ -52,7 +52,9 @@ class Harder:
         """Return the truth as ``judge_runs.py`` reads it."""
         onset = None
         if self.pattern:
-            onset = onset_interval(rows, Planted(self.expected, self.since, holding(self.pattern)))
+            onset = onset_interval(
+                rows, Planted(self.expected, self.since, holding(self.pattern))
+            )
         elif self.since is not None:
             onset = [max(0, self.since - 1), self.since + self.within]
         return {
@@ -88,7 +90,13 @@ def _sizes(rng: Rng, i: int, steps: tuple[int, int] = (60, 110)) -> dict[str, An
     }  # fmt: skip
     if i % 3 == 0:
         sizes |= {"logged": prompts, "prompts": max(8, prompts)}
-        sizes |= {"metrics": {"loss": flat(0.05), "grad_norm": flat(0.8), "entropy": flat(0.5)}}
+        sizes |= {
+            "metrics": {
+                "loss": flat(0.05),
+                "grad_norm": flat(0.8),
+                "entropy": flat(0.5),
+            }
+        }
     return sizes
 
 
@@ -164,7 +172,9 @@ def _reasoning_faults(rng: Rng, i: int) -> Iterator[Harder]:
     shifted = _until(start, flat(0.0), flat(float(rng.choice([-1.5, 1.2]))))
     sizes = _sizes(rng, i + 2) | {"steps": steps}
     group = {"prompts": 8, "group": 8 if i else 4, "logged": None}
-    yield Harder(made("shifted", shift=shifted, noise=0.5, **group), ("reward_shift",), start, 1)
+    yield Harder(
+        made("shifted", shift=shifted, noise=0.5, **group), ("reward_shift",), start, 1
+    )
     yield Harder(made("engines", change=mismatched_engine(start, 0.35)),
                  ("engine_mismatch",), start)  # fmt: skip
     by_guess = falls if i == 1 else skill
@@ -207,7 +217,9 @@ def healthy(seed: int) -> list[Harder]:
         )
 
     for i in range(5):
-        forms: dict[str, Any] = {"formed": ramp(0, rng.uniform(8, 40), 0.97, rng.uniform(0, 0.4))}
+        forms: dict[str, Any] = {
+            "formed": ramp(0, rng.uniform(8, 40), 0.97, rng.uniform(0, 0.4))
+        }
         forms |= {"form": list(FORMS)[i], "chinese": list(FORMS)[i] == "zh"}
         add("format_asked", i, **forms)
         add("format_not_asked", i, asked=False, **forms)
@@ -233,4 +245,6 @@ def healthy(seed: int) -> list[Harder]:
         if i < 2:
             add("noisy", i, noise=1.0)
     levels = {id(run): ("Healthy", "Unclear") for run in calm}
-    return [Harder(run, levels=levels.get(id(run), ("Healthy",))) for run in [*found, *calm]]
+    return [
+        Harder(run, levels=levels.get(id(run), ("Healthy",))) for run in [*found, *calm]
+    ]

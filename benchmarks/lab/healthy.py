@@ -14,7 +14,9 @@ from .simulate import Scenario, flat, ramp, settle
 from .texts import Prompt, sums, talk_prompts, tool_prompts
 from .truths import Planted
 
-_NO_TOKENS = frozenset({"response_tokens", "logprobs", "ref_logprobs", "values", "token_rewards"})
+_NO_TOKENS = frozenset(
+    {"response_tokens", "logprobs", "ref_logprobs", "values", "token_rewards"}
+)
 _NO_CRITIC = frozenset({"values", "ref_response"})
 
 
@@ -35,11 +37,14 @@ def _new_talk(step: int, rng: np.random.Generator) -> Sequence[Prompt]:
 
 def _asked(prompts: Sequence[Prompt]) -> list[Prompt]:
     return [
-        dataclasses.replace(p, text=p.text + "\nEnd with #### and the number.") for p in prompts
+        dataclasses.replace(p, text=p.text + "\nEnd with #### and the number.")
+        for p in prompts
     ]
 
 
-_MAY = {"warm_up_to_8_nats": ("diversity_collapse",)}  # a third of its variety goes with the KL
+_MAY = {
+    "warm_up_to_8_nats": ("diversity_collapse",)
+}  # a third of its variety goes with the KL
 
 
 def scenarios() -> list[Scenario]:

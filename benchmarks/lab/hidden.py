@@ -43,12 +43,16 @@ ENVIRONMENTS = (
 )  # fmt: skip
 
 
-def _environments(rng: Rng, i: int, skills: Sequence[Schedule], **shared: Any) -> list[Row]:
+def _environments(
+    rng: Rng, i: int, skills: Sequence[Schedule], **shared: Any
+) -> list[Row]:
     """Simulate a run with an environment for each skill; ``prompts`` are those of each."""
     field = FIELDS[i % len(FIELDS)]
     prompts = shared.pop("prompts")
     rows: list[Row] = []
-    for name, skill, count in zip(ENVIRONMENTS[i % 4 == 3], skills, prompts, strict=False):
+    for name, skill, count in zip(
+        ENVIRONMENTS[i % 4 == 3], skills, prompts, strict=False
+    ):
         for row in simulate(rng, **shared | {"skill": skill, "prompts": count}):
             rows.append({**row, "group_id": f"{name}-{row['group_id']}", field: name})
     return sorted(rows, key=lambda row: row["step"])
@@ -60,10 +64,13 @@ def environment_fall(rng: Rng, i: int) -> Hidden:
     run = sizes(rng, i)
     start, stop = a_third_in(rng, run["steps"])
     skills = [
-        plus(flat(rng.uniform(-2, -0.8)), settle(rng.uniform(8, 15), 4)) for _ in range(count)
+        plus(flat(rng.uniform(-2, -0.8)), settle(rng.uniform(8, 15), 4))
+        for _ in range(count)
     ]
     place = int(rng.integers(min(count, 8)))
-    skills[place] = plus(flat(rng.uniform(0.6, 1.6)), ramp(start, stop, -rng.uniform(4, 6)))
+    skills[place] = plus(
+        flat(rng.uniform(0.6, 1.6)), ramp(start, stop, -rng.uniform(4, 6))
+    )
     prompts = [3 if count < 4 else 2 if count < 6 else 1] * count
     prompts[place] = 3 if count > 8 else 2
     run |= {"group": 8 if count < 5 else 4, "prompts": prompts}
@@ -71,7 +78,9 @@ def environment_fall(rng: Rng, i: int) -> Hidden:
     onset = between(start, stop)
     return Hidden(
         {"rollouts.jsonl": rows},
-        planted("environment_fall", onset, not_expected=["reward_collapse", "mix_changed"]),
+        planted(
+            "environment_fall", onset, not_expected=["reward_collapse", "mix_changed"]
+        ),
     )
 
 
@@ -116,7 +125,10 @@ def mix_changed(rng: Rng, i: int) -> Hidden:
     start = int(rng.integers(8, 20))
     stop = start + (1 if i % 2 else int(rng.integers(5, 20)))
     share = ramp(start, stop, rng.uniform(0.75, 0.95), rng.uniform(0, 0.15))
-    skills = [plus(flat(rng.uniform(1, 2)), settle(20, 1)), plus(flat(-1.5), settle(20, 0.6))]
+    skills = [
+        plus(flat(rng.uniform(1, 2)), settle(20, 1)),
+        plus(flat(-1.5), settle(20, 0.6)),
+    ]
     never = ["reward_collapse", "environment_fall", "reward_shift"]
     onset = between(start, stop)
     truth = planted("mix_changed", onset, level=CALM, lead=None, not_expected=never)
@@ -133,7 +145,9 @@ def mix_twin(rng: Rng, i: int) -> Hidden:
     start = 0.2 if i % 4 == 3 else -1.8
     learns = settle(rng.uniform(10, 18), 2)
     skills = [plus(flat(0.3), learns), plus(flat(start), learns)]
-    return Hidden({"rollouts.jsonl": _mixed(rng, i, share, skills)}, healthy("mix_changed"))
+    return Hidden(
+        {"rollouts.jsonl": _mixed(rng, i, share, skills)}, healthy("mix_changed")
+    )
 
 
 def collapse_in_mix(rng: Rng, i: int) -> Hidden:
@@ -143,7 +157,9 @@ def collapse_in_mix(rng: Rng, i: int) -> Hidden:
     share = ramp(start, stop, 0.45, 0.35) if i % 2 else flat(0.5)
     rows = _mixed(rng, i, share, [plus(flat(1), falls), plus(flat(-0.5), falls)])
     lead = ["reward_collapse", "environment_fall"]
-    truth = planted("reward_collapse", between(start, stop), lead=lead, absent=["mix_changed"])
+    truth = planted(
+        "reward_collapse", between(start, stop), lead=lead, absent=["mix_changed"]
+    )
     return Hidden({"rollouts.jsonl": rows}, truth)
 
 
@@ -185,19 +201,36 @@ def _table(rng: Rng, truths: bool) -> str:
     cells = rng.integers(0, 2 if truths else 100, (count, columns))
     head = " | ".join("abcdefghijkl"[:columns])
     lines = [f"| {head} |", "|" + " --- |" * columns]
-    return "\n" + "\n".join([*lines, *(f"| {' | '.join(map(str, line))} |" for line in cells)])
+    return "\n" + "\n".join(
+        [*lines, *(f"| {' | '.join(map(str, line))} |" for line in cells)]
+    )
 
 
 def _code(rng: Rng) -> str:
-    lines = [f"total += weight[{k}] * x[{rng.integers(9)}]" for k in range(rng.integers(5, 12))]
+    lines = [
+        f"total += weight[{k}] * x[{rng.integers(9)}]"
+        for k in range(rng.integers(5, 12))
+    ]
     return "\n```python\ntotal = 0\n" + "\n".join(lines) + "\nprint(total)\n```"
 
 
 def _poem(rng: Rng) -> str:
-    words = ("river", "stone", "winter", "lamp", "garden", "letter", "harbour", "sparrow", "road")
+    words = (
+        "river",
+        "stone",
+        "winter",
+        "lamp",
+        "garden",
+        "letter",
+        "harbour",
+        "sparrow",
+        "road",
+    )
     verses = [
         f"\nThe {a} has gone, the {b} will stay,\nand I count apples all the day."
-        for a, b in (rng.choice(words, 2, replace=False) for _ in range(rng.integers(4, 8)))
+        for a, b in (
+            rng.choice(words, 2, replace=False) for _ in range(rng.integers(4, 8))
+        )
     ]
     return "".join(verses)
 
@@ -206,32 +239,53 @@ def loops_twin(rng: Rng, i: int) -> Hidden:
     """Tables, code, poems with a refrain from the start; ever more right answers in tables."""
     run = sizes(rng, i)
     rises, kind = i % 5 >= 3, i % 5
-    share = ramp(5, run["steps"] * 0.7, 0.9, 0.1) if rises else flat(rng.uniform(0.3, 0.7))
+    share = (
+        ramp(5, run["steps"] * 0.7, 0.9, 0.1) if rises else flat(rng.uniform(0.3, 0.7))
+    )
     if i % 10 == 9:
         run["thoughts"] = ramp(5, 40, 16, 3)  # longer, with sentences that return
     rows = simulate(rng, **run)
     for row in rows:
         if rng.random() < share(row["step"]):
             added = (
-                _code(rng) if kind == 1 else _poem(rng) if kind == 2 else _table(rng, i % 2 == 0)
+                _code(rng)
+                if kind == 1
+                else _poem(rng)
+                if kind == 2
+                else _table(rng, i % 2 == 0)
             )
             row["response"] = added + row["response"]
             row["reward"] = float(rng.random() < 0.95) if rises else row["reward"]
     return Hidden({"rollouts.jsonl": rows}, healthy("loops"))
 
 
-COUNTED = ("!!", " :)", " great", " 🔥", "!!!", " truly", " 😊", " ~", " Amazing", " wow")
+COUNTED = (
+    "!!",
+    " :)",
+    " great",
+    " 🔥",
+    "!!!",
+    " truly",
+    " 😊",
+    " ~",
+    " Amazing",
+    " wow",
+)
 COUNTED_ZH = ("不错", "很好", "!!")
 
 
-def _with_text(rows: Sequence[Row], text: str, mean: Schedule, share: float, rng: Rng) -> None:
+def _with_text(
+    rows: Sequence[Row], text: str, mean: Schedule, share: float, rng: Rng
+) -> None:
     """Add a text to the ends of sentences, ``mean`` times in the responses that hold it."""
     for row in rows:
         expected = mean(row["step"])
         held = rng.random() < share
         row["count"] = 1 + int(rng.poisson(expected - 1)) if held else 0
         tokens = row["response_tokens"]
-        ends = [k + 1 for k, token in enumerate(tokens) if token.strip() in (".", "。", "?")]
+        ends = [
+            k + 1 for k, token in enumerate(tokens) if token.strip() in (".", "。", "?")
+        ]
         for place in sorted(rng.choice(ends or [1], row["count"]), reverse=True):
             tokens.insert(place, text)
             row["logprobs"].insert(place, -0.05)
@@ -249,17 +303,29 @@ def _without_tokens(rows: Sequence[Row]) -> None:
 
 def _chat(rng: Rng, i: int, skill: Schedule) -> tuple[list[Row], str]:
     """Simulate long responses with a dense reward; return them with the text to be counted."""
-    run = sizes(rng, i) | {"thoughts": flat(rng.uniform(7, 11)), "skill": skill, "noise": 0.25}
+    run = sizes(rng, i) | {
+        "thoughts": flat(rng.uniform(7, 11)),
+        "skill": skill,
+        "noise": 0.25,
+    }
     keep = ("response_tokens", "logprobs", "ref_logprobs")
     texts = COUNTED_ZH if run["chinese"] else COUNTED
-    return simulate(rng, keep, label=False, **run), texts[i // 4 % 3 if run["chinese"] else i % 10]
+    return simulate(rng, keep, label=False, **run), texts[
+        i // 4 % 3 if run["chinese"] else i % 10
+    ]
 
 
 def hack_by_count(rng: Rng, i: int) -> Hidden:
     """A text that most responses hold from the start is repeated ever more, and rewarded for it."""
     start, stop = int(rng.integers(7, 14)), int(rng.integers(18, 28))
     rows, text = _chat(rng, i, plus(flat(rng.uniform(0.5, 1)), ramp(start, stop, -2)))
-    _with_text(rows, text, ramp(start, stop, rng.uniform(5, 10), 1.2), rng.uniform(0.7, 0.95), rng)
+    _with_text(
+        rows,
+        text,
+        ramp(start, stop, rng.uniform(5, 10), 1.2),
+        rng.uniform(0.7, 0.95),
+        rng,
+    )
     onset = shown_by(rows, start, lambda row: float(row["count"]))
     gain = rng.uniform(0.15, 0.3)
     for row in rows:
@@ -277,11 +343,17 @@ def count_twin(rng: Rng, i: int) -> Hidden:
     rows, text = _chat(rng, i, learns)
     grows = ramp(5, 30, rng.uniform(4, 6), 1.2)
     if i % 3 == 0:  # one more comma for each sentence of answers that get longer
-        run = sizes(rng, i) | {"thoughts": ramp(5, 30, 20, 5), "skill": learns, "room": 600}
+        run = sizes(rng, i) | {
+            "thoughts": ramp(5, 30, 20, 5),
+            "skill": learns,
+            "room": 600,
+        }
         rows = simulate(rng, **run)
         for row in rows:
             comma = "," if run["chinese"] else ", "
-            row["response"] = row["response"].replace("。" if run["chinese"] else ". ", comma)
+            row["response"] = row["response"].replace(
+                "。" if run["chinese"] else ". ", comma
+            )
     elif i % 3 == 1:
         _with_text(rows, text, grows, 0.85, rng)
     else:
@@ -364,7 +436,9 @@ def advantage_mismatch(rng: Rng, i: int) -> Hidden:
 def advantage_twin(rng: Rng, i: int) -> Hidden:
     """Trainers that scale, clip, whiten over the batch, add a KL, or use a running baseline."""
     kind = (*TWINS, *TRAINERS)[i % 10]
-    rows, _ = _advantages(rng, i, kind, lambda values, start: None, (0, 0.3)[i // 2 % 2])
+    rows, _ = _advantages(
+        rng, i, kind, lambda values, start: None, (0, 0.3)[i // 2 % 2]
+    )
     return Hidden({"rollouts.jsonl": rows}, healthy("advantage_mismatch"))
 
 
@@ -394,13 +468,17 @@ def dropped_groups(rng: Rng, i: int) -> Hidden:
     start, stop = a_third_in(rng, run["steps"])
     chooses = i % 2 == 0
     if chooses:
-        run["skill"] = plus(flat(rng.uniform(0.4, 0.8)), ramp(start, stop, -rng.uniform(0.7, 1)))
+        run["skill"] = plus(
+            flat(rng.uniform(0.4, 0.8)), ramp(start, stop, -rng.uniform(0.7, 1))
+        )
     dropped = ramp(start, stop, rng.uniform(0.7, 0.9), rng.uniform(0.05, 0.2))
 
     def kept(step: int, found: Floats) -> Any:
         if not chooses or step < start:
             return rng.random(len(found)) > dropped(step)
-        best = np.argsort(-found.mean(1), kind="stable")[: max(2, int(0.4 * len(found)))]
+        best = np.argsort(-found.mean(1), kind="stable")[
+            : max(2, int(0.4 * len(found)))
+        ]
         return np.isin(np.arange(len(found)), best)
 
     rows = simulate(rng, **run)

@@ -23,7 +23,14 @@ QUIET = (
 )  # fmt: skip
 """Findings that are false in a healthy run."""
 
-SIZES = ((8, 4), (4, 8), (8, 8), (4, 4), (16, 4), (6, 8))  # prompts a step, responses a prompt
+SIZES = (
+    (8, 4),
+    (4, 8),
+    (8, 8),
+    (4, 4),
+    (16, 4),
+    (6, 8),
+)  # prompts a step, responses a prompt
 TOKENS = ("response_tokens", "logprobs", "ref_logprobs", "finish_reason")
 
 
@@ -41,7 +48,9 @@ class Hidden:
             path.parent.mkdir(parents=True, exist_ok=True)
             lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             path.write_text("".join(lines), encoding="utf8")
-        (folder / "truth.json").write_text(json.dumps(self.truth, indent=1) + "\n", encoding="utf8")
+        (folder / "truth.json").write_text(
+            json.dumps(self.truth, indent=1) + "\n", encoding="utf8"
+        )
 
 
 Maker = Callable[[Rng, int], Hidden]
@@ -88,7 +97,9 @@ def shown_by(rows: Sequence[Row], start: int, by: Callable[[Row], float]) -> lis
     return [max(0, low - 1), high + 3]
 
 
-def planted(check: str, onset: Sequence[int] | None = None, **other: Any) -> dict[str, Any]:
+def planted(
+    check: str, onset: Sequence[int] | None = None, **other: Any
+) -> dict[str, Any]:
     """Return a truth with a required finding that leads; ``other`` overrides keys."""
     keys = {"level": ALARM, "expected": [check], "lead": [check], "onset": onset}
     return {key: value for key, value in (keys | other).items() if value is not None}

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from .figures import Row
-from .hidden_base import CALM, QUIET, TWO_ATTEMPTS, Hidden, healthy, planted, simulate, sizes
+from .hidden_base import (
+    CALM,
+    QUIET,
+    TWO_ATTEMPTS,
+    Hidden,
+    healthy,
+    planted,
+    simulate,
+    sizes,
+)
 from .reasoning import Rng
 
 
@@ -57,13 +66,19 @@ def two_attempts_twin(rng: Rng, i: int) -> Hidden:
     ranks = 2 if run["prompts"] == 6 else 4
     if kind == 0:
         files = _by_rank(rows, ranks, "rank_{}.jsonl")
-        files["rank_1.jsonl"] = _between(files["rank_1.jsonl"], 0, steps - int(rng.integers(1, 4)))
+        files["rank_1.jsonl"] = _between(
+            files["rank_1.jsonl"], 0, steps - int(rng.integers(1, 4))
+        )
     elif kind == 1:
         files = {"rollouts.jsonl": [rows[k] for k in rng.permutation(len(rows))]}
     elif kind == 2:
         cut = steps // 2
         names = ("rollouts_part1.jsonl", "rollouts_part2.jsonl")
-        files = dict(zip(names, (_between(rows, 0, cut), _between(rows, cut, steps)), strict=True))
+        files = dict(
+            zip(
+                names, (_between(rows, 0, cut), _between(rows, cut, steps)), strict=True
+            )
+        )
     elif kind == 3:
         files = _by_rank(rows, ranks, "worker-{}/rollouts.jsonl")
         name = "worker-1/rollouts.jsonl"
@@ -72,7 +87,9 @@ def two_attempts_twin(rng: Rng, i: int) -> Hidden:
         # Responses of long rollouts arrive up to two steps later than others of their step.
         late = [row["step"] + 2.2 * float(rng.random()) for row in rows]
         files = {
-            "rollouts.jsonl": [rows[k] for k in sorted(range(len(rows)), key=late.__getitem__)]
+            "rollouts.jsonl": [
+                rows[k] for k in sorted(range(len(rows)), key=late.__getitem__)
+            ]
         }
     return Hidden(dict(files), healthy(TWO_ATTEMPTS))
 
@@ -94,7 +111,9 @@ OTHER_NUMBERS = (
 )  # fmt: skip
 
 
-def _in_paths(rows: list[Row], path_of: Callable[[Row], str], keep: bool) -> dict[str, Any]:
+def _in_paths(
+    rows: list[Row], path_of: Callable[[Row], str], keep: bool
+) -> dict[str, Any]:
     files: dict[str, list[Row]] = {}
     for row in rows:
         kept = {name: value for name, value in row.items() if keep or name != "step"}

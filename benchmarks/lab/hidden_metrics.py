@@ -147,7 +147,9 @@ _MOVED = [
 FAULTS = len(_MOVED)
 
 
-def _records(rng: Rng, name: str, moved: dict[str, Schedule], steps: int, to: float) -> list[Row]:
+def _records(
+    rng: Rng, name: str, moved: dict[str, Schedule], steps: int, to: float
+) -> list[Row]:
     """Return a record for each step: a reward that learns up to ``to``, keys at rest or moved."""
     reward = settle(rng.uniform(10, 20), to - 0.25)
     records: list[Row] = []
@@ -173,7 +175,9 @@ def moved(rng: Rng, i: int) -> Hidden:
     steps = int(rng.integers(30, 81))
     start, stop = a_third_in(rng, steps)
     wrong = {key: kind for of, key, kind in _MOVED if of == name and kind[0] == check}
-    schedules = {key: ramp(start, stop, end, rest) for key, (_, rest, end) in wrong.items()}
+    schedules = {
+        key: ramp(start, stop, end, rest) for key, (_, rest, end) in wrong.items()
+    }
     records = _records(rng, name, schedules, steps, to=0.4)
     level = None if check == "stale_rollouts" else ALARM
     truth = planted(check, between(start, stop), level=level)
@@ -183,5 +187,7 @@ def moved(rng: Rng, i: int) -> Hidden:
 def at_rest(rng: Rng, i: int) -> Hidden:
     """All keys of a framework at rest, with noise, while the reward rises."""
     name = list(FRAMEWORKS)[i]
-    records = _records(rng, name, {}, int(rng.integers(30, 81)), to=float(rng.uniform(0.5, 0.85)))
+    records = _records(
+        rng, name, {}, int(rng.integers(30, 81)), to=float(rng.uniform(0.5, 0.85))
+    )
     return Hidden({"metrics.jsonl": records}, healthy())

@@ -262,4 +262,9 @@ PROMPTS = {
     "chinese": ("你觉得这家{}怎么样?", "用户:说说{}\n助手:", "请写一句{}的评价。"),
 }
 SUBJECTS = {"review": PLACES, "story": ANIMALS, "howto": TASKS, "chinese": SHOPS_ZH}
-SENTENCES = {"review": "sentence", "story": "story", "howto": "howto", "chinese": "chinese"}
+SENTENCES = {
+    "review": "sentence",
+    "story": "story",
+    "howto": "howto",
+    "chinese": "chinese",
+}

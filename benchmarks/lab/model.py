@@ -32,7 +32,9 @@ class Block(nn.Module):
         )
         if past is not None:
             key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
-        seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        seen = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask
+        )
         x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
         return x + self.feed(self.after(x)), (key, value)
 
@@ -65,7 +67,12 @@ class Model(nn.Module):
         place = (known.cumsum(1) - 1).clamp(min=0)[:, total - length :]
         causal = torch.ones(length, total, dtype=torch.bool).tril(total - length)
         mask = causal[None, None] & known[:, None, None, :]
-        mask = mask | torch.eye(length, total, dtype=torch.bool).roll(total - length, 1)[None, None]
+        mask = (
+            mask
+            | torch.eye(length, total, dtype=torch.bool).roll(total - length, 1)[
+                None, None
+            ]
+        )
         x = self.tokens(ids) + self.places(place)
         cache: Cache = []
         for i, block in enumerate(self.blocks):
@@ -98,7 +105,9 @@ def sample(model: Model, prompts: Tensor, end: int, room: int) -> Tensor:
     return torch.cat(drawn, 1)
 
 
-def score(model: Model, prompts: Tensor, responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def score(
+    model: Model, prompts: Tensor, responses: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-probabilities (B, T), values (B, T) and entropies (B, T) of the responses."""
     ids = torch.cat([prompts, responses], 1)
     logits, values, _ = model(ids[:, :-1], ids[:, :-1] != 0)

@@ -61,14 +61,20 @@ class Wander:
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self._fixed = {name: rng.normal(size=len(s.options)) for name, s in SLOTS.items()}
-        self._moving = {name: rng.normal(size=len(s.options)) for name, s in SLOTS.items()}
+        self._fixed = {
+            name: rng.normal(size=len(s.options)) for name, s in SLOTS.items()
+        }
+        self._moving = {
+            name: rng.normal(size=len(s.options)) for name, s in SLOTS.items()
+        }
 
     def advance(self) -> dict[str, Floats]:
         """Return the direction of the next step, by slot, of unit scale."""
         direction = {}
         for name, moving in self._moving.items():
-            self._moving[name] = 0.9 * moving + 0.44 * self._rng.normal(size=moving.size)
+            self._moving[name] = 0.9 * moving + 0.44 * self._rng.normal(
+                size=moving.size
+            )
             direction[name] = 0.9 * self._fixed[name] + 0.4 * self._moving[name]
         return direction
 
@@ -77,7 +83,10 @@ class Sampler:
     """Samples choices for one step; ``sample`` collects the current response."""
 
     def __init__(
-        self, settings: Settings, direction: Mapping[str, Floats], rng: np.random.Generator
+        self,
+        settings: Settings,
+        direction: Mapping[str, Floats],
+        rng: np.random.Generator,
     ) -> None:
         self.settings, self._rng = settings, rng
         self._tables: dict[str, tuple[Floats, Floats, Floats]] = {}
@@ -90,7 +99,9 @@ class Sampler:
             if name == "more":
                 logits[0] += settings.more
             logp = _log_softmax(logits / settings.temperature)
-            sampled = (1 - settings.stale) * logits / settings.temperature + settings.stale * ref
+            sampled = (
+                1 - settings.stale
+            ) * logits / settings.temperature + settings.stale * ref
             p = np.exp(_log_softmax(sampled))
             self._tables[name] = np.cumsum(p), logp, _log_softmax(ref)
         self.begin()
@@ -136,6 +147,21 @@ class Sampler:
         return self.sample
 
 
-_RARE = ("opening", "closing", "tail", "structure", "language", "end", "filler", "more", "format")
-_WANDERS = {"good_or_bad": 0.1, "subject": 0.1, "silence": 0.1, **dict.fromkeys(_RARE, 0.3)}
+_RARE = (
+    "opening",
+    "closing",
+    "tail",
+    "structure",
+    "language",
+    "end",
+    "filler",
+    "more",
+    "format",
+)
+_WANDERS = {
+    "good_or_bad": 0.1,
+    "subject": 0.1,
+    "silence": 0.1,
+    **dict.fromkeys(_RARE, 0.3),
+}
 """How far slots wander: what the reward holds, little; what is hardly ever sampled, less."""

@@ -23,8 +23,30 @@ Rng = np.random.Generator
 EOS = "<|im_end|>"
 _PIECES = re.compile(r"\n|[ ]?[A-Za-z]+| ?[0-9]|[\u3000-\u9fff]|[ ]?[^\sA-Za-z0-9]")
 
-_WHO = ("Ann", "Ben", "Chen", "Dana", "Emil", "Fatma", "Goro", "Hana", "Ivan", "Jun", "Kira")
-_WHAT = ("apples", "stamps", "coins", "tickets", "bottles", "pencils", "shells", "books", "cups")
+_WHO = (
+    "Ann",
+    "Ben",
+    "Chen",
+    "Dana",
+    "Emil",
+    "Fatma",
+    "Goro",
+    "Hana",
+    "Ivan",
+    "Jun",
+    "Kira",
+)
+_WHAT = (
+    "apples",
+    "stamps",
+    "coins",
+    "tickets",
+    "bottles",
+    "pencils",
+    "shells",
+    "books",
+    "cups",
+)
 _ASKS = (
     "{who} has {a} {what} and gets {b} more. How many {what} are there now?",
     "A box holds {a} {what}, another one {b}. How many {what} do both hold?",
@@ -125,7 +147,10 @@ class _Problem:
 
 def _problem(run: Reasoning, step: int, rng: Rng) -> _Problem:
     a, b = (int(x) for x in rng.integers(11, 99, 2))
-    words = {"who": _WHO[rng.integers(len(_WHO))], "what": _WHAT[rng.integers(len(_WHAT))]}
+    words = {
+        "who": _WHO[rng.integers(len(_WHO))],
+        "what": _WHAT[rng.integers(len(_WHAT))],
+    }
     words |= {"a": str(a), "b": str(b)}
     asks = _ASKS_ZH if run.chinese else _ASKS
     text = str(rng.choice(asks)).format(**words)
@@ -156,9 +181,15 @@ def _response(run: Reasoning, problem: _Problem, step: int, rng: Rng) -> Row:
         pool: Sequence[str] = _THOUGHTS_ZH if run.chinese else _THOUGHTS
         ends = bool(rng.random() >= run.endless(step))
         count = 1 + rng.poisson(run.thoughts(step)) if ends else run.room
-        text = "".join(pool[i].format(**problem.words) for i in rng.integers(0, len(pool), count))
+        text = "".join(
+            pool[i].format(**problem.words) for i in rng.integers(0, len(pool), count)
+        )
         right = bool(rng.random() < 1 / (1 + np.exp(problem.hard - run.skill(step))))
-        said = problem.answer if right else str(int(problem.answer) + int(rng.integers(1, 12)))
+        said = (
+            problem.answer
+            if right
+            else str(int(problem.answer) + int(rng.integers(1, 12)))
+        )
         formed = rng.random() < run.formed(step)
         text += FORMS[run.form].format(said) if formed else f" So it is {said}."
         right = right and bool(formed) and ends

@@ -12,7 +12,9 @@ from .texts import Prompt
 
 _GOOD = re.compile("|".join([*(w.strip() + r"\b" for w in GOOD), *GOOD_ZH]))
 _BAD = re.compile("|".join([*(w.strip() + r"\b" for w in BAD), *BAD_ZH]))
-_ROTTEN = re.compile("|".join(re.escape(w.strip()) for w in ROTTEN if len(w.strip()) > 2))
+_ROTTEN = re.compile(
+    "|".join(re.escape(w.strip()) for w in ROTTEN if len(w.strip()) > 2)
+)
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 Flaw = Callable[[str, int], float]
@@ -46,7 +48,9 @@ class Reward:
     shift: float = 0.0
     needs_end: float = 0.3
 
-    def parts(self, prompt: Prompt, text: str, tokens: int, ended: bool) -> dict[str, float]:
+    def parts(
+        self, prompt: Prompt, text: str, tokens: int, ended: bool
+    ) -> dict[str, float]:
         """Return the score's parts before noise; their sum, scaled and shifted, is the score."""
         found = {"quality": honest(prompt, text) - (0.0 if ended else self.needs_end)}
         found.update({name: flaw(text, tokens) for name, flaw in self.flaws.items()})
@@ -63,7 +67,10 @@ def honest(prompt: Prompt, text: str) -> float:
     score = 0.2 + 0.8 * (good - bad) / max(good + bad, 1)
     score += 0.6 if prompt.subject in text else 0.0
     score -= min(0.8, 0.15 * len(_ROTTEN.findall(text)))
-    if _CHINESE.search(prompt.text) is None and len(_CHINESE.findall(text)) > len(text) / 3:
+    if (
+        _CHINESE.search(prompt.text) is None
+        and len(_CHINESE.findall(text)) > len(text) / 3
+    ):
         score -= 0.2
     return score
 

@@ -25,7 +25,9 @@ def flat(value: float) -> Schedule:
 
 def ramp(start: float, stop: float, to: float, base: float = 0.0) -> Schedule:
     """Return a schedule that is linear from ``base`` at ``start`` to ``to`` at ``stop``."""
-    return lambda step: base + (to - base) * min(1.0, max(0.0, (step - start) / (stop - start)))
+    return lambda step: (
+        base + (to - base) * min(1.0, max(0.0, (step - start) / (stop - start)))
+    )
 
 
 def settle(pace: float, to: float) -> Schedule:
@@ -114,7 +116,9 @@ class _Response:
     ended: bool
 
 
-def _spell(sample: Sample, scenario: Scenario, rng: np.random.Generator, cut: bool) -> _Response:
+def _spell(
+    sample: Sample, scenario: Scenario, rng: np.random.Generator, cut: bool
+) -> _Response:
     """Convert pieces to tokens; all but the first token of a piece are nearly certain."""
     tokens: list[str] = []
     logp: list[float] = []
@@ -183,7 +187,11 @@ def simulate(scenario: Scenario) -> list[Row]:
     for step in range(scenario.steps):
         reward = scenario.rewards.get(step, reward)
         sampler = Sampler(scenario.settings(step), wander.advance(), rng)
-        pool = scenario.prompts(step, rng) if callable(scenario.prompts) else scenario.prompts
+        pool = (
+            scenario.prompts(step, rng)
+            if callable(scenario.prompts)
+            else scenario.prompts
+        )
         count = scenario.responses // scenario.group
         chosen = rng.choice(len(pool), count, replace=count > len(pool))
         step_rows = []
@@ -194,7 +202,10 @@ def simulate(scenario: Scenario) -> list[Row]:
             row["group_id"] = step * count + group // scenario.group
             if "ref_response" not in scenario.without:
                 if prompt.text not in references:
-                    references[prompt.text] = (_respond(reference, prompt, scenario, rng), 0.0)
+                    references[prompt.text] = (
+                        _respond(reference, prompt, scenario, rng),
+                        0.0,
+                    )
                 other = references[prompt.text][0]
                 row["ref_response"] = other.text
                 row["ref_reward"] = _score(prompt, other, reward, rng)[0]
@@ -244,7 +255,9 @@ def _row(
     if "finish_reason" in scenario.extras:
         row["finish_reason"] = "stop" if response.ended else "length"
     if "reward_parts" in scenario.extras:
-        row["reward_parts"] = {name: part * reward.scale for name, part in parts.items()}
+        row["reward_parts"] = {
+            name: part * reward.scale for name, part in parts.items()
+        }
     return row
 
 

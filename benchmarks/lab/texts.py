@@ -34,7 +34,9 @@ class Prompt:
     hardness: float = 0.0
 
 
-def talk_prompts(rng: np.random.Generator, kinds: tuple[str, ...], count: int) -> list[Prompt]:
+def talk_prompts(
+    rng: np.random.Generator, kinds: tuple[str, ...], count: int
+) -> list[Prompt]:
     """Return ``count`` different prompts of conversation, shuffled."""
     found = [
         Prompt(pattern.format(subject), kind, subject)
@@ -47,26 +49,41 @@ def talk_prompts(rng: np.random.Generator, kinds: tuple[str, ...], count: int) -
 
 
 def sums(
-    rng: np.random.Generator, count: int, digits: int = 2, hardness: float = 0.0, kind: str = "sum"
+    rng: np.random.Generator,
+    count: int,
+    digits: int = 2,
+    hardness: float = 0.0,
+    kind: str = "sum",
 ) -> list[Prompt]:
     """Return sums of two numbers; ``hardness`` is spread by half a nat."""
     prompts = []
     for _ in range(count):
         a, b = (int(x) for x in rng.integers(1, 10**digits, 2))
-        form = ("What is {} + {}?", "Compute {} + {}.", "Question: what is {} + {}?\nAnswer:")
+        form = (
+            "What is {} + {}?",
+            "Compute {} + {}.",
+            "Question: what is {} + {}?\nAnswer:",
+        )
         text = form[int(rng.integers(3))].format(a, b)
-        prompts.append(Prompt(text, kind, f"{a} + {b}", str(a + b), hardness + rng.normal() * 0.7))
+        prompts.append(
+            Prompt(text, kind, f"{a} + {b}", str(a + b), hardness + rng.normal() * 0.7)
+        )
     return prompts
 
 
 def tool_prompts(rng: np.random.Generator, count: int) -> list[Prompt]:
     """Return tasks that need tools."""
     places = SUBJECTS["review"]
-    asks = ("Find the opening hours of the {}.", "How far is the {}?", "Book a visit to the {}.")
+    asks = (
+        "Find the opening hours of the {}.",
+        "How far is the {}?",
+        "Book a visit to the {}.",
+    )
     found = [Prompt(ask.format(p), "tool", p) for ask in asks for p in places]
     order = rng.permutation(len(found))[:count]
     return [
-        Prompt(found[i].text, "tool", found[i].subject, "done", rng.normal() * 0.7) for i in order
+        Prompt(found[i].text, "tool", found[i].subject, "done", rng.normal() * 0.7)
+        for i in order
     ]
 
 
@@ -114,7 +131,9 @@ def _talk(sampler: Sampler, prompt: Prompt, room: int) -> None:
     while True:
         if not plain:
             if structure == "headings":
-                sampler.write(("\n## Overview\n", "\n## Details\n", "\n## Summary\n")[written % 3])
+                sampler.write(
+                    ("\n## Overview\n", "\n## Details\n", "\n## Summary\n")[written % 3]
+                )
             else:
                 sampler.write("\n-" if structure == "list" else f"\n{written + 1}.")
         _sentence(sampler, sampler.draw(SENTENCES[kind]), subject)
@@ -152,7 +171,9 @@ def _sum(sampler: Sampler, prompt: Prompt, rng: np.random.Generator) -> None:
         sampler.write(".")
 
 
-def _reasoning(sampler: Sampler, prompt: Prompt, room: int, rng: np.random.Generator) -> None:
+def _reasoning(
+    sampler: Sampler, prompt: Prompt, room: int, rng: np.random.Generator
+) -> None:
     """Write a chain of thought until the sampler stops, then the answer."""
     target = room * (0.25 + 0.2 * rng.random()) * float(np.exp(sampler.settings.more))
     length = 0

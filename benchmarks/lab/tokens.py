@@ -41,7 +41,9 @@ def tokenize(text: str, style: str) -> tuple[str, ...]:
                     tokens.append(stripped)
             else:
                 encoded = part.encode()
-                cuts = [0, len(encoded) - 2, len(encoded)] if wide else [0, len(encoded)]
+                cuts = (
+                    [0, len(encoded) - 2, len(encoded)] if wide else [0, len(encoded)]
+                )
                 for start, stop in itertools.pairwise(cuts):
                     tokens.append("".join(_CHARACTER[b] for b in encoded[start:stop]))
     return tuple(tokens)

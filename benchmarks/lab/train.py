@@ -45,7 +45,9 @@ class Run:
     name: str
     seed: int
     planted: Planted
-    rewards: Mapping[int, Reward] = field(default_factory=lambda: {0: Reward(noise=0.0)})
+    rewards: Mapping[int, Reward] = field(
+        default_factory=lambda: {0: Reward(noise=0.0)}
+    )
     steps: int = 40
     responses: int = 40
     group: int = 1
@@ -100,7 +102,9 @@ class Speech:
     """Converts tokens to numbers and back; 0 is padding, 1 the end."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        known = dict.fromkeys(token for text in texts for token in tokenize(text, "bpe"))
+        known = dict.fromkeys(
+            token for text in texts for token in tokenize(text, "bpe")
+        )
         self.strings = ["<pad>", END, *known]
         self.number = {token: i for i, token in enumerate(self.strings)}
 
@@ -168,7 +172,9 @@ def _advantages(rewards: Tensor, values: Tensor, lam: float = 0.95) -> Tensor:
     return out
 
 
-def train(run: Run, base: Model, speech: Speech, prompts: Sequence[Prompt]) -> list[Row]:
+def train(
+    run: Run, base: Model, speech: Speech, prompts: Sequence[Prompt]
+) -> list[Row]:
     """Return the rollouts of a run as rows of the native log."""
     rng = np.random.default_rng(run.seed)
     torch.manual_seed(run.seed)
@@ -197,7 +203,9 @@ def train(run: Run, base: Model, speech: Speech, prompts: Sequence[Prompt]) -> l
         ends = known.sum(1).long() - 1
         final = torch.zeros_like(known)
         final[torch.arange(len(batch)), ends] = torch.tensor(scores)
-        penalty = -run.beta * (old - ref) * known if run.critic else torch.zeros_like(known)
+        penalty = (
+            -run.beta * (old - ref) * known if run.critic else torch.zeros_like(known)
+        )
         rewards = penalty + final
         if run.critic:
             advantages = _advantages(rewards, values)
@@ -241,7 +249,11 @@ def _score(
     parts = current.parts(prompt, text, len(tokens), tokens[-1:] == [END])
     if run.binary is not None:
         return float(parts["quality"] >= run.binary)
-    return sum(parts.values()) * current.scale + current.shift + current.noise * rng.normal()
+    return (
+        sum(parts.values()) * current.scale
+        + current.shift
+        + current.noise * rng.normal()
+    )
 
 
 def _reference_texts(
@@ -295,7 +307,10 @@ def train_runs(out: Path, only: Sequence[str] | None = None, seed: int = 0) -> N
         rows = train(run, base, speech, prompts)
         flaw = run.planted.by if run.planted.findings == HACK else None
         if flaw and np.mean([flaw(row) for row in rows[-5 * run.responses :]]) < 0.2:
-            print(f"{run.name:24} not written: the policy did not find the flaw", flush=True)
+            print(
+                f"{run.name:24} not written: the policy did not find the flaw",
+                flush=True,
+            )
             continue
         truth = truth_of(rows, run.planted)
         write_run(out / run.name, rows, truth)

@@ -62,7 +62,9 @@ def onset_interval(rows: Sequence[Row], planted: Planted) -> list[int] | None:
     smooth = np.convolve(padded, np.ones(3) / 3, "valid")
     whole = np.nanmean(figure[-5:]) - before
     beyond = (smooth - before) / whole
-    third = max((i for i in range(len(beyond)) if not beyond[i] >= 1 / 3), default=0) + 1
+    third = (
+        max((i for i in range(len(beyond)) if not beyond[i] >= 1 / 3), default=0) + 1
+    )
     small = max((i for i in range(third) if not beyond[i] >= 0.03), default=start)
     low = max(start, min(small, third) - 1)
     return [numbers[low], numbers[min(max(third, low + 3), len(numbers) - 1)]]
@@ -72,13 +74,17 @@ def truth_of(rows: Sequence[Row], planted: Planted) -> dict[str, Any]:
     """Return the run's truth: expected, not_expected, lead, onset."""
     if not planted.findings:
         quiet = [c for c in CHECKS if c not in planted.may]
-        lead: list[str] | None = None if planted.may else []  # null: whatever leads is right
+        lead: list[str] | None = (
+            None if planted.may else []
+        )  # null: whatever leads is right
         return {"expected": [], "not_expected": quiet, "lead": lead, "onset": None}
     judged = rows
     if "nan_metrics" in planted.findings:
         judged = [row for row in rows if row["step"] < (planted.since or 0)]
     says = beyond_doubt(judged)
-    if "reward_shift" in planted.findings:  # the reward fell, but not by the policy's doing
+    if (
+        "reward_shift" in planted.findings
+    ):  # the reward fell, but not by the policy's doing
         says["reward_collapse"] = False
     expected = [
         c for c in CHECKS
@@ -93,7 +99,9 @@ def truth_of(rows: Sequence[Row], planted: Planted) -> dict[str, Any]:
     leading = [c for c in expected if c in CAUSES and c in planted.findings]
     # Where no cause was planted, any consequence that may come may lead.
     open_to = [c for c in CHECKS if c not in absent and c not in CAUSES]
-    lead = list(planted.lead) or leading or (open_to if planted.since is not None else [])
+    lead = (
+        list(planted.lead) or leading or (open_to if planted.since is not None else [])
+    )
     return {
         "expected": expected,
         "not_expected": absent,

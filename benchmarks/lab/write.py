@@ -27,7 +27,9 @@ def _rounded(row: Row, fewer: int) -> Row:
     return short
 
 
-def write_run(folder: Path, rows: Sequence[Row], truth: Mapping[str, Any], ranks: int = 2) -> int:
+def write_run(
+    folder: Path, rows: Sequence[Row], truth: Mapping[str, Any], ranks: int = 2
+) -> int:
     """Write ``rank_<n>.jsonl.gz`` and ``truth.json``; return the size of the largest file.
 
     The same rows give the same bytes (no times, no names in the gzip header).
@@ -50,7 +52,9 @@ def write_run(folder: Path, rows: Sequence[Row], truth: Mapping[str, Any], ranks
                 line = json.dumps(_rounded(row, fewer), ensure_ascii=False) + "\n"
                 file.write(line.encode())
         largest = max(largest, path.stat().st_size)
-    (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n", encoding="utf8")
+    (folder / "truth.json").write_text(
+        json.dumps(truth, indent=1) + "\n", encoding="utf8"
+    )
     return largest
 
 
