@@ -53,7 +53,8 @@ def gather(into: Path) -> None:
                 return f"{before}{pages[target]}{end}{after}"
             if target.is_relative_to(ROOT / "docs") and target.is_file():
                 return f"{before}{target.relative_to(ROOT / 'docs').as_posix()}{after}"
-            return f"{before}{repository}/blob/main/{target.relative_to(ROOT).as_posix()}{end}{after}"
+            path = target.relative_to(ROOT).as_posix()
+            return f"{before}{repository}/blob/main/{path}{end}{after}"
 
         (into / page).write_text(LINK.sub(fit, source.read_text("utf-8")), "utf-8")
     (into / "samples.md").write_text(SAMPLES, "utf-8")

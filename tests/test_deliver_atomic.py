@@ -72,7 +72,8 @@ def copied(old, tmp_path):
 @pytest.mark.untraced
 def test_a_full_disk_leaves_the_old_report(old, log, tmp_path, monkeypatch):
     out = copied(old, tmp_path)
-    before, write = files_of(out), forms.Form.write
+    before = files_of(out)
+    write = forms.Form.write
 
     def limited(*given):
         with files_below(max(map(len, before.values())) // 2):

@@ -17,7 +17,9 @@ from rlreport.pages.agents import MOST_TOOLS
 from tests.browser import visiting
 from tests.hostile import STRINGS, write_log
 
-STEPS, EACH, TOOLS = 20, 6, ("python", "search", "read")
+STEPS = 20
+EACH = 6
+TOOLS = ("python", "search", "read")
 
 
 def rollouts(
@@ -39,7 +41,8 @@ def rollouts(
         turns: list[dict[str, Any]] = []
         mask: list[int] = []
         for length, turn in said:
-            sampled, start = turn["role"] == "assistant", len(mask)
+            sampled = turn["role"] == "assistant"
+            start = len(mask)
             place = {"tokens": [start, start + length]} if ranges else {}
             turns.append(
                 {"text": "x" * 3 * length, "sampled": sampled, **place, **turn}
@@ -173,10 +176,8 @@ def test_the_link_on_a_tool_lists_the_responses_that_it_answered(
     listed = set()
     with visiting(browser, tmp_path / "out" / "index.html") as page:
         links = page.locator("[data-table=turns] td:first-child a")
-        names, addresses = (
-            links.all_inner_texts(),
-            links.evaluate_all("all => all.map(a => a.href)"),
-        )
+        names = links.all_inner_texts()
+        addresses = links.evaluate_all("all => all.map(a => a.href)")
         assert redact or set(names) == set(counts)
         for name, address in zip(names, addresses, strict=True):
             page.goto("about:blank")

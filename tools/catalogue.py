@@ -48,15 +48,13 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Check": (
         (),
         (
-            *(
-                "name",
-                "title",
-                "statement",
-                "why",
-                "suggestion",
-                "source",
-                "needs_also",
-            ),
+            "name",
+            "title",
+            "statement",
+            "why",
+            "suggestion",
+            "source",
+            "needs_also",
             "close",
         ),
     ),
@@ -64,16 +62,14 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
 """Function name -> positions and keywords of those arguments that are translatable messages."""
 
 _AS_COLUMNS = {
-    *(
-        "_whole",
-        "_count",
-        "_share",
-        "_shown",
-        "_asked",
-        "_shown_count",
-        "_asked_count",
-        "_inner",
-    )
+    "_whole",
+    "_count",
+    "_share",
+    "_shown",
+    "_asked",
+    "_shown_count",
+    "_asked_count",
+    "_inner",
 }
 """Functions whose arguments are messages at the same positions as those of ``Column``."""
 

@@ -117,7 +117,8 @@ def variety_lost(
 
 def explained_variance(rows: Sequence[Row]) -> float:
     """Return 1 - Var(return - value) / Var(return), with gamma = lambda = 1."""
-    returns, errors = [], []
+    returns = []
+    errors = []
     for row in rows:
         if not row.get("values") or not row.get("token_rewards"):
             return np.nan
@@ -150,7 +151,7 @@ MEASURED = frozenset(
 """Findings on which ``beyond_doubt`` may say yes, no or nothing."""
 
 
-def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
+def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:  # noqa: PLR0914
     """Return which consequences a run clearly has (True) or clearly does not have (False).
 
     Limits are those that the field uses, with a margin on both sides; in between nothing is
@@ -158,7 +159,8 @@ def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
     """
     steps = [s for s in by_step(rows) if len(s) >= 2]
     fifth = max(3, len(steps) // 5)
-    first, last = steps[:fifth], steps[-fifth:]
+    first = steps[:fifth]
+    last = steps[-fifth:]
     begin = [r for s in first for r in s]
     end = [r for s in last for r in s]
     says: dict[str, bool] = {}
@@ -173,7 +175,8 @@ def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
     else:
         says["kl_explosion"] = says["negative_kl"] = False
 
-    before, after = _mean(series(first, surprisal)), _mean(series(last, surprisal))
+    before = _mean(series(first, surprisal))
+    after = _mean(series(last, surprisal))
     _graded(
         min(after / (3 * before), after - before), 1.3, 0.7, says, "entropy_explosion"
     )

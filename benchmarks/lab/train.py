@@ -25,7 +25,9 @@ from .write import write_run
 KINDS = ("review", "story", "howto", "chinese")
 END = EOS["bpe"]
 LONGEST = 64  # tokens of a text to imitate; longer ones are left out
-TEXTS, EPOCH_STEPS, BATCH = 5000, 700, 32
+TEXTS = 5000
+EPOCH_STEPS = 700
+BATCH = 32
 
 
 @dataclass
@@ -172,13 +174,14 @@ def _advantages(rewards: Tensor, values: Tensor, lam: float = 0.95) -> Tensor:
     return out
 
 
-def train(
+def train(  # noqa: PLR0914
     run: Run, base: Model, speech: Speech, prompts: Sequence[Prompt]
 ) -> list[Row]:
     """Return the rollouts of a run as rows of the native log."""
     rng = np.random.default_rng(run.seed)
     torch.manual_seed(run.seed)
-    policy, reference = copy.deepcopy(base), copy.deepcopy(base).eval()
+    policy = copy.deepcopy(base)
+    reference = copy.deepcopy(base).eval()
     optimiser = torch.optim.Adam(policy.parameters(), run.rate)
     others = _reference_texts(reference, speech, prompts, run.room)
     current = run.rewards[0]
@@ -214,7 +217,8 @@ def train(
             grouped = torch.tensor(scores).view(-1, run.group)
             spread = grouped.std(1, keepdim=True) + 1e-4
             centred = ((grouped - grouped.mean(1, keepdim=True)) / spread).view(-1, 1)
-            advantages, returns = centred * known, values
+            advantages = centred * known
+            returns = values
         for i, prompt in enumerate(batch):
             n = len(tokens[i])
             row: Row = {
@@ -242,7 +246,7 @@ def train(
     return rows
 
 
-def _score(
+def _score(  # noqa: PLR0917
     run: Run, current: Reward, prompt: Prompt, text: str, tokens: Sequence[str],
     rng: np.random.Generator,
 ) -> float:  # fmt: skip
@@ -267,7 +271,7 @@ def _reference_texts(
     return found
 
 
-def _update(
+def _update(  # noqa: PLR0913, PLR0917
     run: Run, policy: Model, optimiser: torch.optim.Optimizer, asked: Tensor, said: Tensor,
     old: Tensor, ref: Tensor, advantages: Tensor, returns: Tensor,
 ) -> None:  # fmt: skip
@@ -280,7 +284,8 @@ def _update(
     for _ in range(run.passes):
         for part in torch.randperm(len(said)).chunk(2):
             logp, values, entropy = score(policy, asked[part], said[part])
-            here, weight = advantages[part], known[part]
+            here = advantages[part]
+            weight = known[part]
             ratio = (logp - old[part]).exp()
             gain = torch.minimum(ratio * here, ratio.clamp(0.8, 1.2) * here)
             loss = -gain - run.entropy * entropy

@@ -257,7 +257,9 @@ def card_view(card: Card) -> dict[str, str] | None:
             "summary": message("Configuration: omitted by --redact=names"),
             "text": "",
         }
-    entries, hidden, files = len(card.entries), len(card.secrets), listed(card.sources)
+    entries = len(card.entries)
+    hidden = len(card.secrets)
+    files = listed(card.sources)
     if not (entries or hidden or card.cut):
         return None
     shown = plural(

@@ -246,7 +246,8 @@ def assigns_secret(text: str) -> bool:
 
 
 def _is_random(run: str) -> bool:
-    size, chunks = len(run), len(_CHUNK.findall(run))
+    size = len(run)
+    chunks = len(_CHUNK.findall(run))
     if run.lower() != run != run.upper():
         return size >= 10 and size < 2.7 * chunks
     return size >= 20 and (size < 3.6 * chunks or bool(_NO_WORD.search(run)))

@@ -269,7 +269,9 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
     if run.has("reward_gap"):
         return run.with_gap_as_reward()
     assert shift.onset is not None
-    step, start, end = shift.onset.step, int(run.steps[0]), int(run.steps[-1]) + 1
+    step = shift.onset.step
+    start = int(run.steps[0])
+    end = int(run.steps[-1]) + 1
     first_is_longer = np.mean(run.steps < step) >= 0.5
     return run.between(start, step) if first_is_longer else run.between(step, end)
 
@@ -348,12 +350,13 @@ def _level(findings: list[Finding], run: Run) -> Level:
     return "unjudged" if run.reward_shape is None else "unclear"
 
 
-def _keep_step(run: Run, findings: list[Finding]) -> int | None:
+def _keep_step(run: Run, findings: list[Finding]) -> int | None:  # noqa: PLR0914
     """Return the step whose checkpoint to keep, None if none is; docs/checks.md has the rule."""
     if not len(run.steps):
         return None
     judged = [f for f in findings if f.severity != "info"]
-    first, end = int(run.steps[0]), int(run.steps[-1]) + 1
+    first = int(run.steps[0])
+    end = int(run.steps[-1]) + 1
     changes = [f.onset.step for f in judged if f.id == FIRST_CHECK and f.onset]
     first = max(changes, default=first)
     of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]

@@ -45,7 +45,8 @@ def with_texts(verdict: Verdict, sample_note: str = "") -> Verdict:
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     """Return the title of a finding of findings.json; translatable if its facts reproduce it."""
-    check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
+    check = BY_ID.get(str(finding.get("id")))
+    facts = finding.get("facts")
     if check is None or not isinstance(facts, dict):
         return title
     values = {
@@ -264,7 +265,7 @@ def _is_healthy_by_other_means(verdict: Verdict) -> bool:
     return verdict.level == "healthy" and not any(map(_rose, rewards))
 
 
-def _course_clause(
+def _course_clause(  # noqa: PLR0912, PLR0914, PLR0915
     course: Course, verdict: Verdict, quantity: Quantity, cause: str
 ) -> str:
     """Return a clause on the course of a quantity, without what ``cause`` already states."""
@@ -371,11 +372,9 @@ def _fall_words(course: Course, texts: Sequence[str], *, is_told: bool) -> str:
 
 def _unchanged_words(course: Course, verdict: Verdict) -> str:
     """Return the template for a quantity that neither rose nor fell beyond noise."""
-    first, last, mean = (
-        course.first.value,
-        course.last.value,
-        float(course.values.mean()),
-    )
+    first = course.first.value
+    last = course.last.value
+    mean = float(course.values.mean())
     if max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):
         return translatable("{name} stays at about {last}")
     if verdict.level == "healthy":
@@ -391,7 +390,8 @@ def _unchanged_words(course: Course, verdict: Verdict) -> str:
 
 def _is_flat_at_the_end(course: Course) -> bool:
     """Return whether the course ends in a flat phase that is long enough to be mentioned."""
-    since, steps = course.settled_since, course.steps
+    since = course.settled_since
+    steps = course.steps
     if since is None or steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
         return False
     after = course.values[steps >= since][: course.window].mean()
@@ -436,6 +436,7 @@ def numbers_of(values: Sequence[float], course: Course) -> list[str]:
 
 def is_percentage(course: Course) -> bool:
     """Return whether the values, by their size and column's name, are percentages up to 100."""
-    name, top = course.column.lower(), float(course.values.max(initial=0.0))
+    name = course.column.lower()
+    top = float(course.values.max(initial=0.0))
     words = ("acc", "percent", "pct", "rate", "pass", "solve")
     return 1.5 < top <= 100 and any(word in name for word in words)

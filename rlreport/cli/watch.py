@@ -50,7 +50,7 @@ def duration(value: str) -> float:
     is_flag=True,
     help="Reload pages open in a browser after a rebuild (folder format).",
 )
-def watch(
+def watch(  # noqa: PLR0917
     logs: tuple[str, ...],
     out: str,
     every: float,
@@ -82,7 +82,9 @@ def watch(
     given["live"] = max(1, int(every)) if live else 0
     report: Report | None = None
     last_state: object = None
-    grew, failed, change_time = False, False, time.monotonic()
+    grew = False
+    failed = False
+    change_time = time.monotonic()
     try:
         while True:
             state = _state(logs)

@@ -59,7 +59,8 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     """
     if tables.responses.empty:
         return trainer_data(tables.steps)
-    responses, extras = tables.responses, tables.extras
+    responses = tables.responses
+    extras = tables.extras
     columns: dict[str, object] = {
         "step": responses["step"],
         "n": responses["n"],
@@ -152,7 +153,8 @@ def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
     names = ",".join(_quoted(str(name)) for name in table)
     head = gzipped(f"{names}\n".encode(), 9)
     parts: list[bytes] = []
-    rows, size = 0, len(head)
+    rows = 0
+    size = len(head)
     for stop in range(len(table), 0, -ROWS_TOGETHER):
         block = table.iloc[max(0, stop - ROWS_TOGETHER) : stop]
         columns = [_cells(str(name), block[name]) for name in block]

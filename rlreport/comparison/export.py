@@ -18,8 +18,11 @@ PROMPT_CHARACTERS = 400
 
 
 def compare_json(outcome: Outcome) -> dict[str, Any]:
-    comparison, changed = outcome.comparison, outcome.changed
-    effect, windows, band = comparison.effect, comparison.windows, comparison.band
+    comparison = outcome.comparison
+    changed = outcome.changed
+    effect = comparison.effect
+    windows = comparison.windows
+    band = comparison.band
     equal_kl = {
         name: one and one._asdict() for name, one in comparison.equal_kl.items()
     }

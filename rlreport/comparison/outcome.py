@@ -40,7 +40,9 @@ MAX_LISTED = 20
 # If an n-gram contains another and their counts differ by up to 10%, only one is listed
 ALIKE = 0.9
 
-PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
+PASSED = 0
+FAILED = 1
+INCONCLUSIVE = 3
 
 _Texts = Mapping[ResponseId, tuple[str, str]]  # id of a response -> (prompt, response)
 
@@ -123,7 +125,8 @@ def outcome_of(
     bases: Sequence[ComparedRun], news: Sequence[ComparedRun], options: CompareOptions
 ) -> Outcome:
     """Compare NEW with BASE, one or several runs each, and read the texts that the pages show."""
-    base, new = bases[0], news[0]
+    base = bases[0]
+    new = news[0]
     comparison = compare_runs([run.side for run in bases], [run.side for run in news])
     guardrails = [
         g._replace(level="changed") if _is_undecided(g, base, new, comparison) else g
@@ -133,7 +136,8 @@ def outcome_of(
     changed = _changed_findings(base, new)
     won_and_lost = flips(comparison)
     numbers = prompt_numbers(new)
-    texts_by_side, words = [], []
+    texts_by_side = []
+    words = []
     for run, inside, in_flips in (
         (base, comparison.compared[0], {flip.base_response for flip in won_and_lost}),
         (new, comparison.compared[1], {flip.new_response for flip in won_and_lost}),
@@ -255,7 +259,8 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     """Return per prompt the mean ``reward``, its ``error`` and the ``response`` nearest to it."""
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
-    means, counts = rewards.transform("mean"), rewards.count()
+    means = rewards.transform("mean")
+    counts = rewards.count()
     deviation = pd.Series(difference(frame["reward"], means), frame.index)
     variance = (deviation**2).sum() / max(1, len(frame) - len(counts))
     nearest = frame.loc[deviation.abs().groupby(frame["pair"]).idxmin(), ["step", "n"]]
@@ -286,7 +291,8 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
     """Return up to MAX_LISTED n-grams that are in clearly more texts of NEW, by descending z."""
     if not base or not new:
         return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
-    before, after = _text_counts(base), _text_counts(new)
+    before = _text_counts(base)
+    after = _text_counts(new)
     ngrams = sorted(ngram for ngram, count in after.items() if count >= 2)
     new_counts = np.array([after[ngram] for ngram in ngrams], np.float64)
     base_counts = np.array([before[ngram] for ngram in ngrams], np.float64)
@@ -300,10 +306,8 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
             _is_redundant(ngrams[i], ngrams[j], new_counts[[i, j]]) for j in chosen
         ):
             chosen.append(i)
-    base_share, new_share = (
-        base_counts[chosen] / len(base),
-        new_counts[chosen] / len(new),
-    )
+    base_share = base_counts[chosen] / len(base)
+    new_share = new_counts[chosen] / len(new)
     shares = {
         "base_share": significant(base_share),
         "new_share": significant(new_share),

@@ -82,7 +82,8 @@ class Earlier:
 
     def texts(self, wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
         """Return id -> (prompt, response) of the wanted responses; those not shown are left out."""
-        responses, texts_by_id = set(wanted), {}
+        responses = set(wanted)
+        texts_by_id = {}
         with suppress(*UNREADABLE, *_UNEXPECTED):
             packed = load_json(
                 (self.read(TEXTS) or b"").partition(b"= ")[2].rstrip(b";\n")

@@ -83,14 +83,16 @@ def signed(value: float) -> str:
 
 def headline(outcome: Outcome) -> str:
     """Return the verdict in a few words, for example for the subject of a mail."""
-    comparison, broken = outcome.comparison, outcome.broken
+    comparison = outcome.comparison
+    broken = outcome.broken
     if len(broken) == len(outcome.runs):
         return (
             message("Both are broken") if outcome.is_pair else message("All are broken")
         )
     if broken:
         return clauses(_broken(outcome))
-    name, effect = _level(outcome), signed(comparison.effect.value)
+    name = _level(outcome)
+    effect = signed(comparison.effect.value)
     if comparison.level in ("better", "worse"):
         return message("{name}: reward {effect}", name=name, effect=effect)
     return name
@@ -102,11 +104,9 @@ def sentence(outcome: Outcome) -> str:
     if len(parts) == len(outcome.runs):
         literal = translatable("{all}, so the difference between them means little.")
         parts.insert(0, message(literal, all=headline(outcome)))
-    comparison, effect, name = (
-        outcome.comparison,
-        outcome.comparison.effect,
-        _level(outcome),
-    )
+    comparison = outcome.comparison
+    effect = outcome.comparison.effect
+    name = _level(outcome)
     if comparison.level == "incomparable":
         return sentences(
             [*parts, message("{clause}.", clause=name), _reasons(outcome)[-1]]
@@ -184,7 +184,8 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
-    level, of_change = outcome.comparison.level, outcome.comparison.has_enough_runs
+    level = outcome.comparison.level
+    of_change = outcome.comparison.has_enough_runs
     names = _LEVELS if of_change and not outcome.broken else _IN_THESE_RUNS
     return message(names.get(level, _LEVELS[level]))
 
@@ -345,10 +346,8 @@ def equal_kl(outcome: Outcome) -> str:
         return message(
             "At equal KL: not compared, as this needs KL per response in both runs."
         )
-    rewards, watched = (
-        comparison.equal_kl["reward"],
-        comparison.equal_kl["valid_reward"],
-    )
+    rewards = comparison.equal_kl["reward"]
+    watched = comparison.equal_kl["valid_reward"]
     if rewards is None:
         return message(
             "At equal KL: not compared, as rewards or a common KL range are missing."

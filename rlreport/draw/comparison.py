@@ -99,7 +99,8 @@ def _findings(steps: Floats, band: Band) -> list[Finding]:
 
 
 def _path_chart(tables: Sequence[pd.DataFrame]) -> Chart:
-    paths, endings = [], []
+    paths = []
+    endings = []
     curves = _runs(*(floats(table, "reward") for table in tables))
     for curve, table in zip(curves, tables, strict=True):
         distance = floats(table, "distance")

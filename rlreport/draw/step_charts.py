@@ -64,7 +64,7 @@ def step_charts(
     return [chart for chart in charts if chart is not None]
 
 
-def _histogram(
+def _histogram(  # noqa: PLR0914
     reward: Floats, reference: Floats, first_step: Floats, language: Language
 ) -> Chart | None:
     policy, reference, ghost = (
@@ -165,7 +165,8 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
     ends = np.linspace(0.0, count, len(ordered) + 1)
     marks = []
     for side, look in ((ordered >= 0, "policy"), (ordered < 0, "reference")):
-        place, gaps = (ends[:-1][side], ends[1:][side]), ordered[side]
+        place = (ends[:-1][side], ends[1:][side])
+        gaps = ordered[side]
         marks.append(bars(axes, place, (gaps, 0.0 * gaps), f'fill="var(--{look})"'))
     svg = draw(axes, [*marks, zero_line(axes)], words, language)
     return Chart("step_gap", message("Gap to the reference"), words, spec, {}, svg)
@@ -177,9 +178,11 @@ def _plane(
     finite = np.isfinite(rows[field]) & np.isfinite(rows["reward"])
     if not finite.any():
         return None
-    across, up = rows[field][finite], rows["reward"][finite]
+    across = rows[field][finite]
+    up = rows["reward"][finite]
     titles = {field: RESPONSE[field].title, "reward": message("reward")}
-    x, y = Axis(*limits([across]), titles[field]), Axis(*limits([up]), titles["reward"])
+    x = Axis(*limits([across]), titles[field])
+    y = Axis(*limits([up]), titles["reward"])
     words = plural("{count} response.", "{count} responses.", len(up))
     if len(up) > MOST_DOTS:
         words = sentences(
@@ -189,7 +192,8 @@ def _plane(
     # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:
         encoding = layer["encoding"]
-        encoding["x"]["field"], encoding["y"]["field"] = field, "reward"
+        encoding["x"]["field"] = field
+        encoding["y"]["field"] = "reward"
         encoding.setdefault("tooltip", []).extend(
             {
                 "field": key,

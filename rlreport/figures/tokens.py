@@ -73,10 +73,8 @@ class TokenFigures(dict[str, Floats]):
     def derive(self) -> TokenFigures:
         """Add probabilities, surprisal, k3 and value error where others imply them; return self."""
         if "logp" in self:
-            self["prob"], self["surprisal"] = (
-                probability(self["logp"]),
-                surprisal(self["logp"]),
-            )
+            self["prob"] = probability(self["logp"])
+            self["surprisal"] = surprisal(self["logp"])
         if "ref_logp" in self:
             self["ref_prob"] = probability(self["ref_logp"])
         if "log_ratio" in self:
@@ -203,11 +201,9 @@ def token_figures(
     A logged advantage is kept; where it is NaN, GAE is used. The return is computed by GAE, because
     logged advantages are often normalized; without token rewards it is advantage + value.
     """
-    figures, value, advantage = (
-        TokenFigures(logged),
-        logged.get("value"),
-        logged.get("advantage"),
-    )
+    figures = TokenFigures(logged)
+    value = logged.get("value")
+    advantage = logged.get("advantage")
     if "logp" in logged and "ref_logp" in logged:
         figures["log_ratio"] = log_ratio(logged["logp"], logged["ref_logp"])
     if value is not None:
@@ -282,7 +278,8 @@ def _critic(
     logged: Floats | None,
     offsets: Ints,
 ) -> None:
-    value, returns = figures.get("value"), figures.get("return")
+    value = figures.get("value")
+    returns = figures.get("return")
     if value is not None:
         columns["value_mean"] = finite_means(value, offsets)[1]
     if value is not None and returns is not None:
@@ -317,7 +314,8 @@ def _engines(
     columns: dict[str, Floats], figures: TokenFigures, old: Floats | None, offsets: Ints
 ) -> None:
     """Add columns comparing the policy's log-probabilities with the sampler's and old policy's."""
-    logp, sampler = figures.get("logp"), figures.get("sampler_logp")
+    logp = figures.get("logp")
+    sampler = figures.get("sampler_logp")
     if logp is not None and sampler is not None:
         ratio = mismatch_ratio(logp, sampler)
         columns["mismatch_tokens"], columns["mismatch_ratio"] = finite_means(

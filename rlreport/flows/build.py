@@ -78,7 +78,7 @@ class Report:
         return html.format(*texts, str(self.out))
 
 
-def build_report(
+def build_report(  # noqa: PLR0914
     logs: Sequence[str | Path],
     out: Destination,
     options: BuildOptions,
@@ -126,7 +126,8 @@ def build_report(
     )
     tables = replace(tables, notes=[*tables.notes, *chart_errors])
 
-    title, one_file = options.title or name, chosen_form.one_file
+    title = options.title or name
+    one_file = chosen_form.one_file
     builder = ReportBuilder(
         **vars(page_context(title, tables, options, one_file=one_file)),
         chosen=rollouts,
@@ -161,7 +162,8 @@ def build_report(
 
 def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     """Return the verdict of the health checks on logs, without building a report."""
-    progress, limits = Progress(options.quiet, options.language), _limits(options)
+    progress = Progress(options.quiet, options.language)
+    limits = _limits(options)
     with Workers(options.workers, options.ray) as workers:
         card = _metadata(logs, options)
         _, rollouts, tables = load_run(logs, options, card, progress, workers)

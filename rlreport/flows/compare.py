@@ -65,7 +65,8 @@ def build_comparison(
     progress: Progress,
 ) -> ComparisonReport:
     """Compare ``news`` with ``bases``, one run or several seeds each, and write a report."""
-    form, language = form_of(out, options.form), options.language
+    form = form_of(out, options.form)
+    language = options.language
     limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
     form.check(options)
     check_destination(out, form)

@@ -166,7 +166,8 @@ def _entry(path: Path, why: str, root: Path) -> Listed:
     relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
     page = f"{relative}/index.html" if path.is_dir() else relative
     # Without "./" a browser would read the part before a colon as a URL scheme.
-    href, name = f"./{quote(os.fsencode(page))}", safe_text(relative)
+    href = f"./{quote(os.fsencode(page))}"
+    name = safe_text(relative)
     about = UnusableInputError(why) if why else _about(path)
     if isinstance(about, RlreportError):
         return Listed(name, href, None, safe_text(str(about).removeprefix(f"{path}: ")))

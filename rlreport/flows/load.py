@@ -25,7 +25,8 @@ def load_run(
     workers: Workers,
 ) -> tuple[str, Rollouts, Tables]:
     """Return the run's name, the responses with texts, and all tables, from logs and metrics."""
-    read, gae = part(ReadOptions, options), part(GaeOptions, options)
+    read = part(ReadOptions, options)
+    gae = part(GaeOptions, options)
     metrics = find_and_read(logs, read.metrics, read.run, one_run=options.merge)
     named = (
         notes_file(logs, options.notes),
@@ -46,7 +47,8 @@ def load_run(
         )
         raise UnusableInputError(f"{error}{''.join(reasons)}") from error
     tables = summarise(scan, metrics)
-    name, rollouts = scan.name, scan.rollouts
+    name = scan.name
+    rollouts = scan.rollouts
     del scan
     release_memory()
     return name, rollouts, tables

@@ -64,7 +64,8 @@ def flat_numbers(
 ) -> Iterator[tuple[str, float]]:
     """Yield (name, value) of every metric in an object; nested keys are joined by ``/``."""
     for key, logged in obj.items():
-        name, value = f"{prefix}{key}", non_finite(logged)
+        name = f"{prefix}{key}"
+        value = non_finite(logged)
         if len(name) > MAX_NAME:
             continue
         if isinstance(value, dict) and depth:

@@ -102,7 +102,8 @@ def _messages_of_items(items: Iterable[Row]) -> list[Row]:
     messages: list[Row] = []
     ended = True  # whether the model's last call ended
     for item in items:
-        kind, content = item.get("type") or "message", item.get("content")
+        kind = item.get("type") or "message"
+        content = item.get("content")
         if kind == "function_call_output":
             messages.append({"role": "tool", "content": item.get("output"),
                              "tool_call_id": item.get("call_id")})  # fmt: skip

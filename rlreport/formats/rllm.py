@@ -42,7 +42,8 @@ class RLLM(BaseFormat):
     )
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        is_evaluation, task = "eval_idx" in obj, obj.get("task")
+        is_evaluation = "eval_idx" in obj
+        task = obj.get("task")
         step = 0 if is_evaluation else obj.get("training_step")
         shared = {
             **columns(obj, _USED_KEYS),
@@ -64,7 +65,8 @@ class RLLM(BaseFormat):
         names = [coerce.text(trajectory.get("name")) for trajectory in trajectories]
         is_other = [bool(_OTHER_AGENTS.search(name)) for name in names]
         last = max((i for i, other in enumerate(is_other) if not other), default=None)
-        group, episode = _group(obj), obj.get("id", obj.get("episode_id"))
+        group = _group(obj)
+        episode = obj.get("id", obj.get("episode_id"))
 
         def row_of(i: int) -> Row:
             trajectory = trajectories[i]

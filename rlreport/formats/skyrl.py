@@ -62,10 +62,8 @@ class SkyRL(BaseFormat):
         if obj.get("output_response") is None:
             raise RowError(message("{field} is missing", field="`output_response`"))
         # A list of scores has one per token, and their sum is the reward.
-        scores, extras = (
-            coerce.numbers(obj.get("score")),
-            mapping(obj.get("env_extras")),
-        )
+        scores = coerce.numbers(obj.get("score"))
+        extras = mapping(obj.get("env_extras"))
         spec = extras.get("reward_spec") or extras.get("reward_model")
         about = spec if isinstance(spec, dict) else extras
         # An evaluation outside training (`eval_only`) has no step.
@@ -116,13 +114,16 @@ def _earlier_lines(file: FileStamp) -> dict[int, list[int]]:
             earlier_of[_digest(before)] = []
             earlier_of[_digest(obj)] = earlier
         else:
-            earlier, first = [], obj
-        before, offset_before = obj, offset
+            earlier = []
+            first = obj
+        before = obj
+        offset_before = offset
     return earlier_of
 
 
 def _continues(obj: Row, before: Row) -> bool:
-    prompt, texts = obj.get("input_prompt"), _texts(before)
+    prompt = obj.get("input_prompt")
+    texts = _texts(before)
     return all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts))
 
 

@@ -55,8 +55,10 @@ class Tinker(BaseFormat):
         )
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        steps, group = dicts(obj.get("steps")), coerce.integer(obj.get("group_idx"))
-        texts, tags = self._texts(group, obj, steps), obj.get("tags")
+        steps = dicts(obj.get("steps"))
+        group = coerce.integer(obj.get("group_idx"))
+        texts = self._texts(group, obj, steps)
+        tags = obj.get("tags")
         row = {
             **columns(mapping(obj.get("trajectory_metrics"))),
             **columns(mapping(steps[-1].get("metrics")) if steps else {}),

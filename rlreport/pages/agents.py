@@ -50,7 +50,8 @@ _PER_RESPONSE = ColumnView("per_response", message("Turns per response"))
 
 def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
     """Return the table of turns in training responses, None if no tools were called."""
-    tools, training = context.tables.tools, context.tables.training().responses
+    tools = context.tables.tools
+    training = context.tables.training().responses
     rollouts = training[training["turns"].notna()]
     if tools.empty or rollouts.empty:
         return None
@@ -106,7 +107,8 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
 def _rows(
     context: RunContext, rollouts: pd.DataFrame, in_tokens: bool
 ) -> Iterator[Turns]:
-    tools, turns = context.tables.tools, float(rollouts["turns"].sum())
+    tools = context.tables.tools
+    turns = float(rollouts["turns"].sum())
     of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
     yield Turns(message("the policy"), turns, float(of_policy.sum()), turns)
     sums = tools.groupby("tool")[list(ToolCounts._fields)].sum()

@@ -122,18 +122,18 @@ class RunContext(PageContext):
     @property
     def left_out(self) -> list[str]:
         """Sentences about what the report does not show."""
-        responses, sentences = self.tables.responses, list[str]()
+        responses = self.tables.responses
+        sentences = list[str]()
         if self.step_pages:
             has_views = any(plan.arrays for plan in self.plans)  # else no token strings
             token_responses = (
                 int((responses["response_tokens"] > 0).sum()) if has_views else 0
             )
-            plans, steps = (
-                [page.plan for page in self.step_pages],
-                self.tables.steps_with_responses,
-            )
+            plans = [page.plan for page in self.step_pages]
+            steps = self.tables.steps_with_responses
             sentences = left_out(plans, steps, responses["validation"], token_responses)
-        count, total = self.response_data[1], len(responses)
+        count = self.response_data[1]
+        total = len(responses)
         if not count and total:  # mail and Markdown have no data files
             text = message(
                 "The report contains no data file with the figures of each response."

@@ -39,7 +39,8 @@ def run_courses(context: RunContext) -> list[tuple[Column, Course]]:
     result = []
     for name in RUN_TILES:
         quantity, label = _QUANTITIES.get(name, (None, ""))
-        column, course = STEP[name], courses.get(quantity) if quantity else None
+        column = STEP[name]
+        course = courses.get(quantity) if quantity else None
         if quantity is None and name in context.tile_names:
             values = steps[name].to_numpy(np.float64)
             course = course_of(Series(steps["step"].to_numpy(np.int64), values), name)
@@ -117,11 +118,13 @@ def logged_part(context: RunContext) -> str:
 
 def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
     """Return the key figures of a step with changes since the previous and the first step."""
-    steps, last = job.figures["step"], len(job.figures["step"]) - 1
+    steps = job.figures["step"]
+    last = len(job.figures["step"]) - 1
     earlier = dict.fromkeys(i for i in (last - 1, 0) if 0 <= i < last)
     result = []
     for name in context.tile_names:
-        figure, values = STEP[name], job.figures[name]
+        figure = STEP[name]
+        values = job.figures[name]
         changes = (
             change(
                 values[last],

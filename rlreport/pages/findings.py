@@ -109,12 +109,11 @@ _ONE = {
 def _limit(check: str, met: Met) -> str:
     declared = BY_ID[check].limits.declared() if check in BY_ID else {}
     if met.unit.startswith("of "):  # a share
-        value, limit = percent(met.value), percent(met.limit)
+        value = percent(met.value)
+        limit = percent(met.limit)
     else:
-        value, limit = (
-            with_unit(figure(met.value), message(met.unit)),
-            figure(met.limit),
-        )
+        value = with_unit(figure(met.value), message(met.unit))
+        limit = figure(met.limit)
     meaning = message(declared[met.name].meaning if met.name in declared else met.name)
     facts = {"meaning": meaning, "value": value, "limit": limit}
     if met.op.startswith("<"):

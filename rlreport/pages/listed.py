@@ -41,9 +41,17 @@ SAMPLED_FIGURE = "distinct_2"
 
 # Columns of the table of steps that are shown as key figures of the run and of each step
 TILES = (
-    *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
-    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
-    *("explained_variance", "distinct_2"),
+    "reward_mean",
+    "ref_reward_mean",
+    "win_rate",
+    "kl_k1_mean",
+    "kl_k3_mean",
+    "response_tokens_mean",
+    "response_chars_mean",
+    "surprisal_mean",
+    "eos_rate",
+    "explained_variance",
+    "distinct_2",
 )
 
 # Key figures of the run in order, including those that only trainer metrics provide
@@ -59,7 +67,10 @@ EXTRAS_SHOWN = 6
 
 # Minimum characters of a shared beginning of prompts, and minimum prompts that have it: a number
 # and a fraction; all beginnings together must be those of MOST_PROMPTS
-LEAST_SHARED, LEAST_PROMPTS, LEAST_SHARE, MOST_PROMPTS = 20, 4, 0.1, 0.8
+LEAST_SHARED = 20
+LEAST_PROMPTS = 4
+LEAST_SHARE = 0.1
+MOST_PROMPTS = 0.8
 PREFIXES = 4  # Maximum number of shared beginnings
 PREFIX_SAMPLE = 200  # Maximum prompts to find them in
 _WORDS = re.compile(r".*[\s。？！：，、]", re.DOTALL)
@@ -91,7 +102,8 @@ class PromptText(str):
         return f"… {self.rest.lstrip()}" if self.shared else self.rest
 
     def __html__(self) -> str:
-        shared, rest = Markup.escape(self.shared), Markup.escape(self.rest)
+        shared = Markup.escape(self.shared)
+        rest = Markup.escape(self.rest)
         return f'<span class="shared">{shared}</span>{rest}' if shared else rest
 
 
@@ -105,20 +117,20 @@ def prompt_prefixes(prompts: Iterable[str]) -> tuple[str, ...]:
     """Return up to PREFIXES shared beginnings of prompts; () unless MOST_PROMPTS have one."""
     texts = list(dict.fromkeys(filter(None, prompts)))
     texts = sorted(texts[:: -(-len(texts) // PREFIX_SAMPLE) or 1])
-    least, remaining, found = (
-        max(LEAST_PROMPTS, LEAST_SHARE * len(texts)),
-        texts,
-        list[str](),
-    )
+    least = max(LEAST_PROMPTS, LEAST_SHARE * len(texts))
+    remaining = texts
+    found = list[str]()
     while len(remaining) >= least and len(found) < PREFIXES:
         pairs = pairwise(remaining)
         common = [len(os.path.commonprefix(p)) for p in pairs]  # noqa: RUF071 (characters are meant)
-        best, prefix = 0, ""
+        best = 0
+        prefix = ""
         for first, text in enumerate(remaining):
             lengths = accumulate(common[first:], min)
             for number, length in enumerate(takewhile(LEAST_SHARED.__le__, lengths), 2):
                 if number >= least and number * length > best:
-                    best, prefix = number * length, text[:length]
+                    best = number * length
+                    prefix = text[:length]
         words = _WORDS.match(prefix)
         if words is None or len(words[0]) < LEAST_SHARED:
             break
@@ -138,7 +150,9 @@ def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 def number_columns(tables: Tables) -> list[ColumnView]:
     """Return numeric columns of the response list; logged fields are last, hidden if many."""
-    responses, extras, parts = tables.responses, tables.extras, tables.reward_parts
+    responses = tables.responses
+    extras = tables.extras
+    parts = tables.reward_parts
     base_columns = [
         c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()
     ]

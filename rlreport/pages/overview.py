@@ -58,17 +58,24 @@ MOST_OPEN = (
 MOST_NAMED = 3  # Maximum number of trainer metrics files the summary names; the data page lists all
 # Columns of the overview's table of steps; columns without data are left out
 STEPS_SHOWN = (
-    *("responses", "failed_rollouts", "reward_mean", "reward_std", "ref_reward_mean"),
-    *(
-        "win_rate",
-        "lose_rate",
-        "valid_reward_mean",
-        "kl_k1_mean",
-        "kl_k3_mean",
-        "log_ratio_mean",
-    ),
-    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
-    *("distinct_2", "explained_variance", "zero_variance_groups"),
+    "responses",
+    "failed_rollouts",
+    "reward_mean",
+    "reward_std",
+    "ref_reward_mean",
+    "win_rate",
+    "lose_rate",
+    "valid_reward_mean",
+    "kl_k1_mean",
+    "kl_k3_mean",
+    "log_ratio_mean",
+    "response_tokens_mean",
+    "response_chars_mean",
+    "surprisal_mean",
+    "eos_rate",
+    "distinct_2",
+    "explained_variance",
+    "zero_variance_groups",
 )
 
 # Kinds of trainer metrics that the table of steps lists if no responses are logged
@@ -134,10 +141,8 @@ def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
 
 
 def _summary(tables: Tables) -> str:
-    steps, names = (
-        tables.steps["step"].tolist(),
-        [file.name for file in tables.metrics_files],
-    )
+    steps = tables.steps["step"].tolist()
+    names = [file.name for file in tables.metrics_files]
     few = len(names) <= MOST_NAMED
     metrics_files = (
         listed(names) if few else plural("{count} file", "{count} files", len(names))
@@ -212,14 +217,16 @@ def extreme_number(extreme: Extreme) -> Cell:
 
 
 def _extreme_cell(extreme: Extreme) -> Cell:
-    value, unit = extreme_number(extreme), RESPONSE[extreme.metric].unit
+    value = extreme_number(extreme)
+    unit = RESPONSE[extreme.metric].unit
     if value.text == "1" and unit == "tokens":
         return value._replace(text=plural("{count} token", "{count} tokens", 1))
     return value._replace(text=with_unit(value.text, unit))
 
 
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
-    steps, note = context.tables.steps, ""
+    steps = context.tables.steps
+    note = ""
     columns = [STEP[name] for name in columns_with_data(steps, STEPS_SHOWN)]
     if not context.has_rollouts and len(steps) > MOST_ROWS:
         note = message(

@@ -25,7 +25,8 @@ NAMES = {
 PAGE_FILES = {kind: f"{kind}.html" for kind in NAMES} | {"overview": "index.html"}
 
 # Pages in the main navigation; those of responses exist only if responses are logged
-ALWAYS_LISTED, OF_ROLLOUTS = ("overview", "data"), ("responses", "prompts", "tokens")
+ALWAYS_LISTED = ("overview", "data")
+OF_ROLLOUTS = ("responses", "prompts", "tokens")
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "

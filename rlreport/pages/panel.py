@@ -87,7 +87,9 @@ def group_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
 ) -> dict[str, Any]:
     """Return ``groups``, ``siblings``, ``right`` (docs/page-data.md); {} if no group is shown."""
-    n, group, rewards = columns["n"], columns["group"], columns["reward"]
+    n = columns["n"]
+    group = columns["group"]
+    rewards = columns["reward"]
     correctness = None if np.isnan(columns["correct"]).all() else columns["correct"]
     lengths = columns[length_column(columns)]
     is_shown = np.zeros(len(n), bool)

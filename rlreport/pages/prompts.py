@@ -22,15 +22,17 @@ from rlreport.text.messages import message, sentences
 PROMPTS_LISTED = 300
 
 _SHOWN = (
-    *(
-        "responses",
-        "reward_first",
-        "reward_last",
-        "reward_gain",
-        "reward_min",
-        "reward_max",
-    ),
-    *("ref_reward_mean", "win_rate", "losing_streak", "kl_k1_mean", "group_std_mean"),
+    "responses",
+    "reward_first",
+    "reward_last",
+    "reward_gain",
+    "reward_min",
+    "reward_max",
+    "ref_reward_mean",
+    "win_rate",
+    "losing_streak",
+    "kl_k1_mean",
+    "group_std_mean",
 )
 # Columns that compare the steps of a prompt
 _OVER_STEPS = frozenset({"reward_first", "reward_gain", "reward_min", "reward_max"})
@@ -49,10 +51,8 @@ def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
     texts = run.chosen.read(rows)
     if run.options.redact:
         responses = run.tables.responses
-        prompts, numbers = (
-            responses["prompt_id"].to_numpy(),
-            response_numbers(responses),
-        )
+        prompts = responses["prompt_id"].to_numpy()
+        numbers = response_numbers(responses)
         texts = list(
             map(redacted, texts, prompts[rows].tolist(), numbers[rows].tolist())
         )

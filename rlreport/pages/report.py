@@ -78,7 +78,8 @@ class ReportBuilder(RunContext, Maker):
         return self.once("charts", self._page_charts)
 
     def _page_charts(self) -> dict[str, list[Chart]]:
-        tables, verdict = self.tables, self.verdict
+        tables = self.tables
+        verdict = self.verdict
         lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
         charts = overview_charts(tables, lead)
         return {
@@ -106,7 +107,8 @@ class ReportBuilder(RunContext, Maker):
 
     def with_data(self, room: int) -> ReportBuilder:
         """Return a copy with response data cut to ``room`` bytes; if 0, also without metrics."""
-        tables, metrics = self.tables, self.tables.metrics
+        tables = self.tables
+        metrics = self.tables.metrics
         data = pack_table(response_data(tables, redact=bool(self.options.redact)), room)
         without_metrics = self.one_file or metrics.empty or not room
         return replace(
@@ -232,11 +234,13 @@ def page_context(
     run: str, tables: Tables, options: BuildOptions, *, one_file: bool
 ) -> PageContext:
     judged = tables.without_step_in_progress().training()
-    responses, steps = tables.responses, judged.responses["step"].to_numpy()
+    responses = tables.responses
+    steps = judged.responses["step"].to_numpy()
     first = int(judged.steps["step"].iloc[0])
     files = {key: path for key, (path, _) in assets(options.language).files.items()}
     columns = number_columns(tables)
-    strings, environments = string_columns(tables), environments_of(judged)
+    strings = string_columns(tables)
+    environments = environments_of(judged)
     key = extra_key(environments.column) if environments else ""
     grouped = (
         len(judged.steps) and judged.steps["groups"].iloc[0] > 0

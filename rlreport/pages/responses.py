@@ -98,7 +98,8 @@ def listed_rows(
 
 def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
     """Return the first ``context.listed`` rows with step, interest (``_ORDER``) and findings."""
-    step, n = rows["step"], rows["n"][: context.listed]
+    step = rows["step"]
+    n = rows["n"][: context.listed]
     findings = context.verdict.findings
     names = [finding.name for finding in findings]
     of_response = findings_of_responses(findings, step)

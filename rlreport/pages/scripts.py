@@ -66,7 +66,8 @@ def assets(language: Language) -> Assets:
         )
         for entry in ("page/main.js", "page/one-file.js")
     )
-    light, dark = tokens("light"), tokens("dark")
+    light = tokens("light")
+    dark = tokens("dark")
     palette = " ".join(
         f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light
     )

@@ -33,7 +33,8 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
 
     A worker process draws the run's charts, as a process that started V8 cannot fork any more.
     """
-    plans, result = [plan.at(level) for plan in builder.plans], []
+    plans = [plan.at(level) for plan in builder.plans]
+    result = []
     shown_steps = builder.shown_steps
     charts = [] if DRAWINGS in builder.memo else [builder.page_charts]
     work: list[Any] = [
@@ -61,7 +62,8 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
 def _step_job(
     builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]
 ) -> StepJob:
-    tables, step = builder.tables, plan.step
+    tables = builder.tables
+    step = plan.step
     responses, steps = builder.once("columns", lambda: _columns(builder))
     first, last = np.searchsorted(responses["step"], [step, step + 1]).tolist()
     findings = [

@@ -70,7 +70,8 @@ _SEEN_IN = ColumnView(
 def tokens_view(
     context: RunContext, charts: Sequence[Chart], addresses: Addresses
 ) -> dict[str, Any]:
-    tables, spreading = context.tables, context.spreading.table
+    tables = context.tables
+    spreading = context.spreading.table
     missing = message("The log has no token strings (response_tokens).")
     return {
         "tables": list(_rankings(tables.tokens, context.windows, addresses)),

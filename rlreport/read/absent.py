@@ -54,7 +54,10 @@ def _notes_on(root: Path) -> Iterator[Note]:
 
 
 _ROLLOUTS = ".jsonl, .json, .parquet, .db, .eval"
-_METRICS = "trainer_state.json, .jsonl, .csv, events.out.tfevents.*, run-*.wandb, MLflow's metrics/, .log"
+_METRICS = (
+    "trainer_state.json, .jsonl, .csv, events.out.tfevents.*, run-*.wandb, "
+    "MLflow's metrics/, .log"
+)
 
 
 def _lacks(folder: Path, names: Collection[str]) -> Message | str:

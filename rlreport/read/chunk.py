@@ -28,10 +28,14 @@ from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.tokens import structure_of
 
 # Codes in column ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
-FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
+FROM_REASON = 1
+FROM_TOKEN = 2
+FROM_TEXT = 3
 
 # Codes in ``left_out``: rollouts that are counted by step only, and branches that were not trained
-FAILED, FILTERED, BRANCH = 1, 2, 3
+FAILED = 1
+FILTERED = 2
+BRANCH = 3
 CODES = {"failed": FAILED, "filtered_out": FILTERED, "branch": BRANCH}
 
 MAX_EXTRAS = 64
@@ -146,7 +150,8 @@ def batch_columns(
 def _collect_remarks(
     rows: Sequence[ParsedRow], positions: Sequence[LogPosition], chunk: Chunk
 ) -> None:
-    remarks, extras = chunk.remarks, chunk.extras
+    remarks = chunk.remarks
+    extras = chunk.extras
     for number, (row, position) in enumerate(
         zip(rows, positions, strict=True), chunk.rows
     ):
@@ -225,7 +230,8 @@ def _add_token_columns(
         logged_advantage=sampled.arrays.get("advantages"),
         old_logp=sampled.arrays.get("old_logprobs"),
     )
-    opens, closes = sampled.marks(_OPENING), sampled.marks(_CLOSING)
+    opens = sampled.marks(_OPENING)
+    closes = sampled.marks(_CLOSING)
     token_figures |= thinking_tokens(opens, closes, sampled.offsets)
     if tokens.sampled is not None and tokens.masked is not None:
         env_tokens = tokens.lengths - sampled.lengths
@@ -318,7 +324,8 @@ def _set_finished(
         for row, strings in zip(tokens.rows.tolist(), tokens.strings, strict=True):
             has_tokens[row] = strings is not None
             if strings and not source[row]:
-                finished[row], source[row] = strings[-1] in EOS_TOKENS, FROM_TOKEN
+                finished[row] = strings[-1] in EOS_TOKENS
+                source[row] = FROM_TOKEN
     for i in np.flatnonzero((source == 0) & ~has_tokens).tolist():
         stripped = texts[i].rstrip()
         finished[i] = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)

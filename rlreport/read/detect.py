@@ -110,14 +110,12 @@ class LogFiles:
     numbered: str = ""
 
     def only(self, files: Sequence[int]) -> LogFiles:
-        sources, formats = (
-            [self.sources[i] for i in files],
-            [self.formats[i] for i in files],
-        )
+        sources = [self.sources[i] for i in files]
+        formats = [self.formats[i] for i in files]
         return LogFiles(sources, formats, self.notes, self.unread, self.numbered)
 
 
-def detect_formats(
+def detect_formats(  # noqa: C901
     listing: Listing, options: ReadOptions, used: Iterable[Path] = ()
 ) -> LogFiles:
     """Return the logs to read with their formats, and notes on other files not in ``used``."""
@@ -304,7 +302,8 @@ def _detections(
 
     def detect_from_start(numbers: list[int]) -> None:
         for n, peek in zip(numbers, _peeks([sources[n] for n in numbers]), strict=True):
-            peeks[n], detections[n] = peek, _detect(sources[n], options, listed, peek)
+            peeks[n] = peek
+            detections[n] = _detect(sources[n], options, listed, peek)
 
     detect_from_start(
         [n for numbers in by_pattern.values() for n in _evenly_spaced(numbers)]
@@ -329,7 +328,8 @@ def _detections(
 
 
 def _evenly_spaced(numbers: list[int]) -> list[int]:
-    last, count = len(numbers) - 1, min(len(numbers), _MAX_PEEKED_FILES)
+    last = len(numbers) - 1
+    count = min(len(numbers), _MAX_PEEKED_FILES)
     return [numbers[i * last // max(1, count - 1)] for i in range(count)]
 
 
@@ -364,7 +364,8 @@ def _detect(
         return _Detection(
             None, problem or refusal(source.name, objects), damaged=damaged
         )
-    form, remark = detected.format, ""
+    form = detected.format
+    remark = ""
     if not is_url(source.path):
         configured = form.with_siblings(Path(source.path), listed)
         if isinstance(configured, str):

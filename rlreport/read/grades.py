@@ -41,7 +41,8 @@ _NOTES = {
     ),
 }
 _GRADERS = ("judge", "grader", "reward", "verifier", "scorer", "rubric")
-_TRUE, _FALSE = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no")
+_TRUE = ("true", "1", "1.0", "yes")
+_FALSE = ("false", "0", "0.0", "no")
 # (Reason why a reward is invalid, values that mean it, names of the fields with such a value)
 _SIGNS = (
     (Missing.JUDGE_FAILED, _TRUE, [f"{grader}_failed" for grader in _GRADERS]),

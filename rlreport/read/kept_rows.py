@@ -52,7 +52,7 @@ class LogRows:
     notes: list[Note] = field(default_factory=list)  # on rows left out
 
 
-def log_rows(
+def log_rows(  # noqa: PLR0914
     chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool
 ) -> LogRows:
     """Concatenate chunks and choose the rows of the response table.
@@ -70,10 +70,8 @@ def log_rows(
     responses = (left_out == 0) | untrained
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
-    keep, repeated = (
-        np.ones(len(responses), dtype=bool),
-        np.zeros(len(responses), dtype=bool),
-    )
+    keep = np.ones(len(responses), dtype=bool)
+    repeated = np.zeros(len(responses), dtype=bool)
     rollout = columns.get("rollout")
     for file, index in _rows_by_file(columns):
         steps = columns["step"][index].astype(np.int64)
@@ -134,7 +132,8 @@ def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mas
     )
     for kind, mask, text in kinds:
         for number in np.unique(file[mask]).tolist():
-            count, name = int((file[mask] == number).sum()), files.sources[number].name
+            count = int((file[mask] == number).sum())
+            name = files.sources[number].name
             rows.notes.append(Note(kind, message(text), count, name))
     return alone
 
@@ -147,7 +146,8 @@ def _by_step(columns: Columns, selection: Mask) -> dict[int, int]:
 def _mark_older_files(
     rows: LogRows, keep: Mask, repeated: Mask, files: LogFiles, *, keep_restarted: bool
 ) -> None:
-    columns, names = rows.chunk.columns, [source.name for source in files.sources]
+    columns = rows.chunk.columns
+    names = [source.name for source in files.sources]
     if len(names) < 2:
         return
     file, step, validation = (

@@ -158,7 +158,7 @@ def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
         last = groups[-1]
         fits = size + part.weight <= RANGE_BYTES and len(last) < _GROUP_FILES
         if (
-            last
+            last  # noqa: PLR0916
             and last[-1].small
             and part.small
             and last[-1].file != part.file
@@ -193,7 +193,8 @@ class Lines:
             yield from self._lines(io.BufferedReader(_Pieces(pieces), _BUFFER))
 
     def _pieces(self) -> Generator[bytes]:
-        source, start = self.part.source, max(0, self.part.start - 1)
+        source = self.part.source
+        start = max(0, self.part.start - 1)
         try:
             if source.store and not source.compression and not source.content:
                 stop = source.size if self.part.stop is None else self.part.stop
@@ -238,7 +239,8 @@ class Lines:
 
 class _Pieces(io.RawIOBase):
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._piece = pieces, memoryview(b"")
+        self._pieces = pieces
+        self._piece = memoryview(b"")
 
     def readable(self) -> bool:
         return True

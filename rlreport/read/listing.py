@@ -37,8 +37,16 @@ LINE_SUFFIXES = (
     ".ndjson.zst",
 )
 _SUFFIXES = (
-    *(*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval"),
-    *(".jsonl.zip", ".ndjson.zip", ".json.zip"),
+    *LINE_SUFFIXES,
+    ".json",
+    ".json.gz",
+    ".json.zst",
+    ".parquet",
+    ".db",
+    ".eval",
+    ".jsonl.zip",
+    ".ndjson.zip",
+    ".json.zip",
 )
 # Matches names of torch files with rollouts; other torch files are mostly model weights
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
@@ -78,7 +86,8 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
                 if not url.startswith(tuple(reports))
             ]
         else:
-            root, given = str(_root(Path(text))), Path(text).is_file()
+            root = str(_root(Path(text)))
+            given = Path(text).is_file()
             refuse_own_output([Path(text) if Path(text).exists() else Path(root)])
             for file in _local_files(text, listing):
                 entries += _entry_of(file, listing, given=given)
@@ -130,7 +139,8 @@ def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
     roots = [
         str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))
     ]
-    whole, root = path.resolve(), Path(_common_root(roots))
+    whole = path.resolve()
+    root = Path(_common_root(roots))
     file, folder = (whole, root) if whole.is_relative_to(root) else (path, path.parent)
     return _relative(str(file), str(folder))
 

@@ -79,7 +79,7 @@ _END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
 
 
-def read_logs(
+def read_logs(  # noqa: PLR0914, PLR0917
     paths: Sequence[str | Path],
     options: ReadOptions | None = None,
     gae: GaeOptions | None = None,
@@ -152,7 +152,7 @@ def read_logs(
     return with_sample(scan, choice.rows[choice.sample], options, workers)
 
 
-def read_chunks(
+def read_chunks(  # noqa: PLR0917
     ranges: Sequence[ByteRange],
     options: ReadOptions,
     gae: GaeOptions,
@@ -321,7 +321,8 @@ def _with_split(
     responses: pd.DataFrame, extras: pd.DataFrame, files: LogFiles, notes: list[Note]
 ) -> pd.DataFrame:
     split = responses["validation"].to_numpy()
-    main, watched = files.formats[0].main, files.formats[0].watched or ""
+    main = files.formats[0].main
+    watched = files.formats[0].watched or ""
     if (split == 1).any():
         text = message(
             "responses of split {watched} are shown, but only those of {main} are judged",

@@ -52,7 +52,8 @@ from rlreport.read.remarks import (
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.messages import message
 
-_BATCH_BYTES, _BATCH_ROWS = 1 << 22, 16384
+_BATCH_BYTES = 1 << 22
+_BATCH_ROWS = 16384
 _END = 2**62
 # Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers
 _UNUSABLE = (RowError, RecursionError, OverflowError)
@@ -62,7 +63,8 @@ def read_chunk(
     ranges: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, *, keep: int = 0
 ) -> Chunk:
     """Read byte ranges into a chunk, with texts and tokens if these fit in ``keep`` bytes."""
-    chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
+    chunk = Chunk(parts=[] if keep else None)
+    columns = list[Columns]()
     for batch in in_batches(
         _rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES
     ):
@@ -78,13 +80,15 @@ def in_batches(
     items: Iterable[Item], size: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
     """Yield lists of consecutive items; a list is full at size ``most`` or at _BATCH_ROWS items."""
-    batch, total = list[Item](), 0
+    batch = list[Item]()
+    total = 0
     for item in items:
         batch.append(item)
         total += size(item)
         if total >= most or len(batch) >= _BATCH_ROWS:
             yield batch
-            batch, total = [], 0
+            batch = []
+            total = 0
     if batch:
         yield batch
 
@@ -108,7 +112,8 @@ class _RangeReader:
     def __init__(self, part: ByteRange, chunk: Chunk) -> None:
         # lines, or objects of a file without lines; and how many lines or rows are unusable
         self.lines = self.unread = 0
-        self._part, self._chunk = part, chunk
+        self._part = part
+        self._chunk = chunk
 
     def rows_of_lines(self) -> Iterator[tuple[ParsedRow, Place]]:
         lines = Lines(self._part, MAX_LINE)
@@ -138,7 +143,7 @@ class _RangeReader:
 
     def rows_of_container(self) -> Iterator[tuple[ParsedRow, Place]]:
         part = self._part
-        try:
+        try:  # noqa: PLR1702
             with part.source.open() as stream:
                 for index, obj in iterate(stream, part.format.container):
                     self.lines += 1
@@ -162,7 +167,9 @@ class _RangeReader:
         *,
         torn: bool = False,
     ) -> Iterator[tuple[ParsedRow, Place]]:
-        part, name, remarks = self._part, self._part.source.name, self._chunk.remarks
+        part = self._part
+        name = self._part.source.name
+        remarks = self._chunk.remarks
         position = self._position(offset)
         records = part.format.rows(obj, name, self.lines, offset)
         for sub, record in enumerate(records):
@@ -173,7 +180,8 @@ class _RangeReader:
             except _UNUSABLE as error:
                 self._add_unread(offset, reason_of(error), torn=torn)
                 continue
-            split, kind = row.metadata.split or part.format.split, row.metadata.left_out
+            split = row.metadata.split or part.format.split
+            kind = row.metadata.left_out
             validation = split != part.format.main
             if validation and split != part.format.watched:
                 kind = "other_split_rows"

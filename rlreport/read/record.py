@@ -143,7 +143,8 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
             raise RowError(message("{field} is missing", field=name))
     oddities: list[str] = []
     step = _step_of(record["step"])
-    prompt, response = _text(record, "prompt"), _text(record, "response")
+    prompt = _text(record, "prompt")
+    response = _text(record, "response")
     rewards = _rewards(record, oddities)
     reference = record.get("ref_response")
     if reference is not None and not isinstance(reference, str):
@@ -170,7 +171,8 @@ def _rewards(
 ) -> tuple[float, float, float, float]:
     rewards = []
     for name in REWARDS:
-        value, number = record.get(name), NAN
+        value = record.get(name)
+        number = NAN
         try:
             number = _number(value)
         except RowError:
@@ -197,7 +199,8 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
             if not isinstance(tokens, list):
                 raise TypeError
             # Joining is several times faster than checking each type.
-            fields.text, fields.tokens = "".join(tokens), tokens
+            fields.text = "".join(tokens)
+            fields.tokens = tokens
             fields.fit(len(tokens))
         except TypeError:
             oddities.append("not_tokens")
@@ -222,7 +225,8 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
 
 
 def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list[str]]:
-    named, names = record, []
+    named = record
+    names = []
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
         # A reward part may have the name of a canonical field; rename the part.

@@ -18,7 +18,9 @@ from rlreport.text.messages import message, translatable
 
 _RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECASE)
 _MAX_LENGTHS = 5  # number of starts whose lengths are named
-_MIN_SHARED_STEPS, _WHOLE_STEP, _SHARED_PROMPTS = 3, 0.75, 0.1
+_MIN_SHARED_STEPS = 3
+_WHOLE_STEP = 0.75
+_SHARED_PROMPTS = 0.1
 
 
 def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -150,7 +152,8 @@ def later_attempts(
         # Compare with the attempt before, and with the one that ends at the highest step.
         furthest = max(range(at), key=lambda i: bounds[i].last)
         for before in sorted({at - 1, furthest}):
-            one, two = bounds[before], bounds[at]
+            one = bounds[before]
+            two = bounds[at]
             # If one attempt covers the steps of the other, the file read first is the older.
             nested = two.last <= one.last and two.file < one.file
             older, newer = (
@@ -163,7 +166,8 @@ def later_attempts(
 
 
 def _logs_again(older: pd.DataFrame, newer: pd.DataFrame, *, continued: bool) -> bool:
-    before, after = older["step"].value_counts(), newer["step"].value_counts()
+    before = older["step"].value_counts()
+    after = newer["step"].value_counts()
     both = before.index.intersection(after.index)
     whole = len(both) >= _MIN_SHARED_STEPS and all(
         rows[both].median() >= _WHOLE_STEP * rows.median() for rows in (before, after)
@@ -185,7 +189,8 @@ def _name_of_attempt(name: str, first: int, last: int) -> str:
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
-    low, high = int(steps.min()), int(steps.max())
+    low = int(steps.min())
+    high = int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
     text = translatable(
         "after a restart, steps {steps} were logged again; older rows left out"

@@ -77,7 +77,8 @@ def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) 
         Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts
     ]
     seconds = len(rows) / _ROWS_PER_SECOND
-    strings, parts = Numbers(), []
+    strings = Numbers()
+    parts = []
     for part in workers.map(_collect, jobs, options, seconds=seconds):
         numbers = strings.of(part.strings)
         units, words, references = (
@@ -104,7 +105,8 @@ def _collect(selection: Selection, options: ReadOptions) -> Part:
 
 class _Collector:
     def __init__(self, rollouts: Rollouts, pads: tuple[str, ...]) -> None:
-        self._rollouts, self._pads = rollouts, pads
+        self._rollouts = rollouts
+        self._pads = pads
         self._numbers = Numbers()
         self._texts: tuple[list[tuple[int, Ids]], ...] = (
             [],
@@ -119,7 +121,8 @@ class _Collector:
     def add(self, row: int, index: int, figures: TokenFigures) -> None:
         rollouts = self._rollouts
         text = rollouts.text("response", index) or ""
-        flags, start = int(rollouts.flags[index]), int(rollouts.starts[index])
+        flags = int(rollouts.flags[index])
+        start = int(rollouts.starts[index])
         sampled = rollouts.sampled[start : start + rollouts.lengths[index]]
         tokens = rollouts.ids[start : start + rollouts.lengths[index]][sampled]
         if flags & HAS_TOKENS and flags & HAS_MASK:  # omit tool outputs
@@ -162,7 +165,8 @@ class _Collector:
 
     def part(self) -> Part:
         units, words, references = map(_as_units, self._texts)
-        is_token, vocabulary = units.ids < 0, self._rollouts.vocabulary
+        is_token = units.ids < 0
+        vocabulary = self._rollouts.vocabulary
         used, tokens = np.unique(-1 - units.ids[is_token], return_inverse=True)
         # Token strings are model output of any length.
         strings = [
@@ -213,7 +217,7 @@ def _normalize(text: str) -> str:
     return _THOUSANDS.sub("", " ".join(text.lower().split()))
 
 
-def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -> Scan:
+def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -> Scan:  # noqa: PLR0914
     training = scan.responses["validation"].to_numpy() == 0
     everything, words, references = (
         Units(*(np.concatenate(arrays) for arrays in zip(*texts, strict=True)))

@@ -74,7 +74,8 @@ def no_responses(name: str, notes: list[Note]) -> Scan:
 
 def response_table(rows: LogRows) -> pd.DataFrame:
     """Return the response table; remove the columns of ``rows.chunk``, to save memory."""
-    order, logged = rows.order, rows.chunk.columns
+    order = rows.order
+    logged = rows.chunk.columns
     columns = {name: logged.pop(name)[order] for name in list(logged)}
     step = columns["step"].astype(np.int64)
     columns["n"] = pd.Series(step).groupby(step).cumcount().to_numpy()
@@ -181,11 +182,13 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
     """Return up to MAX_EXTRAS extra fields as a table, and field -> number of responses with it."""
-    order, count = rows.order, rows.chunk.rows
+    order = rows.order
+    count = rows.chunk.rows
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
     for name, extra in sorted(rows.chunk.extras.items()):
-        numbers, has_value = np.full(count, np.nan), np.zeros(count, dtype=bool)
+        numbers = np.full(count, np.nan)
+        has_value = np.zeros(count, dtype=bool)
         logged = np.asarray(extra.rows, dtype=np.int64)
         numbers[logged] = extra.numbers
         has_value[logged] = True

@@ -103,7 +103,8 @@ class TokenRows:
         for i in np.flatnonzero(sizes != self.lengths).tolist():
             if row := strings[i]:
                 kept = keep[self.offsets[i] : self.offsets[i + 1]].tobytes()
-                first, stop = kept.find(1), kept.rfind(1) + 1
+                first = kept.find(1)
+                stop = kept.rfind(1) + 1
                 whole = stop - first == sizes[i]  # only padding is dropped
                 strings[i] = row[first:stop] if whole else list(compress(row, kept))
         return TokenRows(
@@ -207,7 +208,8 @@ def _end_padding(
     for strings, start in zip(tokens.strings, tokens.offsets.tolist(), strict=False):
         if not strings:
             continue
-        first, stop = 0, len(strings)
+        first = 0
+        stop = len(strings)
         while first < stop and (
             strings[first] in pad_tokens or sentinels[start + first]
         ):

@@ -14,8 +14,15 @@ from rlreport.text.messages import message
 
 # Names of logged fields that contain the environment, most preferred first; case is ignored
 ENVIRONMENT_FIELDS = (
-    *("data_source", "env", "env_name", "environment", "env_id"),
-    *("task", "task_name", "dataset", "agent"),
+    "data_source",
+    "env",
+    "env_name",
+    "environment",
+    "env_id",
+    "task",
+    "task_name",
+    "dataset",
+    "agent",
 )
 MAX_VALUES = 50  # a field with more different values names prompts, not environments
 MIN_SHARE = 0.9  # fraction of the responses that must have the field

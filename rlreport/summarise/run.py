@@ -26,18 +26,21 @@ from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
 
-def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
+def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:  # noqa: PLR0914
     """Return the prompt table (PROMPT_COLUMNS); ``texts`` are those of prompts 0, 1, …."""
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
     column = {name: responses[name].to_numpy()[order] for name in USED}
-    step, reward, reference = column["step"], column["reward"], column["ref_reward"]
+    step = column["step"]
+    reward = column["reward"]
+    reference = column["ref_reward"]
     prompts = Grouped.by(column["prompt_id"])
     prompt_steps = Grouped.by(column["prompt_id"], step)
     steps_by_prompt = Grouped.by(prompt_steps.first(column["prompt_id"]))
     means = prompt_steps.mean(reward)
     comparable = ~(np.isnan(reward) | np.isnan(reference))
     won = comparable & (reward > reference)
-    first, last = steps_by_prompt.first(means), steps_by_prompt.last(means)
+    first = steps_by_prompt.first(means)
+    last = steps_by_prompt.last(means)
     # A single step shows no gain, not even one of 0.
     gain = np.where(steps_by_prompt.counts > 1, difference(last, first), np.nan)
     best, worst = (_first_smallest(rewards, prompts) for rewards in (-reward, reward))
@@ -103,7 +106,8 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     training = scan.responses[split == 0] if split.any() else scan.responses
     if scan.responses.empty:
         _refuse_several(metrics.runs)
-        steps, validation = trainer_steps(metrics.table), pd.DataFrame()
+        steps = trainer_steps(metrics.table)
+        validation = pd.DataFrame()
     else:
         steps, validation = step_tables(
             training,

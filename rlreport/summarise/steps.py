@@ -58,7 +58,8 @@ _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Return the step table (STEP_COLUMNS) of responses, which are sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
-    steps, passes = Grouped.by(column["step"]), passes_of(responses)
+    steps = Grouped.by(column["step"])
+    passes = passes_of(responses)
     every = np.fmax(column["reward"], column["masked_reward"])
     figures: dict[str, NDArray[np.generic]] = {
         "step": steps.first(column["step"]),
@@ -195,7 +196,8 @@ def _of_responses(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    reward, reference = column["reward"], column["ref_reward"]
+    reward = column["reward"]
+    reference = column["ref_reward"]
     comparable = ~(np.isnan(reward) | np.isnan(reference))
     return {
         "win_rate": steps.share(reward > reference, comparable),
@@ -227,7 +229,8 @@ def _groups(
     column: dict[str, Floats], steps: Grouped
 ) -> dict[str, NDArray[np.generic]]:
     order = np.lexsort((column["group"], column["step"]))
-    step, reward = column["step"][order], column["reward"][order]
+    step = column["step"][order]
+    reward = column["reward"][order]
     groups = Grouped.by(step, column["group"][order])
     is_group = groups.finite(reward) >= 2
     spread = np.where(is_group, groups.std(reward), np.nan)
@@ -264,7 +267,8 @@ def passes_of(responses: pd.DataFrame) -> Passes:
     # Draw k responses one after another, without replacement: all are wrong with this chance.
     chances = np.maximum(wrong[:, None] - np.arange(k), 0) / (n[:, None] - np.arange(k))
     at_1, at_k = np.full((2, len(correct)), np.nan)
-    at_1[first], at_k[first] = 1 - wrong / n, 1 - chances.prod(axis=1)
+    at_1[first] = 1 - wrong / n
+    at_k[first] = 1 - chances.prod(axis=1)
     return Passes(k, at_1, at_k)
 
 
@@ -282,7 +286,8 @@ def advantage_fit(
     Correlations within a step do not depend on a trainer's scale or offset. Leave-one-out, and the
     population std, differ from these by a factor that depends only on the size of the group.
     """
-    reward, logged = column["reward"], column["advantage_logged_mean"]
+    reward = column["reward"]
+    logged = column["advantage_logged_mean"]
     if np.isnan(logged).all():
         return logged, np.full(len(steps), np.nan)
     groups = pd.Series(reward).groupby(column["group"])

@@ -90,7 +90,8 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
     if GAP in texts.vocabulary:
         gap = texts.units == texts.vocabulary.index(GAP)
         inside &= ~gap & ~np.append(gap[1:], False)
-    is_pair, steps = inside[:-1], np.unique(step)
+    is_pair = inside[:-1]
+    steps = np.unique(step)
     starts = np.searchsorted(step_of_unit[:-1][is_pair], steps[1:])
     parts = np.split(pairs[is_pair], starts)  # of each step, which may be empty
     distinct = [len(np.unique(part)) for part in parts]

@@ -49,7 +49,8 @@ def failed_rollouts(check: Check, run: Run) -> Result:
     share: Floats = failed / (
         failed + run.attempted_steps["responses"].to_numpy(np.float64)
     )
-    series, start = Series(steps, share), int(steps[0])
+    series = Series(steps, share)
+    start = int(steps[0])
     moved = series.change()
     rise = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
     later = steps[steps >= rise.step].tolist() if rise else ()
@@ -65,7 +66,8 @@ def _judge_tool_errors(check: Check, run: Run) -> Result:
     facts: Facts = {"kind": "plain"}
     if not run.tables.tools.empty:
         kinds = run.tables.tools.groupby("tool")[list(ERROR_KINDS)].sum()
-        tool, kind = str(kinds.max(axis=1).idxmax()), str(kinds.max().idxmax())
+        tool = str(kinds.max(axis=1).idxmax())
+        kind = str(kinds.max().idxmax())
         if kinds[kind].max() > run.tables.tools["errors"].sum() / 2:
             named = {"tool": LogText(tool), "error": message(ERROR_KINDS[kind])}
             facts = {**named, "kind": "named" if tool else "unnamed"}
@@ -209,7 +211,8 @@ class _EmptyResults(Limits):
     trend=True,
 )
 def empty_results(check: Check, run: Run) -> Result:
-    limits, worst = run.limits[_EmptyResults], None
+    limits = run.limits[_EmptyResults]
+    worst = None
     if run.tables.tools.empty:
         return None
     for name, tool in run.tables.tools.groupby("tool"):

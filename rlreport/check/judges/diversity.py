@@ -92,13 +92,16 @@ def diversity_collapse(check: Check, run: Run) -> Result:
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
     times = prompts.transform("nunique").to_numpy(np.float64)
     twin = (times > 1).astype(np.float64)
-    series, twins, facts = run.by_step(twin), run.change(twin), {}
+    series = run.by_step(twin)
+    twins = run.change(twin)
+    facts = {}
     repeats = (
         run.met(_DiversityCollapse.identical, ">", twins.last) if twins.rose else []
     )
     if repeats:
         facts = {"twins": twins.last, "twins_start": twins.first}
-    fall, met = run.once(distinct_fall), []
+    fall = run.once(distinct_fall)
+    met = []
     if fall is not None and fall.z >= run.limits[Trend].z:
         met = run.met(_DiversityCollapse.fall, ">", fall.share)
     if fall is not None and met:
@@ -143,7 +146,7 @@ class DistinctFall(NamedTuple):
         return 1 - self.last / self.first
 
 
-def distinct_fall(run: Run) -> DistinctFall | None:
+def distinct_fall(run: Run) -> DistinctFall | None:  # noqa: PLR0914
     """Compare distinct-2 in the first and last window; None if either has too few bigrams.
 
     Larger samples repeat more bigrams, so both windows, and all steps, are cut to equal numbers.
@@ -153,14 +156,17 @@ def distinct_fall(run: Run) -> DistinctFall | None:
     sample = run.tables.ngrams
     if run.first is None or sample is None:
         return None
-    rows, units = np.asarray(sample.rows), np.asarray(sample.units, np.int64)
+    rows = np.asarray(sample.rows)
+    units = np.asarray(sample.units, np.int64)
     keys = units[:-1] * len(sample.vocabulary) + units[1:]
     answers = run.responses[["step", "prompt_id", "response_hash"]].iloc[rows]
     steps: list[list[Ints]] = [[] for _ in run.steps]
     for i in np.flatnonzero(~answers.duplicated().to_numpy()).tolist():
-        start, stop = sample.offsets[i], sample.offsets[i + 1]
+        start = sample.offsets[i]
+        stop = sample.offsets[i + 1]
         steps[run.step_index[rows[i]]].append(keys[start : max(stop - 1, start)])
-    size_first, size_last = len(run.first.steps), len(run.last.steps)
+    size_first = len(run.first.steps)
+    size_last = len(run.last.steps)
     windows = [[*chain(*part)] for part in (steps[:size_first], steps[-size_last:])]
     size = min(MAX_BIGRAMS, *(sum(map(len, part)) for part in windows))
     if size < run.limits[_DiversityCollapse].least_bigrams:
@@ -172,7 +178,8 @@ def distinct_fall(run: Run) -> DistinctFall | None:
     end_size = max(int(sizes[ends].min()), MIN_STEP_BIGRAMS)
     step_size = max(int(np.median(sizes)) // 2, MIN_STEP_BIGRAMS)
     scatter = np.array([_distinct_2(steps[index], end_size) for index in ends])
-    first, last = scatter[:size_first], scatter[size_first:]
+    first = scatter[:size_first]
+    last = scatter[size_first:]
     error = float(
         np.sqrt(first.var(ddof=1) / size_first + last.var(ddof=1) / size_last)
     )
@@ -261,11 +268,10 @@ def _match_rates(run: Run, least: int) -> Floats:
     rates = np.full(len(run.steps), np.nan)
     if sample is None:
         return rates
-    rows, offsets = np.asarray(sample.rows), np.asarray(sample.offsets)
-    step_index, prompts = (
-        run.step_index[rows],
-        run.responses["prompt_id"].to_numpy(np.int64)[rows],
-    )
+    rows = np.asarray(sample.rows)
+    offsets = np.asarray(sample.offsets)
+    step_index = run.step_index[rows]
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows]
     for step in np.unique(step_index).tolist():
         rows_here = np.flatnonzero(step_index == step)
         _, code, size = np.unique(
@@ -350,7 +356,8 @@ def language_drift(check: Check, run: Run) -> Result:
     majority = run.met(_LanguageDrift.most, ">", moved.last)
     severity: Severity = "warning" if watched_fell or majority else "info"
     facts = {"share": moved.last, "share_start": moved.first}
-    ranking, series = Ranking(foreign, among=foreign == 1), run.by_step(foreign)
+    ranking = Ranking(foreign, among=foreign == 1)
+    series = run.by_step(foreign)
     return check.finding(run, severity, rise + majority, facts, ranking, series=series)
 
 
@@ -438,19 +445,16 @@ class _Loops(Limits):
     ),
     trend=True,
 )
-def loops(check: Check, run: Run) -> Result:
-    words, share, reward = (
-        run.tables.words,
-        run.column("loop_share"),
-        run.column("reward"),
-    )
+def loops(check: Check, run: Run) -> Result:  # noqa: PLR0914
+    words = run.tables.words
+    share = run.column("loop_share")
+    reward = run.column("reward")
     if words is None:
         return _judge_loop_metric(check, run)
-    in_loop, steps = np.sign(share), len(run.steps)
-    series, size = (
-        run.by_step(in_loop),
-        max(MIN_WINDOW, int(steps * SHAPE_WINDOW_SHARE)),
-    )
+    in_loop = np.sign(share)
+    steps = len(run.steps)
+    series = run.by_step(in_loop)
+    size = max(MIN_WINDOW, int(steps * SHAPE_WINDOW_SHARE))
     peak = int(np.argmax(running_mean(np.nan_to_num(series), size)))
     start, end, high = (run.window(at, at + size) for at in (0, steps - size, peak))
     # A tenth of the steps may have too few responses for significance, a fifth has more.
@@ -468,12 +472,11 @@ def loops(check: Check, run: Run) -> Result:
     dated = (
         pd.Series(series).rolling(width, min_periods=1, center=True).mean().to_numpy()
     )
-    began, until = run.onset(dated), None
-    stop, left, middle = (
-        peak + size,
-        mean(series[-size:]),
-        (moved.first + moved.last) / 2,
-    )
+    began = run.onset(dated)
+    until = None
+    stop = peak + size
+    left = mean(series[-size:])
+    middle = (moved.first + moved.last) / 2
     if stop < steps and left < middle:  # The share rose, but fell again.
         until = int(run.steps[stop - 1 + np.argmax(dated[stop:] < middle)])
         began = onset(run.steps[:stop], dated[:stop], end=size)
@@ -482,10 +485,8 @@ def loops(check: Check, run: Run) -> Result:
     )
     lost = run.met(_Loops.lost, ">=", others - earned, of=run.spread())
     _, z = correlation_with_reward(run, -in_loop)
-    fell, least = (
-        run.reward_shape is not None and run.reward_shape.fell,
-        run.limits[Trend].z,
-    )
+    fell = run.reward_shape is not None and run.reward_shape.fell
+    least = run.limits[Trend].z
     harmful = until is None and ((lost and z >= least) or (fell and not z <= -least))
     longest = late.rows.start + int(np.nanargmax(share[late.rows]))
     text = _loop_text(words, int(np.searchsorted(words.rows, longest)))

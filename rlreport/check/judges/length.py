@@ -46,15 +46,21 @@ class _LengthHacking(Limits):
     why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
     suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
     explains=(
-        *("kl_explosion", "missing_eos", "diversity_collapse", "entropy_collapse"),
-        *("reward_part_dominance", "watched_reward_fall"),
+        "kl_explosion",
+        "missing_eos",
+        "diversity_collapse",
+        "entropy_collapse",
+        "reward_part_dominance",
+        "watched_reward_fall",
     ),
     of_reward=True,
     trend=True,
 )
 def length_hacking(check: Check, run: Run) -> Result:
-    length, watched = run.column(run.length), run.watched_shape
-    moved, rewards = run.change(length), run.change(run.column("reward"))
+    length = run.column(run.length)
+    watched = run.watched_shape
+    moved = run.change(length)
+    rewards = run.change(run.column("reward"))
     ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
     if (
         not (ratio and moved.rose)
@@ -74,16 +80,15 @@ def length_hacking(check: Check, run: Run) -> Result:
         "correlation": correlation,
     }
     facts = {**facts, "unit": run.length_unit}
-    ranking, series = (
-        Ranking(length, unit=run.length_unit, at_end=True),
-        run.by_step(length),
-    )
+    ranking = Ranking(length, unit=run.length_unit, at_end=True)
+    series = run.by_step(length)
     return check.finding(run, "warning", ratio + pays, facts, ranking, series=series)
 
 
 def correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
-    inside, reward = "group" if grouped else "step", run.column("reward")
+    inside = "group" if grouped else "step"
+    reward = run.column("reward")
     windows = (run.last, run.window(0, len(run.steps)))
     pairs = [
         correlation_within(run.tables, reward, length, part, inside) for part in windows
@@ -128,13 +133,12 @@ class _LengthCollapse(Limits):
     why="Stopping at once is often the cheapest way to avoid a penalty.",
     suggestion="Look for a penalty that grows with length; give empty responses the lowest reward.",
     explains=(
-        *(
-            "diversity_collapse",
-            "entropy_collapse",
-            "reward_stalled",
-            "watched_reward_fall",
-        ),
-        *("zero_variance_groups", "unclosed_thinking"),
+        "diversity_collapse",
+        "entropy_collapse",
+        "reward_stalled",
+        "watched_reward_fall",
+        "zero_variance_groups",
+        "unclosed_thinking",
     ),
     trend=True,
 )
@@ -145,7 +149,8 @@ def length_collapse(check: Check, run: Run) -> Result:
 
 
 def _all_empty(check: Check, run: Run) -> Result:
-    tokens, chars = run.column("response_tokens"), run.column("response_chars")
+    tokens = run.column("response_tokens")
+    chars = run.column("response_chars")
     only_end = (tokens == 1) & (run.column("finished") == 1)
     empty = np.where((chars == 0) | (tokens == 0) | only_end, 1.0, 0.0)
     series = run.by_step(empty)
@@ -165,19 +170,24 @@ def _shrunk(check: Check, run: Run) -> Result:
     Learning to stop is not a collapse: if the log tells which responses finished, only these
     count. If it does not, the trainer's metric is judged or, without one, all responses.
     """
-    length, trainers = run.column(run.length), run.series_of("length")
+    length = run.column(run.length)
+    trainers = run.series_of("length")
     if _finish_known(run):
         length, trainers = np.where(run.column("finished") == 1, length, np.nan), None
     if trainers is not None and run.covers(trainers):
-        severe, moved = (trainers.change(MIN_WINDOW), trainers.change())
-        series, unit = trainers, translatable("tokens")
+        severe = trainers.change(MIN_WINDOW)
+        moved = trainers.change()
+        series = trainers
+        unit = translatable("tokens")
     else:
         first = run.window(0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]
         if medians[0] >= run.limits[_LengthCollapse].ratio * medians[1]:
             return None  # The mean fell only because a few long responses disappeared.
-        severe, moved = run.change(length, first=first), run.change(length)
-        series, unit = Series(run.steps, run.by_step(length)), run.length_unit
+        severe = run.change(length, first=first)
+        moved = run.change(length)
+        series = Series(run.steps, run.by_step(length))
+        unit = run.length_unit
     met = (
         run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first)
         if severe.fell
@@ -185,7 +195,8 @@ def _shrunk(check: Check, run: Run) -> Result:
     )
     early: object = run.window(0, MIN_WINDOW).span
     if not met:
-        severe, early = moved, run.first and run.first.span
+        severe = moved
+        early = run.first and run.first.span
         if moved.fell and (not run.learned or _shortness_pays(run, length)):
             met = run.met(_LengthCollapse.ratio, "<", moved.last, of=moved.first)
     if not met:
@@ -207,17 +218,16 @@ def _shortness_pays(run: Run, length: Floats) -> bool:
 
 def _stubs(check: Check, run: Run) -> Result:
     """Return a finding if many responses are tiny, a note if that is not new or the run learns."""
-    tokens, limit = run.column("response_tokens"), run.limits[_LengthCollapse].tokens
+    tokens = run.column("response_tokens")
+    limit = run.limits[_LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
     share = run.change(is_stub)
     if not (met := run.met(_LengthCollapse.stubs, ">", share.last)):
         return None
     facts: Facts = {"stubs": share.last, "stubs_start": share.first, "tokens": limit}
     severity: Severity = "warning" if share.rose and not run.learned else "info"
-    ranking, series = (
-        Ranking(tokens, highest=False, unit=run.length_unit),
-        run.by_step(is_stub),
-    )
+    ranking = Ranking(tokens, highest=False, unit=run.length_unit)
+    series = run.by_step(is_stub)
     dating = {"series": series, "always": not share.rose}
     return check.finding(
         run, severity, met, {**facts, "kind": "stubs"}, ranking, **dating

@@ -78,7 +78,8 @@ def _disagreement(facts: Facts) -> str:
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
-    weights, limits = run.column("mismatch_tokens"), _EngineMismatch
+    weights = run.column("mismatch_tokens")
+    limits = _EngineMismatch
     figures = [
         run.figure(limit, f"mismatch_{limit.key}", weights)
         for limit in (limits.k3, limits.prob, limits.ratio, limits.lagged)
@@ -120,16 +121,15 @@ class _OffPolicyWeights(Limits):
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
-    limits, ranking = (
-        _OffPolicyWeights,
-        Ranking(np.abs(run.column("log_weight")), unit="nats"),
-    )
+    limits = _OffPolicyWeights
+    ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
     if not run.has("log_weight"):
         figure = run.figure(limits.ess, "ess", op="<")
         return check.judge_figures(run, [figure], ranking, ess=figure.end)
     # Medians over the last steps are judged, so a single bad step is not a finding.
     weight = sequence_weights(run.column("log_weight"))
-    mean, square = run.by_step(weight), run.by_step(weight**2)
+    mean = run.by_step(weight)
+    square = run.by_step(weight**2)
     std = np.sqrt(np.maximum(square - mean**2, 0))
     by_step = {"mean": mean, "ess": mean**2 / square, "std": std, "chi2": square - 1}
     ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
@@ -197,11 +197,14 @@ class _NegativeKl(Limits):
 def negative_kl(check: Check, run: Run) -> Result:
     kl = run.column("kl_k1")
     part = part_of(run.tables, kl, run.last, None)
-    end, end_z = part.mean, z_of(run.tables, kl, None, [part])
-    low, z = run.met(_NegativeKl.mean, "<", end), run.met(_NegativeKl.z, "<=", end_z)
+    end = part.mean
+    end_z = z_of(run.tables, kl, None, [part])
+    low = run.met(_NegativeKl.mean, "<", end)
+    z = run.met(_NegativeKl.z, "<=", end_z)
     if not (low and z):
         return None
-    values, series = kl[run.last.rows], run.by_step(kl)
+    values = kl[run.last.rows]
+    series = run.by_step(kl)
     always = run.first is not None and mean(kl[run.first.rows]) <= end / 2
     return check.finding(
         run,
@@ -257,8 +260,9 @@ def value_divergence(check: Check, run: Run) -> Result:
     )
 
 
-def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
-    limits, rows = run.limits[_ValueDivergence], len(run.responses)
+def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:  # noqa: PLR0914
+    limits = run.limits[_ValueDivergence]
+    rows = len(run.responses)
     everything = Grouped(np.zeros(1, np.int64), rows)
     last_window = Grouped(np.array([0, run.last.rows.start]), rows)
 
@@ -285,10 +289,8 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
     )
     ratio = figure / np.fmax(base, min_variance)
     kind = "diverged" if misfit or wide else "weak"
-    series, always = (
-        np.log1p(ratio),
-        meets(">", median(ratio[np.isfinite(ratio)][:3]), bound),
-    )
+    series = np.log1p(ratio)
+    always = meets(">", median(ratio[np.isfinite(ratio)][:3]), bound)
     return check.finding(
         run,
         "info" if kind == "weak" else "warning",

@@ -64,10 +64,8 @@ def monitor(out: Path, producer: str, chunk_bytes: int) -> Any:
     one = self_of(
         output_dir=out, producer=producer, config=config, _streams={}, _logged=0
     )
-    one.logger, one.path = (
-        self_of(info=print, warning=print),
-        traces.parent / "metrics.jsonl",
-    )
+    one.logger = self_of(info=print, warning=print)
+    one.path = traces.parent / "metrics.jsonl"
     traces.mkdir(parents=True, exist_ok=True)
     one.file = one.path.open("a", buffering=1)
     for name in (
