@@ -184,7 +184,7 @@ class _Thinking(NamedTuple):
 
     @property
     def chars(self) -> int:
-        return sum([len(thought) for _, _, thought in self.parts])
+        return sum(len(thought) for _, _, thought in self.parts)
 
     @property
     def unclosed(self) -> bool:

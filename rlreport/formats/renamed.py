@@ -184,7 +184,10 @@ class AReaL(Renamed):
 
 class AgileRL(Renamed):
     id = "agilerl"
-    description = "AgileRL's CompletionLoggingConfig(jsonl_path): a sample of the rollouts, long texts cut"
+    description = (
+        "AgileRL's CompletionLoggingConfig(jsonl_path): "
+        "a sample of the rollouts, long texts cut"
+    )
     files = ("*.jsonl",)
     claims = (("agent_index", "group_index", "sample_index", "completion", "reward"),)
     response = "completion"

@@ -216,7 +216,7 @@ def _merge(old: Row, new: Row) -> None:
 def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
     if path.suffix != ".zst" or not path.stat().st_size:
         return path.open("rb"), ""
-    plain = tempfile.TemporaryFile()
+    plain = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
     why = ""
     try:
         with path.open("rb") as packed:

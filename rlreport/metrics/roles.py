@@ -30,7 +30,10 @@ _VALIDATION = (
     r"(?:val|valid|validation|eval|evaluation|test|dev|heldout)(?:s|_?set|_?step)?[_/.-]"
 )
 _RIGHT = r"(?:accuracy|acc|(?:correct|success)(?:_rate)?|(?:pass|solve)_rate|pass(?:@|_at_)?1)"
-_TEST_SETS = r"(?:aime|amc|math|gsm8k|gpqa|hmmt|olympiad|minerva|humaneval|mbpp|livecode|lcb|mmlu|ifeval)"
+_TEST_SETS = (
+    r"(?:aime|amc|math|gsm8k|gpqa|hmmt|olympiad|minerva"
+    r"|humaneval|mbpp|livecode|lcb|mmlu|ifeval)"
+)
 
 # Role -> regular expressions of names of unknown loggers, in order of preference. Each has to match
 # the whole name in lower case, without the prefixes that ``_PREFIXES`` removes
@@ -223,7 +226,10 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     return roles
 
 
-ROLLOUT_WRITER = 'RolloutWriter("rollouts").write(step=step, prompt=prompt, response=response, reward=reward)'
+ROLLOUT_WRITER = (
+    'RolloutWriter("rollouts")'
+    ".write(step=step, prompt=prompt, response=response, reward=reward)"
+)
 
 
 # Framework -> its setting that logs rollouts
