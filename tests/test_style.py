@@ -1,5 +1,6 @@
 """The source is easy to read: habits that make it dense stay below ceilings that only go down."""
 
+import ast
 import tomllib
 from pathlib import Path
 
@@ -46,16 +47,14 @@ def test_habits_that_are_hard_to_read_stay_below_their_ceilings(folder: str) -> 
 )
 def test_a_habit_is_found(habit: str, source: str) -> None:
     tree = style.Tree(source)
-    nodes = style.ast.walk(tree.module)
+    nodes = ast.walk(tree.module)
     assert any(style.HABITS[habit](node, tree) for node in nodes)
 
 
 @pytest.mark.parametrize("source", ["a, b = b, a", "a, b = b, a + b", "a, b = pair"])
 def test_a_swap_or_a_recurrence_is_no_assignment_of_several_values(source: str) -> None:
     tree = style.Tree(source)
-    assert not any(
-        style.several_values(node, tree) for node in style.ast.walk(tree.module)
-    )
+    assert not any(style.several_values(node, tree) for node in ast.walk(tree.module))
 
 
 def test_signatures_do_not_count_as_long_lines() -> None:
@@ -66,15 +65,15 @@ def test_signatures_do_not_count_as_long_lines() -> None:
 
 def test_code_is_in_modules_not_in_package_files() -> None:
     """``__init__.py`` holds names of other modules; the root also its lazy lookup."""
-    allowed = (style.ast.Expr, style.ast.Import, style.ast.ImportFrom, style.ast.Assign)
+    allowed = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign)
     wrong = []
     for path in (style.ROOT / "rlreport").rglob("__init__.py"):
-        body = style.ast.parse(path.read_text("utf-8")).body
+        body = ast.parse(path.read_text("utf-8")).body
         is_root = path.parent.name == "rlreport"
         for node in body:
             is_allowed = isinstance(node, allowed) or is_root
-            if isinstance(node, style.ast.Assign):
-                is_allowed = is_root or style.ast.unparse(node.targets[0]) == "__all__"
+            if isinstance(node, ast.Assign):
+                is_allowed = is_root or ast.unparse(node.targets[0]) == "__all__"
             if not is_allowed:
                 wrong.append(f"{path.parent.name}:{node.lineno}")
     assert wrong == []
