@@ -229,15 +229,15 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
 def _scatter(jumps: Floats) -> float:
     """Return a robust std of jumps, from which their median has been subtracted.
 
-    If most are 0, the median size of the others counts, and their number. Their plain std would
-    take one fall of the whole series for its usual scatter.
+    If most are 0, their std counts, but without the largest one: a series that falls once, and is
+    constant before and after, has no noise.
     """
-    sizes = np.abs(jumps[jumps != 0])
-    if not len(sizes):
-        return 0.0
-    if 2 * len(sizes) > len(jumps):
-        return 1.4826 * float(np.median(np.abs(jumps)))
-    return float(np.median(sizes) * np.sqrt(len(sizes) / len(jumps)))
+    sizes = np.sort(np.abs(jumps))
+    median = float(np.median(sizes)) if len(sizes) else 0.0
+    if median > 0:
+        return 1.4826 * median
+    usual = sizes[:-1]
+    return rounded(np.sqrt((usual * usual).mean())) if len(usual) else 0.0
 
 
 def shape_of(

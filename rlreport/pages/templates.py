@@ -37,7 +37,6 @@ from rlreport.text.messages import message
 
 T = TypeVar("T")
 
-_AFTER_MARK = re.compile(r"(?<=[_./:])(?=[^_./:])")  # Where ``breakable`` lets a name be broken
 GENERATOR = f"rlreport {__version__}"  # Name and version of the generator, shown in reports
 # `<`, `>` and `&` could be markup; U+2028/9 end a line in old JavaScript parsers.
 _UNSAFE = "<>&\u2028\u2029"  # Characters that ``script_json`` escapes
@@ -175,7 +174,6 @@ def environment(language: Language) -> jinja2.Environment:
     result = source_environment()
     result.install_gettext_translations(language.translations)  # type: ignore[attr-defined]
     openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}
-    result.filters["breakable"] = breakable
     result.globals |= {
         "generator": GENERATOR,
         "lang": language.tag,
@@ -189,14 +187,6 @@ def environment(language: Language) -> jinja2.Environment:
         "chart_config": vega_config(),
     }
     return result
-
-
-def breakable(name: str) -> Markup:
-    """Return a name that may be broken after ``_``, ``.``, ``/``, ``:`` where a line is too short.
-
-    Browsers break a name such as ``is_completed`` anywhere or nowhere, as it is one word to them.
-    """
-    return Markup("<wbr>").join(_AFTER_MARK.split(name))
 
 
 def _chart_json(chart: Chart) -> Markup:
