@@ -229,15 +229,16 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
 def _scatter(jumps: Floats) -> float:
     """Return a robust std of jumps, from which their median has been subtracted.
 
-    If most are 0, their std counts, but without the largest one: a series that falls once, and is
-    constant before and after, has no noise.
+    If most are 0, the std of the others counts, of three or more without the largest: it would
+    take one fall of the whole series for its usual scatter.
     """
-    sizes = np.sort(np.abs(jumps))
-    median = float(np.median(sizes)) if len(sizes) else 0.0
-    if median > 0:
-        return 1.4826 * median
-    usual = sizes[:-1]
-    return rounded(np.sqrt((usual * usual).mean())) if len(usual) else 0.0
+    sizes = np.sort(np.abs(jumps[jumps != 0]))
+    if not len(sizes):
+        return 0.0
+    if 2 * len(sizes) > len(jumps):
+        return 1.4826 * float(np.median(np.abs(jumps)))
+    usual = sizes[:-1] if len(sizes) > 2 else sizes
+    return rounded(np.sqrt((usual * usual).sum() / len(jumps)))
 
 
 def shape_of(
