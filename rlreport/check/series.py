@@ -266,15 +266,16 @@ def noise_of(
 def _scatter(jumps: Floats) -> float:
     """Return a robust std of jumps, from which their median has been subtracted.
 
-    If most are 0, the median size of the others counts, and their number. Their plain std would
+    If most are 0, the std of the others counts, of three or more without the largest: it would
     take one fall of the whole series for its usual scatter.
     """
-    sizes = np.abs(jumps[jumps != 0])
+    sizes = np.sort(np.abs(jumps[jumps != 0]))
     if not len(sizes):
         return 0.0
     if 2 * len(sizes) > len(jumps):
         return 1.4826 * float(np.median(np.abs(jumps)))
-    return float(np.median(sizes) * np.sqrt(len(sizes) / len(jumps)))
+    usual = sizes[:-1] if len(sizes) > 2 else sizes
+    return rounded(np.sqrt((usual * usual).sum() / len(jumps)))
 
 
 def shape_of(  # noqa: PLR0914

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import math
-import re
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +12,6 @@ import numpy as np
 import orjson
 from markupsafe import Markup
 
-from rlreport import __version__
 from rlreport.check.finding import GLYPHS, LEVELS
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import LIGHT, vega_config
@@ -21,15 +19,6 @@ from rlreport.pages.template_files import source_environment
 from rlreport.system.gzipped import gzipped
 from rlreport.text.language import Language
 from rlreport.text.messages import message
-
-_AFTER_MARK = re.compile(
-    r"(?<=[_./:])(?=[^_./:])"
-)  # Where ``breakable`` lets a name be broken
-GENERATOR = (
-    f"rlreport {__version__}"  # Name and version of the generator, shown in reports
-)
-# `<`, `>` and `&` could be markup; U+2028/9 end a line in old JavaScript parsers.
-_UNSAFE = "<>&\u2028\u2029"  # Characters that ``script_json`` escapes
 
 
 @lru_cache(maxsize=8)
@@ -40,7 +29,6 @@ def environment(language: Language) -> jinja2.Environment:
     openings = {
         level: message("{one:capital}.", one=name) for level, name in LEVELS.items()
     }
-    result.filters["breakable"] = breakable
     result.globals |= {
         "generator": GENERATOR,
         "lang": language.tag,
@@ -56,14 +44,6 @@ def environment(language: Language) -> jinja2.Environment:
         "chart_config": vega_config(),
     }
     return result
-
-
-def breakable(name: str) -> Markup:
-    """Return a name that may be broken after ``_``, ``.``, ``/``, ``:`` where a line is too short.
-
-    Browsers break a name such as ``is_completed`` anywhere or nowhere, as it is one word to them.
-    """
-    return Markup("<wbr>").join(_AFTER_MARK.split(name))
 
 
 def _chart_json(chart: Chart) -> Markup:

@@ -5,13 +5,18 @@ The build hook imports this module, so it needs Jinja alone.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 
 # Folder, below the templates of a wheel, of Python modules compiled from them by this version of
 # Jinja: another version reads the templates themselves. See hatch_build.py.
 COMPILED = f"jinja-{jinja2.__version__}"
+
+# Where ``breakable`` lets a name be broken
+_AFTER_MARK = re.compile(r"(?<=[_./:])(?=[^_./:])")
 
 
 def package_folder(name: str) -> Path:
@@ -41,7 +46,17 @@ def source_environment() -> jinja2.Environment:
     )
     result.policies["ext.i18n.trimmed"] = True
     result.newstyle_gettext = True  # type: ignore[attr-defined]
+    # Filters must be known when templates are compiled.
+    result.filters["breakable"] = breakable
     return result
+
+
+def breakable(name: str) -> Markup:
+    """Return a name that may be broken after ``_``, ``.``, ``/``, ``:`` where a line is too short.
+
+    Browsers break a name such as ``is_completed`` anywhere or nowhere, as it is one word to them.
+    """
+    return Markup("<wbr>").join(_AFTER_MARK.split(name))
 
 
 def compile_templates(folder: Path) -> None:
