@@ -20,6 +20,11 @@ from rlreport.system.gzipped import gzipped
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
+GENERATOR = f"rlreport {__version__}"  # name and version, shown in reports
+# Characters that ``script_json`` escapes: `<`, `>` and `&` could be markup; U+2028/9 end a line in
+# old JavaScript parsers.
+_UNSAFE = "<>&\u2028\u2029"
+
 
 @lru_cache(maxsize=8)
 def environment(language: Language) -> jinja2.Environment:
