@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 from markupsafe import Markup
 
+from rlreport import __version__
 from rlreport.check.finding import GLYPHS, LEVELS
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import LIGHT, vega_config
