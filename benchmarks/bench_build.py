@@ -27,7 +27,7 @@ def board_loading(logs: Path) -> float:
     """Return the seconds to load the logs as a live board does."""
     began = time.perf_counter()
     by_step: dict[int, dict[str, list[object]]] = {}
-    for log in sorted(logs.glob("*.jsonl")):
+    for log in sorted(logs.glob("*.jsonl")):  # noqa: PLR1702
         with log.open(encoding="utf-8") as lines:
             for line in lines:
                 row = json.loads(line)

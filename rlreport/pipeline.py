@@ -111,7 +111,7 @@ class Report:
         return html.format(*texts, str(self.out))
 
 
-def build_report(
+def build_report(  # noqa: PLR0914
     logs: Sequence[str | Path],
     out: Destination,
     options: BuildOptions,

@@ -199,7 +199,7 @@ def test_a_file_that_comes_first_by_name_costs_no_other_its_place(tmp_path, star
         ({}, {}, "another"),
     ],
 )
-def test_other_options_figures_and_programs_find_nothing_of_these(
+def test_other_options_figures_and_programs_find_nothing_of_these(  # noqa: PLR0917
     tmp_path, starts_read, monkeypatch, options, figures, program
 ):
     logs, cache = write(tmp_path / "log.jsonl", lines(40)), str(tmp_path / "cache")

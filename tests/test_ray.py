@@ -79,7 +79,7 @@ class Killing(Progress):
         return nullcontext(advance)
 
 
-def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die(
+def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die(  # noqa: PLR0917
     store, nodes, log: Path, tmp_path: Path, many_tasks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "KEPT_BYTES", 0)

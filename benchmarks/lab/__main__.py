@@ -14,7 +14,7 @@ from .truths import truth_of
 from .write import read_run, write_run
 
 
-def main() -> None:
+def main() -> None:  # noqa: C901, PLR0912
     """Generate runs, or print their figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)

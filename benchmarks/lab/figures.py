@@ -142,7 +142,7 @@ MEASURED = frozenset(
 """Findings on which ``beyond_doubt`` may say yes, no or nothing."""
 
 
-def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
+def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:  # noqa: PLR0914
     """Return which consequences a run clearly has (True) or clearly does not have (False).
 
     Limits are those that the field uses, with a margin on both sides; in between nothing is

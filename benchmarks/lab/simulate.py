@@ -221,7 +221,7 @@ def _score(
     return total if prompt.answer else total + reward.noise * float(rng.normal()), parts
 
 
-def _row(
+def _row(  # noqa: PLR0917
     prompt: Prompt,
     response: _Response,
     step: int,

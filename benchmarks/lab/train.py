@@ -168,7 +168,7 @@ def _advantages(rewards: Tensor, values: Tensor, lam: float = 0.95) -> Tensor:
     return out
 
 
-def train(run: Run, base: Model, speech: Speech, prompts: Sequence[Prompt]) -> list[Row]:
+def train(run: Run, base: Model, speech: Speech, prompts: Sequence[Prompt]) -> list[Row]:  # noqa: PLR0914
     """Return the rollouts of a run as rows of the native log."""
     rng = np.random.default_rng(run.seed)
     torch.manual_seed(run.seed)
@@ -234,7 +234,7 @@ def train(run: Run, base: Model, speech: Speech, prompts: Sequence[Prompt]) -> l
     return rows
 
 
-def _score(
+def _score(  # noqa: PLR0917
     run: Run, current: Reward, prompt: Prompt, text: str, tokens: Sequence[str],
     rng: np.random.Generator,
 ) -> float:  # fmt: skip
@@ -255,7 +255,7 @@ def _reference_texts(
     return found
 
 
-def _update(
+def _update(  # noqa: PLR0913, PLR0917
     run: Run, policy: Model, optimiser: torch.optim.Optimizer, asked: Tensor, said: Tensor,
     old: Tensor, ref: Tensor, advantages: Tensor, returns: Tensor,
 ) -> None:  # fmt: skip

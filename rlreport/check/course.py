@@ -40,7 +40,7 @@ def window_size(count: int, minimum: int) -> int:
     return min(max(minimum, min(MAX_WINDOW, int(count / 20 + 0.5))), max(1, count // 3))
 
 
-def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Course | None:
+def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Course | None:  # noqa: PLR0914
     """Return the course of a series (of "kl", low is best), None if it has no values.
 
     By chance alone, the best of n / w windows of w values is √(2 ln(n / w)) standard errors better.
@@ -102,7 +102,7 @@ def best_index(course: Course, onset: int) -> int:
     return int((before if len(before) else indices)[-1])
 
 
-def phases_of(
+def phases_of(  # noqa: PLR0914
     steps: Ints, values: Floats, noise: Noise, window: int, *, is_score: bool = True
 ) -> tuple[Phase, ...]:
     """Cut a series without NaN into at most MAX_PHASES straight pieces of over ``window`` values.

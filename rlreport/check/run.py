@@ -306,7 +306,7 @@ class Run:
     def environments(self) -> Environments | None:
         return environments_of(self.tables)
 
-    def mix_change(
+    def mix_change(  # noqa: PLR0914
         self, first: Window, last: Window, values: Floats | None = None
     ) -> MixChange | None:
         """Split the change of mean reward by environment; None without environments or rewards.

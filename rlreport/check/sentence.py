@@ -182,7 +182,7 @@ def _is_healthy_by_other_means(verdict: Verdict) -> bool:
     return verdict.level == "healthy" and not any(map(_rose, rewards))
 
 
-def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: str) -> str:
+def _course_clause(course: Course, verdict: Verdict, quantity: Quantity, cause: str) -> str:  # noqa: PLR0912, PLR0914, PLR0915
     """Return a clause on the course of a quantity, without what ``cause`` already states."""
     if course.is_single and quantity == "watched_reward":
         return message(

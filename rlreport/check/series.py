@@ -241,7 +241,7 @@ def _scatter(jumps: Floats) -> float:
     return rounded(np.sqrt((usual * usual).sum() / len(jumps)))
 
 
-def shape_of(
+def shape_of(  # noqa: PLR0914
     series: Series, limits: RewardCollapse | None = None, *, independent: bool = False
 ) -> Shape | None:
     """Return how a series rises and falls, None below MIN_STEPS values; see also ``noise_of``."""

@@ -170,7 +170,7 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     return SpreadingTexts(table, pd.concat(by_step[1:] or by_step), counts_of)
 
 
-def _lift(
+def _lift(  # noqa: PLR0914
     run: Run, counts: Floats, shares_by_step: Floats, *, often: bool = False
 ) -> dict[str, float]:
     """Return the columns ``reward_lift`` to ``of_gain`` of ``SpreadingTexts.table`` for a text.
@@ -336,7 +336,7 @@ def _phrases(
         at, index = at[numbered >= 0], numbered[numbered >= 0]
 
 
-def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
+def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:  # noqa: PLR0914
     """Return a text with ``name`` (its usual spelling), ``kind``, and no outer punctuation."""
     words, low, high = text.words, 0, len(text.words)
     whole = text.often or _BEFORE.issuperset(words)

@@ -378,7 +378,7 @@ def _level(findings: list[Finding], run: Run) -> Level:
     return "unjudged" if run.reward_shape is None else "unclear"
 
 
-def _keep_step(run: Run, findings: list[Finding]) -> int | None:
+def _keep_step(run: Run, findings: list[Finding]) -> int | None:  # noqa: PLR0914
     """Return the step whose checkpoint to keep, None if none is; docs/checks.md has the rule."""
     if not len(run.steps):
         return None

@@ -47,7 +47,7 @@ def duration(value: str) -> float:
 @click.option(
     "--live", is_flag=True, help="Reload pages open in a browser after a rebuild (folder format)."
 )
-def watch(
+def watch(  # noqa: PLR0917
     logs: tuple[str, ...],
     out: str,
     every: float,

@@ -118,7 +118,7 @@ def encode_attached_view(page: Page) -> tuple[tuple[str, bytes], int]:
     return (path, node), len(lines) + lines.count(b"\n")
 
 
-def write_mail(builder: Builder, path: Path) -> None:
+def write_mail(builder: Builder, path: Path) -> None:  # noqa: PLR0914
     """Write an .eml file for ``sendmail`` or a mail program; equal reports give equal bytes."""
     options = builder.options
     if isinstance(builder, ComparisonBuilder):

@@ -249,7 +249,7 @@ def floats(table: pd.DataFrame, column: str) -> Floats:
     return drawable(table[column].to_numpy(dtype=np.float64, na_value=np.nan))
 
 
-def curve_chart(
+def curve_chart(  # noqa: PLR0913, PLR0914
     frame: Frame,
     name: str,
     title: str,

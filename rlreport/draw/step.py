@@ -52,7 +52,7 @@ def step_charts(
     return [chart for chart in charts if chart is not None]
 
 
-def _histogram(
+def _histogram(  # noqa: PLR0914
     reward: Floats, reference: Floats, first_step: Floats, language: Language
 ) -> Chart | None:
     policy, reference, ghost = (x[np.isfinite(x)] for x in (reward, reference, first_step))

@@ -172,7 +172,7 @@ class _Thinking(NamedTuple):
 
     @property
     def chars(self) -> int:
-        return sum([len(thought) for _, _, thought in self.parts])
+        return sum(len(thought) for _, _, thought in self.parts)
 
     @property
     def unclosed(self) -> bool:
@@ -190,7 +190,7 @@ def _thinking(text: str, begun: bool = False) -> _Thinking | None:
     if not begun and opened < 0 and closed < 0:
         return None
     # Chat templates often end with the opening tag, so that the text has only the closing one.
-    if (begun and opened < 0) or (closed >= 0 and (opened < 0 or closed < opened)):
+    if (begun and opened < 0) or (closed >= 0 and (opened < 0 or closed < opened)):  # noqa: PLR0916
         text = _OPEN + text
     return _Thinking([part.partition(_OPEN) for part in text.split(_CLOSE)])
 

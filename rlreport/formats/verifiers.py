@@ -268,7 +268,7 @@ class Verifiers(BaseFormat):
         effective = folder / "effective" / path.name
         return Verifiers(FileStamp.of(effective)) if subset == "all" else self
 
-    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:  # noqa: C901
         if "trace_id" in obj and "traces" not in obj:
             why = message(
                 "an update of a trace, without the trace: pass the folder that contains the "

@@ -396,7 +396,7 @@ class _RangeReader:
 
     def rows_of_container(self) -> Iterator[tuple[ParsedRow, Place]]:
         part = self._part
-        try:
+        try:  # noqa: PLR1702
             with part.source.open() as stream:
                 for index, obj in iterate(stream, part.format.container):
                     self.lines += 1

@@ -101,7 +101,7 @@ class LogFiles:
         return LogFiles(sources, formats, self.notes, self.unread, self.numbered)
 
 
-def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:
+def detect_formats(listing: Listing, options: ReadOptions, used: Iterable[Path] = ()) -> LogFiles:  # noqa: C901
     """Return the logs to read with their formats, and notes on other files not in ``used``."""
     files = LogFiles()
     row_splits: list[frozenset[str]] = []

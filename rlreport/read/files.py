@@ -375,7 +375,7 @@ def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
     for part in ranges:
         last = groups[-1]
         fits = size + part.weight <= RANGE_BYTES and len(last) < _GROUP_FILES
-        if last and last[-1].small and part.small and last[-1].file != part.file and fits:
+        if last and last[-1].small and part.small and last[-1].file != part.file and fits:  # noqa: PLR0916
             last.append(part)
             size += part.weight
         else:

@@ -72,7 +72,7 @@ _END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
 
 
-def read_logs(
+def read_logs(  # noqa: PLR0914, PLR0917
     paths: Sequence[str | Path],
     options: ReadOptions | None = None,
     gae: GaeOptions | None = None,
@@ -129,7 +129,7 @@ def read_logs(
     return with_sample(scan, choice.rows[choice.sample], options, workers)
 
 
-def read_chunks(
+def read_chunks(  # noqa: PLR0917
     ranges: Sequence[ByteRange],
     options: ReadOptions,
     gae: GaeOptions,

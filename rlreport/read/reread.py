@@ -56,7 +56,7 @@ class _Rows(NamedTuple):
         return _Rows._make(values[at] for values in self)
 
 
-def read_chosen(
+def read_chosen(  # noqa: PLR0917
     responses: pd.DataFrame,
     choice: Choice,
     files: LogFiles,

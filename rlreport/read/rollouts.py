@@ -137,7 +137,7 @@ class RolloutPart:
         return cls(spans, texts, lengths, flags, ids, sampled, figures, head["vocabulary"])
 
 
-def rollout_part(
+def rollout_part(  # noqa: PLR0917
     rows: Sequence[ParsedRow],
     tokens: TokenRows | None,
     figures: TokenFigures,

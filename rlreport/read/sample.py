@@ -175,7 +175,7 @@ def _normalize(text: str) -> str:
     return _THOUSANDS.sub("", " ".join(text.lower().split()))
 
 
-def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -> Scan:
+def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -> Scan:  # noqa: PLR0914
     training = scan.responses["validation"].to_numpy() == 0
     everything, words, references = (
         Units(*(np.concatenate(arrays) for arrays in zip(*texts, strict=True)))

@@ -93,7 +93,7 @@ class LogRows:
     notes: list[Note] = field(default_factory=list)  # on rows left out
 
 
-def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:
+def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:  # noqa: PLR0914
     """Concatenate chunks and choose the rows of the response table.
 
     Of each rollout, the last row counts and the others are its branches. Of steps that a restarted

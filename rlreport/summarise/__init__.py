@@ -35,7 +35,7 @@ from rlreport.text.tokens import detect_style, token_text
 _USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
 
 
-def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
+def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:  # noqa: PLR0914
     """Return the prompt table (PROMPT_COLUMNS); ``texts`` are those of prompts 0, 1, …."""
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
     column = {name: responses[name].to_numpy()[order] for name in _USED}

@@ -119,7 +119,7 @@ def _map_in_processes(
 ) -> Iterator[Any]:
     outcomes: dict[int, bytes] = {}
     jobs, first_unsent = len(work[1]), 0
-    with _processes(start, work, count) as connections:
+    with _processes(start, work, count) as connections:  # noqa: PLR1702
         sent: dict[Any, deque[int]] = {connection: deque() for connection in connections}
         for index in range(jobs):
             try:

@@ -233,7 +233,7 @@ def value_divergence(check: Check, run: Run) -> Result:
     return min(findings, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
 
 
-def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
+def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:  # noqa: PLR0914
     limits, rows = run.limits[_ValueDivergence], len(run.responses)
     everything = Grouped(np.zeros(1, np.int64), rows)
     last_window = Grouped(np.array([0, run.last.rows.start]), rows)

@@ -150,7 +150,7 @@ class _ZeroVarianceGroups(RiseOrShare):
     explains=("reward_stalled", "group_std_fall", "dropped_groups"),
     needs_also="groups of responses, and no critic",
 )
-def zero_variance_groups(check: Check, run: Run) -> Result:
+def zero_variance_groups(check: Check, run: Run) -> Result:  # noqa: PLR0914
     if not run.has("reward") and "explained_variance" not in run.roles:
         # A note if the run learns, or most of these groups are solved.
         is_note = run.learned or _are_solved_by_metrics(run)
@@ -354,7 +354,7 @@ class _AdvantageMismatch(Limits):
     needs_also="one advantage per response, no critic and no token_rewards",
     trend=True,
 )
-def advantage_mismatch(check: Check, run: Run) -> Result:
+def advantage_mismatch(check: Check, run: Run) -> Result:  # noqa: PLR0914
     if run.has("value_mean") or run.has("rlhf_reward"):
         return check.not_run(check.needs_also)
     limits, bounds, least = _AdvantageMismatch, run.limits[_AdvantageMismatch], run.limits[Trend].z

@@ -410,7 +410,7 @@ class _Jump(NamedTuple):
     sudden: bool  # see ``_find_jump``
 
 
-def _find_jump(series: Floats) -> _Jump | None:
+def _find_jump(series: Floats) -> _Jump | None:  # noqa: PLR0914
     """Return the jump between the two levels that fit a series best, None if it is too short.
 
     A jump is sudden if most of it happens between neighbouring steps (a slope does not), and if

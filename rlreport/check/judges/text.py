@@ -133,7 +133,7 @@ class DistinctFall(NamedTuple):
         return 1 - self.last / self.first
 
 
-def distinct_fall(run: Run) -> DistinctFall | None:
+def distinct_fall(run: Run) -> DistinctFall | None:  # noqa: PLR0914
     """Compare distinct-2 in the first and last window; None if either has too few bigrams.
 
     Larger samples repeat more bigrams, so both windows, and all steps, are cut to equal numbers.
@@ -614,7 +614,7 @@ class _Loops(Limits):
     explains=(*FALLS, "missing_eos", "diversity_collapse", "length_collapse", "reward_stalled"),
     trend=True,
 )
-def loops(check: Check, run: Run) -> Result:
+def loops(check: Check, run: Run) -> Result:  # noqa: PLR0914
     words, share, reward = run.tables.words, run.column("loop_share"), run.column("reward")
     if words is None:
         return _judge_loop_metric(check, run)
