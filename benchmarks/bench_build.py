@@ -35,7 +35,8 @@ def board_loading(logs: Path) -> float:
                 for key, value in row.items():
                     step.setdefault(key, []).append(value)
                 if "logprobs" in row and "ref_logprobs" in row:
-                    logp, ref = np.array(row["logprobs"]), np.array(row["ref_logprobs"])
+                    logp = np.array(row["logprobs"])
+                    ref = np.array(row["ref_logprobs"])
                     ratio = logp - ref
                     kl = np.exp(ratio) - 1 - ratio
                     for name, values in (("log_ratio", ratio), ("kl", kl)):

@@ -43,9 +43,11 @@ def main() -> None:
 
 def _measure(store: Store, name: str, size: int, workers: int) -> None:
     store.forget()
-    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+    start = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_SELF)
     scan = read_logs([f"s3://{BUCKET}/{name}"], ReadOptions(workers=workers), GaeOptions())
-    seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
+    seconds = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_SELF)
     requests = store.requests()
     print(
         f"{name}: {seconds:.1f} s, own process {after.ru_utime - before.ru_utime:.1f} s, "

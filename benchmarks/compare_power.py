@@ -162,14 +162,20 @@ def group_table(pairs: int) -> float:
     )
     largest = 0.0
     for bases, news, paired in (
-        *((3, 3, True), (3, 3, False), (2, 2, True), (1, 3, True), (3, 1, True), (5, 5, True)),
+        (3, 3, True),
+        (3, 3, False),
+        (2, 2, True),
+        (1, 3, True),
+        (3, 1, True),
+        (5, 5, True),
     ):
         shares = []
         for lost in (0.0, 0.25, 0.1):
             found = 0
             for seed in range(pairs if not lost else PLANTED_PAIRS):
                 random = np.random.default_rng([seed, bases, news])
-                ability, others = random.beta(1.5, 1.5, 128), random.beta(1.5, 1.5, 128)
+                ability = random.beta(1.5, 1.5, 128)
+                others = random.beta(1.5, 1.5, 128)
                 new, first = (ability, 0) if paired else (others, 128)
                 means = Means(
                     [seeds(random, ability, 0) for _ in range(bases)],
@@ -200,7 +206,9 @@ def run_of(logs: str) -> Side:
 
 def main(logs: Sequence[str]) -> bool:
     """Print the table; return whether every limit is met."""
-    worse, anywhere, naive = 0, 0, 0
+    worse = 0
+    anywhere = 0
+    naive = 0
     for base, new in null_pairs([run_of(path) for path in logs]):
         ends = compare_runs([base], [new])
         worse += ends.level == "worse"
@@ -212,21 +220,26 @@ def main(logs: Sequence[str]) -> bool:
     print(f"| {NULL_PAIRS:,} | null: worse anywhere | {rates[1]:.1%} | | at most 6% |")
     met = rates[1] <= 0.06
     for lost, bar in BARS.items():
-        found, plain, top = 0, 0, 0
+        found = 0
+        plain = 0
+        top = 0
         for seed in range(PLANTED_PAIRS):
             base, new = made_up(10_000 + seed, lost=lost)
             ends = compare_runs([base], [new])
             found += ends.level == "worse"
             plain += naive_worse(ends)
             top += sum(f.pair < round(0.3 * 128) for f in flips(ends, most=10))
-        power, hits = found / PLANTED_PAIRS, top / PLANTED_PAIRS
+        power = found / PLANTED_PAIRS
+        hits = top / PLANTED_PAIRS
         met &= power >= bar - 0.03 and (lost < 0.25 or hits >= 8)
         planted = f"{lost * 100:.0f} points in 30% of prompts; planted of top ten: {hits:.1f}"
         naively = plain / PLANTED_PAIRS
         print(f"| {PLANTED_PAIRS} | {planted} | {power:.1%} | {naively:.1%} | {bar - 0.03:.0%} |")
-    wrong, naively = 0, 0
+    wrong = 0
+    naively = 0
     for seed in range(PLANTED_PAIRS):
-        base, new = made_up(20_000 + seed)[0], made_up(30_000 + seed)[1]
+        base = made_up(20_000 + seed)[0]
+        new = made_up(30_000 + seed)[1]
         # Prompts of their own, whose difficulty the naive test takes for a difference.
         apart = new.responses.assign(pair=new.responses["pair"] + np.uint64(1000))
         ends = compare_runs([base], [Side("new", apart)])

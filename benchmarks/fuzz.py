@@ -34,7 +34,10 @@ from rlreport.read.logs import read_logs
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
-GROWTH, SECONDS, PER_CHILD, SEED_BYTES = 1 << 30, 20, 1_000, 200_000
+GROWTH = 1 << 30
+SECONDS = 20
+PER_CHILD = 1_000
+SEED_BYTES = 200_000
 KINDS = {"log": 5, "metrics": 2, "config": 2, "report": 2, "thresholds": 1}
 """Kinds of inputs, with how many of 12 are of this kind."""
 
@@ -88,7 +91,8 @@ def mutate(content: bytes, rng: random.Random) -> bytes:
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 8))):
         at = rng.randrange(len(data) + 1)
-        other, size = rng.randrange(len(data) + 1), rng.randint(1, 200)
+        other = rng.randrange(len(data) + 1)
+        size = rng.randint(1, 200)
         new = (
             bytes([at % 256]),
             rng.choice(BYTES),
@@ -150,7 +154,9 @@ def read(kind: str, path: Path) -> None:
 
 def child(count: int, seed: int, kept: Path) -> None:
     """Read mutated inputs and print how many of each kind were read, refused and failed."""
-    rng, files, counts = random.Random(seed), seeds(), Counter[str]()
+    rng = random.Random(seed)
+    files = seeds()
+    counts = Counter[str]()
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError()))
     for number in range(-len(files), count):
         kind = rng.choices([*KINDS], [*KINDS.values()])[0]
@@ -180,7 +186,8 @@ def child(count: int, seed: int, kept: Path) -> None:
 
 def main(inputs: int, seed: int, kept: Path) -> None:
     """Run child processes in sequence and print the totals; exit with status 1 after a failure."""
-    totals, peak = Counter[str](), 0
+    totals = Counter[str]()
+    peak = 0
     for start in range(0, inputs, PER_CHILD):
         command = [sys.executable, __file__, str(PER_CHILD), str(seed + start), str(kept), "child"]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=False)

@@ -106,7 +106,8 @@ def compare(folder: Path) -> Outcome:
         steps: int | None = len(tables.steps)
         verdict = verdict_on(tables)
     except RlreportError as error:
-        verdict, steps = Verdict("unjudged", sentence=f"Not read: {error}"), None
+        verdict = Verdict("unjudged", sentence=f"Not read: {error}")
+        steps = None
     found = {finding.id: finding for finding in verdict.findings}
     expected = list(truth["expected"])
     if "steps" in truth:
@@ -246,12 +247,14 @@ def grow(folder: Path) -> tuple[int, int, list[str]]:
         Cuts judged, cuts of a healthy run that warn, and what a faulty run's later cuts take
         back: the name that led before, or an onset outside its first interval.
     """
-    truth, tables = truth_of(folder), read(folder)
+    truth = truth_of(folder)
+    tables = read(folder)
     healthy = not truth["expected"]
     steps = tables.steps["step"].tolist()
     named: dict[str, Finding] = {}
     lost: list[str] = []
-    warned, cuts = 0, range(CUT, len(steps) + CUT, CUT)
+    warned = 0
+    cuts = range(CUT, len(steps) + CUT, CUT)
     for count in cuts:
         last = steps[min(count, len(steps)) - 1]
         verdict = verdict_on(tables.between(steps[0], last + 1))
@@ -272,7 +275,10 @@ def grow(folder: Path) -> tuple[int, int, list[str]]:
 
 def print_growing(runs: Sequence[Path]) -> bool:
     """Print how verdicts change as logs grow; return whether too many do."""
-    total, warned, faulty, unstable = 0, 0, 0, 0
+    total = 0
+    warned = 0
+    faulty = 0
+    unstable = 0
     for folder in runs:
         cuts, warnings_of, lost = grow(folder)
         if truth_of(folder)["expected"]:

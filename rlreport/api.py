@@ -32,7 +32,8 @@ def _add_options(options: Any) -> Callable[[Function], Function]:
     """Return a decorator that adds a class's options to a function's signature and docstring."""
 
     def add(function: Function) -> Function:
-        signature, typed = inspect.signature(function), inspect.signature(options).parameters
+        signature = inspect.signature(function)
+        typed = inspect.signature(options).parameters
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         lines = []
         for entry in declared(options):

@@ -59,7 +59,8 @@ class _Checked:
     def __post_init__(self) -> None:
         """Raise UsageError if an option is invalid; replace None by {} for mappings."""
         for entry in declared(type(self)):
-            value, settings = getattr(self, entry.name), entry.metadata
+            value = getattr(self, entry.name)
+            settings = entry.metadata
             if value is None and entry.default_factory is dict:
                 object.__setattr__(self, entry.name, {})
             values = value if isinstance(value, tuple | list | set | frozenset) else (value,)
@@ -69,7 +70,8 @@ class _Checked:
                     known = ", ".join(map(str, choices))
                     raise UsageError(f"{entry.name} must be one of {known}; got {choice!r:.40}")
             largest = 2**63 - 1 if isinstance(value, int) else math.inf  # int64
-            low, high = settings.get("low", -math.inf), settings.get("high", largest)
+            low = settings.get("low", -math.inf)
+            high = settings.get("high", largest)
             if value is not None and "low" in settings and not low <= value <= high:
                 limit = "" if high == math.inf else f" and at most {high:g}"
                 raise UsageError(f"{entry.name} must be at least {low:g}{limit}; got {value!r:.40}")

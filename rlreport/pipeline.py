@@ -155,7 +155,8 @@ def build_report(  # noqa: PLR0914
     charts, chart_errors = custom_charts(custom_functions, tables, texts, quote=not options.redact)
     tables = replace(tables, notes=[*tables.notes, *chart_errors])
 
-    title, one_file = options.title or name, chosen_form.one_file
+    title = options.title or name
+    one_file = chosen_form.one_file
     builder = ReportBuilder(
         **vars(page_context(title, tables, options, one_file=one_file)),
         chosen=rollouts,
@@ -190,7 +191,8 @@ def build_report(  # noqa: PLR0914
 
 def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     """Return the verdict of the health checks on logs, without building a report."""
-    progress, limits = Progress(options.quiet, options.language), _limits(options)
+    progress = Progress(options.quiet, options.language)
+    limits = _limits(options)
     with Workers(options.workers, options.ray) as workers:
         card = _metadata(logs, options)
         _, rollouts, tables = _read(logs, options, card, progress, workers)
@@ -230,7 +232,8 @@ def _read(
     workers: Workers,
 ) -> tuple[str, Rollouts, Tables]:
     """Return the run's name, the responses with texts, and all tables, from logs and metrics."""
-    read, gae = part(ReadOptions, options), part(GaeOptions, options)
+    read = part(ReadOptions, options)
+    gae = part(GaeOptions, options)
     metrics = find_and_read(logs, read.metrics, read.run, one_run=options.merge)
     named = (notes_file(logs, options.notes), options.thresholds, read.tokenizer, *options.charts)
     used = [
@@ -244,7 +247,8 @@ def _read(
         reasons = [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
         raise UnusableInputError(f"{error}{''.join(reasons)}") from error
     tables = summarise(scan, metrics)
-    name, rollouts = scan.name, scan.rollouts
+    name = scan.name
+    rollouts = scan.rollouts
     del scan
     release_memory()
     return name, rollouts, tables
@@ -316,7 +320,8 @@ def build_comparison(
     progress: Progress,
 ) -> ComparisonReport:
     """Compare ``news`` with ``bases``, one run or several seeds each, and write a report."""
-    form, language = form_of(out, options.form), options.language
+    form = form_of(out, options.form)
+    language = options.language
     limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
     form.check(options)
     check_destination(out, form)
@@ -470,7 +475,8 @@ def _entry(path: Path, why: str, root: Path) -> Listed:
     relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
     page = f"{relative}/index.html" if path.is_dir() else relative
     # Without "./" a browser would read the part before a colon as a URL scheme.
-    href, name = f"./{quote(os.fsencode(page))}", safe_text(relative)
+    href = f"./{quote(os.fsencode(page))}"
+    name = safe_text(relative)
     about = UnusableInputError(why) if why else _about(path)
     if isinstance(about, RlreportError):
         return Listed(name, href, None, safe_text(str(about).removeprefix(f"{path}: ")))

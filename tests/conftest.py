@@ -37,13 +37,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Files for CI only, as they take long, like tests with a server of objects.
 IN_CI = [
-    *("browser_interaction", "browser_one_file", "browser_panel", "browser_responses"),
-    *("cache_pages", "workers"),
+    "browser_interaction",
+    "browser_one_file",
+    "browser_panel",
+    "browser_responses",
+    "cache_pages",
+    "workers",
 ]
 # Files that take longest are begun first, lest workers of xdist wait for the last of them.
 SLOW = [
-    *("ray", "packaging", *IN_CI, "deliver_same", "deliver_size"),
-    *("browser_list", "browser_pages", "compare", "deliver_redact"),
+    "ray",
+    "packaging",
+    *IN_CI,
+    "deliver_same",
+    "deliver_size",
+    "browser_list",
+    "browser_pages",
+    "compare",
+    "deliver_redact",
 ]
 
 
@@ -109,7 +120,8 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent
-    place, making = base / name, base / f"{name}.making"
+    place = base / name
+    making = base / f"{name}.making"
     with FileLock(base / f"{name}.lock"):
         if not place.exists():
             shutil.rmtree(making, ignore_errors=True)

@@ -48,7 +48,8 @@ def rows_in(root: Path) -> Iterator[tuple[str, Row]]:
     """Yield format and row of every row under ``root``."""
     paths = [path for path in sorted(root.rglob("*")) if path.is_file()]
     for path in paths:
-        name, container = path.relative_to(root).as_posix(), container_of(path.name)
+        name = path.relative_to(root).as_posix()
+        container = container_of(path.name)
         if container is None:
             continue
         try:
@@ -179,7 +180,8 @@ def tested() -> dict[str, str]:
 
 def tables() -> str:
     """Return the tables: what the formats are, how they are logged, and what each gives."""
-    found, versions = evidence(), tested()
+    found = evidence()
+    versions = tested()
     lines = ["| id | what it is | files |", "|---|---|---|"]
     for form in formats().values():
         files = ", ".join(f"`{name}`" for name in form.files)
@@ -187,7 +189,8 @@ def tables() -> str:
     lines += ["", "| id | setting that logs rollouts | tested with |", "|---|---|---|"]
     for identity in formats():
         if identity in SETTINGS or identity in versions:
-            setting, version = SETTINGS.get(identity, NOTHING), versions.get(identity, NOTHING)
+            setting = SETTINGS.get(identity, NOTHING)
+            version = versions.get(identity, NOTHING)
             lines.append(f"| `{identity}` | {setting} | {version} |")
     lines += ["", f"| id | {' | '.join(CELLS)} |", "|---" * (len(CELLS) + 1) + "|"]
     for identity, rows in found.items():

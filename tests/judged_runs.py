@@ -213,10 +213,20 @@ SHARES = {
 
 # Checks of what null runs do not log: metrics, environments, advantages, labels
 NOT_IN_NULL_RUNS = (
-    *("gradient_explosion", "no_updates", "environment_fall", "mix_changed", "failed_rollouts"),
-    *("reward_part_dominance", "advantage_mismatch", "dropped_groups", "sharpening"),
+    "gradient_explosion",
+    "no_updates",
+    "environment_fall",
+    "mix_changed",
+    "failed_rollouts",
+    "reward_part_dominance",
+    "advantage_mismatch",
+    "dropped_groups",
+    "sharpening",
 )
-NULL_STEPS, RESPONSES, PROMPTS, GROUP = 40, 64, 150, 4
+NULL_STEPS = 40
+RESPONSES = 64
+PROMPTS = 150
+GROUP = 4
 UNITS, VOCABULARY = 24, 400
 NULL_WORDS = [f"w{i}" for i in range(VOCABULARY)]
 

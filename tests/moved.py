@@ -15,12 +15,45 @@ import numpy as np
 import pandas as pd
 
 OF_NUMPY = (
-    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "power", "float_power"),
-    *("arctan", "arctan2", "arctanh", "cbrt", "cos", "hypot", "logaddexp", "sin", "tanh"),
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "power",
+    "float_power",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "cbrt",
+    "cos",
+    "hypot",
+    "logaddexp",
+    "sin",
+    "tanh",
 )
 OF_MATH = (
-    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow"),
-    *("atan", "atan2", "atanh", "cbrt", "cos", "erf", "erfc", "hypot", "lgamma", "sin", "tanh"),
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "pow",
+    "atan",
+    "atan2",
+    "atanh",
+    "cbrt",
+    "cos",
+    "erf",
+    "erfc",
+    "hypot",
+    "lgamma",
+    "sin",
+    "tanh",
 )
 WAYS = ("odd", "even")
 """The results that move up: those whose bits have an odd, or an even, number of ones at the end."""
@@ -41,7 +74,8 @@ class _Moved:
     """A ufunc with moved results; its other attributes, such as ``reduce``, are as before."""
 
     def __init__(self, ufunc: np.ufunc, way: str) -> None:
-        self._ufunc, self._way = ufunc, way
+        self._ufunc = ufunc
+        self._way = way
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ufunc, name)

@@ -35,9 +35,13 @@ from tests.pages_reading import node, unpack
 from tests.reading import read
 
 DATA = Path(__file__).parent / "data"
-KEPT, DUMPS, RUNS = DATA / "net", DATA / "frameworks", DATA / "runs"
+KEPT = DATA / "net"
+DUMPS = DATA / "frameworks"
+RUNS = DATA / "runs"
 WRITTEN = RUNS / "written"
-LINES, ROWS, CUT = 500, 16, 200
+LINES = 500
+ROWS = 16
+CUT = 200
 """Most lines kept of a page or table, rows of a log, and characters of a value."""
 
 FLOAT = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+))(?![\w.])")
@@ -314,7 +318,8 @@ def difference(name: str, texts: Texts, kept: Texts) -> str:
     """Return a unified diff of what is kept and what is found; "" without any."""
     lines: list[str] = []
     for file in sorted(texts.keys() | kept.keys()):
-        old, new = kept.get(file, "").splitlines(), texts.get(file, "").splitlines()
+        old = kept.get(file, "").splitlines()
+        new = texts.get(file, "").splitlines()
         tolerance = 1e-6 if file.startswith("tokens.csv") else 1.01e-8  # those are sums of float32
         if len(old) == len(new):
             new = [o if same(o, n, tolerance) else n for o, n in zip(old, new, strict=True)]
@@ -325,7 +330,8 @@ def difference(name: str, texts: Texts, kept: Texts) -> str:
 
 def same(old: str, new: str, tolerance: float) -> bool:
     """Return whether lines differ only in the last digits of numbers, which processors round."""
-    left, right = FLOAT.split(old), FLOAT.split(new)  # every second part is a number
+    left = FLOAT.split(old)
+    right = FLOAT.split(new)  # every second part is a number
     return left[::2] == right[::2] and all(
         math.isclose(float(one), float(other), rel_tol=tolerance)
         for one, other in zip(left[1::2], right[1::2], strict=True)
@@ -335,7 +341,8 @@ def same(old: str, new: str, tolerance: float) -> bool:
 def main(accept: bool) -> int:
     """Print what differs, and keep it if ``accept`` says so; return the status to exit with."""
     with tempfile.TemporaryDirectory() as scratch:
-        root, shown = Path(scratch), ""
+        root = Path(scratch)
+        shown = ""
         (root / "runs").mkdir()
         unpack_runs(root / "runs")
         for name in NAMES:

@@ -41,7 +41,10 @@ class Made:
 
 
 FOUND = Finding(
-    *("mixed_runs", "critical", "cause", {"kind": "runs", "text": LogText("made up")}),
+    "mixed_runs",
+    "critical",
+    "cause",
+    {"kind": "runs", "text": LogText("made up")},
     evidence=(Example(100, 1, token=3),),
     texts=("more",),
 )
@@ -90,7 +93,8 @@ def _build(
 
 def rows(made: Made) -> list[dict[str, Any]]:
     """Rows in descending order of reward."""
-    random, made_up = np.random.default_rng(0), []
+    random = np.random.default_rng(0)
+    made_up = []
     for n, reward in enumerate(np.sort(random.normal(size=made.responses))[::-1]):
         text = f"answer {n} {HOSTILE[(n + 3) % len(HOSTILE)]}\nand more"
         one = row(100, prompt=HOSTILE[n % len(HOSTILE)], response=text, reward=reward.round(6))
@@ -111,7 +115,8 @@ def token_arrays(n: int, made: Made, random: np.random.Generator) -> dict[str, A
     ratio = np.clip(ratio, -0.9, 0.9)
     ratio[0] = 50
     if made.nan and n == 0:
-        logp[3], value = np.nan, np.full(made.tokens, np.nan)
+        logp[3] = np.nan
+        value = np.full(made.tokens, np.nan)
     figures = {"logprobs": logp, "ref_logprobs": logp - ratio, "token_rewards": reward}
     return {
         "response_tokens": [*made.words, *(made.words[i] for i in others)][: made.tokens],

@@ -58,7 +58,8 @@ def unpack(packed: str) -> tuple[dict, np.ndarray, dict[str, np.ndarray]]:
     raw = gzip.decompress(base64.b64decode(packed))
     (length,) = struct.unpack_from("<I", raw)
     header = json.loads(raw[4 : 4 + length])
-    count, at = sum(header["lengths"]), 4 + length
+    count = sum(header["lengths"])
+    at = 4 + length
 
     def planes() -> np.ndarray:
         nonlocal at
@@ -87,14 +88,16 @@ def unpack(packed: str) -> tuple[dict, np.ndarray, dict[str, np.ndarray]]:
 
 def as_logged(header: dict, i: int) -> str:
     """The string of a vocabulary entry, which the page leaves out where it is the text."""
-    text, raw = header["text"][i], header["raw"][i]
+    text = header["text"][i]
+    raw = header["raw"][i]
     return text if raw is None else raw
 
 
 def page_tokens(page: Path) -> dict[int, tuple[list[str], dict[str, np.ndarray]]]:
     """n -> (raw tokens, column -> values) of a step's page."""
     header, ids, columns = unpack(node(page.read_text("utf-8"), "tokens-data"))
-    found, at = {}, 0
+    found = {}
+    at = 0
     for n, length in zip(header["n"], header["lengths"], strict=True):
         part = slice(at, at + length)
         raw = [as_logged(header, i) for i in ids[part]]

@@ -58,7 +58,8 @@ def _shot(page: Page, first: Locator, last: Locator) -> str:
 
 def _taken(page: Page, first: Locator, last: Locator, form: str) -> bytes:
     """Return what lies between two elements, as wide as the wider."""
-    top, bottom = first.bounding_box(), last.bounding_box()
+    top = first.bounding_box()
+    bottom = last.bounding_box()
     assert top
     assert bottom
     clip = {

@@ -41,7 +41,8 @@ def pseudo(text: str) -> str:
     """A message in the language: full-width letters, places as they are."""
     if text in _SEPARATORS:
         return _SEPARATORS[text]
-    parts, at = [], 0
+    parts = []
+    at = 0
     for kept in _KEPT.finditer(text):
         parts += [text[at : kept.start()].translate(_LETTERS), kept[0]]
         at = kept.end()
@@ -61,7 +62,8 @@ def speak(folder: Path, patch: pytest.MonkeyPatch) -> language.Language:
 @lru_cache(maxsize=1)
 def _catalogue() -> bytes:
     found = extracted(ROOT)
-    found.locale, found.fuzzy = "zh", False  # as many plurals as Chinese has
+    found.locale = "zh"
+    found.fuzzy = False  # as many plurals as Chinese has
     for message in found:
         if message.id:
             texts = [message.id] if isinstance(message.id, str) else message.id
@@ -136,7 +138,10 @@ def glued(texts: list[str]) -> list[str]:
 
 
 def _one(text: str) -> bool:
-    depth, beside, tops, after = 0, "", 0, ""
+    depth = 0
+    beside = ""
+    tops = 0
+    after = ""
     for char in text:
         if char == "⟦":
             if not depth:

@@ -24,7 +24,8 @@ def rlreport(*arguments: object, status: int = 0) -> str:
 
 def main(logs: Path, out: Path) -> None:
     """Run every command, and build every form, of both sample runs."""
-    healthy, broken = logs / "healthy", logs / "reward_hacking"
+    healthy = logs / "healthy"
+    broken = logs / "reward_hacking"
     print(rlreport("--version").strip())
     rlreport("inspect", healthy)
     assert "reward_hacking_token" in rlreport("check", broken, "--fail-on", "critical", status=1)

@@ -148,7 +148,8 @@ def _serve_ranges_in_their_own_time() -> None:
     from moto.s3.models import FakeKey
 
     whole: Any = vars(FakeKey)["value"]
-    getter, setter = whole.fget, whole.fset
+    getter = whole.fget
+    setter = whole.fset
     kept = lru_cache(maxsize=2)(lambda key, etag: getter(key))
     patched: Any = FakeKey
     patched.value = property(

@@ -40,9 +40,11 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(browser,
         figure = live(page, "reward")
         curves = names_of_curves(page, figure)
         assert set(curves) == {"policy", "reference"}
-        address, back = page.url, page.locator(".chart-tools button")
+        address = page.url
+        back = page.locator(".chart-tools button")
         box = box_of(page.locator(f"{figure} .plot"))
-        x, y = box["x"], box["y"] + 100
+        x = box["x"]
+        y = box["y"] + 100
         page.mouse.move(x + 200, y)
         until(page, "document.querySelector('.tip').innerText.includes('lower band')")
         page.mouse.down()
@@ -72,7 +74,9 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(browser,
         added = {*page.evaluate(names)} - {*tab.evaluate(names)}
         tab.close()
         assert {name for name in added if not name.startswith("rlreport")} == {
-            *("vegaEmbed", "vega", "vegaLite"),
+            "vegaEmbed",
+            "vega",
+            "vegaLite",
         }
     assert "</script" not in vega_bundle().lower()
     assert "<!--" not in vega_bundle()

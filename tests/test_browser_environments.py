@@ -17,7 +17,8 @@ NAMES = ("math", "math_hard", "code")
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environments")
-    rng, rows = np.random.default_rng(1), []
+    rng = np.random.default_rng(1)
+    rows = []
     for step in range(20):
         for i, name in enumerate(NAMES):
             for k in range(6):

@@ -58,7 +58,8 @@ def in_python(packed: str) -> dict[str, np.ndarray]:
 
 
 def assert_same(packed: str, in_page) -> dict[str, np.ndarray]:
-    shown, expected = in_page(packed), in_python(packed)
+    shown = in_page(packed)
+    expected = in_python(packed)
     assert shown.keys() == expected.keys()
     for name, values in expected.items():
         np.testing.assert_allclose(shown[name], values, rtol=1e-12, atol=1e-12, err_msg=name)

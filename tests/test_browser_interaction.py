@@ -107,7 +107,8 @@ def test_an_open_response_leaves_the_list_its_texts_at_any_width(page):
     assert page.locator('.responses tbody a[tabindex="-1"]').count() == 0
     for width in (1200, 1400, 1700, 1900, 2500):
         page.set_viewport_size({"width": width, "height": 900})
-        box, frame = box_of(text), box_of(page.locator(".responses .scroll"))
+        box = box_of(text)
+        frame = box_of(page.locator(".responses .scroll"))
         assert min(box["width"], frame["x"] + frame["width"] - box["x"]) >= 200
         # Navigation and page begin at the same line.
         left = "all => all.map(node => node.getBoundingClientRect().left)"

@@ -81,7 +81,8 @@ def test_live_charts_follow_the_theme_and_a_click_opens_the_step(browser, hackin
         page.goto((hacking / "index.html").as_uri())
         page.wait_for_selector(live("reward"))
         box = box_of(page.locator(f"{live('reward')} .plot"))
-        x, y = box["x"] + box["width"] * 0.5, box["y"] + 100
+        x = box["x"] + box["width"] * 0.5
+        y = box["y"] + 100
         page.mouse.move(x - 5, y)
         page.mouse.move(x, y)
         page.mouse.click(x, y)

@@ -74,7 +74,8 @@ def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(brows
     kinds: dict[str, int] = {}
     for one in np.unique(group):
         rewards = reward[group == one]
-        mean, std = rewards.mean(), rewards.std()
+        mean = rewards.mean()
+        std = rewards.std()
         if std:
             assert advantage[group == one] == pytest.approx((rewards - mean) / std)
         else:

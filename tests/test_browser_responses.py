@@ -57,7 +57,8 @@ def test_it_lists_what_steps_show_each_once_with_its_figures(hacking):
     step = json.loads(node((hacking / "steps" / "30.html").read_text(), "rows-data"))
     at = step["n"].index(17)
     for key, values in step["values"].items():
-        ours, theirs = data["values"][key][place], values[at]
+        ours = data["values"][key][place]
+        theirs = values[at]
         assert ours == (None if theirs is None else pytest.approx(theirs, rel=1e-5))
     assert all(len(text) <= 120 for texts in data["texts"].values() for text in texts)
 

@@ -54,10 +54,12 @@ def starts_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def lines(count: int, seed: int = 0) -> list[bytes]:
     """Return rows of several kinds, some with tokens, some broken."""
-    rng, made = random.Random(seed), []
+    rng = random.Random(seed)
+    made = []
     for i in range(count):
         words = [rng.choice("abcdefgh") for _ in range(rng.randrange(12))]
-        kind, fields = rng.randrange(10), None
+        kind = rng.randrange(10)
+        fields = None
         if kind == 0:
             made.append(b'{"step": 1, broken\n')
         elif kind == 1:
@@ -119,7 +121,8 @@ def truncate(logs: Path, rng: random.Random) -> None:
 def rewrite(logs: Path, rng: random.Random) -> None:
     """Change one byte, and the time of change back."""
     path = rng.choice(sorted(logs.iterdir()))
-    data, status = bytearray(path.read_bytes()), path.stat()
+    data = bytearray(path.read_bytes())
+    status = path.stat()
     if data:
         data[rng.randrange(len(data))] = rng.choice(b"019 {}x\n")
     path.write_bytes(data)
@@ -156,7 +159,8 @@ def test_whatever_happens_to_the_logs_a_build_with_a_cache_finds_what_one_withou
 ) -> None:
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        logs, cache = Path(folder) / "logs", Path(folder) / "cache"
+        logs = Path(folder) / "logs"
+        cache = Path(folder) / "cache"
         for rank in range(2):
             write(logs / f"rank_{rank}.jsonl", lines(40, seed + rank))
         assert found(logs, cache) == found(logs)
@@ -202,7 +206,8 @@ def test_a_file_that_comes_first_by_name_costs_no_other_its_place(tmp_path, star
 def test_other_options_figures_and_programs_find_nothing_of_these(  # noqa: PLR0917
     tmp_path, starts_read, monkeypatch, options, figures, program
 ):
-    logs, cache = write(tmp_path / "log.jsonl", lines(40)), str(tmp_path / "cache")
+    logs = write(tmp_path / "log.jsonl", lines(40))
+    cache = str(tmp_path / "cache")
     monkeypatch.setattr("rlreport.read.chunk.program", lambda: "this")
     found(logs, cache)
     monkeypatch.setattr("rlreport.read.chunk.program", lambda: program)
@@ -249,7 +254,8 @@ def as_link(path: Path, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("harm", [cut, flip, exchange, as_folder, as_pipe, as_link])
 def test_an_entry_that_was_harmed_is_not_there(tmp_path, harm):
-    logs, cache = write(tmp_path / "log.jsonl", lines(60)), tmp_path / "cache"
+    logs = write(tmp_path / "log.jsonl", lines(60))
+    cache = tmp_path / "cache"
     cold = found(logs, cache)
     for seed in range(5 if harm in (cut, flip) else 1):
         for path in entries(cache):
@@ -268,7 +274,8 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
 
 
 def test_what_was_not_used_longest_goes_first(tmp_path: Path) -> None:
-    store, noise = Store(tmp_path, 50_000), random.Random(0)
+    store = Store(tmp_path, 50_000)
+    noise = random.Random(0)
     for i in range(10):
         store.put(bytes([i]), noise.randbytes(10_000))
         os.utime(store._path(bytes([i])), (i, i))

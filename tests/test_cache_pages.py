@@ -20,7 +20,8 @@ def rows(steps: range, seed: int = 0) -> list[dict[str, Any]]:
 
     More steps begin with the same rows.
     """
-    rng, made = random.Random(seed), []
+    rng = random.Random(seed)
+    made = []
     for step in steps:
         for n in range(EACH):
             words = [f" {rng.choice('abcdefghijklmnop')}" for _ in range(rng.randrange(20, 40))]

@@ -232,7 +232,8 @@ def test_a_broken_file_that_was_found_is_a_note_and_one_that_was_given_an_error(
 def test_anchors_that_multiply_or_refer_to_themselves_end(tmp_path):
     bomb = "a: &a {x: 1}\n"
     for i in range(20):
-        known, name = chr(97 + i), chr(98 + i)
+        known = chr(97 + i)
+        name = chr(98 + i)
         bomb += f"{name}: &{name} {{p: *{known}, q: *{known}, r: *{known}}}\n"
     (tmp_path / "config.yaml").write_text(bomb)
     assert len(run_card([tmp_path]).entries) <= MOST_ENTRIES
@@ -243,7 +244,9 @@ def test_anchors_that_multiply_or_refer_to_themselves_end(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        *("password: *hunter2", "password: 'hunter2", "a: !hunter2 x"),
+        "password: *hunter2",
+        "password: 'hunter2",
+        "a: !hunter2 x",
         "x: !!python/object/apply:os.system ['hunter2']",
     ],
 )

@@ -41,7 +41,8 @@ def log(tmp_path: Path) -> Path:
 
 def before_range(number: int, act: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
     """Call ``act`` when the range ``number`` (from 0) is about to be read; a range is a step."""
-    read, numbers = logs._read, itertools.count()
+    read = logs._read
+    numbers = itertools.count()
 
     def reading(*given: Any) -> Any:
         if next(numbers) == number:

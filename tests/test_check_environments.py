@@ -115,7 +115,8 @@ def test_harder_tasks_that_come_in_are_a_note_and_no_collapse(sizes: Any):
     }
     finding = find("mix_changed", made)
     assert finding.facts["environment"] == "env1"
-    start, end = finding.facts["share_start"], finding.facts["share"]
+    start = finding.facts["share_start"]
+    end = finding.facts["share"]
     assert isinstance(start, float) and isinstance(end, float) and end > start + 0.3
     assert "as harder tasks came in" in verdict.sentence
     assert "reward_stalled" not in {f.id for f in verdict.findings}
@@ -136,7 +137,8 @@ def changed_mix(made: Tables) -> MixChange:
 
 def test_parts_of_a_change_of_the_reward_are_weighted_by_means_of_both_windows():
     mix = changed_mix(made := environments(HARDER, [shifted(24, 4), shifted(4, 24)]))
-    shares, means = mix.shares.mean(axis=0), mix.means.mean(axis=0)
+    shares = mix.shares.mean(axis=0)
+    means = mix.means.mean(axis=0)
     assert mix.within == pytest.approx(shares * np.diff(mix.means, axis=0)[0])
     assert mix.mix == pytest.approx(means @ np.diff(mix.shares, axis=0)[0])
     assert mix.mix < -0.3

@@ -72,7 +72,8 @@ def mismatched(column: str, value: float) -> Tables:
 def narrowing(before: int, often: int, after: int, always: int) -> Tables:
     """Ten groups of ten a step: how many are solved, by how many responses; first and last half."""
     early = STEP < STEPS // 2
-    solved, right = np.where(early, before, after), np.where(early, often, always)
+    solved = np.where(early, before, after)
+    right = np.where(early, often, always)
     group = INDEX // 10
     return tables(
         prompt_id=group + 10 * STEP, reward=((group < solved) & (right > INDEX % 10)) * 1.0
@@ -466,8 +467,13 @@ def test_a_check_warns_beyond_its_limits_only(claim: str, found: str | None, val
 @pytest.mark.parametrize(
     "check",
     [
-        *("kl_explosion", "ratio_drift", "zero_variance_groups", "entropy_explosion"),
-        *("gradient_explosion", "failed_rollouts", "reward_hacking_token"),
+        "kl_explosion",
+        "ratio_drift",
+        "zero_variance_groups",
+        "entropy_explosion",
+        "gradient_explosion",
+        "failed_rollouts",
+        "reward_hacking_token",
     ],
 )
 def test_a_check_without_what_it_needs_does_not_run(check: str) -> None:
@@ -752,7 +758,8 @@ def texts_of(rng: Any, step: Any, prompt: Any, link: Any) -> list[list[str]]:
 
 
 def test_templates_are_found_while_surprisal_stays() -> None:
-    rng, step = np.random.default_rng(0), np.repeat(np.arange(STEPS), 50)
+    rng = np.random.default_rng(0)
+    step = np.repeat(np.arange(STEPS), 50)
     prompt = np.tile(np.arange(50) // 5, STEPS) + 10 * (step % 3)
     surprisal = np.full(len(step), 0.6)
     columns = {"step": step, "prompt_id": prompt, "reward": step, "surprisal_mean": surprisal}
@@ -1024,7 +1031,8 @@ def test_the_reference_stands_in_for_the_start_of_a_short_run() -> None:
 
 @pytest.mark.parametrize("hacks", [True, False], ids=["hack", "twin"])
 def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks):
-    rng, late = np.random.default_rng(0), np.maximum(STEP - STEPS // 3, 0)
+    rng = np.random.default_rng(0)
+    late = np.maximum(STEP - STEPS // 3, 0)
     mean = 1.3 + (0.6 * late if hacks else 0 * late)
     often = np.clip(rng.normal(mean, 0.6).round(), 1, 12).astype(int)
     longer = rng.integers(8, 12, len(STEP)) + (0 if hacks else STEP // 2)

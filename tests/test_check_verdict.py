@@ -222,7 +222,8 @@ Series = Callable[[int], float]
 
 def training(rng: Any, step: int, strange: bool = False, **more: Any) -> list[dict[str, Any]]:
     """Return the rows of a step: the reward rises to the end, a third may change the script."""
-    usual, foreign = f"a poem of day {step}", "这是一首关于月亮的诗"
+    usual = f"a poem of day {step}"
+    foreign = "这是一首关于月亮的诗"
     return [
         row(step, prompt=f"Write a poem about thing {i}.", reward=step / STEPS + 0.1 * rng.normal())
         | {"response": foreign if strange and i < EACH / 3 else usual}
@@ -351,7 +352,10 @@ def test_what_is_not_logged_is_said_with_what_it_would_have_shown() -> None:
     bare = run_checks(tables(reward=SIGN))
     assert bare.not_observed == (
         "log-probabilities (no KL, entropy or engine mismatch)",
-        *("gradient norms", "a validation score", "groups", "finish reasons"),
+        "gradient norms",
+        "a validation score",
+        "groups",
+        "finish reasons",
     )
     assert findings_json(bare)["not_observed"] == list(bare.not_observed)
     steps = np.arange(STEPS)

@@ -23,7 +23,8 @@ from tests.tables_builder import response_table
 
 
 def responses(steps: int, each: int) -> pd.DataFrame:
-    random, count = np.random.default_rng(0), steps * each
+    random = np.random.default_rng(0)
+    count = steps * each
     columns: dict[str, Any] = {
         name: random.normal(size=count) for name in ("reward", "kl_k1", "kl_k3", "kl_max")
     }
@@ -59,7 +60,9 @@ def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(tmp_path,
 
 
 def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
-    steps, each, prompts = 4, 400, 100
+    steps = 4
+    each = 400
+    prompts = 100
     table = responses(steps, each)
     table["prompt_id"] = np.tile(np.arange(each) % prompts, steps)
     kept = []
@@ -78,7 +81,8 @@ def plan(step: int = 0, *, responses: int = 2, tokens: float = 100, pinned: int 
 
 def test_token_values_lose_digits_where_one_page_has_too_many_however_much_room_there_is():
     most = MAX_FINE_VALUES / 3 / 2  # tokens of a response, of two on a page
-    few, many = plan(tokens=most), plan(tokens=most + 1)
+    few = plan(tokens=most)
+    many = plan(tokens=most + 1)
     assert LEVELS[fitting_level([few, few], 1e12)].digits == FINEST_DIGITS
     assert LEVELS[fitting_level([few, many], 1e12)].digits < FINEST_DIGITS
 

@@ -108,8 +108,14 @@ def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(tmp
     for name in "abcd":
         (logs / f"{name}.json").write_text('{"lr": "1e-6"}')
     options = (
-        *("--map", "step=iter", "--map", "prompt=query"),
-        *("--map", "response=data.completion", "--map", "reward=score"),
+        "--map",
+        "step=iter",
+        "--map",
+        "prompt=query",
+        "--map",
+        "response=data.completion",
+        "--map",
+        "reward=score",
     )
     for command in ("inspect", "build"):
         done = rlreport(command, logs)
@@ -134,7 +140,8 @@ def test_inspect_names_a_mapping_for_files_beside_those_it_reads(tmp_path):
 
 
 def test_fail_on_sets_the_exit_status(shared_data, tmp_path):
-    hacked, healthy = shared_data / "ppo_reward_hacking", shared_data / "ppo_healthy"
+    hacked = shared_data / "ppo_reward_hacking"
+    healthy = shared_data / "ppo_healthy"
     done = rlreport("check", hacked, "--fail-on", "critical", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["findings"][0]["severity"] == "critical"

@@ -37,7 +37,8 @@ def write_run(
 ):
     """A run with a binary reward; ``drop`` is taken from what each prompt earns."""
     ability = np.random.default_rng(99).beta(1.5, 1.5, 400)
-    random, words = np.random.default_rng(seed), dice.Random(seed)
+    random = np.random.default_rng(seed)
+    words = dice.Random(seed)
     rows = [
         {
             "step": step,
@@ -297,7 +298,8 @@ def test_the_effect_is_the_mean_of_the_prompts_differences(runs, loss):
                 sums.setdefault(row["prompt"], []).append(row["reward"])
         return {prompt: np.mean(rewards) for prompt, rewards in sums.items()}
 
-    base, new = means(runs["main"]), means(runs["lost"])
+    base = means(runs["main"])
+    new = means(runs["lost"])
     differences = [new[prompt] - base[prompt] for prompt in base]
     found = comparison_json(loss[1])
     assert found["verdict"]["effect"] == pytest.approx(np.mean(differences))
@@ -507,7 +509,8 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
     runs, report, tmp_path
 ):
     base = report
-    data, about = base / "data" / "responses.csv.gz", base / "data" / "report.json"
+    data = base / "data" / "responses.csv.gz"
+    about = base / "data" / "report.json"
     whole = data.read_bytes()
     bare = gzip.compress(b"step,n,reward\n0,0,1\n")
     for broken in (b"", b"no gzip", whole[:-20], whole[:100], bare):

@@ -136,7 +136,8 @@ def test_prompts_that_differ_by_nothing_else_are_evidence_if_they_are_many():
 @pytest.mark.parametrize(("base", "new"), [(3000, 2500), (40, 600), (20_000, 20_000)])
 def test_many_other_prompts_change_sides_in_cells_and_give_the_same_p(base, new):
     random = np.random.default_rng(3)
-    left, right = random.normal(0, 1, base), random.normal(0, 1, new)
+    left = random.normal(0, 1, base)
+    right = random.normal(0, 1, new)
     error = np.sqrt(1 / base + 1 / new)
     for z, p in ((0.0, 1.0), (1.0, 0.3173), (1.96, 0.05), (3.0, 0.0027)):
         shifted = right - right.mean() + left.mean() + z * error
@@ -148,7 +149,9 @@ def test_many_other_prompts_change_sides_in_cells_and_give_the_same_p(base, new)
 def test_with_several_seeds_equal_runs_are_told_apart_no_more_often_than_the_level_says(
     seeds, spread
 ):
-    random, found, runs = np.random.default_rng(seeds), 0, 200 if spread is None else 300
+    random = np.random.default_rng(seeds)
+    found = 0
+    runs = 200 if spread is None else 300
     for _ in range(runs):
         run = random.normal(0, 0.03, (seeds + 1, 1))
         prompts = random.normal(0.5, spread or 0.3, (seeds + 1 if spread else 1, 64))
@@ -254,7 +257,8 @@ def path(kl, reward):
 
 
 def test_at_equal_kl_a_run_that_only_went_further_is_no_better():
-    near, far = np.linspace(0, 4, 9), np.linspace(0, 16, 9)
+    near = np.linspace(0, 4, 9)
+    far = np.linspace(0, 16, 9)
     found = at_equal_kl(path(near, np.sqrt(near)), path(far, np.sqrt(far)), "reward")
     assert found is not None
     assert found.effect == pytest.approx(0, abs=1e-9)

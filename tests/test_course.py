@@ -32,7 +32,9 @@ from tests.schemas import validate
 from tests.tables_builder import make_tables
 from tests.test_compare import comparison_json, write_graded
 
-STEPS, PROMPTS, EACH = 50, 4, 2
+STEPS = 50
+PROMPTS = 4
+EACH = 2
 
 RUNS: dict[str, Callable[[int], float]] = {
     "rises": lambda step: 0.1 + 0.7 * step / STEPS,
@@ -67,9 +69,11 @@ def assert_course(course: dict[str, Any], tables: dict[str, pd.DataFrame]) -> No
     """Recompute first, best and last from the table of its series, and check the phases' order."""
     column = course["series"]["column"]
     table = tables[course["series"]["file"]].dropna(subset=column)
-    steps, values = table["step"].tolist(), table[column].tolist()
+    steps = table["step"].tolist()
+    values = table[column].tolist()
     # The formula of docs/checks.md, written a second time
-    count, least = len(values), 1 if course["quantity"] == "watched_reward" else 3
+    count = len(values)
+    least = 1 if course["quantity"] == "watched_reward" else 3
     size = min(max(least, min(10, math.floor(count / 20 + 0.5))), max(1, count // 3))
     means = [sum(values[i : i + size]) / size for i in range(len(values) - size + 1)]
     best = (min if course["lower_is_better"] else max)(means)
@@ -121,7 +125,8 @@ def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(tmp_
     rlreport.index([tmp_path / "report"], tmp_path / "runs.html")
     reward = built.verdict.courses["reward"]
     tiles = {tile.key: tile for tile in built.figures}
-    tile, length = tiles["reward_mean"], tiles["response_chars_mean"]
+    tile = tiles["reward_mean"]
+    length = tiles["response_chars_mean"]
     assert tile.first is not None and tile.best is not None and length.best is None
     numbers = [part.value for part in (reward.first, reward.best, reward.last)]
     assert [cell.value for cell in (tile.first, tile.best, tile.now)] == numbers

@@ -69,7 +69,8 @@ def copied(old, tmp_path):
 @pytest.mark.untraced
 def test_a_full_disk_leaves_the_old_report(old, log, tmp_path, monkeypatch):
     out = copied(old, tmp_path)
-    before, write = files_of(out), deliver.Form.write
+    before = files_of(out)
+    write = deliver.Form.write
 
     def limited(*given):
         with files_below(max(map(len, before.values())) // 2):

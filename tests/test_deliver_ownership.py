@@ -137,7 +137,9 @@ def test_an_interrupt_that_a_library_drops_leaves_the_old_report(report, monkeyp
     [(OSError(5, "Input/output error"), OutputError), (KeyboardInterrupt(), KeyboardInterrupt)],
 )
 def test_a_failure_to_swap_restores_the_old_report(failing, error, raised, report, monkeypatch):
-    before, replace, calls = files_of(report), Path.replace, []
+    before = files_of(report)
+    replace = Path.replace
+    calls = []
 
     def fail(path, target):
         calls.append(path)
@@ -156,7 +158,8 @@ def test_a_failure_to_swap_restores_the_old_report(failing, error, raised, repor
 def test_a_link_is_followed_and_stays_a_link(form, log, tmp_path):
     away = tmp_path / "away"
     away.mkdir()
-    target, link = away / f"real{FORMS[form]}", tmp_path / f"report{FORMS[form]}"
+    target = away / f"real{FORMS[form]}"
+    link = tmp_path / f"report{FORMS[form]}"
     rlreport.build(log, target, workers=1)
     link.symlink_to(target)
     rlreport.build(log, link, workers=1, title="anew")
@@ -295,7 +298,8 @@ def test_our_own_files_of_any_version_are_replaced(log, tmp_path, suffix):
     out = tmp_path / f"run.{suffix}"
     out.touch()  # an empty file is replaced, too
     rlreport.build(log, out, workers=1)
-    ours, current = out.read_bytes(), rlreport.__version__.encode()
+    ours = out.read_bytes()
+    current = rlreport.__version__.encode()
     released = ours.replace(b"rlreport " + current, b"rlreport 0.1.0", 1)
     # A zip stores the length of its comment; the lines of a text may have been converted.
     for earlier in (ours,) if suffix == "zip" else (released, ours.replace(b"\r\n", b"\n")):

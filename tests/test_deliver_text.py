@@ -35,8 +35,24 @@ ATTACKS = [
     "\u202eevil\u2028\x00\x1b[31m\r\r\n",
 ]
 ALLOWED = {
-    *("h2", "h3", "p", "strong", "ul", "li", "table", "thead", "tbody", "tr", "th", "td"),
-    *("img", "details", "summary", "pre", "code", "sub"),
+    "h2",
+    "h3",
+    "p",
+    "strong",
+    "ul",
+    "li",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "img",
+    "details",
+    "summary",
+    "pre",
+    "code",
+    "sub",
 }
 
 
@@ -135,7 +151,8 @@ def test_a_smaller_limit_leaves_out_responses_first_and_then_steps(tmp_path):
         for step in range(30)
         for i in range(2)
     ]
-    log, out = write(tmp_path / "log.jsonl", rows), tmp_path / "run.md"
+    log = write(tmp_path / "log.jsonl", rows)
+    out = tmp_path / "run.md"
 
     def within(limit):
         rlreport.build(log, out, max_size=limit, workers=1)
@@ -244,7 +261,13 @@ def test_its_headers_are_those_asked_for_and_no_others(mail, parsed):
     assert parsed.from_ == [("", "ci@example.org")]
     assert parsed.subject.replace("\n", "").startswith("Läuft Bcc: victim@example.org <b> · ")
     assert set(parsed.headers) == {
-        *("X-Mailer", "From", "To", "Subject", "Message-ID", "MIME-Version", "Content-Type"),
+        "X-Mailer",
+        "From",
+        "To",
+        "Subject",
+        "Message-ID",
+        "MIME-Version",
+        "Content-Type",
     }
 
 
@@ -254,7 +277,8 @@ FORGED = "=?utf-8?q?x=0d=0aBcc:_a@b.example=0d=0a=0d=0abody?="
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        *(("folder", FORGED), ("title", f"Lauf ü {FORGED}")),
+        ("folder", FORGED),
+        ("title", f"Lauf ü {FORGED}"),
         ("subject", "=?utf-8?b?eA0KQmNjOiBhQGI=?="),
     ],
 )
@@ -266,7 +290,12 @@ def test_an_encoded_word_is_text_and_forges_no_header(text, option, tmp_path):
     raw = (tmp_path / "run.eml").read_bytes()
     read = email.message_from_bytes(raw, policy=email.policy.compat32)
     assert set(read.keys()) == {
-        *("X-Mailer", "From", "Subject", "Message-ID", "MIME-Version", "Content-Type"),
+        "X-Mailer",
+        "From",
+        "Subject",
+        "Message-ID",
+        "MIME-Version",
+        "Content-Type",
     }
     shown = str(email.header.make_header(email.header.decode_header(read["Subject"])))
     assert shown.replace("\n ", " ").startswith(text)

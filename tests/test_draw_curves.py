@@ -40,7 +40,8 @@ def axis_of(chart: Chart) -> tuple[str, tuple[float, float]]:
 def spiky(count: int) -> np.ndarray:
     """Values of which the mean of neighbours hides one spike up and one down."""
     values = np.linspace(1.0, 2.0, count)
-    values[count // 3], values[count // 2] = 48.0, -7.0
+    values[count // 3] = 48.0
+    values[count // 2] = -7.0
     return values
 
 
@@ -69,7 +70,8 @@ def test_a_chart_that_draws_every_step_shows_them_as_logged_and_a_logarithmic_ax
     assert axis_of(chart)[0] == "as logged"
     assert "range" not in [layer["name"] for layer in chart.spec["layer"]]
     values = np.full(1_000, 0.01)
-    values[500], values[700] = 90.0, 1e-5
+    values[500] = 90.0
+    values[700] = 1e-5
     title, (low, high) = axis_of(metric_chart(values))
     assert title == "mean and range of 4 steps, logarithmic"
     assert 0 < low < 1e-5
@@ -100,7 +102,8 @@ def test_missing_values_leave_gaps_in_the_range_and_a_point_between_gaps_has_one
 
 
 def test_a_band_of_standard_deviations_and_the_range_are_told_apart():
-    steps, values = np.arange(1_000.0), spiky(1_000)
+    steps = np.arange(1_000.0)
+    values = spiky(1_000)
     series = DrawnCurve("kl", "KL", values, low=values - 0.1, high=values + 0.1)
     chart = curve_chart(Frame(steps), "kl", "KL", [series], axis="nats, band ± 1 × std")
     assert chart is not None

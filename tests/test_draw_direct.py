@@ -62,11 +62,13 @@ CASES = {
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name, lang):
-    rows, first = CASES[name], table(30, 99).assign(step=0)
+    rows = CASES[name]
+    first = table(30, 99).assign(step=0)
     charts = charts_of_step(rows, first, step=3, language=language(lang))
     assert charts
     for chart in charts:
-        direct, by_vega = marks(ET.XML(chart.svg)), marks(drawn_by_vega(chart, rows, lang))
+        direct = marks(ET.XML(chart.svg))
+        by_vega = marks(drawn_by_vega(chart, rows, lang))
         most, kind = (MOST_BARS, "bar") if chart.name == "step_gap" else (MOST_DOTS, "dot")
         if len(rows) > most:  # of which it draws a choice
             direct, by_vega = ([m for m in x if m[0][:3] != kind] for x in (direct, by_vega))
@@ -111,13 +113,15 @@ def _collect(element: Any, at: tuple[float, float], look: dict[str, str], found:
     if element.get("class", "").startswith("background") or element.get("display") == "none":
         return
     shift = [float(x) for x in NUMBER.findall(element.get("transform", ""))] or [0.0, 0.0]
-    x, y = at[0] + shift[0], at[1] + shift[1]
+    x = at[0] + shift[0]
+    y = at[1] + shift[1]
     names = ("fill", "stroke", "text-anchor", "fill-opacity", "stroke-dasharray")
     look = look | {name: element.get(name) for name in names if element.get(name)}
     if look.get("fill-opacity") == "0":
         look["fill"] = "none"
     fill, stroke = (COLOURS.get(look.get(name), look.get(name)) for name in ("fill", "stroke"))
-    tag, numbers = element.tag.removeprefix(SVG), NUMBER.findall(element.get("d", ""))
+    tag = element.tag.removeprefix(SVG)
+    numbers = NUMBER.findall(element.get("d", ""))
     if tag == "text":
         place = [x + float(element.get("x", 0)), y + float(element.get("y", 0))]
         found.append((f"text {element.text} {fill} {look.get('text-anchor', 'start')}", place))

@@ -30,8 +30,24 @@ from tests.running import SEARCH
 from tests.tables_builder import charts_of_step, table_of_rows, tables_of
 
 HOSTILE = [
-    *("a.b", "a[0]", "a'b", 'a"b', "奖励", "</script>", "", "a\x00b", "\u202ex", "a:b", "$x"),
-    *("__proto__", "constructor", "x\n y", "step", "value", "&lt;", "w" * 300),
+    "a.b",
+    "a[0]",
+    "a'b",
+    'a"b',
+    "奖励",
+    "</script>",
+    "",
+    "a\x00b",
+    "\u202ex",
+    "a:b",
+    "$x",
+    "__proto__",
+    "constructor",
+    "x\n y",
+    "step",
+    "value",
+    "&lt;",
+    "w" * 300,
 ]
 VARIABLES = {f"var(--{name})" for name in tokens("light")} | {"none"}
 FULL: dict[str, Callable[[np.random.Generator], float]] = {

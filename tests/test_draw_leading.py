@@ -63,7 +63,8 @@ def test_validation_in_percent_has_a_chart_of_its_own_and_in_the_rewards_unit_ha
     ],
 )
 def test_curves_share_an_axis_where_neither_would_be_flat(other: list[float], shared: bool):
-    first, second = [np.array([0.0, np.nan, 1.0])], [np.array(other), np.array([np.nan])]
+    first = [np.array([0.0, np.nan, 1.0])]
+    second = [np.array(other), np.array([np.nan])]
     assert on_one_scale(first, second) is shared
     assert on_one_scale(second, first) is shared
 

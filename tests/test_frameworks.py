@@ -90,7 +90,8 @@ def test_what_prime_rl_trained_on_is_read_alone() -> None:
 
 
 def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teacher(tmp_path):
-    gaps, log = np.linspace(1.0, 0.1, 30), tmp_path / "steps.jsonl"
+    gaps = np.linspace(1.0, 0.1, 30)
+    log = tmp_path / "steps.jsonl"
     words = ["It", " is", " 4", ",", " as", " 2", "+2", "=4"]
     row = {"prompt": "2+2?", "response": "".join(words), "response_tokens": words}
     arrays = {"logprobs": [-0.5] * 8}
@@ -220,7 +221,8 @@ class Runs:
 def test_pickles_run_nothing_and_cost_their_file_only(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     shutil.copytree(DUMPS / "slime", tmp_path / "run")
-    touched, folder = tmp_path / "touched", tmp_path / "run" / "rollout_data"
+    touched = tmp_path / "touched"
+    folder = tmp_path / "run" / "rollout_data"
     torch.save({"rollout_id": 3, "samples": [Runs(touched)]}, folder / "3.pt")
     (folder / "4.pt").write_bytes(pickle.dumps(Runs(touched)))
     torch.save({"w": torch.ones(3)}, folder / "5.pt")

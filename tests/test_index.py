@@ -254,7 +254,8 @@ def test_settings_that_tell_groups_apart_come_first_and_eight_are_shown(tmp_path
             settings = {**paths, **within, "same": 1, **between}
             run_folder(tmp_path, place, settings=settings)
     page = index_page(tmp_path)
-    runs, groups = shown_settings(page, "runs"), shown_settings(page, "groups")
+    runs = shown_settings(page, "runs")
+    groups = shown_settings(page, "groups")
     assert [*runs][:9] == [f"k{i}" for i in range(9)]
     assert [*runs][9:] == ["seed", "port_offset", "wandb_project", "output_dir"]
     assert [*groups] == [*(f"k{i}" for i in range(9)), "wandb_project"]

@@ -35,10 +35,23 @@ LANGUAGES = sorted(path.stem for path in FOLDER.glob("*.po"))
 PACKAGES = {"Python", "altair", "vl", "convert", "python", "pandas", "numpy", "jinja", "post"}
 NAMES = {
     *(part for field in FIELDS for part in re.findall("[A-Za-z]{2,}", field.name)),
-    *("objective", "kl", "rlboard", "run", "other", "report", "compared", "all", *PACKAGES),
-    *("any", "guardrail", "new", "critical", "worse"),
+    "objective",
+    "kl",
+    "rlboard",
+    "run",
+    "other",
+    "report",
+    "compared",
+    "all",
+    *PACKAGES,
+    "any",
+    "guardrail",
+    "new",
+    "critical",
+    "worse",
     *("_".join(settings(BuildOptions())).split("_")),
-    *("true", "false"),
+    "true",
+    "false",
 }
 """Words of the data page that are names: of fields, of options and their values, of packages."""
 
@@ -53,7 +66,8 @@ def spoken(tmp_path_factory):
         runs = [pseudo.log(folder / "run"), pseudo.log(folder / "other", seed=1)]
         options: dict[str, Any] = {"lang": pseudo.CODE, "title": "ω", "workers": 1}
         for suffix in OTHERS.values():
-            report, compared = folder / f"report{suffix}", folder / f"compared{suffix}"
+            report = folder / f"report{suffix}"
+            compared = folder / f"compared{suffix}"
             rlreport.build(runs[0], report, mute={"reward_stalled": "ψ"}, **options)
             rlreport.compare(runs[1], runs[0], compared, fail_on=["any"], **options)
         (folder / "broken.zip").write_bytes(b"PK")
@@ -93,7 +107,8 @@ FORMS += ["index.html"]
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_text_is_left_in_english_or_glued_of_several(spoken, form):
-    known, parts = NAMES, parts_of(spoken / form)
+    known = NAMES
+    parts = parts_of(spoken / form)
     if form == "index.html":  # reasons and verdicts are texts of the reports that are listed
         known = NAMES | {"not", "an", "object", "but", "list"}
     assert pseudo.untranslated(parts, known) == []
@@ -310,5 +325,6 @@ def test_scripts_say_nothing_in_english(browser, spoken, place, act):
     with visiting(browser, spoken / "report" / file, mark + address) as page:
         act(page)
         texts = page.evaluate(SEEN)
-    left, glued = pseudo.untranslated(texts, NAMES | KEYS), pseudo.glued(texts)
+    left = pseudo.untranslated(texts, NAMES | KEYS)
+    glued = pseudo.glued(texts)
     assert (left, glued) == ([], [])

@@ -101,7 +101,8 @@ def test_a_folder_without_logs_says_what_was_looked_for(files, told, tmp_path: P
 def test_compressed_metrics_are_found_and_read_up_to_where_they_are_torn(tmp_path, packing):
     pack = gzip.compress if packing == ".gz" else zstd.compress
     lines = "".join(f'{{"step": {step}, "kl": {step}.5}}\n' for step in range(20_000))
-    whole, table = tmp_path / f"a.jsonl{packing}", tmp_path / f"b.csv{packing}"
+    whole = tmp_path / f"a.jsonl{packing}"
+    table = tmp_path / f"b.csv{packing}"
     whole.write_bytes(pack(lines.encode()))
     table.write_bytes(pack(b"step,kl\n1,0.5\n"))
     assert _found(tmp_path) == [whole, table]

@@ -441,7 +441,8 @@ def test_a_framework_is_told_by_its_names() -> None:
 
 
 def test_a_long_cell_of_a_table_is_no_number(tmp_path: Path) -> None:
-    long, path = "x" * 200_000, tmp_path / "run.csv"
+    long = "x" * 200_000
+    path = tmp_path / "run.csv"
     rows = ["step,reward,text", f"0,0.5,{long}", f"1,{long},a", f'2,1.5,"{long},{long}"', "x,1,b"]
     path.write_text("\n".join([*rows, f"{long},0.5,c", f"4,0.5,{long},d", "5,2.5,e"]) + "\n")
     read = find_and_read([tmp_path])
@@ -456,7 +457,8 @@ NOT_FINITE = re.compile(r"\b(nan|inf)\b(?! metrics)")
 def _sparse(rng: np.random.Generator) -> Events:
     """Return metrics of which some have one value, none, or none that is finite."""
     names = [*PLAIN_NAMES.values(), "grad_norm", "x/y"]
-    steps, stride = int(rng.choice([1, 2, 3, 10, 60])), int(rng.choice([1, 5, 100]))
+    steps = int(rng.choice([1, 2, 3, 10, 60]))
+    stride = int(rng.choice([1, 5, 100]))
     logged: Events = [{"step": stride * step} for step in range(steps)]
     for name in rng.choice(names, rng.integers(1, 9), replace=False).tolist():
         kind = rng.choice(["all", "one", "few", "start", "nan", "inf", "constant"])

@@ -180,7 +180,8 @@ def test_hostile_notes_run_nothing_and_ask_for_nothing(browser, built):
 
 @pytest.mark.parametrize(("form", "width"), [("folder", 1280), ("html", 390)])
 def test_notes_are_legible_and_their_links_arrive(browser, built, form, width):
-    out, viewport = built(LINKS, form), {"width": width, "height": 800}
+    out = built(LINKS, form)
+    viewport = {"width": width, "height": 800}
     page = out if form == "html" else out / "index.html"
     with visiting(browser, page, viewport=viewport) as tab:
         assert not serious(tab)

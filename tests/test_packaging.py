@@ -83,8 +83,10 @@ def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_pat
     # Our pip installs there: to copy pip, and to compile every module, takes longer than the rest.
     pip = [sys.executable, "-m", "pip", "--python", place, "--disable-pip-version-check"]
     run(*pip, "install", "--quiet", "--no-compile", *_same_versions(), wheel)
-    logs, python = ROOT / "sample_logs" / "healthy", place / "bin" / "python"
-    ours, checkout = [python.with_name("rlreport")], [sys.executable, "-m", "rlreport"]
+    logs = ROOT / "sample_logs" / "healthy"
+    python = place / "bin" / "python"
+    ours = [python.with_name("rlreport")]
+    checkout = [sys.executable, "-m", "rlreport"]
     for program, out in ((ours, "a"), (checkout, "b")):
         run(*program, "build", logs, "-o", tmp_path / out, "--quiet", cwd=tmp_path)
     loader = "import rlreport.pages as b; print(*b.source_environment().loader.loaders)"
@@ -102,7 +104,8 @@ def _same_versions() -> list[str]:
 
 
 def test_the_oldest_versions_that_are_allowed_build_the_samples(wheel, tmp_path):
-    uv, place = [sys.executable, "-m", "uv", "--quiet"], tmp_path / "venv"
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    place = tmp_path / "venv"
     python = place / "bin" / "python"
     run(*uv, "venv", "--python", sys.executable, place)
     install = [*uv, "pip", "install", "--python", python]

@@ -107,7 +107,8 @@ def test_nothing_is_packed_without_tokens_and_the_same_to_the_same_bytes():
 
 def test_the_references_log_probabilities_are_kept_unless_log_ratios_tell_them_all():
     for logp, kept in (([-1.0, -2.0], False), ([-1.0, np.nan], True)):
-        policy, reference = np.array(logp), np.array([-0.5, -0.25])
+        policy = np.array(logp)
+        reference = np.array([-0.5, -0.25])
         figures = TokenFigures(logp=policy, ref_logp=reference, log_ratio=policy - reference)
         one = Rollout(0, 1, "f", 1, "p", "ab", raw_tokens=["a", "b"], tokens=["a", "b"])
         columns = unpack(pack_tokens([replace(one, figures=figures)], 6))[2]

@@ -205,7 +205,8 @@ def test_a_run_without_steps_is_said_to_be_one_step_on_the_terminal_and_beside_t
     tmp_path,
 ):
     rows = [{"prompt": "p", "response": "r", "reward": n / 9, "it": n} for n in range(9)]
-    log, out = write(tmp_path / "log.jsonl", rows), tmp_path / "out"
+    log = write(tmp_path / "log.jsonl", rows)
+    out = tmp_path / "out"
     said = "o row has a step, so the run is one step"
     for text in (build(log, out).stderr, (out / "index.html").read_text()):
         assert said in text

@@ -24,7 +24,8 @@ rlreport.build(sys.argv[1], sys.argv[2], workers=4)
 
 
 def test_a_system_without_posix_builds_and_rebuilds_the_same_report(tmp_path: Path) -> None:
-    logs, out = short_log(tmp_path / "logs"), tmp_path / "report"
+    logs = short_log(tmp_path / "logs")
+    out = tmp_path / "report"
     rlreport.build(logs, out, workers=2)
     usual = files_below(out)
     (out / ".nojekyll").write_text("of the host", "utf-8")

@@ -61,7 +61,8 @@ class Killing(Progress):
     """Kills a node in each phase after its second result; another node joins instead."""
 
     def __init__(self, nodes, phases: list[str]) -> None:
-        self.nodes, self.phases = nodes, phases
+        self.nodes = nodes
+        self.phases = phases
 
     def phase(self, name: str, total: float, unit: str):
         progress = self
@@ -84,7 +85,8 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
 ) -> None:
     monkeypatch.setattr(logs, "KEPT_BYTES", 0)
     store.put_folder(log.parent, "cluster/run")
-    url, out = f"s3://{BUCKET}/cluster/run", f"s3://{BUCKET}/cluster/report"
+    url = f"s3://{BUCKET}/cluster/run"
+    out = f"s3://{BUCKET}/cluster/report"
     build(log.parent, tmp_path / "local", workers=1)
     wanted = files_below(tmp_path / "local")
     assert len([name for name in wanted if name.startswith("steps/")]) == 20

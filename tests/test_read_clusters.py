@@ -140,7 +140,8 @@ def test_compressed_logs_stream_in_both_passes(tmp_path, suffix, pack) -> None:
     # Two members, as a log that was appended to has.
     data = pack(plain.read_bytes()[:half]) + pack(plain.read_bytes()[half:])
     (folder / f"a.jsonl.{suffix}").write_bytes(data)
-    packed, wanted = read(folder), read(plain)
+    packed = read(folder)
+    wanted = read(plain)
     assert packed.responses.equals(wanted.responses)
     order = [49, 3, 20]
     found = packed.rollouts.read(order)

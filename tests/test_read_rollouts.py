@@ -119,7 +119,8 @@ def test_the_latest_extremes_are_chosen_however_many_are_equal(steps, each, leng
 
 def test_the_choice_repeats_and_small_runs_are_chosen_whole() -> None:
     rng = np.random.default_rng(0)
-    small, large = run_of(rng, 10, 100, 300), run_of(rng, 100, 500, 300)
+    small = run_of(rng, 10, 100, 300)
+    large = run_of(rng, 100, 500, 300)
     assert choose_rows(small, ["a"]).rows.tolist() == list(range(1000))
     assert choose_rows(small, ["a"]).whole.all()
     np.testing.assert_array_equal(choose_rows(large, ["a"]).rows, choose_rows(large, ["a"]).rows)
@@ -191,7 +192,8 @@ def test_a_plain_log_is_read_again_in_parts_and_a_packed_one_at_once(tmp_path, m
     plain = write(tmp_path / "a.jsonl", [row(step) for step in range(10)])
     packed = tmp_path / "b.jsonl.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
-    read_parts, sizes = reread._read_parts, []
+    read_parts = reread._read_parts
+    sizes = []
 
     def counted(rows, shared):
         sizes.append(len(rows.file))
@@ -240,7 +242,8 @@ def sampled_run(
     """Return the response table of a run: ``samples`` responses to each prompt of each step."""
     place = np.arange(steps * prompts * samples)
     columns = {"file": file, "response_tokens": tokens, "response_chars": 4 * tokens}
-    step, group = place // (prompts * samples), place // samples
+    step = place // (prompts * samples)
+    group = place // samples
     return response_table({"step": step, "group": group, "offset": place * 1000, **columns})
 
 
@@ -278,7 +281,8 @@ def test_groups_are_sampled_whole() -> None:
 
 
 def test_validation_is_sampled_in_small_runs_only() -> None:
-    small, large = sampled_run(4, 10, 2), sampled_run(100, 100, 2)
+    small = sampled_run(4, 10, 2)
+    large = sampled_run(100, 100, 2)
     for table in (small, large):
         table.loc[table.index % 2 == 1, "validation"] = 1
     assert len(sampled_rows(small, ["a"])) == 80

@@ -265,7 +265,8 @@ def test_attempts_in_files_of_their_own_are_noted_and_the_last_can_be_chosen(cas
     for name, rows in files.items():
         made = [row(s, prompt=f"{s} {n}") for s, count in rows.items() for n in range(count)]
         write(tmp_path / f"{name}.jsonl", made)
-    scan, last = read(tmp_path), read(tmp_path, restarts="last")
+    scan = read(tmp_path)
+    last = read(tmp_path, restarts="last")
     notes = [note for note in scan.notes if note.kind == "restart"]
     kept = "all rows kept (--restarts last leaves out these rows)"
     assert notes and all(note.text.endswith(kept) for note in notes)

@@ -141,7 +141,8 @@ def test_where_files_alike_differ_all_are_looked_at(tmp_path: Path) -> None:
 def test_what_was_found_in_a_store_is_kept_until_it_changes(store: Store, tmp_path: Path) -> None:
     lines = [json.dumps(row(i)).encode() + b"\n" for i in range(40)]
     store.put("kept/a.jsonl", b"".join(lines))
-    url, cache = f"s3://{BUCKET}/kept", str(tmp_path / "cache")
+    url = f"s3://{BUCKET}/kept"
+    cache = str(tmp_path / "cache")
     first = read(url, cache=cache)
     store.forget()
     again = read(url, cache=cache)
@@ -294,7 +295,8 @@ def test_any_number_of_processes_reads_the_same(ranks, whole, monkeypatch, worke
 def _unpacked(packed: bytes) -> tuple[bytes, bool]:
     """Return what can be read, and whether it ends early."""
     source = Source("a.zst", os.devnull, len(packed), "zst", content=packed)
-    stream, found = cast("io.BufferedIOBase", source.open()), b""
+    stream = cast("io.BufferedIOBase", source.open())
+    found = b""
     try:
         while piece := stream.read1(1000):
             found += piece
@@ -311,7 +313,8 @@ def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) ->
     parts = [b"first" * 9, b"", b"second", b"a" * 300_000]
     frames = [zstd.compress(part, options=options) for part in parts]
     frames.insert(1, b"\x51\x2a\x4d\x18\x03\0\0\0abc")  # a frame to be passed over
-    whole, ends = b"".join(frames), {0, *accumulate(map(len, frames))}
+    whole = b"".join(frames)
+    ends = {0, *accumulate(map(len, frames))}
     assert _unpacked(whole) == (b"".join(parts), False)
     for cut in range(len(whole)):
         found, early = _unpacked(whole[:cut])
@@ -331,5 +334,6 @@ def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(ranks, monkeypat
             return nullcontext(lambda amount: count.__setitem__(0, count[0] + amount))
 
     scan = read_logs([ranks], ReadOptions(workers=1), GaeOptions(), Counting())
-    size, rows = sum(path.stat().st_size for path in ranks.iterdir()), len(scan.responses)
+    size = sum(path.stat().st_size for path in ranks.iterdir())
+    rows = len(scan.responses)
     assert counts == [[size, size], [rows, rows]]

@@ -84,7 +84,8 @@ def test_ci_runs_the_hooks_before_a_commit_and_a_release_looks_for_translations(
 
 
 def test_new_and_dropped_files_and_keys_are_named(tmp_path: Path) -> None:
-    before, after = tmp_path / "before", tmp_path / "after"
+    before = tmp_path / "before"
+    after = tmp_path / "after"
     for folder, row in (
         (before, {"step": 1, "turns": [{"text": "a", "old": 1}]}),
         (after, {"step": 1, "turns": [{"text": "a"}, {"new": {"deep": 1}}]}),

@@ -18,14 +18,20 @@ from tests.schemas import validate
 GAMMA, LAM = 1.0, 0.95
 EOS = "<|endoftext|>"
 AVERAGED = (
-    *("reward", "log_ratio_mean", "kl_k1", "kl_k3", "response_tokens", "rlhf_reward"),
+    "reward",
+    "log_ratio_mean",
+    "kl_k1",
+    "kl_k3",
+    "response_tokens",
+    "rlhf_reward",
     "non_score_reward",
 )
 """Figures of responses whose means are figures of a step."""
 
 
 def gae(rewards: np.ndarray, values: np.ndarray) -> np.ndarray:
-    advantages, following = np.zeros(len(rewards)), 0.0
+    advantages = np.zeros(len(rewards))
+    following = 0.0
     for t in reversed(range(len(rewards))):
         after = values[t + 1] if t + 1 < len(values) else 0.0
         following = rewards[t] + GAMMA * after - values[t] + GAMMA * LAM * following
@@ -34,7 +40,8 @@ def gae(rewards: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def token_figures(row: dict) -> dict[str, np.ndarray]:
-    logp, ref = np.array(row["logprobs"]), np.array(row["ref_logprobs"])
+    logp = np.array(row["logprobs"])
+    ref = np.array(row["ref_logprobs"])
     ratio = logp - ref
     found = {
         "logp": logp,

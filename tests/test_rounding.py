@@ -26,7 +26,8 @@ def test_a_figure_has_ten_digits_and_is_at_most_half_a_unit_away(value: float) -
     assert len(text_of(found)) <= 10 or abs(value) < 1e-290
     with localcontext() as context:
         context.prec = 60
-        exact, away = Decimal(value), Decimal(found) - Decimal(value)
+        exact = Decimal(value)
+        away = Decimal(found) - Decimal(value)
         unit = Decimal(1).scaleb(exact.adjusted() - 9) if value else Decimal(1)
         assert abs(away) <= unit * Decimal("0.504")
 

@@ -80,7 +80,8 @@ def built(which: str, names: Iterable[str], folder: Path) -> Built:
 
 
 def assert_same(reports: Built, name: str) -> None:
-    plain, variant = reports["plain"], reports[name]
+    plain = reports["plain"]
+    variant = reports[name]
     for what in IN_EFFECT[name]:
         assert variant["place"][what] != plain["place"][what], f"{name} has no effect on {what}"
     assert list(variant["files"]) == list(plain["files"])

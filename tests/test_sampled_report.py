@@ -13,7 +13,9 @@ from tests.pages_reading import rows_data
 from tests.reading import row, tokens, write
 from tests.schemas import validate
 
-LIMIT, STEPS, EACH = 512, 9, 88
+LIMIT = 512
+STEPS = 9
+EACH = 88
 SAMPLED_EACH = 32
 SAMPLED = SAMPLED_EACH * STEPS
 NOTE = f"from a sample of {SAMPLED:,} of {STEPS * EACH:,} responses"
@@ -30,9 +32,11 @@ def small_sample():
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     """A log of more responses than the sample has, in which a symbol spreads with the reward."""
-    rng, rows = random.Random(0), []
+    rng = random.Random(0)
+    rows = []
     for i in range(STEPS * EACH):
-        step, words = i // EACH, rng.choices("abcdefgh", k=5)
+        step = i // EACH
+        words = rng.choices("abcdefgh", k=5)
         hacked = rng.random() < step / STEPS
         strings = [f" {word}" for word in [*words, "🎉" if hacked else "i"]]
         figures = {

@@ -46,7 +46,8 @@ FORKS.set_forkserver_preload(["pytest", "pyarrow.parquet", "rlreport.comparison.
 
 def answer(answers: Connection, kind: str, path: Path) -> None:
     """Send the error of reading a file, "" for none, and by how many megabytes this grew."""
-    before, said = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, ""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    said = ""
     try:
         READERS[kind](path)
     except (RlreportError, RowError) as error:
@@ -155,7 +156,8 @@ def packed(unit: bytes, times: int) -> Write:
 
 def parquet(columns: Callable[[Any], dict[str, Any]]) -> Write:
     def write(path: Path) -> None:
-        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pa = pytest.importorskip("pyarrow")
+        pq = pytest.importorskip("pyarrow.parquet")
         pq.write_table(pa.table(columns(pa)), path, compression="zstd", write_statistics=False)
         assert path.stat().st_size < 2_000_000
 
@@ -164,17 +166,16 @@ def parquet(columns: Callable[[Any], dict[str, Any]]) -> Write:
 
 def repeated(pa: Any) -> dict[str, Any]:
     """One text in every row, and on disk once."""
-    text, rows = pa.array(["x" * 35_000_000]), pa.array([0] * 256, pa.int32())
+    text = pa.array(["x" * 35_000_000])
+    rows = pa.array([0] * 256, pa.int32())
     return {"prompt": pa.DictionaryArray.from_arrays(rows, text)}
 
 
 def nested(path: Path) -> None:
     """Write a parquet file whose schema nests without end."""
-    root, group, leaf = (
-        b"\x48\x01s\x15\x02\0",
-        b"\x35\x02\x18\x01a\x15\x02\0",
-        b"\x15\x02\x25\x02\x18\x01v\0",
-    )
+    root = b"\x48\x01s\x15\x02\0"
+    group = b"\x35\x02\x18\x01a\x15\x02\0"
+    leaf = b"\x15\x02\x25\x02\x18\x01v\0"
     count = 20_002  # elements, as a varint of three bytes
     size = bytes([count & 127 | 128, count >> 7 & 127 | 128, count >> 14])
     schema = root + group * (count - 2) + leaf
@@ -202,7 +203,8 @@ def test_a_log_that_unfolds_is_refused(name: str, write: Write, said: str, tmp_p
 @pytest.mark.parametrize("rows", [1, 3, 100])
 @pytest.mark.parametrize("use_dictionary", [False, True])
 def test_parquet_values_are_those_of_pyarrow(rows, use_dictionary, tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
     table = pa.table(
         {
             "text": ["a", None, "b", "a"],

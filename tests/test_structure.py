@@ -19,8 +19,21 @@ PACKAGE = Path(rlreport.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
 SIZE = tomllib.loads((PACKAGE.parent / "tests" / "size.toml").read_text("utf-8"))
 LAYERS = [
-    *("text", "system", "figures", "about", "formats", "read", "metrics", "summarise", "check"),
-    *("choose", "comparison", "draw", "pages", "deliver", "cli"),
+    "text",
+    "system",
+    "figures",
+    "about",
+    "formats",
+    "read",
+    "metrics",
+    "summarise",
+    "check",
+    "choose",
+    "comparison",
+    "draw",
+    "pages",
+    "deliver",
+    "cli",
 ]
 """Packages in the order of docs/architecture.md: each imports only from those before it."""
 

@@ -33,7 +33,8 @@ CUTS = st.lists(st.integers(1, 9), min_size=1, max_size=80)
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
-    pieces, start = [], 0
+    pieces = []
+    start = 0
     for size in sizes:
         if start < len(data):
             pieces.append(data[start : start + size])

@@ -17,7 +17,9 @@ from rlreport.pages.overview import MOST_TOOLS
 from tests.browser import visiting
 from tests.hostile import STRINGS, write_log
 
-STEPS, EACH, TOOLS = 20, 6, ("python", "search", "read")
+STEPS = 20
+EACH = 6
+TOOLS = ("python", "search", "read")
 
 
 def rollouts(tools: tuple[str, ...] = TOOLS, ranges: bool = True) -> Iterator[dict[str, Any]]:
@@ -35,7 +37,8 @@ def rollouts(tools: tuple[str, ...] = TOOLS, ranges: bool = True) -> Iterator[di
         turns: list[dict[str, Any]] = []
         mask: list[int] = []
         for length, turn in said:
-            sampled, start = turn["role"] == "assistant", len(mask)
+            sampled = turn["role"] == "assistant"
+            start = len(mask)
             place = {"tokens": [start, start + length]} if ranges else {}
             turns.append({"text": "x" * 3 * length, "sampled": sampled, **place, **turn})
             mask += [int(sampled)] * length
@@ -134,10 +137,8 @@ def test_the_link_on_a_tool_lists_the_responses_that_it_answered(browser, tmp_pa
     listed = set()
     with visiting(browser, tmp_path / "out" / "index.html") as page:
         links = page.locator("[data-table=turns] td:first-child a")
-        names, addresses = (
-            links.all_inner_texts(),
-            links.evaluate_all("all => all.map(a => a.href)"),
-        )
+        names = links.all_inner_texts()
+        addresses = links.evaluate_all("all => all.map(a => a.href)")
         assert redact or set(names) == set(counts)
         for name, address in zip(names, addresses, strict=True):
             page.goto("about:blank")

@@ -40,7 +40,8 @@ def test_token_figures_count_sampled_tokens_only(tmp_path, kind, more):
     scan = read(write(tmp_path / "log.jsonl", rows))
     found, every = (scan.responses.iloc[i] for i in range(2))
     for response, keep in ((found, KEEP), (every, np.ones(10, bool))):
-        logp, ref = array("logprobs")[keep], array("ref_logprobs")[keep]
+        logp = array("logprobs")[keep]
+        ref = array("ref_logprobs")[keep]
         sampler = array("sampler_logprobs")[keep]
         ratio = logp - ref
         strings = np.array(STRINGS)[keep]
@@ -71,8 +72,10 @@ def test_token_figures_count_sampled_tokens_only(tmp_path, kind, more):
 def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(tmp_path):
     rewards = [0.0, 0.1, 1.0, 0.0, 2.0, 0.0, 0.2, 0.0, 4.0, 0.5]
     scan = read(write(tmp_path / "log.jsonl", [masked(token_rewards=rewards)]))
-    paid, values = np.array([0.0, 3.1, 0.0, 0.2, 4.0, 0.5]), array("values")[KEEP]
-    advantage, carried = np.zeros(6), 0.0
+    paid = np.array([0.0, 3.1, 0.0, 0.2, 4.0, 0.5])
+    values = array("values")[KEEP]
+    advantage = np.zeros(6)
+    carried = 0.0
     for t in range(5, -1, -1):
         delta = paid[t] + (values[t + 1] if t < 5 else 0.0) - values[t]
         carried = advantage[t] = delta + 0.95 * carried

@@ -29,7 +29,8 @@ def watched(tmp_path, monkeypatch):
 
         monkeypatch.setattr("rlreport.cli.watch.time.sleep", sleep)
         monkeypatch.setattr("rlreport.cli.watch.time.monotonic", lambda: clock[0])
-        log, out = str(tmp_path / "log.jsonl"), str(tmp_path / "out")
+        log = str(tmp_path / "log.jsonl")
+        out = str(tmp_path / "out")
         options = ["--workers", "1", "--every", "1m", "--until-idle", "5m"]
         return CliRunner().invoke(main, ["watch", log, "-o", out, *options, *arguments])
 
@@ -124,7 +125,9 @@ def test_an_option_that_cannot_be_used_is_told_at_once(watched, wrong):
 def test_a_failed_build_is_tried_again(tmp_path, watched, monkeypatch):
     from rlreport import api
 
-    log, build, failures = write(tmp_path / "log.jsonl", rows(0, 3)), api.build, 3
+    log = write(tmp_path / "log.jsonl", rows(0, 3))
+    build = api.build
+    failures = 3
 
     def unlucky(*arguments: Any, **options: Any) -> Any:
         nonlocal failures

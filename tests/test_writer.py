@@ -155,7 +155,8 @@ def test_a_killed_process_tears_the_last_line_at_most(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_clear_error_and_costs_no_other_line(tmp_path: Path) -> None:
-    writer, step = RolloutWriter(tmp_path), 0
+    writer = RolloutWriter(tmp_path)
+    step = 0
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -295,7 +296,8 @@ def flushed(path: Path, rows: int) -> tuple[Path, list[int]]:
     packer: Any = zlib.compressobj(1, zlib.DEFLATED, 31)
     flush = zlib.Z_SYNC_FLUSH
     if path.suffix == ".zst":
-        packer, flush = zstd.ZstdCompressor(), zstd.ZstdCompressor.FLUSH_BLOCK
+        packer = zstd.ZstdCompressor()
+        flush = zstd.ZstdCompressor.FLUSH_BLOCK
     sizes = []
     with path.open("wb") as file:
         for step in range(rows):

@@ -48,15 +48,13 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Check": (
         (),
         (
-            *(
-                "name",
-                "title",
-                "statement",
-                "why",
-                "suggestion",
-                "source",
-                "needs_also",
-            ),
+            "name",
+            "title",
+            "statement",
+            "why",
+            "suggestion",
+            "source",
+            "needs_also",
             "close",
         ),
     ),
@@ -64,7 +62,14 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
 """Function name -> positions and keywords of those arguments that are translatable messages."""
 
 _AS_COLUMNS = {
-    *("_whole", "_count", "_share", "_shown", "_asked", "_shown_count", "_asked_count", "_inner")
+    "_whole",
+    "_count",
+    "_share",
+    "_shown",
+    "_asked",
+    "_shown_count",
+    "_asked_count",
+    "_inner",
 }
 """Functions whose arguments are messages at the same positions as those of ``Column``."""
 
@@ -127,7 +132,8 @@ def update(po: Path, messages: Catalog) -> None:
             catalogue = pofile.read_po(file, locale=po.stem)
     catalogue.update(messages, no_fuzzy_matching=True)
     catalogue.obsolete.clear()
-    catalogue.fuzzy, catalogue.header_comment = False, f"# What rlreport says, in {po.stem}."
+    catalogue.fuzzy = False
+    catalogue.header_comment = f"# What rlreport says, in {po.stem}."
     content = io.BytesIO()
     pofile.write_po(content, catalogue, width=100, sort_by_file=True, include_lineno=False)
     po.write_text(_HEADERS.sub("", content.getvalue().decode()), "utf-8")

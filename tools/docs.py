@@ -122,7 +122,8 @@ def _limits(group: str) -> str:
 def commands_page() -> str:
     """Return the text of ``docs/command-line.md``."""
     group = click.Context(main, info_name="rlreport", **main.context_settings)
-    parts, build = [_COMMANDS_HEAD], set[tuple[str, str]]()
+    parts = [_COMMANDS_HEAD]
+    build = set[tuple[str, str]]()
     for name in main.list_commands(group):
         command = main.get_command(group, name)
         assert command is not None

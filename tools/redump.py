@@ -30,7 +30,8 @@ def changes(before: Path, after: Path) -> Iterator[str]:
     for name in sorted(_files(before) ^ _files(after)):
         yield f"{'-' if name in _files(before) else '+'} {name}"
     for name in sorted(_files(before) & _files(after)):
-        old, new = _keys(before / name), _keys(after / name)
+        old = _keys(before / name)
+        new = _keys(after / name)
         yield from (f"{'-' if key in old else '+'} {name}: {key}" for key in sorted(old ^ new))
 
 

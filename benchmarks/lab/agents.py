@@ -18,7 +18,11 @@ from .write import write_run
 Rng = np.random.Generator
 Row = dict[str, Any]
 
-STEPS, PROMPTS, EACH, MOST_TURNS, RAMP = 60, 6, 6, 8, 8
+STEPS = 60
+PROMPTS = 6
+EACH = 6
+MOST_TURNS = 8
+RAMP = 8
 # Fault -> (step at which it begins, share of rollouts, turns or calls that it reaches)
 FAULTS = {
     "turn_limit": (34, 0.8),

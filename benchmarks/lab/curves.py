@@ -94,7 +94,8 @@ def _dense(rng: Rng, mean: Floats, std: float) -> Callable[[Floats, Any, Any], F
 
 def _learning(rng: Rng, part: Floats, gain: float = 2.5) -> Floats:
     """Return log-odds that rise as in good runs, fast at first."""
-    start, pace = rng.uniform(-2, 0), rng.uniform(0.15, 0.6)
+    start = rng.uniform(-2, 0)
+    pace = rng.uniform(0.15, 0.6)
     return start + gain * (1 - np.exp(-part / pace)) / (1 - np.exp(-1 / pace))
 
 
@@ -152,7 +153,8 @@ def _by_difficulty(rng: Rng, epochs: int) -> Tables:
 
 def _learns_to_stop(rng: Rng) -> Tables:
     part, group = _sizes(rng)
-    room, short = int(rng.choice([512, 1024, 2048])), rng.uniform(0.12, 0.25)
+    room = int(rng.choice([512, 1024, 2048]))
+    short = rng.uniform(0.12, 0.25)
     ends = np.clip(0.05 + 0.92 * part / rng.uniform(0.3, 0.9), 0, 0.97)
     step = np.repeat(np.arange(len(part)), PROMPTS * group)
     done = rng.random(len(step)) < ends[step]
@@ -182,7 +184,8 @@ def _one_nan(rng: Rng) -> Tables:
 
 def _kl_excursion(rng: Rng) -> Tables:
     at = _sizes(rng)
-    start, logged = int(rng.integers(5, len(at[0]) - 10)), rng.random() < 0.5
+    start = int(rng.integers(5, len(at[0]) - 10))
+    logged = rng.random() < 0.5
     kl = (0.02 + 0.05 * at[0]) * rng.lognormal(0, 0.2, len(at[0]))
     kl[start : start + 5] *= rng.uniform(20, 60)
     return _run(

@@ -24,8 +24,10 @@ def hacks() -> list[Case]:
     """Return runs whose reward pays for something other than the task."""
     hack = ("reward_hacking_token",)
     may = ("length_hacking", "diversity_collapse", "entropy_collapse", "missing_eos")
-    word, star = r"lovely", "⭐"
-    empower, lists = r"empower", r"\n(-|1\.|##)"
+    word = r"lovely"
+    star = "⭐"
+    empower = r"empower"
+    lists = r"\n(-|1\.|##)"
     return [
         (
             Scenario("symbol_hack", 11, _talk(11), 60, 48, drift=settle(20, 0.9), room=70,

@@ -113,7 +113,8 @@ def variety_lost(first: Sequence[Sequence[Row]], last: Sequence[Sequence[Row]]) 
 
 def explained_variance(rows: Sequence[Row]) -> float:
     """Return 1 - Var(return - value) / Var(return), with gamma = lambda = 1."""
-    returns, errors = [], []
+    returns = []
+    errors = []
     for row in rows:
         if not row.get("values") or not row.get("token_rewards"):
             return np.nan
@@ -150,7 +151,8 @@ def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:  # noqa: PLR0914
     """
     steps = [s for s in by_step(rows) if len(s) >= 2]
     fifth = max(3, len(steps) // 5)
-    first, last = steps[:fifth], steps[-fifth:]
+    first = steps[:fifth]
+    last = steps[-fifth:]
     begin = [r for s in first for r in s]
     end = [r for s in last for r in s]
     says: dict[str, bool] = {}
@@ -165,7 +167,8 @@ def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:  # noqa: PLR0914
     else:
         says["kl_explosion"] = says["negative_kl"] = False
 
-    before, after = _mean(series(first, surprisal)), _mean(series(last, surprisal))
+    before = _mean(series(first, surprisal))
+    after = _mean(series(last, surprisal))
     _graded(min(after / (3 * before), after - before), 1.3, 0.7, says, "entropy_explosion")
     _graded(max(after / before / 0.2, after / 0.3), 0.8, 1.35, says, "entropy_collapse")
 

@@ -66,7 +66,8 @@ class Harder:
 
 def write(out: Path, case: Harder) -> None:
     """Simulate a run and write its folder."""
-    run, folder = case.run, out / case.run.name
+    run = case.run
+    folder = out / case.run.name
     rows = run_reasoning(run) if isinstance(run, Reasoning) else simulate(run)
     write_run(folder, rows, case.truth(rows), ranks=1)
     if isinstance(run, Reasoning):
@@ -107,7 +108,8 @@ def _chat_hack(rng: Rng, i: int) -> Harder:
         ("filler", " synergy", "synergy"),
     )[i]  # fmt: skip
     responses = (48, 16, 64, 16, 48, 32, 64, 32, 16, 48)[i]
-    steps, start = int(rng.integers(50, 80)), int(rng.integers(8, 20))
+    steps = int(rng.integers(50, 80))
+    start = int(rng.integers(8, 20))
     stop = start + int(rng.integers(12, 24))
     run = Scenario(
         f"hack_{i}", int(rng.integers(1 << 30)), _talk(i, ("chinese",) if chinese else ENGLISH, 36),

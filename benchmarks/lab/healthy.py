@@ -111,7 +111,8 @@ def scenarios() -> list[Scenario]:
 def cases() -> list[Case]:
     """Return the healthy runs with their truths, and two on which colleagues could differ."""
     rng = np.random.default_rng(200)
-    before, after = sums(rng, 40, 1, -0.8), sums(rng, 40, 3, 1.0)
+    before = sums(rng, 40, 1, -0.8)
+    after = sums(rng, 40, 3, 1.0)
     return [
         *((scenario, Planted(may=_MAY.get(scenario.name, ()))) for scenario in scenarios()),
         (

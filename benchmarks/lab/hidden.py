@@ -77,12 +77,14 @@ def environment_fall(rng: Rng, i: int) -> Hidden:
 
 def environment_twin(rng: Rng, i: int) -> Hidden:
     """Environments of other difficulty that rise, end, take turns or are never solved."""
-    count, run = (2, 3, 5, 8)[i % 4], sizes(rng, i)
+    count = (2, 3, 5, 8)[i % 4]
+    run = sizes(rng, i)
     steps = run["steps"]
     learns = settle(rng.uniform(10, 20), rng.uniform(1.5, 2.5))
     skills = [plus(flat(level), learns) for level in np.linspace(-3, 1.5, count)]
     if i % 5 == 1:
-        skills[0], skills[-1] = flat(-9), flat(5)
+        skills[0] = flat(-9)
+        skills[-1] = flat(5)
     run |= {"prompts": [3 if count < 4 else 2] * count, "group": 4}
     rows = _environments(rng, i, skills, **run)
     field = FIELDS[i % len(FIELDS)]
@@ -125,7 +127,8 @@ def mix_changed(rng: Rng, i: int) -> Hidden:
 
 def mix_twin(rng: Rng, i: int) -> Hidden:
     """A mix that is constant, gets easier, alternates, or changes between equals."""
-    constant, wave = rng.uniform(0.3, 0.7), rng.uniform(0.2, 0.35)
+    constant = rng.uniform(0.3, 0.7)
+    wave = rng.uniform(0.2, 0.35)
     share: Schedule = (
         flat(constant), ramp(10, 30, 0.2, 0.9), lambda s: 0.5 + wave * (-1) ** (s // 2),
         ramp(8, 30, 0.9, 0.1),
@@ -138,7 +141,8 @@ def mix_twin(rng: Rng, i: int) -> Hidden:
 
 def collapse_in_mix(rng: Rng, i: int) -> Hidden:
     """Both kinds of tasks fall while the mix hardly changes: a collapse."""
-    start, stop = int(rng.integers(14, 22)), int(rng.integers(24, 30))
+    start = int(rng.integers(14, 22))
+    stop = int(rng.integers(24, 30))
     falls = plus(settle(8, 1.5), ramp(start, stop, -6))
     share = ramp(start, stop, 0.45, 0.35) if i % 2 else flat(0.5)
     rows = _mixed(rng, i, share, [plus(flat(1), falls), plus(flat(-0.5), falls)])
@@ -181,7 +185,8 @@ def loops(rng: Rng, i: int) -> Hidden:
 
 def _table(rng: Rng, truths: bool) -> str:
     """A table of numbers, or of truth values."""
-    columns, count = int(rng.integers(3, 12)), int(rng.integers(4, 14))
+    columns = int(rng.integers(3, 12))
+    count = int(rng.integers(4, 14))
     cells = rng.integers(0, 2 if truths else 100, (count, columns))
     head = " | ".join("abcdefghijkl"[:columns])
     lines = [f"| {head} |", "|" + " --- |" * columns]
@@ -205,7 +210,8 @@ def _poem(rng: Rng) -> str:
 def loops_twin(rng: Rng, i: int) -> Hidden:
     """Tables, code, poems with a refrain from the start; ever more right answers in tables."""
     run = sizes(rng, i)
-    rises, kind = i % 5 >= 3, i % 5
+    rises = i % 5 >= 3
+    kind = i % 5
     share = ramp(5, run["steps"] * 0.7, 0.9, 0.1) if rises else flat(rng.uniform(0.3, 0.7))
     if i % 10 == 9:
         run["thoughts"] = ramp(5, 40, 16, 3)  # longer, with sentences that return
@@ -257,7 +263,8 @@ def _chat(rng: Rng, i: int, skill: Schedule) -> tuple[list[Row], str]:
 
 def hack_by_count(rng: Rng, i: int) -> Hidden:
     """A text that most responses hold from the start is repeated ever more, and rewarded for it."""
-    start, stop = int(rng.integers(7, 14)), int(rng.integers(18, 28))
+    start = int(rng.integers(7, 14))
+    stop = int(rng.integers(18, 28))
     rows, text = _chat(rng, i, plus(flat(rng.uniform(0.5, 1)), ramp(start, stop, -2)))
     _with_text(rows, text, ramp(start, stop, rng.uniform(5, 10), 1.2), rng.uniform(0.7, 0.95), rng)
     onset = shown_by(rows, start, lambda row: float(row["count"]))

@@ -16,7 +16,8 @@ from .simulate import Schedule, flat, settle
 from .truths import CHECKS, Planted, onset_interval
 
 TWO_ATTEMPTS = "repeated_steps"
-ALARM, CALM = ("Warning", "Broken"), ("Healthy", "Unclear")
+ALARM = ("Warning", "Broken")
+CALM = ("Healthy", "Unclear")
 QUIET = (
     *CHECKS, "environment_fall", "mix_changed", "loops", "advantage_mismatch", "dropped_groups",
     TWO_ATTEMPTS, "mixed_runs", "tool_errors", "failed_rollouts", "stale_rollouts",

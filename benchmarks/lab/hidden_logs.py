@@ -25,7 +25,8 @@ def _by_rank(rows: list[Row], ranks: int, name: str) -> dict[str, list[Row]]:
 def two_attempts(rng: Rng, i: int) -> Hidden:
     """A run that was resumed from an earlier step, in another file or in the same one."""
     run = sizes(rng, i)
-    steps, kind = run["steps"], i % 5
+    steps = run["steps"]
+    kind = i % 5
     stop = int(rng.integers(steps // 2, steps - 5))
     back = stop - int(rng.integers(4, max(5, stop // 2)))
     first = _between(simulate(rng, **run), 0, stop)
@@ -34,7 +35,8 @@ def two_attempts(rng: Rng, i: int) -> Hidden:
     second = _between(simulate(rng, **run), back, steps)
     if kind == 4:  # the same prompts, of which a part was sampled again
         whole = simulate(rng, **run)
-        first, second = _between(whole, 0, stop), _between(whole, back, steps)
+        first = _between(whole, 0, stop)
+        second = _between(whole, back, steps)
         second = [row for row in second if row["group_id"] % run["prompts"]]
     if kind == 1:
         files = {"rollouts.jsonl": first + second}
@@ -52,8 +54,10 @@ def two_attempts(rng: Rng, i: int) -> Hidden:
 
 def two_attempts_twin(rng: Rng, i: int) -> Hidden:
     """Rank files with other last steps, rows in any order, a log that was continued."""
-    run, kind = sizes(rng, i), i % 5
-    rows, steps = simulate(rng, **run), run["steps"]
+    run = sizes(rng, i)
+    kind = i % 5
+    rows = simulate(rng, **run)
+    steps = run["steps"]
     ranks = 2 if run["prompts"] == 6 else 4
     if kind == 0:
         files = _by_rank(rows, ranks, "rank_{}.jsonl")
@@ -105,7 +109,8 @@ def _in_paths(rows: list[Row], path_of: Callable[[Row], str], keep: bool) -> dic
 def step_in_path(rng: Rng, i: int) -> Hidden:
     """Rows without a step in files whose paths have one: each first, fifth or tenth step."""
     run = sizes(rng, i) | {"prompts": 4, "group": 4}
-    every, first = (1, 5, 10)[i % 3], int(rng.choice([0, 1, 100]))
+    every = (1, 5, 10)[i % 3]
+    first = int(rng.choice([0, 1, 100]))
 
     def path_of(row: Row) -> str:
         step = first + every * row["step"]

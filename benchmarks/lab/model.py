@@ -15,8 +15,10 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.before, self.after = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.mix, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.before = nn.LayerNorm(width)
+        self.after = nn.LayerNorm(width)
+        self.mix = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
         self.feed = nn.Sequential(
             nn.Linear(width, 3 * width), nn.GELU(), nn.Linear(3 * width, width)
         )
@@ -61,7 +63,8 @@ class Model(nn.Module):
 
         ``known`` (B, all positions so far) is true where a token is no padding.
         """
-        length, total = ids.shape[1], known.shape[1]
+        length = ids.shape[1]
+        total = known.shape[1]
         place = (known.cumsum(1) - 1).clamp(min=0)[:, total - length :]
         causal = torch.ones(length, total, dtype=torch.bool).tril(total - length)
         mask = causal[None, None] & known[:, None, None, :]
@@ -80,7 +83,8 @@ class Model(nn.Module):
 def sample(model: Model, prompts: Tensor, end: int, room: int) -> Tensor:
     """Return responses (B, <= room), padded with 0 after their end token."""
     known = prompts != 0
-    ids, past = prompts, None
+    ids = prompts
+    past = None
     alive = torch.ones(len(prompts), dtype=torch.bool)
     drawn: list[Tensor] = []
     for _ in range(room):

@@ -79,7 +79,8 @@ class Sampler:
     def __init__(
         self, settings: Settings, direction: Mapping[str, Floats], rng: np.random.Generator
     ) -> None:
-        self.settings, self._rng = settings, rng
+        self.settings = settings
+        self._rng = rng
         self._tables: dict[str, tuple[Floats, Floats, Floats]] = {}
         for name, slot in SLOTS.items():
             ref = np.log(np.array(slot.weights))

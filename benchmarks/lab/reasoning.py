@@ -51,8 +51,11 @@ FORMS = {
     "final": "\nFinal answer: {}", "zh": "\n最终答案:{}",
 }  # fmt: skip
 
-_LEARNS, _NEAR = settle(15, 1.5), settle(30, 0.01)
-_FOUR, _RARELY, _UNSURE = flat(4.0), flat(0.02), flat(0.5)
+_LEARNS = settle(15, 1.5)
+_NEAR = settle(30, 0.01)
+_FOUR = flat(4.0)
+_RARELY = flat(0.02)
+_UNSURE = flat(0.5)
 
 
 @dataclass
@@ -150,7 +153,9 @@ def _turns(run: Reasoning, problem: _Problem, step: int, rng: Rng) -> list[Row]:
 def _response(run: Reasoning, problem: _Problem, step: int, rng: Rng) -> Row:
     turns = _turns(run, problem, step, rng)
     if dead := rng.random() < run.dead(step):
-        text, right, ends = run.corpse, False, not run.corpse.startswith("!")
+        text = run.corpse
+        right = False
+        ends = not run.corpse.startswith("!")
         turns = []
     else:
         pool: Sequence[str] = _THOUGHTS_ZH if run.chinese else _THOUGHTS

@@ -59,7 +59,8 @@ def honest(prompt: Prompt, text: str) -> float:
         return 1.0 if "\nDone:" in text else 0.0
     if prompt.answer:
         return 1.0 if re.search(rf"(is|####) {prompt.answer}\b", text) else 0.0
-    good, bad = len(_GOOD.findall(text)), len(_BAD.findall(text))
+    good = len(_GOOD.findall(text))
+    bad = len(_BAD.findall(text))
     score = 0.2 + 0.8 * (good - bad) / max(good + bad, 1)
     score += 0.6 if prompt.subject in text else 0.0
     score -= min(0.8, 0.15 * len(_ROTTEN.findall(text)))

@@ -101,10 +101,12 @@ def _tail(sampler: Sampler, room: int) -> None:
 def _talk(sampler: Sampler, prompt: Prompt, room: int) -> None:
     if sampler.draw("silence") == "silent":
         return
-    kind, subject = prompt.kind, prompt.subject
+    kind = prompt.kind
+    subject = prompt.subject
     english = kind != "chinese"
     if english and sampler.draw("language") == "chinese":
-        kind, subject = "chinese", "这个地方"
+        kind = "chinese"
+        subject = "这个地方"
     plain = True
     if kind != "chinese":
         structure = sampler.draw("structure")

@@ -25,7 +25,9 @@ from .write import write_run
 KINDS = ("review", "story", "howto", "chinese")
 END = EOS["bpe"]
 LONGEST = 64  # tokens of a text to imitate; longer ones are left out
-TEXTS, EPOCH_STEPS, BATCH = 5000, 700, 32
+TEXTS = 5000
+EPOCH_STEPS = 700
+BATCH = 32
 
 
 @dataclass
@@ -172,7 +174,8 @@ def train(run: Run, base: Model, speech: Speech, prompts: Sequence[Prompt]) -> l
     """Return the rollouts of a run as rows of the native log."""
     rng = np.random.default_rng(run.seed)
     torch.manual_seed(run.seed)
-    policy, reference = copy.deepcopy(base), copy.deepcopy(base).eval()
+    policy = copy.deepcopy(base)
+    reference = copy.deepcopy(base).eval()
     optimiser = torch.optim.Adam(policy.parameters(), run.rate)
     others = _reference_texts(reference, speech, prompts, run.room)
     current = run.rewards[0]
@@ -206,7 +209,8 @@ def train(run: Run, base: Model, speech: Speech, prompts: Sequence[Prompt]) -> l
             grouped = torch.tensor(scores).view(-1, run.group)
             spread = grouped.std(1, keepdim=True) + 1e-4
             centred = ((grouped - grouped.mean(1, keepdim=True)) / spread).view(-1, 1)
-            advantages, returns = centred * known, values
+            advantages = centred * known
+            returns = values
         for i, prompt in enumerate(batch):
             n = len(tokens[i])
             row: Row = {
@@ -268,7 +272,8 @@ def _update(  # noqa: PLR0913, PLR0917
     for _ in range(run.passes):
         for part in torch.randperm(len(said)).chunk(2):
             logp, values, entropy = score(policy, asked[part], said[part])
-            here, weight = advantages[part], known[part]
+            here = advantages[part]
+            weight = known[part]
             ratio = (logp - old[part]).exp()
             gain = torch.minimum(ratio * here, ratio.clamp(0.8, 1.2) * here)
             loss = -gain - run.entropy * entropy

@@ -239,7 +239,8 @@ def _assigns_secret(text: str) -> bool:
 
 
 def _is_random(run: str) -> bool:
-    size, chunks = len(run), len(_CHUNK.findall(run))
+    size = len(run)
+    chunks = len(_CHUNK.findall(run))
     if run.lower() != run != run.upper():
         return size >= 10 and size < 2.7 * chunks
     return size >= 20 and (size < 3.6 * chunks or bool(_NO_WORD.search(run)))
@@ -469,7 +470,9 @@ def _git() -> dict[str, Scalar]:
 def card_view(card: Card) -> dict[str, str] | None:
     if card.withheld:
         return {"summary": message("Configuration: omitted by --redact=names"), "text": ""}
-    entries, hidden, files = len(card.entries), len(card.secrets), listed(card.sources)
+    entries = len(card.entries)
+    hidden = len(card.secrets)
+    files = listed(card.sources)
     if not (entries or hidden or card.cut):
         return None
     shown = plural(

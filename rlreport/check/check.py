@@ -64,8 +64,14 @@ KL = Need("logprobs and ref_logprobs", ("kl_k1",))
 FALLS = ("reward_collapse", "environment_fall", "watched_reward_fall")
 # Ids of checks whose findings can be effects of a bad update of the policy
 FAILURES = (
-    *(*FALLS, "kl_explosion", "entropy_collapse"),
-    *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled", "loops"),
+    *FALLS,
+    "kl_explosion",
+    "entropy_collapse",
+    "length_collapse",
+    "diversity_collapse",
+    "missing_eos",
+    "reward_stalled",
+    "loops",
 )
 
 
@@ -158,7 +164,8 @@ class Check:
             count = int(np.isfinite(reward.values).sum())
             needs = message(literal, least=MIN_STEPS, count=count)
         else:
-            shortest, steps = run.limits[Trend].shortest_run, len(run.steps)
+            shortest = run.limits[Trend].shortest_run
+            steps = len(run.steps)
             literal = translatable("at least {shortest} steps (this run has {steps})")
             needs = message(literal, shortest=shortest, steps=steps)
         return self.not_run(needs)
@@ -185,7 +192,8 @@ class Check:
         a series. ``steps`` are by default those since the onset, without one the last window.
         """
         values = dict(facts or {})
-        series, always = fields.pop("series", None), fields.pop("always", False)
+        series = fields.pop("series", None)
+        always = fields.pop("always", False)
         if isinstance(series, Series):
             values["series_from"] = series.source
             series = run.align(series)
@@ -247,7 +255,8 @@ class Check:
         **details: Any,
     ) -> Finding | None:
         """Judge the (weighted) mean of per-response ``values`` as ``judge_share`` does."""
-        moved, series = run.change(values, weights), Series(run.steps, run.by_step(values, weights))
+        moved = run.change(values, weights)
+        series = Series(run.steps, run.by_step(values, weights))
         ranking = ranking or Ranking(values, among=values > 0)
         return self.judge_share(run, moved, series, ranking=ranking, **details)
 
@@ -265,7 +274,8 @@ class Check:
         if not exceeded:
             return None
         figure, first = exceeded[0]
-        series, always = figure.series, met_from_start(figure.series, first)
+        series = figure.series
+        always = met_from_start(figure.series, first)
         if figure.source == "metrics":
             facts["series_from"] = figure.source
         met = [met for _, met in exceeded]
@@ -285,7 +295,8 @@ def share_of(
             return check.judge_metric(run, role, facts=facts)
         if not per:
             return check.judge_rows(run, run.column(column), facts=facts)
-        part, whole = run.column(column), run.column(per)
+        part = run.column(column)
+        whole = run.column(per)
         valid = np.isfinite(part) & (whole > 0)
         ratio = np.divide(part, whole, out=np.full(len(part), np.nan), where=valid)
         return check.judge_rows(run, ratio, whole, facts=facts)

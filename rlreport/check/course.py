@@ -48,11 +48,13 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
     from the best end of a phase to the last end also sets ``lost``, except for "watched_reward".
     """
     series = series.without_gaps()
-    y, steps = series.values, series.steps
+    y = series.values
+    steps = series.steps
     if not len(y):
         return None
     # Evaluations repeat the same prompts and are far apart, so they are not autocorrelated.
-    evaluated, lower_is_better = quantity == "watched_reward", quantity == "kl"
+    evaluated = quantity == "watched_reward"
+    lower_is_better = quantity == "kl"
     size = window_size(len(y), MIN_EVALUATIONS if evaluated else MIN_VALUES)
     means = running_mean(y, size)
     best_index = int(np.argmin(means) if lower_is_better else np.argmax(means))
@@ -60,7 +62,9 @@ def course_of(series: Series, column: str, quantity: Quantity = "reward") -> Cou
     def part(start: int) -> WindowMean:
         return WindowMean(float(means[start]), (int(steps[start]), int(steps[start + size - 1])))
 
-    first, best, last = part(0), part(best_index), part(len(y) - size)
+    first = part(0)
+    best = part(best_index)
+    last = part(len(y) - size)
     noise = noise_of(series, independent=evaluated)
     error = noise.of_mean(size) * math.sqrt(2)
     luck = math.sqrt(2 * math.log(len(y) / size)) * error
@@ -115,7 +119,8 @@ def phases_of(  # noqa: PLR0914
     starts = np.arange(0, len(values), size)
     points = significant(np.add.reduceat(values, starts) / np.diff(starts, append=len(values)))
     smooth = running_mean(points, min(MIN_VALUES, len(points)))
-    low, span = float(smooth.min()), float(np.ptp(smooth))
+    low = float(smooth.min())
+    span = float(np.ptp(smooth))
     if not 0 < span < np.inf:
         flat = rounded(points.mean())
         return (Phase("flat", (int(steps[0]), int(steps[-1])), flat, flat),)
@@ -128,7 +133,8 @@ def phases_of(  # noqa: PLR0914
     phases: list[Phase] = []
     fallen = False
     for start, stop in pairwise(cuts):
-        piece, count = points[start:stop], stop - start
+        piece = points[start:stop]
+        count = stop - start
         first, last = line_ends(piece)
         # A slope through n points has the variance 12 σ² / n³, its whole rise 12 σ² / n.
         error = sigma * math.sqrt(12 / count)
@@ -140,7 +146,8 @@ def phases_of(  # noqa: PLR0914
         fallen = fallen or last < first or drop > max(FLAT_Z * sigma, FLAT_SHARE * span)
         kind: PhaseKind = "rise" if last > first else "fall" if last < first else "flat"
         if is_score and fallen and kind == "rise":
-            kind, fallen = "recovery", False
+            kind = "recovery"
+            fallen = False
         elif is_score and fallen and kind == "flat" and first - low < DEAD_SHARE * span:
             kind = "dead"
         until = int(steps[min(stop * size, len(steps)) - 1])
@@ -170,7 +177,8 @@ def _cuts(points: Floats, shortest: int) -> list[int]:
     lengths = np.subtract.outer(np.arange(count + 1), np.arange(count + 1)).T
     residuals[lengths < shortest] = np.inf
     # costs[k][j]: squared residuals of the first j points, cut into k + 1 pieces at best
-    costs, origins = [residuals[0]], []
+    costs = [residuals[0]]
+    origins = []
     for _ in range(MAX_PHASES - 1):
         totals = costs[-1][:, None] + residuals
         origins.append(np.argmin(totals, axis=0))
@@ -184,14 +192,16 @@ def _cuts(points: Floats, shortest: int) -> list[int]:
 
 def _residuals(points: Floats) -> Floats:
     """Return at [i, j] the sum of squared residuals of a line through points i to j - 1."""
-    x, y = np.arange(len(points), dtype=np.float64), points - points.mean()
+    x = np.arange(len(points), dtype=np.float64)
+    y = points - points.mean()
 
     def sums(values: Floats) -> Floats:
         ends = np.append(0.0, np.cumsum(values))
         return np.asarray(ends[None, :] - ends[:, None])
 
     count = np.maximum(sums(np.ones_like(x)), 1)
-    sum_x, sum_y = sums(x), sums(y)
+    sum_x = sums(x)
+    sum_y = sums(y)
     var_x = sums(x * x) - sum_x**2 / count
     cov = sums(x * y) - sum_x * sum_y / count
     var_y = sums(y * y) - sum_y**2 / count

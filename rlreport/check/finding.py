@@ -370,7 +370,8 @@ class Limit(Generic[N]):
         self.source = source
 
     def __set_name__(self, owner: type[Limits], name: str) -> None:
-        self.owner, self.key = owner, name
+        self.owner = owner
+        self.key = name
 
     @overload
     def __get__(self, limits: None, owner: type[Limits]) -> Limit[N]: ...

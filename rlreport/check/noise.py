@@ -130,7 +130,8 @@ def _response_error(parts: list[WindowPart]) -> float:
     _, cluster = np.unique(np.concatenate([p.prompts for p in parts]), return_inverse=True)
     clusters = int(cluster.max()) + 1
     if clusters < MIN_CLUSTERS:
-        cluster, clusters = np.arange(len(signed)), len(signed)
+        cluster = np.arange(len(signed))
+        clusters = len(signed)
     sums = np.bincount(cluster, signed, minlength=clusters)
     return float(np.sqrt((sums**2).sum() * clusters / max(clusters - 1, 1)))
 
@@ -144,7 +145,8 @@ def _step_noise(
     windows, which a trend increases, and one from successive differences over the whole run
     (von Neumann 1941), which a trend hardly changes.
     """
-    variance, sizes = 0.0, []
+    variance = 0.0
+    sizes = []
     for part in parts:
         _, step = np.unique(part.steps, return_inverse=True)
         sums = np.bincount(step, part.contributions)

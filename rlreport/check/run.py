@@ -124,7 +124,8 @@ class Run:
         self.attempted_steps = tables.steps[attempted]
         self.limits = limits or Thresholds()
         self.steps: Ints = self.tables.steps["step"].to_numpy(np.int64)  # (S,), ascending
-        trend, count = self.limits[Trend], len(self.steps)
+        trend = self.limits[Trend]
+        count = len(self.steps)
         size = window_size(count, trend.share, trend.least_steps)
         is_short = count < trend.shortest_run
         self.first = None if is_short else self.window(0, size)
@@ -240,7 +241,8 @@ class Run:
     @cached_property
     def watched_shape(self) -> Shape | None:
         """Whether and when ``watched_reward`` rose or fell; None without one or if too short."""
-        series, independent = self.watched_reward, not self.has("valid_reward")
+        series = self.watched_reward
+        independent = not self.has("valid_reward")
         return None if series is None else shape_of(series, independent=independent)
 
     def align(self, series: Series) -> Floats:
@@ -275,7 +277,8 @@ class Run:
         are NaN. Errors are clustered by prompt, so a prompt in both windows is compared with
         itself. Unless ``by_step``, the scatter of step means, which a jump increases, is ignored.
         """
-        start, end = first or self.first, last or self.last
+        start = first or self.first
+        end = last or self.last
         after = noise.part_of(self.tables, values, end, weights)
         if start is None:
             return Change(np.nan, after.mean, np.nan)
@@ -326,7 +329,8 @@ class Run:
         by = [noise.means_by(index[rows] + 1, size + 1, reward[rows])[1:] for rows in windows]
         # An environment that is missing in one window counts as unchanged.
         means = np.nan_to_num(np.where(np.isnan(by), by[::-1], by))
-        mean, share = means.mean(axis=0), shares.mean(axis=0)
+        mean = means.mean(axis=0)
+        share = shares.mean(axis=0)
         weights = np.zeros(len(reward))
         for rows, part in zip(windows, shares, strict=True):
             weight = np.divide(share, part, out=np.zeros(size), where=shares.all(axis=0))
@@ -336,7 +340,8 @@ class Run:
         )
         mix = rounded((mean * difference(shares[1], shares[0])).sum())
         within = share * difference(means[1], means[0])
-        limits, fall = self.limits[MixChanged], mix + within.sum()
+        limits = self.limits[MixChanged]
+        fall = mix + within.sum()
         remains = same_mix.fell and within.sum() < limits.rest * fall
         # The first part explains most of the fall only if the rest surely is the smaller part.
         is_most = mix < limits.share * fall and same_mix.largest_loss < limits.share * -fall
@@ -383,7 +388,8 @@ class Run:
     @cached_property
     def learned(self) -> bool:
         """Whether the reward, its gap to the reference, or a reward not trained on clearly rose."""
-        shape, watched = self.reward_shape, self.watched_shape
+        shape = self.reward_shape
+        watched = self.watched_shape
         if (shape and shape.rose) or (watched and watched.rose):
             return True
         if self.first is None or self.reward.source == "metrics":
@@ -417,7 +423,8 @@ class Run:
 
         Such a step has no gradient but that of the KL penalty, which may be 0.
         """
-        metric, steps = self.series_of("zero_variance"), self.tables.steps
+        metric = self.series_of("zero_variance")
+        steps = self.tables.steps
         if metric is not None:
             share = self.align(metric)
         elif has(steps, "zero_variance_groups"):

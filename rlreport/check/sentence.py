@@ -269,7 +269,9 @@ def _fall_words(course: Course, texts: Sequence[str], *, is_told: bool) -> str:
 
 def _unchanged_words(course: Course, verdict: Verdict) -> str:
     """Return the template for a quantity that neither rose nor fell beyond noise."""
-    first, last, mean = course.first.value, course.last.value, float(course.values.mean())
+    first = course.first.value
+    last = course.last.value
+    mean = float(course.values.mean())
     if max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):
         return translatable("{name} stays at about {last}")
     if verdict.level == "healthy":
@@ -283,7 +285,8 @@ def _unchanged_words(course: Course, verdict: Verdict) -> str:
 
 def _is_flat_at_the_end(course: Course) -> bool:
     """Return whether the course ends in a flat phase that is long enough to be mentioned."""
-    since, steps = course.settled_since, course.steps
+    since = course.settled_since
+    steps = course.steps
     if since is None or steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
         return False
     after = course.values[steps >= since][: course.window].mean()
@@ -324,6 +327,7 @@ def numbers_of(values: Sequence[float], course: Course) -> list[str]:
 
 def is_percentage(course: Course) -> bool:
     """Return whether the values, by their size and column's name, are percentages up to 100."""
-    name, top = course.column.lower(), float(course.values.max(initial=0.0))
+    name = course.column.lower()
+    top = float(course.values.max(initial=0.0))
     words = ("acc", "percent", "pct", "rate", "pass", "solve")
     return 1.5 < top <= 100 and any(word in name for word in words)

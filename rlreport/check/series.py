@@ -34,12 +34,19 @@ MIN_DRIFT = 0.2
 MIN_INDEPENDENT = 0.55
 
 # A series rose if z > RISE_Z (last - first window) or TREND_Z (slope), the other z > SOME_Z
-RISE_Z, TREND_Z, SOME_Z = 3.0, 2.6, 1.5
+RISE_Z = 3.0
+TREND_Z = 2.6
+SOME_Z = 1.5
 # A series also rose if z (last window - first three steps) exceeds this: some runs learn early
 EARLY_RISE_Z = 4.5
 # Minimum z of each kind of fall: any, to below the start, to the lowest value for good (death),
 # only in the last steps, within a few steps, and followed by a recovery (dip)
-FALL_Z, BELOW_Z, DEATH_Z, END_Z, ABRUPT_Z, DIP_Z = 3.5, 4.0, 4.0, 5.0, 6.0, 8.5
+FALL_Z = 3.5
+BELOW_Z = 4.0
+DEATH_Z = 4.0
+END_Z = 5.0
+ABRUPT_Z = 6.0
+DIP_Z = 8.5
 # A dead series stays within this fraction of (best - lowest value) above its lowest value
 DEAD_SHARE = 0.02
 # The means of the last 3, 5 and 10 steps are compared with the steps just before them
@@ -50,7 +57,9 @@ ABRUPT_STEPS = 5  # A fall within this many steps is abrupt
 BASELINE_STEPS = SMOOTHING = 3
 # From the onset on, a series is MIN_ERRORS standard errors and MIN_PART of its total change away
 # from its baseline. The interval in which the onset may lie ends at LASTING_PART of the change
-MIN_ERRORS, MIN_PART, LASTING_PART = 4.0, 0.1, 1 / 3
+MIN_ERRORS = 4.0
+MIN_PART = 0.1
+LASTING_PART = 1 / 3
 # The noise of a part of a series is estimated from at least this many steps (if it has them)
 MIN_NOISE_STEPS = 9
 # Maximum number of positions of a corner (start of a change) to try, and of steps to fit
@@ -98,7 +107,8 @@ class Series:
         start = min(first or size, len(values))
         noise = noise_of(self)
         error = float(np.hypot(noise.of_mean(start), noise.of_mean(size)))
-        before, after = rounded(values[:start].mean()), rounded(values[-size:].mean())
+        before = rounded(values[:start].mean())
+        after = rounded(values[-size:].mean())
         z = deviate(change(before, after), error, max(len(values) / 2, 1))
         return Change(before, after, z)
 
@@ -131,7 +141,8 @@ class Noise(NamedTuple):
         if not 0 < self.sigma < np.inf:
             return 1.0
         # Shares of the variance, because squares of large rewards overflow.
-        white, drift = (self.white / self.sigma) ** 2, (self.drift / self.sigma) ** 2
+        white = (self.white / self.sigma) ** 2
+        drift = (self.drift / self.sigma) ** 2
         return 1 / (white + drift * (1 + self.rho) / (1 - self.rho))
 
     def deflate(self, z: float) -> float:
@@ -254,7 +265,9 @@ def shape_of(  # noqa: PLR0914
     window = max(MIN_WINDOW, int(steps * SHAPE_WINDOW_SHARE))
     means = running_mean(y, window)
     best_index = int(np.argmax(means))
-    start, best, end = float(means[0]), float(means[best_index]), float(means[-1])
+    start = float(means[0])
+    best = float(means[best_index])
+    end = float(means[-1])
     error = noise.of_mean(window) * np.sqrt(2)
     freedom = max(0.8 * steps * noise.independent_steps - 1, steps / 8)
     x = np.arange(steps) - (steps - 1) / 2
@@ -297,7 +310,8 @@ def shape_of(  # noqa: PLR0914
 def _death_index(series: Series, best: float, best_index: int, window: int) -> int | None:
     """Return the index from which a series that fell stays near its lowest value, or None."""
     y = series.values
-    steps, low = len(y), float(y.min())
+    steps = len(y)
+    low = float(y.min())
     span = best - low
     alive = np.flatnonzero(y > low + DEAD_SHARE * span)
     at = int(alive[-1]) + 1 if len(alive) else 0
@@ -335,7 +349,8 @@ def _late_fall_index(y: Floats, noise: Noise, window: int, start: float, part: f
         if len(y) < 4 * count:
             break
         size = max(window, 2 * count)
-        end, before = float(y[-count:].mean()), float(y[-count - size : -count].mean())
+        end = float(y[-count:].mean())
+        before = float(y[-count - size : -count].mean())
         error = np.hypot(noise.of_mean(count), noise.of_mean(size))
         drop = before - end
         is_large = drop > max(END_Z * error, (before - start) / 2, part * (before - y.min()))
@@ -348,7 +363,8 @@ def _find_dip(y: Floats, noise: Noise, window: int, best: float, part: float) ->
     """Return the deepest fall from which the series recovered, or None if no fall is deep."""
     size = min(window, 10)
     means = running_mean(y, size)
-    before, after = np.maximum.accumulate(means), np.maximum.accumulate(means[::-1])[::-1]
+    before = np.maximum.accumulate(means)
+    after = np.maximum.accumulate(means[::-1])[::-1]
     level = np.minimum(before, after)
     depth = difference(level, means)
     at = int(np.argmax(depth))
@@ -384,9 +400,11 @@ def onset(
     y = series[indices]
     base = int(np.count_nonzero(indices < stop)) if peak else BASELINE_STEPS
     base = min(max(base, 1), len(y) - 1)
-    level, last = rounded(y[:base].mean()), rounded(y[-max(1, min(end, len(y) - base)) :].mean())
+    level = rounded(y[:base].mean())
+    last = rounded(y[-max(1, min(end, len(y) - base)) :].mean())
     moved = change(level, last)
-    total_change, sign = abs(moved), np.sign(moved)
+    total_change = abs(moved)
+    sign = np.sign(moved)
     if total_change == 0:
         return None
     distance = sign * difference(smooth(y), level)

@@ -33,7 +33,9 @@ CONTINUED = 0.9
 # Maximum number of words in a phrase that repeats a word, and in any phrase
 MAX_NGRAM, MAX_WORDS = 4, 24
 # Maximum number of responses read to spell a phrase, of texts found, of examples per text
-MAX_READ, MAX_TEXTS, EXAMPLES = 200, 20, 5
+MAX_READ = 200
+MAX_TEXTS = 20
+EXAMPLES = 5
 # Minimum number of reference responses for a baseline; with fewer, the first steps are used
 MIN_REFERENCES = 100
 # Rewards are compared within prompts if these have at least this many responses on average
@@ -41,8 +43,19 @@ MIN_RECURRENCE = 5
 
 ANY_STRUCTURE = "structure"
 COLUMNS = (
-    *("kind", "ngram", "share_first", "share_last", "z", "reward_lift", "lift", "lift_z"),
-    *("often_first", "often_last", "of_gain", "asked", "examples"),
+    "kind",
+    "ngram",
+    "share_first",
+    "share_last",
+    "z",
+    "reward_lift",
+    "lift",
+    "lift_z",
+    "often_first",
+    "often_last",
+    "of_gain",
+    "asked",
+    "examples",
 )
 
 _SUFFIX = re.compile(
@@ -51,7 +64,8 @@ _SUFFIX = re.compile(
 )
 _NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
 # Signs (and "0", any number) that are removed from the start, or from the end, of a text
-_BEFORE, _AFTER = frozenset("0.,;:!?。，；：！？"), frozenset("0.,;。，；")
+_BEFORE = frozenset("0.,;:!?。，；：！？")
+_AFTER = frozenset("0.,;。，；")
 
 FIGHTIN_WORDS = translatable(
     "LMFlow post (# grew from 3% to half of the responses); method: Monroe et al. 2008, "
@@ -179,7 +193,8 @@ def _lift(  # noqa: PLR0914
     recurring prompts) are subtracted; if it occurs ``often``, on the number of occurrences, and
     ``lift`` is the correlation.
     """
-    reward, shares = run.column("reward"), has_text(counts)
+    reward = run.column("reward")
+    shares = has_text(counts)
     rows = np.flatnonzero(np.isfinite(counts) & np.isfinite(reward))
     steps, prompts = run.responses[["step", "prompt_id"]].to_numpy(np.int64)[rows].T
     recurring = len(rows) >= MIN_RECURRENCE * max(len(np.unique(prompts)), 1)
@@ -218,24 +233,28 @@ def _lift(  # noqa: PLR0914
 
 def _texts(run: Run, sample: TextSample) -> list[_Text]:
     """Return phrases that spread and at most one structure (e.g. lists), most significant first."""
-    limits, reference = run.limits[Spreading], run.tables.ref_words
+    limits = run.limits[Spreading]
+    reference = run.tables.ref_words
     samples = [sample]
     if reference is not None and has_reference(run.tables):
         samples.append(reference)
     numbers: dict[str, int] = {}
     words = np.concatenate([_word_ids(part_sample, numbers) for part_sample in samples])
-    names, size = list(numbers), len(sample.rows)
+    names = list(numbers)
+    size = len(sample.rows)
     lengths = np.concatenate([np.diff(part_sample.offsets) for part_sample in samples])
     response = np.repeat(np.arange(len(lengths)), lengths)
     step = np.full(len(lengths), -1)  # -1 for responses of the reference, which come last
     step[:size] = run.step_index[sample.rows]
     first = max(3, len(run.steps) // 10) if run.first is not None else 0
-    start, end = (step >= 0) & (step < first), step >= run.last_index
+    start = (step >= 0) & (step < first)
+    end = step >= run.last_index
     baseline = start if len(samples) == 1 else step < 0
     if not (end.any() and baseline.any()):
         return []
     texts = _structures(run, sample, start[:size], end[:size])
-    least, phrases = limits.share * end.sum(), []
+    least = limits.share * end.sum()
+    phrases = []
     for phrase, starts in _phrases(words, names, response, end[response], least):
         counts = np.bincount(response[starts], minlength=len(lengths))
         if text := _spreading_text(limits, phrase, counts, baseline, end):
@@ -253,7 +272,8 @@ def _spreading_text(
     limits: Spreading, words: tuple[str, ...], counts: Ints, baseline: Bools, end: Bools
 ) -> _Text | None:
     """Return the text if far more responses at the ``end`` have it, or have it far more often."""
-    of_end, of_baseline = int(end.sum()), int(baseline.sum())
+    of_end = int(end.sum())
+    of_baseline = int(baseline.sum())
     with_text = [np.array((counts[part] > 0).sum(), float) for part in (end, baseline)]
     z = float(log_odds_z(with_text[0], of_end, with_text[1], of_baseline))
     shares = float(with_text[1] / of_baseline), float(with_text[0] / of_end)
@@ -303,7 +323,8 @@ def _phrases(
     """
     phrases: list[tuple[str, ...]] = [()]
     holders = np.zeros(1)
-    at, index = np.arange(len(words)), np.zeros(len(words), np.int64)
+    at = np.arange(len(words))
+    index = np.zeros(len(words), np.int64)
     for n in range(MAX_WORDS + 1):
         last = np.minimum(at + n, len(words) - 1)
         inside = (at + n == last) & (response[last] == response[at]) & (words[last] >= 0)
@@ -313,7 +334,8 @@ def _phrases(
         counted = counted[counted >= least * (1 - 1e-9)]
         longer = {}
         for key in counted.index.tolist() if n < MAX_WORDS else ():
-            part, word = phrases[key // len(vocabulary)], vocabulary[key % len(vocabulary)]
+            part = phrases[key // len(vocabulary)]
+            word = vocabulary[key % len(vocabulary)]
             if n < MAX_NGRAM or word not in part:
                 longer[key] = (*part, word)
         of_longer: Floats = np.asarray(counted[list(longer)], np.float64)
@@ -329,7 +351,8 @@ def _phrases(
         for i, rows in enumerate(pd.Series(at).groupby(index).indices.values() if n else ()):
             if i not in continued:
                 yield phrases[i], at[rows]
-        phrases, holders = list(longer.values()), of_longer
+        phrases = list(longer.values())
+        holders = of_longer
         if not phrases:
             break
         numbered = pd.Index(list(longer), dtype=np.int64).get_indexer(pd.Index(keys))
@@ -338,16 +361,20 @@ def _phrases(
 
 def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:  # noqa: PLR0914
     """Return a text with ``name`` (its usual spelling), ``kind``, and no outer punctuation."""
-    words, low, high = text.words, 0, len(text.words)
+    words = text.words
+    low = 0
+    high = len(text.words)
     whole = text.often or _BEFORE.issuperset(words)
     while not whole and high - low > 1 and words[low] in _BEFORE:
         low += 1
     while high - low > 1 and words[high - 1] in _AFTER:
         high -= 1
     response = np.flatnonzero(text.counts)[-MAX_READ:]
-    starts, stops = sample.offsets[response], sample.offsets[response + 1]
+    starts = sample.offsets[response]
+    stops = sample.offsets[response + 1]
     first = positions[np.searchsorted(positions, starts)]
-    opens, closes = np.mean(first + low == starts), np.mean(stops - first == high)
+    opens = np.mean(first + low == starts)
+    closes = np.mean(stops - first == high)
     end = "opening" if opens > closes else "closing"
     kind = end if max(opens, closes) >= AT_END else "text"
     words, first = words[low:high], first + low
@@ -367,7 +394,8 @@ def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _
     forms = [form[0].strip().lower() for form in written]
     if len(once) == 1 and name.isalpha() and forms.count(name.lower()) < SAME * len(forms):
         start = os.path.commonprefix(forms)  # noqa: RUF071 (characters are meant)
-        kind, name = "stem", start + "*"
+        kind = "stem"
+        name = start + "*"
     return text._replace(words=words, kind="often" if text.often else kind, name=name)
 
 

@@ -104,7 +104,8 @@ def with_texts(verdict: Verdict, sample_note: str = "") -> Verdict:
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     """Return the title of a finding of findings.json; translatable if its facts reproduce it."""
-    check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
+    check = BY_ID.get(str(finding.get("id")))
+    facts = finding.get("facts")
     if check is None or not isinstance(facts, dict):
         return title
     values = {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in facts.items()}
@@ -308,7 +309,9 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
     if run.has("reward_gap"):
         return run.with_gap_as_reward()
     assert shift.onset is not None
-    step, start, end = shift.onset.step, int(run.steps[0]), int(run.steps[-1]) + 1
+    step = shift.onset.step
+    start = int(run.steps[0])
+    end = int(run.steps[-1]) + 1
     first_is_longer = np.mean(run.steps < step) >= 0.5
     return run.between(start, step) if first_is_longer else run.between(step, end)
 
@@ -383,7 +386,8 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:  # noqa: PLR091
     if not len(run.steps):
         return None
     judged = [f for f in findings if f.severity != "info"]
-    first, end = int(run.steps[0]), int(run.steps[-1]) + 1
+    first = int(run.steps[0])
+    end = int(run.steps[-1]) + 1
     changes = [f.onset.step for f in judged if f.id == FIRST_CHECK and f.onset]
     first = max(changes, default=first)
     of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]

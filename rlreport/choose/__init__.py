@@ -151,7 +151,8 @@ class StepPlan:
     digits: int = FINEST_DIGITS  # significant digits of token values
 
     def at(self, level: int) -> StepPlan:
-        wanted, count = LEVELS[level], len(self.rows)
+        wanted = LEVELS[level]
+        count = len(self.rows)
         pinned = 0 if level == len(LEVELS) - 1 else self.pinned
         rows = count if wanted.rows is None else min(count, max(wanted.rows, pinned))
         tokens = rows if wanted.with_tokens is None else min(rows, max(wanted.with_tokens, pinned))
@@ -265,7 +266,8 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     if not len(with_texts):
         return []
     responses = tables.responses.iloc[with_texts]
-    steps, numbers = responses["step"].to_numpy(), responses["n"].to_numpy()
+    steps = responses["step"].to_numpy()
+    numbers = responses["n"].to_numpy()
     pinned: dict[int, set[int]] = {}  # step -> n that findings cite or that are extremes of the run
     for finding in verdict.findings:
         for ref in finding.shown:

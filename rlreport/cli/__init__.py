@@ -84,8 +84,14 @@ def _stop(number: int, frame: object) -> None:
 @click.group(
     cls=Program,
     commands=[
-        *(commands.build, commands.check, commands.checks, commands.compare, commands.formats),
-        *(commands.index, commands.inspect, watch.watch),
+        commands.build,
+        commands.check,
+        commands.checks,
+        commands.compare,
+        commands.formats,
+        commands.index,
+        commands.inspect,
+        watch.watch,
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

@@ -136,7 +136,8 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.read.logs import read_logs
     from rlreport.system.workers import Progress
 
-    read, gae = part(ReadOptions, given), part(GaeOptions, given)
+    read = part(ReadOptions, given)
+    gae = part(GaeOptions, given)
     metrics = find_and_read(logs, read.metrics, read.run)
     used = metrics.explained(strict=read.strict)
     scan = read_logs(logs, read, gae, Progress(given["quiet"]), metrics.paths, used=used)

@@ -79,7 +79,9 @@ def watch(  # noqa: PLR0917
     given["live"] = max(1, int(every)) if live else 0
     report: Report | None = None
     last_state: object = None
-    grew, failed, change_time = False, False, time.monotonic()
+    grew = False
+    failed = False
+    change_time = time.monotonic()
     try:
         while True:
             state = _state(logs)

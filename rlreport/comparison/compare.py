@@ -147,7 +147,8 @@ def windows(frames: Sequence[pd.DataFrame], bases: int) -> Windows:
     """
     steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
     common = reduce(np.intersect1d, steps)
-    low, high = max(run[0] for run in steps), min(run[-1] for run in steps)
+    low = max(run[0] for run in steps)
+    high = min(run[-1] for run in steps)
     start = high - WINDOW_SHARE * (high - low)
     chosen_steps = [run[(run >= start) & (run <= high)] for run in steps]
     if len(common) and common[-1] >= start:
@@ -234,7 +235,8 @@ def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail
     Figures that the responses lack come from trainer metrics, with blocks of steps as units.
     """
     parts = [n for n in map(str, means.news[0]) if n.startswith(PART) and n in means.bases[0]]
-    guardrails, directions = [], {}
+    guardrails = []
+    directions = {}
     for name, _, columns, better in (*GUARDRAILS, *((part, "", (part,), 1) for part in parts)):
         column = next((c for c in columns if means.have(c) or trainer.have(c)), columns[0])
         tables = trainer if column.startswith(TRAINER) else means
@@ -427,7 +429,8 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
         if not side.named:
             frame = frame.assign(pair=frame["pair"] + np.uint64(number << 40))
         if "zero_variance" in frame:
-            alike, right = frame["zero_variance"], frame["reward"] >= best
+            alike = frame["zero_variance"]
+            right = frame["reward"] >= best
             frame = frame.assign(**{ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right})
         frames.append(frame)
     return frames

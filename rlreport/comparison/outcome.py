@@ -54,7 +54,9 @@ MAX_LISTED = 20
 # If an n-gram contains another and their counts differ by up to 10%, only one is listed
 ALIKE = 0.9
 
-PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
+PASSED = 0
+FAILED = 1
+INCONCLUSIVE = 3
 
 _Texts = Mapping[ResponseId, tuple[str, str]]  # id of a response -> (prompt, response)
 
@@ -135,7 +137,8 @@ def outcome_of(
     bases: Sequence[ComparedRun], news: Sequence[ComparedRun], options: CompareOptions
 ) -> Outcome:
     """Compare NEW with BASE, one or several runs each, and read the texts that the pages show."""
-    base, new = bases[0], news[0]
+    base = bases[0]
+    new = news[0]
     comparison = compare_runs([run.side for run in bases], [run.side for run in news])
     guardrails = [
         g._replace(level="changed") if _is_undecided(g, base, new, comparison) else g
@@ -145,7 +148,8 @@ def outcome_of(
     changed = _changed_findings(base, new)
     won_and_lost = flips(comparison)
     numbers = prompt_numbers(new)
-    texts_by_side, words = [], []
+    texts_by_side = []
+    words = []
     for run, inside, in_flips in (
         (base, comparison.compared[0], {flip.base_response for flip in won_and_lost}),
         (new, comparison.compared[1], {flip.new_response for flip in won_and_lost}),
@@ -236,7 +240,8 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     """Return per prompt the mean ``reward``, its ``error`` and the ``response`` nearest to it."""
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
-    means, counts = rewards.transform("mean"), rewards.count()
+    means = rewards.transform("mean")
+    counts = rewards.count()
     deviation = pd.Series(difference(frame["reward"], means), frame.index)
     variance = (deviation**2).sum() / max(1, len(frame) - len(counts))
     nearest = frame.loc[deviation.abs().groupby(frame["pair"]).idxmin(), ["step", "n"]]
@@ -263,7 +268,8 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
     """Return up to MAX_LISTED n-grams that are in clearly more texts of NEW, by descending z."""
     if not base or not new:
         return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
-    before, after = _text_counts(base), _text_counts(new)
+    before = _text_counts(base)
+    after = _text_counts(new)
     ngrams = sorted(ngram for ngram, count in after.items() if count >= 2)
     new_counts = np.array([after[ngram] for ngram in ngrams], np.float64)
     base_counts = np.array([before[ngram] for ngram in ngrams], np.float64)
@@ -275,7 +281,8 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
             break
         if not any(_is_redundant(ngrams[i], ngrams[j], new_counts[[i, j]]) for j in chosen):
             chosen.append(i)
-    base_share, new_share = base_counts[chosen] / len(base), new_counts[chosen] / len(new)
+    base_share = base_counts[chosen] / len(base)
+    new_share = new_counts[chosen] / len(new)
     shares = {"base_share": significant(base_share), "new_share": significant(new_share)}
     return pd.DataFrame({"ngram": [ngrams[i] for i in chosen], **shares, "z": z[chosen]})
 
@@ -365,12 +372,14 @@ def signed(value: float) -> str:
 
 def headline(outcome: Outcome) -> str:
     """Return the verdict in a few words, for example for the subject of a mail."""
-    comparison, broken = outcome.comparison, outcome.broken
+    comparison = outcome.comparison
+    broken = outcome.broken
     if len(broken) == len(outcome.runs):
         return message("Both are broken") if outcome.is_pair else message("All are broken")
     if broken:
         return clauses(_broken(outcome))
-    name, effect = _level(outcome), signed(comparison.effect.value)
+    name = _level(outcome)
+    effect = signed(comparison.effect.value)
     if comparison.level in ("better", "worse"):
         return message("{name}: reward {effect}", name=name, effect=effect)
     return name
@@ -382,7 +391,9 @@ def sentence(outcome: Outcome) -> str:
     if len(parts) == len(outcome.runs):
         literal = translatable("{all}, so the difference between them means little.")
         parts.insert(0, message(literal, all=headline(outcome)))
-    comparison, effect, name = outcome.comparison, outcome.comparison.effect, _level(outcome)
+    comparison = outcome.comparison
+    effect = outcome.comparison.effect
+    name = _level(outcome)
     if comparison.level == "incomparable":
         return sentences([*parts, message("{clause}.", clause=name), _reasons(outcome)[-1]])
     paired = translatable("{pairs} prompts in pairs")
@@ -446,7 +457,8 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
-    level, of_change = outcome.comparison.level, outcome.comparison.has_enough_runs
+    level = outcome.comparison.level
+    of_change = outcome.comparison.has_enough_runs
     names = _LEVELS if of_change and not outcome.broken else _IN_THESE_RUNS
     return message(names.get(level, _LEVELS[level]))
 
@@ -577,7 +589,8 @@ def equal_kl(outcome: Outcome) -> str:
     comparison = outcome.comparison
     if not comparison.paths:
         return message("At equal KL: not compared, as this needs KL per response in both runs.")
-    rewards, watched = comparison.equal_kl["reward"], comparison.equal_kl["valid_reward"]
+    rewards = comparison.equal_kl["reward"]
+    watched = comparison.equal_kl["valid_reward"]
     if rewards is None:
         return message("At equal KL: not compared, as rewards or a common KL range are missing.")
     parts = [
@@ -651,8 +664,11 @@ PROMPT_CHARACTERS = 400
 
 
 def compare_json(outcome: Outcome) -> dict[str, Any]:
-    comparison, changed = outcome.comparison, outcome.changed
-    effect, windows, band = comparison.effect, comparison.windows, comparison.band
+    comparison = outcome.comparison
+    changed = outcome.changed
+    effect = comparison.effect
+    windows = comparison.windows
+    band = comparison.band
     equal_kl = {name: one and one._asdict() for name, one in comparison.equal_kl.items()}
     return {
         "schema": SCHEMA,

@@ -90,7 +90,8 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     """
     if tables.responses.empty:
         return trainer_data(tables.steps)
-    responses, extras = tables.responses, tables.extras
+    responses = tables.responses
+    extras = tables.extras
     columns: dict[str, object] = {
         "step": responses["step"],
         "n": responses["n"],
@@ -163,7 +164,8 @@ def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
     names = ",".join(_quoted(str(name)) for name in table)
     head = gzipped(f"{names}\n".encode(), 9)
     parts: list[bytes] = []
-    rows, size = 0, len(head)
+    rows = 0
+    size = len(head)
     for stop in range(len(table), 0, -ROWS_TOGETHER):
         block = table.iloc[max(0, stop - ROWS_TOGETHER) : stop]
         columns = [_cells(str(name), block[name]) for name in block]
@@ -261,7 +263,8 @@ class Earlier:
 
     def texts(self, wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
         """Return id -> (prompt, response) of the wanted responses; those not shown are left out."""
-        responses, texts_by_id = set(wanted), {}
+        responses = set(wanted)
+        texts_by_id = {}
         with suppress(*_UNREADABLE, *_UNEXPECTED):
             packed = load_json((self.read(TEXTS) or b"").partition(b"= ")[2].rstrip(b";\n"))
             for step in {str(step) for step, _ in responses} & packed.keys():

@@ -89,7 +89,8 @@ def compared_run(
     """Read one run from its logs or from an earlier report (folder, zip or one file)."""
     if report := earlier_report(path):
         return _of_report(report, options.pair_by)
-    read, gae = part(ReadOptions, options), part(GaeOptions, options)
+    read = part(ReadOptions, options)
+    gae = part(GaeOptions, options)
     metrics = find_and_read([path], read.metrics, read.run)
     used = metrics.explained(strict=read.strict)
     scan = read_logs([path], read, gae, progress, metrics.paths, used=used)
@@ -129,11 +130,14 @@ def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
 
 
 def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
-    about, count = report.about, report.about.get("responses")
+    about = report.about
+    count = report.about.get("responses")
     name = _text(about.get("run")) or report.name
     level, lead = verdict_of(about)
-    settings, sampled = _texts(section(about, "settings")), section(about, "sampled")
-    sample_size, total = sampled.get("responses"), sampled.get("of")
+    settings = _texts(section(about, "settings"))
+    sampled = section(about, "sampled")
+    sample_size = sampled.get("responses")
+    total = sampled.get("of")
     findings = [
         _finding(finding)
         for finding in dicts(about.get("findings"))

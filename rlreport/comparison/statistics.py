@@ -97,7 +97,8 @@ def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effe
     between_runs = _error_between_runs(*(np.array([run.mean() for run in runs]) for runs in sides))
     # If runs agree by chance, the interval must not become narrower than the one over runs.
     errors = [_welch([_error_of_mean(old), _error_of_mean(current), *between_runs]), *between_runs]
-    value, p = change(float(old.mean()), float(current.mean())), relabel_p(old, current)
+    value = change(float(old.mean()), float(current.mean()))
+    p = relabel_p(old, current)
     return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors)
 
 
@@ -135,7 +136,8 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
     no_variance_p = 0.0 if value else 1.0
     p_values = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
     p = max(effect.p, float(np.where(error > _TINY, p_values, no_variance_p).max()))
-    low, high = value - half, value + half
+    low = value - half
+    high = value + half
     if p > 1 - LEVEL:
         low, high = min(low, 0.0), max(high, 0.0)
     mde = half + power if effect.pairs >= min_pairs else np.nan
@@ -171,17 +173,21 @@ def relabel_p(base: Floats, new: Floats) -> float:
         side[: len(side) // cell_size * cell_size].reshape(-1, cell_size).sum(axis=1)
         for side in (base, new)
     )
-    size, pooled = len(new), np.concatenate([new, base])
+    size = len(new)
+    pooled = np.concatenate([new, base])
     # Subtracting the mode does not change the test, and leaves fewer nonzero values.
     values, counts = np.unique(pooled, return_counts=True)
     pooled = pooled - values[counts.argmax()]
-    observed, nonzero_values = pooled[:size].sum(), pooled[pooled != 0]
+    observed = pooled[:size].sum()
+    nonzero_values = pooled[pooled != 0]
     if len(nonzero_values) > MAX_ENUMERATED:
         return _two_sided(exact_product(_labels(len(pooled), size), pooled), observed)
-    subsets, zero_count = _subsets(len(nonzero_values)), len(pooled) - len(nonzero_values)
+    subsets = _subsets(len(nonzero_values))
+    zero_count = len(pooled) - len(nonzero_values)
     ways = [comb(zero_count, size - k) if k <= size else 0 for k in range(len(nonzero_values) + 1)]
     shares = np.array([way / comb(len(pooled), size) for way in ways])
-    sums, chosen = exact_product(subsets, nonzero_values), subsets.sum(axis=1).astype(np.int64)
+    sums = exact_product(subsets, nonzero_values)
+    chosen = subsets.sum(axis=1).astype(np.int64)
     return _two_sided(sums, observed, shares[chosen])
 
 
@@ -226,7 +232,8 @@ def shrunk(moved: Floats, error: Floats) -> Floats:
     """
     if len(moved) < 2:
         return moved
-    mean, noise = moved.mean(), np.square(error)
+    mean = moved.mean()
+    noise = np.square(error)
     signal = max(0.0, moved.var() - noise.mean())
     reliability = np.where(signal + noise > _TINY, signal / np.maximum(signal + noise, _TINY), 1.0)
     return significant(mean + reliability * (moved - mean))
@@ -270,7 +277,8 @@ def difference_band(
         sides = [_finite(base), _finite(new)]
         old, old_resampled = _resampled_curve(base, prompts, steps, seed)
         current, current_resampled = _resampled_curve(new, prompts, steps, seed + 1)
-        observed, resampled = current - old, current_resampled - old_resampled
+        observed = current - old
+        resampled = current_resampled - old_resampled
     # NaN at steps missing on one side, and in resamples without any prompt of the step.
     deviations = pd.DataFrame(resampled - observed)
     counts = [side.groupby("step")["pair"].nunique().reindex(steps).to_numpy() for side in sides]
@@ -302,7 +310,8 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
     """
     paths = [_reward_by_distance(side, reward, seed) for seed, side in enumerate((base, new))]
     ends = [(path[0].index.min(), path[0].index.max()) for path in paths]
-    low, high = max(first for first, _ in ends), min(last for _, last in ends)
+    low = max(first for first, _ in ends)
+    high = min(last for _, last in ends)
     if not high - low > _TINY:
         return None
     grid = np.linspace(low, high, 21)
@@ -317,7 +326,8 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
 
 def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
     """Return mean rewards of steps, indexed by √KL: the observed ones, then each resample."""
-    prompts, steps = np.unique(side["pair"].to_numpy()), np.unique(side["step"].to_numpy(np.int64))
+    prompts = np.unique(side["pair"].to_numpy())
+    steps = np.unique(side["step"].to_numpy(np.int64))
     rewards, kls = (
         np.vstack([observed, resampled[:_PATH_RESAMPLES]])
         for observed, resampled in (

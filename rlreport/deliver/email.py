@@ -122,10 +122,12 @@ def write_mail(builder: Builder, path: Path) -> None:  # noqa: PLR0914
     """Write an .eml file for ``sendmail`` or a mail program; equal reports give equal bytes."""
     options = builder.options
     if isinstance(builder, ComparisonBuilder):
-        prefix, verdict = "compare_", compare_words.headline(builder.outcome)
+        prefix = "compare_"
+        verdict = compare_words.headline(builder.outcome)
         view: Any = builder.view
     else:
-        prefix, verdict = "", headline(builder.verdict)
+        prefix = ""
+        verdict = headline(builder.verdict)
         view = overview(builder) | {"plain_notes": plain_notes(builder.author_notes)}
     charts = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
     attachment = b"".join(document(builder, charts=False))

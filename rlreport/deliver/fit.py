@@ -38,7 +38,8 @@ def deliver(
         return builder, size
     if len(builder.metrics_data) > METRICS_SHARE * limit:
         builder = replace(builder, metrics_data=b"")
-    room, first = FOR_STEPS * limit, True  # in bytes by ``expected_bytes``
+    room = FOR_STEPS * limit
+    first = True  # in bytes by ``expected_bytes``
     # Too large: try again with less room. Fits at once: try again if the measured sizes allow more
     # detail. Too large in the least detail: drop the data files.
     while True:

@@ -88,11 +88,22 @@ _FIRST_FIGURES = ("reward_mean", "kl_k1_mean", "response_tokens_mean", "response
 _LINES = ("reward_mean", "kl_k1_mean")
 
 # Minimum and maximum number of steps in a Mermaid chart, and the largest value drawn
-LEAST_DRAWN, STEPS_DRAWN, MOST_DRAWN = 3, 24, 1e9
+LEAST_DRAWN = 3
+STEPS_DRAWN = 24
+MOST_DRAWN = 1e9
 
 _STEP_COLUMNS = (
-    *("step", "responses", "reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean"),
-    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate", "distinct_2"),
+    "step",
+    "responses",
+    "reward_mean",
+    "ref_reward_mean",
+    "win_rate",
+    "kl_k1_mean",
+    "response_tokens_mean",
+    "response_chars_mean",
+    "surprisal_mean",
+    "eos_rate",
+    "distinct_2",
 )
 
 _ZERO_WIDTH_SPACE = "\u200b"
@@ -189,7 +200,8 @@ def _comparison_texts(builder: ComparisonBuilder, shared: dict[str, Any]) -> Ite
 
 
 def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
-    view, language = overview(builder), builder.options.language
+    view = overview(builder)
+    language = builder.options.language
     figures = view["figures"]
     template = _environment(language).get_template("markdown.md")
     notes = render_notes(builder.author_notes, most=MOST_NOTES, words=_without_references)
@@ -222,7 +234,8 @@ def _line_chart(column: Column, course: Course, translate: Callable[[str], str])
     # Mermaid does not accept exponents.
     numbers = (f"{float(f'{x:.4g}'):f}" for x in course.values[drawn])
     values = ", ".join(number.rstrip("0").rstrip(".") for number in numbers)
-    title, axis = translate(column.title), translate(message("step"))
+    title = translate(column.title)
+    axis = translate(message("step"))
     return Markup(
         f'```mermaid\nxychart-beta\n  title "{title}"\n  x-axis "{axis}" [{ticks}]\n'
         f"  line [{values}]\n```"

@@ -211,7 +211,8 @@ def _refusal(out: Path, form: Form) -> str:
 
 def _preserve(old: Path, new: Path) -> None:
     for name in files_below(old):
-        source, target = old / name, new / name
+        source = old / name
+        target = new / name
         if PurePosixPath(name).name in SYSTEM_FILES and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
@@ -288,7 +289,8 @@ class _ObjectStore:
     """A destination in an object store; file names are relative to the parent of the report."""
 
     def __init__(self, url: str, form: Form) -> None:
-        self.url, self.form = shown(url), form
+        self.url = shown(url)
+        self.form = form
         self.system = filesystem(url)
         self.root: str = self.system._strip_protocol(url.rstrip("/"))
         self.parent, _, self.name = self.root.rpartition("/")

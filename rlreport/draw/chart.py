@@ -87,10 +87,12 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
     values = np.concatenate([array[np.isfinite(array)] for array in arrays])
     if not values.size:
         return (0.0, 1.0)
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     missing = LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
     padding = max(0.06 * (high - low), missing / 2) if high > low else 0.1 * abs(high) or 1.0
-    bottom, top = low - padding, high + padding
+    bottom = low - padding
+    top = high + padding
     if low >= 0 > bottom:
         bottom = 0.0
     if percent:
@@ -113,7 +115,8 @@ def powers(low: float, high: float) -> list[float]:
     """Return ticks: up to six powers of ten per sign; if ``low`` <= 0, only 0, ±1 and beyond."""
 
     def decades(least: float, most: float) -> list[float]:
-        first, last = np.ceil(np.log10(least)), np.floor(np.log10(most))
+        first = np.ceil(np.log10(least))
+        last = np.floor(np.log10(most))
         every = max(1, -(-(last - first + 1) // 6))
         return [float(10.0**power) for power in np.arange(first, last + 1, every)]
 
@@ -131,7 +134,8 @@ def varies(values: Floats) -> bool:
 
 def bins(values: Floats) -> tuple[float, float, float]:
     """Return (bin width, first edge, last edge) of at most MOST_BINS + 1 bins for finite values."""
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     raw = (high - low) / MOST_BINS
     largest = max(abs(low), abs(high))
     if raw <= largest * LEAST_VARIED:
@@ -139,7 +143,8 @@ def bins(values: Floats) -> tuple[float, float, float]:
         return 2 * half, low - half, low + half
     power = 10.0 ** np.floor(np.log10(raw))
     step = float(next(power * nice for nice in (1, 2, 2.5, 5, 10) if power * nice >= raw))
-    start, stop = np.floor(low / step) * step, (np.floor(high / step) + 1) * step
+    start = np.floor(low / step) * step
+    stop = (np.floor(high / step) + 1) * step
     return step, float(start), float(stop)
 
 

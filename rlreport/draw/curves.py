@@ -36,7 +36,9 @@ from rlreport.text.numbers import written
 MOST_POINTS = 400  # maximum number of points per curve
 AVERAGED_POINTS = 250  # maximum number of points with a range, which take more bytes
 SPARKLINE_POINTS = 50
-_WIDTH, _HEIGHT, _MARGIN = 100.0, 24.0, 2.0
+_WIDTH = 100.0
+_HEIGHT = 24.0
+_MARGIN = 2.0
 
 # Decay factors of the moving averages offered to readers; noisy curves use the first one
 SMOOTHING = (0.6, 0.9)
@@ -168,13 +170,15 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
     if len(values) > SPARKLINE_POINTS:  # means of neighbours
         groups = np.arange(len(values)) * SPARKLINE_POINTS // len(values)
         means = pd.DataFrame({"x": across, "y": values}).groupby(groups).mean()
-        across, values = means.x.to_numpy(), means.y.to_numpy()
+        across = means.x.to_numpy()
+        values = means.y.to_numpy()
     if is_sparse(values):
         across, values = across[np.isfinite(values)], values[np.isfinite(values)]
     finite = np.isfinite(values)
     if finite.sum() < 2:
         return ""
-    low, high = float(values[finite].min()), float(values[finite].max())
+    low = float(values[finite].min())
+    high = float(values[finite].max())
     share = (values - low) / (high - low) if high > low else np.full(len(values), 0.5)
     down = _MARGIN + (1.0 - share) * (_HEIGHT - 2 * _MARGIN)
     starts = ~np.append(False, finite[:-1])
@@ -202,7 +206,8 @@ class Frame:
         """Limits of the axis: ``within``, or first and last step, ± 0.5 if at most 0.5 apart."""
         if self.within is not None:
             return self.within
-        first, last = float(self.steps[0]), float(self.steps[-1])
+        first = float(self.steps[0])
+        last = float(self.steps[-1])
         half = max(0.5, abs(first) * 1e-9)  # far beyond 2**53, half a step would vanish
         return (first, last) if last - first > half else (first - half, last + half)
 
@@ -225,7 +230,8 @@ class Frame:
         for finding in self.findings:
             if chart not in finding.charts:
                 continue
-            text, mask = finding.name or finding.title, np.isin(self.steps, finding.steps)
+            text = finding.name or finding.title
+            mask = np.isin(self.steps, finding.steps)
             if finding.onset is not None:
                 last = np.inf if finding.until is None else finding.until
                 mask = (self.steps >= finding.onset.step) & (self.steps <= last)
@@ -355,7 +361,8 @@ def path_chart(
     paths: Sequence[tuple[DrawnCurve, Floats, Floats, Mapping[int, str]]],
 ) -> Chart:
     """Return a chart of reward over ``axis``; a path: (curve, steps, x, {0 or -1: label})."""
-    rows, ends = [], []
+    rows = []
+    ends = []
     for curve, steps, x, labels in paths:
         selection = evenly(len(x), MOST_POINTS)
         columns = {"x": x[selection], "y": curve.values[selection]}
@@ -376,7 +383,8 @@ def path_chart(
 
 def _value_axis(series: Sequence[DrawnCurve], title: str, percent: bool, scale: Scale) -> Axis:
     values = np.concatenate([array for curve in series for array in curve.arrays().values()])
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    low = float(np.nanmin(values))
+    high = float(np.nanmax(values))
     extent = limits([values], percent)
     if scale == "log":
         factor = (high / low) ** 0.06

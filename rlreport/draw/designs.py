@@ -49,9 +49,12 @@ def curves(scale: Any) -> Spec:
     ``raw`` (logged values behind smoothed lines) and ``point`` (both with the fields of the data),
     ``label`` (``step``, ``series``, ``y``, ``label``).
     """
-    color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
-    stroke, width = _by_series(alt.Stroke), _by_series(alt.Size)
-    x, y = _x("step", tickMinStep=1), _y("value", scale)
+    color = _by_series(alt.Color)
+    dash = _by_series(alt.StrokeDash)
+    stroke = _by_series(alt.Stroke)
+    width = _by_series(alt.Size)
+    x = _x("step", tickMinStep=1)
+    y = _y("value", scale)
     label = {"align": "left", "dx": 7, "dy": 3, "baseline": "alphabetic"}
     at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
     pointer = _layer(INTERACTION, "rule", THIN, x="step:Q", opacity=at_step)
@@ -93,7 +96,8 @@ def paths() -> Spec:
 
     Layers with their own data: ``label`` (``x``, ``y``, ``series``, ``label``) and its ``halo``.
     """
-    color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
+    color = _by_series(alt.Color)
+    dash = _by_series(alt.StrokeDash)
     place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
     line = _layer("line", "line", {"strokeOpacity": 0.5}, **_plane(), order="step:Q")
     tooltip = [_tip("step", ",d", title=translatable("step")), _tip("x"), _tip("y")]

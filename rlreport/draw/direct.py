@@ -36,7 +36,8 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
     description, x_title, y_title = (
         escape(printable(language.of(text))) for text in (description, x.title, y.title)
     )
-    grid, y_labels = [], []
+    grid = []
+    y_labels = []
     for value, label in zip(*_ticks(y, _TICKS_Y), strict=True):
         place = _place(value, y, PLOT_HEIGHT, 0)
         line = math.floor(place + 0.5)  # lines lie on whole pixels, so that they are sharp

@@ -30,8 +30,14 @@ from rlreport.text.messages import message, sentences
 
 # Names of charts that are visible, not collapsed, even if no problem was found in them
 USUAL = (
-    *("reward", "reward_validation", "reward_environments", "kl"),
-    *("length", "length_environments", "surprisal", "tool_errors"),
+    "reward",
+    "reward_validation",
+    "reward_environments",
+    "kl",
+    "length",
+    "length_environments",
+    "surprisal",
+    "tool_errors",
 )
 # Width of a chart, as a key of ``theme.WIDTH``, by its place on the page
 SIZES: dict[PageSlot, str] = {"lead": "wide", "reward": "wide", "open": "half", "more": "third"}
@@ -306,7 +312,8 @@ def arranged(charts: Sequence[Chart], findings: Sequence[Finding], lead: str | N
         places["reward"] = "reward"
     if own:
         places[own[0][1].name] = "lead"
-    order, result = list(places), []
+    order = list(places)
+    result = []
     for chart in charts:
         place = places.get(chart.name, "more")
         group = chart.group if place == "more" else ""  # the heading of collapsed charts
@@ -328,7 +335,8 @@ def _curve_charts(
     """Yield the chart of an entry, or None, and charts of its curves that need another scale."""
     if entry.needs and not np.nan_to_num(floats(tables.steps, entry.needs)).any():
         return
-    title, joined = message(entry.title), list[DrawnCurve]()
+    title = message(entry.title)
+    joined = list[DrawnCurve]()
     axis = message(entry.axis) or STEP[entry.curves[0].column].axis
     k = passes_of(run.responses).k if "{k}" in entry.note else 0
     charts = {entry.name: (title, axis, joined, message(entry.note, k=k))}
@@ -337,7 +345,8 @@ def _curve_charts(
         if on_one_scale(*([curve.values for curve in side] for side in (parts[0][1], curves))):
             joined += curves
             continue
-        key, name = curves[0].key, message("{chart}: {curve}", chart=title, curve=curves[0].title)
+        key = curves[0].key
+        name = message("{chart}: {curve}", chart=title, curve=curves[0].title)
         own_title = message("Validation") if key == "validation" else name
         charts[f"{entry.name}_{key}"] = (own_title, axis, curves, "")
     meaning = message("The band is ± one standard deviation.")
@@ -359,9 +368,12 @@ def _curve_charts(
 
 def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
     """Return a chart's parts that have values, the leading one first, with trainer metrics."""
-    first, parts, last = list[Part](), list[Part](), list[Part]()
+    first = list[Part]()
+    parts = list[Part]()
+    last = list[Part]()
     for curve in entry.curves:
-        series, axis = _series(tables, curve), STEP[curve.column].axis
+        series = _series(tables, curve)
+        axis = STEP[curve.column].axis
         metric = run.series_of(curve.role)
         if tables.responses.empty:  # the table of steps has the trainer's metrics
             axis = ""
@@ -372,7 +384,8 @@ def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
             if not curve.own_scale:
                 trainer = replace(trainer, key="trainer", title=message("trainer"))
             if not series.has_line and entry.name in ("reward", "length"):
-                series, axis = trainer, ""
+                series = trainer
+                axis = ""
             elif series.has_line and trainer.has_line and not curve.own_scale:
                 leads = run.covers(metric)
                 (first if leads else last).append(("", [replace(trainer, **_LOOKS[leads])]))
@@ -389,7 +402,8 @@ def _series(tables: Tables, curve: Curve) -> DrawnCurve:
     if not curve.std:
         return series
     half = floats(tables.steps, curve.std)
-    low, high = values - half, values + half
+    low = values - half
+    high = values + half
     # Clip the band to the range of logged values, so that it has no negative lengths.
     logged_values = tables.responses.get(curve.column.removesuffix("_mean"))
     if logged_values is not None and logged_values.notna().any():

@@ -47,7 +47,8 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         counted = rounded.groupby(step).value_counts(normalize=True).unstack(fill_value=0)
         shares = counted.reindex(frame.steps).sort_index(axis=1, ascending=False)
         series = curves_of(shares.rename(columns=figure).items())
-        axis, note = message("share of the step's responses with each reward"), ""
+        axis = message("share of the step's responses with each reward")
+        note = ""
     else:
         quantiles = pd.Series(reward).groupby(step).quantile(QUANTILES)
         p5, p25, p50, p75, p95 = quantiles.unstack().reindex(frame.steps).to_numpy().T
@@ -336,7 +337,8 @@ def not_drawn(tables: Tables) -> list[str]:
 
 
 def _groups(tables: Tables) -> Iterator[_Group]:
-    means, metrics = tables.extras_by_step, tables.metrics
+    means = tables.extras_by_step
+    metrics = tables.metrics
     if "step" in means:
         columns = _columns(means, {"step", *tables.reward_parts})
         heading = message("Extra columns of the log")
@@ -344,7 +346,8 @@ def _groups(tables: Tables) -> Iterator[_Group]:
         yield _Group("column_", heading, message("mean"), MOST_EXTRA_COLUMNS, steps, columns)
     if "step" in metrics:
         metrics = metrics.sort_values("step")
-        excluded_names, limit = {"step"}, MOST_METRICS
+        excluded_names = {"step"}
+        limit = MOST_METRICS
         if tables.responses.empty:
             # Other charts of such a report already show the metrics in the table of steps.
             roles = roles_of(map(str, metrics.columns[1:]))
@@ -362,5 +365,6 @@ def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
 
 
 def _scale(values: Floats) -> Scale:
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    low = float(np.nanmin(values))
+    high = float(np.nanmax(values))
     return "log" if low > 0 and high / low > DECADES else "linear"

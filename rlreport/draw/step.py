@@ -143,7 +143,8 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
     ends = np.linspace(0.0, count, len(ordered) + 1)
     marks = []
     for side, look in ((ordered >= 0, "policy"), (ordered < 0, "reference")):
-        place, gaps = (ends[:-1][side], ends[1:][side]), ordered[side]
+        place = (ends[:-1][side], ends[1:][side])
+        gaps = ordered[side]
         marks.append(bars(axes, place, (gaps, 0.0 * gaps), f'fill="var(--{look})"'))
     svg = draw(axes, [*marks, zero_line(axes)], words, language)
     return Chart("step_gap", message("Gap to the reference"), words, spec, {}, svg)
@@ -155,9 +156,11 @@ def _plane(
     finite = np.isfinite(rows[field]) & np.isfinite(rows["reward"])
     if not finite.any():
         return None
-    across, up = rows[field][finite], rows["reward"][finite]
+    across = rows[field][finite]
+    up = rows["reward"][finite]
     titles = {field: RESPONSE[field].title, "reward": message("reward")}
-    x, y = Axis(*limits([across]), titles[field]), Axis(*limits([up]), titles["reward"])
+    x = Axis(*limits([across]), titles[field])
+    y = Axis(*limits([up]), titles["reward"])
     words = plural("{count} response.", "{count} responses.", len(up))
     if len(up) > MOST_DOTS:
         words = sentences([words, message("The plot shows {most:count} of them.", most=MOST_DOTS)])
@@ -165,7 +168,8 @@ def _plane(
     # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:
         encoding = layer["encoding"]
-        encoding["x"]["field"], encoding["y"]["field"] = field, "reward"
+        encoding["x"]["field"] = field
+        encoding["y"]["field"] = "reward"
         encoding.setdefault("tooltip", []).extend(
             {"field": key, "type": "quantitative", "title": text, "format": VALUE_FORMAT}
             for key, text in titles.items()
@@ -260,7 +264,8 @@ def _findings(steps: Floats, band: Band) -> list[Finding]:
 
 
 def _path_chart(tables: Sequence[pd.DataFrame]) -> Chart:
-    paths, endings = [], []
+    paths = []
+    endings = []
     curves = _runs(*(floats(table, "reward") for table in tables))
     for curve, table in zip(curves, tables, strict=True):
         distance = floats(table, "distance")

@@ -33,8 +33,18 @@ _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
 _GEOMETRY = {"d", "transform", "x", "y", "x2", "y2", "width", "height"}
 _ALLOWED_ATTRIBUTES = {
     *_GEOMETRY,
-    *("fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray"),
-    *("stroke-linejoin", "font-size", "text-anchor", "opacity", "clip-path", "id"),
+    "fill",
+    "fill-opacity",
+    "stroke",
+    "stroke-opacity",
+    "stroke-width",
+    "stroke-dasharray",
+    "stroke-linejoin",
+    "font-size",
+    "text-anchor",
+    "opacity",
+    "clip-path",
+    "id",
 }
 _DEFAULTS = {
     ("opacity", "1"),
@@ -42,7 +52,8 @@ _DEFAULTS = {
     ("fill", "transparent"),
     ("font-size", "0px"),  # ``drawn`` sets all font sizes to 0
 }
-_LINK, _ADDRESS = f"{SVG}a", "{http://www.w3.org/1999/xlink}href"
+_LINK = f"{SVG}a"
+_ADDRESS = "{http://www.w3.org/1999/xlink}href"
 _SAFE_ADDRESSES = ("https://", "http://", "mailto:")
 _NOTHING = '{"$schema": "https://vega.github.io/schema/vega/v6.json", "marks": []}'
 _MOST_FAILURES = 10  # Maximum number of errors that V8 is assumed to keep; one was seen

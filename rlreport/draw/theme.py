@@ -34,9 +34,13 @@ INTERACTION = "interaction"
 # Colour of a curve, and the alternating lengths of its dashes and gaps in pixels
 Style = tuple[str, tuple[int, ...]]
 
-SOLID, DASHED, DOTTED = (1, 0), (6, 3), (2, 2)
+SOLID = (1, 0)
+DASHED = (6, 3)
+DOTTED = (2, 2)
 # Widths of lines in pixels: the usual one, the leading of two of one quantity, and the other one
-LINE, BOLD, THIN = 1.75, 2.5, 1.0
+LINE = 1.75
+BOLD = 2.5
+THIN = 1.0
 
 _COLOURS = {
     "page": ("#ffffff", "#14171a"),

@@ -76,7 +76,8 @@ _END_REASONS = {
 }
 _ENDINGS = {reason: end for end, reasons in _END_REASONS.items() for reason in reasons.split()}
 _LONGEST_REASON = 80
-_BLANKS, _REACHED = re.compile(r"[\s-]+"), re.compile(r"_(?:reached|exceeded|hit)$")
+_BLANKS = re.compile(r"[\s-]+")
+_REACHED = re.compile(r"_(?:reached|exceeded|hit)$")
 
 _LARGEST_INTEGER = 2**53  # float64 represents all integers up to it
 _LONGEST_NAME = 80
@@ -140,7 +141,8 @@ def row_metadata(record: Mapping[str, Any], step: int, prompt: str, response: st
     elif record.get("filtered_out") is True:
         metadata.left_out = "filtered_out"
     if turns:
-        metadata.figures, metadata.tools = _turn_figures(turns, prompt), _tool_counts(turns)
+        metadata.figures = _turn_figures(turns, prompt)
+        metadata.tools = _tool_counts(turns)
     elif thinking := _thinking(response, _begins_thinking(prompt)):
         metadata.figures = {
             "thinking_chars": float(thinking.chars),
@@ -186,7 +188,8 @@ class _Thinking(NamedTuple):
 
 
 def _thinking(text: str, begun: bool = False) -> _Thinking | None:
-    opened, closed = text.find(_OPEN), text.find(_CLOSE)
+    opened = text.find(_OPEN)
+    closed = text.find(_CLOSE)
     if not begun and opened < 0 and closed < 0:
         return None
     # Chat templates often end with the opening tag, so that the text has only the closing one.
@@ -242,7 +245,8 @@ def _calls_of(turn: Turn) -> list[Any]:
 
 def _late_calls(turns: Sequence[Turn]) -> int:
     """Return the number of calls in or after a final answer and before the next user turn."""
-    late, answered = 0, False
+    late = 0
+    answered = False
     for turn in turns:
         if turn["sampled"]:
             answered |= is_final(turn["text"])
@@ -263,7 +267,8 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
         name = " ".join(name.split())[:_LONGEST_NAME] if isinstance(name, str) else ""
         if turn["role"] == "tool" and (name in counts or len(counts) < MAX_TOOLS):
             start, stop = turn.get("tokens", (0, 0))
-            is_error, has_range = bool(turn.get("error")), "tokens" in turn
+            is_error = bool(turn.get("error"))
+            has_range = "tokens" in turn
             kind = error_kind(f"{turn['error']}\n{turn['text']}") if is_error else ""
             kinds = {kind: 1} if kind in ToolCounts._fields else {}
             numbers = 1, is_error, len(turn["text"]), has_range, stop - start, _is_empty(turn)
@@ -293,7 +298,9 @@ def normalize_turns_and_mask(row: dict[str, Any], tokens: int, *, cut: bool = Fa
     ``cut``, longer arrays were cut to ``tokens``, so the mask is cut, too.
     """
     problems: list[str] = []
-    mask, logged_turns, ids = row.get("response_mask"), row.get("turns"), row.get("token_ids")
+    mask = row.get("response_mask")
+    logged_turns = row.get("turns")
+    ids = row.get("token_ids")
     if cut and isinstance(mask, list):
         mask = row["response_mask"] = mask[:tokens]
     if mask is not None and not (_is_mask(mask) and len(mask) == tokens):
@@ -327,7 +334,8 @@ def _normalize_turns(turns: object) -> list[dict[str, Any]] | None:
     for turn in turns:
         if not isinstance(turn, dict) or not isinstance(turn.get("role"), str):
             return None
-        role, sampled = role_name(turn["role"]), turn.get("sampled")
+        role = role_name(turn["role"])
+        sampled = turn.get("sampled")
         kept = {key: value for key, value in turn.items() if value is not None} | {
             "role": role,
             "text": content_text(turn.get("text")),

@@ -66,7 +66,8 @@ class TokenFigures:
     def derive(self) -> TokenFigures:
         """Set probabilities, surprisal, k3 and value error where others imply them; return self."""
         if self.logp is not None:
-            self.prob, self.surprisal = probability(self.logp), surprisal(self.logp)
+            self.prob = probability(self.logp)
+            self.surprisal = surprisal(self.logp)
         if self.ref_logp is not None:
             self.ref_prob = probability(self.ref_logp)
         if self.log_ratio is not None:
@@ -192,7 +193,9 @@ def token_figures(
     A logged advantage is kept; where it is NaN, GAE is used. The return is computed by GAE, because
     logged advantages are often normalized; without token rewards it is advantage + value.
     """
-    figures, value, advantage = replace(logged), logged.value, logged.advantage
+    figures = replace(logged)
+    value = logged.value
+    advantage = logged.advantage
     if logged.logp is not None and logged.ref_logp is not None:
         figures.log_ratio = log_ratio(logged.logp, logged.ref_logp)
     if value is not None:
@@ -258,7 +261,8 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
 def _critic(
     columns: dict[str, Floats], figures: TokenFigures, logged: Floats | None, offsets: Ints
 ) -> None:
-    value, returns = figures.value, figures.return_
+    value = figures.value
+    returns = figures.return_
     if value is not None:
         columns["value_mean"] = finite_means(value, offsets)[1]
     if value is not None and returns is not None and figures.value_error is not None:
@@ -288,7 +292,9 @@ def _engines(
     columns: dict[str, Floats], figures: TokenFigures, old: Floats | None, offsets: Ints
 ) -> None:
     """Add columns comparing the policy's log-probabilities with the sampler's and old policy's."""
-    logp, sampler, prob = figures.logp, figures.sampler_logp, figures.prob
+    logp = figures.logp
+    sampler = figures.sampler_logp
+    prob = figures.prob
     if logp is not None and prob is not None and sampler is not None:
         ratio = mismatch_ratio(logp, sampler)
         columns["mismatch_tokens"], columns["mismatch_ratio"] = finite_means(ratio, offsets)

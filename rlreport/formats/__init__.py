@@ -129,7 +129,8 @@ class RowReader:
         rows: list[Row] = []
         unread: UnreadFields = {}
         for obj in objects:
-            tracked, member = KeyTracker(obj), getattr(obj, "member", "")
+            tracked = KeyTracker(obj)
+            member = getattr(obj, "member", "")
             # Formats may raise anything on invalid objects; reading the row reports it.
             with suppress(Exception):
                 rows += self(tracked, Where(name, step=AssumedStep(1), member=member))

@@ -175,7 +175,8 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
         ) from None
     try:
         file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
-        length, mark = file.read(4), file.read(4)
+        length = file.read(4)
+        mark = file.read(4)
         if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
             raise LimitError(message("its footer exceeds {most:count} bytes", most=MAX_FOOTER))
         with pq.ParquetFile(file, thrift_container_size_limit=MAX_ELEMENTS) as parquet:
@@ -195,7 +196,8 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
 def parquet_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
     """Yield (index from 0, row) for the rows ``wanted`` (None for all) of a Parquet file."""
     with _open_parquet(file) as parquet:
-        stop, budget = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
+        stop = 0
+        budget = MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
         for group in range(parquet.num_row_groups):
             metadata = parquet.metadata.row_group(group)
             start, stop = stop, stop + metadata.num_rows
@@ -217,7 +219,8 @@ def parquet_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tu
 
 def _rows(batch: Any) -> Iterator[Row]:
     """Yield the rows of a batch, decoded in several parts if their texts are too large together."""
-    size, middle = _text_bytes(batch), batch.num_rows // 2
+    size = _text_bytes(batch)
+    middle = batch.num_rows // 2
     if size <= (_BATCH_TEXT if middle else MAX_ROW_TEXT):
         yield from batch.to_pylist()
     elif middle:
@@ -252,7 +255,8 @@ def _check_metadata(metadata: Any, size: int) -> None:
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     chunks = [group.column(i) for group in groups for i in range(metadata.num_columns)]
-    unpacked, values = MAX_UNPACKED + MAX_GROWTH * size, MAX_VALUES + MAX_VALUE_GROWTH * size
+    unpacked = MAX_UNPACKED + MAX_GROWTH * size
+    values = MAX_VALUES + MAX_VALUE_GROWTH * size
     if sum(max(0, chunk.total_uncompressed_size) for chunk in chunks) > unpacked:
         why = message(
             "unpacks to over {most:count} bytes, too many for its size; split the file",
@@ -369,7 +373,8 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
 
 
 def _is_table(document: Row) -> bool:
-    names, data = document.get("columns"), document.get("data")
+    names = document.get("columns")
+    data = document.get("data")
     texts = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
     return texts and isinstance(data, list) and len(document) <= 3
 
@@ -438,7 +443,8 @@ def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple
         names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
         if not names:
             raise RowError(message("contains no samples"))
-        used, header = 0, {}
+        used = 0
+        header = {}
         for name in ("_journal/start.json", "header.json"):
             if name in infos:
                 header = mapping(_document(archive, infos[name]).get("eval"))

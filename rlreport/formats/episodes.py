@@ -48,7 +48,8 @@ class RLLM(BaseFormat):
     claims = tuple(("trajectories", key) for key in ("task_hash", "training_step", "eval_idx"))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        is_evaluation, task = "eval_idx" in obj, obj.get("task")
+        is_evaluation = "eval_idx" in obj
+        task = obj.get("task")
         step = 0 if is_evaluation else obj.get("training_step")
         shared = {
             **columns(obj, _USED_KEYS),
@@ -70,7 +71,8 @@ class RLLM(BaseFormat):
         names = [coerce.text(trajectory.get("name")) for trajectory in trajectories]
         is_other = [bool(_OTHER_AGENTS.search(name)) for name in names]
         last = max((i for i, other in enumerate(is_other) if not other), default=None)
-        group, episode = _group(obj), obj.get("id", obj.get("episode_id"))
+        group = _group(obj)
+        episode = obj.get("id", obj.get("episode_id"))
 
         def row_of(i: int) -> Row:
             trajectory = trajectories[i]
@@ -225,7 +227,8 @@ class SkyRL(BaseFormat):
         if obj.get("output_response") is None:
             raise RowError(message("{field} is missing", field="`output_response`"))
         # A list of scores has one per token, and their sum is the reward.
-        scores, extras = coerce.numbers(obj.get("score")), mapping(obj.get("env_extras"))
+        scores = coerce.numbers(obj.get("score"))
+        extras = mapping(obj.get("env_extras"))
         spec = extras.get("reward_spec") or extras.get("reward_model")
         about = spec if isinstance(spec, dict) else extras
         # An evaluation outside training (`eval_only`) has no step.
@@ -265,13 +268,16 @@ def _earlier_lines(file: FileStamp) -> dict[int, list[int]]:
             earlier_of[_digest(before)] = []
             earlier_of[_digest(obj)] = earlier
         else:
-            earlier, first = [], obj
-        before, offset_before = obj, offset
+            earlier = []
+            first = obj
+        before = obj
+        offset_before = offset
     return earlier_of
 
 
 def _continues(obj: Row, before: Row) -> bool:
-    prompt, texts = obj.get("input_prompt"), _texts(before)
+    prompt = obj.get("input_prompt")
+    texts = _texts(before)
     return all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts))
 
 
@@ -388,8 +394,10 @@ class Tinker(BaseFormat):
         return Tinker(FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE)))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        steps, group = dicts(obj.get("steps")), coerce.integer(obj.get("group_idx"))
-        texts, tags = self._texts(group, obj, steps), obj.get("tags")
+        steps = dicts(obj.get("steps"))
+        group = coerce.integer(obj.get("group_idx"))
+        texts = self._texts(group, obj, steps)
+        tags = obj.get("tags")
         row = {
             **columns(mapping(obj.get("trajectory_metrics"))),
             **columns(mapping(steps[-1].get("metrics")) if steps else {}),
@@ -550,7 +558,8 @@ def _messages_of_items(items: Iterable[Row]) -> list[Row]:
     messages: list[Row] = []
     ended = True  # whether the model's last call ended
     for item in items:
-        kind, content = item.get("type") or "message", item.get("content")
+        kind = item.get("type") or "message"
+        content = item.get("content")
         if kind == "function_call_output":
             messages.append({"role": "tool", "content": item.get("output"),
                              "tool_call_id": item.get("call_id")})  # fmt: skip

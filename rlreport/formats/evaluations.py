@@ -54,7 +54,8 @@ class InspectAI(BaseFormat):
         return HEADER in obj
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        header, attachments = mapping(obj.get(HEADER)), mapping(obj.get("attachments"))
+        header = mapping(obj.get(HEADER))
+        attachments = mapping(obj.get("attachments"))
         messages = [_message(one, attachments) for one in dicts(obj.get("messages"))]
         sampled = [m["role"] == "assistant" and m["source"] != "input" for m in messages]
         if any(m["role"] == "assistant" for m in messages):
@@ -114,7 +115,8 @@ def _scores(scores: Row) -> dict[str, float]:
 
 
 def _message(logged_message: Row, attachments: Row) -> Row:
-    role, parts = coerce.text(logged_message.get("role")), logged_message.get("content")
+    role = coerce.text(logged_message.get("role"))
+    parts = logged_message.get("content")
     result: Row = {"role": role, "source": logged_message.get("source")}
     if isinstance(parts, list):
         thoughts = [p.get("reasoning") for p in dicts(parts) if p.get("type") == "reasoning"]
@@ -274,7 +276,8 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
         copied = step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
         sampled.append(role == "assistant" and not copied)
         for result in dicts(mapping(step.get("observation")).get("results")):
-            call, content = result.get("source_call_id"), result.get("content")
+            call = result.get("source_call_id")
+            content = result.get("content")
             messages.append({"role": "tool", "content": content, "tool_call_id": call})
             sampled.append(False)
     return conversation_fields(messages, sampled)

@@ -343,7 +343,8 @@ def after_prompt(
     keys of float arrays in ``obj``, as long as ``ids``, to fields of the row.
     """
     mask = [int(bool(one)) for one in sampled[: len(ids)]]
-    first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
+    first = mask.index(1) if any(mask) else len(mask)
+    stop = len(mask)
     floats = {canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()}
     return {
         "prompt_token_ids": ids[:first],
@@ -362,7 +363,8 @@ def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
     history: list[int] = []
     row: Row = {}
     for prompt_ids, reply_ids, reply_logprobs in steps:
-        prompt, reply = coerce.ints(prompt_ids), coerce.ints(reply_ids)
+        prompt = coerce.ints(prompt_ids)
+        reply = coerce.ints(reply_ids)
         if not prompt or not reply or prompt[: len(history)] != history:
             return {}
         context = prompt[len(history) :]
@@ -412,7 +414,8 @@ def span_turns(row: Row) -> None:
     Each run of 1 in the mask is a turn of the policy; nothing is set if their numbers differ or the
     mask starts with 0. A single turn between two turns of the policy gets the tokens between them.
     """
-    turns, mask = row.get("turns"), row.get("response_mask")
+    turns = row.get("turns")
+    mask = row.get("response_mask")
     if not turns or not mask:
         return
     runs = [run for run in mask_runs(mask) if mask[run[0]]]
@@ -469,7 +472,8 @@ def flat_numbers(
 ) -> Iterator[tuple[str, float]]:
     """Yield (name, value) of every metric in an object; nested keys are joined by ``/``."""
     for key, logged in obj.items():
-        name, value = f"{prefix}{key}", non_finite(logged)
+        name = f"{prefix}{key}"
+        value = non_finite(logged)
         if len(name) > MAX_NAME:
             continue
         if isinstance(value, dict) and depth:

@@ -81,7 +81,8 @@ class Mapped(BaseFormat):
         if unknown:
             fields = ", ".join(field.name for field in FIELDS)
             raise UsageError(f"--map: unknown field {unknown[0]!r}; known fields: {fields}")
-        self.mapping, self.base = mapping, base
+        self.mapping = mapping
+        self.base = base
         self.alone = base is None or base.alone
         self._step = None if step_from_path is None else _step_pattern(step_from_path)
 

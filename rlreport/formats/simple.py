@@ -106,7 +106,10 @@ class Renamed(BaseFormat):
     """The base class of formats whose objects become rows by renaming keys."""
 
     # the log's keys for these fields; ``response`` is "" if the log has no texts
-    step, prompt, response, reward = "step", "prompt", "", "reward"
+    step = "step"
+    prompt = "prompt"
+    response = ""
+    reward = "reward"
     step_path: re.Pattern[str] | None = None  # the step in the path, if the object has none
     step_else: tuple[str, ...] = ()  # keys to use as the step if neither object nor path has one
     renames: tuple[tuple[str, str], ...] = ()  # (field, key) pairs of further fields
@@ -205,7 +208,8 @@ class Verl(Renamed):
         if isinstance(uid := obj.get("uid"), str):
             row["group_id"] = uid
             if key := self.key.fullmatch(uid):
-                row["rollout_id"], row["group_id"] = key[1], key[2]
+                row["rollout_id"] = key[1]
+                row["group_id"] = key[2]
         # Validation logs the score also as `reward`; it becomes a column only if it differs.
         other = obj.get("reward")
         other = coerce.real(coerce.unquoted(other) if isinstance(other, str) else other)
@@ -254,7 +258,8 @@ class PrimeRLTokens(Renamed):
     hidden = frozenset({"schema_version"})
 
     def complete(self, row: Row, obj: Row) -> None:
-        ids, mask = coerce.ints(obj.get("token_ids")), obj.get("loss_mask")
+        ids = coerce.ints(obj.get("token_ids"))
+        mask = obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError(message("`token_ids` or `loss_mask` is missing or not a list"))
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
@@ -307,13 +312,15 @@ def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
         # After the agent's context was replaced, a new list of messages begins: join the lists.
         messages = [m for part in messages for m in (part if isinstance(part, list) else [part])]
     sampled = [mapping(turn).get("role") == "assistant" for turn in messages]
-    environment, timing = mapping(about.get("env_info")), mapping(about.get("timing_info"))
+    environment = mapping(about.get("env_info"))
+    timing = mapping(about.get("timing_info"))
     failure = mapping(about.get("failure_info"))
     row = columns(entry, ("global_step", "trajectory_data", "messages", "tools"))
     for part in (mapping(about.get("length_info")), environment, timing):
         row |= columns(part, ("mode", "group_id", "traj_save_time"))
     reason = coerce.text(failure.get("stop_reason", about.get("finish_reason"))).lower()
-    errors, mode = failure.get("error_messages"), environment.get("mode")
+    errors = failure.get("error_messages")
+    mode = environment.get("mode")
     group = [coerce.text(environment.get(k)) for k in ("tag", "group_id", "episode_id", "seed")]
     return {
         **row,

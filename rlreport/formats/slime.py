@@ -114,7 +114,8 @@ def _conversation(obj: Row, messages: Any) -> Row:
 
 
 def _token_arrays(obj: Row) -> Row:
-    tokens, size = coerce.ints(obj.get("tokens")), coerce.integer(obj.get("response_length"))
+    tokens = coerce.ints(obj.get("tokens"))
+    size = coerce.integer(obj.get("response_length"))
     if not tokens or size is None or not 0 < size <= len(tokens):
         return {}
     mask = obj.get("loss_mask")

@@ -48,7 +48,8 @@ class TRL(BaseFormat):
     evaluated = False
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        match, step_match = super().match(name, objects), _STEP.search(name)
+        match = super().match(name, objects)
+        step_match = _STEP.search(name)
         has_rewards = any("reward" in obj or _float_columns(obj) for obj in objects)
         if match is None or not has_rewards or not (step_match or has_keys(objects, "advantage")):
             return None
@@ -86,7 +87,8 @@ class TRL(BaseFormat):
             raise RowError(message("{field} is missing", field="`completion`"))
         parts = self._parts(obj)
         total = logged.total(parts.values())
-        prompt, answer = _without_nulls(obj.get("prompt")), _without_nulls(obj["completion"])
+        prompt = _without_nulls(obj.get("prompt"))
+        answer = _without_nulls(obj["completion"])
         yield {
             **columns(obj, _KEYS | parts.keys()),
             **prompt_and_response_fields(prompt, answer),
@@ -112,7 +114,8 @@ def _float_columns(obj: Mapping[str, Any]) -> list[str]:
     first = names.index("completion") + 1 if "completion" in obj else 0
     last = names.index("advantage") if "advantage" in obj else len(names)
     if last <= first:
-        first, last = 0, len(names)  # not in TRL's order
+        first = 0
+        last = len(names)  # not in TRL's order
     return [
         name
         for name, value in list(obj.items())[first:last]
@@ -150,9 +153,12 @@ def repeated_files(files: Iterable[Source]) -> dict[str, str]:
     order of step.
     """
     repeats: dict[str, str] = {}
-    first, first_step, first_digest = "", 0, ""
+    first = ""
+    first_step = 0
+    first_digest = ""
     for file in files:
-        steps, digest = [], xxhash.xxh3_128()
+        steps = []
+        digest = xxhash.xxh3_128()
         with file.open() as stream:
             for _, obj in parquet_rows(stream):
                 steps.append(coerce.integer(obj.pop("step", None)) or 0)
@@ -161,7 +167,9 @@ def repeated_files(files: Iterable[Source]) -> dict[str, str]:
         if first and first_step != step and first_digest == digest.hexdigest():
             repeats[file.name] = first
         else:
-            first, first_step, first_digest = file.name, step, digest.hexdigest()
+            first = file.name
+            first_step = step
+            first_digest = digest.hexdigest()
     return repeats
 
 

@@ -65,7 +65,8 @@ class Updates:
             path = Path(stamp.path)
             file, cut = _open_unpacked(path)
             self._files.append(file)
-            name, unread = f"{path.parent.name}/{path.name}", 0
+            name = f"{path.parent.name}/{path.name}"
+            unread = 0
             file.seek(0)
             while line := file.readline(MAX_LINE):
                 unread += not self._add(line, (number, file.tell() - len(line)))
@@ -138,7 +139,8 @@ def _branches(nodes: Sequence[Row]) -> list[list[int]]:
     parents = [coerce.integer(node.get("parent")) for node in nodes]
     branches = []
     for leaf in sorted(set(range(len(nodes))) - set(parents)):
-        path, parent = [leaf], parents[leaf]
+        path = [leaf]
+        parent = parents[leaf]
         while parent is not None and 0 <= parent < path[-1]:  # a parent comes before its children
             path.append(parent)
             parent = parents[parent]
@@ -187,7 +189,8 @@ def _merge(old: Row, new: Row) -> None:
 def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
     if path.suffix != ".zst" or not path.stat().st_size:
         return path.open("rb"), ""
-    plain, why = tempfile.TemporaryFile(), ""  # noqa: SIM115 (stays open as long as Updates)
+    plain = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    why = ""
     try:
         with path.open("rb") as packed:
             stream = zstd.ZstdFile(packed)
@@ -248,7 +251,8 @@ class Verifiers(BaseFormat):
         return f"verifiers {version[:40]}" if version else ""
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Verifiers | str:
-        subset, folder = path.parent.name, path.parent.parent
+        subset = path.parent.name
+        folder = path.parent.parent
         if FOLDER in path.parts[-3:-1]:
             return message("prime-rl's updates of traces, merged into the traces")
         if path.with_name(f"{path.name}.zst") in listed:
@@ -310,7 +314,8 @@ class Verifiers(BaseFormat):
             if not position and errors:
                 row["errors"] = [*errors, *row.get("errors", [])]
             if self.sibling and not self.annotated:
-                advantages, identity = _advantages(self.sibling), coerce.text(trace.get("id"))
+                advantages = _advantages(self.sibling)
+                identity = coerce.text(trace.get("id"))
                 row["trained"] = identity in advantages
                 if identity in advantages:
                     row.setdefault("advantages", advantages[identity])
@@ -363,8 +368,10 @@ def _advantages(file: FileStamp) -> dict[str, float | None]:
 def _result(obj: Row, where: Where) -> Row:
     if obj.get("completion") is None:
         raise RowError(message("{field} is missing", field="`completion`"))
-    timing, error = mapping(obj.get("timing")), obj.get("error")
-    seconds, millis = coerce.real(timing.get("total")), logged.seconds_of(timing, "total_ms")
+    timing = mapping(obj.get("timing"))
+    error = obj.get("error")
+    seconds = coerce.real(timing.get("total"))
+    millis = logged.seconds_of(timing, "total_ms")
     return {
         **columns(obj, _OLD_USED_KEYS),
         **columns(mapping(obj.get("metrics")), _OLD_USED_KEYS),
@@ -386,7 +393,8 @@ def _episode(obj: Row, where: Where) -> Row:
     run = mapping(obj.get("run"))
     work = mapping(run.get("work"))
     data = mapping(mapping(obj.get("task")).get("data"))
-    environment, policy = mapping(obj.get("env")), mapping(work.get("policy"))
+    environment = mapping(obj.get("env"))
+    policy = mapping(work.get("policy"))
     kind = work.get("type") or run.get("type")
     return {
         "step": logged.step_of(work.get("step"), where, logged.STEP_WORD, AssumedStep()),
@@ -410,8 +418,10 @@ def _trace(trace: Row, branch: Sequence[int], episode: Row) -> Row:
     texts = prompt | response_fields(messages[start:], sampled[start:])
     rewards = mapping(trace.get("rewards"))
     parts = {name: _weighted_score(rewards[name]) for name in rewards}
-    info, agent = mapping(trace.get("info")), mapping(trace.get("agent"))
-    trainable, advantage = agent.get("trainable"), coerce.real(info.get("advantage"))
+    info = mapping(trace.get("info"))
+    agent = mapping(trace.get("agent"))
+    trainable = agent.get("trainable")
+    advantage = coerce.real(info.get("advantage"))
     tokens, spans = _tokens(nodes, start)
     turns = texts.get("turns", [])
     if len(turns) == len(nodes) - start:
@@ -455,7 +465,8 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
     streams: dict[str, list[float]] = {name: [] for name in _STREAMS}
     spans = []
     for node in nodes[start:]:
-        node_ids, node_mask = coerce.ints(node.get("token_ids")) or [], node.get("mask")
+        node_ids = coerce.ints(node.get("token_ids")) or []
+        node_mask = node.get("mask")
         sampled = list(map(bool, node_mask)) if isinstance(node_mask, list) else []
         is_untrained = not all(node.get(name) for name in arrays if name != "entropies")
         if is_untrained or len(sampled) != len(node_ids):
@@ -498,8 +509,10 @@ def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
 
 def _time_turns(by_node: Mapping[int | None, Row], calls: Sequence[Row]) -> None:
     for call in calls:
-        turn, time = by_node.get(coerce.integer(call.get("node"))), mapping(call.get("time"))
-        begin, end = coerce.real(time.get("start")), coerce.real(time.get("end"))
+        turn = by_node.get(coerce.integer(call.get("node")))
+        time = mapping(call.get("time"))
+        begin = coerce.real(time.get("start"))
+        end = coerce.real(time.get("end"))
         if turn and begin and end and end >= begin > 0:
             turn["seconds"] = end - begin
 
@@ -514,13 +527,15 @@ def _seconds(timing: Row) -> float | None:
 def _weighted_score(reward: Any) -> float:
     if not isinstance(reward, dict):
         return coerce.number(reward)
-    score, weight = coerce.number(reward.get("score")), reward.get("weight")
+    score = coerce.number(reward.get("score"))
+    weight = reward.get("weight")
     return score if weight is None else score * coerce.number(weight)
 
 
 def _finish_reason(trace: Row) -> str | None:
     """Return ``length`` if a token limit ended the trace, else the logged stop condition."""
-    ending, truncated = ending_of(reason := trace.get("stop_condition")), trace.get("is_truncated")
+    ending = ending_of(reason := trace.get("stop_condition"))
+    truncated = trace.get("is_truncated")
     answered = [call for call in dicts(trace.get("calls")) if call.get("error") is None]
     cut = bool(answered) and answered[-1].get("finish_reason") == "length"
     if ending is Ending.CUT_OFF or (

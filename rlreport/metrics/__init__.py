@@ -123,14 +123,16 @@ def _is_mlflow(folder: Path) -> bool:
 
 
 def _mlflow(folder: Path) -> MetricsSource:
-    run, name = folder.parent, ""
+    run = folder.parent
+    name = ""
     with suppress(OSError):
         name = (run / "tags" / "mlflow.runName").read_text("utf-8", "replace")[:200].strip()
     return MetricsSource(folder, partial(readers.mlflow_records, folder), name or run.name)
 
 
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
-    run, kind = _run_of(path, root), _kind(path)
+    run = _run_of(path, root)
+    kind = _kind(path)
     read = partial(_READERS[kind], path)
     if kind in (".db", ".csv"):
         with _unreadable(path):
@@ -186,7 +188,8 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
 
 def _is_table(path: Path, kind: str) -> bool:
     with closing(readers.lines_of(path, _LONGEST_HEAD)) as lines:
-        first, second = next(lines, b""), next(lines, b"")
+        first = next(lines, b"")
+        second = next(lines, b"")
     if kind == ".jsonl":
         return is_event(load_json(first, "replace"))
     separator = readers.csv_separator(first)
@@ -235,7 +238,8 @@ def find_and_read(
     A file that cannot be read raises if the user named it; if not, it becomes a note. With
     ``one_run``, several starts in one log are taken to be one training.
     """
-    result, table = TrainerMetrics(), MetricsTable()
+    result = TrainerMetrics()
+    table = MetricsTable()
     seen: dict[str, Ints] = {}
     overlapping = False
     log_paths = {Path(path) for path in logs}

@@ -93,7 +93,9 @@ def lines_of(
 ) -> Generator[bytes]:
     """Yield decompressed lines up to damage; raise ValueError if all is damaged or too large."""
     source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
-    lines, line, count = Lines(ByteRange(0, source), longest), None, 0
+    lines = Lines(ByteRange(0, source), longest)
+    line = None
+    count = 0
     for line in lines:
         if line.data is None:
             raise LimitError(message("a line is longer than {most:count} bytes", most=longest))
@@ -281,7 +283,8 @@ def _csv_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells) of each nonempty row; a row may span several lines."""
     texts = (line.decode("utf-8", "replace") + "\n" for line in lines)
-    rows, line = csv.reader(texts, delimiter=separator, strict=True), 2
+    rows = csv.reader(texts, delimiter=separator, strict=True)
+    line = 2
     try:
         for cells in rows:
             if any(cells):
@@ -345,8 +348,14 @@ def csv_metrics(names: list[str], run: str) -> dict[int, str]:
 MAX_RECORD = 64_000_000  # Maximum size of one record of a W&B file in bytes
 _BLOCK = 32_768
 _CHUNK_HEADER = struct.Struct("<IHB")
-_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # Wire types of protocol buffers
+_WHOLE = 1
+_FIRST = 2
+_MIDDLE = 3
+_LAST = 4
+_VARINT = 0
+_FIXED64 = 1
+_BYTES = 2
+_FIXED32 = 5  # Wire types of protocol buffers
 
 
 def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
@@ -404,7 +413,8 @@ def wandb_run(path: Path) -> str:
 
     A record (protocol buffer) holds the run message in field 17, whose field 8 is the name.
     """
-    run, names = path.stem.removeprefix("run-"), []
+    run = path.stem.removeprefix("run-")
+    names = []
     with suppress(RlreportError):
         fields = (field for entry in islice(_wandb_entries(path), 20) for field in _fields(entry))
         about = (value for number, value in fields if number == 17)
@@ -431,7 +441,8 @@ def _wandb_entries(path: Path) -> Iterator[bytes]:
     with path.open("rb") as stream:
         if stream.read(7)[:4] != b":W&B":
             raise UnusableInputError(f"{path.name}: not a run file of W&B")
-        left, parts = _BLOCK - 7, bytearray()
+        left = _BLOCK - 7
+        parts = bytearray()
         while True:
             if left < _CHUNK_HEADER.size:
                 stream.read(left)

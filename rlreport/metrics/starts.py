@@ -188,9 +188,11 @@ def is_copy(logged: Mapping[str, Series], again: Mapping[str, Series]) -> bool:
     for name in logged.keys() & again.keys():
         if name.startswith(COUNTER):
             continue
-        one, two = logged[name], again[name]
+        one = logged[name]
+        two = again[name]
         _, at_one, at_two = np.intersect1d(one.steps, two.steps, return_indices=True)
-        first, second = one.values[at_one], two.values[at_two]
+        first = one.values[at_one]
+        second = two.values[at_two]
         told = np.isfinite(first) & np.isfinite(second)
         if not told.any() or np.ptp(first[told]) == 0:
             continue
@@ -210,7 +212,8 @@ def _goes_on(series: Mapping[str, Series], piece: int) -> bool:
     of_counters: list[int] = []
     of_metrics: list[int] = []
     for name, one in series.items():
-        before, after = _in_piece(one, piece - 1), _in_piece(one, piece)
+        before = _in_piece(one, piece - 1)
+        after = _in_piece(one, piece)
         counts_steps = bool((one.steps == one.values).all())
         if not len(before.values) or not len(after.values) or counts_steps:
             continue
@@ -245,7 +248,8 @@ def _moves_on(before: Floats, after: Floats) -> int:
 
 
 def _tells_time(values: Floats) -> bool:
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     return any(start <= low and high <= end for start, end in _CLOCKS)
 
 

@@ -181,7 +181,8 @@ class MetricsTable:
         self.size += sum(len(part.steps) for part in parts)
 
     def _merge(self, width: int) -> None:
-        self.width, self.size = width, 0
+        self.width = width
+        self.size = 0
         for name, parts in self.parts.items():
             merged = _joined(parts).merged(width, largest=bool(_GRAD_NORM.search(name)))
             self.parts[name] = [merged]
@@ -209,8 +210,10 @@ class MetricsTable:
         for name in sorted(self.names - {"step"}):
             (part,) = self.parts[name]
             indices = np.searchsorted(steps, part.steps)
-            columns[name], bad = np.full(len(steps), np.nan), np.zeros(len(steps), bool)
-            columns[name][indices], bad[indices] = part.values, part.broken
+            columns[name] = np.full(len(steps), np.nan)
+            bad = np.zeros(len(steps), bool)
+            columns[name][indices] = part.values
+            bad[indices] = part.broken
             if bad.any():
                 broken[name] = steps[bad][:MAX_BROKEN].tolist()
         _drop_placeholders(columns)

@@ -164,7 +164,8 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
     def title(finding: Finding) -> str:
         return words.check_name(finding.id) if outcome.redact else finding.title or finding.id
 
-    flips, changed = outcome.flips[:shown], outcome.changed
+    flips = outcome.flips[:shown]
+    changed = outcome.changed
     caveats = words.caveats(outcome)
     left_out = [words.texts_note(outcome)]
     if shown < len(outcome.flips):
@@ -234,7 +235,8 @@ def _guardrails(outcome: Outcome) -> TableView:
 
 
 def _guardrail_label(guardrail: Guardrail) -> str:
-    name, column = words.guardrail_name(guardrail), RESPONSE.get(guardrail.column)
+    name = words.guardrail_name(guardrail)
+    column = RESPONSE.get(guardrail.column)
     if column is None or not column.unit:
         return name
     return message("{name} ({unit})", name=name, unit=column.unit)

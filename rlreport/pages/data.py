@@ -40,8 +40,19 @@ from rlreport.text.numbers import byte_size
 TOKENS_LISTED = 10_000
 # Names in ``report.json`` of options that affect figures or shown responses
 _SETTINGS = (
-    *("gamma", "lam", "max_responses", "redact", "pad_tokens", "system_end_token"),
-    *("restarts", "log_format", "map", "step_from_path", "split", "tokenizer", "merge"),
+    "gamma",
+    "lam",
+    "max_responses",
+    "redact",
+    "pad_tokens",
+    "system_end_token",
+    "restarts",
+    "log_format",
+    "map",
+    "step_from_path",
+    "split",
+    "tokenizer",
+    "merge",
 )
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
@@ -165,7 +176,8 @@ def _bad_lines(tables: Tables) -> TableView:
         ],
         ColumnView("reason", message("Reason"), kind="text"): [bad.reason for bad in lines],
     }
-    count, note = len(tables.bad_lines), ""
+    count = len(tables.bad_lines)
+    note = ""
     if count < tables.bad_count:
         note = message("{some:count} of {all:count} listed.", some=count, all=tables.bad_count)
     return table("bad-lines", message("Lines that could not be read"), columns, note=note)
@@ -188,7 +200,8 @@ def chart_path(chart: Chart) -> str:
 
 
 def report_json(context: RunContext) -> dict[str, Any]:
-    tables, verdict = context.tables, findings_json(context.verdict)
+    tables = context.tables
+    verdict = findings_json(context.verdict)
     reward = context.verdict.courses.get("reward")  # by its leading series
     return {
         "schema": verdict.pop("schema"),

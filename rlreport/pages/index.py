@@ -42,7 +42,8 @@ _LONGEST = 600
 _LONGEST_LABEL = 40  # Maximum number of characters of a curve's name, which are its last ones
 _FIRST_WINDOW = message("mean of the first values")
 _LAST_WINDOW = message("mean of the last values")
-_ONSET, _OVER_RESPONSES = message("onset of the lead finding"), message("mean over responses")
+_ONSET = message("onset of the lead finding")
+_OVER_RESPONSES = message("mean over responses")
 _SETTING = message("from the configuration")
 _LENGTH_UNIT = STEP["response_tokens_mean"].unit
 
@@ -83,7 +84,9 @@ _COLUMNS = (
     _VERDICT,
     ColumnView("sentence", message("What happened"), kind="text"),
     ColumnView("since", message("Since step"), help=_ONSET, written="count"),
-    *(_FIRST, _BEST, _LAST),
+    _FIRST,
+    _BEST,
+    _LAST,
     ColumnView("trend", message("Reward over steps"), kind="path", help=_OVER_RESPONSES),
     *_ENDS,
 )
@@ -183,7 +186,8 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
     found = [(group, rewards) for group, rewards in each if rewards]
     if sum(len(rewards) for _, rewards in found) < 2:
         return None
-    title, axis = message("Reward of the runs"), [_OVER_RESPONSES]
+    title = message("Reward of the runs")
+    axis = [_OVER_RESPONSES]
     if any(len(rewards) > 1 for _, rewards in found):
         axis.append(message("mean and range of a group's runs"))
     if (omitted := max(0, len(found) - len(PALETTE))) > 0:
@@ -202,7 +206,8 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
         replace(mean, low=t.min().to_numpy(), high=t.max().to_numpy()) if len(t) > 1 else mean
         for mean, t in zip(means, tables, strict=True)
     ]
-    frame, text = Frame(steps), clauses(axis)
+    frame = Frame(steps)
+    text = clauses(axis)
     labels = 150 if max(map(len, names)) < 23 else 280
     chart = curve_chart(
         frame, "reward", title, curves, axis=text, wide=True, labels=labels, omitted=omitted
@@ -226,11 +231,13 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
         empty = {"version": "", "trend": "", "rewards": ()}
         return place | empty | {"verdict": message("– cannot be read"), "sentence": report.why}
     level, lead = verdict_of(about)
-    steps, courses = dicts(about.get("steps")), _courses(about)
+    steps = dicts(about.get("steps"))
+    courses = _courses(about)
     # In a run of trainer metrics alone, no step has responses.
     steps = [step for step in steps if _number(step.get("responses")) > 0] or steps
     rewards = _rewards(about)
-    word, glyph = FIRST_WORDS.get(level, _text(level)), GLYPHS.get(level, GLYPHS["unjudged"])
+    word = FIRST_WORDS.get(level, _text(level))
+    glyph = GLYPHS.get(level, GLYPHS["unjudged"])
     sentence = _text(section(about, "verdict").get("sentence"))
     if language != ENGLISH:  # a report has its sentence in English alone
         sentence = translatable_title(lead, _text(lead.get("title"))) if lead else ""
@@ -273,7 +280,8 @@ def _setting_columns(keys: Sequence[str], cards: Sequence[Mapping[str, Scalar]])
     for number, key in enumerate(keys[:MOST_KEYS]):
         present = [card[key] for card in cards if key in card]
         numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present)
-        kind, hidden = "number" if numeric else "text", number >= KEYS_SHOWN
+        kind = "number" if numeric else "text"
+        hidden = number >= KEYS_SHOWN
         column = ColumnView(f"card:{key}", key, kind=kind, help=_SETTING, hidden=hidden)
         columns[column] = [_setting_cell(card, column) for card in cards]
     return columns
@@ -283,7 +291,8 @@ def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
     key = column.label
     if key not in card:
         return Cell(MISSING, exact=message("not in the run's configuration"))
-    text, value = _text("null" if card[key] is None else card[key]), _number(card[key])
+    text = _text("null" if card[key] is None else card[key])
+    value = _number(card[key])
     if column.kind == "text":
         return Cell(text)
     return Cell(text, None if math.isnan(value) else value, text)  # as it is: 32, not 32.0

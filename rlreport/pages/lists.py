@@ -48,8 +48,17 @@ from rlreport.text.messages import listed, message, plural, sentences, span
 PROMPTS_LISTED = 300
 
 _SHOWN = (
-    *("responses", "reward_first", "reward_last", "reward_gain", "reward_min", "reward_max"),
-    *("ref_reward_mean", "win_rate", "losing_streak", "kl_k1_mean", "group_std_mean"),
+    "responses",
+    "reward_first",
+    "reward_last",
+    "reward_gain",
+    "reward_min",
+    "reward_max",
+    "ref_reward_mean",
+    "win_rate",
+    "losing_streak",
+    "kl_k1_mean",
+    "group_std_mean",
 )
 # Columns that compare the steps of a prompt
 _OVER_STEPS = frozenset({"reward_first", "reward_gain", "reward_min", "reward_max"})
@@ -97,7 +106,8 @@ def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
     texts = run.chosen.read(rows)
     if run.options.redact:
         responses = run.tables.responses
-        prompts, numbers = responses["prompt_id"].to_numpy(), response_numbers(responses)
+        prompts = responses["prompt_id"].to_numpy()
+        numbers = response_numbers(responses)
         texts = list(map(redacted, texts, prompts[rows].tolist(), numbers[rows].tolist()))
     rollouts = dict(zip(rows, texts, strict=True))
     return [(extreme, rollouts[extreme.row]) for extreme in ends]
@@ -182,7 +192,8 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
 def tokens_view(
     context: RunContext, charts: Sequence[Chart], addresses: Addresses
 ) -> dict[str, Any]:
-    tables, spreading = context.tables, context.spreading.table
+    tables = context.tables
+    spreading = context.spreading.table
     missing = message("The log has no token strings (response_tokens).")
     return {
         "tables": list(_rankings(tables.tokens, context.windows, addresses)),
@@ -312,7 +323,8 @@ def listed_rows(
 
 def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
     """Return the first ``context.listed`` rows with step, interest (``_ORDER``) and findings."""
-    step, n = rows["step"], rows["n"][: context.listed]
+    step = rows["step"]
+    n = rows["n"][: context.listed]
     findings = context.verdict.findings
     names = [finding.name for finding in findings]
     of_response = findings_of_responses(findings, step)

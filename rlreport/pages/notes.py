@@ -54,7 +54,8 @@ class Targets:
         numbers = _PLACE.fullmatch(name)
         if not numbers or (numbers[2] is not None) != (kind == "response"):
             return None
-        number, n = int(numbers[1]), int(numbers[2] or 0)
+        number = int(numbers[1])
+        n = int(numbers[2] or 0)
         if kind == "step":
             return self.addresses.step(number)
         if kind == "prompt":
@@ -121,7 +122,10 @@ def render_notes(
     """Render blocks up to ``most`` characters; raw HTML, images, broken links become text."""
     if not text.strip():
         return Notes(Markup())
-    parser, html, block, broken_links = _parser(), "", [], {}
+    parser = _parser()
+    html = ""
+    block = []
+    broken_links = {}
 
     def address(href: str) -> str | None:
         link = _OWN.fullmatch(unquote(href))
@@ -167,12 +171,15 @@ def _inline(
     titles: Mapping[str, str],
 ) -> list[Token]:
     result: list[Token] = []
-    linked, target, empty = True, "", False
+    linked = True
+    target = ""
+    empty = False
     for token in tokens:
         attributes: dict[str, str | int | float] = {}
         if token.type == "link_open":  # links do not nest
             target = str(token.attrs["href"])
-            href, empty = address(target), True
+            href = address(target)
+            empty = True
             linked = href is not None
             attributes = {"href": href or "", "rel": "noreferrer"}
         elif token.type == "link_close" and empty:
@@ -180,7 +187,8 @@ def _inline(
             result.append(replace(token, type="text", tag="", nesting=0, content=printable(name)))
         elif token.type == "image":
             token.content = "".join(child.content for child in token.children or ())
-            token.type, token.tag = "text", ""
+            token.type = "text"
+            token.tag = ""
         token.attrs = attributes
         token.content = printable(token.content)
         if token.type == "text":

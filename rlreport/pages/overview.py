@@ -153,9 +153,11 @@ _ONE = {
 def _limit(check: str, met: Met) -> str:
     declared = BY_ID[check].limits.declared() if check in BY_ID else {}
     if met.unit.startswith("of "):  # a share
-        value, limit = percent(met.value), percent(met.limit)
+        value = percent(met.value)
+        limit = percent(met.limit)
     else:
-        value, limit = with_unit(figure(met.value), message(met.unit)), figure(met.limit)
+        value = with_unit(figure(met.value), message(met.unit))
+        limit = figure(met.limit)
     meaning = message(declared[met.name].meaning if met.name in declared else met.name)
     facts = {"meaning": meaning, "value": value, "limit": limit}
     if met.op.startswith("<"):
@@ -209,7 +211,8 @@ _PER_RESPONSE = ColumnView("per_response", message("Turns per response"))
 
 def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
     """Return the table of turns in training responses, None if no tools were called."""
-    tools, training = context.tables.tools, context.tables.training().responses
+    tools = context.tables.tools
+    training = context.tables.training().responses
     rollouts = training[training["turns"].notna()]
     if tools.empty or rollouts.empty:
         return None
@@ -257,7 +260,8 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
 
 
 def _rows(context: RunContext, rollouts: pd.DataFrame, in_tokens: bool) -> Iterator[_Turns]:
-    tools, turns = context.tables.tools, float(rollouts["turns"].sum())
+    tools = context.tables.tools
+    turns = float(rollouts["turns"].sum())
     of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
     yield _Turns(message("the policy"), turns, float(of_policy.sum()), turns)
     sums = tools.groupby("tool")[list(ToolCounts._fields)].sum()
@@ -365,10 +369,24 @@ MOST_OPEN = 8  # Maximum number of charts that are visible before further ones a
 MOST_NAMED = 3  # Maximum number of trainer metrics files the summary names; the data page lists all
 # Columns of the overview's table of steps; columns without data are left out
 STEPS_SHOWN = (
-    *("responses", "failed_rollouts", "reward_mean", "reward_std", "ref_reward_mean"),
-    *("win_rate", "lose_rate", "valid_reward_mean", "kl_k1_mean", "kl_k3_mean", "log_ratio_mean"),
-    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
-    *("distinct_2", "explained_variance", "zero_variance_groups"),
+    "responses",
+    "failed_rollouts",
+    "reward_mean",
+    "reward_std",
+    "ref_reward_mean",
+    "win_rate",
+    "lose_rate",
+    "valid_reward_mean",
+    "kl_k1_mean",
+    "kl_k3_mean",
+    "log_ratio_mean",
+    "response_tokens_mean",
+    "response_chars_mean",
+    "surprisal_mean",
+    "eos_rate",
+    "distinct_2",
+    "explained_variance",
+    "zero_variance_groups",
 )
 
 # Kinds of trainer metrics that the table of steps lists if no responses are logged
@@ -432,7 +450,8 @@ def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
 
 
 def _summary(tables: Tables) -> str:
-    steps, names = tables.steps["step"].tolist(), [file.name for file in tables.metrics_files]
+    steps = tables.steps["step"].tolist()
+    names = [file.name for file in tables.metrics_files]
     few = len(names) <= MOST_NAMED
     metrics_files = listed(names) if few else plural("{count} file", "{count} files", len(names))
     places = {"low": steps[0], "high": steps[-1], "steps": len(steps)}
@@ -496,14 +515,16 @@ def extreme_number(extreme: Extreme) -> Cell:
 
 
 def _extreme_cell(extreme: Extreme) -> Cell:
-    value, unit = extreme_number(extreme), RESPONSE[extreme.metric].unit
+    value = extreme_number(extreme)
+    unit = RESPONSE[extreme.metric].unit
     if value.text == "1" and unit == "tokens":
         return value._replace(text=plural("{count} token", "{count} tokens", 1))
     return value._replace(text=with_unit(value.text, unit))
 
 
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
-    steps, note = context.tables.steps, ""
+    steps = context.tables.steps
+    note = ""
     columns = [STEP[name] for name in columns_with_data(steps, STEPS_SHOWN)]
     if not context.has_rollouts and len(steps) > MOST_ROWS:
         note = message("{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps))
@@ -561,7 +582,8 @@ def run_courses(context: RunContext) -> list[tuple[Column, Course]]:
     result = []
     for name in RUN_TILES:
         quantity, label = _QUANTITIES.get(name, (None, ""))
-        column, course = STEP[name], courses.get(quantity) if quantity else None
+        column = STEP[name]
+        course = courses.get(quantity) if quantity else None
         if quantity is None and name in context.tile_names:
             values = steps[name].to_numpy(np.float64)
             course = course_of(Series(steps["step"].to_numpy(np.int64), values), name)
@@ -631,11 +653,13 @@ def _logged_part(context: RunContext) -> str:
 
 def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
     """Return the key figures of a step with changes since the previous and the first step."""
-    steps, last = job.figures["step"], len(job.figures["step"]) - 1
+    steps = job.figures["step"]
+    last = len(job.figures["step"]) - 1
     earlier = dict.fromkeys(i for i in (last - 1, 0) if 0 <= i < last)
     result = []
     for name in context.tile_names:
-        figure, values = STEP[name], job.figures[name]
+        figure = STEP[name]
+        values = job.figures[name]
         changes = (
             change(values[last], values[i], message("step {step}", step=steps[i]), figure.kind)
             for i in earlier

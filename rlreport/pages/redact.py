@@ -59,7 +59,8 @@ def response_numbers(responses: pd.DataFrame) -> NDArray[np.int64]:
 def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
     """Return a rollout with placeholders for texts and tokens, with all figures of its tokens."""
     masked_tokens = ["▪"] * len(rollout.raw_tokens)
-    ref, truth = rollout.ref_response, rollout.ground_truth
+    ref = rollout.ref_response
+    truth = rollout.ground_truth
     return replace(
         rollout,
         prompt=_placeholder("prompt", rollout.prompt, prompt_id + 1),
@@ -86,7 +87,8 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
 
 def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     """Return tables with placeholders for texts of the logs, also those that notes quote."""
-    prompts, tokens = tables.prompts.copy(), tables.tokens.copy()
+    prompts = tables.prompts.copy()
+    tokens = tables.tokens.copy()
     # Prompts whose texts were not read stay empty.
     prompts["prompt"] = [
         _placeholder("prompt", text, prompt_id + 1) if text else text

@@ -103,7 +103,8 @@ class ReportBuilder(RunContext, Maker):
         return self.once("charts", self._page_charts)
 
     def _page_charts(self) -> dict[str, list[Chart]]:
-        tables, verdict = self.tables, self.verdict
+        tables = self.tables
+        verdict = self.verdict
         lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
         charts = overview_charts(tables, lead)
         return {
@@ -128,7 +129,8 @@ class ReportBuilder(RunContext, Maker):
 
     def with_data(self, room: int) -> ReportBuilder:
         """Return a copy with response data cut to ``room`` bytes; if 0, also without metrics."""
-        tables, metrics = self.tables, self.tables.metrics
+        tables = self.tables
+        metrics = self.tables.metrics
         data = pack_table(response_data(tables, redact=bool(self.options.redact)), room)
         without_metrics = self.one_file or metrics.empty or not room
         return replace(
@@ -247,7 +249,8 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
 
     A worker process draws the run's charts, as a process that started V8 cannot fork any more.
     """
-    plans, result = [plan.at(level) for plan in builder.plans], []
+    plans = [plan.at(level) for plan in builder.plans]
+    result = []
     shown_steps = builder.shown_steps
     charts = [] if _DRAWINGS in builder.memo else [builder.page_charts]
     work: list[Any] = [*charts, *(_step_job(builder, plan, shown_steps) for plan in plans)]
@@ -266,7 +269,8 @@ def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
 
 
 def _step_job(builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]) -> StepJob:
-    tables, step = builder.tables, plan.step
+    tables = builder.tables
+    step = plan.step
     responses, steps = builder.once("columns", lambda: _columns(builder))
     first, last = np.searchsorted(responses["step"], [step, step + 1]).tolist()
     findings = [
@@ -327,11 +331,13 @@ def _render(job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageCon
 
 def page_context(run: str, tables: Tables, options: BuildOptions, *, one_file: bool) -> PageContext:
     judged = tables.without_step_in_progress().training()
-    responses, steps = tables.responses, judged.responses["step"].to_numpy()
+    responses = tables.responses
+    steps = judged.responses["step"].to_numpy()
     first = int(judged.steps["step"].iloc[0])
     files = {key: path for key, (path, _) in assets(options.language).files.items()}
     columns = number_columns(tables)
-    strings, environments = string_columns(tables), environments_of(judged)
+    strings = string_columns(tables)
+    environments = environments_of(judged)
     key = extra_key(environments.column) if environments else ""
     grouped = len(judged.steps) and judged.steps["groups"].iloc[0] > 0  # so in all steps
     return PageContext(

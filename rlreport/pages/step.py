@@ -154,7 +154,9 @@ def group_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
 ) -> dict[str, Any]:
     """Return ``groups``, ``siblings``, ``right`` (docs/page-data.md); {} if no group is shown."""
-    n, group, rewards = columns["n"], columns["group"], columns["reward"]
+    n = columns["n"]
+    group = columns["group"]
+    rewards = columns["reward"]
     correctness = None if np.isnan(columns["correct"]).all() else columns["correct"]
     lengths = columns[length_column(columns)]
     is_shown = np.zeros(len(n), bool)
@@ -194,8 +196,14 @@ def branch_data(
 
 # Token figures stored in the page; its scripts compute all other figures from them
 SHIPPED = (
-    *("logp", "ref_logp", "log_ratio", "token_reward"),
-    *("value", "advantage", "return", "sampler_logp"),
+    "logp",
+    "ref_logp",
+    "log_ratio",
+    "token_reward",
+    "value",
+    "advantage",
+    "return",
+    "sampler_logp",
 )
 
 MISSING_EXPONENT = -128  # marks NaN, see ``decimal``
@@ -324,8 +332,21 @@ NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order
 
 # Keys of a step's page data that the responses page loads, too; see docs/page-data.md
 _OF_TEXTS = (
-    *("step", "total", "n", "texts", "turns", "where", "badges", "highlights", "prompts"),
-    *("conversation", "errors", "groups", "siblings", "right", "branches"),
+    "step",
+    "total",
+    "n",
+    "texts",
+    "turns",
+    "where",
+    "badges",
+    "highlights",
+    "prompts",
+    "conversation",
+    "errors",
+    "groups",
+    "siblings",
+    "right",
+    "branches",
 )
 
 LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
@@ -346,7 +367,8 @@ class StepRows:
 
 def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> StepRows:
     """Compute the columns of a step; ``shown`` are its responses in the order of ``job.shown``."""
-    columns, places = job.columns, job.shown
+    columns = job.columns
+    places = job.shown
     order = np.lexsort((columns["n"][places], -columns["reward"][places]))
     places, rollouts = places[order], [shown[i] for i in order.tolist()]
     keys = [*(column.key for column in context.columns), "prompt_id"]
@@ -371,7 +393,8 @@ def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> S
 def step_view(
     job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses
 ) -> dict[str, Any]:
-    plan, linked = job.plan, job.linked
+    plan = job.plan
+    linked = job.linked
     overview = addresses.page("overview")
     index = linked.index(plan.step)
     all_steps = [Link(message("all steps"), overview)]
@@ -405,7 +428,9 @@ def step_view(
 
 
 def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses) -> TableView:
-    step, count, total = job.plan.step, len(rows.rollouts), len(job.columns["n"])
+    step = job.plan.step
+    count = len(rows.rollouts)
+    total = len(job.columns["n"])
     values: Columns = {
         c: rows.texts[c.key][:STATIC_ROWS]
         if c.key in rows.texts
@@ -434,7 +459,8 @@ def _table(job: StepJob, rows: StepRows, context: PageContext, addresses: Addres
 
 
 def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
-    rollouts, keys = rows.rollouts, [column.key for column in context.columns]
+    rollouts = rows.rollouts
+    keys = [column.key for column in context.columns]
     present = figures_present(rollouts)
     logged = job.columns["advantage_logged_mean"]
     ranked = job.columns["validation"] != IN_BRANCH

@@ -51,7 +51,8 @@ NAMES = {
 PAGE_FILES = {kind: f"{kind}.html" for kind in NAMES} | {"overview": "index.html"}
 
 # Pages in the main navigation; those of responses exist only if responses are logged
-ALWAYS_LISTED, OF_ROLLOUTS = ("overview", "data"), ("responses", "prompts", "tokens")
+ALWAYS_LISTED = ("overview", "data")
+OF_ROLLOUTS = ("responses", "prompts", "tokens")
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -286,7 +287,8 @@ def assets(language: Language) -> Assets:
         _set_constant(_translated(join_scripts(static / "js", entry), language), "LOOK", look)
         for entry in ("page/main.js", "page/one-file.js")
     )
-    light, dark = tokens("light"), tokens("dark")
+    light = tokens("light")
+    dark = tokens("dark")
     palette = " ".join(f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light)
     style = f":root {{ {palette} }}\n" + (static / "style.css").read_text("utf-8")
     return Assets(style, report, one_file, vega_bundle())

@@ -221,9 +221,17 @@ SAMPLED_FIGURE = "distinct_2"
 
 # Columns of the table of steps that are shown as key figures of the run and of each step
 TILES = (
-    *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
-    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
-    *("explained_variance", "distinct_2"),
+    "reward_mean",
+    "ref_reward_mean",
+    "win_rate",
+    "kl_k1_mean",
+    "kl_k3_mean",
+    "response_tokens_mean",
+    "response_chars_mean",
+    "surprisal_mean",
+    "eos_rate",
+    "explained_variance",
+    "distinct_2",
 )
 
 # Key figures of the run in order, including those that only trainer metrics provide
@@ -235,7 +243,10 @@ EXTRAS_SHOWN = 6
 
 # Minimum characters of a shared beginning of prompts, and minimum prompts that have it: a number
 # and a fraction; all beginnings together must be those of MOST_PROMPTS
-LEAST_SHARED, LEAST_PROMPTS, LEAST_SHARE, MOST_PROMPTS = 20, 4, 0.1, 0.8
+LEAST_SHARED = 20
+LEAST_PROMPTS = 4
+LEAST_SHARE = 0.1
+MOST_PROMPTS = 0.8
 PREFIXES = 4  # Maximum number of shared beginnings
 PREFIX_SAMPLE = 200  # Maximum prompts to find them in
 _WORDS = re.compile(r".*[\s。？！：，、]", re.DOTALL)
@@ -261,7 +272,8 @@ class PromptText(str):
         return f"… {self.rest.lstrip()}" if self.shared else self.rest
 
     def __html__(self) -> str:
-        shared, rest = Markup.escape(self.shared), Markup.escape(self.rest)
+        shared = Markup.escape(self.shared)
+        rest = Markup.escape(self.rest)
         return f'<span class="shared">{shared}</span>{rest}' if shared else rest
 
 
@@ -275,16 +287,20 @@ def prompt_prefixes(prompts: Iterable[str]) -> tuple[str, ...]:
     """Return up to PREFIXES shared beginnings of prompts; () unless MOST_PROMPTS have one."""
     texts = list(dict.fromkeys(filter(None, prompts)))
     texts = sorted(texts[:: -(-len(texts) // PREFIX_SAMPLE) or 1])
-    least, remaining, found = max(LEAST_PROMPTS, LEAST_SHARE * len(texts)), texts, list[str]()
+    least = max(LEAST_PROMPTS, LEAST_SHARE * len(texts))
+    remaining = texts
+    found = list[str]()
     while len(remaining) >= least and len(found) < PREFIXES:
         pairs = pairwise(remaining)
         common = [len(os.path.commonprefix(p)) for p in pairs]  # noqa: RUF071 (characters are meant)
-        best, prefix = 0, ""
+        best = 0
+        prefix = ""
         for first, text in enumerate(remaining):
             lengths = accumulate(common[first:], min)
             for number, length in enumerate(takewhile(LEAST_SHARED.__le__, lengths), 2):
                 if number >= least and number * length > best:
-                    best, prefix = number * length, text[:length]
+                    best = number * length
+                    prefix = text[:length]
         words = _WORDS.match(prefix)
         if words is None or len(words[0]) < LEAST_SHARED:
             break
@@ -376,13 +392,16 @@ class RunContext(PageContext):
     @property
     def left_out(self) -> list[str]:
         """Sentences about what the report does not show."""
-        responses, sentences = self.tables.responses, list[str]()
+        responses = self.tables.responses
+        sentences = list[str]()
         if self.step_pages:
             has_views = any(plan.arrays for plan in self.plans)  # else no token strings
             token_responses = int((responses["response_tokens"] > 0).sum()) if has_views else 0
-            plans, steps = [page.plan for page in self.step_pages], self.tables.steps_with_responses
+            plans = [page.plan for page in self.step_pages]
+            steps = self.tables.steps_with_responses
             sentences = left_out(plans, steps, responses["validation"], token_responses)
-        count, total = self.response_data[1], len(responses)
+        count = self.response_data[1]
+        total = len(responses)
         if not count and total:  # mail and Markdown have no data files
             text = message("The report contains no data file with the figures of each response.")
             sentences.append(text)
@@ -416,7 +435,9 @@ def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 def number_columns(tables: Tables) -> list[ColumnView]:
     """Return numeric columns of the response list; logged fields are last, hidden if many."""
-    responses, extras, parts = tables.responses, tables.extras, tables.reward_parts
+    responses = tables.responses
+    extras = tables.extras
+    parts = tables.reward_parts
     base_columns = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
     tokens = any(c.name == "response_tokens" for c in base_columns)
     columns = []

@@ -31,8 +31,17 @@ _BYTES_PER_TOKEN = 4 * (1 + len(STORED)) + 1
 
 # Metrics whose lowest and highest values in a step make a response interesting to show
 METRICS = (
-    *("reward", "kl_k1", "kl_k3", "response_tokens", "response_chars", "reward_gap", "kl_max"),
-    *("surprisal_mean", "log_ratio_mean", "valid_reward", "value_error_mean"),
+    "reward",
+    "kl_k1",
+    "kl_k3",
+    "response_tokens",
+    "response_chars",
+    "reward_gap",
+    "kl_max",
+    "surprisal_mean",
+    "log_ratio_mean",
+    "valid_reward",
+    "value_error_mean",
 )
 
 
@@ -122,7 +131,8 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
     order = np.lexsort((priority, group, priority[first][member], step))
     rank = pd.Series(step[order]).groupby(step[order]).cumcount().to_numpy()
     ordinal = np.unique(step[order], return_inverse=True)[1]
-    per_step, every = MAX_SAMPLED, 1
+    per_step = MAX_SAMPLED
+    every = 1
     while True:
         chosen = rows[order[(rank < per_step) & (ordinal % every == 0)]]
         if len(chosen) <= MAX_SAMPLED and cost[chosen].sum() <= MAX_SAMPLED_TOKENS:

@@ -49,10 +49,14 @@ from rlreport.text.messages import message
 from rlreport.text.tokens import structure_of
 
 # Codes in column ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
-FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
+FROM_REASON = 1
+FROM_TOKEN = 2
+FROM_TEXT = 3
 
 # Codes in ``left_out``: rollouts that are counted by step only, and branches that were not trained
-FAILED, FILTERED, BRANCH = 1, 2, 3
+FAILED = 1
+FILTERED = 2
+BRANCH = 3
 _CODES = {"failed": FAILED, "filtered_out": FILTERED, "branch": BRANCH}
 
 MAX_EXTRAS = 64
@@ -152,7 +156,8 @@ def batch_columns(
 def _collect_remarks(
     rows: Sequence[ParsedRow], positions: Sequence[LogPosition], chunk: Chunk
 ) -> None:
-    remarks, extras = chunk.remarks, chunk.extras
+    remarks = chunk.remarks
+    extras = chunk.extras
     for number, (row, position) in enumerate(zip(rows, positions, strict=True), chunk.rows):
         kinds = list(row.oddities)
         if row.tokens.uneven:
@@ -224,7 +229,8 @@ def _add_token_columns(
         logged_advantage=sampled.arrays.get("advantages"),
         old_logp=sampled.arrays.get("old_logprobs"),
     )
-    opens, closes = sampled.marks(_OPENING), sampled.marks(_CLOSING)
+    opens = sampled.marks(_OPENING)
+    closes = sampled.marks(_CLOSING)
     token_figures |= thinking_tokens(opens, closes, sampled.offsets)
     if tokens.sampled is not None and tokens.masked is not None:
         env_tokens = tokens.lengths - sampled.lengths
@@ -302,7 +308,8 @@ def _set_finished(
         for row, strings in zip(tokens.rows.tolist(), tokens.strings, strict=True):
             has_tokens[row] = strings is not None
             if strings and not source[row]:
-                finished[row], source[row] = strings[-1] in EOS_TOKENS, FROM_TOKEN
+                finished[row] = strings[-1] in EOS_TOKENS
+                source[row] = FROM_TOKEN
     for i in np.flatnonzero((source == 0) & ~has_tokens).tolist():
         stripped = texts[i].rstrip()
         finished[i] = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
@@ -320,7 +327,8 @@ def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets:
     return positions
 
 
-_BATCH_BYTES, _BATCH_ROWS = 1 << 22, 16384
+_BATCH_BYTES = 1 << 22
+_BATCH_ROWS = 16384
 _END = 2**62
 # Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers
 _UNUSABLE = (RowError, RecursionError, OverflowError)
@@ -330,7 +338,8 @@ def read_chunk(
     ranges: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, *, keep: int = 0
 ) -> Chunk:
     """Read byte ranges into a chunk, with texts and tokens if these fit in ``keep`` bytes."""
-    chunk, columns = Chunk(parts=[] if keep else None), list[Columns]()
+    chunk = Chunk(parts=[] if keep else None)
+    columns = list[Columns]()
     for batch in in_batches(_rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES):
         rows, places = zip(*batch, strict=True)
         columns.append(batch_columns(rows, places, options, gae, chunk))
@@ -344,13 +353,15 @@ def in_batches(
     items: Iterable[Item], size: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
     """Yield lists of consecutive items; a list is full at size ``most`` or at _BATCH_ROWS items."""
-    batch, total = list[Item](), 0
+    batch = list[Item]()
+    total = 0
     for item in items:
         batch.append(item)
         total += size(item)
         if total >= most or len(batch) >= _BATCH_ROWS:
             yield batch
-            batch, total = [], 0
+            batch = []
+            total = 0
     if batch:
         yield batch
 
@@ -370,7 +381,8 @@ class _RangeReader:
     def __init__(self, part: ByteRange, chunk: Chunk) -> None:
         # lines, or objects of a file without lines; and how many lines or rows are unusable
         self.lines = self.unread = 0
-        self._part, self._chunk = part, chunk
+        self._part = part
+        self._chunk = chunk
 
     def rows_of_lines(self) -> Iterator[tuple[ParsedRow, Place]]:
         lines = Lines(self._part, MAX_LINE)
@@ -412,7 +424,9 @@ class _RangeReader:
     def _rows_of_object(
         self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
     ) -> Iterator[tuple[ParsedRow, Place]]:
-        part, name, remarks = self._part, self._part.source.name, self._chunk.remarks
+        part = self._part
+        name = self._part.source.name
+        remarks = self._chunk.remarks
         position = self._position(offset)
         records = part.format.rows(obj, name, self.lines, offset)
         for sub, record in enumerate(records):
@@ -423,7 +437,8 @@ class _RangeReader:
             except _UNUSABLE as error:
                 self._add_unread(offset, reason_of(error), torn=torn)
                 continue
-            split, kind = row.metadata.split or part.format.split, row.metadata.left_out
+            split = row.metadata.split or part.format.split
+            kind = row.metadata.left_out
             validation = split != part.format.main
             if validation and split != part.format.watched:
                 kind = "other_split_rows"

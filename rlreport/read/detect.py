@@ -97,7 +97,8 @@ class LogFiles:
     numbered: str = ""
 
     def only(self, files: Sequence[int]) -> LogFiles:
-        sources, formats = [self.sources[i] for i in files], [self.formats[i] for i in files]
+        sources = [self.sources[i] for i in files]
+        formats = [self.formats[i] for i in files]
         return LogFiles(sources, formats, self.notes, self.unread, self.numbered)
 
 
@@ -259,7 +260,8 @@ def _detections(
 
     def detect_from_start(numbers: list[int]) -> None:
         for n, peek in zip(numbers, _peeks([sources[n] for n in numbers]), strict=True):
-            peeks[n], detections[n] = peek, _detect(sources[n], options, listed, peek)
+            peeks[n] = peek
+            detections[n] = _detect(sources[n], options, listed, peek)
 
     detect_from_start([n for numbers in by_pattern.values() for n in _evenly_spaced(numbers)])
     disagreeing: list[int] = []
@@ -279,7 +281,8 @@ def _detections(
 
 
 def _evenly_spaced(numbers: list[int]) -> list[int]:
-    last, count = len(numbers) - 1, min(len(numbers), _MAX_PEEKED_FILES)
+    last = len(numbers) - 1
+    count = min(len(numbers), _MAX_PEEKED_FILES)
     return [numbers[i * last // max(1, count - 1)] for i in range(count)]
 
 
@@ -312,7 +315,8 @@ def _detect(
     if detected is None:
         damaged = bool(problem) and container == "parquet"
         return _Detection(None, problem or refusal(source.name, objects), damaged=damaged)
-    form, remark = detected.format, ""
+    form = detected.format
+    remark = ""
     if not is_url(source.path):
         configured = form.with_siblings(Path(source.path), listed)
         if isinstance(configured, str):

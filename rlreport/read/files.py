@@ -36,8 +36,16 @@ if TYPE_CHECKING:
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 _SUFFIXES = (
-    *(*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval"),
-    *(".jsonl.zip", ".ndjson.zip", ".json.zip"),
+    *LINE_SUFFIXES,
+    ".json",
+    ".json.gz",
+    ".json.zst",
+    ".parquet",
+    ".db",
+    ".eval",
+    ".jsonl.zip",
+    ".ndjson.zip",
+    ".json.zip",
 )
 # Matches names of torch files with rollouts; other torch files are mostly model weights
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
@@ -116,7 +124,8 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
                 if not url.startswith(tuple(reports))
             ]
         else:
-            root, given = str(_root(Path(text))), Path(text).is_file()
+            root = str(_root(Path(text)))
+            given = Path(text).is_file()
             refuse_own_output([Path(text) if Path(text).exists() else Path(root)])
             for file in _local_files(text, listing):
                 entries += _entry_of(file, listing, given=given)
@@ -164,7 +173,8 @@ def of_run(listing: Listing, run: str) -> Listing:
 def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
     """Return a file's path relative to the common folder of the logs, or its name if outside."""
     roots = [str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))]
-    whole, root = path.resolve(), Path(_common_root(roots))
+    whole = path.resolve()
+    root = Path(_common_root(roots))
     file, folder = (whole, root) if whole.is_relative_to(root) else (path, path.parent)
     return _relative(str(file), str(folder))
 
@@ -403,7 +413,8 @@ class Lines:
             yield from self._lines(io.BufferedReader(_Pieces(pieces), _BUFFER))
 
     def _pieces(self) -> Generator[bytes]:
-        source, start = self.part.source, max(0, self.part.start - 1)
+        source = self.part.source
+        start = max(0, self.part.start - 1)
         try:
             if source.store and not source.compression and not source.content:
                 stop = source.size if self.part.stop is None else self.part.stop
@@ -446,7 +457,8 @@ class Lines:
 
 class _Pieces(io.RawIOBase):
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._piece = pieces, memoryview(b"")
+        self._pieces = pieces
+        self._piece = memoryview(b"")
 
     def readable(self) -> bool:
         return True

@@ -279,7 +279,8 @@ def _with_split(
     responses: pd.DataFrame, extras: pd.DataFrame, files: LogFiles, notes: list[Note]
 ) -> pd.DataFrame:
     split = responses["validation"].to_numpy()
-    main, watched = files.formats[0].main, files.formats[0].watched or ""
+    main = files.formats[0].main
+    watched = files.formats[0].watched or ""
     if (split == 1).any():
         text = message(
             "responses of split {watched} are shown, but only those of {main} are judged",

@@ -23,7 +23,9 @@ _RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECAS
 # Kind of the note on how a file is read that its reader has to know; see ``read.detect``
 FORMAT = "format"
 _MAX_LENGTHS = 5  # number of starts whose lengths are named
-_MIN_SHARED_STEPS, _WHOLE_STEP, _SHARED_PROMPTS = 3, 0.75, 0.1
+_MIN_SHARED_STEPS = 3
+_WHOLE_STEP = 0.75
+_SHARED_PROMPTS = 0.1
 
 MAX_UNREAD = 1000  # Maximum number of unusable lines that are listed; further ones are only counted
 
@@ -234,7 +236,8 @@ def later_attempts(
         # Compare with the attempt before, and with the one that ends at the highest step.
         furthest = max(range(at), key=lambda i: bounds[i].last)
         for before in sorted({at - 1, furthest}):
-            one, two = bounds[before], bounds[at]
+            one = bounds[before]
+            two = bounds[at]
             # If one attempt covers the steps of the other, the file read first is the older.
             nested = two.last <= one.last and two.file < one.file
             older, newer = (attempts[i] for i in ((at, before) if nested else (before, at)))
@@ -245,7 +248,8 @@ def later_attempts(
 
 
 def _logs_again(older: pd.DataFrame, newer: pd.DataFrame, *, continued: bool) -> bool:
-    before, after = older["step"].value_counts(), newer["step"].value_counts()
+    before = older["step"].value_counts()
+    after = newer["step"].value_counts()
     both = before.index.intersection(after.index)
     whole = len(both) >= _MIN_SHARED_STEPS and all(
         rows[both].median() >= _WHOLE_STEP * rows.median() for rows in (before, after)
@@ -265,7 +269,8 @@ def _name_of_attempt(name: str, first: int, last: int) -> str:
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
-    low, high = int(steps.min()), int(steps.max())
+    low = int(steps.min())
+    high = int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
     text = translatable("after a restart, steps {steps} were logged again; older rows left out")
     if kept:
@@ -299,7 +304,8 @@ _NOTES = {
     ),
 }
 _GRADERS = ("judge", "grader", "reward", "verifier", "scorer", "rubric")
-_TRUE, _FALSE = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no")
+_TRUE = ("true", "1", "1.0", "yes")
+_FALSE = ("false", "0", "0.0", "no")
 # (Reason why a reward is invalid, values that mean it, names of the fields with such a value)
 _SIGNS = (
     (Missing.JUDGE_FAILED, _TRUE, [f"{grader}_failed" for grader in _GRADERS]),

@@ -33,7 +33,9 @@ from rlreport.text.clean import clean_text
 from rlreport.text.messages import message
 
 _BYTES_PER_SECOND = 50e6  # that one process reads, to decide whether to use several
-_PART_BYTES, _PART_ROWS, _MIN_PART_BYTES = 16 << 20, 512, 1 << 20
+_PART_BYTES = 16 << 20
+_PART_ROWS = 512
+_MIN_PART_BYTES = 1 << 20
 _BATCH_TOKENS = 1 << 17  # tokens of the rows that are held as Python objects at a time
 
 
@@ -92,7 +94,8 @@ def _jobs(rows: _Rows, files: LogFiles) -> Iterator[_Rows]:
         other = i > 0 and file != rows.file[i - 1] and (whole or size > _MIN_PART_BYTES)
         if i > start and (other or (full and not whole)):
             yield rows.take(slice(start, i))
-            start, size = i, 0
+            start = i
+            size = 0
         size += length
     yield rows.take(slice(start, None))
 
@@ -101,7 +104,8 @@ def _read_parts(rows: _Rows, shared: _Shared) -> list[RolloutPart]:
     (files, options, gae, store), key = shared, b""
     if store is not None and (key := _key(rows, shared)) and (data := store.get(key)):
         return [RolloutPart.unpacked(part.tobytes()) for part in unpack(data)[1]]
-    parts, stop = [], 0
+    parts = []
+    stop = 0
     try:
         for batch in in_batches(_parsed_rows(rows, files), _weight, _BATCH_TOKENS):
             start, stop = stop, stop + len(batch)
@@ -146,7 +150,9 @@ def _parsed_rows(rows: _Rows, files: LogFiles) -> Iterator[ParsedRow]:
     records: list[dict[str, Any]] = []
     last = None
     for i, logged in _objects(rows, files):
-        file, offset, line = int(rows.file[i]), int(rows.offset[i]), int(rows.line[i])
+        file = int(rows.file[i])
+        offset = int(rows.offset[i])
+        line = int(rows.line[i])
         if isinstance(logged, OSError):
             raise logged
         if isinstance(logged, bytes) and xxhash.xxh3_64_intdigest(logged) != rows.line_hash[i]:
@@ -166,7 +172,8 @@ def _objects(
 ) -> Iterator[tuple[int, bytes | OSError | dict[str, Any]]]:
     requested = _request_lines(rows, files)
     for file, group in groupby(range(len(rows.file)), key=rows.file.tolist().__getitem__):
-        source, container = files.sources[file], files.formats[file].container
+        source = files.sources[file]
+        container = files.formats[file].container
         if container != "lines":
             yield from _objects_of_container(rows, list(group), source, container)
         elif source.store and not source.compression:

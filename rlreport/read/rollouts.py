@@ -82,12 +82,20 @@ EDGE = 1024
 TEXTS = ("prompt", "response", "ref_response", "ground_truth", "details")
 # The other figures of a token follow from these, see ``TokenFigures.derive``
 STORED = (
-    *("logp", "ref_logp", "log_ratio", "token_reward", "value", "advantage", "return_"),
+    "logp",
+    "ref_logp",
+    "log_ratio",
+    "token_reward",
+    "value",
+    "advantage",
+    "return_",
     "sampler_logp",
 )
 _ABSENT = -1  # start of a text that is not logged
 _STYLE_TOKENS = 5000  # token strings from which their encoding is detected
-HAS_TOKENS, HAS_MASK, IS_CUT = 1, 2, 4  # bits of ``flags``
+HAS_TOKENS = 1
+HAS_MASK = 2
+IS_CUT = 4  # bits of ``flags``
 
 Floats32 = NDArray[np.float32]
 Ids = NDArray[np.int32]
@@ -149,7 +157,8 @@ def rollout_part(  # noqa: PLR0917
 
     Of rows that are not ``whole``, only the first and last EDGE sampled tokens are kept.
     """
-    clean, blob = partial(as_text, pads=options.pad_tokens), bytearray()
+    clean = partial(as_text, pads=options.pad_tokens)
+    blob = bytearray()
     sizes = np.full(len(rows), -1)
     if tokens is not None:
         sizes[tokens.rows] = tokens.lengths
@@ -167,7 +176,8 @@ def rollout_part(  # noqa: PLR0917
 
     spans = []
     for row, response, size in zip(rows, responses, sizes.tolist(), strict=True):
-        label, errors = row.carried.get("ground_truth"), row.carried.get("errors") or []
+        label = row.carried.get("ground_truth")
+        errors = row.carried.get("errors") or []
         conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
         # If padding was dropped, the token positions of turns are no longer valid.
         fits = size == row.tokens.size
@@ -201,7 +211,10 @@ def rollout_part(  # noqa: PLR0917
 def _add_tokens(
     part: RolloutPart, tokens: TokenRows, figures: TokenFigures, whole: NDArray[np.bool_] | None
 ) -> None:
-    rows, size, flags, numbers = tokens.rows, int(tokens.offsets[-1]), part.flags, Numbers()
+    rows = tokens.rows
+    size = int(tokens.offsets[-1])
+    flags = part.flags
+    numbers = Numbers()
     flags[rows] |= np.array([HAS_TOKENS * (row is not None) for row in tokens.strings], np.uint8)
     if tokens.masked is not None:
         flags[rows] |= np.uint8(HAS_MASK) * tokens.masked
@@ -250,7 +263,8 @@ class _File:
     """A column in an unnamed temporary file, which is deleted when its process ends."""
 
     def __init__(self, dtype: type[np.generic]) -> None:
-        self.dtype, self.size = dtype, 0
+        self.dtype = dtype
+        self.size = 0
         self._file: IO[bytes] | None = None
 
     def append(self, values: NDArray[Any]) -> None:
@@ -273,8 +287,10 @@ class RolloutSpool:
         # spans, lengths and flags of each part
         self._rows = [(*no_rows, np.zeros(0, np.uint8))]
         self._numbers = Numbers()
-        self._texts, self._ids = _File(np.uint8), _File(np.int32)
-        self._sampled, self._figures = _File(np.bool_), dict[str, _File]()
+        self._texts = _File(np.uint8)
+        self._ids = _File(np.int32)
+        self._sampled = _File(np.bool_)
+        self._figures = dict[str, _File]()
         self.size = 0
 
     def __len__(self) -> int:
@@ -307,7 +323,8 @@ class RolloutSpool:
     def rollouts(self, places: RowIds, order: Ints) -> Rollouts:
         """Return the appended responses at the indices ``order``, with the ids ``places``."""
         spans, lengths, flags = map(np.concatenate, zip(*self._rows, strict=True))
-        starts, vocabulary = offsets_of(lengths)[:-1], list(self._numbers)
+        starts = offsets_of(lengths)[:-1]
+        vocabulary = list(self._numbers)
         return Rollouts(
             places=places,
             spans=spans[order],
@@ -363,7 +380,8 @@ class Rollouts(RolloutPart):
         """Return the responses in ``rows``, ascending, with arrays in memory instead of files."""
         at = np.unique(self.indices(rows))
         spans = self.spans[at].copy()
-        data, size = [], 0
+        data = []
+        size = 0
         for span in spans.reshape(-1, 2):
             start, stop = span.tolist()
             if start != _ABSENT:
@@ -398,9 +416,11 @@ class Rollouts(RolloutPart):
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
-        figures, offsets = self.figures_of(with_values), offsets_of(self.lengths[with_values])
+        figures = self.figures_of(with_values)
+        offsets = offsets_of(self.lengths[with_values])
         for number, index in enumerate(with_values.tolist()):
-            flags, rollout = int(self.flags[index]), rollouts[number]
+            flags = int(self.flags[index])
+            rollout = rollouts[number]
             if flags & IS_CUT:
                 continue
             tokens = slice(start := int(self.starts[index]), start + int(self.lengths[index]))
@@ -483,7 +503,8 @@ def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
     def number(name: str) -> float | None:
         return float(value) if is_number(value := turn.get(name)) else None
 
-    calls, error = turn.get("calls"), turn.get("error")
+    calls = turn.get("calls")
+    error = turn.get("error")
     return Turn(
         role=as_text(turn["role"]),
         text=clean(turn["text"]),
@@ -504,5 +525,6 @@ def _call(call: object) -> tuple[str, str]:
 
 
 def _as_turn(values: dict[str, Any]) -> Turn:
-    tokens, calls = values["tokens"], tuple(map(tuple, values["calls"]))
+    tokens = values["tokens"]
+    calls = tuple(map(tuple, values["calls"]))
     return Turn(**{**values, "tokens": tokens and tuple(tokens), "calls": calls})

@@ -135,7 +135,8 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
             raise RowError(message("{field} is missing", field=name))
     oddities: list[str] = []
     step = _step_of(record["step"])
-    prompt, response = _text(record, "prompt"), _text(record, "response")
+    prompt = _text(record, "prompt")
+    response = _text(record, "response")
     rewards = _rewards(record, oddities)
     reference = record.get("ref_response")
     if reference is not None and not isinstance(reference, str):
@@ -160,7 +161,8 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
 def _rewards(record: dict[str, Any], oddities: list[str]) -> tuple[float, float, float, float]:
     rewards = []
     for name in REWARDS:
-        value, number = record.get(name), NAN
+        value = record.get(name)
+        number = NAN
         try:
             number = _number(value)
         except RowError:
@@ -185,7 +187,8 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
             if not isinstance(tokens, list):
                 raise TypeError
             # Joining is several times faster than checking each type.
-            fields.text, fields.tokens = "".join(tokens), tokens
+            fields.text = "".join(tokens)
+            fields.tokens = tokens
             fields.fit(len(tokens))
         except TypeError:
             oddities.append("not_tokens")
@@ -210,7 +213,8 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
 
 
 def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list[str]]:
-    named, names = record, []
+    named = record
+    names = []
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
         # A reward part may have the name of a canonical field; rename the part.
@@ -369,7 +373,8 @@ class TokenRows:
         for i in np.flatnonzero(sizes != self.lengths).tolist():
             if row := strings[i]:
                 kept = keep[self.offsets[i] : self.offsets[i + 1]].tobytes()
-                first, stop = kept.find(1), kept.rfind(1) + 1
+                first = kept.find(1)
+                stop = kept.rfind(1) + 1
                 whole = stop - first == sizes[i]  # only padding is dropped
                 strings[i] = row[first:stop] if whole else list(compress(row, kept))
         return TokenRows(
@@ -461,7 +466,8 @@ def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]
     for strings, start in zip(tokens.strings, tokens.offsets.tolist(), strict=False):
         if not strings:
             continue
-        first, stop = 0, len(strings)
+        first = 0
+        stop = len(strings)
         while first < stop and (strings[first] in pad_tokens or sentinels[start + first]):
             first += 1
         while stop > first and (strings[stop - 1] in pad_tokens or sentinels[start + stop - 1]):

@@ -61,7 +61,8 @@ def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) 
     starts = range(0, len(rows), _JOB_ROWS)
     jobs = [Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts]
     seconds = len(rows) / _ROWS_PER_SECOND
-    strings, parts = Numbers(), []
+    strings = Numbers()
+    parts = []
     for part in workers.map(_collect, jobs, options, seconds=seconds):
         numbers = strings.of(part.strings)
         units, words, references = (text._replace(ids=numbers[text.ids]) for text in part[:3])
@@ -82,7 +83,8 @@ def _collect(selection: Selection, options: ReadOptions) -> Part:
 
 class _Collector:
     def __init__(self, rollouts: Rollouts, pads: tuple[str, ...]) -> None:
-        self._rollouts, self._pads = rollouts, pads
+        self._rollouts = rollouts
+        self._pads = pads
         self._numbers = Numbers()
         self._texts: tuple[list[tuple[int, Ids]], ...] = [], [], []  # units, words, references
         self._is_token: list[bool] = []
@@ -93,7 +95,8 @@ class _Collector:
     def add(self, row: int, index: int, figures: TokenFigures) -> None:
         rollouts = self._rollouts
         text = rollouts.text("response", index) or ""
-        flags, start = int(rollouts.flags[index]), int(rollouts.starts[index])
+        flags = int(rollouts.flags[index])
+        start = int(rollouts.starts[index])
         sampled = rollouts.sampled[start : start + rollouts.lengths[index]]
         tokens = rollouts.ids[start : start + rollouts.lengths[index]][sampled]
         if flags & HAS_TOKENS and flags & HAS_MASK:  # omit tool outputs
@@ -132,7 +135,8 @@ class _Collector:
 
     def part(self) -> Part:
         units, words, references = map(_as_units, self._texts)
-        is_token, vocabulary = units.ids < 0, self._rollouts.vocabulary
+        is_token = units.ids < 0
+        vocabulary = self._rollouts.vocabulary
         used, tokens = np.unique(-1 - units.ids[is_token], return_inverse=True)
         # Token strings are model output of any length.
         strings = [safe_text(vocabulary[number][:_MAX_STRING]) for number in used.tolist()]

@@ -109,7 +109,8 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     responses = (left_out == 0) | untrained
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
-    keep, repeated = np.ones(len(responses), dtype=bool), np.zeros(len(responses), dtype=bool)
+    keep = np.ones(len(responses), dtype=bool)
+    repeated = np.zeros(len(responses), dtype=bool)
     rollout = columns.get("rollout")
     for file, index in _rows_by_file(columns):
         steps = columns["step"][index].astype(np.int64)
@@ -157,7 +158,8 @@ def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mas
     )
     for kind, mask, text in kinds:
         for number in np.unique(file[mask]).tolist():
-            count, name = int((file[mask] == number).sum()), files.sources[number].name
+            count = int((file[mask] == number).sum())
+            name = files.sources[number].name
             rows.notes.append(Note(kind, message(text), count, name))
     return alone
 
@@ -170,7 +172,8 @@ def _by_step(columns: Columns, selection: Mask) -> dict[int, int]:
 def _mark_older_files(
     rows: LogRows, keep: Mask, repeated: Mask, files: LogFiles, *, keep_restarted: bool
 ) -> None:
-    columns, names = rows.chunk.columns, [source.name for source in files.sources]
+    columns = rows.chunk.columns
+    names = [source.name for source in files.sources]
     if len(names) < 2:
         return
     file, step, validation = (
@@ -220,7 +223,8 @@ def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
 
 def response_table(rows: LogRows) -> pd.DataFrame:
     """Return the response table; remove the columns of ``rows.chunk``, to save memory."""
-    order, logged = rows.order, rows.chunk.columns
+    order = rows.order
+    logged = rows.chunk.columns
     columns = {name: logged.pop(name)[order] for name in list(logged)}
     step = columns["step"].astype(np.int64)
     columns["n"] = pd.Series(step).groupby(step).cumcount().to_numpy()
@@ -310,11 +314,13 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
     """Return up to MAX_EXTRAS extra fields as a table, and field -> number of responses with it."""
-    order, count = rows.order, rows.chunk.rows
+    order = rows.order
+    count = rows.chunk.rows
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
     for name, extra in sorted(rows.chunk.extras.items()):
-        numbers, has_value = np.full(count, np.nan), np.zeros(count, dtype=bool)
+        numbers = np.full(count, np.nan)
+        has_value = np.zeros(count, dtype=bool)
         logged = np.asarray(extra.rows, dtype=np.int64)
         numbers[logged] = extra.numbers
         has_value[logged] = True

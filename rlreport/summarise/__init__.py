@@ -39,14 +39,17 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
     """Return the prompt table (PROMPT_COLUMNS); ``texts`` are those of prompts 0, 1, …."""
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
     column = {name: responses[name].to_numpy()[order] for name in _USED}
-    step, reward, reference = column["step"], column["reward"], column["ref_reward"]
+    step = column["step"]
+    reward = column["reward"]
+    reference = column["ref_reward"]
     prompts = Grouped.by(column["prompt_id"])
     prompt_steps = Grouped.by(column["prompt_id"], step)
     steps_by_prompt = Grouped.by(prompt_steps.first(column["prompt_id"]))
     means = prompt_steps.mean(reward)
     comparable = ~(np.isnan(reward) | np.isnan(reference))
     won = comparable & (reward > reference)
-    first, last = steps_by_prompt.first(means), steps_by_prompt.last(means)
+    first = steps_by_prompt.first(means)
+    last = steps_by_prompt.last(means)
     # A single step shows no gain, not even one of 0.
     gain = np.where(steps_by_prompt.counts > 1, difference(last, first), np.nan)
     best, worst = (_first_smallest(rewards, prompts) for rewards in (-reward, reward))
@@ -159,7 +162,8 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
     if GAP in texts.vocabulary:
         gap = texts.units == texts.vocabulary.index(GAP)
         inside &= ~gap & ~np.append(gap[1:], False)
-    is_pair, steps = inside[:-1], np.unique(step)
+    is_pair = inside[:-1]
+    steps = np.unique(step)
     starts = np.searchsorted(step_of_unit[:-1][is_pair], steps[1:])
     parts = np.split(pairs[is_pair], starts)  # of each step, which may be empty
     distinct = [len(np.unique(part)) for part in parts]
@@ -212,7 +216,8 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     training = scan.responses[split == 0] if split.any() else scan.responses
     if scan.responses.empty:
         _refuse_several(metrics.runs)
-        steps, validation = trainer_steps(metrics.table), pd.DataFrame()
+        steps = trainer_steps(metrics.table)
+        validation = pd.DataFrame()
     else:
         steps, validation = step_tables(
             training,

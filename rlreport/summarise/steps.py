@@ -169,7 +169,8 @@ _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Return the step table (STEP_COLUMNS) of responses, which are sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
-    steps, passes = Grouped.by(column["step"]), passes_of(responses)
+    steps = Grouped.by(column["step"])
+    passes = passes_of(responses)
     every = np.fmax(column["reward"], column["masked_reward"])
     figures: dict[str, NDArray[np.generic]] = {
         "step": steps.first(column["step"]),
@@ -287,7 +288,8 @@ def _of_responses(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    reward, reference = column["reward"], column["ref_reward"]
+    reward = column["reward"]
+    reference = column["ref_reward"]
     comparable = ~(np.isnan(reward) | np.isnan(reference))
     return {
         "win_rate": steps.share(reward > reference, comparable),
@@ -312,7 +314,8 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.generic]]:
     order = np.lexsort((column["group"], column["step"]))
-    step, reward = column["step"][order], column["reward"][order]
+    step = column["step"][order]
+    reward = column["reward"][order]
     groups = Grouped.by(step, column["group"][order])
     is_group = groups.finite(reward) >= 2
     spread = np.where(is_group, groups.std(reward), np.nan)
@@ -349,7 +352,8 @@ def passes_of(responses: pd.DataFrame) -> Passes:
     # Draw k responses one after another, without replacement: all are wrong with this chance.
     chances = np.maximum(wrong[:, None] - np.arange(k), 0) / (n[:, None] - np.arange(k))
     at_1, at_k = np.full((2, len(correct)), np.nan)
-    at_1[first], at_k[first] = 1 - wrong / n, 1 - chances.prod(axis=1)
+    at_1[first] = 1 - wrong / n
+    at_k[first] = 1 - chances.prod(axis=1)
     return Passes(k, at_1, at_k)
 
 
@@ -365,7 +369,8 @@ def advantage_fit(column: Mapping[str, Floats], steps: Grouped) -> tuple[Floats,
     Correlations within a step do not depend on a trainer's scale or offset. Leave-one-out, and the
     population std, differ from these by a factor that depends only on the size of the group.
     """
-    reward, logged = column["reward"], column["advantage_logged_mean"]
+    reward = column["reward"]
+    logged = column["advantage_logged_mean"]
     if np.isnan(logged).all():
         return logged, np.full(len(steps), np.nan)
     groups = pd.Series(reward).groupby(column["group"])
@@ -420,8 +425,15 @@ def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, 
 
 # Names of logged fields that contain the environment, most preferred first; case is ignored
 ENVIRONMENT_FIELDS = (
-    *("data_source", "env", "env_name", "environment", "env_id"),
-    *("task", "task_name", "dataset", "agent"),
+    "data_source",
+    "env",
+    "env_name",
+    "environment",
+    "env_id",
+    "task",
+    "task_name",
+    "dataset",
+    "agent",
 )
 MAX_VALUES = 50  # a field with more different values names prompts, not environments
 MIN_SHARE = 0.9  # fraction of the responses that must have the field

@@ -56,7 +56,8 @@ class Store:
         path = self._path(key)
         try:
             with os.fdopen(os.open(path, os.O_RDONLY | _PLAIN_FILE), "rb") as file:
-                status, user = os.fstat(file.fileno()), getattr(os, "geteuid", int)()
+                status = os.fstat(file.fileno())
+                user = getattr(os, "geteuid", int)()
                 if not stat.S_ISREG(status.st_mode) or status.st_uid != user:
                     return None  # else another user could inject content into reports
                 data = file.read()
@@ -64,7 +65,8 @@ class Store:
                 os.utime(path)
         except OSError:
             return None
-        checksum, packed = data[:_SUM_BYTES], data[_SUM_BYTES:]
+        checksum = data[:_SUM_BYTES]
+        packed = data[_SUM_BYTES:]
         is_whole = checksum == xxhash.xxh3_128_digest(key + packed)
         return zstd.decompress(packed) if is_whole else None
 

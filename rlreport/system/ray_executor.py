@@ -40,7 +40,8 @@ class RayCluster:
     ) -> Iterator[Any]:
         # As an array, the bytes are sent to each node once, and mapped into its tasks.
         data = self._ray.put(np.frombuffer(pickle.dumps((function, shared)), np.uint8))
-        versions, pending = _versions(), deque[Any]()
+        versions = _versions()
+        pending = deque[Any]()
         for job in jobs:
             pending.append(self._task.remote(versions, data, job))
             self._running.add(pending[-1])

@@ -34,7 +34,9 @@ else:
     from backports import zstd as zstd
 
 BLOCK = 8 << 20  # Bytes per request when a file is read from start to end
-_REQUEST, _TAIL, _PIECE = 32 << 20, 64 << 10, 1 << 20
+_REQUEST = 32 << 20
+_TAIL = 64 << 10
+_PIECE = 1 << 20
 _ADDRESS = re.compile(r"[\w+.-]+://\S+")
 _MAX_MESSAGE = 200
 _VERSIONS = ("VersionId", "version_id", "generation", "ETag", "etag", "md5Hash")
@@ -175,12 +177,16 @@ def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
         system.invalidate_cache()  # the log may have grown since the last listing
         infos: dict[str, dict[str, Any]]
         if has_magic(path) and not system.exists(path):
-            root, is_file = re.split(r"[^/]*[*?\[]", path)[0], False
+            root = re.split(r"[^/]*[*?\[]", path)[0]
+            is_file = False
             infos = system.glob(path, detail=True)
         elif system.isdir(path):
-            root, is_file, infos = path, False, system.find(path, detail=True)
+            root = path
+            is_file = False
+            infos = system.find(path, detail=True)
         else:
-            root, is_file = system._parent(path), True
+            root = system._parent(path)
+            is_file = True
             infos = {path: system.info(path)} if system.exists(path) else {}
     except Exception as error:
         raise UsageError(f"Cannot list {shown(url)}: {store_message(error)}") from None

@@ -118,7 +118,8 @@ def _map_in_processes(
     start: str, work: tuple[Any, Sequence[Any], Any], count: int, ahead: int
 ) -> Iterator[Any]:
     outcomes: dict[int, bytes] = {}
-    jobs, first_unsent = len(work[1]), 0
+    jobs = len(work[1])
+    first_unsent = 0
     with _processes(start, work, count) as connections:  # noqa: PLR1702
         sent: dict[Any, deque[int]] = {connection: deque() for connection in connections}
         for index in range(jobs):
@@ -158,7 +159,9 @@ def _signals_blocked() -> Iterator[None]:
 @contextmanager
 def _safe_start() -> Iterator[None]:
     """Keep processes started in this context from importing the script, or from its folder."""
-    path, main, environment = sys.path, sys.modules["__main__"], dict(os.environ)
+    path = sys.path
+    main = sys.modules["__main__"]
+    environment = dict(os.environ)
     # Python lets scripts import from the current folder, which may be untrusted.
     outside = [p for p in path if p and (p != path[0] or Path(p).resolve() != Path.cwd())]
     try:
@@ -167,7 +170,8 @@ def _safe_start() -> Iterator[None]:
         os.environ.update({"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"})
         yield
     finally:
-        sys.path, sys.modules["__main__"] = path, main
+        sys.path = path
+        sys.modules["__main__"] = main
         for name in os.environ.keys() - environment:
             del os.environ[name]
         os.environ.update(environment)
@@ -263,7 +267,8 @@ class Progress:
     """Prints progress to standard error: bars or lines; nothing if ``quiet``."""
 
     def __init__(self, quiet: bool = True, language: Language = ENGLISH) -> None:
-        self._quiet, self._language = quiet, language
+        self._quiet = quiet
+        self._language = language
 
     @contextmanager
     def phase(self, name: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:

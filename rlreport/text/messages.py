@@ -39,7 +39,10 @@ class Message(str):
     ) -> Message:
         chosen = plural if plural and number != 1 else literal
         text = super().__new__(cls, filled(chosen, places or {}))
-        text.literal, text.places, text.plural, text.number = literal, places or {}, plural, number
+        text.literal = literal
+        text.places = places or {}
+        text.plural = plural
+        text.number = number
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -56,7 +59,8 @@ class Joined(str):
     def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
         filled_parts = tuple(part for part in parts if part)
         text = super().__new__(cls, bare_separator(separator).join(filled_parts))
-        text.separator, text.parts = separator, filled_parts
+        text.separator = separator
+        text.parts = filled_parts
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -17,7 +17,9 @@ NOT_LOGGED = "not logged, not a number, or not in the sample"
 NumberKind = Literal["number", "count", "share"]
 
 _DIGITS = 3
-_LEAST_PLAIN, _MOST_PLAIN, _MOST_WHOLE = 1e-4, 1e9, 1e15
+_LEAST_PLAIN = 1e-4
+_MOST_PLAIN = 1e9
+_MOST_WHOLE = 1e15
 
 
 def written(value: float, kind: NumberKind = "number") -> str:

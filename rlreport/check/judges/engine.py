@@ -81,7 +81,8 @@ def _disagreement(facts: Facts) -> str:
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
-    weights, limits = run.column("mismatch_tokens"), _EngineMismatch
+    weights = run.column("mismatch_tokens")
+    limits = _EngineMismatch
     figures = [
         run.figure(limit, f"mismatch_{limit.key}", weights)
         for limit in (limits.k3, limits.prob, limits.ratio, limits.lagged)
@@ -119,13 +120,15 @@ class _OffPolicyWeights(Limits):
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
-    limits, ranking = _OffPolicyWeights, Ranking(np.abs(run.column("log_weight")), unit="nats")
+    limits = _OffPolicyWeights
+    ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
     if not run.has("log_weight"):
         figure = run.figure(limits.ess, "ess", op="<")
         return check.judge_figures(run, [figure], ranking, ess=figure.end)
     # Medians over the last steps are judged, so a single bad step is not a finding.
     weight = sequence_weights(run.column("log_weight"))
-    mean, square = run.by_step(weight), run.by_step(weight**2)
+    mean = run.by_step(weight)
+    square = run.by_step(weight**2)
     std = np.sqrt(np.maximum(square - mean**2, 0))
     by_step = {"mean": mean, "ess": mean**2 / square, "std": std, "chi2": square - 1}
     ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
@@ -183,11 +186,14 @@ class _NegativeKl(Limits):
 def negative_kl(check: Check, run: Run) -> Result:
     kl = run.column("kl_k1")
     part = part_of(run.tables, kl, run.last, None)
-    end, end_z = part.mean, z_of(run.tables, kl, None, [part])
-    low, z = run.met(_NegativeKl.mean, "<", end), run.met(_NegativeKl.z, "<=", end_z)
+    end = part.mean
+    end_z = z_of(run.tables, kl, None, [part])
+    low = run.met(_NegativeKl.mean, "<", end)
+    z = run.met(_NegativeKl.z, "<=", end_z)
     if not (low and z):
         return None
-    values, series = kl[run.last.rows], run.by_step(kl)
+    values = kl[run.last.rows]
+    series = run.by_step(kl)
     always = run.first is not None and mean(kl[run.first.rows]) <= end / 2
     return check.finding(
         run,
@@ -234,7 +240,8 @@ def value_divergence(check: Check, run: Run) -> Result:
 
 
 def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:  # noqa: PLR0914
-    limits, rows = run.limits[_ValueDivergence], len(run.responses)
+    limits = run.limits[_ValueDivergence]
+    rows = len(run.responses)
     everything = Grouped(np.zeros(1, np.int64), rows)
     last_window = Grouped(np.array([0, run.last.rows.start]), rows)
 
@@ -259,7 +266,8 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:  # n
     figure, base = (variance(prefix, Grouped.by(run.step_index)) for prefix in (name, returns))
     ratio = figure / np.fmax(base, min_variance)
     kind = "diverged" if misfit or wide else "weak"
-    series, always = np.log1p(ratio), meets(">", median(ratio[np.isfinite(ratio)][:3]), bound)
+    series = np.log1p(ratio)
+    always = meets(">", median(ratio[np.isfinite(ratio)][:3]), bound)
     return check.finding(
         run,
         "info" if kind == "weak" else "warning",
@@ -298,7 +306,8 @@ def failed_rollouts(check: Check, run: Run) -> Result:
         return check.judge_metric(run, "failed")
     steps = run.attempted_steps["step"].to_numpy(np.int64)
     share: Floats = failed / (failed + run.attempted_steps["responses"].to_numpy(np.float64))
-    series, start = Series(steps, share), int(steps[0])
+    series = Series(steps, share)
+    start = int(steps[0])
     moved = series.change()
     rise = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
     later = steps[steps >= rise.step].tolist() if rise else ()
@@ -314,7 +323,8 @@ def _judge_tool_errors(check: Check, run: Run) -> Result:
     facts: Facts = {"kind": "plain"}
     if not run.tables.tools.empty:
         kinds = run.tables.tools.groupby("tool")[list(ERROR_KINDS)].sum()
-        tool, kind = str(kinds.max(axis=1).idxmax()), str(kinds.max().idxmax())
+        tool = str(kinds.max(axis=1).idxmax())
+        kind = str(kinds.max().idxmax())
         if kinds[kind].max() > run.tables.tools["errors"].sum() / 2:
             named = {"tool": LogText(tool), "error": message(ERROR_KINDS[kind])}
             facts = {**named, "kind": "named" if tool else "unnamed"}
@@ -454,7 +464,8 @@ class _EmptyResults(Limits):
     trend=True,
 )
 def empty_results(check: Check, run: Run) -> Result:
-    limits, worst = run.limits[_EmptyResults], None
+    limits = run.limits[_EmptyResults]
+    worst = None
     if run.tables.tools.empty:
         return None
     for name, tool in run.tables.tools.groupby("tool"):

@@ -22,8 +22,18 @@ ENVIRONMENTS = translatable(
 )
 # Columns of responses that ``reward_collapse`` and examples need
 USED = (
-    *("step", "n", "prompt_id", "validation", "group", "has_texts", "response_tokens"),
-    *("response_chars", "reward", "ref_reward", "reward_gap", "valid_reward"),
+    "step",
+    "n",
+    "prompt_id",
+    "validation",
+    "group",
+    "has_texts",
+    "response_tokens",
+    "response_chars",
+    "reward",
+    "ref_reward",
+    "reward_gap",
+    "valid_reward",
 )
 
 MIN_STEP = 0.25  # A step counts if it has this part of an environment's usual number of responses
@@ -56,7 +66,8 @@ class EnvironmentFall(Limits):
     needs_also=ENVIRONMENTS,
 )
 def environment_fall(check: Check, run: Run) -> Result:
-    environments, limits = run.environments, run.limits[EnvironmentFall]
+    environments = run.environments
+    limits = run.limits[EnvironmentFall]
     if environments is None or run.first is None:
         return check.not_run(ENVIRONMENTS)
     parts = {name: _part(run, index) for index, name in enumerate(environments.names)}
@@ -74,7 +85,8 @@ def environment_fall(check: Check, run: Run) -> Result:
     severity: Severity = "warning"
     if isinstance(whole := reward_collapse.run(run), Finding) and whole.severity != "info":
         # The same fact, unless one environment carries the fall of the mean.
-        severity, mix = "info", run.mix_change(*fall_windows(run, whole))
+        severity = "info"
+        mix = run.mix_change(*fall_windows(run, whole))
         carried = mix.within / (mix.mix + mix.rest) if mix else np.zeros(len(parts))
         fallen = {
             name: fallen[name]
@@ -84,12 +96,14 @@ def environment_fall(check: Check, run: Run) -> Result:
     if not fallen:
         return None
     name = max(fallen, key=lambda name: fallen[name].thresholds[-1].value)
-    part, best = parts[name], parts[name].courses["reward"].best.steps
+    part = parts[name]
+    best = parts[name].courses["reward"].best.steps
     moved = run.change(run.column("reward"))
     facts: Facts = {"environment": LogText(name), "fallen": len(fallen), "count": len(judged)}
     facts = {**facts, **part.reward_windows(), "mean_start": moved.first, "mean_end": moved.last}
     facts = {**facts, "best_from": best[0], "best_to": best[1]}
-    ranking, met = Ranking(part.column("reward"), False, "reward"), fallen[name].thresholds
+    ranking = Ranking(part.column("reward"), False, "reward")
+    met = fallen[name].thresholds
     return check.finding(part, severity, met, facts, ranking, onset=fallen[name].onset)
 
 
@@ -145,7 +159,8 @@ def mix_changed(check: Check, run: Run) -> Result:
     mix = run.once(mix_of_fall)
     if mix is None:
         return None
-    mean, rise = mix.means.mean(axis=0), mix.shares[1] - mix.shares[0]
+    mean = mix.means.mean(axis=0)
+    rise = mix.shares[1] - mix.shares[0]
     before, after = (mix.shares * mix.means).sum(axis=1).tolist()
     harder = int(np.argmin((mean - (before + after) / 2) * np.maximum(rise, 0)))
     labels = run.environments.labels

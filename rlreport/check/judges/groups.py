@@ -84,7 +84,8 @@ def missing_grades(check: Check, run: Run) -> Result:
     bad_steps = failed > max(float(failed.max()) / 2, MIN_SHARE)
     many = float(bad_steps.mean()) > run.limits[_MissingGrades].part
     steps = run.steps[bad_steps if met and bad_steps.any() else by_step > 0]
-    since, last = int(steps[0]), int(steps[-1])
+    since = int(steps[0])
+    last = int(steps[-1])
     grades = run.responses.assign(graded=~missing).groupby("group")["graded"].agg(["size", "sum"])
     partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
     facts: Facts = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
@@ -92,7 +93,8 @@ def missing_grades(check: Check, run: Run) -> Result:
     facts = {**facts, "groups": len(partial), "silent": int((partial["sum"] < 2).sum())}
     facts = {**facts, "share": float(missing.mean())}
     if met:
-        low, high = int(run.steps[at]), int(run.steps[at + size - 1])
+        low = int(run.steps[at])
+        high = int(run.steps[at + size - 1])
         facts = {**facts, "window": float(windows[at]), "low": low, "high": high}
     return check.finding(
         run,
@@ -156,7 +158,8 @@ def zero_variance_groups(check: Check, run: Run) -> Result:  # noqa: PLR0914
         is_note = run.learned or _are_solved_by_metrics(run)
         severity: Severity = "info" if is_note else "warning"
         return check.judge_metric(run, "zero_variance", severity=severity, facts={"kind": "share"})
-    limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
+    limits = run.limits[_ZeroVarianceGroups]
+    window = len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
     graded = np.isfinite(run.column("reward"))
@@ -191,11 +194,13 @@ def _are_solved_by_metrics(run: Run) -> bool:
     which means of a bounded reward do where all responses earn the bound. The mean reward, from 0
     for the lowest to 1 for the best, is at most 1 − u if a share u of groups earns the lowest.
     """
-    zero_variance, reward = run.series_of("zero_variance"), run.reward.values
+    zero_variance = run.series_of("zero_variance")
+    reward = run.reward.values
     reward = reward[np.isfinite(reward)]
     if zero_variance is None or not len(reward):
         return False
-    lowest, best = float(reward.min()), float(reward.max())
+    lowest = float(reward.min())
+    best = float(reward.max())
     reached = np.isclose(reward, best, rtol=ROUNDING, atol=0.0)
     if best == lowest or reached.sum() < MIN_WINDOW:
         return False
@@ -215,7 +220,8 @@ def _groups(run: Run) -> pd.DataFrame:
     groups = by_group["reward"].agg(["size", "max"])
     groups["equal"] = by_group["reward"].std(ddof=0) < EQUAL
     groups["step"] = by_group["step"].first()
-    lowest, best = rows["reward"].min(), rows["reward"].max()
+    lowest = rows["reward"].min()
+    best = rows["reward"].max()
     comparable = groups["equal"] & (best > lowest)
     groups["best"] = comparable & (groups["max"] >= best)
     groups["solved"] = groups["best"] & ~(by_group["correct"].min() < 1)
@@ -272,14 +278,16 @@ class _GroupStdFall(Limits):
     trend=True,
 )
 def group_std_fall(check: Check, run: Run) -> Result:
-    size, steps = run.limits[_GroupStdFall].steps, run.tables.steps
+    size = run.limits[_GroupStdFall].steps
+    steps = run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return check.not_run(check.needs_also)
     series = steps["group_std_mean"].to_numpy(np.float64)
     finite = series[np.isfinite(series)]
     if len(finite) < 2 * size:
         return check.not_run(message("groups in at least {steps} steps", steps=2 * size))
-    start, last = float(finite[:size].mean()), finite[-size:]
+    start = float(finite[:size].mean())
+    last = finite[-size:]
     if not (met := run.met(_GroupStdFall.ratio, "<", float(last.max()), of=start)):
         return None
     severity: Severity = "info" if run.learned or run.solved else "warning"
@@ -304,7 +312,8 @@ def sharpening(check: Check, run: Run) -> Result:
     k, at_1, at_k = passes_of(run.responses)
     if k == 1:
         return check.not_run(check.needs_also)
-    one, several = run.change(at_1), run.change(at_k)
+    one = run.change(at_1)
+    several = run.change(at_k)
     if not (one.rose and several.fell):
         return None
     facts: Facts = {"k": k, "start": several.first, "end": several.last}
@@ -357,9 +366,13 @@ class _AdvantageMismatch(Limits):
 def advantage_mismatch(check: Check, run: Run) -> Result:  # noqa: PLR0914
     if run.has("value_mean") or run.has("rlhf_reward"):
         return check.not_run(check.needs_also)
-    limits, bounds, least = _AdvantageMismatch, run.limits[_AdvantageMismatch], run.limits[Trend].z
+    limits = _AdvantageMismatch
+    bounds = run.limits[_AdvantageMismatch]
+    least = run.limits[Trend].z
     column = {name: run.responses[name].to_numpy() for name in ("reward", "group", LOGGED)}
-    steps, logged, group = Grouped.by(run.step_index), column[LOGGED], column["group"]
+    steps = Grouped.by(run.step_index)
+    logged = column[LOGGED]
+    group = column["group"]
     recomputed, fit = advantage_fit(column, steps)
     size = typical(logged)
     usual = np.where(np.abs(logged) > FAR * size, np.nan, logged)
@@ -375,7 +388,8 @@ def advantage_mismatch(check: Check, run: Run) -> Result:  # noqa: PLR0914
     far = steps.max(np.where(error > FAR / 2 * size, np.abs(logged) / size, np.nan))
     ratio = float(np.fmax.reduce(far))
     end = mean(run.last_values(offset))
-    broken, moved = _jump(-fit, -bounds.other, -bounds.own), _jump(offset, CENTRED, bounds.offset)
+    broken = _jump(-fit, -bounds.other, -bounds.own)
+    moved = _jump(offset, CENTRED, bounds.offset)
     first = int(np.argmax(far > bounds.far)) if median(fit) > bounds.other else None
     # Kind -> thresholds met, and the index at which it began, if that is known
     kinds = {
@@ -411,7 +425,8 @@ def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
 
 def _jump(series: Floats, low: float, high: float) -> int | None:
     """Return the index, not near an end, where a series jumps from ``low`` to above ``high``."""
-    before, after = np.fmax.accumulate(series), np.fmin.accumulate(series[::-1])[::-1]
+    before = np.fmax.accumulate(series)
+    after = np.fmin.accumulate(series[::-1])[::-1]
     at = np.flatnonzero((before[:-1] <= low) & (after[1:] > high)) + 1
     return int(at[0]) if len(at) and MIN_WINDOW <= at[0] <= len(series) - MIN_WINDOW else None
 
@@ -448,7 +463,8 @@ class _DroppedGroups(RiseOrShare):
     trend=True,
 )
 def dropped_groups(check: Check, run: Run) -> Result:
-    limits, dropped = _DroppedGroups, run.column("dropped")
+    limits = _DroppedGroups
+    dropped = run.column("dropped")
     every = np.fmax(run.column("reward"), run.column("masked_reward"))
     kept = np.where(dropped == 0, every, np.nan)
     if (figure := run.change_and_series("dropped", "dropped")) is None:
@@ -461,10 +477,12 @@ def dropped_groups(check: Check, run: Run) -> Result:
     ]
     many = [*run.met(limits.share, ">", share.last), *run.met(limits.rise, ">=", share.difference)]
     if len(hidden) == 2 and of_all.fell:
-        kind, met = "hidden", hidden
+        kind = "hidden"
+        met = hidden
         by_step = Series(run.steps, run.by_step(kept) - run.by_step(every))
     elif len(many) == 2 and share.rose:
-        kind, met = "many", many
+        kind = "many"
+        met = many
     else:
         return None
     facts: Facts = {"kind": kind, "share": share.last, "before": share.first}

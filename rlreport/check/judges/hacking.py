@@ -101,9 +101,15 @@ def _hacking_title(facts: Facts) -> str:
     why="The policy may have found text that raises the reward whatever the answer is.",
     suggestion="Read the responses that contain it; if it is not part of the task, penalise it.",
     explains=(
-        *("kl_explosion", "diversity_collapse", "entropy_collapse", "missing_eos"),
-        *("length_collapse", "length_hacking"),
-        *("language_drift", "reward_part_dominance", "watched_reward_fall"),
+        "kl_explosion",
+        "diversity_collapse",
+        "entropy_collapse",
+        "missing_eos",
+        "length_collapse",
+        "length_hacking",
+        "language_drift",
+        "reward_part_dominance",
+        "watched_reward_fall",
     ),
     of_reward=True,
     sampled=("share",),
@@ -151,7 +157,8 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
 
 
 def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact) -> Finding:
-    counts, kind = run.once(spreading_texts).counts[top["ngram"]], str(top["kind"])
+    counts = run.once(spreading_texts).counts[top["ngram"]]
+    kind = str(top["kind"])
     text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
     look_for = "" if kind == "structure" else text.rstrip("*")
     figure = "often" if kind == "often" else "share"
@@ -171,7 +178,8 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
 
 
 def _rewarded_texts(run: Run) -> pd.DataFrame:
-    limits, table = run.limits[Spreading], run.once(spreading_texts).table
+    limits = run.limits[Spreading]
+    table = run.once(spreading_texts).table
     rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
     if not (rose or run.first is None or run.learned):
         return table[:0]
@@ -198,7 +206,8 @@ def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "eithe
 def _does_harm(run: Run, counts: Floats) -> bool:
     """Return whether a text repeats, KL is high, validation is flat, or EOS or diversity fell."""
     kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
-    last_counts, watched = counts[run.last.rows], run.watched_shape
+    last_counts = counts[run.last.rows]
+    watched = run.watched_shape
     return bool(
         (kl > KL_OUT and kl > KL_OUT_A_TOKEN * length)
         or (watched is not None and not watched.rose)
@@ -213,7 +222,8 @@ def _carried_gain(run: Run, shares: Floats) -> float:
         return np.nan
     reward = run.column("reward")
     moved = run.change(reward)
-    gains, has_text = (reward - moved.first)[run.last.rows], shares[run.last.rows]
+    gains = (reward - moved.first)[run.last.rows]
+    has_text = shares[run.last.rows]
     finite = np.isfinite(gains) & np.isfinite(has_text)
     total = float(gains[finite].sum())
     return float((gains * has_text)[finite].sum()) / total if total > 0 else np.nan
@@ -350,7 +360,8 @@ class _WatchedRewardFall(Limits):
     trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
-    watched, trained = run.watched_shape, run.reward_shape
+    watched = run.watched_shape
+    trained = run.reward_shape
     if run.watched_reward is None:
         return check.not_run(check.needs_also)
     if watched is None:
@@ -366,7 +377,8 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     fell = bool(loss_met) and significant
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
         return None
-    in_training, series = run.has("valid_reward"), watched.series
+    in_training = run.has("valid_reward")
+    series = watched.series
     facts: Facts = {"kind": "fell" if fell else "apart", **run.reward_windows("watched_reward")}
     start, end = (trained.start, trained.end) if trained else (None, None)
     facts = {**facts, "trained_start": start, "trained_end": end}

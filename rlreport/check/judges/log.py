@@ -74,8 +74,15 @@ class _Nan(NamedTuple):
     suggestion="Go back to a checkpoint before the NaN, clip gradients, and look for an overflow.",
     source="logs of diverged runs",
     explains=(
-        *(*FAILURES, "length_hacking", "entropy_explosion", "unclosed_thinking", "reward_shift"),
-        *("zero_variance_groups", "group_std_fall", "template_collapse", "language_drift"),
+        *FAILURES,
+        "length_hacking",
+        "entropy_explosion",
+        "unclosed_thinking",
+        "reward_shift",
+        "zero_variance_groups",
+        "group_std_fall",
+        "template_collapse",
+        "language_drift",
     ),
     whole_run=True,
 )
@@ -87,7 +94,8 @@ def nan_metrics(check: Check, run: Run) -> Result:
     share = worst.facts.get("share") if worst.facts["kind"] == "rewards" else None
     unusable = [nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"]
     facts = {**worst.facts, "since": worst.since, "until_step": worst.until}
-    ranking, source = Ranking(run.column("reward"), False, "reward"), "metrics"
+    ranking = Ranking(run.column("reward"), False, "reward")
+    source = "metrics"
     if worst.rows is not None:
         # The first responses show how it began.
         ranking = Ranking(-run.step_index.astype(np.float64), among=worst.rows)
@@ -105,7 +113,8 @@ def nan_metrics(check: Check, run: Run) -> Result:
 
 
 def _metric_nans(run: Run) -> Iterator[_Nan]:
-    broken, metrics = run.tables.metrics_broken, run.tables.metrics
+    broken = run.tables.metrics_broken
+    metrics = run.tables.metrics
     for role in (role for role in ROLES if run.roles.get(role) in broken):
         name = run.roles[role]
         finite = np.zeros(0, np.int64)
@@ -124,9 +133,12 @@ def _metric_nans(run: Run) -> Iterator[_Nan]:
 
 
 def _response_nans(run: Run) -> Iterator[_Nan]:
-    rows, numbers = run.responses, run.responses["nan_values"].to_numpy()
-    has_nan, ungraded = numbers > 0, rows["reward"].isna().to_numpy()
-    graded, bad = rows["missing_grade"].to_numpy() == 0, np.zeros(len(rows), np.bool_)
+    rows = run.responses
+    numbers = run.responses["nan_values"].to_numpy()
+    has_nan = numbers > 0
+    ungraded = rows["reward"].isna().to_numpy()
+    graded = rows["missing_grade"].to_numpy() == 0
+    bad = np.zeros(len(rows), np.bool_)
     if run.has("surprisal_mean"):
         tokens = run.column("response_tokens")
         limit = np.maximum(run.limits[_NanMetrics].logprobs * tokens, 1)
@@ -142,7 +154,8 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
     for kind, fatal, among in kinds:
         if not among.any():
             continue
-        count, first = int(among.sum()), int(run.step_index[among].min())
+        count = int(among.sum())
+        first = int(run.step_index[among].min())
         from_first = run.step_index >= min(first, len(run.steps) - LASTING)
         share = float(among[from_first & graded].mean())
         facts: Facts = {"kind": kind, "share": share, "responses": count}
@@ -158,9 +171,12 @@ def _worst_period(run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: Fa
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
     reach = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)
-    periods, steps = [], tuple(logged[bad].tolist())
+    periods = []
+    steps = tuple(logged[bad].tolist())
     for start, stop in spans(bad).tolist():
-        since, last, at_end = int(logged[start]), int(logged[stop - 1]), stop == len(logged)
+        since = int(logged[start])
+        last = int(logged[stop - 1])
+        at_end = stop == len(logged)
         # A start with NaN is normal: mixed precision skips updates until the loss scale fits.
         long = stop - start > 1 if at_end else stop - start >= LASTING and start > 0
         # After NaN in the last step alone, the run may have ended or recovered.
@@ -228,7 +244,8 @@ def _log_title(facts: Facts) -> str:
     whole_run=True,
 )
 def broken_log(check: Check, run: Run) -> Result:
-    tables, limits = run.tables, run.limits[_BrokenLog]
+    tables = run.tables
+    limits = run.limits[_BrokenLog]
     faults = [
         *_changed_files(tables),
         *_unreadable_lines(tables, limits),
@@ -273,7 +290,8 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
 
 def _incomplete_faults(run: Run) -> Iterator[_Fault]:
     """Yield a warning if steps have too few responses, a note if the last one has (it may grow)."""
-    limits, repeated = run.limits[_BrokenLog], run.tables.steps["step"].map(run.tables.repeated)
+    limits = run.limits[_BrokenLog]
+    repeated = run.tables.steps["step"].map(run.tables.repeated)
     responses = (run.tables.steps["responses"] - repeated.fillna(0)).to_numpy(np.int64)
     usual = most_common(responses, limits.usual)
     incomplete = run.steps[responses < limits.fewer * (usual or 0)]
@@ -295,7 +313,8 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
         return
     at = np.flatnonzero(gaps >= 2 * distance)
     if len(at):
-        low, high = int(steps[at[0]]), int(steps[at[0] + 1])
+        low = int(steps[at[0]])
+        high = int(steps[at[0] + 1])
         missing = int((gaps[at] // distance - 1).sum())
         facts: Facts = {"missing": missing, "gap_low": low, "gap_high": high}
         yield _Fault("warning", "missing", facts, tuple(steps[np.union1d(at, at + 1)].tolist()))
@@ -312,7 +331,8 @@ def _early_ranks(tables: Tables, order: Ints) -> Iterator[_Fault]:
     early = pairs[ends_early.groupby(pairs["file"]).transform("mean") >= SHARED_STEPS]
     if len(early) and pairs["file"].nunique() <= len(tables.files):
         first = early.sort_values(["end", "file"]).iloc[0]
-        name, step = tables.files[int(first["file"])].name, int(order[first["end"]])
+        name = tables.files[int(first["file"])].name
+        step = int(order[first["end"]])
         facts: Facts = {"early": early["file"].nunique(), "early_file": name, "early_step": step}
         yield _Fault("warning", "early", facts, tuple(order[np.unique(early["end"])].tolist()))
 

@@ -73,7 +73,8 @@ def kl_explosion(check: Check, run: Run) -> Result:
     trainers = run.series_of("kl") or run.series_of("kl_token")
     if not KL.is_available(run):
         return check.not_run(KL.words) if trainers is None else _trainers_kl(check, run, trainers)
-    limits, kl = run.limits[KlExplosion], run.column("kl_k1")
+    limits = run.limits[KlExplosion]
+    kl = run.column("kl_k1")
     per_response, per_token = _mean_kl(run, run.last.rows)
     severity, met = _level(run, per_response, per_token)
     if severity is None:
@@ -93,7 +94,8 @@ def kl_explosion(check: Check, run: Run) -> Result:
 
 
 def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
-    kl, tokens = run.column("kl_k1")[rows], run.column("response_tokens")[rows]
+    kl = run.column("kl_k1")[rows]
+    tokens = run.column("response_tokens")[rows]
     token_count = float(np.nansum(tokens[np.isfinite(kl)]))
     return mean(kl), float(np.nansum(kl)) / (token_count or np.nan)
 
@@ -144,7 +146,9 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
     stretches = spans(smoothed > threshold)
     first, end = max(stretches.tolist(), key=lambda stretch: stretch[1] - stretch[0])
     high = first + np.flatnonzero(kl.values[first : end - 1 + SMOOTH] > threshold)
-    start, stop, count = int(kl.steps[high[0]]), int(kl.steps[high[-1]]), len(high)
+    start = int(kl.steps[high[0]])
+    stop = int(kl.steps[high[-1]])
+    count = len(high)
     is_long = count > limits.lasting and count >= limits.part * len(kl.steps)
     above = kl.steps[kl.values > threshold]
     again = np.count_nonzero(above > stop) > limits.lasting
@@ -192,8 +196,12 @@ class _EntropyCollapse(Limits):
     why="A policy that samples the same thing every time no longer explores.",
     suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
     explains=(
-        *("kl_explosion", "diversity_collapse", "missing_eos"),
-        *("reward_stalled", "watched_reward_fall", "loops"),
+        "kl_explosion",
+        "diversity_collapse",
+        "missing_eos",
+        "reward_stalled",
+        "watched_reward_fall",
+        "loops",
     ),
     needs_also="logprobs, or the trainer's entropy",
     trend=True,
@@ -233,8 +241,15 @@ class _EntropyExplosion(Limits):
     suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
-        *(*FALLS, "kl_explosion", "missing_eos", "length_collapse", "diversity_collapse"),
-        *("language_drift", "reward_stalled", "ratio_drift", "loops"),
+        *FALLS,
+        "kl_explosion",
+        "missing_eos",
+        "length_collapse",
+        "diversity_collapse",
+        "language_drift",
+        "reward_stalled",
+        "ratio_drift",
+        "loops",
     ),
     needs_also="logprobs, or the trainer's entropy",
     trend=True,
@@ -282,18 +297,22 @@ class _RatioDrift(Limits):
     needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
 )
 def ratio_drift(check: Check, run: Run) -> Result:
-    weights, outside = run.column("ratio_tokens"), run.column("ratio_outside")
+    weights = run.column("ratio_tokens")
+    outside = run.column("ratio_outside")
     if np.nansum(weights[run.last.rows]) > 0:
-        source, columns = "rollouts", (run.column("ratio_mean"), outside)
+        source = "rollouts"
+        columns = (run.column("ratio_mean"), outside)
         series, tails = (run.by_step(values, weights) for values in columns)
         end, tail = (run.change(values, weights).last for values in columns)
     else:
-        source, logged = "metrics", [run.series_of(role) for role in ("ratio", "clip_fraction")]
+        source = "metrics"
+        logged = [run.series_of(role) for role in ("ratio", "clip_fraction")]
         if logged == [None, None]:
             return check.not_run("old and new logprobs of the same tokens")
         none = np.full(len(run.steps), np.nan)
         series, tails = (none if metric is None else run.align(metric) for metric in logged)
-        end, tail = mean(run.last_values(series)), mean(run.last_values(tails))
+        end = mean(run.last_values(series))
+        tail = mean(run.last_values(tails))
     figures = [
         LimitedFigure(_RatioDrift.low, "<", series, end),
         LimitedFigure(_RatioDrift.high, ">", series, end),
@@ -351,7 +370,8 @@ def gradient_explosion(check: Check, run: Run) -> Result:
         return None
     harmful = _before_fall(run, norm.steps[spikes])
     at = int(spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])])
-    highest, step = float(norm.values[at]), int(norm.steps[at])
+    highest = float(norm.values[at])
+    step = int(norm.steps[at])
     peak = float(norm.values[spikes].max())
     facts: Facts = {"kind": "first" if peak > highest else "highest", "norm": highest}
     facts = {**facts, "median": usual, "at": step, "peak": peak}
@@ -387,7 +407,8 @@ def _spikes(norms: Floats, trained: Floats, times: float) -> tuple[float, Ints]:
 
 
 def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
-    shape, none = run.reward_shape, np.zeros(len(spikes), np.bool_)
+    shape = run.reward_shape
+    none = np.zeros(len(spikes), np.bool_)
     if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
         return none
     began = onset(shape.series.steps, shape.series.values, peak=shape.peak)

@@ -86,10 +86,19 @@ EVIDENT = 5.0
     suggestion="Go back to a checkpoint before the fall; lower the learning rate or raise the KL "
     "coefficient.",
     explains=(
-        *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
-        *("kl_explosion", "reward_stalled"),
-        *("watched_reward_fall", "zero_variance_groups", "group_std_fall"),
-        *("unclosed_thinking", "language_drift", "template_collapse", "loops"),
+        "length_collapse",
+        "diversity_collapse",
+        "entropy_collapse",
+        "missing_eos",
+        "kl_explosion",
+        "reward_stalled",
+        "watched_reward_fall",
+        "zero_variance_groups",
+        "group_std_fall",
+        "unclosed_thinking",
+        "language_drift",
+        "template_collapse",
+        "loops",
     ),
     of_reward=True,
     trend=True,
@@ -101,19 +110,23 @@ def reward_collapse(check: Check, run: Run) -> Result:
 
 def _fall(run: Run) -> Result:
     """Return the result of ``reward_collapse``, without regard to the mix of environments."""
-    check, shape = reward_collapse, run.reward_shape
+    check = reward_collapse
+    shape = run.reward_shape
     if shape is None:
         return check.too_short(run, run.reward)
-    dead, fell = shape.dead is not None, shape.below_start or _has_fallen(run, shape)
+    dead = shape.dead is not None
+    fell = shape.below_start or _has_fallen(run, shape)
     since = shape.dead if dead or fell else shape.late
     explained = None if dead else explanation_of_fall(run)
     if not fell and since is None:
         return None if explained or shape.dip is None else _judge_dip(check, run, shape, shape.dip)
     severity: Severity = "critical" if dead or shape.below_start else "warning"
     facts: Facts = {**run.reward_windows(), "kind": "fell"}
-    peak, end = shape.best_index, shape.end
+    peak = shape.best_index
+    end = shape.end
     if since is not None:
-        values, step = shape.series.values[since:], int(shape.series.steps[since])
+        values = shape.series.values[since:]
+        step = int(shape.series.steps[since])
         end = float(np.median(values) if dead else values.mean())
         facts = {**facts, "end": end, "since": step, "kind": "dead" if dead else "late"}
         peak = peak if dead else max(since - shape.window, 0)
@@ -132,10 +145,12 @@ def _fall(run: Run) -> Result:
 
 def mix_of_fall(run: Run) -> MixChange | None:
     """Return the change of the mix of environments if it explains a fall of the reward, or None."""
-    fall, shape = run.once(_fall), run.reward_shape
+    fall = run.once(_fall)
+    shape = run.reward_shape
     if run.environments is None or shape is None:
         return None
-    course, drop = run.courses["reward"], shape.best - shape.end
+    course = run.courses["reward"]
+    drop = shape.best - shape.end
     if not isinstance(fall, Finding):
         fall = None
         if not (course.lost or course.direction < 0):
@@ -156,11 +171,16 @@ def fall_windows(run: Run, fall: Finding | None) -> tuple[Window, Window]:
     """Return the windows before and after a fall: the best steps and the last, or around a dip."""
     shape = run.reward_shape
     assert shape is not None
-    steps, dip = shape.series.steps, shape.dip
+    steps = shape.series.steps
+    dip = shape.dip
     first, stop = shape.peak
-    late, end = len(steps) - shape.window, len(steps)
+    late = len(steps) - shape.window
+    end = len(steps)
     if fall and fall.until is not None and dip is not None:
-        first, stop, late, end = 0, dip.start, dip.start, dip.stop + 1
+        first = 0
+        stop = dip.start
+        late = dip.start
+        end = dip.stop + 1
     elif fall and isinstance(since := fall.facts.get("since"), int):
         late = int(steps.searchsorted(since))
     low, high = run.steps.searchsorted([steps[[first, late]], steps[[stop - 1, end - 1]]])
@@ -168,8 +188,10 @@ def fall_windows(run: Run, fall: Finding | None) -> tuple[Window, Window]:
 
 
 def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
-    steps, length = shape.series.steps, dip.stop - dip.start
-    since, until = int(steps[dip.start]), int(steps[dip.stop])
+    steps = shape.series.steps
+    length = dip.stop - dip.start
+    since = int(steps[dip.start])
+    until = int(steps[dip.stop])
     met = run.met(RewardCollapse.dip, ">", (length + 1) / len(steps))
     facts: Facts = {"kind": "dip", "best": dip.level, "low": dip.low, "since": since}
     facts = {**facts, "start": shape.start, "end": shape.end, "until": until}
@@ -194,14 +216,17 @@ def lost_part(shape: Shape, end: float) -> float:
 def _has_fallen(run: Run, shape: Shape) -> bool:
     if shape.series.source == "metrics":
         return shape.fell
-    limits, steps, size = run.limits[RewardCollapse], len(run.steps), len(run.last.steps)
+    limits = run.limits[RewardCollapse]
+    steps = len(run.steps)
+    size = len(run.last.steps)
     if shape.abrupt is not None:
         return bool(run.met(RewardCollapse.half, ">", lost_part(shape, shape.end)))
     reward = run.column("reward")
     means = running_mean(np.nan_to_num(run.by_step(reward), nan=-np.inf), size)
     start = int(np.argmax(means))
     best = run.window(start, start + size)
-    loss, gain = run.change(reward, first=best), run.change(reward, last=best).difference
+    loss = run.change(reward, first=best)
+    gain = run.change(reward, last=best).difference
     min_loss = max(limits.half * gain, limits.spread * run.spread())
     # By chance alone, the best of several windows lies above the others.
     luck = np.sqrt(2 * np.log(steps / size))
@@ -244,7 +269,8 @@ def _sides_of_fall(run: Run, shape: Shape) -> tuple[NDArray[np.bool_], NDArray[n
     if shape.dip is not None and not shape.fell:
         inside = (index >= shape.dip.start) & (index <= shape.dip.stop)
         return inside, ~inside, shape.dip.level - shape.dip.low
-    window, first = shape.window, shape.best_index
+    window = shape.window
+    first = shape.best_index
     late = index >= len(shape.series.steps) - 2 * window
     early = (index >= first - window) & (index < first + 2 * window) & ~late
     return late, early, shape.best - shape.end
@@ -263,7 +289,8 @@ def _same_prompt_change(
     changes = (after - before).dropna()
     if len(changes) < MIN_SHARED_PROMPTS:
         return None
-    start, end = float(before[changes.index].mean()), float(after[changes.index].mean())
+    start = float(before[changes.index].mean())
+    end = float(after[changes.index].mean())
     error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
     return len(changes), Change(start, end, (end - start) / max(error, TINY), run.limits[Trend].z)
 
@@ -322,7 +349,8 @@ def reward_stalled(check: Check, run: Run) -> Result:
         kind = "fell" if loss > 0 and (course.direction < 0 or course.lost) else "flat"
         facts = {"kind": kind, "series_from": run.reward.source, **windows}
     elif len(end) and np.mean(end > 0) <= np.mean(end < 0):
-        wins, losses = float(np.mean(end > 0)), float(np.mean(end < 0))
+        wins = float(np.mean(end > 0))
+        losses = float(np.mean(end < 0))
         facts = {"kind": "reference", "wins": wins, "losses": losses}
     else:
         return None
@@ -378,7 +406,8 @@ def reward_shift(check: Check, run: Run) -> Result:
     if not (z and large and abs(size) > 1e-9):
         return None
     if kind == "reward":
-        shape, limit = run.reward_shape, run.limits[_RewardShift].still
+        shape = run.reward_shape
+        limit = run.limits[_RewardShift].still
         new_low = jump.after < np.nanmin(reward[run.step_index < jump.at])
         died = shape is not None and (shape.dead is not None or (shape.below_start and new_low))
         if died or not _exceeds_noise(run, reward, jump) or _others_jump(run, jump.at, limit):
@@ -417,14 +446,17 @@ def _find_jump(series: Floats) -> _Jump | None:  # noqa: PLR0914
     both sides stay near their means (a recovery from a dip does not).
     """
     indices = np.flatnonzero(np.isfinite(series))
-    y, n = series[indices], len(indices)
+    y = series[indices]
+    n = len(indices)
     if n < 2 * MIN_SIDE:
         return None
-    sizes, sums = np.arange(1, n), np.cumsum(y)[:-1]
+    sizes = np.arange(1, n)
+    sums = np.cumsum(y)[:-1]
     difference = (y.sum() - sums) / (n - sizes) - sums / sizes
     between = difference**2 * sizes * (n - sizes) / n
     at = MIN_SIDE + int(np.argmax(between[MIN_SIDE - 1 : n - MIN_SIDE]))
-    before, after = float(y[:at].mean()), float(y[at:].mean())
+    before = float(y[:at].mean())
+    after = float(y[at:].mean())
     size = abs(after - before)
     z = size / max(jump_noise(y) * np.sqrt(1 / at + 1 / (n - at)), size * 1e-3, 1e-12)
     sides = y[max(0, at - NEAR) : at], y[at : at + NEAR]

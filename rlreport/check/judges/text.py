@@ -90,11 +90,14 @@ def diversity_collapse(check: Check, run: Run) -> Result:
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
     times = prompts.transform("nunique").to_numpy(np.float64)
     twin = (times > 1).astype(np.float64)
-    series, twins, facts = run.by_step(twin), run.change(twin), {}
+    series = run.by_step(twin)
+    twins = run.change(twin)
+    facts = {}
     repeats = run.met(_DiversityCollapse.identical, ">", twins.last) if twins.rose else []
     if repeats:
         facts = {"twins": twins.last, "twins_start": twins.first}
-    fall, met = run.once(distinct_fall), []
+    fall = run.once(distinct_fall)
+    met = []
     if fall is not None and fall.z >= run.limits[Trend].z:
         met = run.met(_DiversityCollapse.fall, ">", fall.share)
     if fall is not None and met:
@@ -143,14 +146,17 @@ def distinct_fall(run: Run) -> DistinctFall | None:  # noqa: PLR0914
     sample = run.tables.ngrams
     if run.first is None or sample is None:
         return None
-    rows, units = np.asarray(sample.rows), np.asarray(sample.units, np.int64)
+    rows = np.asarray(sample.rows)
+    units = np.asarray(sample.units, np.int64)
     keys = units[:-1] * len(sample.vocabulary) + units[1:]
     answers = run.responses[["step", "prompt_id", "response_hash"]].iloc[rows]
     steps: list[list[Ints]] = [[] for _ in run.steps]
     for i in np.flatnonzero(~answers.duplicated().to_numpy()).tolist():
-        start, stop = sample.offsets[i], sample.offsets[i + 1]
+        start = sample.offsets[i]
+        stop = sample.offsets[i + 1]
         steps[run.step_index[rows[i]]].append(keys[start : max(stop - 1, start)])
-    size_first, size_last = len(run.first.steps), len(run.last.steps)
+    size_first = len(run.first.steps)
+    size_last = len(run.last.steps)
     windows = [[*chain(*part)] for part in (steps[:size_first], steps[-size_last:])]
     size = min(MAX_BIGRAMS, *(sum(map(len, part)) for part in windows))
     if size < run.limits[_DiversityCollapse].least_bigrams:
@@ -162,7 +168,8 @@ def distinct_fall(run: Run) -> DistinctFall | None:  # noqa: PLR0914
     end_size = max(int(sizes[ends].min()), MIN_STEP_BIGRAMS)
     step_size = max(int(np.median(sizes)) // 2, MIN_STEP_BIGRAMS)
     scatter = np.array([_distinct_2(steps[index], end_size) for index in ends])
-    first, last = scatter[:size_first], scatter[size_first:]
+    first = scatter[:size_first]
+    last = scatter[size_first:]
     error = float(np.sqrt(first.var(ddof=1) / size_first + last.var(ddof=1) / size_last))
     z = deviate(float(first.mean() - last.mean()), error, len(ends) - 2)
     series = np.array([_distinct_2(part, step_size) for part in steps])
@@ -235,8 +242,10 @@ def _match_rates(run: Run, least: int) -> Floats:
     rates = np.full(len(run.steps), np.nan)
     if sample is None:
         return rates
-    rows, offsets = np.asarray(sample.rows), np.asarray(sample.offsets)
-    step_index, prompts = run.step_index[rows], run.responses["prompt_id"].to_numpy(np.int64)[rows]
+    rows = np.asarray(sample.rows)
+    offsets = np.asarray(sample.offsets)
+    step_index = run.step_index[rows]
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows]
     for step in np.unique(step_index).tolist():
         rows_here = np.flatnonzero(step_index == step)
         _, code, size = np.unique(prompts[rows_here], return_inverse=True, return_counts=True)
@@ -314,7 +323,8 @@ def language_drift(check: Check, run: Run) -> Result:
     majority = run.met(_LanguageDrift.most, ">", moved.last)
     severity: Severity = "warning" if watched_fell or majority else "info"
     facts = {"share": moved.last, "share_start": moved.first}
-    ranking, series = Ranking(foreign, among=foreign == 1), run.by_step(foreign)
+    ranking = Ranking(foreign, among=foreign == 1)
+    series = run.by_step(foreign)
     return check.finding(run, severity, rise + majority, facts, ranking, series=series)
 
 
@@ -382,15 +392,21 @@ class _LengthHacking(Limits):
     why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
     suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
     explains=(
-        *("kl_explosion", "missing_eos", "diversity_collapse", "entropy_collapse"),
-        *("reward_part_dominance", "watched_reward_fall"),
+        "kl_explosion",
+        "missing_eos",
+        "diversity_collapse",
+        "entropy_collapse",
+        "reward_part_dominance",
+        "watched_reward_fall",
     ),
     of_reward=True,
     trend=True,
 )
 def length_hacking(check: Check, run: Run) -> Result:
-    length, watched = run.column(run.length), run.watched_shape
-    moved, rewards = run.change(length), run.change(run.column("reward"))
+    length = run.column(run.length)
+    watched = run.watched_shape
+    moved = run.change(length)
+    rewards = run.change(run.column("reward"))
     ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
     if not (ratio and moved.rose) or rewards.fell or (watched is not None and watched.rose):
         return None
@@ -401,13 +417,15 @@ def length_hacking(check: Check, run: Run) -> Result:
     facts: Facts = {"reward_start": rewards.first, "reward_end": rewards.last}
     facts = {**facts, "start": moved.first, "end": moved.last, "correlation": correlation}
     facts = {**facts, "unit": run.length_unit}
-    ranking, series = Ranking(length, unit=run.length_unit, at_end=True), run.by_step(length)
+    ranking = Ranking(length, unit=run.length_unit, at_end=True)
+    series = run.by_step(length)
     return check.finding(run, "warning", ratio + pays, facts, ranking, series=series)
 
 
 def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
-    inside, reward = "group" if grouped else "step", run.column("reward")
+    inside = "group" if grouped else "step"
+    reward = run.column("reward")
     windows = (run.last, run.window(0, len(run.steps)))
     pairs = [correlation_within(run.tables, reward, length, part, inside) for part in windows]
     return max(pairs, key=lambda pair: np.nan_to_num(pair[0], nan=-2.0))
@@ -444,8 +462,12 @@ class _LengthCollapse(Limits):
     why="Stopping at once is often the cheapest way to avoid a penalty.",
     suggestion="Look for a penalty that grows with length; give empty responses the lowest reward.",
     explains=(
-        *("diversity_collapse", "entropy_collapse", "reward_stalled", "watched_reward_fall"),
-        *("zero_variance_groups", "unclosed_thinking"),
+        "diversity_collapse",
+        "entropy_collapse",
+        "reward_stalled",
+        "watched_reward_fall",
+        "zero_variance_groups",
+        "unclosed_thinking",
     ),
     trend=True,
 )
@@ -456,7 +478,8 @@ def length_collapse(check: Check, run: Run) -> Result:
 
 
 def _all_empty(check: Check, run: Run) -> Result:
-    tokens, chars = run.column("response_tokens"), run.column("response_chars")
+    tokens = run.column("response_tokens")
+    chars = run.column("response_chars")
     only_end = (tokens == 1) & (run.column("finished") == 1)
     empty = np.where((chars == 0) | (tokens == 0) | only_end, 1.0, 0.0)
     series = run.by_step(empty)
@@ -476,23 +499,29 @@ def _shrunk(check: Check, run: Run) -> Result:
     Learning to stop is not a collapse: if the log tells which responses finished, only these
     count. If it does not, the trainer's metric is judged or, without one, all responses.
     """
-    length, trainers = run.column(run.length), run.series_of("length")
+    length = run.column(run.length)
+    trainers = run.series_of("length")
     if _finish_known(run):
         length, trainers = np.where(run.column("finished") == 1, length, np.nan), None
     if trainers is not None and run.covers(trainers):
-        severe, moved = (trainers.change(MIN_WINDOW), trainers.change())
-        series, unit = trainers, translatable("tokens")
+        severe = trainers.change(MIN_WINDOW)
+        moved = trainers.change()
+        series = trainers
+        unit = translatable("tokens")
     else:
         first = run.window(0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]
         if medians[0] >= run.limits[_LengthCollapse].ratio * medians[1]:
             return None  # The mean fell only because a few long responses disappeared.
-        severe, moved = run.change(length, first=first), run.change(length)
-        series, unit = Series(run.steps, run.by_step(length)), run.length_unit
+        severe = run.change(length, first=first)
+        moved = run.change(length)
+        series = Series(run.steps, run.by_step(length))
+        unit = run.length_unit
     met = run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
     early: object = run.window(0, MIN_WINDOW).span
     if not met:
-        severe, early = moved, run.first and run.first.span
+        severe = moved
+        early = run.first and run.first.span
         if moved.fell and (not run.learned or _shortness_pays(run, length)):
             met = run.met(_LengthCollapse.ratio, "<", moved.last, of=moved.first)
     if not met:
@@ -514,14 +543,16 @@ def _shortness_pays(run: Run, length: Floats) -> bool:
 
 def _stubs(check: Check, run: Run) -> Result:
     """Return a finding if many responses are tiny, a note if that is not new or the run learns."""
-    tokens, limit = run.column("response_tokens"), run.limits[_LengthCollapse].tokens
+    tokens = run.column("response_tokens")
+    limit = run.limits[_LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
     share = run.change(is_stub)
     if not (met := run.met(_LengthCollapse.stubs, ">", share.last)):
         return None
     facts: Facts = {"stubs": share.last, "stubs_start": share.first, "tokens": limit}
     severity: Severity = "warning" if share.rose and not run.learned else "info"
-    ranking, series = Ranking(tokens, highest=False, unit=run.length_unit), run.by_step(is_stub)
+    ranking = Ranking(tokens, highest=False, unit=run.length_unit)
+    series = run.by_step(is_stub)
     dating = {"series": series, "always": not share.rose}
     return check.finding(run, severity, met, {**facts, "kind": "stubs"}, ranking, **dating)
 
@@ -615,11 +646,15 @@ class _Loops(Limits):
     trend=True,
 )
 def loops(check: Check, run: Run) -> Result:  # noqa: PLR0914
-    words, share, reward = run.tables.words, run.column("loop_share"), run.column("reward")
+    words = run.tables.words
+    share = run.column("loop_share")
+    reward = run.column("reward")
     if words is None:
         return _judge_loop_metric(check, run)
-    in_loop, steps = np.sign(share), len(run.steps)
-    series, size = run.by_step(in_loop), max(MIN_WINDOW, int(steps * SHAPE_WINDOW_SHARE))
+    in_loop = np.sign(share)
+    steps = len(run.steps)
+    series = run.by_step(in_loop)
+    size = max(MIN_WINDOW, int(steps * SHAPE_WINDOW_SHARE))
     peak = int(np.argmax(running_mean(np.nan_to_num(series), size)))
     start, end, high = (run.window(at, at + size) for at in (0, steps - size, peak))
     # A tenth of the steps may have too few responses for significance, a fifth has more.
@@ -633,15 +668,19 @@ def loops(check: Check, run: Run) -> Result:  # noqa: PLR0914
     # The mean is taken over 64 responses or more: of few, none may be in a loop by chance.
     width = min(size, -(-64 * steps // len(words.rows)))
     dated = pd.Series(series).rolling(width, min_periods=1, center=True).mean().to_numpy()
-    began, until = run.onset(dated), None
-    stop, left, middle = peak + size, mean(series[-size:]), (moved.first + moved.last) / 2
+    began = run.onset(dated)
+    until = None
+    stop = peak + size
+    left = mean(series[-size:])
+    middle = (moved.first + moved.last) / 2
     if stop < steps and left < middle:  # The share rose, but fell again.
         until = int(run.steps[stop - 1 + np.argmax(dated[stop:] < middle)])
         began = onset(run.steps[:stop], dated[:stop], end=size)
     earned, others = (mean(reward[late.rows][in_loop[late.rows] == value]) for value in (1, 0))
     lost = run.met(_Loops.lost, ">=", others - earned, of=run.spread())
     _, z = _correlation_with_reward(run, -in_loop)
-    fell, least = run.reward_shape is not None and run.reward_shape.fell, run.limits[Trend].z
+    fell = run.reward_shape is not None and run.reward_shape.fell
+    least = run.limits[Trend].z
     harmful = until is None and ((lost and z >= least) or (fell and not z <= -least))
     longest = late.rows.start + int(np.nanargmax(share[late.rows]))
     text = _loop_text(words, int(np.searchsorted(words.rows, longest)))

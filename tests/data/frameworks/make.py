@@ -358,7 +358,8 @@ def rllm(out: Path) -> None:
 def nemo_rl(out: Path) -> None:
     import torch
 
-    repo, packed = "NVIDIA-NeMo/RL", type("PackedTensor", (), {})
+    repo = "NVIDIA-NeMo/RL"
+    packed = type("PackedTensor", (), {})
     batches = code(
         repo, "nemo_rl/distributed/batched_data_dict.py", "BatchedDataDict", "SlicedDataDict",
         torch=torch, DictT=typing.TypeVar("DictT"), PackedTensor=packed,

@@ -114,7 +114,8 @@ def trainer_updates(traces: list[Any]) -> list[Any]:
     writer = annotation_writer()
     for one in traces:
         for branch, mask in found["iter_trainable_branches"](one):
-            size, flags = len(mask), tensor(mask)
+            size = len(mask)
+            flags = tensor(mask)
             batch = {"trace_ids": [one.id], "branch_indices": [branch.index],
                      "sequence_lengths": [size], "loss_mask": flags,
                      "env_names": ["calc"] * size}  # fmt: skip
@@ -169,7 +170,8 @@ def chat_of(pairs: list[tuple[str, str]]) -> list[dict[str, str]]:
 
 def rllm(out: Path) -> None:
     """Training: a solver, a sub-agent in a trajectory of its own, and a judge."""
-    log, types = rllm_logger(out), rllm_types()
+    log = rllm_logger(out)
+    types = rllm_types()
 
     def trajectory(name: str, reward: float, chats: Any) -> Any:
         steps = [types["Step"](id="s", chat_completions=chat_of(chat), model_response=chat[-1][1])

@@ -71,7 +71,8 @@ async def _collect(out: Path, step: int) -> None:
     agent.server_client.global_config_dict = {}
 
     async def run(row: Row) -> tuple[Row, Row]:
-        task, index = row["_ng_task_index"], row["_ng_rollout_index"]
+        task = row["_ng_task_index"]
+        index = row["_ng_rollout_index"]
         calls = iter(range(9))
 
         async def post(server_name: str, url_path: str, json: Any, **_: Any) -> MagicMock:

@@ -62,7 +62,8 @@ def monitor(out: Path, producer: str, chunk_bytes: int) -> Any:
                    "log_annotations", "finalize", **around)  # fmt: skip
     config = self_of(chunk_bytes=chunk_bytes, compress=True, float_decimals=4)
     one = self_of(output_dir=out, producer=producer, config=config, _streams={}, _logged=0)
-    one.logger, one.path = self_of(info=print, warning=print), traces.parent / "metrics.jsonl"
+    one.logger = self_of(info=print, warning=print)
+    one.path = traces.parent / "metrics.jsonl"
     traces.mkdir(parents=True, exist_ok=True)
     one.file = one.path.open("a", buffering=1)
     for name in ("log_metrics", "_stream", "log_episodes", "log_annotations", "finalize"):
