@@ -209,7 +209,7 @@ def test_rows_written_by_scripts_look_like_those_in_the_pages_html(
     )
     reports = []
     for count in (1, 2000):
-        for module in ("step", "lists"):
+        for module in ("step", "responses"):
             monkeypatch.setattr(f"rlreport.pages.{module}.STATIC_ROWS", count)
         reports.append(Path(rlreport.build(log, tmp_path / str(count), workers=1).out))
     for name in ("steps/1.html", "responses.html"):

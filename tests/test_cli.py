@@ -49,7 +49,7 @@ def test_version_and_help_come_without_pandas():
         == f"rlreport, version {package.__version__}"
     )
     script = (
-        "import sys, click.testing, rlreport, rlreport.cli as c\n"
+        "import sys, click.testing, rlreport, rlreport.cli.main as c\n"
         "click.testing.CliRunner().invoke(c.main, ['build', '--help'])\n"
         "sys.exit('pandas' in sys.modules or 'altair' in sys.modules)"
     )

@@ -130,7 +130,7 @@ def test_a_run_that_cannot_be_built_is_named_and_the_others_are_listed(
             raise RlreportError("disk full")
         return build_report(logs, out, options, *rest)
 
-    monkeypatch.setattr("rlreport.flows.build.build_report", fail_on_b)
+    monkeypatch.setattr("rlreport.flows.index.build_report", fail_on_b)
     made = rlreport.index([tmp_path / "runs"], tmp_path / "index.html")
     assert (made.reports, made.unread) == (3, [("runs", "run b: disk full")])
     assert "run b: disk full" in made.out.read_text()
