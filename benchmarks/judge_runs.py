@@ -29,7 +29,7 @@ import numpy as np
 
 from benchmarks.lab.curves import CASES, Case
 from rlreport.check import judge
-from rlreport.check.finding import Finding
+from rlreport.check.finding import ToldFinding
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
@@ -98,7 +98,7 @@ def truth_of(folder: Path) -> dict[str, Any]:
     return truth
 
 
-def warnings(verdict: Verdict) -> dict[str, Finding]:
+def warnings(verdict: Verdict) -> dict[str, ToldFinding]:
     """Return the findings of warning or worse by id."""
     return {
         finding.id: finding
@@ -149,7 +149,9 @@ def compare(folder: Path) -> Outcome:
     return outcome
 
 
-def _judge_onset(outcome: Outcome, verdict: Verdict, found: dict[str, Finding]) -> None:
+def _judge_onset(
+    outcome: Outcome, verdict: Verdict, found: dict[str, ToldFinding]
+) -> None:
     """Set the distance of the onset from its interval; it is large if there is no onset."""
     low, high = outcome.interval or (0, 0)
     names: list[str | None] = [verdict.lead]
@@ -250,7 +252,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def moved(first: Finding, later: Finding) -> bool:
+def moved(first: ToldFinding, later: ToldFinding) -> bool:
     """Return whether a later onset lies outside the first interval."""
     if not first.onset or not later.onset:
         return False
@@ -268,7 +270,7 @@ def grow(folder: Path) -> tuple[int, int, list[str]]:
     tables = read(folder)
     healthy = not truth["expected"]
     steps = tables.steps["step"].tolist()
-    named: dict[str, Finding] = {}
+    named: dict[str, ToldFinding] = {}
     lost: list[str] = []
     warned = 0
     cuts = range(CUT, len(steps) + CUT, CUT)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import rlreport
-from rlreport.check.finding import Example, Finding, LogText
-from rlreport.check.verdict import Verdict
+from rlreport.check.finding import Example, Finding, LogText, Rank, Severity
+from rlreport.check.verdict import Judged
 from tests.reading import row, write
 
 HOSTILE = (
@@ -43,8 +43,8 @@ class Made:
 
 FOUND = Finding(
     "mixed_runs",
-    "critical",
-    "cause",
+    Severity.CRITICAL,
+    Rank.CAUSE,
     {"kind": "runs", "text": LogText("made up")},
     evidence=(Example(100, 1, token=3),),
     texts=("more",),
@@ -101,7 +101,7 @@ def _build(
     """Builds reports of rows in which these findings are found."""
     log = write(folder / "rank_0.jsonl", made)
     with pytest.MonkeyPatch.context() as patch:
-        verdict = Verdict("critical", "mixed_runs", findings=found)
+        verdict = Judged("critical", "mixed_runs", findings=found)
         patch.setattr("rlreport.flows.build.judge", lambda *_, **__: verdict)
         for out in outs:
             rlreport.build(log, folder / out, workers=1, **options)

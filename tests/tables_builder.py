@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlreport.check.check import Result
-from rlreport.check.finding import Finding
+from rlreport.check.finding import Finding, Result, ToldFinding
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.columns import RESPONSE_COLUMNS
@@ -178,7 +177,9 @@ def tables_of(
     )
 
 
-def charts_of_run(tables: Tables, findings: Sequence[Finding] = ()) -> dict[str, Chart]:
+def charts_of_run(
+    tables: Tables, findings: Sequence[ToldFinding] = ()
+) -> dict[str, Chart]:
     return {chart.name: chart for chart in overview_charts(tables, findings)}
 
 
@@ -204,14 +205,14 @@ def run(check_id: str, tables: Tables) -> Result:
 def severity(check_id: str, tables: Tables) -> str | None:
     """Return the severity that a check finds, None if it is content; it must be able to run."""
     result = run(check_id, tables)
-    assert result is None or isinstance(result, Finding), result
-    return result.severity if result else None
+    assert not result.needs, result
+    return result.finding.severity if result.finding else None
 
 
 def find(check_id: str, tables: Tables) -> Finding:
     result = run(check_id, tables)
-    assert isinstance(result, Finding), result
-    return result
+    assert result.finding is not None, result
+    return result.finding
 
 
 def title(finding: Finding) -> str:

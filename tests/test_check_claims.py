@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.check import run_checks
+from rlreport.check import means, run_checks
 from rlreport.check.means import MixChange
 from rlreport.check.run import Run
 from rlreport.check.verdict import Verdict
@@ -337,7 +337,7 @@ def test_a_changed_mix_excuses_a_fall_only_if_the_rest_of_it_is_bounded() -> Non
 def mix_change_of(made: Tables) -> MixChange:
     judged = Run(made)
     assert judged.first is not None
-    change = judged.mix_change(judged.first, judged.last)
+    change = means.mix(judged, judged.first, judged.last)
     assert change is not None
     return change
 

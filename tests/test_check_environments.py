@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.check import run_checks
+from rlreport.check import means, run_checks
 from rlreport.check.finding import LogText
 from rlreport.check.judges.reward import mix_of_fall
 from rlreport.check.means import MixChange
@@ -154,10 +154,12 @@ def changed_mix(made: Tables) -> MixChange:
     """The change from the first to the last window, whose parts add up to that of the reward."""
     judged = Run(made)
     assert judged.first is not None
-    mix = judged.mix_change(judged.first, judged.last)
+    mix = means.mix(judged, judged.first, judged.last)
     assert mix is not None
     parts = mix.mix + mix.rest
-    assert parts == pytest.approx(judged.change(judged.column("reward")).difference)
+    assert parts == pytest.approx(
+        means.change(judged, judged.column("reward")).difference
+    )
     return mix
 
 

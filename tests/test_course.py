@@ -20,7 +20,7 @@ import pytest
 import rlreport
 from rlreport.check import run_checks
 from rlreport.check.course import course_of
-from rlreport.check.finding import Example, Finding
+from rlreport.check.finding import Example, Rank, Severity, ToldFinding
 from rlreport.check.series import Series
 from rlreport.check.verdict import Verdict, findings_json
 from rlreport.metrics.find import find_and_read
@@ -204,7 +204,7 @@ def test_the_best_checkpoint_is_kept_where_validation_slipped(
 
 
 def test_a_lead_that_no_logged_response_shows_says_so() -> None:
-    finding = Finding("kl_explosion", "critical", "cause", unseen=8)
+    finding = ToldFinding("kl_explosion", Severity.CRITICAL, Rank.CAUSE, unseen=8)
     view = verdict_view(
         Verdict("critical", "kl_explosion", findings=[finding]), Addresses()
     )
@@ -226,7 +226,9 @@ def test_numbers_of_a_findings_examples_have_units_in_singular_and_plural() -> N
             [(1.0, "tokens"), (2.0, "tokens"), (1.0, "nats")]
         )
     )
-    finding = Finding("kl_explosion", "critical", "cause", evidence=examples)
+    finding = ToldFinding(
+        "kl_explosion", Severity.CRITICAL, Rank.CAUSE, evidence=examples
+    )
     told = [
         example["value"] for example in finding_view(finding, Addresses())["examples"]
     ]

@@ -173,7 +173,7 @@ def test_the_check_of_the_contributing_page_finds_its_run_and_says_since_when():
     space = {**vars(sampler), **vars(judged_runs)}
     exec(code, space)
     make, check, (low, high) = eval(f"{{{entry}}}", space)["slow rollouts"]
-    found = space[check].run(Run(make(0)))
+    found = space[check].run(Run(make(0))).finding
     assert 20 < found.facts["first"] < 25
     assert 100 < found.facts["last"] < 150
     assert low <= found.onset.step <= high

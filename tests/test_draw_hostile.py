@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlreport import api
-from rlreport.check.finding import Finding
+from rlreport.check.finding import Rank, Severity, ToldFinding
 from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart, label, unique_names
 from rlreport.draw.curves import sparkline
@@ -107,7 +107,14 @@ def test_names_from_logs_are_only_text():
         {"step": range(6)} | {n: np.arange(6.0) for n in HOSTILE if n != "step"}
     )
     findings = [
-        Finding("x", "critical", "note", title=title, steps=(2, 3), charts=("reward",))
+        ToldFinding(
+            "x",
+            Severity.CRITICAL,
+            Rank.NOTE,
+            title=title,
+            steps=(2, 3),
+            charts=("reward",),
+        )
         for title in HOSTILE
     ]
     charts = overview_charts(

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.check.finding import Finding, Rank
+from rlreport.check.finding import Rank, Severity, ToldFinding
 from rlreport.draw.catalogue import arranged
 from rlreport.draw.chart import Chart, on_one_scale
 from rlreport.draw.svg import drawn
@@ -16,7 +16,7 @@ REWARD = np.linspace(0.0, 1.0, 40)
 
 
 def charts(
-    metrics: dict[str, np.ndarray], findings: tuple[Finding, ...] = ()
+    metrics: dict[str, np.ndarray], findings: tuple[ToldFinding, ...] = ()
 ) -> dict[str, Chart]:
     """The overview's charts of a run with REWARD and these metrics, NaN where not logged."""
     mean = zip(STEPS, REWARD, strict=True)
@@ -37,8 +37,12 @@ def every(number: int, values: np.ndarray) -> np.ndarray:
     return np.where(STEPS % number == 0, values, np.nan)
 
 
-def finding(*names: str, name: str = "one", rank: Rank = "consequence") -> Finding:
-    return Finding(name, "warning", rank, charts=names, steps=(30, 31), name=name)
+def finding(
+    *names: str, name: str = "one", rank: Rank = Rank.CONSEQUENCE
+) -> ToldFinding:
+    return ToldFinding(
+        name, Severity.WARNING, rank, charts=names, steps=(30, 31), name=name
+    )
 
 
 def test_validation_in_percent_has_a_chart_of_its_own_and_in_the_rewards_unit_has_none():
@@ -129,16 +133,18 @@ def test_metrics_of_steps_without_rollouts_are_drawn_beside_the_rollouts():
 @pytest.mark.parametrize(
     ("lead", "first"),
     [
-        (finding("reward", "gradient_norm", rank="cause"), "metric_grad_norm"),
+        (finding("reward", "gradient_norm", rank=Rank.CAUSE), "metric_grad_norm"),
         (finding("kl", "reward_kl_frontier"), "metric_objective_kl"),
         (finding("length"), "length"),
         (finding("reward", "reward_distribution"), "reward"),
-        (finding("reward", rank="cause"), "reward"),
+        (finding("reward", rank=Rank.CAUSE), "reward"),
     ],
 )
-def test_the_leading_findings_own_chart_is_above_the_rewards(lead: Finding, first: str):
+def test_the_leading_findings_own_chart_is_above_the_rewards(
+    lead: ToldFinding, first: str
+):
     metrics = {"grad_norm": 1.0 + STEPS**2, "objective/kl": 0.5 * STEPS}
-    others = finding("length", name="other", rank="cause")
+    others = finding("length", name="other", rank=Rank.CAUSE)
     found = arranged(list(charts(metrics, (lead,)).values()), [others, lead], "one")
     places = {
         chart.place: chart.name for chart in found if chart.place in ("lead", "reward")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.check.finding import Finding, Onset
+from rlreport.check.finding import Onset, Rank, Severity, ToldFinding
 from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart
 from rlreport.draw.run_charts import MOST_PARTS, token_charts
@@ -64,7 +64,9 @@ def test_a_line_runs_through_its_values_and_its_axis_begins_at_the_first_step(fi
 def marked(*, steps: tuple[int, ...] = (), **named: Any) -> list[tuple[float, float]]:
     """Where the chart of the reward of nine steps is shaded for a finding."""
     table = table_of_rows([{"step": s, "reward": float(s)} for s in range(9)])
-    found = Finding("one", "warning", "note", steps=steps, charts=("reward",), **named)
+    found = ToldFinding(
+        "one", Severity.WARNING, Rank.NOTE, steps=steps, charts=("reward",), **named
+    )
     layers = charts_of_run(tables_of(table), [found])["reward"].spec["layer"]
     rows = next(
         layer["data"]["values"] for layer in layers if layer["name"] == "marked"

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import rlreport
+from rlreport.check import quantities
 from rlreport.check.run import Run
 from rlreport.draw.catalogue import overview_charts
 from rlreport.draw.chart import Chart
@@ -298,7 +299,7 @@ def test_key_figures_are_the_trainers_where_it_logged_them(learning):
     ]
     _, report = charts(write(learning / "metrics.jsonl", events).parent)
     tiles = {tile.key: tile for tile in report.figures}
-    windows = Run(report.tables).reward_windows()
+    windows = quantities.reward_windows(Run(report.tables))
     assert tiles["reward_mean"].now.value == pytest.approx(windows["end"])
     first = tiles["reward_mean"].first
     assert first is not None and first.value == pytest.approx(windows["start"])

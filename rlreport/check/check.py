@@ -10,21 +10,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlreport.check.evidence import Ranking
+from rlreport.check import means, quantities
+from rlreport.check.evidence import Ranking, examples, with_texts_since
 from rlreport.check.finding import (
     Close,
     Example,
     Fact,
     Facts,
     Finding,
-    NotRun,
     Onset,
     Rank,
+    Result,
     Severity,
 )
-from rlreport.check.limits import Limit, Limits, Met
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested, meets
+from rlreport.check.means import median
 from rlreport.check.noise import Change, Trend
-from rlreport.check.run import LimitedFigure, Run, met_from_start
+from rlreport.check.quantities import LimitedFigure
+from rlreport.check.run import Run
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats
 from rlreport.read.rollouts import Turn
@@ -37,7 +40,6 @@ from rlreport.text.messages import (
 )
 from rlreport.text.numbers import exact
 
-Result = Finding | NotRun | None
 CLOSE = 0.5  # A value of at least this part of its limit is close to it
 # A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
 # that returns such a text. ``facts`` are the values filled into the placeholders
@@ -92,27 +94,27 @@ class Check:
     """A health check: a function that judges a run, and the texts of the findings it returns."""
 
     name: str  # the problem in a few words ("reward hacking")
-    rank: Rank  # "invalid" (log), "cause", "consequence" or "note"; severity info is always a note
+    rank: Rank  # severity info is always a note
     title: Template  # sentence that states a finding, with placeholders for its numbers
     why: str  # why the problem matters
     suggestion: str  # what to do about it
     id: str = ""  # key of the check in findings and in the thresholds file
     # function that judges a run; called only if ``needs`` are met
-    judge: Callable[[Check, Run], Result] = lambda check, run: None
+    judge: Callable[[Check, Run], Result] = lambda check, run: Result()
     needs: tuple[Need, ...] = ()  # data that the check requires
-    charts: tuple[
-        str, ...
-    ] = ()  # names of the charts in the report that show its findings
+    # names of the charts in the report that show its findings
+    charts: tuple[str, ...] = ()
     limits: type[Limits] = Limits  # class that declares the thresholds of the check
-    source: str = ""  # where the thresholds come from; by default the source of the first threshold
+    # where the thresholds come from; by default the source of the first threshold
+    source: str = ""
     # clause that states a finding in the verdict ("rewards are NaN"); by default ``name``
     statement: Template | None = None
-    event: bool = (
-        False  # whether the problem happened in one step, rather than lasted since then
-    )
+    # whether the problem happened in one step, rather than lasted since then
+    event: bool = False
     # ids of other checks whose findings this check's finding may have caused
     explains: tuple[str, ...] = ()
-    trend: bool = False  # whether it compares early with late steps; then short runs are not judged
+    # whether it compares early with late steps; then short runs are not judged
+    trend: bool = False
     whole_run: bool = False  # whether it also judges the steps after the first NaN
     # whether it judges rewards, which a change of the reward function invalidates
     of_reward: bool = False
@@ -122,9 +124,8 @@ class Check:
     # are at least half of their thresholds, but there is no finding, the verdict says so
     close: Mapping[str, str] = field(default_factory=dict)
     turn: Callable[[Turn], bool] | None = None  # whether evidence is to point at a turn
-    needs_also: str = (
-        ""  # data needed beyond ``needs``, in words; ``judge`` tests for it itself
-    )
+    # data needed beyond ``needs``, in words; ``judge`` tests for it itself
+    needs_also: str = ""
 
     def __post_init__(self) -> None:
         if not self.source:
@@ -132,17 +133,17 @@ class Check:
             object.__setattr__(self, "source", first.source)
 
     def __call__(self, judge: Callable[[Check, Run], Result]) -> Check:
+        """Decorate the function that judges; its name becomes the id of the check."""
         return replace(self, id=judge.__name__, judge=judge)
 
     def run(self, run: Run) -> Result:
-        """Return a finding, None without a problem, or a NotRun if data or steps are too few."""
+        """Judge a run, unless data or steps are too few, which the result then says."""
         missing = [
             message(need.words) for need in self.needs if not need.is_available(run)
         ]
         if missing and run.responses.empty:
-            return self.not_run(
-                message("rollouts with {fields}", fields=listed(missing))
-            )
+            fields = listed(missing)
+            return self.not_run(message("rollouts with {fields}", fields=fields))
         if missing:
             return self.not_run(listed(missing))
         if self.trend and run.first is None:
@@ -150,132 +151,158 @@ class Check:
         return self.judge(self, run)
 
     def format_title(self, facts: Facts) -> str:
+        """Return the sentence that states a finding with these facts."""
         return _fill_template(self.title, facts)
 
     def format_statement(self, facts: Facts) -> str:
+        """Return the clause that states a finding with these facts in the verdict."""
         return _fill_template(self.statement or self.name, facts)
 
-    def close_to_limit(self, run: Run) -> Close | None:
-        """Return the tested value with the lowest ratio to its limit, None if it is below CLOSE."""
-        limits = self.limits.declared()
-        tested = [
-            run.tested[limits[name]]
-            for name in self.close
-            if limits[name] in run.tested
-        ]
-        if any(not met.value >= CLOSE * met.limit > 0 for met in tested):
+    def close_to_limit(self, tested: Iterable[Tested]) -> Close | None:
+        """Return the tested value nearest below its limit, None if one of them is not near.
+
+        Args:
+            tested: what the check compared without finding anything. Of several values for one
+                limit, such as those of two windows, the largest counts.
+        """
+        largest: dict[str, Tested] = {}
+        for one in tested:
+            before = largest.get(one.limit.key)
+            is_larger = before is None or one.value > before.value
+            if math.isfinite(one.value) and is_larger:
+                largest[one.limit.key] = one
+        near = [largest[name] for name in self.close if name in largest]
+        if not near or any(not one.value >= CLOSE * one.bound > 0 for one in near):
             return None
-        met = min(tested, key=lambda met: met.value / met.limit, default=None)
-        if met is None:
-            return None
-        limit = percent(met.limit) if met.unit.startswith("of ") else exact(met.limit)
+        nearest = min(near, key=lambda one: one.nearness)
+        limit = exact(nearest.bound)
+        if nearest.limit.kind is LimitKind.SHARE:
+            limit = percent(nearest.bound)
         literal = translatable("{one:capital}; the limit is {limit}.")
-        if met.value >= met.limit:
+        if nearest.value >= nearest.bound:
             literal = translatable(
                 "{one:capital} (limit {limit}); that alone is no finding."
             )
-        text = message(self.close[met.name], value=met.value)
-        title = message(literal, one=text, limit=limit)
-        return Close(self.id, title, met.value, met.limit, met.unit)
+        text = message(self.close[nearest.limit.key], value=nearest.value)
+        return Close(
+            id=self.id,
+            title=message(literal, one=text, limit=limit),
+            value=nearest.value,
+            limit=nearest.bound,
+            unit=nearest.limit.unit,
+        )
 
-    def too_short(self, run: Run, reward: Series | None = None) -> NotRun:
-        """Return a NotRun that asks for more steps or, if these suffice, values of ``reward``."""
+    def too_short(self, run: Run, reward: Series | None = None) -> Result:
+        """Return that more steps are needed or, if these suffice, more values of ``reward``."""
         if reward is not None and run.first is not None:
             literal = translatable(
                 "at least {least} steps with this reward (this run has {count})"
             )
             count = int(np.isfinite(reward.values).sum())
-            needs = message(literal, least=MIN_STEPS, count=count)
-        else:
-            shortest = run.limits[Trend].shortest_run
-            steps = len(run.steps)
-            literal = translatable("at least {shortest} steps (this run has {steps})")
-            needs = message(literal, shortest=shortest, steps=steps)
-        return self.not_run(needs)
+            return self.not_run(message(literal, least=MIN_STEPS, count=count))
+        shortest = run.limits[Trend].shortest_run
+        literal = translatable("at least {shortest} steps (this run has {steps})")
+        return self.not_run(message(literal, shortest=shortest, steps=len(run.steps)))
 
-    def not_run(self, needs: str) -> NotRun:
-        return NotRun(self.id, message(needs))
+    def not_run(self, needs: str) -> Result:
+        """Return that the run could not be judged, as it lacks what ``needs`` names."""
+        return Result(needs=message(needs))
 
-    def finding(
+    def found(  # noqa: PLR0913 (what a finding may be given, by name)
         self,
         run: Run,
         severity: Severity,
-        met: Iterable[Met] = (),
-        facts: Facts | None = None,
+        tested: Iterable[Tested] = (),
+        facts: Facts = MappingProxyType({}),
         ranking: Ranking | None = None,
-        **fields: Any,
-    ) -> Finding:
+        *,
+        series: Series | None = None,
+        onset: Onset | int | None = None,
+        until: int | None = None,
+        steps: Iterable[int] | None = None,
+        texts: tuple[str, ...] = (),
+    ) -> Result:
         """Return a finding of this check.
 
-        ``facts`` are the values filled into the finding's texts (NaN becomes None), ``met`` the
-        thresholds that were met. ``ranking`` selects example responses. ``fields`` are other fields
-        of ``Finding``; ``onset`` may be an Onset, a step or None. Without it, the onset is computed
-        from ``series``, the judged values by step (an array or a Series, whose source becomes a
-        fact): where they left their baseline, or the first step if ``always=True``; None without
-        a series. ``steps`` are by default those since the onset, without one the last window.
+        Args:
+            run: the run that was judged.
+            severity: how serious it is; ``Severity.INFO`` makes it a note.
+            tested: the values compared with limits; the finding shows those that met them.
+            facts: what fills the placeholders of the finding's texts; NaN becomes None.
+            ranking: how to choose example responses; None for none.
+            series: the judged values by step, if their source (rollouts or metrics) is a fact
+                of the finding.
+            onset: when the problem began, as a step or an interval; None if that is unknown.
+            until: the last step of a problem that ended before the run did.
+            steps: the steps that it concerns; by default those since the onset, and without one
+                those of the last window.
+            texts: what to highlight in responses.
         """
-        values = dict(facts or {})
-        series = fields.pop("series", None)
-        always = fields.pop("always", False)
+        tested = tuple(tested)
         if isinstance(series, Series):
-            values["series_from"] = series.source
-            series = run.align(series)
-        if "onset" not in fields:
-            fields["onset"] = (
-                None if series is None else run.onset(series, always=always)
-            )
-        elif isinstance(step := fields["onset"], int):
-            fields["onset"] = Onset(step, step, step)
-        steps = fields.pop("steps", run.since(fields["onset"]))
-        examples: tuple[Example, ...] = ()
+            facts = {**facts, "series_from": series.source}
+        if isinstance(onset, int):
+            onset = Onset(onset, onset, onset)
+        if steps is None:
+            steps = run.since(onset)
+        evidence: tuple[Example, ...] = ()
         unseen = 0
         if ranking is not None:
-            examples = run.examples(ranking, fields["onset"], fields.get("until"))
-            if not examples:
-                unseen = run.with_texts_since(
-                    None if ranking.in_last_window else fields["onset"]
-                )
-        return Finding(
+            evidence = examples(run, ranking, onset, until)
+            if not evidence:
+                since = None if ranking.in_last_window else onset
+                unseen = with_texts_since(run, since)
+        finding = Finding(
             id=self.id,
             severity=severity,
-            rank="note" if severity == "info" else self.rank,
-            facts={
-                name: None if isinstance(fact, float) and math.isnan(fact) else fact
-                for name, fact in values.items()
-            },
-            thresholds=tuple(met),
-            evidence=examples,
+            rank=Rank.NOTE if severity is Severity.INFO else self.rank,
+            facts={name: _without_nan(fact) for name, fact in facts.items()},
+            onset=onset,
+            until=until,
+            met=tuple(one for one in tested if one.met),
+            evidence=evidence,
             unseen=unseen,
             steps=tuple(sorted(set(steps))),
             charts=self.charts,
-            **fields,
+            texts=texts,
         )
+        return Result(finding, tested)
 
     def judge_share(
         self,
         run: Run,
-        moved: Change,
+        change: Change,
         series: Series,
         facts: Facts = MappingProxyType({}),
-        severity: Severity = "warning",
+        severity: Severity = Severity.WARNING,
         **details: Any,
-    ) -> Finding | None:
-        """Return a finding if a fraction is too high at the end or rose too much, else None."""
+    ) -> Result:
+        """Return a finding if a fraction is too high at the end or rose too much.
+
+        Args:
+            run: the run that is judged.
+            change: of the fraction, from the first window to the last.
+            series: the fraction by step.
+            facts: of the finding, beside ``share`` (at the end) and ``before`` (at the start).
+            severity: of the finding.
+            details: further arguments of ``found``.
+        """
         limits = self.limits
         assert issubclass(limits, RiseOrShare)
-        rise = (
-            run.met(limits.rise, ">=", moved.difference)
-            if limits.rise and moved.rose
-            else []
-        )
-        met = [*rise, *run.met(limits.share, ">", moved.last)]
-        if not met:
-            return None
-        # A share that did not rise beyond noise was as high from the start.
-        was_high = not moved.rose or bool(run.met(limits.share, ">", moved.first))
-        details["always"] = not rise and was_high
-        facts = {"share": moved.last, "before": moved.first, **facts}
-        return self.finding(run, severity, met, facts, series=series, **details)
+        tested: list[Tested] = []
+        if limits.rise is not None and change.rose:
+            tested.append(run.limits.test(limits.rise, ">=", change.difference))
+        risen = any(one.met for one in tested)
+        tested.append(run.limits.test(limits.share, ">", change.last))
+        if not any(one.met for one in tested):
+            return Result(tested=tuple(tested))
+        facts = {"share": change.last, "before": change.first, **facts}
+        if "onset" not in details:
+            # A share that did not rise beyond noise was as high from the start.
+            was_high = run.limits.test(limits.share, ">", change.first).met
+            always = not risen and (not change.rose or was_high)
+            details["onset"] = run.onset(series, always=always)
+        return self.found(run, severity, tested, facts, series=series, **details)
 
     def judge_rows(
         self,
@@ -284,16 +311,17 @@ class Check:
         weights: Floats | None = None,
         ranking: Ranking | None = None,
         **details: Any,
-    ) -> Finding | None:
+    ) -> Result:
         """Judge the (weighted) mean of per-response ``values`` as ``judge_share`` does."""
-        moved = run.change(values, weights)
+        change = means.change(run, values, weights)
         series = Series(run.steps, run.by_step(values, weights))
         ranking = ranking or Ranking(values, among=values > 0)
-        return self.judge_share(run, moved, series, ranking=ranking, **details)
+        return self.judge_share(run, change, series, ranking=ranking, **details)
 
     def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
-        """Judge the trainer's metric of ``role`` by ``judge_share``; NotRun if values are few."""
-        if (metric := run.series_of(role, MIN_STEPS)) is None:
+        """Judge the trainer's metric of ``role`` by ``judge_share``, unless values are few."""
+        metric = quantities.series_of(run, role, MIN_STEPS)
+        if metric is None:
             return self.not_run(self.needs_also or self.needs[0].words)
         return self.judge_share(run, metric.change(), metric, **details)
 
@@ -304,19 +332,29 @@ class Check:
         ranking: Ranking,
         **facts: Fact,
     ) -> Result:
-        """Return a finding with the onset of the first figure that crosses its limit, or None."""
-        exceeded = [(f, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
-        if not exceeded:
-            return None
-        figure, first = exceeded[0]
-        series = figure.series
-        always = met_from_start(figure.series, first)
-        if figure.source == "metrics":
-            facts["series_from"] = figure.source
-        met = [met for _, met in exceeded]
-        return self.finding(
-            run, "warning", met, facts, ranking, series=series, always=always
-        )
+        """Return a finding with the onset of the first figure that crosses its limit, if any."""
+        tested = [run.limits.test(one.limit, one.op, one.end) for one in figures]
+        for figure, one in zip(figures, tested, strict=True):
+            if not one.met:
+                continue
+            if figure.source == "metrics":
+                facts["series_from"] = figure.source
+            always = met_from_start(figure.series, one)
+            onset = run.onset(figure.series, always=always)
+            return self.found(
+                run, Severity.WARNING, tested, facts, ranking, onset=onset
+            )
+        return Result(tested=tuple(tested))
+
+
+def met_from_start(series: Floats, tested: Tested) -> bool:
+    """Return whether the median of the first three finite values crosses the limit, too."""
+    start = median(series[np.isfinite(series)][:3])
+    return bool(meets(tested.op, start, tested.bound))
+
+
+def _without_nan(fact: Fact) -> Fact:
+    return None if isinstance(fact, float) and math.isnan(fact) else fact
 
 
 def share_of(
@@ -344,4 +382,6 @@ def share_of(
 def _fill_template(template: Template, facts: Facts) -> str:
     if isinstance(template, Mapping):
         template = template[str(facts["kind"])]
-    return format_message(template(facts) if callable(template) else template, facts)
+    if callable(template):
+        template = template(facts)
+    return format_message(template, facts)

@@ -2,37 +2,128 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Floats
+from rlreport.check.finding import Example, Onset
+from rlreport.check.run import Run
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import significant
 
-# Examples lie beyond this quantile of the responses before the onset, if these are so many
-NORMAL, LEAST_NORMAL = 0.9, 10
+# Examples lie beyond this quantile of the responses before the onset...
+NORMAL = 0.9
+# ... if these are so many
+LEAST_NORMAL = 10
 
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
+MAX_RANKED = (
+    400  # So many of the first by rank are enough to find three different prompts
+)
 
 
 class Ranking(NamedTuple):
-    """How to choose a finding's example responses: those with the highest (or lowest) ``by``.
+    """How to choose a finding's example responses: those with the highest (or lowest) ``by``."""
 
-    ``by``, float64 (rows,), is a figure of each response and ``unit`` its unit. ``token``, float64
-    (rows,), is the index of the token to look at, NaN for none. ``among``, bool (rows,), selects
-    those that fulfil what the finding claims: only they are examples, and only others are shown as
-    earlier responses to the same prompt. Excerpts show the text ``look_for``, or the end if
-    ``at_end``. If ``in_last_window``, the claim is one on the last steps, whenever it began.
-    """
-
-    by: Floats
+    by: Floats  # a figure of each response, float64 (rows,)
     highest: bool = True
-    unit: str = ""
+    unit: str = ""  # of ``by``; "" does not show the values
+    # index of the token to look at, float64 (rows,), NaN for none
     token: Floats | None = None
+    # Which responses fulfil what the finding claims, bool (rows,): only they are examples, and
+    # only others are shown as earlier responses to the same prompt.
     among: NDArray[np.bool_] | None = None
+    # Excerpts show this text, or the end if ``at_end``.
     look_for: str = ""
     at_end: bool = False
+    # whether the claim is one on the last steps, whenever it began
     in_last_window: bool = False
+
+
+def examples(
+    run: Run, ranking: Ranking, onset: Onset | None, until: int | None = None
+) -> tuple[Example, ...]:
+    """Return up to three responses since the onset by ``ranking``, of different prompts first.
+
+    Only responses whose texts were read, and whose ``by`` would have been unusual before the
+    onset, are eligible; without an onset, all of the last window or, if none, of the run. Of a
+    problem that ended, responses after the step ``until`` are no examples.
+    """
+    ranking = ranking._replace(by=significant(ranking.by))
+    eligible = np.flatnonzero(_eligible(run, ranking, onset, until))
+    by = ranking.by[eligible]
+    ranked = eligible[np.argsort(-by if ranking.highest else by, kind="stable")]
+    ranked = ranked[:MAX_RANKED]
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)
+    _, first_of_prompt = np.unique(prompts[ranked], return_index=True)
+    different = ranked[np.sort(first_of_prompt)][:MAX_EXAMPLES].tolist()
+    # A dict keeps the order and drops those that come twice.
+    chosen = dict.fromkeys([*different, *ranked.tolist()])
+    low = onset.low if onset else -np.inf
+    return tuple(
+        _with_earlier(run, ranking, row, low) for row in list(chosen)[:MAX_EXAMPLES]
+    )
+
+
+def _has_text(run: Run) -> NDArray[np.bool_]:
+    return np.asarray(run.responses["has_texts"].to_numpy() == 1)
+
+
+def _eligible(
+    run: Run, ranking: Ranking, onset: Onset | None, until: int | None
+) -> NDArray[np.bool_]:
+    """Return which responses may be examples, bool (rows,); see ``examples``."""
+    by = ranking.by
+    step = run.responses["step"].to_numpy(np.int64)
+    usable = np.isfinite(by) & _has_text(run)
+    if ranking.among is not None:
+        usable &= ranking.among
+    in_last_window = usable & (step >= run.last.steps[0])
+    if ranking.in_last_window:
+        eligible = in_last_window
+    elif onset is None:
+        eligible = in_last_window if in_last_window.any() else usable
+    else:
+        before = usable & (step < onset.low)
+        eligible = usable & (step >= onset.step)
+        eligible &= is_unusual(by, before, highest=ranking.highest)
+    return eligible if until is None else eligible & (step <= until)
+
+
+def _with_earlier(run: Run, ranking: Ranking, row: int, low: float) -> Example:
+    """Return the response of ``row``, and the last one to its prompt before the step ``low``."""
+    contrast = _has_text(run)
+    if ranking.among is not None:
+        contrast &= ~ranking.among
+    step = run.responses["step"].to_numpy(np.int64)
+    prompt = run.responses["prompt_id"].to_numpy(np.int64)
+    earlier: Ints = np.flatnonzero((prompt == prompt[row]) & (step < low) & contrast)
+    example = _example(run, ranking, row)
+    if not len(earlier):
+        return example
+    return replace(example, before=_example(run, ranking, int(earlier[-1])))
+
+
+def _example(run: Run, ranking: Ranking, row: int) -> Example:
+    by = ranking.by[row]
+    token = np.nan if ranking.token is None else ranking.token[row]
+    return Example(
+        step=int(run.responses["step"].iloc[row]),
+        n=int(run.responses["n"].iloc[row]),
+        token=int(token) if np.isfinite(token) else None,
+        value=float(by) if np.isfinite(by) else None,
+        unit=ranking.unit,
+        look_for=ranking.look_for,
+        at_end=ranking.at_end,
+    )
+
+
+def with_texts_since(run: Run, onset: Onset | None) -> int:
+    """Return how many responses since the onset (None: in the last window) have texts."""
+    late = run.responses["step"].isin(run.since(onset))
+    return int((run.responses.loc[late, "has_texts"] == 1).sum())
 
 
 def is_unusual(

@@ -3,31 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any
 
-from rlreport.check.limits import Met
+from rlreport.check.limits import Tested
 from rlreport.figures.rounding import rounded
 from rlreport.text.messages import message
 
-Severity = Literal["critical", "warning", "info"]
-Rank = Literal["invalid", "cause", "consequence", "note"]
-SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+
+class Severity(StrEnum):
+    """How serious a finding is; the most serious comes first."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"  # shown to readers as "note"
+
+    @property
+    def order(self) -> int:
+        """Place among the severities: 0 is the most serious."""
+        return list(Severity).index(self)
+
+
+class Rank(StrEnum):
+    """What a finding is in the story of a run; what explains the others comes first."""
+
+    INVALID = "invalid"  # the log, or its figures, cannot be trusted
+    CAUSE = "cause"
+    CONSEQUENCE = "consequence"
+    NOTE = "note"
+
+    @property
+    def order(self) -> int:
+        """Place among the ranks: 0 comes first."""
+        return list(Rank).index(self)
+
+
 # Symbol of each severity ("critical", ...) and of each verdict without one ("healthy", ...)
-GLYPHS = dict(
-    zip((*SEVERITIES, "unclear", "healthy", "unjudged"), "✕▲i?✓–", strict=True)
-)
-# Name of each severity, as shown to readers (info is called "note")
-LEVELS = dict(
-    zip(
-        SEVERITIES,
-        (message("critical"), message("warning"), message("note")),
-        strict=True,
-    )
-)
+GLYPHS: dict[str, str] = {
+    Severity.CRITICAL: "✕",
+    Severity.WARNING: "▲",
+    Severity.INFO: "i",
+    "unclear": "?",
+    "healthy": "✓",
+    "unjudged": "–",
+}
+# Name of each severity, as shown to readers
+LEVELS: dict[str, str] = {
+    Severity.CRITICAL: message("critical"),
+    Severity.WARNING: message("warning"),
+    Severity.INFO: message("note"),
+}
 # ``Example.unit`` if the value is a reward of the reference model; not shown after the number
 REFERENCE_REWARD = "reward of the reference"
-RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
 
 
 class LogText(str):
@@ -58,13 +86,15 @@ class Onset:
 
 @dataclass(frozen=True, slots=True)
 class Example:
+    """A response that shows a finding."""
+
     # training step of the response, and its index among the responses of the step
     step: int
     n: int
-    token: int | None = None  # index of the token to look at, or None
-    turn: int | None = (
-        None  # index of the turn to look at, or None; set with the excerpt
-    )
+    # index of the token to look at, or None
+    token: int | None = None
+    # index of the turn to look at, or None; set with the excerpt
+    turn: int | None = None
     # the number for which the response was chosen, such as its reward, or None
     value: float | None = None
     unit: str = ""
@@ -72,16 +102,15 @@ class Example:
     excerpt: str | None = None
     # the last response to the same prompt before the problem began, or None
     before: Example | None = None
-    look_for: str = (
-        ""  # text around which the excerpt is cut, "" to cut it around ``token``
-    )
+    # text around which the excerpt is cut, "" to cut it around ``token``
+    look_for: str = ""
     # whether, with neither of them, it is the end of the response, not the start
     at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem or a note about a run, with its evidence."""
+    """A problem or a note about a run, as facts: a ``ToldFinding`` has the words, too."""
 
     id: str  # id of the check
     severity: Severity
@@ -89,27 +118,16 @@ class Finding:
     # numbers and texts that fill the placeholders of its title and other texts
     facts: Facts = field(default_factory=dict)
     onset: Onset | None = None  # when the problem began, or None if unknown
-    until: int | None = (
-        None  # last step of the problem if it ended before the run did, or None
-    )
-    thresholds: tuple[Met, ...] = ()  # the thresholds that were met
+    # last step of the problem if it ended before the run did, or None
+    until: int | None = None
+    met: tuple[Tested, ...] = ()  # the limits that were crossed
     evidence: tuple[Example, ...] = ()
-    unseen: int = (
-        0  # number of responses since the onset whose texts were read, if none shows it
-    )
+    # number of responses since the onset whose texts were read, if none shows it
+    unseen: int = 0
     steps: tuple[int, ...] = ()  # the steps that the problem concerns
     charts: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()  # texts to highlight in responses
-    # id of the finding that explains this one, or None. name, ..., source: texts, empty until
-    # ``check.verdict`` fills them; ``sample`` tells in which responses phrases were counted
-    explained_by: str | None = None
-    name: str = ""
-    title: str = ""
-    clause: str = ""
-    why: str = ""
-    sample: str = ""
-    suggestion: str = ""
-    source: str = ""
+    explained_by: str | None = None  # id of the finding that explains this one, or None
 
     def __post_init__(self) -> None:
         facts = {name: _rounded(fact) for name, fact in self.facts.items()}
@@ -118,22 +136,45 @@ class Finding:
     @property
     def shown(self) -> tuple[Example, ...]:
         """All example responses of the finding, and those shown for comparison (``before``)."""
-        return (
-            *self.evidence,
-            *(example.before for example in self.evidence if example.before),
-        )
+        before = [example.before for example in self.evidence if example.before]
+        return (*self.evidence, *before)
 
-    def at(self, step: int) -> Finding:
+
+@dataclass(frozen=True, slots=True)
+class ToldFinding(Finding):
+    """A finding with its words, which ``check.sentence`` writes."""
+
+    name: str = ""  # the problem in a few words
+    title: str = ""  # a sentence with its numbers
+    clause: str = ""  # the problem as a part of the verdict's sentence
+    why: str = ""
+    sample: str = ""  # in which responses phrases were counted, "" if in all
+    suggestion: str = ""
+    source: str = ""
+
+    @classmethod
+    def of(cls, finding: Finding, **words: str) -> ToldFinding:
+        """Return a finding with these words: ``name``, ``title`` and so on."""
+        values: dict[str, Any] = {
+            item.name: getattr(finding, item.name) for item in fields(Finding)
+        }
+        return cls(**(values | words))
+
+    def at(self, step: int) -> ToldFinding:
         """Return the finding for a step's page: its name as title, and evidence of that step."""
+        onset = self.onset and Onset(*[self.onset.step] * 3)
+        evidence = [
+            replace(example, before=None)
+            for example in self.evidence
+            if example.step == step
+        ]
         return replace(
             self,
             facts={},
-            onset=self.onset and Onset(*[self.onset.step] * 3),
+            onset=onset,
             until=None,
-            thresholds=(),
-            evidence=tuple(
-                replace(e, before=None) for e in self.evidence if e.step == step
-            ),
+            met=(),
+            evidence=tuple(evidence),
             unseen=0,
             steps=(step,),
             charts=(),
@@ -141,6 +182,22 @@ class Finding:
             clause="",
             sample="",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a check returns for a run: a finding, none, or that it could not judge the run."""
+
+    finding: Finding | None = None
+    # All values that were compared with limits, also those that did not cross them
+    tested: tuple[Tested, ...] = ()
+    # The data that is missing, if the run could not be judged, else ""
+    needs: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run was judged without a finding."""
+        return self.finding is None and not self.needs
 
 
 @dataclass(frozen=True, slots=True)

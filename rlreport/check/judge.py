@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from rlreport.check.check import FALLS, Check, Result
+from rlreport.check import progress, quantities
+from rlreport.check.check import FALLS, Check
 from rlreport.check.course import CLAIM_Z, best_index
-from rlreport.check.course_data import Quantity
-from rlreport.check.finding import RANKS, SEVERITIES, Close, Example, Finding, NotRun
+from rlreport.check.course_data import Course, Quantity
+from rlreport.check.finding import (
+    Close,
+    Example,
+    Finding,
+    NotRun,
+    Rank,
+    Result,
+    Severity,
+)
 from rlreport.check.judges.log import mixed_runs, nan_metrics
 from rlreport.check.judges.reward import explanation_of_fall
 from rlreport.check.limits import Thresholds
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
-from rlreport.check.verdict import Level, Muted, Verdict
+from rlreport.check.verdict import Judged, Level, Muted, Verdict
+from rlreport.figures.ragged import Ints
 from rlreport.metrics.roles import MISMATCHES
-from rlreport.read.rollouts import Rollout, Rollouts
+from rlreport.read.rollouts import Rollout, Rollouts, Turn
 from rlreport.tables import Tables
 from rlreport.text.messages import listed, message, translatable
 
@@ -30,56 +41,70 @@ EXCERPT = 60  # Maximum number of characters in an excerpt
 
 
 def with_excerpts(
-    verdict: Verdict, responses: pd.DataFrame, rollouts: Rollouts
-) -> Verdict:
-    findings = [*verdict.findings, *(muted.finding for muted in verdict.muted)]
+    judged: Judged[Finding], responses: pd.DataFrame, rollouts: Rollouts
+) -> Judged[Finding]:
+    """Return the outcome with excerpts of the responses that its findings show.
+
+    Args:
+        judged: the outcome of all checks.
+        responses: the table of all responses, whose rows are those of ``rollouts``.
+        rollouts: where the texts are read from.
+    """
+    findings = [*judged.findings, *(muted.finding for muted in judged.muted)]
     named = {
         (example.step, example.n) for finding in findings for example in finding.shown
     }
     steps = responses["step"].to_numpy()
-    rows = {
-        (step, n): int(np.searchsorted(steps, step)) + n for step, n in sorted(named)
-    }
+    # Rows are sorted by step, and ``n`` counts the responses of a step.
+    rows = {(step, n): int(np.searchsorted(steps, step)) + n for step, n in named}
     order = sorted(set(rows.values()))
     texts = dict(zip(order, rollouts.read(order), strict=True))
 
-    def with_excerpt(example: Example, check: Check | None) -> Example:
+    def with_excerpt(example: Example, shows: Callable[[Turn], bool]) -> Example:
         rollout = texts[rows[example.step, example.n]]
-        before = example.before and with_excerpt(example.before, None)
-        shows = check.turn if check and check.turn else lambda turn: False
-        turn = next(
-            (i for i, one in enumerate(rollout.conversation) if shows(one)), None
-        )
+        before = example.before and with_excerpt(example.before, _no_turn)
+        turns = enumerate(rollout.conversation)
+        turn = next((index for index, one in turns if shows(one)), None)
         text = rollout.response if turn is None else rollout.conversation[turn].words
         excerpt = _excerpt(text, rollout, example)
         return replace(example, turn=turn, excerpt=excerpt, before=before)
 
-    return verdict.map(
-        lambda finding: replace(
-            finding,
-            evidence=tuple(
-                with_excerpt(e, BY_ID.get(finding.id)) for e in finding.evidence
-            ),
-        )
-    )
+    def with_texts_of_examples(finding: Finding) -> Finding:
+        check = BY_ID.get(finding.id)
+        shows = check.turn if check and check.turn else _no_turn
+        evidence = [with_excerpt(example, shows) for example in finding.evidence]
+        return replace(finding, evidence=tuple(evidence))
+
+    return judged.map(with_texts_of_examples)
+
+
+def _no_turn(turn: Turn) -> bool:
+    return False
 
 
 def _excerpt(text: str, rollout: Rollout, example: Example) -> str:
+    """Return at most EXCERPT characters around what an example is to show."""
     text = " ".join(text.split())
     if len(text) <= EXCERPT:
         return text
-    center = len(text) if example.at_end else 0
-    if example.token is not None and example.token < len(rollout.tokens):
-        joined = "".join(rollout.tokens[: example.token])
-        center = len(" ".join(joined.split()))
+    center = _place_of_interest(text, rollout, example)
+    start = max(0, min(center - EXCERPT // 2, len(text) - EXCERPT))
+    stop = start + EXCERPT
+    before = "…" if start else ""
+    after = "…" if stop < len(text) else ""
+    return before + text[start:stop] + after
+
+
+def _place_of_interest(text: str, rollout: Rollout, example: Example) -> int:
+    """Return the index of the text to look for, else of the token, else of start or end."""
     if example.look_for:
         index = text.lower().find(example.look_for.lower())
-        center = index if index >= 0 else center
-    start = max(0, min(center - EXCERPT // 2, len(text) - EXCERPT))
-    part = text[start : start + EXCERPT]
-    return (
-        ("…" if start else "") + part + ("…" if start + len(part) < len(text) else "")
-    )
+        if index >= 0:
+            return index
+    if example.token is not None and example.token < len(rollout.tokens):
+        text_before = "".join(rollout.tokens[: example.token])
+        return len(" ".join(text_before.split()))
+    return len(text) if example.at_end else 0
 
 
 # Check that runs first: after a change of the reward function, rewards are not comparable
@@ -117,8 +142,8 @@ def run_checks(
 
 # Figures may be close to the float64 maximum: sums that overflow become infinite or NaN.
 @np.errstate(over="ignore", invalid="ignore")
-def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
-    """Run the checks and return the verdict, with findings in order but without texts.
+def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
+    """Run the checks and return their outcome, with findings in order but without texts.
 
     ``muted`` has the reason for each check id to mute. If NaN makes rewards or log-probabilities
     useless, only checks with ``whole_run`` judge the steps from the first NaN on. If the reward
@@ -127,96 +152,154 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Verdict:
     several runs are not judged, as their mixture is no run.
     """
     reasons = muted or {}
-    several = mixed_runs.run(run)
-    if isinstance(several, Finding) and several.id not in reasons:
+    several = mixed_runs.run(run).finding
+    if several is not None and several.id not in reasons:
         return _not_judged(run, several)
-    nan = nan_metrics.run(run)
-    start = nan.facts["cut"] if isinstance(nan, Finding) else None
-    assert start is None or isinstance(start, int)
-    judged = run if start is None else run.between(int(run.steps[0]), start)
-    of_reward = judged
-    results: dict[str, Result] = {}
-    close: dict[str, Close] = {}
-    for check in sorted(CHECKS, key=lambda check: check.id != FIRST_CHECK):
-        subject = run if check.whole_run else of_reward if check.of_reward else judged
-        result = nan if check is nan_metrics else _run_check(check, subject, start)
-        results[check.id] = result
-        if result is None and (near := check.close_to_limit(subject)):
-            close[check.id] = near
-        if (
-            check.id == FIRST_CHECK
-            and isinstance(result, Finding)
-            and result.severity == "warning"
-        ):
-            of_reward = _comparable_run(judged, result)
-    results = {check.id: results[check.id] for check in CHECKS}
-    findings = [result for result in results.values() if isinstance(result, Finding)]
-    active = [finding for finding in findings if finding.id not in reasons]
-    ordered = _order(active, run)
-    lead = next(
-        (f.id for f in ordered if f.severity != "info" and not f.explained_by), None
-    )
-    breaks = [f.onset.step for f in ordered if f.severity == "critical" and f.onset]
-    # Where the run broke within its first window, changes from that window are too small.
-    comparable = not run.first or min(breaks, default=math.inf) > run.first.steps[-1]
-    return Verdict(
+    outcome = _run_all(run)
+    found = outcome.findings()
+    ordered = _order([one for one in found if one.id not in reasons], run)
+    serious = [finding for finding in ordered if finding.severity is not Severity.INFO]
+    leading = [finding.id for finding in serious if not finding.explained_by]
+    close = outcome.close if _is_comparable(run, ordered) else {}
+    return Judged(
         level=_level(ordered, run),
-        lead=lead,
+        lead=leading[0] if leading else None,
         keep_step=_keep_step(run, ordered),
         findings=ordered,
-        close=tuple(close[name] for name in results if name in close)
-        if comparable
-        else (),
-        passed=[
-            name
-            for name, result in results.items()
-            if result is None and name not in close
-        ],
-        not_run=[result for result in results.values() if isinstance(result, NotRun)],
+        close=tuple(close[check.id] for check in CHECKS if check.id in close),
+        passed=outcome.passed(),
+        not_run=outcome.not_run(),
         not_observed=_not_observed(run),
-        muted=[Muted(f, reasons[f.id]) for f in findings if f.id in reasons],
-        courses=run.courses,
-        windows=judged.first and (judged.first.span, judged.last.span),  # type: ignore[arg-type]
+        muted=[Muted(one, reasons[one.id]) for one in found if one.id in reasons],
+        courses=quantities.courses(run),
+        windows=_spans_of_windows(outcome.judged),
         step_count=len(run.steps),
         first_step=int(run.steps[0]) if len(run.steps) else None,
         last_step=int(run.steps[-1]) if len(run.steps) else None,
         basis=_basis(run),
-        reward_count=int(np.isfinite(run.reward.values).sum()),
-        harder_prompts=_became_harder(of_reward, ordered),
-        one_prompt=run.responses["prompt_id"].nunique() > 1
-        and float(run.tables.steps["prompts"].median()) == 1,
+        reward_count=int(np.isfinite(quantities.reward(run).values).sum()),
+        harder_prompts=_became_harder(outcome.comparable, ordered),
+        one_prompt=_has_one_prompt_a_step(run),
     )
+
+
+@dataclass
+class _Outcome:
+    """The results of all checks, by the id of the check."""
+
+    judged: Run  # the part of the run before the first NaN that makes it useless
+    comparable: Run  # the part of that with comparable rewards
+    results: dict[str, Result] = field(default_factory=dict)
+    close: dict[str, Close] = field(default_factory=dict)
+
+    def findings(self) -> list[Finding]:
+        results = [self.results[check.id] for check in CHECKS]
+        return [one.finding for one in results if one.finding is not None]
+
+    def passed(self) -> list[str]:
+        """Return the ids of the checks that ran, found nothing and were not close to it."""
+        return [
+            check.id
+            for check in CHECKS
+            if self.results[check.id].passed and check.id not in self.close
+        ]
+
+    def not_run(self) -> list[NotRun]:
+        return [
+            NotRun(check.id, self.results[check.id].needs)
+            for check in CHECKS
+            if self.results[check.id].needs
+        ]
+
+
+def _run_all(run: Run) -> _Outcome:
+    """Run each check on the part of the run that it can judge."""
+    nan = nan_metrics.run(run)
+    start = nan.finding.facts["cut"] if nan.finding else None
+    assert start is None or isinstance(start, int)
+    judged = run if start is None else run.between(int(run.steps[0]), start)
+    outcome = _Outcome(judged, comparable=judged)
+    for check in sorted(CHECKS, key=lambda check: check.id != FIRST_CHECK):
+        subject = judged
+        if check.whole_run:
+            subject = run
+        elif check.of_reward:
+            subject = outcome.comparable
+        result = nan
+        if check is not nan_metrics:
+            result = _run_check(check, subject, start)
+        outcome.results[check.id] = result
+        near = check.close_to_limit(result.tested) if result.passed else None
+        if near is not None:
+            outcome.close[check.id] = near
+        shift = result.finding if check.id == FIRST_CHECK else None
+        if shift is not None and shift.severity is Severity.WARNING:
+            outcome.comparable = _comparable_run(judged, shift)
+    return outcome
+
+
+def _is_comparable(run: Run, findings: Sequence[Finding]) -> bool:
+    """Return whether the run did not break within its first window.
+
+    If it did, changes from that window are too small.
+    """
+    breaks = [
+        finding.onset.step
+        for finding in findings
+        if finding.severity is Severity.CRITICAL and finding.onset is not None
+    ]
+    return not run.first or min(breaks, default=math.inf) > run.first.steps[-1]
+
+
+def _spans_of_windows(run: Run) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return first and last step of the first and of the last window; None for a short run."""
+    if run.first is None:
+        return None
+    first = run.first.span
+    last = run.last.span
+    assert first is not None and last is not None
+    return first, last
 
 
 def _became_harder(run: Run, findings: list[Finding]) -> bool:
     """Return whether harder prompts surely explain a fall of the reward, so that none is found."""
-    if any(f.id == "reward_collapse" and f.severity != "info" for f in findings):
-        return False
+    for finding in findings:
+        if finding.id == "reward_collapse" and finding.severity is not Severity.INFO:
+            return False
     explanation = explanation_of_fall(run)
     return explanation is not None and explanation["kind"] == "prompts"
 
 
-def _not_judged(run: Run, several: Finding) -> Verdict:
+def _has_one_prompt_a_step(run: Run) -> bool:
+    """Return whether most steps have a single prompt, but not all the same."""
+    if run.responses["prompt_id"].nunique() <= 1:
+        return False
+    return float(run.tables.steps["prompts"].median()) == 1
+
+
+def _not_judged(run: Run, several: Finding) -> Judged[Finding]:
     needs = message("the logs of one run")
-    return Verdict(
+    return Judged(
         level="unjudged",
         lead=several.id,
         findings=[several],
-        not_run=[check.not_run(needs) for check in CHECKS if check.id != several.id],
+        not_run=[NotRun(check.id, needs) for check in CHECKS if check.id != several.id],
         not_observed=_not_observed(run),
         step_count=len(run.steps),
         first_step=int(run.steps[0]) if len(run.steps) else None,
         last_step=int(run.steps[-1]) if len(run.steps) else None,
         basis=_basis(run),
-        reward_count=int(np.isfinite(run.reward.values).sum()),
+        reward_count=int(np.isfinite(quantities.reward(run).values).sum()),
     )
 
 
 def _logs(run: Run, *names: str) -> bool:
+    """Return whether the run has any of these columns or metrics of these roles."""
     return any(run.has(name) or name in run.roles for name in names)
 
 
 def _basis(run: Run) -> str:
+    """Return what is logged if it is no more than rewards and texts, else ""."""
     if _logs(run, *BEYOND_REWARDS, *chain(*OF_POLICY.values())):
         return ""
     return message("rewards") if run.responses.empty else message("rewards and texts")
@@ -225,23 +308,31 @@ def _basis(run: Run) -> str:
 def _not_observed(run: Run) -> tuple[str, ...]:
     """Return phrases for what is not logged, such as "log-probabilities (no KL or entropy)"."""
     unseen = [figure for figure, names in OF_POLICY.items() if not _logs(run, *names)]
-    logprobs = message("log-probabilities (no {figures})", figures=_either(unseen))
-    if run.has("surprisal_mean"):
-        policies = _either([SECOND_POLICY[figure] for figure in unseen])
-        literal = translatable("log-probabilities of the {policies} (no {figures})")
-        logprobs = message(literal, policies=policies, figures=_either(unseen))
-    rollouts = not run.responses.empty
+    has_rollouts = not run.responses.empty
     in_groups = run.has("value_mean") or run.responses["group"].duplicated().any()
     is_logged = {
         message("rewards"): _logs(run, "reward"),
-        logprobs: not unseen,
+        _logprobs_for(unseen, run): not unseen,
         message("gradient norms"): _logs(run, "grad_norm"),
-        message("a validation score"): run.watched_reward is not None,
-        message("rollouts (no texts, groups or finish reasons)"): rollouts,
-        message("groups"): not rollouts or in_groups,
-        message("finish reasons"): not rollouts or _logs(run, "finished", "truncated"),
+        message("a validation score"): quantities.watched_reward(run) is not None,
+        message("rollouts (no texts, groups or finish reasons)"): has_rollouts,
+        message("groups"): not has_rollouts or in_groups,
+        message("finish reasons"): not has_rollouts
+        or _logs(run, "finished", "truncated"),
     }
     return tuple(text for text, known in is_logged.items() if not known)
+
+
+def _logprobs_for(figures: Sequence[str], run: Run) -> str:
+    """Return the log-probabilities without which there are no such ``figures``, in words."""
+    if not run.has("surprisal_mean"):
+        return message("log-probabilities (no {figures})", figures=_either(figures))
+    # Those of the policy are logged, those of a second policy are not.
+    return message(
+        "log-probabilities of the {policies} (no {figures})",
+        policies=_either([SECOND_POLICY[figure] for figure in figures]),
+        figures=_either(figures),
+    )
 
 
 def _either(literals: Sequence[str]) -> str:
@@ -252,20 +343,20 @@ def _either(literals: Sequence[str]) -> str:
 
 
 def _run_check(check: Check, run: Run, start: int | None) -> Result:
-    judged = len(run.steps) or check.whole_run
-    result = check.run(run) if judged else check.not_run("responses")
+    """Run a check; ``start`` is the step of the first NaN from which on it may not look."""
+    if not (len(run.steps) or check.whole_run):
+        result = check.not_run("responses")
+    else:
+        result = check.run(run)
     # The steps before the NaN may be too few for the check even if the run has the fields.
-    if isinstance(result, NotRun) and start is not None:
-        needs = message(
-            "{needs} before the first NaN (step {start})",
-            needs=result.needs,
-            start=start,
-        )
-        return NotRun(check.id, needs)
+    if result.needs and start is not None:
+        literal = translatable("{needs} before the first NaN (step {start})")
+        return Result(needs=message(literal, needs=result.needs, start=start))
     return result
 
 
 def _comparable_run(run: Run, shift: Finding) -> Run:
+    """Return the run with comparable rewards after a change of the reward function."""
     if run.has("reward_gap"):
         return run.with_gap_as_reward()
     assert shift.onset is not None
@@ -278,118 +369,163 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
 
 def _order(findings: list[Finding], run: Run) -> list[Finding]:
     """Return the findings, most important first, each followed by those that it explains."""
-    ranked = sorted(
-        findings, key=lambda f: (_rank_index(f), SEVERITIES.index(f.severity))
-    )
-    roots: dict[str, str] = {}
-    for finding in ranked:
-        top: Finding | None = finding
-        while top:
-            roots[finding.id] = top.id
-            top = next((g for g in ranked if _explains(g, top)), None)
-
-    def worst(top: Finding) -> tuple[int, int, int]:
-        severity = min(
-            SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id
-        )
-        rank = _rank_index(top)
-        # What was there from the start did not keep the reward from rising.
-        always = top.onset is None or top.onset.step <= run.steps[0]
-        if run.learned and top.rank == "cause" and always:
-            rank = RANKS.index("note")
-        # A critical death leads before any other finding.
-        return -1 if _is_death(top) else severity, rank, severity
-
-    ordered = []
-    for top in sorted((f for f in ranked if roots[f.id] == f.id), key=worst):
-        explained = [f for f in ranked if roots[f.id] == top.id != f.id]
-        ordered += [
-            top,
-            *(replace(finding, explained_by=top.id) for finding in explained),
-        ]
+    ranked = sorted(findings, key=lambda f: (_rank_order(f), f.severity.order))
+    # Id of a finding -> id of that which explains it in the end, its own if none does
+    roots = {finding.id: _root(finding, ranked).id for finding in ranked}
+    tops = [finding for finding in ranked if roots[finding.id] == finding.id]
+    groups = [
+        _Group(top, [one for one in ranked if roots[one.id] == top.id]) for top in tops
+    ]
+    groups.sort(key=lambda group: group.order(run))
+    ordered: list[Finding] = []
+    for group in groups:
+        ordered.append(group.top)
+        for finding in group.findings:
+            if finding.id != group.top.id:
+                ordered.append(replace(finding, explained_by=group.top.id))
     return ordered
 
 
+class _Group(NamedTuple):
+    """A finding that no other explains, and all that it explains, itself included."""
+
+    top: Finding
+    findings: list[Finding]
+
+    def order(self, run: Run) -> tuple[int, int, int]:
+        """Return the place among the groups: the smallest comes first."""
+        severity = min(finding.severity.order for finding in self.findings)
+        rank = _rank_order(self.top)
+        onset = self.top.onset
+        always = onset is None or onset.step <= run.steps[0]
+        # What was there from the start did not keep the reward from rising.
+        if self.top.rank is Rank.CAUSE and always and progress.learned(run):
+            rank = Rank.NOTE.order
+        # A critical death leads before any other finding.
+        first = -1 if _is_death(self.top) else severity
+        return first, rank, severity
+
+
+def _root(finding: Finding, ranked: Sequence[Finding]) -> Finding:
+    """Return the finding that explains this one in the end, itself if none does."""
+    root = finding
+    while True:
+        cause = next((other for other in ranked if _explains(other, root)), None)
+        if cause is None:
+            return root
+        root = cause
+
+
 def _is_death(finding: Finding) -> bool:
-    return finding.severity == "critical" and finding.id in DEATHS
+    return finding.severity is Severity.CRITICAL and finding.id in DEATHS
 
 
-def _rank_index(finding: Finding) -> int:
-    return -1 if _is_death(finding) else RANKS.index(finding.rank)
+def _rank_order(finding: Finding) -> int:
+    return -1 if _is_death(finding) else finding.rank.order
 
 
 def _explains(cause: Finding, other: Finding) -> bool:
-    if cause.severity == "info" or other.id not in BY_ID[cause.id].explains:
+    """Return whether one finding may have caused another, by their checks, ranks and onsets."""
+    if cause.severity is Severity.INFO or other.id not in BY_ID[cause.id].explains:
         return False
-    explains_death = _is_death(other) and cause.rank != "consequence"
-    if _rank_index(cause) > _rank_index(other) and not explains_death:
+    explains_death = _is_death(other) and cause.rank is not Rank.CONSEQUENCE
+    if _rank_order(cause) > _rank_order(other) and not explains_death:
         return False
-    if cause.rank == other.rank and cause.id in BY_ID[other.id].explains:
-        order = list(BY_ID)
-        starts = [
-            (f.onset.step if f.onset else -1, order.index(f.id)) for f in (cause, other)
-        ]
-        if starts[0] > starts[1]:
-            return False
-    if other.rank == "note" or cause.onset is None or other.onset is None:
+    explain_each_other = cause.id in BY_ID[other.id].explains
+    is_tie = cause.rank is other.rank and explain_each_other
+    # The earlier one explains; of two with equal onsets, the first in the registry.
+    if is_tie and _start(cause) > _start(other):
+        return False
+    if other.rank is Rank.NOTE or cause.onset is None or other.onset is None:
         return True
     # Both are dated by means of three steps, so they are exact to one step.
     return cause.onset.low - 1 <= other.onset.high
 
 
+def _start(finding: Finding) -> tuple[int, int]:
+    """Return the step of the onset, -1 if unknown, and the place in the registry."""
+    step = finding.onset.step if finding.onset else -1
+    return step, list(BY_ID).index(finding.id)
+
+
 def _level(findings: list[Finding], run: Run) -> Level:
     """Return "critical" or "warning" if any finding is; else "healthy", "unclear" or "unjudged"."""
     severities = {finding.severity for finding in findings}
-    for severity in ("critical", "warning"):
-        if severity in severities:
-            return severity
-    if run.first is None or not np.isfinite(run.reward.values).any():
+    if Severity.CRITICAL in severities:
+        return "critical"
+    if Severity.WARNING in severities:
+        return "warning"
+    if run.first is None or not np.isfinite(quantities.reward(run).values).any():
         return "unjudged"
-    if run.learned or run.solved:
+    if progress.learned(run) or progress.solved(run):
         return "healthy"
-    return "unjudged" if run.reward_shape is None else "unclear"
+    return "unjudged" if quantities.reward_shape(run) is None else "unclear"
 
 
-def _keep_step(run: Run, findings: list[Finding]) -> int | None:  # noqa: PLR0914
+def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     """Return the step whose checkpoint to keep, None if none is; docs/checks.md has the rule."""
     if not len(run.steps):
         return None
-    judged = [f for f in findings if f.severity != "info"]
-    first = int(run.steps[0])
+    serious = [one for one in findings if one.severity is not Severity.INFO]
+    changes = [one.onset.step for one in serious if one.id == FIRST_CHECK and one.onset]
+    first = max(changes, default=int(run.steps[0]))
     end = int(run.steps[-1]) + 1
-    changes = [f.onset.step for f in judged if f.id == FIRST_CHECK and f.onset]
-    first = max(changes, default=first)
-    of_policy = [f for f in judged if f.id not in (*OF_THE_LOG, FIRST_CHECK)]
-    # Only what is critical, or a loss of reward, spoils a checkpoint: the rest may be harmless.
-    spoiling = [f for f in of_policy if f.severity == "critical"] or [
-        f for f in of_policy if f.id in FALLS
-    ]
-    onsets = [f.onset.step if f.onset else first for f in spoiling]
-    if min(onsets, default=end) <= first:
+    of_policy = [one for one in serious if one.id not in (*OF_THE_LOG, FIRST_CHECK)]
+    onsets = [one.onset.step if one.onset else first for one in _spoiling(of_policy)]
+    spoiled = min(onsets, default=end)
+    if spoiled <= first:
         return None
     # Evaluations before the first step count, too.
     start = first if changes else np.iinfo(np.int64).min
-    before = run.between(start, min(onsets, default=end))
-    # One evaluation in the whole run cannot tell which checkpoint is best.
-    watched = run.courses.get("watched_reward")
-    is_watched = watched is not None and not watched.is_single
-    is_watched &= "watched_reward" in before.courses
-    quantity: Quantity = "watched_reward" if is_watched else "reward"
-    course = before.courses.get(quantity)
-    if course is None or course.best.value <= course.first.value:
-        return None
-    # Few steps may tell less about the noise than all steps do.
-    whole = run.courses[quantity]
-    error = min(course.error, whole.error * math.sqrt(whole.window / course.window))
-    rose = course.last.value - course.first.value > CLAIM_Z * error
-    if not (before.learned or course.gained or rose):
+    before = run.between(start, spoiled)
+    quantity = _decisive_quantity(run, before)
+    course = quantities.courses(before).get(quantity)
+    if course is None or not _is_gain(run, before, course, quantity):
         return None
     declined = course.slipped if quantity == "watched_reward" else course.lost
-    declined &= not any(f.id == "mix_changed" for f in findings)
-    began = min((f.onset.step for f in of_policy if f.onset), default=end)
-    last = best_index(course, began) if onsets or declined else len(course.steps) - 1
-    complete = ~np.isin(
-        course.steps, run.tables.steps.loc[run.tables.steps["incomplete"], "step"]
-    )
-    usable = np.flatnonzero(complete[: last + 1])
-    return int(course.steps[usable[-1]]) if len(usable) else None
+    declined &= not any(finding.id == "mix_changed" for finding in findings)
+    last = len(course.steps) - 1
+    if onsets or declined:
+        began = min((one.onset.step for one in of_policy if one.onset), default=end)
+        last = best_index(course, began)
+    return _last_complete(run, course.steps[: last + 1])
+
+
+def _spoiling(findings: list[Finding]) -> list[Finding]:
+    """Return the findings that spoil a checkpoint: critical ones, without any losses of reward.
+
+    The rest may be harmless.
+    """
+    critical = [one for one in findings if one.severity is Severity.CRITICAL]
+    return critical or [one for one in findings if one.id in FALLS]
+
+
+def _decisive_quantity(run: Run, before: Run) -> Quantity:
+    """Return the reward that tells which checkpoint is best: a watched one if it can."""
+    watched = quantities.courses(run).get("watched_reward")
+    # One evaluation in the whole run cannot tell which checkpoint is best.
+    if watched is None or watched.is_single:
+        return "reward"
+    is_known = "watched_reward" in quantities.courses(before)
+    return "watched_reward" if is_known else "reward"
+
+
+def _is_gain(run: Run, before: Run, course: Course, quantity: Quantity) -> bool:
+    """Return whether the part of the run before a problem surely gained anything."""
+    if course.best.value <= course.first.value:
+        return False
+    if progress.learned(before) or course.gained:
+        return True
+    # Few steps may tell less about the noise than all steps do.
+    whole = quantities.courses(run)[quantity]
+    error_of_whole = whole.error * math.sqrt(whole.window / course.window)
+    error = min(course.error, error_of_whole)
+    return course.last.value - course.first.value > CLAIM_Z * error
+
+
+def _last_complete(run: Run, steps: Ints) -> int | None:
+    """Return the last of the steps that is not marked as incomplete, None if all are."""
+    table = run.tables.steps
+    incomplete = table.loc[table["incomplete"], "step"]
+    complete = steps[~np.isin(steps, incomplete)]
+    return int(complete[-1]) if len(complete) else None

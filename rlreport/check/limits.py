@@ -6,22 +6,23 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Generic, Literal, TypeVar, overload
 
+from rlreport.figures.rounding import rounded
 from rlreport.text.messages import translatable
 
 Op = Literal[">", ">=", "<", "<="]
 
 
-@dataclass(frozen=True, slots=True)
-class Met:
-    """A threshold, its key (``name``) in a thresholds file, and the value compared with it."""
+class LimitKind(StrEnum):
+    """What kind of number a limit is; it decides how the number is written."""
 
-    name: str
-    op: Op
-    limit: float
-    value: float
-    unit: str
+    SHARE = "share"  # a part of a whole, from 0 to 1; written as a percentage
+    COUNT = "count"
+    VALUE = "value"  # in the unit of the limit, such as nats
+    RATIO = "ratio"  # a multiple of another number, such as a mean of the first window
+    ERRORS = "standard errors"
 
 
 N = TypeVar("N", int, float)
@@ -36,18 +37,32 @@ class Limit(Generic[N]):
     """A threshold, declared as a class attribute: ``class KlExplosion(Limits): warn = Limit(...)``.
 
     ``KlExplosion.warn`` is this declaration; an instance's ``warn`` is the value for a run:
-    ``default``, unless a thresholds file sets another. ``owner`` and ``key`` are the class and
-    the name of the attribute; ``source`` is where the default comes from.
+    ``default``, unless a thresholds file sets another.
+
+    Attributes:
+        default: the value unless a thresholds file sets another.
+        kind: decides how numbers are written.
+        unit: of the value and the numbers compared with it, "" for none.
+        meaning: what is compared with it, for readers.
+        source: where the default comes from.
+        owner: the class that declares it.
+        key: its name in that class, and in a thresholds file.
     """
 
-    __slots__ = ("default", "key", "meaning", "owner", "source", "unit")
+    __slots__ = ("default", "key", "kind", "meaning", "owner", "source", "unit")
     owner: type[Limits]
     key: str
 
     def __init__(
-        self, default: N, unit: str, meaning: str, source: str = CONTRACT
+        self,
+        default: N,
+        kind: LimitKind,
+        unit: str,
+        meaning: str,
+        source: str = CONTRACT,
     ) -> None:
         self.default: N = default
+        self.kind = kind
         self.unit = unit
         self.meaning = meaning
         self.source = source
@@ -84,6 +99,22 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Tested:
+    """A value that was compared with a limit."""
+
+    limit: Limit[Any]
+    op: Op
+    bound: float  # the limit's value for this run
+    value: float  # as a multiple of another number if the limit is one
+    met: bool  # whether ``value op bound``
+
+    @property
+    def nearness(self) -> float:
+        """The value as a part of its limit."""
+        return self.value / self.bound
+
+
+@dataclass(frozen=True, slots=True)
 class Thresholds:
     """All threshold values for a run; ``thresholds[KlExplosion].warn`` is one of them."""
 
@@ -92,6 +123,25 @@ class Thresholds:
 
     def __getitem__(self, kind: type[L]) -> L:
         return kind(self.given.get(kind.__name__, {}))
+
+    def test(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> Tested:
+        """Compare a value with a limit.
+
+        Args:
+            limit: as declared, such as ``KlExplosion.warn``.
+            op: how a value that is a problem compares with the limit.
+            value: the value; NaN meets no limit.
+            of: if the limit is a multiple of another number, such as the mean of the first
+                window, this number.
+        """
+        bound: float = getattr(self[limit.owner], limit.key)
+        return Tested(
+            limit=limit,
+            op=op,
+            bound=bound,
+            value=rounded(value / of) if of else math.inf,
+            met=bool(meets(op, value, bound * of)),
+        )
 
 
 def meets(op: Op, value: float, limit: float) -> bool:

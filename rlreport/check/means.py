@@ -1,20 +1,31 @@
-"""Changes of a mean between two windows that are due to another mix of environments."""
+"""Means of responses in windows of steps, their changes, and the part due to environments."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from rlreport.check.limits import Limit, Limits
-from rlreport.check.noise import Change
-from rlreport.figures.ragged import Floats
+import numpy as np
+
+from rlreport.check import noise
+from rlreport.check.limits import Limit, LimitKind, Limits
+from rlreport.check.noise import Change, Trend, Window
+from rlreport.check.run import Run
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import beyond_rounding, difference, rounded
 
 
 class MixChanged(Limits):
     share = Limit(
-        0.5, "of the fall", "part of a fall of the reward that the mix explains"
+        0.5,
+        LimitKind.SHARE,
+        "of the fall",
+        "part of a fall of the reward that the mix explains",
     )
     rest = Limit(
-        0.1, "of the fall", "largest fall at a constant mix, unless it may be chance"
+        0.1,
+        LimitKind.SHARE,
+        "of the fall",
+        "largest fall at a constant mix, unless it may be chance",
     )
 
 
@@ -29,11 +40,151 @@ class MixChange(NamedTuple):
     means: Floats  # m, float64 (2, environments)
     mix: float  # Σ m̄ Δs, due to the mix of environments
     within: Floats  # s̄ Δm, due to the rewards within each, float64 (environments,)
-    same_mix: (
-        Change  # change of the mean reward with both windows weighted to the same mix
-    )
+    # change of the mean reward with both windows weighted to the same mix
+    same_mix: Change
     explains_fall: bool  # whether Δ < 0 is due to the mix: see ``MixChanged``
 
     @property
     def rest(self) -> float:
+        """Σ s̄ Δm, the change that the mix does not explain."""
         return float(self.within.sum())
+
+    @property
+    def total(self) -> float:
+        """Δ, the change of the mean reward."""
+        return self.mix + self.rest
+
+
+def change(
+    run: Run,
+    values: Floats,
+    weights: Floats | None = None,
+    *,
+    first: Window | None = None,
+    last: Window | None = None,
+    by_step: bool = True,
+) -> Change:
+    """Return the change of the mean of per-response values from one window to another.
+
+    Errors are clustered by prompt, so a prompt in both windows is compared with itself.
+
+    Args:
+        run: the run; without a first window, ``first`` and ``z`` of the change are NaN.
+        values: one number per response, float64 (rows,); NaN is left out.
+        weights: the weight of each response, float64 (rows,); by default 1.
+        first: the earlier window, by default the run's first.
+        last: the later window, by default the run's last.
+        by_step: whether the scatter of step means counts as noise, too; a jump increases it.
+    """
+    start = first or run.first
+    end = last or run.last
+    after = noise.part_of(run.tables, values, end, weights)
+    if start is None:
+        return Change(np.nan, after.mean, np.nan)
+    before = noise.part_of(run.tables, values, start, weights)
+    z = noise.z_of(run.tables if by_step else None, values, weights, [before, after])
+    return Change(before.mean, after.mean, z, run.limits[Trend].z)
+
+
+def mix(
+    run: Run, first: Window, last: Window, values: Floats | None = None
+) -> MixChange | None:
+    """Split the change of mean reward by environment; None without environments or rewards.
+
+    Args:
+        run: the run with its environments.
+        first: the earlier window.
+        last: the later window.
+        values: what is split instead of the rewards, float64 (rows,); a jump is no noise.
+    """
+    if run.environments is None:
+        return None
+    reward = run.column("reward") if values is None else values
+    windows = (first.rows, last.rows)
+    size = len(run.environments.names) + 1  # the last is that of unnamed ones
+    # Index of each response's environment, -1 for those without a reward
+    index = np.where(np.isfinite(reward), run.environments.index, -1)
+    shares = _shares_of_environments(index, windows, size)
+    if shares is None:
+        return None
+    means = _means_of_environments(index, windows, size, reward)
+    mean = means.mean(axis=0)
+    same_mix = change(
+        run,
+        reward - mean[index],
+        _weights_to_same_mix(index, windows, shares),
+        first=first,
+        last=last,
+        by_step=values is None,
+    )
+    by_mix = rounded((mean * difference(shares[1], shares[0])).sum())
+    within = shares.mean(axis=0) * difference(means[1], means[0])
+    limits = run.limits[MixChanged]
+    total = by_mix + within.sum()
+    remains = same_mix.fell and within.sum() < limits.rest * total
+    # The first part explains most of the fall only if the rest surely is the smaller part.
+    is_most = by_mix < limits.share * total
+    is_most &= same_mix.largest_loss < limits.share * -total
+    explains_fall = bool(total < 0 and is_most and not remains)
+    return MixChange(shares, means, by_mix, within, same_mix, explains_fall)
+
+
+def _shares_of_environments(
+    index: Ints, windows: tuple[slice, slice], size: int
+) -> Floats | None:
+    """Return each environment's share in both windows, (2, size); None if one has no reward."""
+    counts = []
+    for rows in windows:
+        # Shifted by one, as ``bincount`` takes no -1; its count is then left out.
+        of_window = np.bincount(index[rows] + 1, minlength=size + 1)[1:]
+        if not of_window.any():
+            return None
+        counts.append(of_window)
+    totals = np.array(counts)
+    return np.asarray(totals / totals.sum(axis=1, keepdims=True))
+
+
+def _means_of_environments(
+    index: Ints, windows: tuple[slice, slice], size: int, reward: Floats
+) -> Floats:
+    """Return each environment's mean reward in both windows, float64 (2, size)."""
+    means = [
+        noise.means_by(index[rows] + 1, size + 1, reward[rows])[1:] for rows in windows
+    ]
+    # An environment that is missing in one window counts as unchanged.
+    return np.nan_to_num(np.where(np.isnan(means), means[::-1], means))
+
+
+def _weights_to_same_mix(
+    index: Ints, windows: tuple[slice, slice], shares: Floats
+) -> Floats:
+    """Return weights of responses that give both windows the same shares of environments."""
+    in_both = shares.all(axis=0)
+    target = shares.mean(axis=0)
+    weights = np.zeros(len(index))
+    for rows, share in zip(windows, shares, strict=True):
+        weight = np.divide(target, share, out=np.zeros(len(target)), where=in_both)
+        # Responses without a reward have the index -1, which takes the appended 0.
+        weights[rows] = np.append(weight, 0.0)[index[rows]]
+    return weights
+
+
+def spread(run: Run, column: str = "reward") -> float:
+    """Return the std of a response column around the mean of each step; NaN without values."""
+    values = run.column(column)
+    finite = np.isfinite(values)
+    if not finite.any():
+        return np.nan
+    deviations = noise.centred(values[finite], run.step_index[finite])
+    largest = np.abs(values[finite]).max()
+    return rounded(float(beyond_rounding(np.sqrt((deviations**2).mean()), largest)))
+
+
+def mean(values: Floats) -> float:
+    """Return the mean without NaN values, NaN if no value is finite."""
+    return rounded(float(np.nanmean(values))) if np.isfinite(values).any() else np.nan
+
+
+def median(values: Floats) -> float:
+    """Return the median without NaN values, NaN if no value is finite."""
+    return rounded(np.nanmedian(values)) if np.isfinite(values).any() else np.nan

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.limits import Limit, Limits
+from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import (
     beyond_rounding,
@@ -39,10 +39,24 @@ TINY = float(np.finfo(float).tiny)
 class Trend(Limits):
     """Thresholds that checks share: window sizes, the shortest run judged, and the minimum z."""
 
-    share = Limit(WINDOW_SHARE, "of steps", "size of the first and of the last window")
-    least_steps = Limit(LEAST_WINDOW, "steps", "least size of a window")
-    shortest_run = Limit(5, "steps", "runs with fewer steps are not judged")
-    z = Limit(3.0, "std errors", "least significance of a difference of means")
+    share = Limit(
+        WINDOW_SHARE,
+        LimitKind.SHARE,
+        "of steps",
+        "size of the first and of the last window",
+    )
+    least_steps = Limit(
+        LEAST_WINDOW, LimitKind.COUNT, "steps", "least size of a window"
+    )
+    shortest_run = Limit(
+        5, LimitKind.COUNT, "steps", "runs with fewer steps are not judged"
+    )
+    z = Limit(
+        3.0,
+        LimitKind.ERRORS,
+        "std errors",
+        "least significance of a difference of means",
+    )
 
 
 class Window(NamedTuple):

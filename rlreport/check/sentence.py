@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import Any
 
 from rlreport.check.course_data import Course, Phase, Quantity
-from rlreport.check.finding import Fact, Finding
+from rlreport.check.finding import Fact, Finding, ToldFinding
 from rlreport.check.registry import BY_ID
-from rlreport.check.verdict import FIRST_WORDS, Verdict
+from rlreport.check.verdict import FIRST_WORDS, Judged, Verdict
 from rlreport.text.messages import (
     clauses,
     format_message,
@@ -34,13 +34,16 @@ OF_COURSES: dict[str, Quantity] = {
 }
 
 
-def with_texts(verdict: Verdict, sample_note: str = "") -> Verdict:
-    """Return the verdict with its sentence and its findings' texts filled in.
+def with_texts(judged: Judged[Finding], sample_note: str = "") -> Verdict:
+    """Return the verdict with its sentence and its findings' texts.
 
     ``sample_note`` says in which responses phrases were counted, "" if in all.
     """
-    filled = verdict.map(lambda finding: _fill_texts(finding, verdict, sample_note))
-    return with_sentence(filled)
+
+    def tell(finding: Finding) -> ToldFinding:
+        return _told(finding, judged, sample_note)
+
+    return with_sentence(Verdict.of(judged, tell))
 
 
 def translatable_title(finding: Mapping[str, Any], title: str) -> str:
@@ -60,27 +63,28 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     return retitled if retitled == title else title
 
 
-def _fill_texts(finding: Finding, verdict: Verdict, sample_note: str) -> Finding:
+def _told(finding: Finding, judged: Judged[Finding], sample_note: str) -> ToldFinding:
     check = BY_ID[finding.id]
-    sampled = sample_note and not finding.facts.keys().isdisjoint(check.sampled)
-    return replace(
+    sample = ""
+    if sample_note and not finding.facts.keys().isdisjoint(check.sampled):
+        sample = message("Counted {sample}.", sample=sample_note)
+    facts = {**finding.facts, **_course_facts(finding, judged)}
+    return ToldFinding.of(
         finding,
         name=message(check.name),
         title=check.format_title(finding.facts),
-        clause=check.format_statement(
-            {**finding.facts, **_course_facts(finding, verdict)}
-        ),
+        clause=check.format_statement(facts),
         why=message(check.why),
-        sample=message("Counted {sample}.", sample=sample_note) if sampled else "",
+        sample=sample,
         suggestion=message(check.suggestion),
         source=message(check.source),
     )
 
 
-def _course_facts(finding: Finding, verdict: Verdict) -> dict[str, Fact]:
+def _course_facts(finding: Finding, judged: Judged[Finding]) -> dict[str, Fact]:
     """Return {"start": first mean, "early": its steps, "end": last mean} of its course, or {}."""
     quantity = OF_COURSES.get(finding.id)
-    course = verdict.courses.get(quantity) if quantity else None
+    course = judged.courses.get(quantity) if quantity else None
     if course is None or finding.facts.get("kind") == "finished":
         return {}
     first = course.first
@@ -173,7 +177,7 @@ def headline(verdict: Verdict) -> str:
     )
 
 
-def _dated(lead: Finding, what: str, verdict: Verdict, lasting: str) -> str:
+def _dated(lead: ToldFinding, what: str, verdict: Verdict, lasting: str) -> str:
     """Return the level, what happened and when; ``lasting`` is the template of lasting problems."""
     if lead.onset and lead.until is not None:
         literal = translatable("{level}: {what} in {steps}")
@@ -197,7 +201,7 @@ def _level_words(verdict: Verdict) -> str:
     return FIRST_WORDS[verdict.level]
 
 
-def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
+def _lead_sentence(lead: ToldFinding, verdict: Verdict) -> str:
     if _is_dead(lead):
         literal = translatable("{level}: {what} from step {since} on")
         facts = {"level": FIRST_WORDS[verdict.level], "what": lead.clause, **lead.facts}
@@ -224,7 +228,7 @@ def _lead_sentence(lead: Finding, verdict: Verdict) -> str:
     return message("{text}.", text=text)
 
 
-def _earlier_sentence(lead: Finding, verdict: Verdict, cause: str) -> str:
+def _earlier_sentence(lead: ToldFinding, verdict: Verdict, cause: str) -> str:
     """Return a sentence on a further problem that began between ``keep_step`` and lead, or ""."""
     if lead.onset is None or verdict.keep_step is None:
         return ""
@@ -240,7 +244,7 @@ def _earlier_sentence(lead: Finding, verdict: Verdict, cause: str) -> str:
     return ""
 
 
-def _is_dead(finding: Finding) -> bool:
+def _is_dead(finding: ToldFinding) -> bool:
     return finding.id == "reward_collapse" and finding.facts.get("kind") == "dead"
 
 

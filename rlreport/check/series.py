@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rlreport.check.course_data import SeriesSource
 from rlreport.check.finding import Onset
-from rlreport.check.limits import Limit, Limits
+from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.noise import (
     BIAS,
     MAX_CORRELATION,
@@ -81,18 +81,30 @@ NORMAL_MEDIAN = 0.4549
 class RewardCollapse(Limits):
     """Thresholds of ``reward_collapse``. ``shape_of`` uses ``lost`` and ``z`` for all series."""
 
-    lost = Limit(0.35, "of the gain", "reward lost again, relative to its gain", LMFLOW)
-    z = Limit(FALL_Z, "std errors", "significance of the loss")
+    lost = Limit(
+        0.35,
+        LimitKind.SHARE,
+        "of the gain",
+        "reward lost again, relative to its gain",
+        LMFLOW,
+    )
+    z = Limit(FALL_Z, LimitKind.ERRORS, "std errors", "significance of the loss")
     half = Limit(
         0.5,
+        LimitKind.SHARE,
         "of the gain",
         "reward lost again, relative to its gain, without trainer metrics",
         LMFLOW,
     )
     dip = Limit(
-        0.15, "of steps", "a fall that recovered lasted longer than this part (warning)"
+        0.15,
+        LimitKind.SHARE,
+        "of steps",
+        "a fall that recovered lasted longer than this part (warning)",
     )
-    spread = Limit(0.5, "std of reward", "loss relative to the std within steps")
+    spread = Limit(
+        0.5, LimitKind.VALUE, "std of reward", "loss relative to the std within steps"
+    )
 
 
 @dataclass(frozen=True, slots=True)

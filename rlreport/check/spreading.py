@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.limits import Limit, Limits, meets
+from rlreport.check import means
+from rlreport.check.limits import Limit, LimitKind, Limits, meets
 from rlreport.check.noise import centred, log_odds_z
-from rlreport.check.run import Run
+from rlreport.check.run import Run, once_per_run
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded, significant
 from rlreport.tables import GAP, Tables, TextSample
@@ -78,31 +79,51 @@ class Spreading(Limits):
 
     share = Limit(
         0.2,
+        LimitKind.SHARE,
         "of responses",
         "share of responses that contain it, last window",
         FIGHTIN_WORDS,
     )
     ratio = Limit(
         3.0,
+        LimitKind.RATIO,
         "times",
         "that share, relative to the first steps or the reference",
         FIGHTIN_WORDS,
     )
     z = Limit(
-        5.0, "std errors", "significance of the rise of that share", FIGHTIN_WORDS
+        5.0,
+        LimitKind.ERRORS,
+        "std errors",
+        "significance of the rise of that share",
+        FIGHTIN_WORDS,
     )
-    lift_z = Limit(3.0, "std errors", "significance of that extra reward")
+    lift_z = Limit(
+        3.0, LimitKind.ERRORS, "std errors", "significance of that extra reward"
+    )
     lift = Limit(
-        0.25, "std of reward", "extra reward of responses with it, inside a step"
+        0.25,
+        LimitKind.VALUE,
+        "std of reward",
+        "extra reward of responses with it, inside a step",
     )
-    gain = Limit(1 / 3, "of the gain", "part of the reward's gain due to its spread")
+    gain = Limit(
+        1 / 3,
+        LimitKind.SHARE,
+        "of the gain",
+        "part of the reward's gain due to its spread",
+    )
     held = Limit(
         0.5,
+        LimitKind.SHARE,
         "of responses",
         "share of responses that contain it, last window (critical)",
     )
     carried = Limit(
-        0.5, "of the gain", "part of the reward's gain due to its spread (critical)"
+        0.5,
+        LimitKind.SHARE,
+        "of the gain",
+        "part of the reward's gain due to its spread (critical)",
     )
 
 
@@ -154,6 +175,7 @@ def has_reference(tables: Tables) -> bool:
     return tables.ref_words is not None and len(tables.ref_words.rows) >= MIN_REFERENCES
 
 
+@once_per_run
 def spreading_texts(run: Run) -> SpreadingTexts:
     """Return texts far more common in the last than in the reference's or the first responses."""
     rows: list[dict[str, object]] = []
@@ -161,14 +183,14 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     counts_of: dict[str, Floats] = {}
     sample = run.tables.words
     sampled = slice(0) if sample is None else sample.rows
-    length = run.change(run.column(run.length))
+    length = means.change(run, run.column(run.length))
     growth = max(1.0, length.last / length.first) if length.rose else 1.0
     for text in [] if sample is None else _texts(run, sample):
         counts = np.full(len(run.responses), np.nan)
         counts[sampled] = text.counts
         shares = has_text(counts)
         values = prevalence(text.kind, counts)
-        moved = run.change(values)
+        moved = means.change(run, values)
         # A longer response contains any word more often.
         before = moved.first * growth if text.often else 1 - (1 - moved.first) ** growth
         min_share = run.limits[Spreading].ratio * before
@@ -183,8 +205,12 @@ def spreading_texts(run: Run) -> SpreadingTexts:
             {
                 "kind": text.kind,
                 "ngram": text.name,
-                "share_first": run.change(shares).first if text.often else text.before,
-                "share_last": run.change(shares).last if text.often else text.after,
+                "share_first": means.change(run, shares).first
+                if text.often
+                else text.before,
+                "share_last": means.change(run, shares).last
+                if text.often
+                else text.after,
                 "often_first": moved.first,
                 "often_last": moved.last,
                 "z": text.z,
@@ -246,11 +272,14 @@ def _lift(  # noqa: PLR0914
         (varied >= 1e-9) & valid, products / np.maximum(varied, 1e-9), np.nan
     )
     r = np.clip(lift * np.sqrt(varied[0] / max(variance, 1e-9)), -0.999999, 0.999999)
-    earned = per_count * run.change(counts).difference
-    earned = earned if often else max(lift * run.change(shares).difference, earned)
+    earned = per_count * means.change(run, counts).difference
+    earned = (
+        earned if often else max(lift * means.change(run, shares).difference, earned)
+    )
     std = np.sqrt(max(variance, 1e-9) / max(int(after.sum()), 1))
     gains = [
-        run.change(run.column(name)).difference for name in ("reward", "reward_gap")
+        means.change(run, run.column(name)).difference
+        for name in ("reward", "reward_gap")
     ]
     gain = float(np.nan_to_num(gains, nan=0.0).max())
     return {

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Generic, Literal, TypeVar
 
 from rlreport.check.course_data import Course, Quantity
-from rlreport.check.finding import SEVERITIES, Close, Example, Finding, NotRun, Severity
+from rlreport.check.finding import (
+    Close,
+    Example,
+    Finding,
+    NotRun,
+    Severity,
+    ToldFinding,
+)
+from rlreport.check.limits import Tested
 from rlreport.text.messages import message, sentences
 
+F = TypeVar("F", bound=Finding)
 Level = Literal["critical", "warning", "unclear", "healthy", "unjudged"]
 # First word of the verdict's sentence, by the verdict's level ("critical", "healthy", ...)
 FIRST_WORDS = {
@@ -25,71 +34,79 @@ SCHEMA = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Muted:
+class Muted(Generic[F]):
     """A finding that the user muted, and the reason that the user gave."""
 
-    finding: Finding
+    finding: F
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The outcome of all checks."""
+class Judged(Generic[F]):
+    """The outcome of all checks, as facts: a ``Verdict`` has the words, too."""
 
     level: Level
     # id of the most important finding, None if there is no warning or critical finding
     lead: str | None = None
     keep_step: int | None = None  # step of the last good checkpoint, or None
-    findings: list[Finding] = field(
-        default_factory=list
-    )  # the findings in the order of the report
+    # in the order of the report
+    findings: list[F] = field(default_factory=list)
     close: tuple[Close, ...] = ()  # checks that found nothing, but not by far
-    passed: list[str] = field(
-        default_factory=list
-    )  # ids of the other checks that found nothing
+    # ids of the other checks that found nothing
+    passed: list[str] = field(default_factory=list)
     not_run: list[NotRun] = field(default_factory=list)  # the checks that could not run
-    not_observed: tuple[
-        str, ...
-    ] = ()  # what is not logged, and what it would have shown
-    muted: list[Muted] = field(default_factory=list)
-    courses: Mapping[Quantity, Course] = field(
-        default_factory=dict
-    )  # of reward, KL, length, ...
+    # what is not logged, and what it would have shown
+    not_observed: tuple[str, ...] = ()
+    muted: list[Muted[F]] = field(default_factory=list)
+    # of reward, KL, length, ...
+    courses: Mapping[Quantity, Course] = field(default_factory=dict)
     # (first step, last step) of each of these two windows, None for a short run
     windows: tuple[tuple[int, int], tuple[int, int]] | None = None
     step_count: int = 0
     # first and last step of the run, None without any
     first_step: int | None = None
     last_step: int | None = None
-    basis: str = (
-        ""  # what is logged ("rewards and texts") if it is no more than that, else ""
-    )
+    # what is logged ("rewards and texts") if it is no more than that, else ""
+    basis: str = ""
     reward_count: int = 0  # number of steps with a reward
-    harder_prompts: bool = (
-        False  # whether a fall of the reward surely is due to harder prompts
-    )
-    one_prompt: bool = (
-        False  # whether most steps have a single prompt, not the same at all steps
-    )
-    # texts, empty until ``check.sentence`` writes them: what happened with the checkpoint to keep,
-    # the course of the rewards, and all of it
-    headline: str = ""
-    course_text: str = ""
-    sentence: str = ""
+    # whether a fall of the reward surely is due to harder prompts
+    harder_prompts: bool = False
+    # whether most steps have a single prompt, not the same at all steps
+    one_prompt: bool = False
 
-    def reaches(self, severity: Severity) -> bool:
+    def reaches(self, severity: str) -> bool:
         """Return whether any finding that is not muted has this severity or a worse one."""
-        severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
-        return any(finding.severity in severities for finding in self.findings)
+        least = Severity(severity).order
+        return any(finding.severity.order <= least for finding in self.findings)
 
-    def map(self, change: Callable[[Finding], Finding]) -> Verdict:
-        """Return the verdict with ``change`` applied to every finding, including muted ones."""
+    def map(self, change: Callable[[F], F]) -> Judged[F]:
+        """Return the outcome with ``change`` applied to every finding, including muted ones."""
         findings = [change(finding) for finding in self.findings]
         muted = [Muted(change(one.finding), one.reason) for one in self.muted]
         return replace(self, findings=findings, muted=muted)
 
-    def effects_of(self, finding: Finding) -> list[Finding]:
+    def effects_of(self, finding: Finding) -> list[F]:
+        """Return the findings that this one explains."""
         return [other for other in self.findings if other.explained_by == finding.id]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Judged[ToldFinding]):
+    """The outcome of all checks with its words, which ``check.sentence`` writes."""
+
+    headline: str = ""  # what happened, and the checkpoint to keep
+    course_text: str = ""  # the course of the rewards
+    sentence: str = ""  # all of it
+
+    @classmethod
+    def of(
+        cls, judged: Judged[Finding], tell: Callable[[Finding], ToldFinding]
+    ) -> Verdict:
+        """Return the verdict with told findings, without the texts of its own."""
+        facts = {item.name: getattr(judged, item.name) for item in fields(Judged)}
+        findings = [tell(finding) for finding in judged.findings]
+        muted = [Muted(tell(one.finding), one.reason) for one in judged.muted]
+        return cls(**{**facts, "findings": findings, "muted": muted})
 
 
 def findings_json(verdict: Verdict) -> dict[str, Any]:
@@ -134,14 +151,14 @@ def _course_json(quantity: Quantity, course: Course) -> dict[str, Any]:
     }
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
+def _finding_json(finding: ToldFinding) -> dict[str, Any]:
     return {
         **_fields(
             finding, "id", "severity", "rank", "explained_by", "title", "facts", "until"
         ),
         **_fields(finding, "steps", "source"),
         "onset": finding.onset and asdict(finding.onset),
-        "thresholds": [_json_value(asdict(met)) for met in finding.thresholds],
+        "thresholds": [_tested_json(tested) for tested in finding.met],
         "evidence": [
             _example_json(example)
             | {"before": example.before and _example_json(example.before)}
@@ -150,6 +167,16 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "why": sentences([finding.why, finding.sample]),
         "try": finding.suggestion,
         "series_from": finding.facts.get("series_from"),
+    }
+
+
+def _tested_json(tested: Tested) -> dict[str, Any]:
+    return {
+        "name": tested.limit.key,
+        "op": tested.op,
+        "limit": _json_value(tested.bound),
+        "value": _json_value(tested.value),
+        "unit": tested.limit.unit,
     }
 
 

@@ -18,7 +18,7 @@ from rlreport.text.messages import Joined, message, phrases, plural
 from rlreport.text.numbers import byte_size
 
 if TYPE_CHECKING:
-    from rlreport.check.finding import Finding
+    from rlreport.check.finding import ToldFinding
     from rlreport.check.verdict import Verdict
     from rlreport.flows.build import Report
     from rlreport.tables import BadLine, Tables
@@ -130,7 +130,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _example_lines(finding: Finding) -> list[str]:
+def _example_lines(finding: ToldFinding) -> list[str]:
     if finding.severity == "info" or finding.explained_by:
         return []
     lines = []

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlreport.check.finding import Finding
+from rlreport.check.finding import ToldFinding
 from rlreport.check.noise import log_odds_z, share_z
 from rlreport.comparison.compare import (
     NEVER_BETTER,
@@ -82,7 +82,7 @@ class Outcome:
     comparison: Comparison
     # lists of findings (detected problems): ``new``, ``fixed`` or ``still`` present in the first
     # NEW run relative to the first BASE run, and ``critical`` in NEW only
-    changed: Mapping[str, list[Finding]]
+    changed: Mapping[str, list[ToldFinding]]
     gate: Gate
     flips: Sequence[Flip]
     ngrams: pd.DataFrame  # see ``distinctive_texts``
@@ -183,7 +183,9 @@ def _is_undecided(
     )
 
 
-def _changed_findings(base: ComparedRun, new: ComparedRun) -> dict[str, list[Finding]]:
+def _changed_findings(
+    base: ComparedRun, new: ComparedRun
+) -> dict[str, list[ToldFinding]]:
     critical = [
         finding for finding in new.findings.values() if finding.severity == "critical"
     ]
@@ -211,7 +213,7 @@ def _changed_findings(base: ComparedRun, new: ComparedRun) -> dict[str, list[Fin
 
 
 def _gate(
-    comparison: Comparison, critical: list[Finding], options: CompareOptions
+    comparison: Comparison, critical: list[ToldFinding], options: CompareOptions
 ) -> Gate:
     conditions = set(FAIL_ON if "any" in options.fail_on else options.fail_on)
     failed = []

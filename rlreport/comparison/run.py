@@ -13,7 +13,7 @@ import pandas as pd
 
 from rlreport.about.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
-from rlreport.check.finding import Finding, Onset
+from rlreport.check.finding import Onset, Rank, Severity, ToldFinding
 from rlreport.check.run import Run
 from rlreport.check.sentence import translatable_title, with_texts
 from rlreport.comparison.compare import Side, side_of
@@ -60,7 +60,7 @@ class ComparedRun:
     level: str  # level of the report's verdict on the run, such as ``critical``
     lead: str | None  # id of the main finding, None without warnings
     findings: Mapping[
-        str, Finding
+        str, ToldFinding
     ]  # id -> finding (detected problem), a warning or critical
     texts: Texts
     from_logs: bool = (
@@ -187,12 +187,16 @@ def _token_shares(tables: Tables) -> pd.DataFrame:
     return pd.DataFrame({"token": tokens, "kl_share": tables.tokens["kl_share"]})
 
 
-def _finding(finding: Mapping[str, Any]) -> Finding:
+def _finding(finding: Mapping[str, Any]) -> ToldFinding:
     step = section(finding, "onset").get("step")
     title = translatable_title(finding, _text(finding.get("title")))
     onset = Onset(step, step, step) if isinstance(step, int) else None
-    return Finding(
-        _text(finding.get("id")), finding["severity"], "note", onset=onset, title=title
+    return ToldFinding(
+        id=_text(finding.get("id")),
+        severity=Severity(finding["severity"]),
+        rank=Rank.NOTE,
+        onset=onset,
+        title=title,
     )
 
 

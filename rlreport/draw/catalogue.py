@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlreport.check.finding import Finding
+from rlreport.check import quantities
+from rlreport.check.finding import Rank, Severity, ToldFinding
 from rlreport.check.run import Run
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart, PageSlot, Scale, drawable, on_one_scale
@@ -308,7 +309,9 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
 )
 
 
-def overview_charts(tables: Tables, findings: Sequence[Finding] = ()) -> list[Chart]:
+def overview_charts(
+    tables: Tables, findings: Sequence[ToldFinding] = ()
+) -> list[Chart]:
     if tables.steps.empty:
         return []
     judged = Run(tables)
@@ -337,13 +340,14 @@ def overview_charts(tables: Tables, findings: Sequence[Finding] = ()) -> list[Ch
 
 
 def arranged(
-    charts: Sequence[Chart], findings: Sequence[Finding], lead: str | None
+    charts: Sequence[Chart], findings: Sequence[ToldFinding], lead: str | None
 ) -> list[Chart]:
     """Return charts in page order, with section and width; ``lead``: id of the lead finding."""
     by_subject = {chart.subject: chart for chart in reversed(charts) if chart.subject}
     by_subject |= {chart.name: chart for chart in charts}
     serious = sorted(
-        (f for f in findings if f.severity != "info"), key=lambda f: f.id != lead
+        (f for f in findings if f.severity is not Severity.INFO),
+        key=lambda f: f.id != lead,
     )
     cited = [by_subject.get(name) for f in serious for name in f.charts]
     own = [
@@ -354,7 +358,7 @@ def arranged(
         if (c := by_subject.get(n))
     ]
     # A cause is seen in its own quantity, its effect in the reward.
-    own.sort(key=lambda pair: pair[0].rank == "cause" and pair[1].name == "reward")
+    own.sort(key=lambda pair: pair[0].rank is Rank.CAUSE and pair[1].name == "reward")
     visible = [*cited, *(by_subject.get(name) for name in USUAL)]
     places: dict[str, PageSlot] = {chart.name: "open" for chart in visible if chart}
     if "reward" in places:
@@ -431,7 +435,7 @@ def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
     for curve in entry.curves:
         series = _series(tables, curve)
         axis = STEP[curve.column].axis
-        metric = run.series_of(curve.role)
+        metric = quantities.series_of(run, curve.role)
         if tables.responses.empty:  # the table of steps has the trainer's metrics
             axis = ""
         elif metric is not None:
@@ -446,7 +450,7 @@ def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
                 series = trainer
                 axis = ""
             elif series.has_line and trainer.has_line and not curve.own_scale:
-                leads = run.covers(metric)
+                leads = quantities.covers(run, metric)
                 (first if leads else last).append(
                     ("", [replace(trainer, **_LOOKS[leads])])
                 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rlreport.check.finding import SEVERITIES, Finding
+from rlreport.check.finding import Rank, Severity, ToldFinding
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, floats, path_chart
 from rlreport.draw.theme import DASHED, LIGHT
@@ -69,7 +69,7 @@ def _runs(base: Floats, new: Floats) -> list[DrawnCurve]:
     ]
 
 
-def _findings(steps: Floats, band: Band) -> list[Finding]:
+def _findings(steps: Floats, band: Band) -> list[ToldFinding]:
     _, low, high = band
     below = translatable(
         "The whole band lies below 0 at {some:count} of {all:count} steps"
@@ -79,17 +79,17 @@ def _findings(steps: Floats, band: Band) -> list[Finding]:
     )
     findings = []
     for name, severity, mask, literal in (
-        ("below 0", SEVERITIES[1], high < 0, below),
-        ("above 0", SEVERITIES[2], low > 0, above),
+        ("below 0", Severity.WARNING, high < 0, below),
+        ("above 0", Severity.INFO, low > 0, above),
     ):
         if mask.any():
             numbers = tuple(map(int, steps[mask]))
             title = message(literal, some=len(numbers), all=len(steps))
             findings.append(
-                Finding(
+                ToldFinding(
                     name,
                     severity,
-                    "note",
+                    Rank.NOTE,
                     steps=numbers,
                     charts=("difference",),
                     title=title,

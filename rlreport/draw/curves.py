@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlreport.check.finding import SEVERITIES, Finding, Severity
+from rlreport.check.finding import Severity, ToldFinding
 from rlreport.draw.chart import (
     Axis,
     Chart,
@@ -212,9 +212,8 @@ class Frame:
     """Step axis and findings that all charts over steps of one page share."""
 
     steps: Floats  # float64 (S,), ascending
-    findings: Sequence[
-        Finding
-    ] = ()  # findings to mark on the charts that they refer to
+    # findings to mark on the charts that they refer to
+    findings: Sequence[ToldFinding] = ()
     # first and last step of the axis, None for those of ``steps``
     within: tuple[float, float] | None = None
 
@@ -317,7 +316,7 @@ def curve_chart(  # noqa: PLR0913, PLR0914
     marks = frame.marks(name)
     marked = [  # the most severe on top
         {"from": low, "to": high, "severity": mark.severity, "finding": mark.title}
-        for mark in sorted(marks, key=lambda mark: -SEVERITIES.index(mark.severity))
+        for mark in sorted(marks, key=lambda mark: -mark.severity.order)
         for low, high in mark.spans
     ]
     layers = {

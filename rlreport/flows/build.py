@@ -14,12 +14,13 @@ from markupsafe import Markup
 from rlreport.about.card import Card, run_card
 from rlreport.about.several_runs import SEVERAL_STARTS, several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
+from rlreport.check.finding import Finding
 from rlreport.check.judge import with_excerpts
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
-from rlreport.check.verdict import Verdict
+from rlreport.check.verdict import Judged, Verdict
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.forms import form_of
 from rlreport.deliver.markdown import append_summary, summary_file
@@ -110,15 +111,15 @@ def build_report(  # noqa: PLR0914
         name = "run"
     if options.in_progress:
         tables = tables.mark_in_progress()
-    verdict, spreading = _judge(tables, rollouts, limits, options)
+    judged, spreading = _judge(tables, rollouts, limits, options)
     texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
     tables = tables.without_samples()  # they are large, and no later stage needs them
     if options.redact:
         redact = Redactor()
-        verdict = redacted_verdict(verdict, redact)
+        judged = redacted_verdict(judged, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
-    verdict = with_texts(verdict, tables.sample_note)
+    verdict = with_texts(judged, tables.sample_note)
 
     limit = options.max_size or chosen_form.default_size
     charts, chart_errors = custom_charts(
@@ -168,8 +169,8 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
         card = _metadata(logs, options)
         _, rollouts, tables = load_run(logs, options, card, progress, workers)
         tables = _with_several_runs(logs, tables, options)
-        verdict, _ = _judge(tables, rollouts, limits, options)
-    return with_texts(verdict, tables.sample_note)
+        judged, _ = _judge(tables, rollouts, limits, options)
+    return with_texts(judged, tables.sample_note)
 
 
 def _with_several_runs(
@@ -201,10 +202,10 @@ def _metadata(logs: Sequence[str | Path], report: ReportOptions) -> Card:
 
 def _judge(
     tables: Tables, rollouts: Rollouts, limits: Thresholds, options: BuildOptions
-) -> tuple[Verdict, SpreadingTexts]:
+) -> tuple[Judged[Finding], SpreadingTexts]:
     run = Run(tables.without_step_in_progress(), limits)
-    verdict = with_excerpts(judge(run, muted=options.mute), tables.responses, rollouts)
-    return verdict, replace(run.once(spreading_texts), counts={})
+    judged = with_excerpts(judge(run, muted=options.mute), tables.responses, rollouts)
+    return judged, replace(spreading_texts(run), counts={})
 
 
 def _sampled_rows(tables: Tables) -> Ints:

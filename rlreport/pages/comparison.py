@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlreport.about.card import redacted_text
-from rlreport.check.finding import Finding
+from rlreport.check.finding import ToldFinding
 from rlreport.columns import RESPONSE
 from rlreport.comparison import words
 from rlreport.comparison.compare import Guardrail
@@ -190,7 +190,7 @@ class ComparisonBuilder(Maker):
 def _compare_view(
     outcome: Outcome, charts: Sequence[Chart], shown: int
 ) -> dict[str, Any]:
-    def title(finding: Finding) -> str:
+    def title(finding: ToldFinding) -> str:
         return (
             words.check_name(finding.id)
             if outcome.redact

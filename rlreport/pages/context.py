@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.about.card import Card
-from rlreport.check.finding import Finding
+from rlreport.check.finding import ToldFinding
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.verdict import Verdict
 from rlreport.options import BuildOptions
@@ -65,7 +65,7 @@ class StepJob:
     # this step and those the page links to: neighbours, the first, onsets of findings
     linked: list[int]
     findings: list[
-        Finding
+        ToldFinding
     ]  # findings that refer to the step, without data of other steps
     in_progress: bool  # whether the step is still being written
 
@@ -155,7 +155,7 @@ class RunContext(PageContext):
 
 
 def findings_of_responses(
-    findings: Sequence[Finding], step: int
+    findings: Sequence[ToldFinding], step: int
 ) -> dict[int, list[str]]:
     names: dict[int, list[str]] = {}
     for finding in findings:

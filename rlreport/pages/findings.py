@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from rlreport.check.finding import REFERENCE_REWARD, Example, Finding
-from rlreport.check.limits import Met
+from rlreport.check.finding import REFERENCE_REWARD, Example, ToldFinding
+from rlreport.check.limits import LimitKind, Tested
 from rlreport.check.registry import BY_ID
 from rlreport.check.verdict import Verdict
 from rlreport.draw.chart import evenly
@@ -64,7 +64,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
 
 
 def finding_view(
-    finding: Finding, addresses: Addresses, folded: Sequence[Finding] = ()
+    finding: ToldFinding, addresses: Addresses, folded: Sequence[ToldFinding] = ()
 ) -> dict[str, Any]:
     """Return a finding for templates, with its effects ``folded`` and links to up to 12 steps."""
     onset = finding.onset
@@ -80,7 +80,7 @@ def finding_view(
         "interval": f"{onset.low}–{onset.high}"
         if onset and onset.low < onset.high
         else "",
-        "limits": [_limit(finding.id, met) for met in finding.thresholds],
+        "limits": [_limit(tested) for tested in finding.met],
         "steps": [Link(str(step), addresses.step(step)) for step in steps],
         "examples": [_example(example, addresses) for example in finding.evidence],
         "unseen": finding.unseen
@@ -106,17 +106,16 @@ _ONE = {
 }
 
 
-def _limit(check: str, met: Met) -> str:
-    declared = BY_ID[check].limits.declared() if check in BY_ID else {}
-    if met.unit.startswith("of "):  # a share
-        value = percent(met.value)
-        limit = percent(met.limit)
+def _limit(tested: Tested) -> str:
+    limit = tested.limit
+    if limit.kind is LimitKind.SHARE:
+        value = percent(tested.value)
+        bound = percent(tested.bound)
     else:
-        value = with_unit(figure(met.value), message(met.unit))
-        limit = figure(met.limit)
-    meaning = message(declared[met.name].meaning if met.name in declared else met.name)
-    facts = {"meaning": meaning, "value": value, "limit": limit}
-    if met.op.startswith("<"):
+        value = with_unit(figure(tested.value), message(limit.unit))
+        bound = figure(tested.bound)
+    facts = {"meaning": message(limit.meaning), "value": value, "limit": bound}
+    if tested.op.startswith("<"):
         return message("{meaning}: {value} (threshold: below {limit})", **facts)
     return message("{meaning}: {value} (threshold {limit})", **facts)
 

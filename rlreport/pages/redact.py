@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rlreport.check.finding import Example, Finding, LogText
 from rlreport.check.spreading import SpreadingTexts
-from rlreport.check.verdict import Verdict
+from rlreport.check.verdict import Judged
 from rlreport.metrics.roles import PLAIN_NAMES, in_unit_of, roles_of
 from rlreport.pages.listed import is_numeric
 from rlreport.read.detect import OTHER_SPLIT
@@ -216,7 +216,7 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
     return renamed, replace(rollouts, places=rollouts.places._replace(names=file_names))
 
 
-def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
+def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Finding]:
     """Return a verdict with placeholders for excerpts and log texts that its sentences quote."""
 
     def hidden(value: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.finding import Finding
+from rlreport.check.finding import ToldFinding
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.draw.chart import Chart, finite_or_none
 from rlreport.draw.step_charts import CHARTED, step_charts
@@ -304,7 +304,9 @@ def _ranks(values: Floats, listed: Floats) -> list[int | None]:
     return [rank or None for rank in np.where(np.isnan(listed), 0, ranks).tolist()]
 
 
-def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, Any]]]:
+def _badges(
+    findings: Sequence[ToldFinding], step: int
+) -> dict[str, list[dict[str, Any]]]:
     badges: dict[str, list[dict[str, Any]]] = {}
     for finding in findings:
         facts = {

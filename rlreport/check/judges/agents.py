@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 
-from rlreport.check.check import FALLS, Check, Need, Result, RiseOrShare, share_of
+from rlreport.check import quantities
+from rlreport.check.check import FALLS, Check, Need, RiseOrShare, share_of
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Facts, LogText, Onset
-from rlreport.check.limits import EOS, Limit, Limits
+from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
+from rlreport.check.limits import EOS, Limit, LimitKind, Limits
+from rlreport.check.noise import Change
 from rlreport.check.run import Run
 from rlreport.check.series import MIN_STEPS, Series, onset
 from rlreport.figures.ragged import Floats
 from rlreport.figures.turns import ERROR_KINDS, Ending
+from rlreport.read.rollouts import Turn
 from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
 from rlreport.text.messages import message, translatable
 
@@ -21,13 +27,18 @@ AGENTS = translatable(
 
 
 class _FailedRollouts(RiseOrShare):
-    rise = Limit(0.2, "of rollouts", "share that failed: last window minus first")
-    share = Limit(0.5, "of rollouts", "share that failed, last window")
+    rise = Limit(
+        0.2,
+        LimitKind.SHARE,
+        "of rollouts",
+        "share that failed: last window minus first",
+    )
+    share = Limit(0.5, LimitKind.SHARE, "of rollouts", "share that failed, last window")
 
 
 @Check(
     name="failed rollouts",
-    rank="cause",
+    rank=Rank.CAUSE,
     charts=("failed_rollouts",),
     limits=_FailedRollouts,
     close={"share": "{value:percent} of rollouts fail before the first response"},
@@ -45,40 +56,73 @@ def failed_rollouts(check: Check, run: Run) -> Result:
     failed = run.attempted_steps["failed_rollouts"].to_numpy(np.float64)
     if not failed.any():
         return check.judge_metric(run, "failed")
+    responses = run.attempted_steps["responses"].to_numpy(np.float64)
     steps = run.attempted_steps["step"].to_numpy(np.int64)
-    share: Floats = failed / (
-        failed + run.attempted_steps["responses"].to_numpy(np.float64)
-    )
+    share: Floats = failed / (failed + responses)
     series = Series(steps, share)
-    start = int(steps[0])
-    moved = series.change()
-    rise = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
-    later = steps[steps >= rise.step].tolist() if rise else ()
-    return check.judge_share(run, moved, series, onset=rise, steps=later)
+    change = series.change()
+    first_step = int(steps[0])
+    began: Onset | None = Onset(first_step, first_step, first_step)
+    if change.difference > 0:
+        began = onset(steps, share)
+    later = steps[steps >= began.step].tolist() if began else ()
+    return check.judge_share(run, change, series, onset=began, steps=later)
 
 
 class _ToolErrors(RiseOrShare):
-    rise = Limit(0.2, "of calls", "share that return an error: last window minus first")
-    share = Limit(0.5, "of calls", "share that return an error, last window")
+    rise = Limit(
+        0.2,
+        LimitKind.SHARE,
+        "of calls",
+        "share that return an error: last window minus first",
+    )
+    share = Limit(
+        0.5, LimitKind.SHARE, "of calls", "share that return an error, last window"
+    )
 
 
 def _judge_tool_errors(check: Check, run: Run) -> Result:
-    facts: Facts = {"kind": "plain"}
-    if not run.tables.tools.empty:
-        kinds = run.tables.tools.groupby("tool")[list(ERROR_KINDS)].sum()
-        tool = str(kinds.max(axis=1).idxmax())
-        kind = str(kinds.max().idxmax())
-        if kinds[kind].max() > run.tables.tools["errors"].sum() / 2:
-            named = {"tool": LogText(tool), "error": message(ERROR_KINDS[kind])}
-            facts = {**named, "kind": "named" if tool else "unnamed"}
-    return share_of("tool_errors", "tool_calls", "tool_errors", facts)(check, run)
+    judge = share_of("tool_errors", "tool_calls", "tool_errors", _usual_error(run))
+    return judge(check, run)
+
+
+def _usual_error(run: Run) -> Facts:
+    """Return the tool and kind of most errors, as facts; "plain" if no kind is most of them."""
+    tools = run.tables.tools
+    if tools.empty:
+        return {"kind": "plain"}
+    errors = tools.groupby("tool")[list(ERROR_KINDS)].sum()
+    tool = str(errors.max(axis=1).idxmax())
+    kind = str(errors.max().idxmax())
+    if errors[kind].max() <= tools["errors"].sum() / 2:
+        return {"kind": "plain"}
+    return {
+        "tool": LogText(tool),
+        "error": message(ERROR_KINDS[kind]),
+        "kind": "named" if tool else "unnamed",
+    }
+
+
+def _calls_unparsed(turn: Turn) -> bool:
+    """Return whether a turn has a call that could not be parsed, or one only in its text."""
+    if any(is_unparsed(arguments) for _, arguments in turn.calls):
+        return True
+    return bool(turn.sampled and not turn.calls and calls_in_text(turn.text))
+
+
+class _ToolChange(NamedTuple):
+    """How the share of a tool's answers without text changed over a run."""
+
+    tool: str  # "" if the log does not name it
+    change: Change
+    series: Series
 
 
 tool_errors = Check(
     id="tool_errors",
     judge=_judge_tool_errors,
     name="tools fail",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(Need("tool calls", ("tool_errors",), ("tool_errors",)),),
     charts=("tool_errors", "reward"),
     limits=_ToolErrors,
@@ -102,22 +146,24 @@ tool_errors = Check(
 
 class _UnparsedCalls(RiseOrShare):
     rise = Limit(
-        0.2, "of calls", "share that cannot be parsed: last window minus first"
+        0.2,
+        LimitKind.SHARE,
+        "of calls",
+        "share that cannot be parsed: last window minus first",
     )
-    share = Limit(0.5, "of calls", "share that cannot be parsed, last window")
+    share = Limit(
+        0.5, LimitKind.SHARE, "of calls", "share that cannot be parsed, last window"
+    )
 
 
 unparsed_calls = Check(
     id="unparsed_calls",
     judge=share_of("unparsed_calls", "tool_calls"),
     name="tool calls cannot be parsed",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(Need("tool calls", ("unparsed_calls",)),),
     charts=("unparsed_calls", "reward"),
-    turn=lambda turn: (
-        any(is_unparsed(arguments) for _, arguments in turn.calls)
-        or bool(turn.sampled and not turn.calls and calls_in_text(turn.text))
-    ),
+    turn=_calls_unparsed,
     limits=_UnparsedCalls,
     close={"share": "{value:percent} of tool calls cannot be parsed"},
     title="{share:percent} of tool calls cannot be parsed ({before:percent} at the start).",
@@ -131,15 +177,22 @@ unparsed_calls = Check(
 
 
 class _LateCalls(RiseOrShare):
-    rise = Limit(0.2, "of calls", "share after a final answer: last window minus first")
-    share = Limit(0.3, "of calls", "share after a final answer, last window")
+    rise = Limit(
+        0.2,
+        LimitKind.SHARE,
+        "of calls",
+        "share after a final answer: last window minus first",
+    )
+    share = Limit(
+        0.3, LimitKind.SHARE, "of calls", "share after a final answer, last window"
+    )
 
 
 late_calls = Check(
     id="late_calls",
     judge=share_of("late_calls", "tool_calls"),
     name="tools called after the answer",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(Need("tool calls", ("late_calls",)),),
     charts=("late_calls", "reward"),
     limits=_LateCalls,
@@ -154,15 +207,22 @@ late_calls = Check(
 
 
 class _MarkupTurns(RiseOrShare):
-    rise = Limit(0.1, "of turns", "share with markup in text: last window minus first")
-    share = Limit(0.3, "of turns", "share with markup in text, last window")
+    rise = Limit(
+        0.1,
+        LimitKind.SHARE,
+        "of turns",
+        "share with markup in text: last window minus first",
+    )
+    share = Limit(
+        0.3, LimitKind.SHARE, "of turns", "share with markup in text, last window"
+    )
 
 
 markup_turns = Check(
     id="markup_turns",
     judge=share_of("markup_turns", "turns"),
     name="markup of tool calls stays in the text",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(Need("turns", ("markup_turns",)),),
     charts=("markup_turns", "reward"),
     limits=_MarkupTurns,
@@ -180,15 +240,21 @@ markup_turns = Check(
 class _EmptyResults(Limits):
     rise = Limit(
         0.3,
+        LimitKind.SHARE,
         "of answers",
         "share of one tool's answers without text: last window minus first",
     )
-    answers = Limit(50, "answers", "answers of a tool in the run; below it not judged")
+    answers = Limit(
+        50,
+        LimitKind.COUNT,
+        "answers",
+        "answers of a tool in the run; below it not judged",
+    )
 
 
 @Check(
     name="tools return nothing",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(Need("tool calls", ("empty_results",)),),
     charts=("empty_results", "reward"),
     turn=lambda turn: turn.role == "tool" and not (turn.error or turn.text.strip()),
@@ -211,39 +277,63 @@ class _EmptyResults(Limits):
     trend=True,
 )
 def empty_results(check: Check, run: Run) -> Result:
-    limits = run.limits[_EmptyResults]
-    worst = None
     if run.tables.tools.empty:
-        return None
-    for name, tool in run.tables.tools.groupby("tool"):
-        if tool["answers"].sum() < limits.answers or len(tool) < MIN_STEPS:
-            continue
-        share = (tool["empty"] / tool["answers"]).to_numpy(np.float64)
-        series = Series(tool["step"].to_numpy(np.int64), share)
-        moved = series.change()
-        if moved.rose and (worst is None or moved.difference > worst[1].difference):
-            worst = str(name), moved, series
-    if worst is None:
-        return None
-    name, moved, series = worst
-    if not (met := run.met(_EmptyResults.rise, ">=", moved.difference)):
-        return None
-    facts: Facts = {"share": moved.last, "before": moved.first, "tool": LogText(name)}
-    facts = {**facts, "kind": "named" if name else "unnamed"}
+        return Result()
+    risen = [tool for tool in _empty_answers(run) if tool.change.rose]
+    if not risen:
+        return Result()
+    worst = max(risen, key=lambda tool: tool.change.difference)
+    change = worst.change
+    rise = run.limits.test(_EmptyResults.rise, ">=", change.difference)
+    if not rise.met:
+        return Result(tested=(rise,))
     empty = run.column("empty_results")
-    return check.finding(
-        run, "warning", met, facts, Ranking(empty, among=empty > 0), series=series
+    return check.found(
+        run,
+        Severity.WARNING,
+        [rise],
+        {
+            "share": change.last,
+            "before": change.first,
+            "tool": LogText(worst.tool),
+            "kind": "named" if worst.tool else "unnamed",
+        },
+        Ranking(empty, among=empty > 0),
+        series=worst.series,
+        onset=run.onset(worst.series),
     )
 
 
+def _empty_answers(run: Run) -> Iterator[_ToolChange]:
+    """Yield how each tool's empty answers changed, of tools with enough answers to judge."""
+    least = run.limits[_EmptyResults].answers
+    for name, tool in run.tables.tools.groupby("tool"):
+        if tool["answers"].sum() < least or len(tool) < MIN_STEPS:
+            continue
+        share = (tool["empty"] / tool["answers"]).to_numpy(np.float64)
+        series = Series(tool["step"].to_numpy(np.int64), share)
+        yield _ToolChange(str(name), series.change(), series)
+
+
 class _ToolDisuse(Limits):
-    ratio = Limit(0.3, "times", "calls per response against the first window", AGENTS)
-    calls = Limit(0.2, "calls", "calls per response at the start; below it not judged")
+    ratio = Limit(
+        0.3,
+        LimitKind.RATIO,
+        "times",
+        "calls per response against the first window",
+        AGENTS,
+    )
+    calls = Limit(
+        0.2,
+        LimitKind.COUNT,
+        "calls",
+        "calls per response at the start; below it not judged",
+    )
 
 
 @Check(
     name="tools no longer called",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(Need("tool calls", ("tool_calls",), ("tool_calls",)),),
     charts=("tool_calls", "reward"),
     limits=_ToolDisuse,
@@ -255,20 +345,29 @@ class _ToolDisuse(Limits):
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
-    if (figure := run.change_and_series("tool_calls", "tool_calls")) is None:
-        return None
-    moved, series = figure
-    ratio = run.met(_ToolDisuse.ratio, "<", moved.last, of=moved.first)
-    if not (ratio and moved.fell and run.met(_ToolDisuse.calls, ">", moved.first)):
-        return None
-    ranking = Ranking(run.column("tool_calls"), highest=False, unit="calls")
-    facts = {"start": moved.first, "end": moved.last}
-    return check.finding(run, "warning", ratio, facts, ranking, series=series)
+    found = quantities.change_and_series(run, "tool_calls", "tool_calls")
+    if found is None:
+        return Result()
+    change, series = found
+    ratio = run.limits.test(_ToolDisuse.ratio, "<", change.last, of=change.first)
+    enough = run.limits.test(_ToolDisuse.calls, ">", change.first)
+    if not (ratio.met and change.fell and enough.met):
+        return Result(tested=(ratio, enough))
+    return check.found(
+        run,
+        Severity.WARNING,
+        [ratio],
+        {"start": change.first, "end": change.last},
+        Ranking(run.column("tool_calls"), highest=False, unit="calls"),
+        series=series,
+        onset=run.onset(series),
+    )
 
 
 class _VoidTurns(RiseOrShare):
     share = Limit(
         0.1,
+        LimitKind.SHARE,
         "of turns",
         "share with neither a call nor an answer",
         "SimpleTIR (void turns)",
@@ -279,7 +378,7 @@ void_turns = Check(
     id="void_turns",
     judge=share_of("void_turns", "turns"),
     name="empty turns",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(Need("turns", ("void_turns",)),),
     charts=("turns", "length"),
     limits=_VoidTurns,
@@ -293,14 +392,21 @@ void_turns = Check(
 
 
 class _TurnLimit(RiseOrShare):
-    rise = Limit(0.2, "of conversations", "share stopped: last window minus first", EOS)
-    share = Limit(0.5, "of conversations", "share stopped, last window", EOS)
+    rise = Limit(
+        0.2,
+        LimitKind.SHARE,
+        "of conversations",
+        "share stopped: last window minus first",
+        EOS,
+    )
+    share = Limit(
+        0.5, LimitKind.SHARE, "of conversations", "share stopped, last window", EOS
+    )
 
 
 def _judge_turn_limit(check: Check, run: Run) -> Result:
-    inferred = (
-        run.has("at_turn_limit") and (run.column("ending") == Ending.MOST_TURNS).any()
-    )
+    endings = run.column("ending") if run.has("at_turn_limit") else np.empty(0)
+    inferred = (endings == Ending.MOST_TURNS).any()
     facts = {"kind": "inferred" if inferred else "logged"}
     return share_of("at_turn_limit", role="turn_limit", facts=facts)(check, run)
 
@@ -309,7 +415,7 @@ turn_limit = Check(
     id="turn_limit",
     judge=_judge_turn_limit,
     name="conversations hit the turn limit",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(Need("turns and a finish reason", ("at_turn_limit",), ("turn_limit",)),),
     charts=("turns", "eos"),
     limits=_TurnLimit,
@@ -329,10 +435,18 @@ turn_limit = Check(
 
 class _UnclosedThinking(RiseOrShare):
     rise = Limit(
-        0.2, "of responses", "share of unclosed thinking: last window minus first", EOS
+        0.2,
+        LimitKind.SHARE,
+        "of responses",
+        "share of unclosed thinking: last window minus first",
+        EOS,
     )
     share = Limit(
-        0.5, "of responses", "share whose thinking does not end, last window", EOS
+        0.5,
+        LimitKind.SHARE,
+        "of responses",
+        "share whose thinking does not end, last window",
+        EOS,
     )
 
 
@@ -340,7 +454,7 @@ unclosed_thinking = Check(
     id="unclosed_thinking",
     judge=share_of("unclosed_thinking"),
     name="thinking never ends",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),
     charts=("eos", "length"),
     limits=_UnclosedThinking,

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.check import FALLS, LOGPROBS, RESPONSE, Check, Need, Result
-from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Facts, LogText, Severity
+from rlreport.check import means, progress, quantities
+from rlreport.check.check import FALLS, LOGPROBS, RESPONSE, Check, Need
+from rlreport.check.evidence import Ranking, examples
+from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
 from rlreport.check.judges.length import correlation_with_reward
-from rlreport.check.limits import Limit, Limits
-from rlreport.check.noise import Trend, deviate
-from rlreport.check.run import Run, mean
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested
+from rlreport.check.means import mean
+from rlreport.check.noise import Change, Trend, Window, deviate
+from rlreport.check.run import Run, once_per_run
 from rlreport.check.series import (
     LMFLOW,
     MIN_STEPS,
@@ -38,8 +40,10 @@ RAGEN_2 = translatable("RAGEN-2 (template collapse)")
 # Number of hash buckets for n-grams; collisions make the result only slightly less exact
 _BUCKETS = 4096
 DRAWS = 8  # Distinct-2 is the average of samples from this many random orders of the responses
-# Number of bigrams from which distinct-2 is computed: at most (for speed), and least per step
-MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
+# Maximum number of bigrams from which distinct-2 is computed, for speed
+MAX_BIGRAMS = 20_000
+# Minimum number of bigrams from which it is computed for a step
+MIN_STEP_BIGRAMS = 20
 # A text needs this many letters for its script (Latin, Cyrillic, ...) to be recognized
 LEAST_LETTERS = 6
 
@@ -47,40 +51,48 @@ LEAST_LETTERS = 6
 class _DiversityCollapse(Limits):
     fall = Limit(
         0.3,
+        LimitKind.SHARE,
         "of distinct-2",
         "fall of distinct-2, at equal numbers of bigrams",
         DISTINCT,
     )
     least_bigrams = Limit(
-        200, "bigrams", "with fewer, judge by identical responses only", DISTINCT
+        200,
+        LimitKind.COUNT,
+        "bigrams",
+        "with fewer, judge by identical responses only",
+        DISTINCT,
     )
     identical = Limit(
         0.5,
+        LimitKind.SHARE,
         "of responses",
         "share that equal a response to another prompt (warning)",
         DISTINCT,
     )
 
 
+def _alike_title(facts: Facts) -> str:
+    if "twins" in facts:
+        return translatable(
+            "{twins:percent} of responses equal a response to another prompt of the same step "
+            "({twins_start:percent} at the start)."
+        )
+    return translatable(
+        "Distinct-2 of equal samples of {bigrams:count} word pairs fell from "
+        "{distinct_start:figure} to {distinct:figure}."
+    )
+
+
 @Check(
     name="responses become more alike",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(RESPONSE,),
     charts=("distinct_2", "duplicates"),
     sampled=("distinct",),
     limits=_DiversityCollapse,
     close={"fall": "distinct-2 fell by {value:percent}"},
-    title=lambda facts: (
-        translatable(
-            "{twins:percent} of responses equal a response to another prompt of the same step "
-            "({twins_start:percent} at the start)."
-        )
-        if "twins" in facts
-        else translatable(
-            "Distinct-2 of equal samples of {bigrams:count} word pairs fell from "
-            "{distinct_start:figure} to {distinct:figure}."
-        )
-    ),
+    title=_alike_title,
     statement="texts become repetitive",
     why="A policy that says one thing to every prompt has stopped answering them.",
     suggestion="Raise the KL coefficient, the entropy bonus or the temperature; fix the reward.",
@@ -91,44 +103,62 @@ def diversity_collapse(check: Check, run: Run) -> Result:
     # Equal answers to one prompt are normal, so count the prompts that share an answer.
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
     times = prompts.transform("nunique").to_numpy(np.float64)
-    twin = (times > 1).astype(np.float64)
-    series = run.by_step(twin)
-    twins = run.change(twin)
-    facts = {}
-    repeats = (
-        run.met(_DiversityCollapse.identical, ">", twins.last) if twins.rose else []
-    )
+    is_twin = (times > 1).astype(np.float64)
+    by_step = run.by_step(is_twin)
+    twins = means.change(run, is_twin)
+    limits = _DiversityCollapse
+    tested: list[Tested] = []
+    facts: Facts = {}
+    distinct = distinct_fall(run)
+    if distinct is not None and distinct.z >= run.limits[Trend].z:
+        fall = run.limits.test(limits.fall, ">", distinct.share)
+        tested.append(fall)
+    repeats = False
+    if twins.rose:
+        identical = run.limits.test(limits.identical, ">", twins.last)
+        tested.append(identical)
+        repeats = identical.met
     if repeats:
         facts = {"twins": twins.last, "twins_start": twins.first}
-    fall = run.once(distinct_fall)
-    met = []
-    if fall is not None and fall.z >= run.limits[Trend].z:
-        met = run.met(_DiversityCollapse.fall, ">", fall.share)
-    if fall is not None and met:
-        facts |= {
-            "distinct": fall.last,
-            "distinct_start": fall.first,
-            "bigrams": fall.bigrams,
+    less_distinct = any(one.met for one in tested if one.limit is limits.fall)
+    if distinct is not None and less_distinct:
+        facts = {
+            **facts,
+            "distinct": distinct.last,
+            "distinct_start": distinct.first,
+            "bigrams": distinct.bigrams,
         }
-        series = series if repeats else fall.series
-    if not (met or repeats):
-        return None
-    watched = run.watched_shape
-    fell = any(
-        shape is not None and shape.fell for shape in (run.reward_shape, watched)
-    )
-    trusted = (watched is not None and watched.rose) or run.verifiable
-    harmless = run.learned and trusted and not fell and not repeats
+        by_step = by_step if repeats else distinct.series
+    if not (less_distinct or repeats):
+        return Result(tested=tuple(tested))
     ranking = Ranking(times, unit="times in its step")
-    if not twin[run.last.rows].any():
+    if not is_twin[run.last.rows].any():
         ranking = Ranking(run.column("distinct_2"), highest=False)
-    severity: Severity = "info" if harmless else "warning"
-    return check.finding(run, severity, met + repeats, facts, ranking, series=series)
+    is_harmless = not repeats and _is_trusted(run)
+    return check.found(
+        run,
+        Severity.INFO if is_harmless else Severity.WARNING,
+        tested,
+        facts,
+        ranking,
+        onset=run.onset(by_step),
+    )
+
+
+def _is_trusted(run: Run) -> bool:
+    """Return whether the run learned, no reward fell, and the reward cannot easily be gamed."""
+    watched = quantities.watched_shape(run)
+    for shape in (quantities.reward_shape(run), watched):
+        if shape is not None and shape.fell:
+            return False
+    if not progress.learned(run):
+        return False
+    return (watched is not None and watched.rose) or progress.verifiable(run)
 
 
 def distinct_loss(run: Run) -> bool:
     """Return whether distinct-2 (fraction of distinct word pairs) fell by more than its limit."""
-    fall = run.once(distinct_fall)
+    fall = distinct_fall(run)
     return fall is not None and fall.share > run.limits[_DiversityCollapse].fall
 
 
@@ -146,88 +176,114 @@ class DistinctFall(NamedTuple):
         return 1 - self.last / self.first
 
 
-def distinct_fall(run: Run) -> DistinctFall | None:  # noqa: PLR0914
+@once_per_run
+def distinct_fall(run: Run) -> DistinctFall | None:
     """Compare distinct-2 in the first and last window; None if either has too few bigrams.
 
     Larger samples repeat more bigrams, so both windows, and all steps, are cut to equal numbers.
     The z is computed from the variance between steps. Identical answers to a prompt within a
     step count once.
     """
-    sample = run.tables.ngrams
-    if run.first is None or sample is None:
+    if run.first is None or run.tables.ngrams is None:
         return None
-    rows = np.asarray(sample.rows)
-    units = np.asarray(sample.units, np.int64)
-    keys = units[:-1] * len(sample.vocabulary) + units[1:]
-    answers = run.responses[["step", "prompt_id", "response_hash"]].iloc[rows]
-    steps: list[list[Ints]] = [[] for _ in run.steps]
-    for i in np.flatnonzero(~answers.duplicated().to_numpy()).tolist():
-        start = sample.offsets[i]
-        stop = sample.offsets[i + 1]
-        steps[run.step_index[rows[i]]].append(keys[start : max(stop - 1, start)])
-    size_first = len(run.first.steps)
-    size_last = len(run.last.steps)
-    windows = [[*chain(*part)] for part in (steps[:size_first], steps[-size_last:])]
-    size = min(MAX_BIGRAMS, *(sum(map(len, part)) for part in windows))
+    steps = _bigrams_by_step(run, run.tables.ngrams)
+    first = steps[: len(run.first.steps)]
+    last = steps[-len(run.last.steps) :]
+    in_first = [bigrams for step in first for bigrams in step]
+    in_last = [bigrams for step in last for bigrams in step]
+    size = min(MAX_BIGRAMS, _count(in_first), _count(in_last))
     if size < run.limits[_DiversityCollapse].least_bigrams:
         return None
-    sizes = np.array([sum(map(len, part)) for part in steps])
-    ends = [*range(size_first), *range(len(steps) - size_last, len(steps))]
-    # The variance is that of steps cut to the size of the smallest step in both windows. The
-    # series for the onset may use more bigrams, and is NaN at steps with fewer.
-    end_size = max(int(sizes[ends].min()), MIN_STEP_BIGRAMS)
-    step_size = max(int(np.median(sizes)) // 2, MIN_STEP_BIGRAMS)
-    scatter = np.array([_distinct_2(steps[index], end_size) for index in ends])
-    first = scatter[:size_first]
-    last = scatter[size_first:]
-    error = float(
-        np.sqrt(first.var(ddof=1) / size_first + last.var(ddof=1) / size_last)
+    # The series for the onset may use more bigrams than the z, and is NaN at steps with fewer.
+    median_size = int(np.median([_count(step) for step in steps]))
+    step_size = max(median_size // 2, MIN_STEP_BIGRAMS)
+    return DistinctFall(
+        first=_distinct_2(in_first, size),
+        last=_distinct_2(in_last, size),
+        bigrams=size,
+        z=_z_of_distinct(first, last),
+        series=np.array([_distinct_2(step, step_size) for step in steps]),
     )
-    z = deviate(float(first.mean() - last.mean()), error, len(ends) - 2)
-    series = np.array([_distinct_2(part, step_size) for part in steps])
-    before, after = (_distinct_2(part, size) for part in windows)
-    return DistinctFall(before, after, size, z, series)
+
+
+def _bigrams_by_step(run: Run, sample: TextSample) -> list[list[Ints]]:
+    """Return for each step the bigrams of each different answer, as numbers."""
+    rows = np.asarray(sample.rows)
+    units = np.asarray(sample.units, np.int64)
+    # A pair of words is numbered like a number of two digits.
+    pairs = units[:-1] * len(sample.vocabulary) + units[1:]
+    answers = run.responses[["step", "prompt_id", "response_hash"]].iloc[rows]
+    steps: list[list[Ints]] = [[] for _ in run.steps]
+    for index in np.flatnonzero(~answers.duplicated().to_numpy()).tolist():
+        start = sample.offsets[index]
+        stop = sample.offsets[index + 1]
+        bigrams = pairs[start : max(stop - 1, start)]
+        steps[run.step_index[rows[index]]].append(bigrams)
+    return steps
+
+
+def _count(responses: list[Ints]) -> int:
+    return sum(map(len, responses))
+
+
+def _z_of_distinct(first: list[list[Ints]], last: list[list[Ints]]) -> float:
+    """Return the z of the fall of distinct-2, by its scatter over the steps of both windows."""
+    # All steps are cut to the size of the smallest.
+    smallest = min(_count(step) for step in [*first, *last])
+    size = max(smallest, MIN_STEP_BIGRAMS)
+    before = np.array([_distinct_2(step, size) for step in first])
+    after = np.array([_distinct_2(step, size) for step in last])
+    variance = before.var(ddof=1) / len(before) + after.var(ddof=1) / len(after)
+    fall = float(before.mean() - after.mean())
+    return deviate(fall, float(np.sqrt(variance)), len(before) + len(after) - 2)
 
 
 def _distinct_2(responses: list[Ints], size: int) -> float:
     """Return the mean distinct fraction in samples of ``size`` bigrams, NaN if there are fewer."""
     size = min(size, MAX_BIGRAMS)
-    if sum(map(len, responses)) < size:
+    if _count(responses) < size:
         return np.nan
-    numbers, _ = pd.factorize(
-        np.concatenate(responses)
-    )  # once, instead of a sort of each draw
-    parts = np.split(numbers, np.cumsum([*map(len, responses)])[:-1])
-    orders = [
-        np.random.default_rng(draw).permutation(len(responses)) for draw in range(DRAWS)
-    ]
-    draws = [np.concatenate([parts[i] for i in order])[:size] for order in orders]
-    distinct = sum(np.count_nonzero(np.bincount(draw)) for draw in draws)
+    # Numbered once from 0, so that draws are counted without being sorted.
+    numbers, _ = pd.factorize(np.concatenate(responses))
+    ends = np.cumsum([len(response) for response in responses])
+    parts = np.split(numbers, ends[:-1])
+    distinct = 0
+    for draw in range(DRAWS):
+        order = np.random.default_rng(draw).permutation(len(parts))
+        sample = np.concatenate([parts[index] for index in order])[:size]
+        distinct += int(np.count_nonzero(np.bincount(sample)))
     return distinct / (DRAWS * size)
 
 
 class _TemplateCollapse(Limits):
     prompts = Limit(
-        4, "prompts", "with two responses each; steps with fewer are not judged"
+        4,
+        LimitKind.COUNT,
+        "prompts",
+        "with two responses each; steps with fewer are not judged",
     )
     first = Limit(
         0.3,
+        LimitKind.VALUE,
         "beyond chance",
         "responses that can be matched to their prompt, first window",
         RAGEN_2,
     )
     last = Limit(
         0.1,
+        LimitKind.VALUE,
         "beyond chance",
         "responses that can be matched to their prompt, last window",
         RAGEN_2,
     )
-    surprisal = Limit(0.8, "times", "surprisal relative to the first window")
+    surprisal = Limit(
+        0.8, LimitKind.RATIO, "times", "surprisal relative to the first window"
+    )
 
 
 @Check(
     name="responses no longer depend on their prompts",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(LOGPROBS,),
     charts=("surprisal", "reward"),
     sampled=("end",),
@@ -243,23 +299,36 @@ class _TemplateCollapse(Limits):
     trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
-    series = _match_rates(run, run.limits[_TemplateCollapse].prompts)
-    windows = series[: len(run.last.steps)], run.last_values(series)
-    if min(np.isfinite(values).sum() for values in windows) < 2:
+    by_step = _match_rates(run, run.limits[_TemplateCollapse].prompts)
+    at_first = by_step[: len(run.last.steps)]
+    at_last = run.last_values(by_step)
+    if min(np.isfinite(at_first).sum(), np.isfinite(at_last).sum()) < 2:
         return check.not_run(check.needs_also)
-    first, last = map(mean, windows)
-    matched = run.met(_TemplateCollapse.first, ">", first)
-    unmatched = run.met(_TemplateCollapse.last, "<", last)
-    if not (matched and unmatched):
-        return None
-    surprisal = run.change(run.column("surprisal_mean"), run.column("logp_tokens"))
-    if run.met(_TemplateCollapse.surprisal, "<", surprisal.last, of=surprisal.first):
-        return None
-    facts = {"start": first, "end": max(0.0, last)}
-    finding = check.finding(run, "warning", matched + unmatched, facts, series=series)
-    return replace(
-        finding, evidence=run.examples(Ranking(run.column(run.length)), None)
+    first = mean(at_first)
+    last = mean(at_last)
+    limits = _TemplateCollapse
+    matched = run.limits.test(limits.first, ">", first)
+    unmatched = run.limits.test(limits.last, "<", last)
+    nothing = Result(tested=(matched, unmatched))
+    if not (matched.met and unmatched.met):
+        return nothing
+    surprisal = means.change(
+        run, run.column("surprisal_mean"), run.column("logp_tokens")
     )
+    if run.limits.test(limits.surprisal, "<", surprisal.last, of=surprisal.first).met:
+        return nothing
+    facts = {"start": first, "end": max(0.0, last)}
+    result = check.found(
+        run,
+        Severity.WARNING,
+        [matched, unmatched],
+        facts,
+        onset=run.onset(by_step),
+    )
+    assert result.finding is not None
+    # The examples are the longest of the last window, whenever it began.
+    evidence = examples(run, Ranking(run.column(run.length)), None)
+    return replace(result, finding=replace(result.finding, evidence=evidence))
 
 
 def _match_rates(run: Run, least: int) -> Floats:
@@ -273,18 +342,21 @@ def _match_rates(run: Run, least: int) -> Floats:
     step_index = run.step_index[rows]
     prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows]
     for step in np.unique(step_index).tolist():
-        rows_here = np.flatnonzero(step_index == step)
-        _, code, size = np.unique(
-            prompts[rows_here], return_inverse=True, return_counts=True
+        texts_here = np.flatnonzero(step_index == step)
+        _, prompt, size = np.unique(
+            prompts[texts_here], return_inverse=True, return_counts=True
         )
-        rows_here, code = rows_here[size[code] >= 2], code[size[code] >= 2]
-        labels, code = np.unique(code, return_inverse=True)
-        if len(labels) >= least:
-            texts = [
-                np.asarray(sample.units[offsets[i] : offsets[i + 1]]) for i in rows_here
-            ]
-            chance = 1 / len(labels)
-            rates[step] = (_hits(texts, code) - chance) / (1 - chance)
+        # Only prompts with two responses or more can be compared.
+        is_recurring = size[prompt] >= 2
+        labels, prompt = np.unique(prompt[is_recurring], return_inverse=True)
+        if len(labels) < least:
+            continue
+        texts = [
+            np.asarray(sample.units[offsets[index] : offsets[index + 1]])
+            for index in texts_here[is_recurring]
+        ]
+        chance = 1 / len(labels)
+        rates[step] = (_hits(texts, prompt) - chance) / (1 - chance)
     return rates
 
 
@@ -319,16 +391,19 @@ def _normalize(vectors: Floats) -> Floats:
 class _LanguageDrift(Limits):
     rise = Limit(
         0.2,
+        LimitKind.SHARE,
         "of responses",
         "rise of the share in another script than the prompt's (note)",
         LMFLOW,
     )
-    most = Limit(0.5, "of responses", "share in another script (warning)")
+    most = Limit(
+        0.5, LimitKind.SHARE, "of responses", "share in another script (warning)"
+    )
 
 
 @Check(
     name="responses leave the prompt's language",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(RESPONSE,),
     charts=("reward",),
     sampled=("share",),
@@ -348,75 +423,122 @@ def language_drift(check: Check, run: Run) -> Result:
     foreign = _in_other_script(run, run.tables.words)
     if not np.isfinite(foreign).any():
         return check.not_run("prompts and responses with six or more letters")
-    moved = run.change(foreign)
-    rise = run.met(_LanguageDrift.rise, ">=", moved.difference)
-    if not (rise and moved.rose):
-        return None
-    watched_fell = run.watched_shape is not None and run.watched_shape.fell
-    majority = run.met(_LanguageDrift.most, ">", moved.last)
-    severity: Severity = "warning" if watched_fell or majority else "info"
-    facts = {"share": moved.last, "share_start": moved.first}
-    ranking = Ranking(foreign, among=foreign == 1)
-    series = run.by_step(foreign)
-    return check.finding(run, severity, rise + majority, facts, ranking, series=series)
+    change = means.change(run, foreign)
+    rise = run.limits.test(_LanguageDrift.rise, ">=", change.difference)
+    if not (rise.met and change.rose):
+        return Result(tested=(rise,))
+    majority = run.limits.test(_LanguageDrift.most, ">", change.last)
+    watched = quantities.watched_shape(run)
+    is_harmful = majority.met or (watched is not None and watched.fell)
+    return check.found(
+        run,
+        Severity.WARNING if is_harmful else Severity.INFO,
+        [rise, majority],
+        {"share": change.last, "share_start": change.first},
+        Ranking(foreign, among=foreign == 1),
+        onset=run.onset(run.by_step(foreign)),
+    )
 
 
 @cache
 def _script(character: str) -> str:
     """Return the first word of a letter's Unicode name, "CJK" for kana; "" for other characters."""
-    name = (
-        unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""
-    )
+    if not character.isalpha():
+        return ""
+    name = unicodedata.name(character, "").partition(" ")[0]
     return "CJK" if name in ("HIRAGANA", "KATAKANA") else name
 
 
 def _scripts(text: str) -> Counter[str]:
+    """Count the letters of each script."""
     return Counter(filter(None, map(_script, text)))
 
 
 def _in_other_script(run: Run, words: TextSample) -> Floats:
     """Return 1 for responses in another script than their prompt, else 0, NaN if unknown."""
-    prompts = run.tables.prompts
-    prompt_scripts = {
-        prompt: counts.most_common(1)[0][0]
-        for prompt, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True)
-        if (counts := _scripts(str(text))).total() >= LEAST_LETTERS
-    }
-    letters = pd.DataFrame.from_records(
-        [_scripts(word) for word in words.vocabulary]
-    ).fillna(0)
-    letters = letters.sort_index(axis=1)
-    response = np.repeat(np.arange(len(words.rows)), np.diff(words.offsets))
-    size = len(words.rows)
     foreign = np.full(len(run.responses), np.nan)
-    totals = letters.apply(
-        lambda count: np.bincount(response, count.to_numpy()[words.units], size)
-    )
-    if totals.empty:
+    letters = _letters_of_responses(words)
+    if letters.empty:
         return foreign
-    expected = run.responses["prompt_id"].iloc[words.rows].map(prompt_scripts)
-    usable = (
-        totals.sum(axis=1) >= LEAST_LETTERS
-    ).to_numpy() & expected.notna().to_numpy()
-    foreign[words.rows[usable]] = (
-        totals.idxmax(axis=1).to_numpy() != expected.to_numpy()
-    )[usable]
+    prompts = run.responses["prompt_id"].iloc[words.rows]
+    expected = prompts.map(_scripts_of_prompts(run)).to_numpy()
+    has_letters = (letters.sum(axis=1) >= LEAST_LETTERS).to_numpy()
+    known = has_letters & pd.notna(expected)
+    most_common = letters.idxmax(axis=1).to_numpy()
+    foreign[words.rows[known]] = (most_common != expected)[known]
     return foreign
 
 
+def _scripts_of_prompts(run: Run) -> dict[int, str]:
+    """Return the script of each prompt that has enough letters."""
+    prompts = run.tables.prompts
+    scripts = {}
+    for prompt, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True):
+        letters = _scripts(str(text))
+        if letters.total() >= LEAST_LETTERS:
+            scripts[prompt] = letters.most_common(1)[0][0]
+    return scripts
+
+
+def _letters_of_responses(words: TextSample) -> pd.DataFrame:
+    """Return how many letters of each script (columns) each sampled response (rows) has."""
+    of_words = pd.DataFrame.from_records([_scripts(word) for word in words.vocabulary])
+    of_words = of_words.fillna(0).sort_index(axis=1)
+    size = len(words.rows)
+    response = np.repeat(np.arange(size), np.diff(words.offsets))
+    return of_words.apply(
+        lambda count: np.bincount(response, count.to_numpy()[words.units], size)
+    )
+
+
 class _Loops(Limits):
-    rise = Limit(0.08, "of responses", "rise of the share that repeat themselves")
-    z = Limit(4.0, "std errors", "significance of that rise")
+    rise = Limit(
+        0.08,
+        LimitKind.SHARE,
+        "of responses",
+        "rise of the share that repeat themselves",
+    )
+    z = Limit(4.0, LimitKind.ERRORS, "std errors", "significance of that rise")
     lost = Limit(
         0.25,
+        LimitKind.VALUE,
         "std of reward",
         "reward of these responses below that of others (warning)",
     )
 
 
+class _LoopRise(NamedTuple):
+    """The rise of the share of responses in a loop, between the windows that show it best."""
+
+    change: Change
+    late: Window
+    tested: tuple[Tested, Tested]
+    is_peak: bool  # whether the late window is that of the highest share, not the last
+
+    @property
+    def met(self) -> bool:
+        return all(one.met for one in self.tested)
+
+
+class _LoopRewards(NamedTuple):
+    """Mean rewards of responses in a loop and of others, in the late window."""
+
+    earned: float
+    others: float
+    lost: Tested
+    do_harm: bool  # whether loops surely earn less, or the reward fell
+
+
+class _Period(NamedTuple):
+    """When responses repeated themselves; ``until`` is None if they do so at the end."""
+
+    onset: Onset | None
+    until: int | None
+
+
 @Check(
     name="responses repeat themselves",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(Need("response", ("response_chars",), ("loops",)),),
     charts=("loops", "reward"),
     sampled=("share",),
@@ -445,74 +567,131 @@ class _Loops(Limits):
     ),
     trend=True,
 )
-def loops(check: Check, run: Run) -> Result:  # noqa: PLR0914
+def loops(check: Check, run: Run) -> Result:
     words = run.tables.words
-    share = run.column("loop_share")
-    reward = run.column("reward")
     if words is None:
         return _judge_loop_metric(check, run)
+    share = run.column("loop_share")
     in_loop = np.sign(share)
-    steps = len(run.steps)
-    series = run.by_step(in_loop)
-    size = max(MIN_WINDOW, int(steps * SHAPE_WINDOW_SHARE))
-    peak = int(np.argmax(running_mean(np.nan_to_num(series), size)))
-    start, end, high = (run.window(at, at + size) for at in (0, steps - size, peak))
-    # A tenth of the steps may have too few responses for significance, a fifth has more.
-    for first, late in ((run.first, run.last), (start, end), (start, high)):
-        moved = run.change(in_loop, first=first, last=late, by_step=False)
-        met = run.met(_Loops.rise, ">=", moved.difference) + run.met(
-            _Loops.z, ">=", moved.z
-        )
-        if len(met) == 2:
-            break
-    else:
-        return None
-    # The mean is taken over 64 responses or more: of few, none may be in a loop by chance.
-    width = min(size, -(-64 * steps // len(words.rows)))
-    dated = (
-        pd.Series(series).rolling(width, min_periods=1, center=True).mean().to_numpy()
-    )
-    began = run.onset(dated)
-    until = None
-    stop = peak + size
-    left = mean(series[-size:])
-    middle = (moved.first + moved.last) / 2
-    if stop < steps and left < middle:  # The share rose, but fell again.
-        until = int(run.steps[stop - 1 + np.argmax(dated[stop:] < middle)])
-        began = onset(run.steps[:stop], dated[:stop], end=size)
-    earned, others = (
-        mean(reward[late.rows][in_loop[late.rows] == value]) for value in (1, 0)
-    )
-    lost = run.met(_Loops.lost, ">=", others - earned, of=run.spread())
-    _, z = correlation_with_reward(run, -in_loop)
-    fell = run.reward_shape is not None and run.reward_shape.fell
-    least = run.limits[Trend].z
-    harmful = until is None and ((lost and z >= least) or (fell and not z <= -least))
-    longest = late.rows.start + int(np.nanargmax(share[late.rows]))
-    text = _loop_text(words, int(np.searchsorted(words.rows, longest)))
-    facts: Facts = {"share": moved.last, "share_start": moved.first, "share_end": left}
-    kind = "paid" if late is not high and np.isfinite(earned - others) else "peak"
-    facts = {**facts, "text": text, "earned": earned, "others": others, "kind": kind}
-    severity: Severity = "warning" if harmful else "info"
+    by_step = run.by_step(in_loop)
+    size = _loop_window(run)
+    peak = int(np.argmax(running_mean(np.nan_to_num(by_step), size)))
+    rises = _loop_rises(run, in_loop, size, peak)
+    rise = next((one for one in rises if one.met), None)
+    if rise is None:
+        return Result(tested=tuple(tested for one in rises for tested in one.tested))
+    period = _period_of_loops(run, by_step, words, rise.change, peak + size)
+    rewards = _rewards_of_loops(run, in_loop, rise.late.rows)
+    text = _longest_loop(share, words, rise.late.rows)
+    is_paid = not rise.is_peak and np.isfinite(rewards.earned - rewards.others)
+    facts: Facts = {
+        "share": rise.change.last,
+        "share_start": rise.change.first,
+        "share_end": mean(by_step[-size:]),
+        "text": text,
+        "earned": rewards.earned,
+        "others": rewards.others,
+        "kind": "paid" if is_paid else "peak",
+    }
     ranking = Ranking(
         share, unit="of its words", among=share > 0, look_for=text, at_end=True
     )
-    details = {"onset": began, "until": until, "texts": (text,)}
-    return check.finding(run, severity, met + lost, facts, ranking, **details)
+    is_serious = rewards.do_harm and period.until is None
+    return check.found(
+        run,
+        Severity.WARNING if is_serious else Severity.INFO,
+        [*rise.tested, rewards.lost],
+        facts,
+        ranking,
+        onset=period.onset,
+        until=period.until,
+        texts=(text,),
+    )
+
+
+def _loop_window(run: Run) -> int:
+    """Return the number of steps over which shares of loops are averaged."""
+    return max(MIN_WINDOW, int(len(run.steps) * SHAPE_WINDOW_SHARE))
+
+
+def _rewards_of_loops(run: Run, in_loop: Floats, late: slice) -> _LoopRewards:
+    reward = run.column("reward")[late]
+    earned = mean(reward[in_loop[late] == 1])
+    others = mean(reward[in_loop[late] == 0])
+    lost = run.limits.test(_Loops.lost, ">=", others - earned, of=means.spread(run))
+    _, z = correlation_with_reward(run, -in_loop)
+    shape = quantities.reward_shape(run)
+    reward_fell = shape is not None and shape.fell
+    least = run.limits[Trend].z
+    # A fall of the reward is not due to loops that surely earn more.
+    do_harm = (lost.met and z >= least) or (reward_fell and not z <= -least)
+    return _LoopRewards(earned, others, lost, do_harm)
+
+
+def _loop_rises(run: Run, in_loop: Floats, size: int, peak: int) -> list[_LoopRise]:
+    """Return the rise between several windows, the usual ones first.
+
+    A tenth of the steps may have too few responses for significance, a fifth has more.
+    """
+    steps = len(run.steps)
+    start = run.window(0, size)
+    windows = (
+        (run.first, run.last),
+        (start, run.window(steps - size, steps)),
+        (start, run.window(peak, peak + size)),
+    )
+    rises = []
+    for index, (first, late) in enumerate(windows):
+        change = means.change(run, in_loop, first=first, last=late, by_step=False)
+        tested = (
+            run.limits.test(_Loops.rise, ">=", change.difference),
+            run.limits.test(_Loops.z, ">=", change.z),
+        )
+        rises.append(_LoopRise(change, late, tested, is_peak=index == 2))
+    return rises
+
+
+def _period_of_loops(
+    run: Run, by_step: Floats, words: TextSample, change: Change, stop: int
+) -> _Period:
+    """Return when the share rose and fell again; ``stop`` is the end of the highest window."""
+    steps = len(run.steps)
+    size = _loop_window(run)
+    # The mean is taken over 64 responses or more: of few, none may be in a loop by chance.
+    width = min(size, math.ceil(64 * steps / len(words.rows)))
+    rolling = pd.Series(by_step).rolling(width, min_periods=1, center=True)
+    smooth = rolling.mean().to_numpy()
+    middle = (change.first + change.last) / 2
+    fell_again = stop < steps and mean(by_step[-size:]) < middle
+    if not fell_again:
+        return _Period(run.onset(smooth), None)
+    last = stop - 1 + int(np.argmax(smooth[stop:] < middle))
+    began = onset(run.steps[:stop], smooth[:stop], end=size)
+    return _Period(began, int(run.steps[last]))
+
+
+def _longest_loop(share: Floats, words: TextSample, late: slice) -> LogText:
+    """Return what the response with the largest share of its words in a loop repeats."""
+    row = late.start + int(np.nanargmax(share[late]))
+    return _loop_text(words, int(np.searchsorted(words.rows, row)))
 
 
 def _judge_loop_metric(check: Check, run: Run) -> Result:
-    if (metric := run.series_of("loops", MIN_STEPS)) is None:
+    metric = quantities.series_of(run, "loops", MIN_STEPS)
+    if metric is None:
         return check.not_run("response")
-    moved = metric.change()
-    met = run.met(_Loops.rise, ">=", moved.difference) + run.met(
-        _Loops.z, ">=", moved.z
-    )
-    if len(met) < 2:
-        return None
-    facts: Facts = {"kind": "metric", "share": moved.last, "share_start": moved.first}
-    return check.finding(
-        run, "info" if run.learned else "warning", met, facts, series=metric
+    change = metric.change()
+    rise = run.limits.test(_Loops.rise, ">=", change.difference)
+    z = run.limits.test(_Loops.z, ">=", change.z)
+    if not (rise.met and z.met):
+        return Result(tested=(rise, z))
+    return check.found(
+        run,
+        Severity.INFO if progress.learned(run) else Severity.WARNING,
+        [rise, z],
+        {"kind": "metric", "share": change.last, "share_start": change.first},
+        series=metric,
+        onset=run.onset(metric),
     )
 
 
@@ -520,5 +699,7 @@ def _loop_text(words: TextSample, index: int) -> LogText:
     """Return what a response repeats: twice if it is one word, at most six words."""
     units = words.units[words.offsets[index] : words.offsets[index + 1]]
     start, period, _ = find_loops(units, np.array([0, len(units)]))[0].tolist()
-    shown = units[start + period :][: min(max(period, 2), 6)]
-    return LogText(" ".join("".join(words.vocabulary[unit] for unit in shown).split()))
+    length = min(max(period, 2), 6)
+    shown = units[start + period :][:length]
+    text = "".join(words.vocabulary[unit] for unit in shown)
+    return LogText(" ".join(text.split()))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
 
-from rlreport.check.check import REWARD, Check, Result
+from rlreport.check import means, quantities
+from rlreport.check.check import REWARD, Check
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Facts, Finding, LogText, Severity
+from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
 from rlreport.check.judges.reward import fall_windows, mix_of_fall, reward_collapse
-from rlreport.check.limits import Limit, Limits, Thresholds
+from rlreport.check.limits import Limit, LimitKind, Limits, Thresholds
 from rlreport.check.means import MixChanged
 from rlreport.check.noise import Trend
 from rlreport.check.run import Run
@@ -43,16 +45,23 @@ MIN_STEP = 0.25  # A step counts if it has this part of an environment's usual n
 
 
 class EnvironmentFall(Limits):
-    responses = Limit(100, "responses", "an environment with fewer is not judged")
-    steps = Limit(10, "steps", "an environment with fewer is not judged")
+    responses = Limit(
+        100, LimitKind.COUNT, "responses", "an environment with fewer is not judged"
+    )
+    steps = Limit(
+        10, LimitKind.COUNT, "steps", "an environment with fewer is not judged"
+    )
     carried = Limit(
-        0.8, "of the fall", "part of a fall of the overall mean due to it (note)"
+        0.8,
+        LimitKind.SHARE,
+        "of the fall",
+        "part of a fall of the overall mean due to it (note)",
     )
 
 
 @Check(
     name="one environment falls",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(REWARD,),
     charts=("reward_environments", "reward"),
     limits=EnvironmentFall,
@@ -78,54 +87,75 @@ def environment_fall(check: Check, run: Run) -> Result:
     if environments is None or run.first is None:
         return check.not_run(ENVIRONMENTS)
     parts = {name: _part(run, index) for index, name in enumerate(environments.names)}
-    judged = [
-        name
+    judged = {
+        name: part
         for name, part in parts.items()
         if len(part.steps) >= limits.steps and len(part.responses) >= limits.responses
-    ]
-    # Holm's correction: after each fall, there is one environment less to correct for.
-    fallen: dict[str, Finding] = {}
-    rest = judged
-    while found := {
-        name: fall for name in rest if (fall := _fall(parts[name], len(rest)))
-    }:
-        fallen |= found
-        rest = [name for name in rest if name not in found]
-    severity: Severity = "warning"
-    if (
-        isinstance(whole := reward_collapse.run(run), Finding)
-        and whole.severity != "info"
-    ):
+    }
+    fallen = _fallen(judged)
+    severity = Severity.WARNING
+    whole = reward_collapse.run(run).finding
+    if whole is not None and whole.severity is not Severity.INFO:
         # The same fact, unless one environment carries the fall of the mean.
-        severity = "info"
-        mix = run.mix_change(*fall_windows(run, whole))
-        carried = mix.within / (mix.mix + mix.rest) if mix else np.zeros(len(parts))
-        fallen = {
-            name: fallen[name]
-            for index, name in enumerate(environments.names)
-            if name in fallen and carried[index] >= limits.carried
-        }
+        severity = Severity.INFO
+        carriers = [name for name in _carriers(run, whole) if name in fallen]
+        fallen = {name: fallen[name] for name in carriers}
     if not fallen:
-        return None
-    name = max(fallen, key=lambda name: fallen[name].thresholds[-1].value)
-    part = parts[name]
-    best = parts[name].courses["reward"].best.steps
-    moved = run.change(run.column("reward"))
+        return Result()
+    worst = max(fallen, key=lambda name: fallen[name].met[-1].value)
+    part = parts[worst]
+    best = quantities.courses(part)["reward"].best
+    reward = means.change(run, run.column("reward"))
     facts: Facts = {
-        "environment": LogText(name),
+        "environment": LogText(worst),
         "fallen": len(fallen),
         "count": len(judged),
+        **quantities.reward_windows(part),
+        "mean_start": reward.first,
+        "mean_end": reward.last,
+        "best_from": best.steps[0],
+        "best_to": best.steps[1],
     }
-    facts = {
-        **facts,
-        **part.reward_windows(),
-        "mean_start": moved.first,
-        "mean_end": moved.last,
-    }
-    facts = {**facts, "best_from": best[0], "best_to": best[1]}
-    ranking = Ranking(part.column("reward"), False, "reward")
-    met = fallen[name].thresholds
-    return check.finding(part, severity, met, facts, ranking, onset=fallen[name].onset)
+    return check.found(
+        part,
+        severity,
+        fallen[worst].met,
+        facts,
+        Ranking(part.column("reward"), highest=False, unit="reward"),
+        onset=fallen[worst].onset,
+    )
+
+
+def _fallen(parts: Mapping[str, Run]) -> dict[str, Finding]:
+    """Return the findings of the environments whose reward surely fell.
+
+    Holm's correction: after each fall, there is one environment less to correct for.
+    """
+    fallen: dict[str, Finding] = {}
+    rest = dict(parts)
+    while rest:
+        found: dict[str, Finding] = {}
+        for name, part in rest.items():
+            fall = _fall(part, len(rest))
+            if fall is not None:
+                found[name] = fall
+        if not found:
+            break
+        fallen |= found
+        rest = {name: part for name, part in rest.items() if name not in found}
+    return fallen
+
+
+def _carriers(run: Run, fall: Finding) -> list[str]:
+    """Return the environments of which each alone carries most of a fall of the mean reward."""
+    assert run.environments is not None
+    mix = means.mix(run, *fall_windows(run, fall))
+    if mix is None:
+        return []
+    carried = mix.within / mix.total
+    least = run.limits[EnvironmentFall].carried
+    names = run.environments.names
+    return [name for index, name in enumerate(names) if carried[index] >= least]
 
 
 def _part(run: Run, index: int) -> Run:
@@ -148,23 +178,20 @@ def _part(run: Run, index: int) -> Run:
 
 def _fall(part: Run, count: int) -> Finding | None:
     """Return the finding of a lasting fall, or None; z limits are raised for ``count`` tests."""
+    normal = NormalDist()
     raised = dict(part.limits.given)
     for limits in (part.limits[RewardCollapse], part.limits[Trend]):
-        z = -NormalDist().inv_cdf(NormalDist().cdf(-limits.z) / count)
+        z = -normal.inv_cdf(normal.cdf(-limits.z) / count)
         raised[type(limits).__name__] = {**limits.given, "z": z}
-    fall = reward_collapse.run(Run(part.tables, Thresholds(raised)))
-    if (
-        not isinstance(fall, Finding)
-        or fall.severity == "info"
-        or fall.until is not None
-    ):
+    fall = reward_collapse.run(Run(part.tables, Thresholds(raised))).finding
+    if fall is None or fall.severity is Severity.INFO or fall.until is not None:
         return None
     return fall
 
 
 @Check(
     name="harder tasks came in",
-    rank="note",
+    rank=Rank.NOTE,
     needs=(REWARD,),
     charts=("reward_environments", "reward"),
     limits=MixChanged,
@@ -183,24 +210,26 @@ def _fall(part: Run, count: int) -> Finding | None:
 def mix_changed(check: Check, run: Run) -> Result:
     if run.environments is None:
         return check.not_run(ENVIRONMENTS)
-    mix = run.once(mix_of_fall)
+    mix = mix_of_fall(run)
     if mix is None:
-        return None
-    mean = mix.means.mean(axis=0)
+        return Result()
+    level = mix.means.mean(axis=0)
     rise = mix.shares[1] - mix.shares[0]
     before, after = (mix.shares * mix.means).sum(axis=1).tolist()
-    harder = int(np.argmin((mean - (before + after) / 2) * np.maximum(rise, 0)))
+    # The environment below the mean whose rise lowered it most
+    harder = int(np.argmin((level - (before + after) / 2) * np.maximum(rise, 0)))
     labels = run.environments.labels
-    name = labels[harder] if harder == len(labels) - 1 else LogText(labels[harder])
-    first, last = mix.shares[:, harder].tolist()
-    facts: Facts = {"environment": name, "level": float(mean[harder]), "rest": mix.rest}
-    facts = {
-        **facts,
+    is_other = harder == len(labels) - 1  # a label of ours, not of the log
+    facts: Facts = {
+        "environment": labels[harder] if is_other else LogText(labels[harder]),
+        "level": float(level[harder]),
+        "rest": mix.rest,
         "before": before,
         "after": after,
-        "share_start": first,
-        "share": last,
+        "share_start": float(mix.shares[0, harder]),
+        "share": float(mix.shares[1, harder]),
     }
-    met = run.met(MixChanged.share, ">", mix.mix, of=mix.mix + mix.rest)
-    series = run.by_step((run.environments.index == harder).astype(np.float64))
-    return check.finding(run, "info", met, facts, series=series)
+    share = run.limits.test(MixChanged.share, ">", mix.mix, of=mix.total)
+    by_step = run.by_step((run.environments.index == harder).astype(np.float64))
+    onset = run.onset(by_step)
+    return check.found(run, Severity.INFO, [share], facts, onset=onset)

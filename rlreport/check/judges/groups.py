@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
-from rlreport.check.check import FAILURES, REWARD, Check, Need, Result, RiseOrShare
+from rlreport.check import means, progress, quantities
+from rlreport.check.check import (
+    FAILURES,
+    REWARD,
+    Check,
+    Need,
+    RiseOrShare,
+    met_from_start,
+)
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Facts, Finding, Severity
+from rlreport.check.finding import Facts, Onset, Rank, Result, Severity
 from rlreport.check.judges.hacking import reward_hacking_token
 from rlreport.check.judges.length import length_hacking
-from rlreport.check.limits import Limit, Limits, meets
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested, meets
+from rlreport.check.means import mean, median
 from rlreport.check.noise import TINY, Trend, correlation_within
-from rlreport.check.run import ROUNDING, Run, has, mean, median, met_from_start
+from rlreport.check.run import ROUNDING, Run, has
 from rlreport.check.series import MIN_WINDOW, Series, running_mean
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats, Ints
@@ -25,19 +36,23 @@ RAGEN = translatable("RAGEN (reward std falls before the collapse)")
 
 WINDOW = 3  # Number of steps in the running mean of the share of missing grades
 MIN_SHARE = 0.05  # A step with a smaller share of responses without a grade is never considered bad
-EQUAL = (
-    1e-6  # Rewards of a group are equal if their population std is smaller than this
-)
+MAX_STEPS = 200  # Maximum number of steps that a finding names
+# Rewards of a group are equal if their population std is smaller than this
+EQUAL = 1e-6
 
 
 class _MissingGrades(Limits):
     window = Limit(
         0.3,
+        LimitKind.SHARE,
         "of responses",
         "share without a grade in any three consecutive steps (warning)",
     )
     part = Limit(
-        0.1, "of steps", "steps with many missing grades (fewer count at the end)"
+        0.1,
+        LimitKind.SHARE,
+        "of steps",
+        "steps with many missing grades (fewer count at the end)",
     )
 
 
@@ -65,7 +80,7 @@ def _missing_title(facts: Facts) -> str:
 
 @Check(
     name="missing grades",
-    rank="note",
+    rank=Rank.NOTE,
     charts=("reward",),
     limits=_MissingGrades,
     title=_missing_title,
@@ -78,62 +93,82 @@ def missing_grades(check: Check, run: Run) -> Result:
     kinds = run.responses["missing_grade"].to_numpy()
     missing = kinds > 0
     if not missing.any():
-        return None
+        return Result()
     by_step = run.by_step(missing.astype(np.float64))
     failed = run.by_step((missing & (kinds != Missing.MASKED)).astype(np.float64))
     size = min(WINDOW, len(failed))
     windows = running_mean(failed, size)
-    at = int(np.argmax(windows))
-    met = run.met(_MissingGrades.window, ">", float(windows[at]))
+    worst = int(np.argmax(windows))  # index of the first step of the worst window
+    share = run.limits.test(_MissingGrades.window, ">", float(windows[worst]))
     bad_steps = failed > max(float(failed.max()) / 2, MIN_SHARE)
-    many = float(bad_steps.mean()) > run.limits[_MissingGrades].part
-    steps = run.steps[bad_steps if met and bad_steps.any() else by_step > 0]
-    since = int(steps[0])
+    are_many = float(bad_steps.mean()) > run.limits[_MissingGrades].part
+    is_serious = share.met and (are_many or bad_steps[-size:].any())
+    facts = _facts_of_missing_grades(run, kinds)
+    if share.met:
+        facts = {
+            **facts,
+            "window": float(windows[worst]),
+            "low": int(run.steps[worst]),
+            "high": int(run.steps[worst + size - 1]),
+        }
+    steps = run.steps[bad_steps if share.met and bad_steps.any() else by_step > 0]
     last = int(steps[-1])
-    grades = (
-        run.responses.assign(graded=~missing)
-        .groupby("group")["graded"]
-        .agg(["size", "sum"])
-    )
-    partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
-    facts: Facts = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
-    facts = {**facts, "missing": int(missing.sum()), "responses": len(missing)}
-    facts = {**facts, "groups": len(partial), "silent": int((partial["sum"] < 2).sum())}
-    facts = {**facts, "share": float(missing.mean())}
-    if met:
-        low = int(run.steps[at])
-        high = int(run.steps[at + size - 1])
-        facts = {**facts, "window": float(windows[at]), "low": low, "high": high}
-    return check.finding(
+    return check.found(
         run,
-        "warning" if met and (many or bad_steps[-size:].any()) else "info",
-        met,
+        Severity.WARNING if is_serious else Severity.INFO,
+        [share],
         facts,
         Ranking(-run.step_index.astype(np.float64), among=missing),
-        onset=since,
+        onset=int(steps[0]),
         until=last if last < run.steps[-1] else None,
-        steps=steps[:200].tolist(),
+        steps=steps[:MAX_STEPS].tolist(),
     )
+
+
+def _facts_of_missing_grades(run: Run, kinds: Ints) -> Facts:
+    """Return how many responses and groups lack grades, by kind (``Missing``) of the responses."""
+    missing = kinds > 0
+    graded = run.responses.assign(graded=~missing).groupby("group")["graded"]
+    grades = graded.agg(["size", "sum"])
+    partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
+    return {
+        **{kind.name.lower(): int((kinds == kind).sum()) for kind in Missing},
+        "missing": int(missing.sum()),
+        "responses": len(missing),
+        "groups": len(partial),
+        "silent": int((partial["sum"] < 2).sum()),
+        "share": float(missing.mean()),
+    }
 
 
 class _ZeroVarianceGroups(RiseOrShare):
     share = Limit(
         0.5,
+        LimitKind.SHARE,
         "of groups",
         "share of groups whose rewards are equal (std below 1e-6), last window",
         GROUPS,
     )
     grouped = Limit(
         0.5,
+        LimitKind.SHARE,
         "of responses",
         "share in a group of two or more; below it not checked",
         GROUPS,
     )
 
 
+def _equal_groups_clause(facts: Facts) -> str:
+    if "equal" in facts:
+        return translatable(
+            "{equal:count} of {groups:count} groups give no learning signal"
+        )
+    return translatable("{share:percent} of groups give no learning signal")
+
+
 @Check(
     name="groups without a learning signal",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(Need("reward", ("reward",), ("zero_variance",)),),
     charts=("groups",),
     limits=_ZeroVarianceGroups,
@@ -153,54 +188,66 @@ class _ZeroVarianceGroups(RiseOrShare):
         "constant": "{equal:count} of the last {groups:count} groups give no learning signal: all "
         "responses of the run earn the same reward.",
     },
-    statement=lambda facts: (
-        translatable("{equal:count} of {groups:count} groups give no learning signal")
-        if "equal" in facts
-        else translatable("{share:percent} of groups give no learning signal")
-    ),
+    statement=_equal_groups_clause,
     why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall", "dropped_groups"),
     needs_also="groups of responses, and no critic",
 )
-def zero_variance_groups(check: Check, run: Run) -> Result:  # noqa: PLR0914
+def zero_variance_groups(check: Check, run: Run) -> Result:
     if not run.has("reward") and "explained_variance" not in run.roles:
         # A note if the run learns, or most of these groups are solved.
-        is_note = run.learned or _are_solved_by_metrics(run)
-        severity: Severity = "info" if is_note else "warning"
+        is_note = progress.learned(run) or _are_solved_by_metrics(run)
+        severity = Severity.INFO if is_note else Severity.WARNING
         return check.judge_metric(
             run, "zero_variance", severity=severity, facts={"kind": "share"}
         )
-    limits = run.limits[_ZeroVarianceGroups]
-    window = len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
-    graded = np.isfinite(run.column("reward"))
-    min_grouped = limits.grouped * graded[run.last.rows].sum()
+    graded = np.isfinite(run.column("reward"))[run.last.rows].sum()
+    min_grouped = run.limits[_ZeroVarianceGroups].grouped * graded
     if last_groups.empty or last_groups["size"].sum() < min_grouped:
         return check.not_run("groups (several responses to a prompt in a step)")
     if run.has("value_mean"):
         return check.not_run("a run that learns from groups; this one has a critic")
+    return _judge_equal_groups(check, run, groups, last_groups)
+
+
+def _judge_equal_groups(
+    check: Check, run: Run, groups: pd.DataFrame, last_groups: pd.DataFrame
+) -> Result:
+    """Judge the share of groups with equal rewards in the last window."""
+    limit = run.limits[_ZeroVarianceGroups].share
     share, wrong = last_groups[["equal", "wrong"]].mean().tolist()
-    if not (met := run.met(_ZeroVarianceGroups.share, ">", share)):
-        return None
+    tested = run.limits.test(_ZeroVarianceGroups.share, ">", share)
+    if not tested.met:
+        return Result(tested=(tested,))
     by_step = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
+    before = by_step[: len(run.last.steps)].mean()
+    is_too_hard = meets(">", wrong, limit) and meets(">=", wrong, before["wrong"])
     series = by_step["equal"].to_numpy(np.float64)
-    before = by_step[:window].mean()
-    too_hard = meets(">", wrong, limits.share) and meets(">=", wrong, before["wrong"])
-    always = met_from_start(series, met[0]) or meets(">", before["equal"], limits.share)
+    always = met_from_start(series, tested) or meets(">", before["equal"], limit)
     onset = run.onset(series, always=always)
     if onset is not None and onset.step == run.steps[-1]:
         onset = None  # a single step is too short for an onset
     kind = _kind_of(run, last_groups)
-    equal, best, lowest = map(int, last_groups[["equal", "best", "wrong"]].sum())
-    facts: Facts = {"share": share, "groups": len(last_groups), "kind": kind}
-    facts = {**facts, "equal": equal, "best": best, "lowest": lowest}
-    severity = (
-        "info" if kind == "solved" or (run.learned and not too_hard) else "warning"
-    )
-    return check.finding(
-        run, severity, met, facts, _ranking(run, groups, kind), onset=onset
+    is_note = kind == "solved" or (progress.learned(run) and not is_too_hard)
+    counts = last_groups[["equal", "best", "wrong"]].sum()
+    facts: Facts = {
+        "share": share,
+        "groups": len(last_groups),
+        "kind": kind,
+        "equal": int(counts["equal"]),
+        "best": int(counts["best"]),
+        "lowest": int(counts["wrong"]),
+    }
+    return check.found(
+        run,
+        Severity.INFO if is_note else Severity.WARNING,
+        [tested],
+        facts,
+        _ranking(run, groups, kind),
+        onset=onset,
     )
 
 
@@ -211,17 +258,18 @@ def _are_solved_by_metrics(run: Run) -> bool:
     which means of a bounded reward do where all responses earn the bound. The mean reward, from 0
     for the lowest to 1 for the best, is at most 1 − u if a share u of groups earns the lowest.
     """
-    zero_variance = run.series_of("zero_variance")
-    reward = run.reward.values
-    reward = reward[np.isfinite(reward)]
-    if zero_variance is None or not len(reward):
+    zero_variance = quantities.series_of(run, "zero_variance")
+    reward = quantities.reward(run)
+    values = reward.values[np.isfinite(reward.values)]
+    if zero_variance is None or not len(values):
         return False
-    lowest = float(reward.min())
-    best = float(reward.max())
-    reached = np.isclose(reward, best, rtol=ROUNDING, atol=0.0)
+    lowest = float(values.min())
+    best = float(values.max())
+    reached = np.isclose(values, best, rtol=ROUNDING, atol=0.0)
     if best == lowest or reached.sum() < MIN_WINDOW:
         return False
-    level = (mean(run.last_values(run.align(run.reward))) - lowest) / (best - lowest)
+    end = mean(run.last_values(run.align(reward)))
+    level = (end - lowest) / (best - lowest)
     equal = mean(run.last_values(run.align(zero_variance)))
     return 1 - level < equal / 2
 
@@ -263,13 +311,16 @@ def _kind_of(run: Run, last_groups: pd.DataFrame) -> str:
 
 def _is_hacked(run: Run) -> bool:
     """Return whether the best reward may be earned without solving the task."""
-    results = (check.run(run) for check in (reward_hacking_token, length_hacking))
-    return any(isinstance(one, Finding) and one.severity != "info" for one in results)
+    for check in (reward_hacking_token, length_hacking):
+        finding = check.run(run).finding
+        if finding is not None and finding.severity is not Severity.INFO:
+            return True
+    return False
 
 
 def _ranking(run: Run, groups: pd.DataFrame, kind: str) -> Ranking:
     """Select responses of the last groups that show what the title of this kind says of them."""
-    column = {"solved": "solved", "best": "best", "wrong": "wrong"}.get(kind, "equal")
+    column = kind if kind in ("solved", "best", "wrong") else "equal"
     among = run.responses["group"].isin(groups.index[groups[column]]).to_numpy()
     highest = kind in ("solved", "best")
     return Ranking(
@@ -279,14 +330,24 @@ def _ranking(run: Run, groups: pd.DataFrame, kind: str) -> Ranking:
 
 class _GroupStdFall(Limits):
     ratio = Limit(
-        0.1, "times", "std within groups relative to the first ten steps", RAGEN
+        0.1,
+        LimitKind.RATIO,
+        "times",
+        "std within groups relative to the first ten steps",
+        RAGEN,
     )
-    steps = Limit(10, "steps", "number of first and of last steps compared", RAGEN)
+    steps = Limit(
+        10,
+        LimitKind.COUNT,
+        "steps",
+        "number of first and of last steps compared",
+        RAGEN,
+    )
 
 
 @Check(
     name="rewards within groups no longer differ",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(REWARD,),
     charts=("groups",),
     limits=_GroupStdFall,
@@ -299,28 +360,33 @@ class _GroupStdFall(Limits):
     trend=True,
 )
 def group_std_fall(check: Check, run: Run) -> Result:
-    size = run.limits[_GroupStdFall].steps
     steps = run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return check.not_run(check.needs_also)
+    size = run.limits[_GroupStdFall].steps
     series = steps["group_std_mean"].to_numpy(np.float64)
     finite = series[np.isfinite(series)]
     if len(finite) < 2 * size:
-        return check.not_run(
-            message("groups in at least {steps} steps", steps=2 * size)
-        )
+        needs = message("groups in at least {steps} steps", steps=2 * size)
+        return check.not_run(needs)
     start = float(finite[:size].mean())
     last = finite[-size:]
-    if not (met := run.met(_GroupStdFall.ratio, "<", float(last.max()), of=start)):
-        return None
-    severity: Severity = "info" if run.learned or run.solved else "warning"
-    facts = {"start": start, "end": float(last.mean())}
-    return check.finding(run, severity, met, facts, series=series)
+    ratio = run.limits.test(_GroupStdFall.ratio, "<", float(last.max()), of=start)
+    if not ratio.met:
+        return Result(tested=(ratio,))
+    is_note = progress.learned(run) or progress.solved(run)
+    return check.found(
+        run,
+        Severity.INFO if is_note else Severity.WARNING,
+        [ratio],
+        {"start": start, "end": float(last.mean())},
+        onset=run.onset(series),
+    )
 
 
 @Check(
     name="sharpening, not learning",
-    rank="note",
+    rank=Rank.NOTE,
     needs=(Need("correct, or a reward of two values", ("correct",)),),
     charts=("pass_at_k",),
     title="pass@{k} fell from {start:figure} to {end:figure} while pass@1 rose from "
@@ -335,13 +401,59 @@ def sharpening(check: Check, run: Run) -> Result:
     k, at_1, at_k = passes_of(run.responses)
     if k == 1:
         return check.not_run(check.needs_also)
-    one = run.change(at_1)
-    several = run.change(at_k)
+    one = means.change(run, at_1)
+    several = means.change(run, at_k)
     if not (one.rose and several.fell):
-        return None
-    facts: Facts = {"k": k, "start": several.first, "end": several.last}
-    facts = {**facts, "one_start": one.first, "one_end": one.last}
-    return check.finding(run, "info", (), facts, series=run.by_step(at_k))
+        return Result()
+    facts: Facts = {
+        "k": k,
+        "start": several.first,
+        "end": several.last,
+        "one_start": one.first,
+        "one_end": one.last,
+    }
+    onset = run.onset(run.by_step(at_k))
+    return check.found(run, Severity.INFO, (), facts, onset=onset)
+
+
+def _advantages(run: Run) -> _Advantages:
+    columns = {
+        name: run.responses[name].to_numpy() for name in ("reward", "group", LOGGED)
+    }
+    steps = Grouped.by(run.step_index)
+    recomputed, fit = advantage_fit(columns, steps)
+    logged = columns[LOGGED]
+    size = typical(logged)
+    usual = np.where(np.abs(logged) > FAR * size, np.nan, logged)
+    error = np.abs(logged - recomputed * size / typical(recomputed))
+    far = np.where(error > FAR / 2 * size, np.abs(logged) / size, np.nan)
+    return _Advantages(
+        logged=logged,
+        usual=usual,
+        size=size,
+        recomputed=recomputed,
+        error=error,
+        fit=fit,
+        offset=_offsets(columns["group"], usual, steps),
+        far=steps.max(far),
+    )
+
+
+def _correlation_with_neighbours(run: Run, advantages: _Advantages) -> float:
+    """Return the best correlation with what a row before or after should have; NaN if none."""
+    recomputed = pd.Series(advantages.recomputed)
+    least = run.limits[Trend].z
+    best = np.nan
+    for label in (run.step_index, run.responses["group"].to_numpy()):
+        rows = recomputed.groupby(label)
+        for distance in (1, -1):
+            neighbour = np.asarray(rows.shift(distance), np.float64)
+            correlation, z = correlation_within(
+                run.tables, advantages.usual, neighbour, run.last
+            )
+            if z >= least:
+                best = np.fmax(best, correlation)
+    return float(best)
 
 
 LOGGED = "advantage_logged_mean"
@@ -353,25 +465,63 @@ CENTRED = (
 
 class _AdvantageMismatch(Limits):
     sign = Limit(
-        -0.5, "", "correlation of logged advantages with recomputed ones", GRPO
+        -0.5,
+        LimitKind.VALUE,
+        "",
+        "correlation of logged advantages with recomputed ones",
+        GRPO,
     )
     own = Limit(
-        0.5, "", "that correlation, if advantages fit other rows or fitted before"
+        0.5,
+        LimitKind.VALUE,
+        "",
+        "that correlation, if advantages fit other rows or fitted before",
     )
     other = Limit(
-        0.8, "", "correlation with the neighbouring row, or with the own row before"
+        0.8,
+        LimitKind.VALUE,
+        "",
+        "correlation with the neighbouring row, or with the own row before",
     )
     offset = Limit(
-        0.25, "of their size", "mean advantage of groups (RMS) if it was 0 before", GRPO
+        0.25,
+        LimitKind.SHARE,
+        "of their size",
+        "mean advantage of groups (RMS) if it was 0 before",
+        GRPO,
     )
     far = Limit(
-        FAR, "times", "an advantage that its reward does not explain, over the median"
+        FAR,
+        LimitKind.RATIO,
+        "times",
+        "an advantage that its reward does not explain, over the median",
     )
+
+
+class _Advantages(NamedTuple):
+    """The advantages of a run beside those computed from its rewards."""
+
+    logged: Floats  # (rows,)
+    usual: Floats  # the same, NaN for those that are far too large, (rows,)
+    size: float  # typical size of the logged ones
+    recomputed: Floats  # (rows,)
+    error: Floats  # size of what rewards do not explain, (rows,)
+    fit: Floats  # correlation of logged and recomputed ones by step, (S,)
+    offset: Floats  # mean advantage of groups over their size by step, (S,)
+    far: Floats  # largest unexplained advantage over the typical one by step, (S,)
+
+
+class _Fault(NamedTuple):
+    """What may be wrong with advantages; ``at`` is the index of its first step, None if unknown."""
+
+    tested: Tested
+    holds: bool
+    at: int | None = None
 
 
 @Check(
     name="advantages that do not follow from rewards",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(REWARD, Need("advantages", (LOGGED,))),
     charts=("advantages",),
     limits=_AdvantageMismatch,
@@ -398,112 +548,138 @@ class _AdvantageMismatch(Limits):
     needs_also="one advantage per response, no critic and no token_rewards",
     trend=True,
 )
-def advantage_mismatch(check: Check, run: Run) -> Result:  # noqa: PLR0914
+def advantage_mismatch(check: Check, run: Run) -> Result:
     if run.has("value_mean") or run.has("rlhf_reward"):
         return check.not_run(check.needs_also)
-    limits = _AdvantageMismatch
     bounds = run.limits[_AdvantageMismatch]
-    least = run.limits[Trend].z
-    column = {
-        name: run.responses[name].to_numpy() for name in ("reward", "group", LOGGED)
-    }
-    steps = Grouped.by(run.step_index)
-    logged = column[LOGGED]
-    group = column["group"]
-    recomputed, fit = advantage_fit(column, steps)
-    size = typical(logged)
-    usual = np.where(np.abs(logged) > FAR * size, np.nan, logged)
-    own, z = correlation_within(run.tables, usual, recomputed, run.last)
+    advantages = _advantages(run)
+    own, z = correlation_within(
+        run.tables, advantages.usual, advantages.recomputed, run.last
+    )
     other = np.nan
-    if (
-        abs(own) < bounds.own
-    ):  # in groups of two, the neighbour's is the opposite of the own
-        labels = [
-            pd.Series(recomputed).groupby(label) for label in (run.step_index, group)
-        ]
-        shifted = [
-            np.asarray(rows.shift(by), np.float64) for rows in labels for by in (1, -1)
-        ]
-        pairs = [
-            correlation_within(run.tables, usual, one, run.last) for one in shifted
-        ]
-        other = max((r for r, z in pairs if z >= least), default=np.nan)
-    offset = _offsets(group, usual, steps)
-    error = np.abs(logged - recomputed * size / typical(recomputed))
-    far = steps.max(np.where(error > FAR / 2 * size, np.abs(logged) / size, np.nan))
-    ratio = float(np.fmax.reduce(far))
-    end = mean(run.last_values(offset))
-    broken = _jump(-fit, -bounds.other, -bounds.own)
-    moved = _jump(offset, CENTRED, bounds.offset)
-    first = int(np.argmax(far > bounds.far)) if median(fit) > bounds.other else None
-    # Kind -> thresholds met, and the index at which it began, if that is known
-    kinds = {
-        "sign": (run.met(limits.sign, "<", own) if z <= -least else [], None),
-        "other": (run.met(limits.other, ">", other), None),
-        "own": (run.met(limits.own, "<", own) if broken else [], broken),
-        "offset": (run.met(limits.offset, ">", end) if moved else [], moved),
-        "far": ([] if first is None else run.met(limits.far, ">", ratio), first),
-    }
-    kind = next((kind for kind, (met, _) in kinds.items() if met), "")
+    # In groups of two, the neighbour's advantage is the opposite of the own.
+    if abs(own) < bounds.own:
+        other = _correlation_with_neighbours(run, advantages)
+    offset = mean(run.last_values(advantages.offset))
+    ratio = float(np.fmax.reduce(advantages.far))
+    faults = _faults(run, advantages, own=own, other=other, offset=offset, ratio=ratio)
+    if not z <= -run.limits[Trend].z:  # nor if z is NaN
+        del faults["sign"]
+    tested = tuple(fault.tested for fault in faults.values())
+    kind = next((kind for kind, fault in faults.items() if fault.holds), "")
     if not kind:
-        return None
-    met, at = kinds[kind]
-    always = at is None and median(fit[: len(run.last.steps)]) < bounds.own
-    onset = run.onset(fit, always=always) if at is None else int(run.steps[at])
+        return Result(tested=tested)
+    at = faults[kind].at
+    fit_at_start = median(advantages.fit[: len(run.last.steps)])
+    always = at is None and fit_at_start < bounds.own
+    onset: Onset | int | None
+    if at is None:
+        onset = run.onset(advantages.fit, always=always)
+        severity = Severity.CRITICAL
+    else:
+        onset = int(run.steps[at])
+        severity = Severity.WARNING
     # In a run that learns with them from the start, the log is wrong rather than the trainer.
-    severity: Severity = "critical" if at is None else "warning"
-    severity = "info" if always and run.learned else severity
+    if always and progress.learned(run):
+        severity = Severity.INFO
     facts: Facts = {
         "kind": kind,
         "own": own,
         "other": other,
-        "offset": end,
+        "offset": offset,
         "ratio": ratio,
+        "most": ratio * advantages.size,
     }
-    facts = {**facts, "most": ratio * size}
-    ranking = Ranking(error, unit="from the expected value", among=error > size / 2)
-    return check.finding(run, severity, met, facts, ranking, onset=onset)
+    is_wrong = advantages.error > advantages.size / 2
+    ranking = Ranking(advantages.error, unit="from the expected value", among=is_wrong)
+    return check.found(
+        run, severity, [faults[kind].tested], facts, ranking, onset=onset
+    )
+
+
+def _faults(
+    run: Run,
+    advantages: _Advantages,
+    *,
+    own: float,
+    other: float,
+    offset: float,
+    ratio: float,
+) -> dict[str, _Fault]:
+    """Return what may be wrong, by the kind of the finding; the first that holds is told."""
+    limits = _AdvantageMismatch
+    bounds = run.limits[_AdvantageMismatch]
+    broken = _jump(-advantages.fit, -bounds.other, -bounds.own)
+    moved = _jump(advantages.offset, CENTRED, bounds.offset)
+    first_far = None
+    if median(advantages.fit) > bounds.other:
+        first_far = int(np.argmax(advantages.far > bounds.far))
+    sign = run.limits.test(limits.sign, "<", own)
+    neighbour = run.limits.test(limits.other, ">", other)
+    unlike = run.limits.test(limits.own, "<", own)
+    off_centre = run.limits.test(limits.offset, ">", offset)
+    too_large = run.limits.test(limits.far, ">", ratio)
+    return {
+        "sign": _Fault(sign, sign.met),
+        "other": _Fault(neighbour, neighbour.met),
+        "own": _Fault(unlike, unlike.met and broken is not None, broken),
+        "offset": _Fault(off_centre, off_centre.met and moved is not None, moved),
+        "far": _Fault(too_large, too_large.met and first_far is not None, first_far),
+    }
 
 
 def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
     """Return by step the RMS mean advantage of groups of usual size over the RMS advantage."""
     groups = pd.Series(advantages).groupby(group)
-    size, means = (
-        groups.transform(name).to_numpy(np.float64) for name in ("count", "mean")
-    )
-    complete = size == most_common(size[size > 1])
-    squares = steps.mean(np.where(complete, means**2, np.nan))
+    size = groups.transform("count").to_numpy(np.float64)
+    means = groups.transform("mean").to_numpy(np.float64)
+    is_complete = size == most_common(size[size > 1])
+    squares = steps.mean(np.where(is_complete, means**2, np.nan))
     return np.sqrt(squares / np.fmax(steps.mean(advantages**2), TINY))
 
 
 def _jump(series: Floats, low: float, high: float) -> int | None:
     """Return the index, not near an end, where a series jumps from ``low`` to above ``high``."""
-    before = np.fmax.accumulate(series)
-    after = np.fmin.accumulate(series[::-1])[::-1]
-    at = np.flatnonzero((before[:-1] <= low) & (after[1:] > high)) + 1
-    return (
-        int(at[0])
-        if len(at) and MIN_WINDOW <= at[0] <= len(series) - MIN_WINDOW
-        else None
-    )
+    highest_before = np.fmax.accumulate(series)
+    lowest_after = np.fmin.accumulate(series[::-1])[::-1]
+    jumps = (highest_before[:-1] <= low) & (lowest_after[1:] > high)
+    if not jumps.any():
+        return None
+    at = int(np.argmax(jumps)) + 1
+    return at if MIN_WINDOW <= at <= len(series) - MIN_WINDOW else None
 
 
 class _DroppedGroups(RiseOrShare):
     share = Limit(
-        0.5, "of responses", "share that the trainer dropped, last window", GROUPS
+        0.5,
+        LimitKind.SHARE,
+        "of responses",
+        "share that the trainer dropped, last window",
+        GROUPS,
     )
-    rise = Limit(0.1, "of responses", "rise of that share since the first window")
+    rise = Limit(
+        0.1,
+        LimitKind.SHARE,
+        "of responses",
+        "rise of that share since the first window",
+    )
     kept = Limit(
         2.0,
+        LimitKind.ERRORS,
         "std errors",
         "significance of the rise of the mean reward of kept responses",
     )
-    gap = Limit(0.25, "std of reward", "rise of that mean beyond that of all responses")
+    gap = Limit(
+        0.25,
+        LimitKind.VALUE,
+        "std of reward",
+        "rise of that mean beyond that of all responses",
+    )
 
 
 @Check(
     name="responses that the trainer dropped",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(
         Need("reward", ("reward",), ("dropped",)),
         Need(
@@ -530,35 +706,52 @@ class _DroppedGroups(RiseOrShare):
     trend=True,
 )
 def dropped_groups(check: Check, run: Run) -> Result:
-    limits = _DroppedGroups
     dropped = run.column("dropped")
-    every = np.fmax(run.column("reward"), run.column("masked_reward"))
-    kept = np.where(dropped == 0, every, np.nan)
-    if (figure := run.change_and_series("dropped", "dropped")) is None:
-        return None
-    (share, by_step), (of_kept, of_all) = figure, map(run.change, (kept, every))
+    # Dropped responses have no reward, but their masked one.
+    rewards = np.fmax(run.column("reward"), run.column("masked_reward"))
+    kept = np.where(dropped == 0, rewards, np.nan)
+    found = quantities.change_and_series(run, "dropped", "dropped")
+    if found is None:
+        return Result()
+    share, series = found
+    of_kept = means.change(run, kept)
+    of_all = means.change(run, rewards)
+    limits = _DroppedGroups
     gap = of_kept.difference - of_all.difference
-    hidden = [
-        *run.met(limits.kept, ">", of_kept.z),
-        *run.met(limits.gap, ">=", gap, of=run.spread()),
-    ]
-    many = [
-        *run.met(limits.share, ">", share.last),
-        *run.met(limits.rise, ">=", share.difference),
-    ]
-    if len(hidden) == 2 and of_all.fell:
+    hidden = (
+        run.limits.test(limits.kept, ">", of_kept.z),
+        run.limits.test(limits.gap, ">=", gap, of=means.spread(run)),
+    )
+    many = (
+        run.limits.test(limits.share, ">", share.last),
+        run.limits.test(limits.rise, ">=", share.difference),
+    )
+    if of_all.fell and all(one.met for one in hidden):
         kind = "hidden"
-        met = hidden
-        by_step = Series(run.steps, run.by_step(kept) - run.by_step(every))
-    elif len(many) == 2 and share.rose:
+        tested = hidden
+        series = Series(run.steps, run.by_step(kept) - run.by_step(rewards))
+    elif share.rose and all(one.met for one in many):
         kind = "many"
-        met = many
+        tested = many
     else:
-        return None
-    facts: Facts = {"kind": kind, "share": share.last, "before": share.first}
-    facts = {**facts, "kept_start": of_kept.first, "kept_end": of_kept.last}
-    facts = {**facts, "all_start": of_all.first, "all_end": of_all.last}
-    ranking = Ranking(every, highest=False, unit="reward", among=dropped == 1)
-    learns = run.learned if by_step.source == "metrics" else of_all.rose
-    severity: Severity = "info" if learns else "warning"
-    return check.finding(run, severity, met, facts, ranking, series=by_step)
+        return Result(tested=hidden + many)
+    facts: Facts = {
+        "kind": kind,
+        "share": share.last,
+        "before": share.first,
+        "kept_start": of_kept.first,
+        "kept_end": of_kept.last,
+        "all_start": of_all.first,
+        "all_end": of_all.last,
+    }
+    by_metrics = series.source == "metrics"
+    learns = progress.learned(run) if by_metrics else of_all.rose
+    return check.found(
+        run,
+        Severity.INFO if learns else Severity.WARNING,
+        tested,
+        facts,
+        Ranking(rewards, highest=False, unit="reward", among=dropped == 1),
+        series=series,
+        onset=run.onset(series),
+    )

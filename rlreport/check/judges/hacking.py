@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from rlreport.check.check import REWARD, Check, Result
+from rlreport.check import means, progress, quantities
+from rlreport.check.check import REWARD, Check
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Fact, Facts, Finding, LogText, Severity
+from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
 from rlreport.check.judges.diversity import distinct_loss
 from rlreport.check.judges.reward import lost_part
-from rlreport.check.limits import Limit, Limits, Met
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested
+from rlreport.check.means import mean
 from rlreport.check.noise import centred
-from rlreport.check.run import Run, mean
+from rlreport.check.run import Run
 from rlreport.check.series import FALL_Z, Shape, onset
 from rlreport.check.spreading import (
     Spreading,
@@ -32,7 +35,10 @@ GAO = translatable(
 )
 
 # KL to the reference policy is too high above both limits: nats per response, nats per token
-KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
+KL_OUT = 10.0
+KL_OUT_A_TOKEN = 0.1
+# A text does harm if this share less of the responses finishes
+UNFINISHED = 0.2
 # A text counts as repeated if responses with it contain it at least this often on average
 MIN_REPEATS = 3.0
 MAX_NAMED = 5
@@ -102,17 +108,15 @@ def _hacking_title(facts: Facts) -> str:
             "{what:capital}; the reward rose from {reward_start:figure} to {reward_end:figure} "
             "with it."
         )
-    others = (
-        format_message("Also spreading: {others:quoted}.", facts)
-        if facts["others"]
-        else ""
-    )
+    others = ""
+    if facts["others"]:
+        others = format_message("Also spreading: {others:quoted}.", facts)
     return sentences([_fill_title(title, facts), others])
 
 
 @Check(
     name="reward hacking",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(REWARD,),
     charts=("reward",),
     limits=Spreading,
@@ -142,135 +146,165 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
         return check.too_short(run)
     rewarded = _rewarded_texts(run)
     if rewarded.empty:
-        return None
+        return Result()
     top = _leading_text(rewarded)
-    counts = run.once(spreading_texts).counts[top["ngram"]]
+    counts = spreading_texts(run).counts[top["ngram"]]
     category = _classify_text(run, counts)
     if category == "format":
-        return None
+        return Result()
     carried = _carried_gain(run, has_text(counts))
-    often = top["kind"] == "often"
-    held_by_most = run.met(Spreading.held, ">=", 1.0 if often else top["share_last"])
-    carries = run.met(Spreading.carried, ">=", carried)
-    critical = bool(held_by_most and carries) and category == "hack"
-    met = [
-        *([] if often else run.met(Spreading.share, ">=", top["share_last"])),
-        *run.met(Spreading.z, ">=", top["z"]),
-        *run.met(Spreading.lift, ">=", top["lift"]),
-        *run.met(Spreading.lift_z, ">=", top["lift_z"]),
-        *(held_by_most + carries if critical else []),
+    occurs_often = top["kind"] == "often"
+    # A text of the kind "often" was in most responses from the start.
+    held_share = 1.0 if occurs_often else top["share_last"]
+    held = run.limits.test(Spreading.held, ">=", held_share)
+    carries = run.limits.test(Spreading.carried, ">=", carried)
+    is_critical = held.met and carries.met and category == "hack"
+    tested = [
+        run.limits.test(Spreading.z, ">=", top["z"]),
+        run.limits.test(Spreading.lift, ">=", top["lift"]),
+        run.limits.test(Spreading.lift_z, ">=", top["lift_z"]),
     ]
-    by_lift = rewarded.sort_values("lift_z", ascending=False, kind="stable")["ngram"]
-    others = [LogText(text) for text in by_lift if text not in top["ngram"]][
-        : MAX_NAMED - 1
-    ]
-    either = category == "either"
+    if not occurs_often:
+        tested.insert(0, run.limits.test(Spreading.share, ">=", top["share_last"]))
+    if is_critical:
+        tested += [held, carries]
+    others = _other_texts(rewarded, top)
+    reward = quantities.courses(run)["reward"]
     facts: Facts = {
         "carried": carried,
-        "reward_start": run.courses["reward"].first.value,
-        "reward_end": run.courses["reward"].last.value,
-        "others": () if either else tuple(others),
-        "exploit": either,
+        "reward_start": reward.first.value,
+        "reward_end": reward.last.value,
+        "others": () if category == "either" else tuple(others),
+        "exploit": category == "either",
     }
-    finding = _text_finding(check, run, met, top, **facts)
-    severity: Severity = "critical" if critical else "warning"
-    texts = (*finding.texts, *others) if finding.texts else ()
-    return replace(finding, severity=severity, rank=check.rank, texts=texts)
+    finding = _text_finding(check, run, tested, top, facts)
+    if finding.texts:
+        finding = replace(finding, texts=(*finding.texts, *others))
+    severity = Severity.CRITICAL if is_critical else Severity.WARNING
+    return Result(replace(finding, severity=severity, rank=check.rank), tuple(tested))
+
+
+def _other_texts(rewarded: pd.DataFrame, top: pd.Series) -> list[LogText]:
+    """Return further texts to name, those that surely earn most first."""
+    by_lift = rewarded.sort_values("lift_z", ascending=False, kind="stable")["ngram"]
+    others = [LogText(text) for text in by_lift if text not in top["ngram"]]
+    return others[: MAX_NAMED - 1]
 
 
 def _text_finding(
-    check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact
+    check: Check, run: Run, tested: Sequence[Tested], top: pd.Series, facts: Facts
 ) -> Finding:
-    counts = run.once(spreading_texts).counts[top["ngram"]]
+    """Return a note on a spreading text, a row of the table of ``spreading_texts``."""
+    counts = spreading_texts(run).counts[top["ngram"]]
     kind = str(top["kind"])
-    text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
-    look_for = "" if kind == "structure" else text.rstrip("*")
-    figure = "often" if kind == "often" else "share"
+    is_structure = kind == "structure"
+    text = str(top["ngram"]) if is_structure else LogText(top["ngram"])
     by_reference = kind not in ("often", "structure") and has_reference(run.tables)
-
-    names = {
-        "share": f"{figure}_last",
-        "share_start": f"{figure}_first",
-        "lift": "reward_lift",
-    }
-    figures = {name: float(top[column]) for name, column in names.items()}
-    return check.finding(
-        run,
-        "info",
-        met,
-        {"text": text, "kind": kind, "by_reference": by_reference, **figures, **facts},
-        Ranking(
-            counts, True, "occurrences", None, counts > 0, look_for, kind == "closing"
-        ),
-        series=run.by_step(prevalence(kind, counts)),
-        texts=() if kind == "structure" else (text,),
+    share = "often" if kind == "often" else "share"
+    ranking = Ranking(
+        counts,
+        unit="occurrences",
+        among=counts > 0,
+        look_for="" if is_structure else text.rstrip("*"),
+        at_end=kind == "closing",
     )
+    result = check.found(
+        run,
+        Severity.INFO,
+        tested,
+        {
+            "text": text,
+            "kind": kind,
+            "by_reference": by_reference,
+            "share": float(top[f"{share}_last"]),
+            "share_start": float(top[f"{share}_first"]),
+            "lift": float(top["reward_lift"]),
+            **facts,
+        },
+        ranking,
+        onset=run.onset(run.by_step(prevalence(kind, counts))),
+        texts=() if is_structure else (text,),
+    )
+    assert result.finding is not None
+    return result.finding
 
 
 def _rewarded_texts(run: Run) -> pd.DataFrame:
+    """Return the spreading texts that earn a higher reward, and did not come from prompts."""
     limits = run.limits[Spreading]
-    table = run.once(spreading_texts).table
-    rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
-    if not (rose or run.first is None or run.learned):
+    table = spreading_texts(run).table
+    rose = any(
+        means.change(run, run.column(name)).rose for name in ("reward", "reward_gap")
+    )
+    if not (rose or run.first is None or progress.learned(run)):
         return table[:0]
     earns = (table["lift_z"] >= limits.lift_z) & (table["lift"] >= limits.lift)
     # Without a first window the gain is unknown and not required.
-    earns &= (table["of_gain"] >= limits.gain) | (run.first is None)
+    if run.first is not None:
+        earns &= table["of_gain"] >= limits.gain
     return table[earns & (table["asked"] <= ASKED)]
 
 
 def _leading_text(texts: pd.DataFrame) -> pd.Series:
-    return texts.iloc[
-        int(np.argmax((texts["lift_z"] * texts["share_last"]).to_numpy()))
-    ]
+    """Return the text that surely earns most in most responses."""
+    weight = texts["lift_z"] * texts["share_last"]
+    return texts.iloc[int(np.argmax(weight.to_numpy()))]
 
 
 def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
-    watched = run.watched_shape
-    validated = watched is not None and watched.rose and not watched.fell
-    contained = run.labels_contained
+    watched = quantities.watched_shape(run)
+    is_validated = watched is not None and watched.rose and not watched.fell
+    contained = progress.labels_contained(run)
     if contained is not None:
-        learned = validated or contained >= run.limits[_FormatLearned].contained
-        return "format" if learned else "either"
-    return (
-        "format"
-        if (run.verifiable or validated) and not _does_harm(run, counts)
-        else "hack"
-    )
+        is_right = contained >= run.limits[_FormatLearned].contained
+        return "format" if is_validated or is_right else "either"
+    if not (is_validated or progress.verifiable(run)):
+        return "hack"
+    return "hack" if _does_harm(run, counts) else "format"
 
 
 def _does_harm(run: Run, counts: Floats) -> bool:
     """Return whether a text repeats, KL is high, validation is flat, or EOS or diversity fell."""
-    kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
-    last_counts = counts[run.last.rows]
-    watched = run.watched_shape
-    return bool(
-        (kl > KL_OUT and kl > KL_OUT_A_TOKEN * length)
-        or (watched is not None and not watched.rose)
-        or mean(last_counts[last_counts > 0]) >= MIN_REPEATS
-        or run.change(run.column("finished")).difference <= -0.2
-        or distinct_loss(run)
-    )
+    kl = means.change(run, run.column("kl_k1")).last
+    length = means.change(run, run.column(run.length)).last
+    if kl > KL_OUT and kl > KL_OUT_A_TOKEN * length:
+        return True
+    watched = quantities.watched_shape(run)
+    if watched is not None and not watched.rose:
+        return True
+    late = counts[run.last.rows]
+    if mean(late[late > 0]) >= MIN_REPEATS:
+        return True
+    if means.change(run, run.column("finished")).difference <= -UNFINISHED:
+        return True
+    return distinct_loss(run)
 
 
 def _carried_gain(run: Run, shares: Floats) -> float:
+    """Return the part of the reward's gain that responses with a text have; NaN if unknown."""
     if run.first is None:
         return np.nan
     reward = run.column("reward")
-    moved = run.change(reward)
-    gains = (reward - moved.first)[run.last.rows]
+    before = means.change(run, reward).first
+    gains = (reward - before)[run.last.rows]
     has_text = shares[run.last.rows]
-    finite = np.isfinite(gains) & np.isfinite(has_text)
-    total = float(gains[finite].sum())
-    return float((gains * has_text)[finite].sum()) / total if total > 0 else np.nan
+    known = np.isfinite(gains) & np.isfinite(has_text)
+    total = float(gains[known].sum())
+    return float((gains * has_text)[known].sum()) / total if total > 0 else np.nan
 
 
 class _FormatLearned(Limits):
     share = Limit(
-        0.5, "of responses", "share of responses that contain it, last window (note)"
+        0.5,
+        LimitKind.SHARE,
+        "of responses",
+        "share of responses that contain it, last window (note)",
     )
     contained = Limit(
-        0.8, "of responses", "share with their label, of the best-rewarded responses"
+        0.8,
+        LimitKind.SHARE,
+        "of responses",
+        "share with their label, of the best-rewarded responses",
     )
 
 
@@ -287,7 +321,7 @@ def _format_title(facts: Facts) -> str:
 
 @Check(
     name="a format is being learned",
-    rank="note",
+    rank=Rank.NOTE,
     charts=("reward",),
     needs=(REWARD,),
     limits=_FormatLearned,
@@ -300,36 +334,51 @@ def _format_title(facts: Facts) -> str:
     trend=True,
 )
 def format_learned(check: Check, run: Run) -> Result:
-    table = run.once(spreading_texts).table
+    table = spreading_texts(run).table
     if run.tables.words is None:
         return check.not_run("response")
     min_share = run.limits[_FormatLearned].share
     table = table[(table["share_last"] >= min_share) & (table["asked"] <= ASKED)]
-    if table.empty or not run.learned:
-        return None
+    if table.empty or not progress.learned(run):
+        return Result()
     rewarded = _rewarded_texts(run)
-    widest = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
-    top = widest if rewarded.empty else _leading_text(rewarded)
-    counts = run.once(spreading_texts).counts[top["ngram"]]
-    if not (
-        run.verifiable if rewarded.empty else _classify_text(run, counts) == "format"
-    ):
-        return None
-    met = run.met(_FormatLearned.share, ">=", top["share_last"])
-    return _text_finding(check, run, met, top, paid=not rewarded.empty)
+    if rewarded.empty:
+        top = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
+        is_format = progress.verifiable(run)
+    else:
+        top = _leading_text(rewarded)
+        counts = spreading_texts(run).counts[top["ngram"]]
+        is_format = _classify_text(run, counts) == "format"
+    if not is_format:
+        return Result()
+    share = run.limits.test(_FormatLearned.share, ">=", top["share_last"])
+    facts: Facts = {"paid": not rewarded.empty}
+    return Result(_text_finding(check, run, [share], top, facts), (share,))
 
 
 class _RewardPartDominance(Limits):
     share = Limit(
         0.75,
+        LimitKind.SHARE,
         "of the reward",
         "share of one part in its variance within steps or its gain (note)",
     )
 
 
+class _PartShares(NamedTuple):
+    """The shares of a part of the reward in its variance and in its gain; NaN if unknown."""
+
+    of_variance: float
+    of_gain: float
+
+    @property
+    def highest(self) -> float:
+        return float(np.nanmax([self.of_variance, self.of_gain, -1.0]))
+
+
 @Check(
     name="one part dominates the reward",
-    rank="note",
+    rank=Rank.NOTE,
     needs=(REWARD,),
     charts=("reward",),
     limits=_RewardPartDominance,
@@ -347,61 +396,82 @@ class _RewardPartDominance(Limits):
     trend=True,
 )
 def reward_part_dominance(check: Check, run: Run) -> Result:
-    # A part's share of the variance is its covariance with the reward over the reward's variance;
-    # of parts that add up to the reward, these shares add up to one.
-    extras = run.tables.extras
-    names = [name for name in run.tables.reward_parts if name in extras]
-    numeric = extras[names].select_dtypes(["number", "bool"])
-    parts = {str(name): part.to_numpy(np.float64) for name, part in numeric.items()}
-    parts = {name: part for name, part in parts.items() if np.isfinite(part).any()}
+    parts = _reward_parts(run)
     if len(parts) < 2:
         return check.not_run(check.needs_also)
-    reward = run.column("reward")
-    gain = run.change(reward)
-    in_last_window = run.step_index >= run.last_index
-
-    def shares(part: Floats) -> tuple[float, float]:
-        finite = np.isfinite(reward) & np.isfinite(part) & in_last_window
-        y, x = (
-            centred(values[finite], run.step_index[finite]) for values in (reward, part)
-        )
-        variance = float((y * y).sum())
-        of_gain = run.change(part).difference / gain.difference if gain.rose else np.nan
-        return float((x * y).sum()) / variance if variance > 1e-12 else np.nan, of_gain
-
-    shares_of = {name: shares(part) for name, part in parts.items()}
-    highest = {
-        name: float(np.nanmax([*both, -1.0])) for name, both in shares_of.items()
-    }
-    name = max(highest, key=highest.__getitem__)
-    if not (met := run.met(_RewardPartDominance.share, ">", highest[name])):
-        return None
-    of_variance, of_gain = shares_of[name]
-    kind = "both" if np.isfinite(of_gain) else "variance"
+    shares = {name: _part_shares(run, part) for name, part in parts.items()}
+    name = max(shares, key=lambda name: shares[name].highest)
+    top = shares[name]
+    tested = run.limits.test(_RewardPartDominance.share, ">", top.highest)
+    if not tested.met:
+        return Result(tested=(tested,))
     facts: Facts = {
         "part": name,
-        "of_variance": of_variance,
-        "of_gain": of_gain,
-        "kind": kind,
+        "of_variance": top.of_variance,
+        "of_gain": top.of_gain,
+        "kind": "both" if np.isfinite(top.of_gain) else "variance",
     }
-    return check.finding(run, "info", met, facts, Ranking(parts[name]))
+    return check.found(run, Severity.INFO, [tested], facts, Ranking(parts[name]))
+
+
+def _reward_parts(run: Run) -> dict[str, Floats]:
+    """Return the parts of the reward that have a number for any response, float64 (rows,)."""
+    extras = run.tables.extras
+    names = [name for name in run.tables.reward_parts if name in extras]
+    parts = {}
+    for name, column in extras[names].select_dtypes(["number", "bool"]).items():
+        part = column.to_numpy(np.float64)
+        if np.isfinite(part).any():
+            parts[str(name)] = part
+    return parts
+
+
+def _part_shares(run: Run, part: Floats) -> _PartShares:
+    """Return a part's share of the variance within late steps, and of the gain.
+
+    A part's share of the variance is its covariance with the reward over the reward's variance;
+    of parts that add up to the reward, these shares add up to one.
+    """
+    reward = run.column("reward")
+    rows = np.isfinite(reward) & np.isfinite(part) & (run.step_index >= run.last_index)
+    step = run.step_index[rows]
+    rewards = centred(reward[rows], step)
+    parts = centred(part[rows], step)
+    variance = float((rewards * rewards).sum())
+    covariance = float((parts * rewards).sum())
+    gain = means.change(run, reward)
+    of_gain = np.nan
+    if gain.rose:
+        of_gain = means.change(run, part).difference / gain.difference
+    return _PartShares(covariance / variance if variance > 1e-12 else np.nan, of_gain)
 
 
 class _WatchedRewardFall(Limits):
     lost = Limit(
-        0.25, "of the gain", "watched reward lost again, relative to its gain", GAO
+        0.25,
+        LimitKind.SHARE,
+        "of the gain",
+        "watched reward lost again, relative to its gain",
+        GAO,
     )
     least = Limit(
-        0.02, "of its range", "loss relative to the range of the watched reward", GAO
+        0.02,
+        LimitKind.SHARE,
+        "of its range",
+        "loss relative to the range of the watched reward",
+        GAO,
     )
     follow = Limit(
-        0.5, "times", "final value relative to the training reward, if it did not rise"
+        0.5,
+        LimitKind.RATIO,
+        "times",
+        "final value relative to the training reward, if it did not rise",
     )
 
 
 @Check(
     name="drop of the watched reward",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs_also="a second reward (valid_reward), or responses or metrics of validation",
     charts=("reward",),
     limits=_WatchedRewardFall,
@@ -421,46 +491,63 @@ class _WatchedRewardFall(Limits):
     trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
-    watched = run.watched_shape
-    trained = run.reward_shape
-    if run.watched_reward is None:
+    series = quantities.watched_reward(run)
+    watched = quantities.watched_shape(run)
+    trained = quantities.reward_shape(run)
+    if series is None:
         return check.not_run(check.needs_also)
     if watched is None:
-        return check.too_short(run, run.watched_reward)
+        return check.too_short(run, series)
     limits = run.limits[_WatchedRewardFall]
-    # On a scale of 0 to 1 a fall below 0.02 does not matter, however small the noise.
-    span = 1.0 if watched.best <= 1 else float(np.ptp(watched.series.values))
-    matters = watched.best - watched.end > limits.least * span
     lost = lost_part(watched, watched.end)
-    loss_met = run.met(_WatchedRewardFall.lost, ">", lost) if matters else []
+    tested = run.limits.test(_WatchedRewardFall.lost, ">", lost)
     # Without a gain, the best of many windows lies above the others by chance.
-    significant = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
-    fell = bool(loss_met) and significant
+    is_significant = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
+    fell = tested.met and is_significant and _matters(watched, limits.least)
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
-        return None
-    in_training = run.has("valid_reward")
-    series = watched.series
+        return Result(tested=(tested,))
     facts: Facts = {
         "kind": "fell" if fell else "apart",
-        **run.reward_windows("watched_reward"),
+        **quantities.reward_windows(run, "watched_reward"),
+        "trained_start": trained.start if trained else None,
+        "trained_end": trained.end if trained else None,
     }
-    start, end = (trained.start, trained.end) if trained else (None, None)
-    facts = {**facts, "trained_start": start, "trained_end": end}
-    return check.finding(
+    ranking = None
+    if run.has("valid_reward"):
+        ranking = Ranking(run.column("valid_reward"), highest=False, unit="reward")
+    began = None
+    if fell:
+        shape = watched.series
+        began = onset(shape.steps, shape.values, peak=watched.peak)
+    below_start = fell and -watched.rise_z > FALL_Z
+    return check.found(
         run,
-        "critical" if fell and -watched.rise_z > FALL_Z else "warning",
-        loss_met if fell else (),
+        Severity.CRITICAL if below_start else Severity.WARNING,
+        [tested] if fell else (),
         facts,
-        Ranking(run.column("valid_reward"), False, "reward") if in_training else None,
-        series=series,
-        onset=onset(series.steps, series.values, peak=watched.peak) if fell else None,
+        ranking,
+        series=watched.series,
+        onset=began,
     )
+
+
+def _matters(watched: Shape, least: float) -> bool:
+    """Return whether the loss is more than the least part of the range of the watched reward."""
+    # On a scale of 0 to 1 a fall below 0.02 does not matter, however small the noise.
+    scale = 1.0 if watched.best <= 1 else float(np.ptp(watched.series.values))
+    return watched.best - watched.end > least * scale
 
 
 def _follows(watched: Shape, trained: Shape, min_ratio: float) -> bool:
     """Return False if the trained reward clearly rose but the other, on the same scale, is low."""
-    both = [watched.series.values, trained.series.values]
-    in_unit = [float(values.min()) >= 0 and float(values.max()) <= 1 for values in both]
-    if in_unit[0] != in_unit[1] or not trained.rose or watched.rose:
+    if _is_in_unit(watched) != _is_in_unit(trained):
+        return True
+    if not trained.rose or watched.rose:
         return True
     return trained.rise_z <= FALL_Z or watched.end >= min_ratio * trained.end
+
+
+def _is_in_unit(shape: Shape) -> bool:
+    """Return whether all values lie between 0 and 1."""
+    values = shape.series.values
+    return float(values.min()) >= 0 and float(values.max()) <= 1

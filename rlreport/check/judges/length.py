@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from rlreport.check.check import LENGTH, REWARD, Check, Result, RiseOrShare
+from rlreport.check import means, progress, quantities
+from rlreport.check.check import LENGTH, REWARD, Check, RiseOrShare
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Facts, Severity
-from rlreport.check.limits import EOS, Limit, Limits
-from rlreport.check.noise import Trend, correlation_within
-from rlreport.check.run import Run, mean, median
+from rlreport.check.finding import Facts, Rank, Result, Severity
+from rlreport.check.limits import EOS, Limit, LimitKind, Limits, Tested
+from rlreport.check.means import mean, median
+from rlreport.check.noise import Change, Trend, correlation_within
+from rlreport.check.run import Run
 from rlreport.check.series import MIN_WINDOW, Series
 from rlreport.figures.ragged import Floats
 from rlreport.figures.tokens import is_cut_off
@@ -27,15 +31,18 @@ AT_LIMIT = 0.99
 
 
 class _LengthHacking(Limits):
-    ratio = Limit(1.5, "times", "mean length against the first window")
+    ratio = Limit(1.5, LimitKind.RATIO, "times", "mean length against the first window")
     correlation = Limit(
-        0.4, "", "correlation of reward and length within a group, else within a step"
+        0.4,
+        LimitKind.VALUE,
+        "",
+        "correlation of reward and length within a group, else within a step",
     )
 
 
 @Check(
     name="length hacking",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(REWARD,),
     charts=("length", "reward"),
     limits=_LengthHacking,
@@ -58,34 +65,41 @@ class _LengthHacking(Limits):
 )
 def length_hacking(check: Check, run: Run) -> Result:
     length = run.column(run.length)
-    watched = run.watched_shape
-    moved = run.change(length)
-    rewards = run.change(run.column("reward"))
-    ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
-    if (
-        not (ratio and moved.rose)
-        or rewards.fell
-        or (watched is not None and watched.rose)
-    ):
-        return None
+    watched = quantities.watched_shape(run)
+    change = means.change(run, length)
+    rewards = means.change(run, run.column("reward"))
+    limits = _LengthHacking
+    ratio = run.limits.test(limits.ratio, ">=", change.last, of=change.first)
+    is_earned = watched is not None and watched.rose
+    if not (ratio.met and change.rose) or rewards.fell or is_earned:
+        return Result(tested=(ratio,))
     correlation, z = correlation_with_reward(run, length)
-    pays = run.met(_LengthHacking.correlation, ">=", correlation)
-    if not pays or z < run.limits[Trend].z:
-        return None
-    facts: Facts = {"reward_start": rewards.first, "reward_end": rewards.last}
-    facts = {
-        **facts,
-        "start": moved.first,
-        "end": moved.last,
+    pays = run.limits.test(limits.correlation, ">=", correlation)
+    if not pays.met or z < run.limits[Trend].z:
+        return Result(tested=(ratio, pays))
+    facts: Facts = {
+        "reward_start": rewards.first,
+        "reward_end": rewards.last,
+        "start": change.first,
+        "end": change.last,
         "correlation": correlation,
+        "unit": run.length_unit,
     }
-    facts = {**facts, "unit": run.length_unit}
-    ranking = Ranking(length, unit=run.length_unit, at_end=True)
-    series = run.by_step(length)
-    return check.finding(run, "warning", ratio + pays, facts, ranking, series=series)
+    return check.found(
+        run,
+        Severity.WARNING,
+        [ratio, pays],
+        facts,
+        Ranking(length, unit=run.length_unit, at_end=True),
+        onset=run.onset(run.by_step(length)),
+    )
 
 
 def correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
+    """Return the correlation of reward and length within groups, or else steps, and its z.
+
+    It is the higher one of the last window and of the whole run.
+    """
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
     inside = "group" if grouped else "step"
     reward = run.column("reward")
@@ -97,22 +111,45 @@ def correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
 
 
 class _LengthCollapse(Limits):
-    ratio = Limit(0.5, "times", "mean length against the first window", SHORT_RESPONSES)
-    severe = Limit(
-        0.25, "times", "mean length against the first three steps", SHORT_RESPONSES
+    ratio = Limit(
+        0.5,
+        LimitKind.RATIO,
+        "times",
+        "mean length against the first window",
+        SHORT_RESPONSES,
     )
-    paid = Limit(0.3, "", "correlation of reward and shortness, if the run learns")
+    severe = Limit(
+        0.25,
+        LimitKind.RATIO,
+        "times",
+        "mean length against the first three steps",
+        SHORT_RESPONSES,
+    )
+    paid = Limit(
+        0.3,
+        LimitKind.VALUE,
+        "",
+        "correlation of reward and shortness, if the run learns",
+    )
     tokens = Limit(
-        4, "tokens", "length below which a response is nearly empty", SHORT_RESPONSES
+        4,
+        LimitKind.COUNT,
+        "tokens",
+        "length below which a response is nearly empty",
+        SHORT_RESPONSES,
     )
     stubs = Limit(
-        0.1, "of responses", "share nearly empty, last window", SHORT_RESPONSES
+        0.1,
+        LimitKind.SHARE,
+        "of responses",
+        "share nearly empty, last window",
+        SHORT_RESPONSES,
     )
 
 
 @Check(
     name="length collapse",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(LENGTH,),
     charts=("length",),
     limits=_LengthCollapse,
@@ -143,9 +180,14 @@ class _LengthCollapse(Limits):
     trend=True,
 )
 def length_collapse(check: Check, run: Run) -> Result:
-    if run.responses.empty:
-        return _shrunk(check, run)
-    return _all_empty(check, run) or _shrunk(check, run) or _stubs(check, run)
+    judges = (_shrunk,) if run.responses.empty else (_all_empty, _shrunk, _stubs)
+    tested: tuple[Tested, ...] = ()
+    for judge in judges:
+        result = judge(check, run)
+        tested += result.tested
+        if result.finding is not None:
+            return result
+    return Result(tested=tested)
 
 
 def _all_empty(check: Check, run: Run) -> Result:
@@ -153,67 +195,109 @@ def _all_empty(check: Check, run: Run) -> Result:
     chars = run.column("response_chars")
     only_end = (tokens == 1) & (run.column("finished") == 1)
     empty = np.where((chars == 0) | (tokens == 0) | only_end, 1.0, 0.0)
-    series = run.by_step(empty)
-    start = int(np.flatnonzero(series < ALL).max(initial=-1)) + 1
-    if len(series) - start < MIN_WINDOW or mean(series[:MIN_WINDOW]) >= 0.5:
-        return None
-    met = run.met(_LengthCollapse.stubs, ">", mean(series[start:]))
-    ranking = Ranking(run.column(run.length), highest=False, among=empty == 1)
-    facts: Facts = {"kind": "empty", "since": int(run.steps[start])}
-    return check.finding(run, "critical", met, facts, ranking, series=series)
+    by_step = run.by_step(empty)
+    start = int(np.flatnonzero(by_step < ALL).max(initial=-1)) + 1
+    if len(by_step) - start < MIN_WINDOW or mean(by_step[:MIN_WINDOW]) >= 0.5:
+        return Result()
+    stubs = run.limits.test(_LengthCollapse.stubs, ">", mean(by_step[start:]))
+    return check.found(
+        run,
+        Severity.CRITICAL,
+        [stubs],
+        {"kind": "empty", "since": int(run.steps[start])},
+        Ranking(run.column(run.length), highest=False, among=empty == 1),
+        onset=run.onset(by_step),
+    )
+
+
+class _Shrinking(NamedTuple):
+    """How the mean length changed."""
+
+    change: Change  # from the first window
+    from_start: Change  # from the first MIN_WINDOW steps
+    series: Series
+    unit: str
 
 
 def _shrunk(check: Check, run: Run) -> Result:
     """Return a finding for a large fall of the mean length, or for a suspicious moderate one.
 
     A moderate fall is suspicious if the run does not learn, or if shorter responses earn more.
-    Learning to stop is not a collapse: if the log tells which responses finished, only these
-    count. If it does not, the trainer's metric is judged or, without one, all responses.
     """
     length = run.column(run.length)
-    trainers = run.series_of("length")
-    if _finish_known(run):
-        length, trainers = np.where(run.column("finished") == 1, length, np.nan), None
-    if trainers is not None and run.covers(trainers):
-        severe = trainers.change(MIN_WINDOW)
-        moved = trainers.change()
-        series = trainers
-        unit = translatable("tokens")
-    else:
-        first = run.window(0, MIN_WINDOW)
-        medians = [median(length[part.rows]) for part in (run.last, first)]
-        if medians[0] >= run.limits[_LengthCollapse].ratio * medians[1]:
-            return None  # The mean fell only because a few long responses disappeared.
-        severe = run.change(length, first=first)
-        moved = run.change(length)
-        series = Series(run.steps, run.by_step(length))
-        unit = run.length_unit
-    met = (
-        run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first)
-        if severe.fell
-        else []
-    )
+    is_finish_known = _finish_known(run)
+    if is_finish_known:
+        # Learning to stop is not a collapse: only responses that finished count.
+        length = np.where(run.column("finished") == 1, length, np.nan)
+    found = _shrinking(run, length, of_finished=is_finish_known)
+    if found is None:
+        return Result()
+    change = found.from_start
     early: object = run.window(0, MIN_WINDOW).span
-    if not met:
-        severe = moved
+    tested: list[Tested] = []
+    if change.fell:
+        limit = _LengthCollapse.severe
+        tested.append(run.limits.test(limit, "<", change.last, of=change.first))
+    if not any(one.met for one in tested):
+        change = found.change
         early = run.first and run.first.span
-        if moved.fell and (not run.learned or _shortness_pays(run, length)):
-            met = run.met(_LengthCollapse.ratio, "<", moved.last, of=moved.first)
-    if not met:
-        return None
-    ranking = Ranking(run.column(run.length), highest=False, unit=run.length_unit)
-    kind = "finished" if _finish_known(run) else "shrunk"
-    facts: Facts = {"kind": kind, "start": severe.first, "early": span(early)}
-    facts = {**facts, "end": severe.last, "unit": unit}
-    return check.finding(run, "warning", met, facts, ranking, series=series)
+        if change.fell and (not progress.learned(run) or _shortness_pays(run, length)):
+            limit = _LengthCollapse.ratio
+            tested.append(run.limits.test(limit, "<", change.last, of=change.first))
+    if not any(one.met for one in tested):
+        return Result(tested=tuple(tested))
+    facts: Facts = {
+        "kind": "finished" if is_finish_known else "shrunk",
+        "start": change.first,
+        "early": span(early),
+        "end": change.last,
+        "unit": found.unit,
+    }
+    return check.found(
+        run,
+        Severity.WARNING,
+        tested,
+        facts,
+        Ranking(run.column(run.length), highest=False, unit=run.length_unit),
+        series=found.series,
+        onset=run.onset(found.series),
+    )
+
+
+def _shrinking(run: Run, length: Floats, *, of_finished: bool) -> _Shrinking | None:
+    """Return how the mean length changed: of responses that finished, else the trainer's metric.
+
+    Without either, it is that of all responses. None if it only seems to have fallen.
+    """
+    trainers = None if of_finished else quantities.series_of(run, "length")
+    if trainers is not None and quantities.covers(run, trainers):
+        return _Shrinking(
+            change=trainers.change(),
+            from_start=trainers.change(MIN_WINDOW),
+            series=trainers,
+            unit=translatable("tokens"),
+        )
+    first = run.window(0, MIN_WINDOW)
+    at_first = median(length[first.rows])
+    at_last = median(length[run.last.rows])
+    if at_last >= run.limits[_LengthCollapse].ratio * at_first:
+        return None  # The mean fell only because a few long responses disappeared.
+    return _Shrinking(
+        change=means.change(run, length),
+        from_start=means.change(run, length, first=first),
+        series=Series(run.steps, run.by_step(length)),
+        unit=run.length_unit,
+    )
 
 
 def _shortness_pays(run: Run, length: Floats) -> bool:
     """Return whether shorter responses earn more while the watched reward did not rise."""
-    watched = run.watched_shape
+    watched = quantities.watched_shape(run)
+    if watched is not None and watched.rose:
+        return False
     correlation, z = correlation_with_reward(run, -length)
-    pays = run.met(_LengthCollapse.paid, ">=", correlation) and z >= run.limits[Trend].z
-    return bool(pays) and (watched is None or not watched.rose)
+    pays = run.limits.test(_LengthCollapse.paid, ">=", correlation)
+    return bool(pays.met and z >= run.limits[Trend].z)
 
 
 def _stubs(check: Check, run: Run) -> Result:
@@ -221,27 +305,43 @@ def _stubs(check: Check, run: Run) -> Result:
     tokens = run.column("response_tokens")
     limit = run.limits[_LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
-    share = run.change(is_stub)
-    if not (met := run.met(_LengthCollapse.stubs, ">", share.last)):
-        return None
-    facts: Facts = {"stubs": share.last, "stubs_start": share.first, "tokens": limit}
-    severity: Severity = "warning" if share.rose and not run.learned else "info"
-    ranking = Ranking(tokens, highest=False, unit=run.length_unit)
-    series = run.by_step(is_stub)
-    dating = {"series": series, "always": not share.rose}
-    return check.finding(
-        run, severity, met, {**facts, "kind": "stubs"}, ranking, **dating
+    share = means.change(run, is_stub)
+    tested = run.limits.test(_LengthCollapse.stubs, ">", share.last)
+    if not tested.met:
+        return Result(tested=(tested,))
+    is_new_fault = share.rose and not progress.learned(run)
+    facts: Facts = {
+        "stubs": share.last,
+        "stubs_start": share.first,
+        "tokens": limit,
+        "kind": "stubs",
+    }
+    return check.found(
+        run,
+        Severity.WARNING if is_new_fault else Severity.INFO,
+        [tested],
+        facts,
+        Ranking(tokens, highest=False, unit=run.length_unit),
+        onset=run.onset(run.by_step(is_stub), always=not share.rose),
     )
 
 
 class MissingEos(RiseOrShare):
-    rise = Limit(0.2, "of responses", "share cut off, rise since the first window", EOS)
-    share = Limit(0.5, "of responses", "share cut off in the last window", EOS)
+    rise = Limit(
+        0.2,
+        LimitKind.SHARE,
+        "of responses",
+        "share cut off, rise since the first window",
+        EOS,
+    )
+    share = Limit(
+        0.5, LimitKind.SHARE, "of responses", "share cut off in the last window", EOS
+    )
 
 
 @Check(
     name="responses no longer end",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     charts=("eos", "length"),
     limits=MissingEos,
     close={"share": "{value:percent} of responses are cut off"},
@@ -253,23 +353,24 @@ class MissingEos(RiseOrShare):
     needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
 )
 def missing_eos(check: Check, run: Run) -> Result:
-    # A share that is always high counts only if most of these responses are as long as the longest
-    # or if none finished: responses that end with a stop string have no end token either.
     cut_off = _cut_off(run)
-    if cut_off is not None:
-        among = cut_off == 1
-        ranking = Ranking(
-            run.column(run.length), unit=run.length_unit, among=among, at_end=True
-        )
-        finding = check.judge_rows(run, cut_off, ranking=ranking)
-        rose = finding is not None and any(
-            met.name == "rise" for met in finding.thresholds
-        )
-        if rose or _same_length(run, cut_off):
-            return finding
-        run.tested.pop(MissingEos.share, None)  # the responses end with a stop string
-        return None
-    return check.judge_metric(run, "truncated")
+    if cut_off is None:
+        return check.judge_metric(run, "truncated")
+    ranking = Ranking(
+        run.column(run.length),
+        unit=run.length_unit,
+        among=cut_off == 1,
+        at_end=True,
+    )
+    result = check.judge_rows(run, cut_off, ranking=ranking)
+    finding = result.finding
+    rose = finding is not None and any(
+        tested.limit is MissingEos.rise for tested in finding.met
+    )
+    # A share that is always high counts only if most of these responses are as long as the longest
+    # or if none finished: responses that end with a stop string have no end token either. Then the
+    # share says nothing, so it is not close to its limit either.
+    return result if rose or _same_length(run, cut_off) else Result()
 
 
 def _finish_known(run: Run) -> bool:
@@ -302,16 +403,22 @@ NEARLY = 0.99
 
 class _CutTexts(Limits):
     share = Limit(
-        0.2, "of responses", "responses with at least 99% of the largest length (note)"
+        0.2,
+        LimitKind.SHARE,
+        "of responses",
+        "responses with at least 99% of the largest length (note)",
     )
     least = Limit(
-        64, "characters", "largest length; shorter ones may be equal by chance"
+        64,
+        LimitKind.COUNT,
+        "characters",
+        "largest length; shorter ones may be equal by chance",
     )
 
 
 @Check(
     name="texts cut by the logger",
-    rank="note",
+    rank=Rank.NOTE,
     limits=_CutTexts,
     title="{share:percent} of responses have about {most:count} characters, and none has more: "
     "the logger cut them.",
@@ -325,11 +432,9 @@ def cut_texts(check: Check, run: Run) -> Result:
     largest = int(chars.max(initial=0))
     longest = run.responses.loc[chars >= NEARLY * largest, "response_hash"]
     if largest < run.limits[_CutTexts].least or 2 * longest.nunique() < len(longest):
-        return None
+        return Result()
     share = len(longest) / len(chars)
-    met = run.met(_CutTexts.share, ">", share)
-    return (
-        check.finding(run, "info", met, {"share": share, "most": largest})
-        if met
-        else None
-    )
+    tested = run.limits.test(_CutTexts.share, ">", share)
+    if not tested.met:
+        return Result(tested=(tested,))
+    return check.found(run, Severity.INFO, [tested], {"share": share, "most": largest})

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.about.several_runs import SEVERAL_RUNS, SEVERAL_STARTS
-from rlreport.check.check import FAILURES, Check, Result
+from rlreport.check import quantities
+from rlreport.check.check import FAILURES, Check
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import SEVERITIES, Facts, LogText, Severity
-from rlreport.check.limits import Limit, Limits
+from rlreport.check.finding import Facts, LogText, Rank, Result, Severity
+from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Ints, spans
 from rlreport.read.changed import changes_in_words
@@ -28,7 +29,9 @@ ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy", "reward")
 # Metrics whose NaN is critical; estimates of KL or entropy may be NaN while training continues
 FATAL_ROLES = ("loss", "grad_norm", "reward")
 
+# Fewer steps do not tell what is usual
 MIN_STEPS = 3
+MAX_STEPS = 200  # Maximum number of steps that a finding names
 # Files are taken for ranks of one run if this fraction of one's steps is in the other, too
 SHARED_STEPS = 0.8
 
@@ -36,14 +39,21 @@ SHARED_STEPS = 0.8
 class _NanMetrics(Limits):
     share = Limit(
         0.05,
+        LimitKind.SHARE,
         "of rewards",
         "rewards NaN or infinite, from the first such step on (critical)",
     )
     logprobs = Limit(
-        0.05, "of tokens", "share of a response's log-probabilities that are NaN"
+        0.05,
+        LimitKind.SHARE,
+        "of tokens",
+        "share of a response's log-probabilities that are NaN",
     )
     death = Limit(
-        0.1, "of steps", "the reward collapses this soon after the NaN (critical)"
+        0.1,
+        LimitKind.SHARE,
+        "of steps",
+        "the reward collapses this soon after the NaN (critical)",
     )
 
 
@@ -60,7 +70,7 @@ class _Nan(NamedTuple):
 
 @Check(
     name="NaN",
-    rank="invalid",
+    rank=Rank.INVALID,
     charts=("reward", "kl"),
     limits=_NanMetrics,
     title={
@@ -97,124 +107,181 @@ class _Nan(NamedTuple):
 def nan_metrics(check: Check, run: Run) -> Result:
     nans = [*_metric_nans(run), *_response_nans(run)]
     if not nans:
-        return None
-    worst = min(nans, key=lambda nan: (SEVERITIES.index(nan.severity), nan.since))
-    share = worst.facts.get("share") if worst.facts["kind"] == "rewards" else None
+        return Result()
+    worst = min(nans, key=lambda nan: (nan.severity.order, nan.since))
+    tested = []
+    if worst.facts["kind"] == "rewards":
+        share = worst.facts["share"]
+        assert isinstance(share, float)
+        tested.append(run.limits.test(_NanMetrics.share, ">", share))
     unusable = [
-        nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"
+        nan.since
+        for nan in nans
+        if nan.rows is not None and nan.severity is Severity.CRITICAL
     ]
-    facts = {**worst.facts, "since": worst.since, "until_step": worst.until}
-    ranking = Ranking(run.column("reward"), False, "reward")
-    source = "metrics"
-    if worst.rows is not None:
+    if worst.rows is None:
+        ranking = Ranking(run.column("reward"), highest=False, unit="reward")
+    else:
         # The first responses show how it began.
         ranking = Ranking(-run.step_index.astype(np.float64), among=worst.rows)
-        source = "rollouts"
-    return check.finding(
+    facts: Facts = {
+        **worst.facts,
+        "since": worst.since,
+        "until_step": worst.until,
+        "cut": min(unusable, default=None),
+        "series_from": "metrics" if worst.rows is None else "rollouts",
+    }
+    return check.found(
         run,
         worst.severity,
-        run.met(_NanMetrics.share, ">", share) if isinstance(share, float) else [],
-        {**facts, "cut": min(unusable, default=None), "series_from": source},
+        tested,
+        facts,
         ranking,
         onset=worst.since,
         until=worst.until if worst.until < run.steps[-1] else None,
-        steps=worst.steps[:200],
+        steps=worst.steps[:MAX_STEPS],
     )
 
 
 def _metric_nans(run: Run) -> Iterator[_Nan]:
-    broken = run.tables.metrics_broken
+    """Yield the worst period with NaN in each of the trainer's metrics."""
+    broken = run.tables.metrics_broken  # metric -> steps with NaN or infinity
     metrics = run.tables.metrics
-    for role in (role for role in ROLES if run.roles.get(role) in broken):
-        name = run.roles[role]
+    for role in ROLES:
+        name = run.roles.get(role)
+        if name is None or name not in broken:
+            continue
         finite = np.zeros(0, np.int64)
         if name in metrics:
-            finite = metrics["step"].to_numpy(np.int64)[np.isfinite(metrics[name])]
+            is_finite = np.isfinite(metrics[name])
+            finite = metrics["step"].to_numpy(np.int64)[is_finite]
         logged = np.union1d(finite, np.asarray(broken[name], np.int64))
         bad = ~np.isin(logged, finite)
         # A step may have several updates: NaN in one of them begins the steps without any number.
         bad[:-1] |= np.isin(logged[:-1], broken[name]) & bad[1:]
-        always_nan = (
-            bad.all() and role not in FATAL_ROLES
-        )  # such as KL without a reference
-        placeholder = 2 * bad.sum() >= len(bad) and len(spans(bad)) > LASTING
-        if bad.any() and not always_nan and not placeholder:
-            fatal: Severity = "critical" if role in FATAL_ROLES else "warning"
-            facts: Facts = {"kind": "metric", "metric": LogText(name)}
-            yield _worst_period(run, logged, bad, fatal, facts)
+        if not bad.any() or _is_no_fault(role, bad):
+            continue
+        fatal = Severity.CRITICAL if role in FATAL_ROLES else Severity.WARNING
+        facts: Facts = {"kind": "metric", "metric": LogText(name)}
+        yield _worst_period(run, logged, bad, fatal, facts)
+
+
+def _is_no_fault(role: str, bad: Bools) -> bool:
+    """Return whether NaN only means that a metric has no value."""
+    if bad.all() and role not in FATAL_ROLES:
+        return True  # such as KL without a reference
+    is_placeholder = 2 * bad.sum() >= len(bad) and len(spans(bad)) > LASTING
+    return bool(is_placeholder)
+
+
+class _NanRows(NamedTuple):
+    """Responses with NaN in some of their fields."""
+
+    kind: str
+    fatal: Severity  # how serious a lasting period is
+    rows: Bools
 
 
 def _response_nans(run: Run) -> Iterator[_Nan]:
-    rows = run.responses
+    """Yield the worst period with NaN in each kind of fields of responses."""
     numbers = run.responses["nan_values"].to_numpy()
-    has_nan = numbers > 0
-    ungraded = rows["reward"].isna().to_numpy()
-    graded = rows["missing_grade"].to_numpy() == 0
-    bad = np.zeros(len(rows), np.bool_)
+    is_graded = run.responses["missing_grade"].to_numpy() == 0
+    for kind, fatal, rows in _nan_rows(run):
+        if not rows.any():
+            continue
+        count = int(rows.sum())
+        first = int(run.step_index[rows].min())
+        from_first = run.step_index >= min(first, len(run.steps) - LASTING)
+        share = float(rows[from_first & is_graded].mean())
+        facts: Facts = {
+            "kind": kind,
+            "share": share,
+            "responses": count,
+            "numbers": int(numbers[rows].sum()),
+        }
+        bad_steps = run.by_step(rows.astype(np.float64)) > 0
+        nan = _worst_period(run, run.steps, bad_steps, fatal, facts)
+        is_widespread = count >= LASTING and share > run.limits[_NanMetrics].share
+        if kind == "rewards" and is_widespread:
+            since = int(run.steps[first])
+            nan = nan._replace(severity=Severity.CRITICAL, since=since)
+        yield nan._replace(rows=rows)
+
+
+def _nan_rows(run: Run) -> tuple[_NanRows, ...]:
+    """Return which responses have NaN: in log-probabilities, in other fields, in rewards."""
+    responses = run.responses
+    has_nan = responses["nan_values"].to_numpy() > 0
+    has_no_reward = responses["reward"].isna().to_numpy()
+    is_graded = responses["missing_grade"].to_numpy() == 0
+    no_logprobs = np.zeros(len(responses), np.bool_)
     if run.has("surprisal_mean"):
         tokens = run.column("response_tokens")
-        limit = np.maximum(run.limits[_NanMetrics].logprobs * tokens, 1)
-        bad = tokens - run.column("logp_tokens") > limit
-        bad |= rows["surprisal_mean"].isna().to_numpy()
+        most = np.maximum(run.limits[_NanMetrics].logprobs * tokens, 1)
+        no_logprobs = tokens - run.column("logp_tokens") > most
+        no_logprobs |= responses["surprisal_mean"].isna().to_numpy()
     if run.has("kl_k1"):
-        bad = bad | rows["kl_k1"].isna().to_numpy()
-    kinds: tuple[tuple[str, Severity, Bools], ...] = (
-        ("logprobs", "critical", has_nan & bad),
-        ("other", "warning", has_nan & ~bad & ~ungraded),
-        ("rewards", "warning", has_nan & ungraded & graded),
+        no_logprobs = no_logprobs | responses["kl_k1"].isna().to_numpy()
+    return (
+        _NanRows("logprobs", Severity.CRITICAL, has_nan & no_logprobs),
+        _NanRows("other", Severity.WARNING, has_nan & ~no_logprobs & ~has_no_reward),
+        _NanRows("rewards", Severity.WARNING, has_nan & has_no_reward & is_graded),
     )
-    for kind, fatal, among in kinds:
-        if not among.any():
-            continue
-        count = int(among.sum())
-        first = int(run.step_index[among].min())
-        from_first = run.step_index >= min(first, len(run.steps) - LASTING)
-        share = float(among[from_first & graded].mean())
-        facts: Facts = {"kind": kind, "share": share, "responses": count}
-        facts = {**facts, "numbers": int(numbers[among].sum())}
-        nan = _worst_period(
-            run, run.steps, run.by_step(among.astype(np.float64)) > 0, fatal, facts
-        )
-        widespread = count >= LASTING and share > run.limits[_NanMetrics].share
-        if kind == "rewards" and widespread:
-            nan = nan._replace(severity="critical", since=int(run.steps[first]))
-        yield nan._replace(rows=among)
 
 
 def _worst_period(
     run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: Facts
 ) -> _Nan:
-    shape = run.reward_shape
-    died = (
-        None
-        if shape is None or shape.dead is None
-        else int(shape.series.steps[shape.dead])
-    )
+    """Return the most serious, or first, of the periods in which the ``logged`` steps are bad."""
+    shape = quantities.reward_shape(run)
+    died = None
+    if shape is not None and shape.dead is not None:
+        died = int(shape.series.steps[shape.dead])
     reach = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)
-    periods = []
     steps = tuple(logged[bad].tolist())
+    periods = []
     for start, stop in spans(bad).tolist():
         since = int(logged[start])
         last = int(logged[stop - 1])
         at_end = stop == len(logged)
-        # A start with NaN is normal: mixed precision skips updates until the loss scale fits.
-        long = stop - start > 1 if at_end else stop - start >= LASTING and start > 0
-        # After NaN in the last step alone, the run may have ended or recovered.
-        severity: Severity = fatal if long else "warning" if at_end else "info"
+        severity = _severity_of_period(start, stop, fatal, at_end=at_end)
         if died is not None and since <= died <= last + reach:
-            severity = "critical"
+            severity = Severity.CRITICAL
         until = max(last, int(run.steps[-1])) if at_end else last
         periods.append(_Nan(severity, since, until, steps, facts))
-    return min(periods, key=lambda nan: SEVERITIES.index(nan.severity))
+    return min(periods, key=lambda nan: nan.severity.order)
+
+
+def _severity_of_period(
+    start: int, stop: int, fatal: Severity, *, at_end: bool
+) -> Severity:
+    """Return how serious NaN is in the logged steps with indices from ``start`` to ``stop``."""
+    count = stop - start
+    if at_end:
+        # After NaN in the last step alone, the run may have ended or recovered.
+        return fatal if count > 1 else Severity.WARNING
+    # A start with NaN is normal: mixed precision skips updates until the loss scale fits.
+    return fatal if count >= LASTING and start > 0 else Severity.INFO
 
 
 class _BrokenLog(Limits):
-    unreadable = Limit(0.001, "of lines", "unreadable lines (warning; below it a note)")
+    unreadable = Limit(
+        0.001,
+        LimitKind.SHARE,
+        "of lines",
+        "unreadable lines (warning; below it a note)",
+    )
     usual = Limit(
-        0.8, "of steps", "steps of usual size or distance; with fewer not judged"
+        0.8,
+        LimitKind.SHARE,
+        "of steps",
+        "steps of usual size or distance; with fewer not judged",
     )
     fewer = Limit(
-        0.9, "of the usual", "responses of a step; with fewer it is incomplete"
+        0.9,
+        LimitKind.SHARE,
+        "of the usual",
+        "responses of a step; with fewer it is incomplete",
     )
 
 
@@ -262,7 +329,7 @@ def _log_title(facts: Facts) -> str:
 
 @Check(
     name="incomplete log",
-    rank="invalid",
+    rank=Rank.INVALID,
     limits=_BrokenLog,
     title=_log_title,
     statement="the log is incomplete",
@@ -282,53 +349,61 @@ def broken_log(check: Check, run: Run) -> Result:
         *_early_ranks(tables, run.steps),
     ]
     # The reader cut token arrays of unequal length, which padding had caused.
-    if cut := sum(
-        note.count for note in tables.notes if note.kind == "unequal_lengths"
-    ):
-        faults.append(_Fault("info", "unequal", {"unequal": cut}))
+    unequal = [note.count for note in tables.notes if note.kind == "unequal_lengths"]
+    if sum(unequal):
+        faults.append(_Fault(Severity.INFO, "unequal", {"unequal": sum(unequal)}))
     if not faults:
-        return None
-    faults.sort(key=lambda fault: fault.severity != "warning")
+        return Result()
+    faults.sort(key=lambda fault: fault.severity.order)
     severity = faults[0].severity
-    first = min(
-        (s for f in faults if f.severity == severity for s in f.steps), default=None
-    )
     facts: Facts = {"faults": tuple(fault.key for fault in faults)}
+    steps: list[int] = []
+    serious_steps: list[int] = []
     for fault in faults:
         facts = {**facts, **fault.facts}
-    steps = [step for fault in faults for step in fault.steps]
-    return check.finding(run, severity, (), facts, onset=first, steps=steps)
+        steps += fault.steps
+        if fault.severity is severity:
+            serious_steps += fault.steps
+    first = min(serious_steps, default=None)
+    return check.found(run, severity, (), facts, onset=first, steps=steps)
 
 
 def _changed_files(tables: Tables) -> Iterator[_Fault]:
-    if text := changes_in_words(tables.notes, tables.judged_before):
-        yield _Fault("warning", "changed", {"changed": text})
+    text = changes_in_words(tables.notes, tables.judged_before)
+    if text:
+        yield _Fault(Severity.WARNING, "changed", {"changed": text})
 
 
 def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
     torn = sum(line.torn for line in tables.bad_lines)
     bad = tables.bad_count - torn
     if torn:
-        yield _Fault("info", "torn", {"torn": torn})
+        yield _Fault(Severity.INFO, "torn", {"torn": torn})
     if bad <= 0:
         return
     lines = max(sum(file.lines for file in tables.files), len(tables.responses) + bad)
     facts: Facts = {"unreadable": bad, "lines": lines}
-    if first := next((line for line in tables.bad_lines if not line.torn), None):
-        why = (
-            first.reason if isinstance(first.reason, Message) else LogText(first.reason)
-        )
-        facts = {**facts, "bad_file": first.file, "bad_line": first.line, "reason": why}
-    yield _Fault(
-        "warning" if bad > limits.unreadable * lines else "info", "unreadable", facts
-    )
+    first = next((line for line in tables.bad_lines if not line.torn), None)
+    if first is not None:
+        reason = first.reason
+        facts = {
+            **facts,
+            "bad_file": first.file,
+            "bad_line": first.line,
+            # Our own words, or text of the log, which --redact hides
+            "reason": reason if isinstance(reason, Message) else LogText(reason),
+        }
+    are_many = bad > limits.unreadable * lines
+    severity = Severity.WARNING if are_many else Severity.INFO
+    yield _Fault(severity, "unreadable", facts)
 
 
 def _incomplete_faults(run: Run) -> Iterator[_Fault]:
     """Yield a warning if steps have too few responses, a note if the last one has (it may grow)."""
     limits = run.limits[_BrokenLog]
-    repeated = run.tables.steps["step"].map(run.tables.repeated)
-    responses = (run.tables.steps["responses"] - repeated.fillna(0)).to_numpy(np.int64)
+    steps = run.tables.steps
+    repeated = steps["step"].map(run.tables.repeated).fillna(0)
+    responses = (steps["responses"] - repeated).to_numpy(np.int64)
     usual = most_common(responses, limits.usual)
     incomplete = run.steps[responses < limits.fewer * (usual or 0)]
     if len(responses) < MIN_STEPS or not len(incomplete):
@@ -337,11 +412,10 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
     inside = tuple(incomplete[incomplete < last].tolist())
     if inside:
         facts: Facts = {"few": len(inside), "usual": usual, "few_first": inside[0]}
-        yield _Fault("warning", "few", facts, inside)
+        yield _Fault(Severity.WARNING, "few", facts, inside)
     if incomplete[-1] == last:
-        yield _Fault(
-            "info", "last", {"last": int(responses[-1]), "usual": usual}, (last,)
-        )
+        facts = {"last": int(responses[-1]), "usual": usual}
+        yield _Fault(Severity.INFO, "last", facts, (last,))
 
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
@@ -349,42 +423,42 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
     distance = most_common(gaps, limits.usual)
     if len(gaps) < MIN_STEPS or not distance:
         return
-    at = np.flatnonzero(gaps >= 2 * distance)
-    if len(at):
-        low = int(steps[at[0]])
-        high = int(steps[at[0] + 1])
-        missing = int((gaps[at] // distance - 1).sum())
-        facts: Facts = {"missing": missing, "gap_low": low, "gap_high": high}
-        yield _Fault(
-            "warning", "missing", facts, tuple(steps[np.union1d(at, at + 1)].tolist())
-        )
+    before_gap = np.flatnonzero(gaps >= 2 * distance)
+    if not len(before_gap):
+        return
+    facts: Facts = {
+        "missing": int((gaps[before_gap] // distance - 1).sum()),
+        "gap_low": int(steps[before_gap[0]]),
+        "gap_high": int(steps[before_gap[0] + 1]),
+    }
+    next_to_gaps = steps[np.union1d(before_gap, before_gap + 1)]
+    yield _Fault(Severity.WARNING, "missing", facts, tuple(next_to_gaps.tolist()))
 
 
 def _early_ranks(tables: Tables, order: Ints) -> Iterator[_Fault]:
+    """Yield a warning if a file ends two steps or more before others with the same steps."""
     pairs = tables.responses[["file", "step"]].drop_duplicates()
-    pairs = pairs[
-        ~pairs["step"].isin(tables.repeated)
-    ]  # an earlier attempt may end early
+    # An earlier attempt at a step may end early.
+    pairs = pairs[~pairs["step"].isin(tables.repeated)]
     pairs["at"] = np.searchsorted(order, pairs["step"].to_numpy())
     by_file = pairs.groupby("file")["at"]
     pairs["end"] = by_file.transform("max")
-    pairs = pairs[
-        by_file.transform("size") >= MIN_STEPS
-    ]  # others are too short to be compared
-    ends_early = pairs.groupby("at")["end"].transform("max") - pairs["end"] >= 2
-    early = pairs[ends_early.groupby(pairs["file"]).transform("mean") >= SHARED_STEPS]
-    if len(early) and pairs["file"].nunique() <= len(tables.files):
-        first = early.sort_values(["end", "file"]).iloc[0]
-        name = tables.files[int(first["file"])].name
-        step = int(order[first["end"]])
-        facts: Facts = {
-            "early": early["file"].nunique(),
-            "early_file": name,
-            "early_step": step,
-        }
-        yield _Fault(
-            "warning", "early", facts, tuple(order[np.unique(early["end"])].tolist())
-        )
+    # Other files are too short to be compared.
+    pairs = pairs[by_file.transform("size") >= MIN_STEPS]
+    latest_end = pairs.groupby("at")["end"].transform("max")
+    ends_early = latest_end - pairs["end"] >= 2
+    share_of_file = ends_early.groupby(pairs["file"]).transform("mean")
+    early = pairs[share_of_file >= SHARED_STEPS]
+    if not len(early) or pairs["file"].nunique() > len(tables.files):
+        return
+    first = early.sort_values(["end", "file"]).iloc[0]
+    facts: Facts = {
+        "early": early["file"].nunique(),
+        "early_file": tables.files[int(first["file"])].name,
+        "early_step": int(order[first["end"]]),
+    }
+    steps = order[np.unique(early["end"])]
+    yield _Fault(Severity.WARNING, "early", facts, tuple(steps.tolist()))
 
 
 # Kind of a note that the logs are not those of one run -> kind of the finding
@@ -393,7 +467,7 @@ NOT_ONE_RUN = {SEVERAL_RUNS: "runs", SEVERAL_STARTS: "starts"}
 
 @Check(
     name="several runs in one report",
-    rank="invalid",
+    rank=Rank.INVALID,
     title="{text}",
     statement={
         "runs": "several runs are in one report",
@@ -407,15 +481,15 @@ NOT_ONE_RUN = {SEVERAL_RUNS: "runs", SEVERAL_STARTS: "starts"}
 def mixed_runs(check: Check, run: Run) -> Result:
     note = next((note for note in run.tables.notes if note.kind in NOT_ONE_RUN), None)
     if note is None:
-        return None
+        return Result()
     text = note.text if isinstance(note.text, Message) else LogText(note.text)
     facts: Facts = {"text": text, "kind": NOT_ONE_RUN[note.kind], "count": note.count}
-    return check.finding(run, "warning", (), facts, steps=())
+    return check.found(run, Severity.WARNING, (), facts, steps=())
 
 
 @Check(
     name="steps logged twice",
-    rank="note",
+    rank=Rank.NOTE,
     title="Steps logged again after a restart: {count:count}, from {low} to {high}. Their figures "
     "mix two attempts; --restarts last leaves out the {older:count} responses of the earlier one.",
     why="The checkpoints after a restart do not follow from the responses of the earlier attempt.",
@@ -424,8 +498,13 @@ def mixed_runs(check: Check, run: Run) -> Result:
     whole_run=True,
 )
 def repeated_steps(check: Check, run: Run) -> Result:
-    if not (older := run.tables.repeated):
-        return None
-    facts: Facts = {"count": len(older), "low": min(older), "high": max(older)}
-    facts = {**facts, "older": sum(older.values())}
-    return check.finding(run, "info", (), facts, onset=min(older), steps=older)
+    older = run.tables.repeated  # step -> number of responses of the earlier attempt
+    if not older:
+        return Result()
+    facts: Facts = {
+        "count": len(older),
+        "low": min(older),
+        "high": max(older),
+        "older": sum(older.values()),
+    }
+    return check.found(run, Severity.INFO, (), facts, onset=min(older), steps=older)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.check import FAILURES, FALLS, KL, LOGPROBS, Check, Result
+from rlreport.check import means, progress, quantities
+from rlreport.check.check import FAILURES, FALLS, KL, LOGPROBS, Check
+from rlreport.check.course_data import SeriesSource
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Facts, Severity
-from rlreport.check.limits import Limit, Limits, Met, meets
+from rlreport.check.finding import Facts, Rank, Result, Severity
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested, meets
+from rlreport.check.means import mean, median
 from rlreport.check.noise import Change
-from rlreport.check.run import LimitedFigure, Run, mean, median
+from rlreport.check.quantities import LimitedFigure
+from rlreport.check.run import Run
 from rlreport.check.series import MIN_WINDOW, Series, onset, running_mean
 from rlreport.figures.ragged import Floats, Ints, spans
 from rlreport.text.messages import translatable
@@ -31,25 +35,62 @@ SMOOTH = 5
 
 class KlExplosion(Limits):
     warn = Limit(
-        10.0, "nats", "mean KL per response in the last window (warning)", TRL_KL
+        10.0,
+        LimitKind.VALUE,
+        "nats",
+        "mean KL per response in the last window (warning)",
+        TRL_KL,
     )
     critical = Limit(
-        50.0, "nats", "mean KL per response in the last window (critical)", TRL_KL
+        50.0,
+        LimitKind.VALUE,
+        "nats",
+        "mean KL per response in the last window (critical)",
+        TRL_KL,
     )
-    warn_token = Limit(0.1, "nats per token", "mean KL per token (warning)")
-    critical_token = Limit(0.5, "nats per token", "mean KL per token (critical)")
+    warn_token = Limit(
+        0.1, LimitKind.VALUE, "nats per token", "mean KL per token (warning)"
+    )
+    critical_token = Limit(
+        0.5, LimitKind.VALUE, "nats per token", "mean KL per token (critical)"
+    )
     excursion = Limit(
-        20.0, "times", "mean KL of five steps, divided by the run's median", PUBLIC_RUNS
+        20.0,
+        LimitKind.RATIO,
+        "times",
+        "mean KL of five steps, divided by the run's median",
+        PUBLIC_RUNS,
     )
-    lasting = Limit(5, "steps", "length of the excursion (warning)", PUBLIC_RUNS)
+    lasting = Limit(
+        5, LimitKind.COUNT, "steps", "length of the excursion (warning)", PUBLIC_RUNS
+    )
     part = Limit(
-        0.02, "of steps", "length of the excursion, as a part of the run", PUBLIC_RUNS
+        0.02,
+        LimitKind.SHARE,
+        "of steps",
+        "length of the excursion, as a part of the run",
+        PUBLIC_RUNS,
     )
+
+
+class _Kl(NamedTuple):
+    """The mean KL to the reference in nats; NaN where it cannot be computed."""
+
+    per_response: float
+    per_token: float
+
+
+class _Level(NamedTuple):
+    """The severity of a mean KL, None if it is not too high, and what was tested for it."""
+
+    severity: Severity | None
+    tested: tuple[Tested, ...]
+    crossed: tuple[Tested, ...]  # the limits of this severity and of those below it
 
 
 @Check(
     name="KL explosion",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     charts=("kl", "reward_kl_frontier"),
     limits=KlExplosion,
     close={
@@ -78,144 +119,217 @@ class KlExplosion(Limits):
 )
 def kl_explosion(check: Check, run: Run) -> Result:
     # The KL must be too high per token, too: that of long responses is large in any case.
-    trainers = run.series_of("kl") or run.series_of("kl_token")
+    trainers = quantities.series_of(run, "kl") or quantities.series_of(run, "kl_token")
     if not KL.is_available(run):
-        return (
-            check.not_run(KL.words)
-            if trainers is None
-            else _trainers_kl(check, run, trainers)
-        )
-    limits = run.limits[KlExplosion]
+        if trainers is None:
+            return check.not_run(KL.words)
+        return _trainers_kl(check, run, trainers)
     kl = run.column("kl_k1")
-    per_response, per_token = _mean_kl(run, run.last.rows)
-    severity, met = _level(run, per_response, per_token)
-    if severity is None:
-        return None if trainers is None else _excursion(check, run, trainers)
+    mean_kl = _mean_kl(run, run.last.rows)
+    level = _level(run, mean_kl)
+    if level.severity is None:
+        if trainers is None:
+            return Result(tested=level.tested)
+        excursion = _excursion(check, run, trainers)
+        return replace(excursion, tested=level.tested + excursion.tested)
     by_step = run.by_step(kl)
-    last_steps = slice(
-        int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None
+    high_at_start = run.first is not None and meets(
+        ">", mean(kl[run.first.rows]), run.limits[KlExplosion].warn
     )
-    end = _level(run, *_mean_kl(run, last_steps))[0]
-    if end != "critical" and len(run.steps) > 2 * LAST_STEPS:
-        # A KL that was high for a few steps and recovered is only a note.
-        high = by_step > max(limits.warn, 3 * median(by_step))
-        brief = high.sum() <= max(limits.lasting, limits.part * len(run.steps))
-        severity = "info" if brief and end is None else "warning"
-    always = run.first is not None and meets(">", mean(kl[run.first.rows]), limits.warn)
-    ranking = Ranking(kl, unit="nats", token=run.column("kl_max_position"))
-    facts: Facts = {"kind": "level", "kl": per_response, "kl_token": per_token}
-    return check.finding(
-        run, severity, met, facts, ranking, series=by_step, always=always
+    return check.found(
+        run,
+        _severity_at_the_end(run, level.severity, by_step),
+        level.crossed,
+        {
+            "kind": "level",
+            "kl": mean_kl.per_response,
+            "kl_token": mean_kl.per_token,
+        },
+        Ranking(kl, unit="nats", token=run.column("kl_max_position")),
+        onset=run.onset(by_step, always=high_at_start),
     )
 
 
-def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
+def _severity_at_the_end(run: Run, severity: Severity, by_step: Floats) -> Severity:
+    """Return the severity, or a lower one if the KL is lower in the very last steps.
+
+    A KL that was high for a few steps and recovered is only a note.
+    """
+    first_row = int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS))
+    end = _level(run, _mean_kl(run, slice(first_row, None))).severity
+    if end is Severity.CRITICAL or len(run.steps) <= 2 * LAST_STEPS:
+        return severity
+    limits = run.limits[KlExplosion]
+    high = by_step > max(limits.warn, 3 * median(by_step))
+    is_brief = high.sum() <= max(limits.lasting, limits.part * len(run.steps))
+    return Severity.INFO if is_brief and end is None else Severity.WARNING
+
+
+def _mean_kl(run: Run, rows: slice) -> _Kl:
     kl = run.column("kl_k1")[rows]
     tokens = run.column("response_tokens")[rows]
     token_count = float(np.nansum(tokens[np.isfinite(kl)]))
-    return mean(kl), float(np.nansum(kl)) / (token_count or np.nan)
+    return _Kl(mean(kl), float(np.nansum(kl)) / (token_count or np.nan))
 
 
-def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:
-    """Return the severity of a KL above both of its limits, else None, and these limits."""
-    level: Severity | None = None
-    met: list[Met] = []
-    levels: tuple[tuple[Severity, Limit[float], Limit[float]], ...] = (
-        ("warning", KlExplosion.warn, KlExplosion.warn_token),
-        ("critical", KlExplosion.critical, KlExplosion.critical_token),
+def _level(run: Run, kl: _Kl) -> _Level:
+    """Return how serious a mean KL is: it has to be above the limits per response and token.
+
+    A figure that is NaN is left out.
+    """
+    warning = (
+        (KlExplosion.warn, kl.per_response),
+        (KlExplosion.warn_token, kl.per_token),
     )
-    for severity, limit, token_limit in levels:
-        figures = ((limit, kl), (token_limit, per_token))
-        met_lists = [
-            run.met(bound, ">", value)
-            for bound, value in figures
+    critical = (
+        (KlExplosion.critical, kl.per_response),
+        (KlExplosion.critical_token, kl.per_token),
+    )
+    severity: Severity | None = None
+    tested: list[Tested] = []
+    crossed: list[Tested] = []
+    for level, pairs in ((Severity.WARNING, warning), (Severity.CRITICAL, critical)):
+        of_level = [
+            run.limits.test(limit, ">", value)
+            for limit, value in pairs
             if not np.isnan(value)
         ]
-        if met_lists and all(met_lists):
-            level, met = severity, [*chain.from_iterable(met_lists), *met]
-    return level, met
+        tested += of_level
+        if of_level and all(one.met for one in of_level):
+            severity = level
+            crossed = of_level + crossed
+    return _Level(severity, tuple(tested), tuple(crossed))
 
 
 def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
+    mean_kl = _trainers_mean_kl(run, kl)
+    level = _level(run, mean_kl)
+    if level.severity is None:
+        excursion = _excursion(check, run, kl)
+        return replace(excursion, tested=level.tested + excursion.tested)
+    facts: Facts = {
+        "kind": "token" if np.isnan(mean_kl.per_response) else "level",
+        "kl": mean_kl.per_response,
+        "kl_token": mean_kl.per_token,
+    }
+    return check.found(
+        run,
+        level.severity,
+        level.crossed,
+        facts,
+        series=kl,
+        onset=run.onset(kl),
+    )
+
+
+def _trainers_mean_kl(run: Run, kl: Series) -> _Kl:
+    """Return the trainer's KL in the last window, per response and per token."""
     end = mean(run.last_values(run.align(kl)))
     tokens = mean(run.column("response_tokens")[run.last.rows])
-    length = run.series_of("length")
+    length = quantities.series_of(run, "length")
     if np.isnan(tokens) and length is not None:
         tokens = mean(run.last_values(run.align(length)))
-    per_response = kl.name == run.roles.get("kl")
-    means = (end, end / (tokens or np.nan)) if per_response else (end * tokens, end)
-    severity, met = _level(run, *means)
-    if severity is None:
-        return _excursion(check, run, kl)
-    kind = "token" if np.isnan(means[0]) else "level"
-    facts: Facts = {"kind": kind, "kl": means[0], "kl_token": means[1]}
-    return check.finding(run, severity, met, facts, series=kl)
+    if _is_per_response(run, kl):
+        return _Kl(end, end / (tokens or np.nan))
+    return _Kl(end * tokens, end)
+
+
+def _is_per_response(run: Run, kl: Series) -> bool:
+    """Return whether the trainer's KL is a sum over the tokens of a response."""
+    return kl.name == run.roles.get("kl")
+
+
+def _longest_stretch(kl: Series, smoothed: Floats, threshold: float) -> Ints:
+    """Return the indices of high values in the longest stretch that is high on average."""
+    stretches = spans(smoothed > threshold).tolist()
+    first, end = max(stretches, key=lambda stretch: stretch[1] - stretch[0])
+    # A mean of SMOOTH values stands at the first of them, so the stretch ends later.
+    values = kl.values[first : end - 1 + SMOOTH]
+    indices: Ints = first + np.flatnonzero(values > threshold)
+    return indices
 
 
 def _excursion(check: Check, run: Run, kl: Series) -> Result:
-    """Return a finding of the longest period with a KL many times its median, None without any."""
-    limits = run.limits[KlExplosion]
+    """Return a finding of the longest period with a KL many times its median, if there is any."""
     if len(kl.values) < 2 * SMOOTH:
-        return None
+        return Result()
+    limits = run.limits[KlExplosion]
     usual = median(kl.values)
-    unit = limits.warn if kl.name == run.roles.get("kl") else limits.warn_token
-    threshold = max(limits.excursion * usual, unit)
+    least = limits.warn if _is_per_response(run, kl) else limits.warn_token
+    threshold = max(limits.excursion * usual, least)
     smoothed = running_mean(kl.values, SMOOTH)
-    if not meets(">", highest := float(smoothed.max()), threshold):
-        return None
-    stretches = spans(smoothed > threshold)
-    first, end = max(stretches.tolist(), key=lambda stretch: stretch[1] - stretch[0])
-    high = first + np.flatnonzero(kl.values[first : end - 1 + SMOOTH] > threshold)
-    start = int(kl.steps[high[0]])
-    stop = int(kl.steps[high[-1]])
-    count = len(high)
-    is_long = count > limits.lasting and count >= limits.part * len(kl.steps)
+    highest = float(smoothed.max())
+    if not meets(">", highest, threshold):
+        return Result()
+    high = _longest_stretch(kl, smoothed, threshold)
+    since = int(kl.steps[high[0]])
+    until = int(kl.steps[high[-1]])
     above = kl.steps[kl.values > threshold]
-    again = np.count_nonzero(above > stop) > limits.lasting
-    ended = not again and high[-1] < len(kl.steps) - SMOOTH
+    comes_again = np.count_nonzero(above > until) > limits.lasting
+    has_ended = not comes_again and high[-1] < len(kl.steps) - SMOOTH
+    of_kl = kl.values if comes_again else kl.values[high]
     facts: Facts = {
-        "kind": "excursion",
-        "kl": float(kl.values[high].max()),
+        "kind": "excursions" if comes_again else "excursion",
+        "kl": float(of_kl.max()),
         "median": usual,
+        "since": since,
+        "until_step": until,
     }
-    if again:
-        facts = {**facts, "kind": "excursions", "kl": float(kl.values.max())}
-    return check.finding(
+    is_long = len(high) > limits.lasting and len(high) >= limits.part * len(kl.steps)
+    return check.found(
         run,
-        "warning" if is_long else "info",
-        run.met(KlExplosion.excursion, ">", highest, of=usual),
-        {**facts, "since": start, "until_step": stop},
+        Severity.WARNING if is_long else Severity.INFO,
+        [run.limits.test(KlExplosion.excursion, ">", highest, of=usual)],
+        facts,
         series=kl,
-        onset=start,
-        until=stop if ended else None,
+        onset=since,
+        until=until if has_ended else None,
         steps=above.tolist(),
     )
 
 
-def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
-    """Return the change of mean surprisal or else the entropy metric, and fields of a finding."""
-    figure = run.change_and_series(
-        "surprisal_mean", "entropy", run.column("logp_tokens")
+class _Entropy(NamedTuple):
+    """Mean surprisal or else the entropy metric: what its findings have in common."""
+
+    change: Change
+    series: Series
+    ranking: Ranking | None  # None without surprisals of responses
+
+    @property
+    def facts(self) -> Facts:
+        return {"start": self.change.first, "end": self.change.last}
+
+
+def _entropy(run: Run, highest: bool) -> _Entropy | None:
+    """Return the entropy, with the ``highest`` (or lowest) responses as its examples."""
+    found = quantities.change_and_series(
+        run, "surprisal_mean", "entropy", run.column("logp_tokens")
     )
-    if figure is None:
+    if found is None:
         return None
-    moved, series = figure
-    surprisal = Ranking(run.column("surprisal_mean"), highest, "nats per token")
-    ranking = surprisal if LOGPROBS.is_available(run) else None
-    facts = {"start": moved.first, "end": moved.last}
-    return moved, {"series": series, "ranking": ranking, "facts": facts}
+    change, series = found
+    ranking = None
+    if LOGPROBS.is_available(run):
+        ranking = Ranking(run.column("surprisal_mean"), highest, "nats per token")
+    return _Entropy(change, series, ranking)
 
 
 class _EntropyCollapse(Limits):
     share = Limit(
-        0.2, "of the first", "mean surprisal, relative to the first window", ENTROPY
+        0.2,
+        LimitKind.SHARE,
+        "of the first",
+        "mean surprisal, relative to the first window",
+        ENTROPY,
     )
-    surprisal = Limit(0.3, "nats", "mean surprisal in the last window", ENTROPY)
+    surprisal = Limit(
+        0.3, LimitKind.VALUE, "nats", "mean surprisal in the last window", ENTROPY
+    )
 
 
 @Check(
     name="entropy collapse",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     charts=("surprisal",),
     limits=_EntropyCollapse,
     title="The policy became certain: entropy fell from {start:figure} to {end:figure} nats per "
@@ -235,29 +349,49 @@ class _EntropyCollapse(Limits):
     trend=True,
 )
 def entropy_collapse(check: Check, run: Run) -> Result:
-    if (entropy := _entropy(run, highest=False)) is None:
+    entropy = _entropy(run, highest=False)
+    if entropy is None:
         return check.not_run(check.needs_also)
-    moved, details = entropy
-    share = run.met(_EntropyCollapse.share, "<", moved.last, of=moved.first)
-    floor = run.met(_EntropyCollapse.surprisal, "<", moved.last)
-    if not (share and floor and moved.fell):
-        return None
-    harmful = any(
-        shape and shape.fell for shape in (run.reward_shape, run.watched_shape)
+    change = entropy.change
+    limits = _EntropyCollapse
+    share = run.limits.test(limits.share, "<", change.last, of=change.first)
+    floor = run.limits.test(limits.surprisal, "<", change.last)
+    if not (share.met and floor.met and change.fell):
+        return Result(tested=(share, floor))
+    is_harmless = progress.learned(run) and not _does_harm(run)
+    return check.found(
+        run,
+        Severity.INFO if is_harmless else Severity.WARNING,
+        [share, floor],
+        entropy.facts,
+        entropy.ranking,
+        series=entropy.series,
+        onset=run.onset(entropy.series),
     )
-    harmful |= _level(run, *_mean_kl(run, run.last.rows))[0] is not None
-    severity: Severity = "info" if run.learned and not harmful else "warning"
-    return check.finding(run, severity, share + floor, **details)
+
+
+def _does_harm(run: Run) -> bool:
+    """Return whether a reward fell, or the KL to the reference is too high."""
+    for shape in (quantities.reward_shape(run), quantities.watched_shape(run)):
+        if shape is not None and shape.fell:
+            return True
+    return _level(run, _mean_kl(run, run.last.rows)).severity is not None
 
 
 class _EntropyExplosion(Limits):
-    ratio = Limit(3.0, "times", "mean surprisal, relative to the first window", ENTROPY)
-    rise = Limit(1.0, "nats", "rise of the mean surprisal", ENTROPY)
+    ratio = Limit(
+        3.0,
+        LimitKind.RATIO,
+        "times",
+        "mean surprisal, relative to the first window",
+        ENTROPY,
+    )
+    rise = Limit(1.0, LimitKind.VALUE, "nats", "rise of the mean surprisal", ENTROPY)
 
 
 @Check(
     name="entropy explosion",
-    rank="cause",
+    rank=Rank.CAUSE,
     charts=("surprisal", "kl"),
     limits=_EntropyExplosion,
     close={
@@ -285,15 +419,26 @@ class _EntropyExplosion(Limits):
     trend=True,
 )
 def entropy_explosion(check: Check, run: Run) -> Result:
-    if (entropy := _entropy(run, highest=True)) is None:
+    entropy = _entropy(run, highest=True)
+    if entropy is None:
         return check.not_run(check.needs_also)
-    (moved, details), reward = entropy, run.change(run.column("reward"))
-    ratio = run.met(_EntropyExplosion.ratio, ">=", moved.last, of=moved.first)
-    rise = run.met(_EntropyExplosion.rise, ">=", moved.difference)
-    if not (ratio and rise and moved.rose) or reward.rose or run.learned:
-        return None
-    severity: Severity = "critical" if reward.fell else "warning"
-    return check.finding(run, severity, ratio + rise, **details)
+    change = entropy.change
+    reward = means.change(run, run.column("reward"))
+    limits = _EntropyExplosion
+    ratio = run.limits.test(limits.ratio, ">=", change.last, of=change.first)
+    rise = run.limits.test(limits.rise, ">=", change.difference)
+    rose = ratio.met and rise.met and change.rose
+    if not rose or reward.rose or progress.learned(run):
+        return Result(tested=(ratio, rise))
+    return check.found(
+        run,
+        Severity.CRITICAL if reward.fell else Severity.WARNING,
+        [ratio, rise],
+        entropy.facts,
+        entropy.ranking,
+        series=entropy.series,
+        onset=run.onset(entropy.series),
+    )
 
 
 RATIO = translatable("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
@@ -301,16 +446,33 @@ EQUAL_REWARDS = translatable("DAPO: groups with equal rewards give no gradient")
 
 
 class _RatioDrift(Limits):
-    low = Limit(0.5, "", "mean exp(new - old) (lower limit)", RATIO)
-    high = Limit(2.0, "", "mean exp(new - old) (upper limit)", RATIO)
+    low = Limit(0.5, LimitKind.VALUE, "", "mean exp(new - old) (lower limit)", RATIO)
+    high = Limit(2.0, LimitKind.VALUE, "", "mean exp(new - old) (upper limit)", RATIO)
     outside = Limit(
-        0.3, "of tokens", "share with a ratio outside 1 ± 0.2, or clipped", RATIO
+        0.3,
+        LimitKind.SHARE,
+        "of tokens",
+        "share with a ratio outside 1 ± 0.2, or clipped",
+        RATIO,
     )
+
+
+class _Ratios(NamedTuple):
+    """The ratio of new and old probabilities, and the share of tokens outside of the clip range.
+
+    Each as a series by step, float64 (S,), and its value in the last window; NaN if unknown.
+    """
+
+    ratio: Floats
+    ratio_end: float
+    outside: Floats
+    outside_end: float
+    source: SeriesSource
 
 
 @Check(
     name="updates are too large",
-    rank="cause",
+    rank=Rank.CAUSE,
     charts=("mismatch",),
     limits=_RatioDrift,
     close={"outside": "{value:percent} of tokens are clipped or lie outside 1 ± 0.2"},
@@ -330,33 +492,56 @@ class _RatioDrift(Limits):
 )
 def ratio_drift(check: Check, run: Run) -> Result:
     weights = run.column("ratio_tokens")
-    outside = run.column("ratio_outside")
     if np.nansum(weights[run.last.rows]) > 0:
-        source = "rollouts"
-        columns = (run.column("ratio_mean"), outside)
-        series, tails = (run.by_step(values, weights) for values in columns)
-        end, tail = (run.change(values, weights).last for values in columns)
+        ratios = _ratios_of_responses(run, weights)
+    elif "ratio" in run.roles or "clip_fraction" in run.roles:
+        ratios = _trainers_ratios(run)
     else:
-        source = "metrics"
-        logged = [run.series_of(role) for role in ("ratio", "clip_fraction")]
-        if logged == [None, None]:
-            return check.not_run("old and new logprobs of the same tokens")
-        none = np.full(len(run.steps), np.nan)
-        series, tails = (
-            none if metric is None else run.align(metric) for metric in logged
-        )
-        end = mean(run.last_values(series))
-        tail = mean(run.last_values(tails))
+        return check.not_run("old and new logprobs of the same tokens")
+    end = ratios.ratio_end
     figures = [
-        LimitedFigure(_RatioDrift.low, "<", series, end),
-        LimitedFigure(_RatioDrift.high, ">", series, end),
-        LimitedFigure(_RatioDrift.outside, ">", tails, tail),
+        LimitedFigure(_RatioDrift.low, "<", ratios.ratio, end),
+        LimitedFigure(_RatioDrift.high, ">", ratios.ratio, end),
+        LimitedFigure(_RatioDrift.outside, ">", ratios.outside, ratios.outside_end),
     ]
-    kind = "ratio" if np.isfinite(end) else "clipped"
-    facts: Facts = {"ratio": end, "outside": tail, "kind": kind, "series_from": source}
-    return check.judge_figures(
-        run, figures, Ranking(outside, unit="of tokens"), **facts
+    facts: Facts = {
+        "ratio": end,
+        "outside": ratios.outside_end,
+        "kind": "ratio" if np.isfinite(end) else "clipped",
+        "series_from": ratios.source,
+    }
+    ranking = Ranking(run.column("ratio_outside"), unit="of tokens")
+    return check.judge_figures(run, figures, ranking, **facts)
+
+
+def _ratios_of_responses(run: Run, weights: Floats) -> _Ratios:
+    ratio = run.column("ratio_mean")
+    outside = run.column("ratio_outside")
+    return _Ratios(
+        ratio=run.by_step(ratio, weights),
+        ratio_end=means.change(run, ratio, weights).last,
+        outside=run.by_step(outside, weights),
+        outside_end=means.change(run, outside, weights).last,
+        source="rollouts",
     )
+
+
+def _trainers_ratios(run: Run) -> _Ratios:
+    ratio = _by_step_of_role(run, "ratio")
+    outside = _by_step_of_role(run, "clip_fraction")
+    return _Ratios(
+        ratio=ratio,
+        ratio_end=mean(run.last_values(ratio)),
+        outside=outside,
+        outside_end=mean(run.last_values(outside)),
+        source="metrics",
+    )
+
+
+def _by_step_of_role(run: Run, role: str) -> Floats:
+    """Return the trainer's metric at each step of the run, NaN without it, float64 (S,)."""
+    metric = quantities.series_of(run, role)
+    return np.full(len(run.steps), np.nan) if metric is None else run.align(metric)
 
 
 # A norm below a hundredth of 1, the norm to which trainers clip by default, is nearly 0
@@ -369,12 +554,14 @@ MIN_JUMP = 10.0
 class _GradientExplosion(Limits):
     times = Limit(
         100.0,
+        LimitKind.RATIO,
         "times",
         "gradient norm of a step against the median of those before it",
         PUBLIC_RUNS,
     )
     soon = Limit(
         0.1,
+        LimitKind.SHARE,
         "of steps",
         "part of the run within which the reward falls (warning)",
         PUBLIC_RUNS,
@@ -383,7 +570,7 @@ class _GradientExplosion(Limits):
 
 @Check(
     name="gradient explosion",
-    rank="cause",
+    rank=Rank.CAUSE,
     charts=("gradient_norm", "reward"),
     limits=_GradientExplosion,
     title={
@@ -401,28 +588,34 @@ class _GradientExplosion(Limits):
     trend=True,
 )
 def gradient_explosion(check: Check, run: Run) -> Result:
-    norm = run.series_of("grad_norm")
+    norm = quantities.series_of(run, "grad_norm")
     if norm is None:
         return check.not_run(check.needs_also)
     # Steps without a learning signal have no gradient but that of the KL penalty: it is not usual.
-    silent = np.isin(norm.steps, run.steps[run.silent == 1])
-    trained = np.where(silent, np.nan, norm.values)
-    usual, spikes = _spikes(norm.values, trained, run.limits[_GradientExplosion].times)
+    is_silent = np.isin(norm.steps, run.steps[progress.silent(run) == 1])
+    trained = np.where(is_silent, np.nan, norm.values)
+    times = run.limits[_GradientExplosion].times
+    usual, spikes = _spikes(norm.values, trained, times)
     if not len(spikes):
-        return None
-    harmful = _before_fall(run, norm.steps[spikes])
-    at = int(
-        spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])]
-    )
+        return Result()
+    before_fall = spikes[_before_fall(run, norm.steps[spikes])]
+    is_harmful = len(before_fall) > 0
+    # The first spike that did harm, else the highest of all
+    at = int(before_fall[0] if is_harmful else spikes[np.argmax(norm.values[spikes])])
     highest = float(norm.values[at])
-    step = int(norm.steps[at])
     peak = float(norm.values[spikes].max())
-    facts: Facts = {"kind": "first" if peak > highest else "highest", "norm": highest}
-    facts = {**facts, "median": usual, "at": step, "peak": peak}
-    return check.finding(
+    step = int(norm.steps[at])
+    facts: Facts = {
+        "kind": "first" if peak > highest else "highest",
+        "norm": highest,
+        "median": usual,
+        "at": step,
+        "peak": peak,
+    }
+    return check.found(
         run,
-        "warning" if harmful.any() else "info",
-        run.met(_GradientExplosion.times, ">", highest, of=usual),
+        Severity.WARNING if is_harmful else Severity.INFO,
+        [run.limits.test(_GradientExplosion.times, ">", highest, of=usual)],
         facts,
         series=norm,
         onset=step,
@@ -451,7 +644,8 @@ def _spikes(norms: Floats, trained: Floats, times: float) -> tuple[float, Ints]:
 
 
 def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
-    shape = run.reward_shape
+    """Return which of these steps lie just before the reward fell; none if most lie elsewhere."""
+    shape = quantities.reward_shape(run)
     none = np.zeros(len(spikes), np.bool_)
     if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
         return none
@@ -461,15 +655,15 @@ def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
     margin = max(run.limits[_GradientExplosion].soon * len(run.steps), 1)
     indices = np.searchsorted(run.steps, spikes)
     low, high = np.searchsorted(run.steps, [began.low, began.high])
-    harmful: NDArray[np.bool_] = (indices >= low - margin) & (indices <= high)
-    return (
-        none if np.count_nonzero(indices < low - margin) >= harmful.sum() else harmful
-    )
+    too_early = indices < low - margin
+    harmful: NDArray[np.bool_] = ~too_early & (indices <= high)
+    return none if too_early.sum() >= harmful.sum() else harmful
 
 
 class _NoUpdates(Limits):
     share = Limit(
         0.5,
+        LimitKind.SHARE,
         "of steps",
         "share of the last window with a value of 0 (warning)",
         EQUAL_REWARDS,
@@ -482,7 +676,7 @@ def _has_gradient(norms: Series | None) -> bool:
 
 def _reward_moves(run: Run) -> bool:
     """Return whether the reward changes beyond noise, as it does if the policy is updated."""
-    course = run.courses.get("reward")
+    course = quantities.courses(run).get("reward")
     return course is not None and (
         course.direction != 0 or course.gained or course.lost
     )
@@ -490,7 +684,7 @@ def _reward_moves(run: Run) -> bool:
 
 @Check(
     name="updates without effect",
-    rank="cause",
+    rank=Rank.CAUSE,
     charts=("gradient_norm", "learning_rate"),
     limits=_NoUpdates,
     title={
@@ -507,28 +701,35 @@ def _reward_moves(run: Run) -> bool:
     trend=True,
 )
 def no_updates(check: Check, run: Run) -> Result:
-    logged = {role: run.series_of(role) for role in ("grad_norm", "learning_rate")}
-    if not any(logged.values()):
+    norm = quantities.series_of(run, "grad_norm")
+    rate = quantities.series_of(run, "learning_rate")
+    if norm is None and rate is None:
         return check.not_run(check.needs_also)
-    for role, metric in logged.items():
-        if metric is None or not run.covers(metric):
+    tested: list[Tested] = []
+    for role, metric in (("grad_norm", norm), ("learning_rate", rate)):
+        if metric is None or not quantities.covers(run, metric):
             continue
-        if role == "learning_rate" and (
-            _has_gradient(logged["grad_norm"]) or _reward_moves(run)
-        ):
+        is_rate = role == "learning_rate"
+        if is_rate and (_has_gradient(norm) or _reward_moves(run)):
             continue  # a learning rate may be printed as 0 that is not
         values = run.align(metric)
         zero = np.where(np.isfinite(values), values == 0, np.nan)
-        if role == "grad_norm":
+        if not is_rate:
             zero = _unexplained(run, zero)
         at_end = run.last_values(zero)
         if np.isfinite(at_end).sum() < MIN_WINDOW:
             continue
-        share = mean(at_end)
-        if met := run.met(_NoUpdates.share, ">", share):
-            facts: Facts = {"kind": role, "share": share, "series_from": "metrics"}
-            return check.finding(run, "warning", met, facts, series=zero)
-    return None
+        share = run.limits.test(_NoUpdates.share, ">", mean(at_end))
+        tested.append(share)
+        if share.met:
+            facts: Facts = {
+                "kind": role,
+                "share": mean(at_end),
+                "series_from": "metrics",
+            }
+            onset = run.onset(zero)
+            return check.found(run, Severity.WARNING, tested, facts, onset=onset)
+    return Result(tested=tuple(tested))
 
 
 def _unexplained(run: Run, zero: Floats) -> Floats:
@@ -538,7 +739,7 @@ def _unexplained(run: Run, zero: Floats) -> Floats:
     step has few groups. If it is not known which steps these are, only a gradient that stays 0 to
     the end is a fault: updates that have no effect do not recover.
     """
-    silent = run.silent
+    silent = progress.silent(run)
     if np.isfinite(silent).any():
         return np.where(silent == 1, np.nan, zero)
     alive = np.flatnonzero(zero == 0)

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check, Result
+from rlreport.check import means, progress, quantities
+from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check
 from rlreport.check.course import line_ends
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import REFERENCE_REWARD, Fact, Facts, Finding, Severity
-from rlreport.check.limits import RL_BOARD, Limit, Limits
+from rlreport.check.finding import (
+    REFERENCE_REWARD,
+    Fact,
+    Facts,
+    Finding,
+    Rank,
+    Result,
+    Severity,
+)
+from rlreport.check.limits import RL_BOARD, Limit, LimitKind, Limits
 from rlreport.check.means import MixChange
 from rlreport.check.noise import TINY, Change, Trend, Window
-from rlreport.check.run import RewardStalled, Run
+from rlreport.check.progress import RewardStalled
+from rlreport.check.run import Run, once_per_run
 from rlreport.check.series import (
     Dip,
     RewardCollapse,
@@ -25,8 +36,8 @@ from rlreport.check.series import (
     onset,
     running_mean,
 )
-from rlreport.figures.ragged import Floats
-from rlreport.figures.rounding import change
+from rlreport.figures import rounding
+from rlreport.figures.ragged import Floats, Ints
 
 NEAR = 5  # Number of steps on each side of a jump that count as next to it
 # A jump is sudden, not a slope, if this fraction of it happens within the steps next to it
@@ -42,13 +53,15 @@ MIN_SHARED_PROMPTS = 8
 # this share less of them finishes: then harder prompts are not the only reason for a fall
 OTHER_LENGTH = 2.0
 OTHER_ENDINGS = 0.2
+# A fall that recovered is more than a note if it lasted for this many steps
+LONG_DIP = 10
 # Minimum size of a jump of the reward, in standard errors of a single step's mean reward
 EVIDENT = 5.0
 
 
 @Check(
     name="reward collapse",
-    rank="consequence",
+    rank=Rank.CONSEQUENCE,
     needs=(ANY_REWARD,),
     charts=("reward", "reward_distribution"),
     limits=RewardCollapse,
@@ -98,44 +111,55 @@ EVIDENT = 5.0
     trend=True,
 )
 def reward_collapse(check: Check, run: Run) -> Result:
-    fall = run.once(_fall)
-    return None if isinstance(fall, Finding) and run.once(mix_of_fall) else fall
+    fall = _fall(run)
+    if fall.finding is not None and mix_of_fall(run):
+        return replace(fall, finding=None)
+    return fall
 
 
+@once_per_run
 def _fall(run: Run) -> Result:
     """Return the result of ``reward_collapse``, without regard to the mix of environments."""
     check = reward_collapse
-    shape = run.reward_shape
+    shape = quantities.reward_shape(run)
     if shape is None:
-        return check.too_short(run, run.reward)
-    dead = shape.dead is not None
-    fell = shape.below_start or _has_fallen(run, shape)
-    since = shape.dead if dead or fell else shape.late
-    explained = None if dead else explanation_of_fall(run)
-    if not fell and since is None:
-        return (
-            None
-            if explained or shape.dip is None
-            else _judge_dip(check, run, shape, shape.dip)
-        )
-    severity: Severity = "critical" if dead or shape.below_start else "warning"
-    facts: Facts = {**run.reward_windows(), "kind": "fell"}
+        return check.too_short(run, quantities.reward(run))
+    is_dead = shape.dead is not None
+    has_fallen = shape.below_start or _has_fallen(run, shape)
+    since = shape.dead if is_dead or has_fallen else shape.late
+    explained = None if is_dead else explanation_of_fall(run)
+    if not has_fallen and since is None:
+        if explained or shape.dip is None:
+            return Result()
+        return _judge_dip(check, run, shape, shape.dip)
+    facts: Facts = {**quantities.reward_windows(run), "kind": "fell"}
     peak = shape.best_index
     end = shape.end
     if since is not None:
         values = shape.series.values[since:]
-        step = int(shape.series.steps[since])
-        end = float(np.median(values) if dead else values.mean())
-        facts = {**facts, "end": end, "since": step, "kind": "dead" if dead else "late"}
-        peak = peak if dead else max(since - shape.window, 0)
-    met = run.met(RewardCollapse.lost, ">", lost_part(shape, end))
-    met += run.met(RewardCollapse.z, ">", max(shape.fall_z, -shape.rise_z))
-    return check.finding(
+        end = float(np.median(values) if is_dead else values.mean())
+        facts = {
+            **facts,
+            "end": end,
+            "since": int(shape.series.steps[since]),
+            "kind": "dead" if is_dead else "late",
+        }
+        peak = peak if is_dead else max(since - shape.window, 0)
+    severity = Severity.WARNING
+    if is_dead or shape.below_start:
+        severity = Severity.CRITICAL
+    if explained:
+        severity = Severity.INFO
+    loss_z = max(shape.fall_z, -shape.rise_z)
+    return check.found(
         run,
-        "info" if explained else severity,
-        met,
+        severity,
+        [
+            run.limits.test(RewardCollapse.lost, ">", lost_part(shape, end)),
+            run.limits.test(RewardCollapse.z, ">", loss_z),
+        ],
         {**facts, **(explained or {})},
-        Ranking(run.column("reward"), False, "reward"),
+        Ranking(run.column("reward"), highest=False, unit="reward"),
         series=shape.series,
         onset=onset(
             shape.series.steps, shape.series.values, peak=(peak, peak + shape.window)
@@ -143,50 +167,52 @@ def _fall(run: Run) -> Result:
     )
 
 
+@once_per_run
 def mix_of_fall(run: Run) -> MixChange | None:
     """Return the change of the mix of environments if it explains a fall of the reward, or None."""
-    fall = run.once(_fall)
-    shape = run.reward_shape
+    shape = quantities.reward_shape(run)
     if run.environments is None or shape is None:
         return None
-    course = run.courses["reward"]
+    fall = _fall(run).finding
+    course = quantities.courses(run)["reward"]
+    if fall is None and not (course.lost or course.direction < 0):
+        return None
     drop = shape.best - shape.end
-    if not isinstance(fall, Finding):
-        fall = None
-        if not (course.lost or course.direction < 0):
-            return None
-    elif fall.until is not None and shape.dip is not None:
+    if fall is not None and fall.until is not None and shape.dip is not None:
         drop = shape.dip.level - shape.dip.low
     windows = fall_windows(run, fall)
-    mix = run.mix_change(*windows)
+    mix = means.mix(run, *windows)
     # The logged rollouts have to show the fall of the trainer's metric.
-    if mix is None or not mix.explains_fall or mix.mix + mix.rest >= -drop / 2:
+    if mix is None or not mix.explains_fall or mix.total >= -drop / 2:
         return None
-    splits = [run.mix_change(*windows, values) for values in _text_figures(run)]
-    has_other_texts = _are_other_texts(*(split and split.same_mix for split in splits))
-    return None if has_other_texts else mix
+    splits = [means.mix(run, *windows, values) for values in _text_figures(run)]
+    length, finished = [split and split.same_mix for split in splits]
+    return None if _are_other_texts(length, finished) else mix
 
 
 def fall_windows(run: Run, fall: Finding | None) -> tuple[Window, Window]:
     """Return the windows before and after a fall: the best steps and the last, or around a dip."""
-    shape = run.reward_shape
+    shape = quantities.reward_shape(run)
     assert shape is not None
     steps = shape.series.steps
     dip = shape.dip
-    first, stop = shape.peak
-    late = len(steps) - shape.window
-    end = len(steps)
+    # Indices of both windows in the series, which lacks steps without a reward
+    before = shape.peak
+    after = (len(steps) - shape.window, len(steps))
+    since = fall.facts.get("since") if fall else None
     if fall and fall.until is not None and dip is not None:
-        first = 0
-        stop = dip.start
-        late = dip.start
-        end = dip.stop + 1
-    elif fall and isinstance(since := fall.facts.get("since"), int):
-        late = int(steps.searchsorted(since))
-    low, high = run.steps.searchsorted(
-        [steps[[first, late]], steps[[stop - 1, end - 1]]]
-    )
-    return run.window(low[0], high[0] + 1), run.window(low[1], high[1] + 1)
+        before = (0, dip.start)
+        after = (dip.start, dip.stop + 1)
+    elif isinstance(since, int):
+        after = (int(steps.searchsorted(since)), len(steps))
+    return _window_of(run, steps, before), _window_of(run, steps, after)
+
+
+def _window_of(run: Run, steps: Ints, indices: tuple[int, int]) -> Window:
+    """Return the window of the run from the first to the last of these ``steps``."""
+    start, stop = indices
+    first, last = run.steps.searchsorted([steps[start], steps[stop - 1]])
+    return run.window(first, last + 1)
 
 
 def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
@@ -194,15 +220,23 @@ def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
     length = dip.stop - dip.start
     since = int(steps[dip.start])
     until = int(steps[dip.stop])
-    met = run.met(RewardCollapse.dip, ">", (length + 1) / len(steps))
-    facts: Facts = {"kind": "dip", "best": dip.level, "low": dip.low, "since": since}
-    facts = {**facts, "start": shape.start, "end": shape.end, "until": until}
-    return check.finding(
+    lasted = run.limits.test(RewardCollapse.dip, ">", (length + 1) / len(steps))
+    facts: Facts = {
+        "kind": "dip",
+        "best": dip.level,
+        "low": dip.low,
+        "since": since,
+        "start": shape.start,
+        "end": shape.end,
+        "until": until,
+    }
+    is_long = lasted.met and length >= LONG_DIP
+    return check.found(
         run,
-        "warning" if met and length >= 10 else "info",
-        met,
+        Severity.WARNING if is_long else Severity.INFO,
+        [lasted],
         facts,
-        Ranking(run.column("reward"), False, "reward"),
+        Ranking(run.column("reward"), highest=False, unit="reward"),
         series=shape.series,
         onset=since,
         until=until,
@@ -216,24 +250,27 @@ def lost_part(shape: Shape, end: float) -> float:
 
 
 def _has_fallen(run: Run, shape: Shape) -> bool:
+    """Return whether the reward lost much of its gain, by more than chance."""
     if shape.series.source == "metrics":
         return shape.fell
     limits = run.limits[RewardCollapse]
+    if shape.abrupt is not None:
+        lost = lost_part(shape, shape.end)
+        return run.limits.test(RewardCollapse.half, ">", lost).met
     steps = len(run.steps)
     size = len(run.last.steps)
-    if shape.abrupt is not None:
-        return bool(run.met(RewardCollapse.half, ">", lost_part(shape, shape.end)))
     reward = run.column("reward")
-    means = running_mean(np.nan_to_num(run.by_step(reward), nan=-np.inf), size)
-    start = int(np.argmax(means))
+    # A step without rewards is not the best.
+    by_step = np.nan_to_num(run.by_step(reward), nan=-np.inf)
+    start = int(np.argmax(running_mean(by_step, size)))
     best = run.window(start, start + size)
-    loss = run.change(reward, first=best)
-    gain = run.change(reward, last=best).difference
-    min_loss = max(limits.half * gain, limits.spread * run.spread())
+    loss = means.change(run, reward, first=best)
+    gain = means.change(run, reward, last=best).difference
+    min_loss = max(limits.half * gain, limits.spread * means.spread(run))
     # By chance alone, the best of several windows lies above the others.
     luck = np.sqrt(2 * np.log(steps / size))
-    significant = -shape.noise.deflate(loss.z) >= loss.least + luck
-    return bool(significant and -loss.difference > min_loss)
+    is_significant = -shape.noise.deflate(loss.z) >= loss.least + luck
+    return bool(is_significant and -loss.difference > min_loss)
 
 
 def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
@@ -242,54 +279,73 @@ def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
     An explanation holds only if the policy's own loss surely is less than half of the fall: on
     prompts seen before and after, if their texts did not change, or against the frozen reference.
     """
-    shape = run.reward_shape
+    shape = quantities.reward_shape(run)
     if shape is None:
         return None
-    watched = run.watched_shape
-    validated: dict[str, Fact] | None = None
+    if shape.series.source == "rollouts" and run.first is not None:
+        for explain in (_harder_prompts, _lower_reference):
+            explained = explain(run, shape)
+            if explained is not None:
+                return explained
+    watched = quantities.watched_shape(run)
     if watched is not None and watched.rose and not watched.fell:
-        validated = {"kind": "watched"}
-    if shape.series.source == "metrics" or run.first is None:
-        return validated
+        return {"kind": "watched"}
+    return None
+
+
+def _harder_prompts(run: Run, shape: Shape) -> dict[str, Fact] | None:
+    """Return that the reward fell less on prompts seen before and after, or None."""
+    sides = _sides_of_fall(run, shape)
+    reward = run.column("reward")
+    same_prompts = _same_prompt_change(run, reward, sides.late, sides.early)
+    if same_prompts is None or _texts_changed(run, sides.late, sides.early):
+        return None
+    most = same_prompts.change.largest_loss
+    if not most < sides.size / 2:
+        return None
+    return {"kind": "prompts", "shared": same_prompts.prompts, "most": max(most, 0.0)}
+
+
+def _lower_reference(run: Run, shape: Shape) -> dict[str, Fact] | None:
+    """Return that the reward of the frozen reference fell as well, or None."""
     drop = shape.best - shape.end
-    late, early, size = _sides_of_fall(run, shape)
-    same_prompts = _same_prompt_change(run, run.column("reward"), late, early)
-    if same_prompts is not None and not _texts_changed(run, late, early):
-        shared, change = same_prompts
-        if change.largest_loss < size / 2:
-            return {
-                "kind": "prompts",
-                "shared": shared,
-                "most": max(change.largest_loss, 0.0),
-            }
     best = run.window(*shape.peak)
-    reference, gap = (
-        run.change(run.column(c), first=best) for c in ("ref_reward", "reward_gap")
-    )
-    if (
-        -reference.difference > drop / 2
-        and reference.fell
-        and gap.largest_loss < drop / 2
-    ):
-        return {"kind": "reference", "most": max(gap.largest_loss, 0.0)}
-    return validated
+    reference = means.change(run, run.column("ref_reward"), first=best)
+    gap = means.change(run, run.column("reward_gap"), first=best)
+    if not (reference.fell and -reference.difference > drop / 2):
+        return None
+    if not gap.largest_loss < drop / 2:
+        return None
+    return {"kind": "reference", "most": max(gap.largest_loss, 0.0)}
 
 
-def _sides_of_fall(
-    run: Run, shape: Shape
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], float]:
-    """Return which responses are of the steps after a fall or in a dip, which before, its size."""
-    index = np.searchsorted(
-        shape.series.steps, run.responses["step"].to_numpy(np.int64)
-    )
-    if shape.dip is not None and not shape.fell:
-        inside = (index >= shape.dip.start) & (index <= shape.dip.stop)
-        return inside, ~inside, shape.dip.level - shape.dip.low
+class _Sides(NamedTuple):
+    """Which responses are of the steps after a fall (or in a dip), and which before."""
+
+    late: NDArray[np.bool_]  # (rows,)
+    early: NDArray[np.bool_]  # (rows,)
+    size: float  # of the fall
+
+
+def _sides_of_fall(run: Run, shape: Shape) -> _Sides:
+    steps = shape.series.steps
+    index = np.searchsorted(steps, run.responses["step"].to_numpy(np.int64))
+    dip = shape.dip
+    if dip is not None and not shape.fell:
+        inside = (index >= dip.start) & (index <= dip.stop)
+        return _Sides(inside, ~inside, dip.level - dip.low)
     window = shape.window
-    first = shape.best_index
-    late = index >= len(shape.series.steps) - 2 * window
-    early = (index >= first - window) & (index < first + 2 * window) & ~late
-    return late, early, shape.best - shape.end
+    best = shape.best_index
+    late = index >= len(steps) - 2 * window
+    early = (index >= best - window) & (index < best + 2 * window) & ~late
+    return _Sides(late, early, shape.best - shape.end)
+
+
+class _SamePrompts(NamedTuple):
+    """The change of a mean on the prompts that have early and late responses."""
+
+    prompts: int  # how many there are
+    change: Change  # its z is that of the mean over prompts
 
 
 def _same_prompt_change(
@@ -297,59 +353,59 @@ def _same_prompt_change(
     values: Floats,
     late: NDArray[np.bool_],
     early: NDArray[np.bool_] | None = None,
-) -> tuple[int, Change] | None:
-    """Return the number of prompts with early and late responses, and their mean change.
+) -> _SamePrompts | None:
+    """Return the mean change on prompts with early and late responses; None if they are few.
 
-    None if they are too few. The standard error is that of the mean over prompts.
+    Without ``early``, that is all that is not late.
     """
-    prompts, early = (
-        run.responses["prompt_id"].to_numpy(),
-        ~late if early is None else early,
-    )
-    sides = (np.isfinite(values) & part for part in (late, early))
-    after, before = (
-        pd.Series(values[side]).groupby(prompts[side]).mean() for side in sides
-    )
+    if early is None:
+        early = ~late
+    before = _mean_by_prompt(run, values, early)
+    after = _mean_by_prompt(run, values, late)
     changes = (after - before).dropna()
     if len(changes) < MIN_SHARED_PROMPTS:
         return None
     start = float(before[changes.index].mean())
     end = float(after[changes.index].mean())
     error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
-    return len(changes), Change(
-        start, end, (end - start) / max(error, TINY), run.limits[Trend].z
-    )
+    z = (end - start) / max(error, TINY)
+    return _SamePrompts(len(changes), Change(start, end, z, run.limits[Trend].z))
+
+
+def _mean_by_prompt(run: Run, values: Floats, among: NDArray[np.bool_]) -> pd.Series:
+    rows = np.isfinite(values) & among
+    prompts = run.responses["prompt_id"].to_numpy()[rows]
+    return pd.Series(values[rows]).groupby(prompts).mean()
 
 
 def _texts_changed(run: Run, late: NDArray[np.bool_], early: NDArray[np.bool_]) -> bool:
     """Return whether responses to the same prompts doubled, halved, or came to be cut off."""
-    length, finished = _text_figures(run)
-    changes = [
-        _same_prompt_change(run, values, late, early) for values in (length, finished)
+    length, finished = [
+        _same_prompt_change(run, values, late, early) for values in _text_figures(run)
     ]
-    return _are_other_texts(*(change and change[1] for change in changes))
+    return _are_other_texts(length and length.change, finished and finished.change)
 
 
 def _text_figures(run: Run) -> tuple[Floats, Floats]:
     """Return the logarithm of each response's length, and whether it finished (NaN if unknown)."""
     length = np.log(np.maximum(run.column(run.length), 1.0))
-    finished = (
-        run.column("finished") if run.has("finished") else np.full(len(length), np.nan)
-    )
-    return length, finished
+    if not run.has("finished"):
+        return length, np.full(len(length), np.nan)
+    return length, run.column("finished")
 
 
 def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
+    """Return whether texts surely changed, by their log length and the share that finished."""
     if length is not None and abs(length.difference) >= math.log(OTHER_LENGTH):
         return length.rose or length.fell
-    return (
-        finished is not None and finished.fell and -finished.difference >= OTHER_ENDINGS
-    )
+    if finished is None or not finished.fell:
+        return False
+    return -finished.difference >= OTHER_ENDINGS
 
 
 @Check(
     name="no gain in reward",
-    rank="note",
+    rank=Rank.NOTE,
     needs=(ANY_REWARD,),
     charts=("reward", "win_rate"),
     limits=RewardStalled,
@@ -367,49 +423,74 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
     of_reward=True,
 )
 def reward_stalled(check: Check, run: Run) -> Result:
-    if (run.first is None or run.reward_shape is None) and not REF_REWARD.is_available(
-        run
-    ):
-        return check.too_short(run, run.reward)
+    shape = quantities.reward_shape(run)
+    is_short = run.first is None or shape is None
+    if is_short and not REF_REWARD.is_available(run):
+        return check.too_short(run, quantities.reward(run))
     gap = run.column("reward_gap")
-    end = gap[run.last.rows]
-    end = end[np.isfinite(end)]
-    facts: Facts
-    shape = run.reward_shape
-    if (
-        shape is not None
-        and not run.learned
-        and not run.solved
-        and not run.once(mix_of_fall)
-    ):
-        windows = run.reward_windows()
-        loss = windows["start"] - windows["end"]
-        course = run.courses["reward"]
-        kind = "fell" if loss > 0 and (course.direction < 0 or course.lost) else "flat"
-        facts = {"kind": kind, "series_from": run.reward.source, **windows}
-    elif len(end) and np.mean(end > 0) <= np.mean(end < 0):
-        wins = float(np.mean(end > 0))
-        losses = float(np.mean(end < 0))
-        facts = {"kind": "reference", "wins": wins, "losses": losses}
+    facts = None
+    if shape is not None and not _has_reason(run):
+        facts = _facts_of_no_gain(run)
     else:
-        return None
+        end = gap[run.last.rows]
+        facts = _facts_against_reference(end[np.isfinite(end)])
+    if facts is None:
+        return Result()
     by = gap if np.isfinite(gap).any() else run.column("reward")
-    return check.finding(run, "info", (), facts, Ranking(by, highest=False))
+    return check.found(run, Severity.INFO, (), facts, Ranking(by, highest=False))
+
+
+def _has_reason(run: Run) -> bool:
+    """Return whether a run learned, or has a reason not to."""
+    if progress.learned(run) or progress.solved(run):
+        return True
+    return mix_of_fall(run) is not None
+
+
+def _facts_of_no_gain(run: Run) -> Facts:
+    windows = quantities.reward_windows(run)
+    loss = windows["start"] - windows["end"]
+    course = quantities.courses(run)["reward"]
+    fell = loss > 0 and (course.direction < 0 or course.lost)
+    source = quantities.reward(run).source
+    return {"kind": "fell" if fell else "flat", "series_from": source, **windows}
+
+
+def _facts_against_reference(gap: Floats) -> Facts | None:
+    """Return how often the policy beats the reference, by known gaps of rewards; None if often."""
+    if not len(gap):
+        return None
+    wins = float(np.mean(gap > 0))
+    losses = float(np.mean(gap < 0))
+    if wins > losses:
+        return None
+    return {"kind": "reference", "wins": wins, "losses": losses}
 
 
 class _RewardShift(Limits):
-    z = Limit(6.0, "std errors", "jump of the reference's reward at one step (warning)")
+    z = Limit(
+        6.0,
+        LimitKind.ERRORS,
+        "std errors",
+        "jump of the reference's reward at one step (warning)",
+    )
     spread = Limit(
-        0.25, "std of reward", "size of the jump, relative to the std inside a step"
+        0.25,
+        LimitKind.VALUE,
+        "std of reward",
+        "size of the jump, relative to the std inside a step",
     )
     still = Limit(
-        4.0, "std errors", "jump of length, KL, … that excludes it (without reference)"
+        4.0,
+        LimitKind.ERRORS,
+        "std errors",
+        "jump of length, KL, … that excludes it (without reference)",
     )
 
 
 @Check(
     name="change of the reward function",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(REWARD,),
     charts=("reward",),
     limits=_RewardShift,
@@ -436,53 +517,56 @@ class _RewardShift(Limits):
 def reward_shift(check: Check, run: Run) -> Result:
     # The reference is frozen, so its reward jumps only with the reward function. Without it, the
     # policy's reward must jump at a step at which length, KL, surprisal and distinct-2 do not.
-    kind = "reference" if run.has("ref_reward") else "reward"
-    column = "ref_reward" if kind == "reference" else "reward"
+    by_reference = run.has("ref_reward")
+    column = "ref_reward" if by_reference else "reward"
     reward = run.column(column)
     jump = _find_jump(run.by_step(reward))
     if jump is None or not jump.sudden:
-        return None
+        return Result()
     size = jump.after - jump.before
-    z = run.met(_RewardShift.z, ">=", jump.z)
-    spread = max(run.spread(column), abs(size) * 1e-3)
-    large = run.met(_RewardShift.spread, ">=", abs(size), of=spread)
-    if not (z and large and abs(size) > 1e-9):
-        return None
-    if kind == "reward":
-        shape = run.reward_shape
-        limit = run.limits[_RewardShift].still
-        new_low = jump.after < np.nanmin(reward[run.step_index < jump.at])
-        died = shape is not None and (
-            shape.dead is not None or (shape.below_start and new_low)
-        )
-        if (
-            died
-            or not _exceeds_noise(run, reward, jump)
-            or _others_jump(run, jump.at, limit)
-        ):
-            return None
-    sides = run.window(0, jump.at), run.window(jump.at, len(run.steps))
-    mix = run.mix_change(*sides) if column == "reward" else None
-    if mix and abs(mix.mix) > abs(mix.rest):
-        return None
+    z = run.limits.test(_RewardShift.z, ">=", jump.z)
+    spread = max(means.spread(run, column), abs(size) * 1e-3)
+    large = run.limits.test(_RewardShift.spread, ">=", abs(size), of=spread)
+    nothing = Result(tested=(z, large))
+    if not (z.met and large.met and abs(size) > 1e-9):
+        return nothing
+    if not by_reference and _is_by_policy(run, reward, jump):
+        return nothing
     changed = _changed_prompts(run, reward, jump)
     step = int(run.steps[jump.at])
     facts: Facts = {
         "before": jump.before,
         "after": jump.after,
         "at": step,
-        "kind": kind,
+        "kind": "reference" if by_reference else "reward",
     }
-    return check.finding(
+    unit = REFERENCE_REWARD if by_reference else "reward"
+    return check.found(
         run,
-        "info" if changed else "warning",
-        z + large,
+        Severity.INFO if changed else Severity.WARNING,
+        [z, large],
         {**facts, **(changed or {})},
-        Ranking(
-            reward, size > 0, REFERENCE_REWARD if kind == "reference" else "reward"
-        ),
+        Ranking(reward, highest=size > 0, unit=unit),
         onset=step,
     )
+
+
+def _is_by_policy(run: Run, reward: Floats, jump: _Jump) -> bool:
+    """Return whether a jump of the policy's reward may be due to the policy or the mix of tasks."""
+    shape = quantities.reward_shape(run)
+    lowest_before = np.nanmin(reward[run.step_index < jump.at])
+    if shape is not None and shape.dead is not None:
+        return True
+    if shape is not None and shape.below_start and jump.after < lowest_before:
+        return True
+    if not _exceeds_noise(run, reward, jump):
+        return True
+    if _others_jump(run, jump.at, run.limits[_RewardShift].still):
+        return True
+    before = run.window(0, jump.at)
+    after = run.window(jump.at, len(run.steps))
+    mix = means.mix(run, before, after)
+    return mix is not None and abs(mix.mix) > abs(mix.rest)
 
 
 class _Jump(NamedTuple):
@@ -495,40 +579,61 @@ class _Jump(NamedTuple):
     sudden: bool  # see ``_find_jump``
 
 
-def _find_jump(series: Floats) -> _Jump | None:  # noqa: PLR0914
+def _find_jump(series: Floats) -> _Jump | None:
     """Return the jump between the two levels that fit a series best, None if it is too short.
 
     A jump is sudden if most of it happens between neighbouring steps (a slope does not), and if
     both sides stay near their means (a recovery from a dip does not).
     """
     indices = np.flatnonzero(np.isfinite(series))
-    y = series[indices]
-    n = len(indices)
-    if n < 2 * MIN_SIDE:
+    values = series[indices]
+    if len(values) < 2 * MIN_SIDE:
         return None
-    sizes = np.arange(1, n)
-    sums = np.cumsum(y)[:-1]
-    difference = (y.sum() - sums) / (n - sizes) - sums / sizes
-    between = difference**2 * sizes * (n - sizes) / n
-    at = MIN_SIDE + int(np.argmax(between[MIN_SIDE - 1 : n - MIN_SIDE]))
-    before = float(y[:at].mean())
-    after = float(y[at:].mean())
+    at = _best_cut(values)
+    before = float(values[:at].mean())
+    after = float(values[at:].mean())
     size = abs(after - before)
-    z = size / max(jump_noise(y) * np.sqrt(1 / at + 1 / (n - at)), size * 1e-3, 1e-12)
-    sides = y[max(0, at - NEAR) : at], y[at : at + NEAR]
-    left, right = (float(side.mean()) for side in sides)
-    near = float(sides[1][:2].mean() - sides[0][-2:].mean())
-    local = min(near, right - left, key=lambda d: d * np.sign(after - before))
-    trends = (_trend(side) for side in sides)
-    stray = max(abs(left - before), abs(right - after), *trends)
-    sudden = size > 0 and local / (after - before) >= SUDDEN and stray <= STRAY * size
-    return _Jump(int(indices[at]), before, after, z, bool(sudden))
+    noise = jump_noise(values) * np.sqrt(1 / at + 1 / (len(values) - at))
+    # Without noise, z is at most 1000: rounding errors are no noise.
+    z = size / max(noise, size * 1e-3, 1e-12)
+    sudden = size > 0 and _is_sudden(values, at, before, after)
+    return _Jump(int(indices[at]), before, after, z, sudden)
+
+
+def _best_cut(values: Floats) -> int:
+    """Return the index that divides values into the two most different levels."""
+    count = len(values)
+    sizes = np.arange(1, count)  # number of values before each cut
+    sums = np.cumsum(values)[:-1]
+    difference = (values.sum() - sums) / (count - sizes) - sums / sizes
+    between = difference**2 * sizes * (count - sizes) / count
+    return MIN_SIDE + int(np.argmax(between[MIN_SIDE - 1 : count - MIN_SIDE]))
+
+
+def _is_sudden(values: Floats, at: int, before: float, after: float) -> bool:
+    """Return whether a jump happens next to ``at``, and both sides stay near their means."""
+    left = values[max(0, at - NEAR) : at]
+    right = values[at : at + NEAR]
+    left_mean = float(left.mean())
+    right_mean = float(right.mean())
+    steep = float(right[:2].mean() - left[-2:].mean())
+    local = right_mean - left_mean
+    # The smaller change, in the direction of the jump
+    smaller = min(steep, local) if after > before else max(steep, local)
+    stray = max(
+        abs(left_mean - before),
+        abs(right_mean - after),
+        _trend(left),
+        _trend(right),
+    )
+    size = after - before
+    return bool(smaller / size >= SUDDEN and stray <= STRAY * abs(size))
 
 
 def _trend(values: Floats) -> float:
     """Return how far a line through the values rises or falls, with one step more."""
     first, last = line_ends(values)
-    return abs(change(first, last)) * len(values) / (len(values) - 1)
+    return abs(rounding.change(first, last)) * len(values) / (len(values) - 1)
 
 
 def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
@@ -540,39 +645,49 @@ def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
     by_response = (inside**2).groupby(run.step_index).sum()
     squares = np.maximum(by_prompt, by_response)
     errors = np.asarray(np.sqrt(squares) / inside.groupby(run.step_index).count())
-    at = jump.at
-    sides = (errors[max(0, at - NEAR) : at], errors[at : at + NEAR])
-    error = math.hypot(*(math.sqrt(np.nanmean(side**2)) for side in sides))
+    before = errors[max(0, jump.at - NEAR) : jump.at]
+    after = errors[jump.at : jump.at + NEAR]
+    error = math.hypot(_root_mean_square(before), _root_mean_square(after))
     return abs(jump.after - jump.before) >= EVIDENT * error
 
 
+def _root_mean_square(values: Floats) -> float:
+    return math.sqrt(np.nanmean(values**2))
+
+
 def _others_jump(run: Run, at: int, still: float) -> bool:
+    """Return whether length, KL, entropy or diversity jump at the same step."""
     names = (
         "response_tokens_mean",
         "response_chars_mean",
         "kl_k1_mean",
         "surprisal_mean",
+        "distinct_2",
+        "duplicate_rate",
     )
     first = max(0, at - NEAR)
-    near = run.tables.steps[[*names, "distinct_2", "duplicate_rate"]][first : at + NEAR]
-    jumps = [_find_jump(near[name].to_numpy(np.float64)) for name in near]
-    return any(
-        jump and jump.sudden and jump.at + first == at and jump.z >= still
-        for jump in jumps
-    )
+    near = run.tables.steps[first : at + NEAR]
+    for name in names:
+        jump = _find_jump(near[name].to_numpy(np.float64))
+        if jump is None or not jump.sudden:
+            continue
+        if jump.at + first == at and jump.z >= still:
+            return True
+    return False
 
 
 def _changed_prompts(run: Run, reward: Floats, jump: _Jump) -> dict[str, Fact] | None:
     """Return why a jump is due to other prompts, as facts with a ``kind``; None if it is not."""
     same_prompts = _same_prompt_change(run, reward, run.step_index >= jump.at)
     if same_prompts is not None:
-        shared, change = same_prompts
-        if abs(change.difference) >= abs(jump.after - jump.before) / 2:
+        same = same_prompts.change.difference
+        if abs(same) >= abs(jump.after - jump.before) / 2:
             return None
-        return {"kind": "prompts", "shared": shared, "same": change.difference}
+        return {"kind": "prompts", "shared": same_prompts.prompts, "same": same}
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
     first = int(np.searchsorted(run.step_index, jump.at))
+    before = prompts[:first]
     groups = run.responses[:first].groupby(["prompt_id", "step"]).ngroups
-    recurring = len(np.unique(prompts[:first])) < NEW * groups
-    new = float((~np.isin(prompts[first:], prompts[:first])).mean())
-    return {"kind": "new_prompts", "new": new} if recurring and new >= NEW else None
+    is_recurring = len(np.unique(before)) < NEW * groups
+    new = float((~np.isin(prompts[first:], before)).mean())
+    return {"kind": "new_prompts", "new": new} if is_recurring and new >= NEW else None

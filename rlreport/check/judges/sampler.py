@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from rlreport.check.check import FAILURES, FALLS, KL, Check, Need, Result
+from rlreport.check import quantities
+from rlreport.check.check import FAILURES, FALLS, KL, Check, Need
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import SEVERITIES, Facts, Finding
-from rlreport.check.limits import Limit, Limits, meets
+from rlreport.check.finding import Facts, Rank, Result, Severity
+from rlreport.check.limits import Limit, LimitKind, Limits, meets
+from rlreport.check.means import mean, median
 from rlreport.check.noise import part_of, z_of
-from rlreport.check.run import LimitedFigure, Run, mean, median
+from rlreport.check.quantities import LimitedFigure
+from rlreport.check.run import Run
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import MISMATCHES
@@ -31,11 +36,29 @@ _SAME_TOKENS = translatable("sampler and trainer logprobs of the same tokens")
 
 
 class _EngineMismatch(Limits):
-    ratio = Limit(1.05, "", "mean exp|trainer - sampler| per token", MISMATCH)
-    k3 = Limit(1e-3, "nats", "mean k3 per token, trainer against sampler", MISMATCH)
-    prob = Limit(0.01, "", "mean |trainer - sampler| probability per token", MISMATCH)
+    ratio = Limit(
+        1.05, LimitKind.VALUE, "", "mean exp|trainer - sampler| per token", MISMATCH
+    )
+    k3 = Limit(
+        1e-3,
+        LimitKind.VALUE,
+        "nats",
+        "mean k3 per token, trainer against sampler",
+        MISMATCH,
+    )
+    prob = Limit(
+        0.01,
+        LimitKind.VALUE,
+        "",
+        "mean |trainer - sampler| probability per token",
+        MISMATCH,
+    )
     lagged = Limit(
-        0.01, "nats", "trainer's KL per token if the sampler's weights may lag", TINKER
+        0.01,
+        LimitKind.VALUE,
+        "nats",
+        "trainer's KL per token if the sampler's weights may lag",
+        TINKER,
     )
 
 
@@ -60,18 +83,22 @@ def _disagreement(facts: Facts) -> str:
     return message(literal, parts=listed(parts))
 
 
+def _disagreement_clause(facts: Facts) -> str:
+    if "k3" in facts:
+        return translatable(
+            "sampler and trainer disagree (k3 {k3:short} nats per token)"
+        )
+    return translatable("sampler and trainer disagree")
+
+
 @Check(
     name="sampler and trainer disagree",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(Need(_SAME_TOKENS, ("mismatch_k3",), MISMATCHES),),
     charts=("mismatch",),
     limits=_EngineMismatch,
     title=_disagreement,
-    statement=lambda facts: (
-        translatable("sampler and trainer disagree (k3 {k3:short} nats per token)")
-        if "k3" in facts
-        else translatable("sampler and trainer disagree")
-    ),
+    statement=_disagreement_clause,
     why="The trainer assumes on-policy data, but the sampler's probabilities differ; the bias "
     "grows with response length.",
     suggestion="Use equal precision, kernels and weights, or truncated importance weights.",
@@ -81,7 +108,7 @@ def engine_mismatch(check: Check, run: Run) -> Result:
     weights = run.column("mismatch_tokens")
     limits = _EngineMismatch
     figures = [
-        run.figure(limit, f"mismatch_{limit.key}", weights)
+        quantities.figure(run, limit, f"mismatch_{limit.key}", weights)
         for limit in (limits.k3, limits.prob, limits.ratio, limits.lagged)
     ]
     facts: Facts = {
@@ -91,30 +118,34 @@ def engine_mismatch(check: Check, run: Run) -> Result:
     return check.judge_figures(run, figures, ranking, **facts)
 
 
+def _weights_title(facts: Facts) -> str:
+    if "std" in facts:
+        return translatable(
+            "Importance weights of whole responses vary widely: mean {mean:figure}, std "
+            "{std:figure}, effective sample size {ess:percent}."
+        )
+    return translatable(
+        "Importance weights vary widely: effective sample size {ess:percent}."
+    )
+
+
 class _OffPolicyWeights(Limits):
-    ess = Limit(0.3, "of responses", "effective sample size", ROLLOUT_CORR)
-    low = Limit(0.5, "", "mean weight (lower limit)", ROLLOUT_CORR)
-    high = Limit(2.0, "", "mean weight (upper limit)", ROLLOUT_CORR)
-    std = Limit(1.0, "", "std of the weights", ROLLOUT_CORR)
-    chi2 = Limit(1.0, "", "mean of squared weights − 1", ROLLOUT_CORR)
+    ess = Limit(
+        0.3, LimitKind.SHARE, "of responses", "effective sample size", ROLLOUT_CORR
+    )
+    low = Limit(0.5, LimitKind.VALUE, "", "mean weight (lower limit)", ROLLOUT_CORR)
+    high = Limit(2.0, LimitKind.VALUE, "", "mean weight (upper limit)", ROLLOUT_CORR)
+    std = Limit(1.0, LimitKind.VALUE, "", "std of the weights", ROLLOUT_CORR)
+    chi2 = Limit(1.0, LimitKind.VALUE, "", "mean of squared weights − 1", ROLLOUT_CORR)
 
 
 @Check(
     name="off-policy importance weights",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(Need(_SAME_TOKENS, ("log_weight",), ("ess",)),),
     charts=("mismatch",),
     limits=_OffPolicyWeights,
-    title=lambda facts: (
-        translatable(
-            "Importance weights of whole responses vary widely: mean {mean:figure}, std "
-            "{std:figure}, effective sample size {ess:percent}."
-        )
-        if "std" in facts
-        else translatable(
-            "Importance weights vary widely: effective sample size {ess:percent}."
-        )
-    ),
+    title=_weights_title,
     statement="importance weights vary widely (effective sample size {ess:percent})",
     why="A few responses then carry most of a corrected gradient; an uncorrected one is biased.",
     suggestion="Truncate the weights or mask the outliers, and sample from fresher weights.",
@@ -124,20 +155,24 @@ def off_policy_weights(check: Check, run: Run) -> Result:
     limits = _OffPolicyWeights
     ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
     if not run.has("log_weight"):
-        figure = run.figure(limits.ess, "ess", op="<")
+        figure = quantities.figure(run, limits.ess, "ess", op="<")
         return check.judge_figures(run, [figure], ranking, ess=figure.end)
-    # Medians over the last steps are judged, so a single bad step is not a finding.
     weight = sequence_weights(run.column("log_weight"))
     mean = run.by_step(weight)
     square = run.by_step(weight**2)
-    std = np.sqrt(np.maximum(square - mean**2, 0))
-    by_step = {"mean": mean, "ess": mean**2 / square, "std": std, "chi2": square - 1}
+    by_step = {
+        "mean": mean,
+        "ess": mean**2 / square,
+        "std": np.sqrt(np.maximum(square - mean**2, 0)),
+        "chi2": square - 1,
+    }
+    # Medians over the last steps are judged, so a single bad step is not a finding.
     ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
     figures = [
         LimitedFigure(limits.ess, "<", by_step["ess"], ends["ess"]),
         LimitedFigure(limits.low, "<", mean, ends["mean"]),
         LimitedFigure(limits.high, ">", mean, ends["mean"]),
-        LimitedFigure(limits.std, ">", std, ends["std"]),
+        LimitedFigure(limits.std, ">", by_step["std"], ends["std"]),
         LimitedFigure(limits.chi2, ">", by_step["chi2"], ends["chi2"]),
     ]
     return check.judge_figures(run, figures, ranking, **ends)
@@ -146,6 +181,7 @@ def off_policy_weights(check: Check, run: Run) -> Result:
 class _StaleRollouts(Limits):
     lag = Limit(
         8.0,
+        LimitKind.COUNT,
         "steps",
         "mean lag of the last window",
         "prime-rl: max_off_policy_steps is 8",
@@ -154,7 +190,7 @@ class _StaleRollouts(Limits):
 
 @Check(
     name="stale rollouts",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(Need("policy_version", ("lag",), ("lag",)),),
     charts=("lag", "reward"),
     limits=_StaleRollouts,
@@ -165,7 +201,7 @@ class _StaleRollouts(Limits):
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
-    figure = run.figure(_StaleRollouts.lag, "lag")
+    figure = quantities.figure(run, _StaleRollouts.lag, "lag")
     ranking = Ranking(run.column("lag"), unit="steps")
     return check.judge_figures(run, [figure], ranking, lag=figure.end)
 
@@ -173,16 +209,19 @@ def stale_rollouts(check: Check, run: Run) -> Result:
 class _NegativeKl(Limits):
     z = Limit(
         -3.0,
+        LimitKind.ERRORS,
         "std errors",
         "significance of a mean KL below zero (warning)",
         TRL_NEGATIVE,
     )
-    mean = Limit(-0.01, "nats", "mean KL, low enough to exclude rounding errors")
+    mean = Limit(
+        -0.01, LimitKind.VALUE, "nats", "mean KL, low enough to exclude rounding errors"
+    )
 
 
 @Check(
     name="negative KL",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(KL,),
     charts=("kl",),
     limits=_NegativeKl,
@@ -196,44 +235,55 @@ class _NegativeKl(Limits):
 )
 def negative_kl(check: Check, run: Run) -> Result:
     kl = run.column("kl_k1")
-    part = part_of(run.tables, kl, run.last, None)
-    end = part.mean
-    end_z = z_of(run.tables, kl, None, [part])
-    low = run.met(_NegativeKl.mean, "<", end)
-    z = run.met(_NegativeKl.z, "<=", end_z)
-    if not (low and z):
-        return None
+    last = part_of(run.tables, kl, run.last, None)
+    low = run.limits.test(_NegativeKl.mean, "<", last.mean)
+    z = run.limits.test(_NegativeKl.z, "<=", z_of(run.tables, kl, None, [last]))
+    if not (low.met and z.met):
+        return Result(tested=(low, z))
     values = kl[run.last.rows]
-    series = run.by_step(kl)
-    always = run.first is not None and mean(kl[run.first.rows]) <= end / 2
-    return check.finding(
+    share = float((values < 0).sum() / np.isfinite(values).sum())
+    by_step = run.by_step(kl)
+    always = run.first is not None and mean(kl[run.first.rows]) <= last.mean / 2
+    return check.found(
         run,
-        "warning",
-        low + z,
-        {"kl": end, "share": float((values < 0).sum() / np.isfinite(values).sum())},
+        Severity.WARNING,
+        [low, z],
+        {"kl": last.mean, "share": share},
         Ranking(kl, highest=False, unit="nats", among=kl < 0),
-        series=series,
-        always=always,
-        steps=run.steps[series < 0].tolist(),
+        onset=run.onset(by_step, always=always),
+        steps=run.steps[by_step < 0].tolist(),
     )
 
 
 class _ValueDivergence(Limits):
     explained = Limit(
-        -0.5, "", "explained variance of the last window (warning)", CRITIC
+        -0.5,
+        LimitKind.VALUE,
+        "",
+        "explained variance of the last window (warning)",
+        CRITIC,
     )
-    weak = Limit(0.0, "", "explained variance of the last window (note)", CRITIC)
+    weak = Limit(
+        0.0, LimitKind.VALUE, "", "explained variance of the last window (note)", CRITIC
+    )
     spread = Limit(
-        5.0, "times", "std of values against std of returns (warning)", CRITIC
+        5.0,
+        LimitKind.RATIO,
+        "times",
+        "std of values against std of returns (warning)",
+        CRITIC,
     )
     floor = Limit(
-        0.01, "of the run's", "least variance of returns that the critic can fit"
+        0.01,
+        LimitKind.SHARE,
+        "of the run's",
+        "least variance of returns that the critic can fit",
     )
 
 
 @Check(
     name="critic divergence",
-    rank="cause",
+    rank=Rank.CAUSE,
     needs=(Need("values and token_rewards", ("value_error_m2", "return_m2")),),
     charts=("explained_variance", "value"),
     limits=_ValueDivergence,
@@ -250,53 +300,86 @@ class _ValueDivergence(Limits):
 )
 def value_divergence(check: Check, run: Run) -> Result:
     # λ-returns are computed from the values and diverge with them; Monte Carlo returns do not.
-    kinds = (("return", "value_error"), ("mc_return", "mc_error"))
     fits = [
-        _judge_fit(check, run, *names) for names in kinds if run.has(f"{names[1]}_m2")
+        _judge_fit(check, run, returns, error)
+        for returns, error in (("return", "value_error"), ("mc_return", "mc_error"))
+        if run.has(f"{error}_m2")
     ]
-    findings = [fit for fit in fits if isinstance(fit, Finding)]
-    return min(
-        findings, key=lambda finding: SEVERITIES.index(finding.severity), default=None
-    )
+    tested = tuple(one for fit in fits for one in fit.tested)
+    findings = [fit.finding for fit in fits if fit.finding is not None]
+    if not findings:
+        return Result(tested=tested)
+    return Result(min(findings, key=lambda finding: finding.severity.order), tested)
 
 
-def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:  # noqa: PLR0914
-    limits = run.limits[_ValueDivergence]
+def _pooled_variance(run: Run, name: str, groups: Grouped) -> Floats:
+    """Return the variance of a token figure, such as the values, in each group of responses."""
+    columns = ("value_tokens", f"{name}_mean", f"{name}_m2")
+    return groups.pooled_variance(*map(run.column, columns))
+
+
+class _Fit(NamedTuple):
+    """How well the critic's values follow the returns in the last window."""
+
+    explained: float  # explained variance: 1 is perfect, a constant has 0
+    spread: float  # std of the values over that of the returns
+    min_variance: float  # least variance of returns that a critic can be asked to fit
+
+
+def _fit_at_the_end(run: Run, returns: str, error: str) -> _Fit | None:
+    """Return the fit of values to one kind of returns, None if these do not vary."""
     rows = len(run.responses)
     everything = Grouped(np.zeros(1, np.int64), rows)
+    # Two groups: the responses before the last window, and those in it
     last_window = Grouped(np.array([0, run.last.rows.start]), rows)
-
-    def variance(name: str, groups: Grouped) -> Floats:
-        columns = ("value_tokens", f"{name}_mean", f"{name}_m2")
-        return groups.pooled_variance(*map(run.column, columns))
-
-    min_variance = limits.floor * float(variance(returns, everything)[-1])
-    scale = max(float(variance(returns, last_window)[-1]), min_variance)
+    floor = run.limits[_ValueDivergence].floor
+    min_variance = floor * float(_pooled_variance(run, returns, everything)[-1])
+    of_returns = float(_pooled_variance(run, returns, last_window)[-1])
+    scale = max(of_returns, min_variance)
     if not scale > 0:
         return None
-    explained = 1 - float(variance(error, last_window)[-1]) / scale
-    spread = float(np.sqrt(variance("value", last_window)[-1] / scale))
-    misfit = run.met(_ValueDivergence.explained, "<", explained)
-    wide = run.met(_ValueDivergence.spread, ">", spread)
-    met = misfit + wide or run.met(_ValueDivergence.weak, "<", explained)
-    if not met:
-        return None
-    name = "value" if wide and not misfit else error
-    fit = limits.explained if misfit else limits.weak
-    bound = limits.spread**2 if name == "value" else 1 - fit
-    figure, base = (
-        variance(prefix, Grouped.by(run.step_index)) for prefix in (name, returns)
+    of_error = float(_pooled_variance(run, error, last_window)[-1])
+    of_values = _pooled_variance(run, "value", last_window)[-1]
+    return _Fit(
+        explained=1 - of_error / scale,
+        spread=float(np.sqrt(of_values / scale)),
+        min_variance=min_variance,
     )
-    ratio = figure / np.fmax(base, min_variance)
-    kind = "diverged" if misfit or wide else "weak"
-    series = np.log1p(ratio)
+
+
+def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
+    """Judge how well the critic's values follow one kind of returns."""
+    fit = _fit_at_the_end(run, returns, error)
+    if fit is None:
+        return Result()
+    limits = run.limits[_ValueDivergence]
+    misfit = run.limits.test(_ValueDivergence.explained, "<", fit.explained)
+    wide = run.limits.test(_ValueDivergence.spread, ">", fit.spread)
+    weak = run.limits.test(_ValueDivergence.weak, "<", fit.explained)
+    has_diverged = misfit.met or wide.met
+    if not (has_diverged or weak.met):
+        return Result(tested=(misfit, wide, weak))
+    # The onset is that of the variance which is too large: of the values or of their errors.
+    if wide.met and not misfit.met:
+        too_large = "value"
+        bound = limits.spread**2
+    else:
+        too_large = error
+        bound = 1 - (limits.explained if misfit.met else limits.weak)
+    steps = Grouped.by(run.step_index)
+    of_returns = np.fmax(_pooled_variance(run, returns, steps), fit.min_variance)
+    ratio = _pooled_variance(run, too_large, steps) / of_returns
     always = meets(">", median(ratio[np.isfinite(ratio)][:3]), bound)
-    return check.finding(
+    facts: Facts = {
+        "explained": fit.explained,
+        "spread": fit.spread,
+        "kind": "diverged" if has_diverged else "weak",
+    }
+    return check.found(
         run,
-        "info" if kind == "weak" else "warning",
-        met,
-        {"explained": explained, "spread": spread, "kind": kind},
+        Severity.WARNING if has_diverged else Severity.INFO,
+        [misfit, wide] if has_diverged else [weak],
+        facts,
         Ranking(np.abs(run.column(f"{error}_mean"))),
-        series=series,
-        always=always,
+        onset=run.onset(np.log1p(ratio), always=always),
     )
