@@ -6,12 +6,13 @@ Numbers have two significant digits, three where two would print different numbe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlreport.check.course_data import Course, Phase, Quantity
-from rlreport.check.finding import Fact, Finding, ToldFinding
+from rlreport.check.finding import Fact, Facts, Finding, Severity, ToldFinding
 from rlreport.check.registry import BY_ID
 from rlreport.check.verdict import FIRST_WORDS, Judged, Verdict
 from rlreport.text.messages import (
@@ -63,6 +64,11 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     return retitled if retitled == title else title
 
 
+class _CourseClause(NamedTuple):
+    quantity: Quantity
+    clause: str
+
+
 def _told(finding: Finding, judged: Judged[Finding], sample_note: str) -> ToldFinding:
     check = BY_ID[finding.id]
     sample = ""
@@ -93,17 +99,18 @@ def _course_facts(finding: Finding, judged: Judged[Finding]) -> dict[str, Fact]:
 
 MAX_WORDS = 25  # Maximum number of words in the bold sentence, checkpoint included
 
-FALL_OF = {"reward": "reward_collapse", "watched_reward": "watched_reward_fall"}
+FALL_OF: dict[Quantity, str] = {
+    "reward": "reward_collapse",
+    "watched_reward": "watched_reward_fall",
+}
 COLLAPSES = tuple(FALL_OF.values())
 
 # A flat phase at the end is mentioned if it has at least this fraction of the steps
 LONG_PART = 0.2
-STILL = (
-    0.1  # A quantity "stays" if its first and last window are this close to its mean
-)
-LARGE = (
-    1 / 3
-)  # A change by this fraction of the larger value is stated even if it may be noise
+# A quantity "stays" if its first and last window are this close to its mean
+STILL = 0.1
+# A change by this fraction of the larger value is stated even if it may be noise
+LARGE = 1 / 3
 NAMES: dict[Quantity, str] = {
     "reward": translatable("the reward"),
     "watched_reward": translatable("validation"),
@@ -112,37 +119,19 @@ NAMES: dict[Quantity, str] = {
 
 def with_sentence(verdict: Verdict) -> Verdict:
     """Return the verdict with ``headline``, ``course_text`` and ``sentence`` filled in."""
-    lead = next((f for f in verdict.findings if f.id == verdict.lead), None)
-    cause = "" if lead is None else _lead_sentence(lead, verdict)
-    told_courses = [
-        (quantity, _course_clause(verdict.courses[quantity], verdict, quantity, cause))
-        for quantity in NAMES
-        if quantity in verdict.courses
-        and verdict.windows
-        and verdict.level != "unjudged"
-    ]
+    lead = _lead_of(verdict)
     keep = _keep_sentence(verdict)
-    first = cause
     if lead is None:
-        first = message("{headline}.", headline=headline(verdict))
-        # What rose, or else the reward, is the headline; the rest is the second line.
-        rose = (one for one in told_courses if _rose(verdict.courses[one[0]]))
-        if chosen := next(rose, next(iter(told_courses), None)):
-            text = message(
-                "{level}: {clause}.", level=_level_words(verdict), clause=chosen[1]
-            )
-            if len(f"{text} {keep}".split()) <= MAX_WORDS:
-                first = text
-                told_courses.remove(chosen)
-    course = ""
-    if told_courses:
-        text = clauses([clause for _, clause in told_courses])
-        course = message("{one:capital}.", one=text)
-    course = sentences(
-        [course, _earlier_sentence(lead, verdict, cause) if lead else ""]
-    )
-    if lead and verdict.level == "unjudged":
-        course = lead.title  # which runs they are, and what to do
+        courses = _course_clauses(verdict, cause="")
+        first, courses = _first_sentence(verdict, courses, keep)
+        course = _in_one_sentence(courses)
+    else:
+        first = _lead_sentence(lead, verdict)
+        courses = _course_clauses(verdict, cause=first)
+        earlier = _earlier_sentence(lead, verdict, first)
+        course = sentences([_in_one_sentence(courses), earlier])
+        if verdict.level == "unjudged":
+            course = lead.title  # which runs they are, and what to do
     return replace(
         verdict,
         headline=sentences([first, keep]),
@@ -151,29 +140,79 @@ def with_sentence(verdict: Verdict) -> Verdict:
     )
 
 
+def _lead_of(verdict: Verdict) -> ToldFinding | None:
+    for finding in verdict.findings:
+        if finding.id == verdict.lead:
+            return finding
+    return None
+
+
+def _course_clauses(verdict: Verdict, cause: str) -> list[_CourseClause]:
+    """Return a clause on each reward, without what the sentence ``cause`` already states."""
+    if not verdict.windows or verdict.level == "unjudged":
+        return []
+    return [
+        _CourseClause(quantity, _course_clause(verdict, quantity, cause))
+        for quantity in NAMES
+        if quantity in verdict.courses
+    ]
+
+
+def _first_sentence(
+    verdict: Verdict, courses: list[_CourseClause], keep: str
+) -> tuple[str, list[_CourseClause]]:
+    """Return the first sentence of a verdict without a lead, and the clauses that remain.
+
+    What rose, or else the reward, is the headline if it is short enough beside ``keep``.
+    """
+    first = message("{headline}.", headline=headline(verdict))
+    rising = [one for one in courses if _rose(verdict.courses[one.quantity])]
+    for chosen in (rising or courses)[:1]:
+        level = _level_words(verdict)
+        text = message("{level}: {clause}.", level=level, clause=chosen.clause)
+        if _is_short(text, keep):
+            return text, [one for one in courses if one is not chosen]
+    return first, courses
+
+
+def _in_one_sentence(courses: Sequence[_CourseClause]) -> str:
+    if not courses:
+        return ""
+    text = clauses([course.clause for course in courses])
+    return message("{one:capital}.", one=text)
+
+
+def _is_short(*texts: str) -> bool:
+    """Return whether texts together are short enough to be the bold sentence."""
+    return len(" ".join(texts).split()) <= MAX_WORDS
+
+
 def headline(verdict: Verdict) -> str:
     """Return the verdict in a few words ("Broken: reward collapse since step 40")."""
-    lead = next((f for f in verdict.findings if f.id == verdict.lead), None)
-    if lead is None:
-        if verdict.level == "unjudged" and verdict.windows is not None:
-            if not verdict.reward_count:
-                return message("Not judged: no reward is logged")
-            return plural(
-                "Not judged: the reward has only {count} value",
-                "Not judged: the reward has only {count} values",
-                verdict.reward_count,
-            )
-        if verdict.level == "unjudged":
-            return plural(
-                "Not judged: only {count} step, too few to judge a trend",
-                "Not judged: only {count} steps, too few to judge a trend",
-                verdict.step_count,
-            )
-        if verdict.level == "unclear":
-            return message("Unclear: no clear learning")
-        return _level_words(verdict)
-    return _dated(
-        lead, lead.name, verdict, translatable("{level}: {what} since step {step}")
+    lead = _lead_of(verdict)
+    if lead is not None:
+        lasting = translatable("{level}: {what} since step {step}")
+        return _dated(lead, lead.name, verdict, lasting)
+    if verdict.level == "unjudged":
+        return _why_not_judged(verdict)
+    if verdict.level == "unclear":
+        return message("Unclear: no clear learning")
+    return _level_words(verdict)
+
+
+def _why_not_judged(verdict: Verdict) -> str:
+    if verdict.windows is None:
+        return plural(
+            "Not judged: only {count} step, too few to judge a trend",
+            "Not judged: only {count} steps, too few to judge a trend",
+            verdict.step_count,
+        )
+    if not verdict.reward_count:
+        return message("Not judged: no reward is logged")
+    return plural(
+        "Not judged: the reward has only {count} value",
+        "Not judged: the reward has only {count} values",
+        verdict.reward_count,
     )
 
 
@@ -183,15 +222,14 @@ def _dated(lead: ToldFinding, what: str, verdict: Verdict, lasting: str) -> str:
         literal = translatable("{level}: {what} in {steps}")
     elif lead.onset is None or lead.onset.step == verdict.first_step:
         literal = translatable("{level}: {what}")
+    elif BY_ID[lead.id].event:
+        literal = translatable("{level}: {what} at step {step}")
     else:
-        literal = (
-            translatable("{level}: {what} at step {step}")
-            if BY_ID[lead.id].event
-            else lasting
-        )
+        literal = lasting
     facts: dict[str, Fact] = {"level": FIRST_WORDS[verdict.level], "what": what}
     if lead.onset:
-        facts |= {"step": lead.onset.step, "steps": span((lead.onset.step, lead.until))}
+        facts["step"] = lead.onset.step
+        facts["steps"] = span((lead.onset.step, lead.until))
     return format_message(literal, facts)
 
 
@@ -202,6 +240,7 @@ def _level_words(verdict: Verdict) -> str:
 
 
 def _lead_sentence(lead: ToldFinding, verdict: Verdict) -> str:
+    """Return what happened and when, with the first of its effects if that is short enough."""
     if _is_dead(lead):
         literal = translatable("{level}: {what} from step {since} on")
         facts = {"level": FIRST_WORDS[verdict.level], "what": lead.clause, **lead.facts}
@@ -211,21 +250,28 @@ def _lead_sentence(lead: ToldFinding, verdict: Verdict) -> str:
         if lead.onset and lead.onset.high - lead.onset.low > 2:  # a wide interval
             lasting = translatable("{level}: {what}, since about step {step}")
         text = _dated(lead, lead.clause, verdict, lasting)
-    already_stated = COLLAPSES if lead.id in COLLAPSES else ()
-    effects = [
-        effect
-        for effect in verdict.effects_of(lead)
-        if effect.severity != "info" and effect.id not in already_stated
-    ]
-    effects.sort(key=lambda effect: effect.id not in COLLAPSES)
-    if lead.onset and lead.id not in COLLAPSES:  # a fall that recovered is a note
-        dips = [f for f in verdict.findings if f.facts.get("kind") == "dip"]
-        effects += [f for f in dips if (f.until or 0) >= lead.onset.step]
-    for effect in effects[:1]:
+    for effect in _effects_to_tell(lead, verdict)[:1]:
         both = message("{cause}; {effect}", cause=text, effect=effect.clause)
-        if len(f"{both} {_keep_sentence(verdict)}".split()) <= MAX_WORDS:
+        if _is_short(both, _keep_sentence(verdict)):
             text = both
     return message("{text}.", text=text)
+
+
+def _effects_to_tell(lead: ToldFinding, verdict: Verdict) -> list[ToldFinding]:
+    """Return the effects of a finding, collapses first, then dips of a reward."""
+    is_collapse = lead.id in COLLAPSES
+    effects = []
+    for effect in verdict.effects_of(lead):
+        is_stated = is_collapse and effect.id in COLLAPSES
+        if effect.severity is not Severity.INFO and not is_stated:
+            effects.append(effect)
+    effects.sort(key=lambda effect: effect.id not in COLLAPSES)
+    if lead.onset and not is_collapse:  # a fall that recovered is a note
+        for finding in verdict.findings:
+            is_dip = finding.facts.get("kind") == "dip"
+            if is_dip and (finding.until or 0) >= lead.onset.step:
+                effects.append(finding)
+    return effects
 
 
 def _earlier_sentence(lead: ToldFinding, verdict: Verdict, cause: str) -> str:
@@ -234,14 +280,104 @@ def _earlier_sentence(lead: ToldFinding, verdict: Verdict, cause: str) -> str:
         return ""
     between = range(verdict.keep_step + 1, lead.onset.step)
     for finding in verdict.findings:
-        untold = finding.severity != "info" and finding.clause not in cause
-        own = untold and finding.explained_by is None
-        if own and finding.onset and finding.onset.step in between:
+        if finding.severity is Severity.INFO or finding.clause in cause:
+            continue
+        if finding.explained_by is not None or finding.onset is None:
+            continue
+        if finding.onset.step in between:
             literal = translatable("From about step {step} on, {what}.")
-            return format_message(
-                literal, {"what": finding.clause, "step": finding.onset.step}
-            )
+            facts: Facts = {"what": finding.clause, "step": finding.onset.step}
+            return format_message(literal, facts)
     return ""
+
+
+@dataclass(frozen=True)
+class _Telling:
+    """A course as the verdict's sentence tells it: without what ``cause`` has already said."""
+
+    verdict: Verdict
+    quantity: Quantity
+    cause: str
+
+    @property
+    def course(self) -> Course:
+        return self.verdict.courses[self.quantity]
+
+    @cached_property
+    def fall(self) -> ToldFinding | None:
+        """The finding that the quantity fell, None without any."""
+        for finding in self.verdict.findings:
+            if finding.id == FALL_OF[self.quantity]:
+                return finding
+        return None
+
+    @property
+    def fall_is_told(self) -> bool:
+        return self.fall is not None and self.fall.clause in self.cause
+
+    @cached_property
+    def values(self) -> dict[str, float]:
+        """The means of the first, best and last window, by the names of their places."""
+        course = self.course
+        last = course.last.value
+        if self.fall and _is_dead(self.fall):
+            # The last window may begin before the collapse.
+            end = self.fall.facts["end"]
+            last = end if isinstance(end, float) else last
+        return {"first": course.first.value, "best": course.best.value, "last": last}
+
+    @cached_property
+    def printed(self) -> dict[str, str]:
+        numbers = numbers_of(list(self.values.values()), self.course)
+        return dict(zip(self.values, numbers, strict=True))
+
+    def differ(self, one: str, other: str) -> bool:
+        """Return whether two numbers differ in print: readers see no other change."""
+        return self.printed[one] != self.printed[other]
+
+    @property
+    def is_flat(self) -> bool:
+        return [phase.kind for phase in self.course.phases] == ["flat"]
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether it is lower at the end than at its best."""
+        return self.values["best"] > self.values["last"] and self.differ("best", "last")
+
+    @property
+    def fell(self) -> bool:
+        if not self.is_lower:
+            return False
+        if self.course.lost and not self.is_flat:
+            return True
+        # A collapse is told even if the windows are too noisy to prove the loss.
+        has_collapsed = any(
+            finding.id in COLLAPSES and finding.severity is not Severity.INFO
+            for finding in self.verdict.findings
+        )
+        return has_collapsed and self.course.best.steps[1] < self.course.last.steps[0]
+
+    @property
+    def rose(self) -> bool:
+        if not self.differ("first", "last"):
+            return False
+        if _rose(self.course):
+            return True
+        is_higher = self.values["last"] > self.values["first"]
+        return is_higher and _is_healthy_by_other_means(self.verdict)
+
+    @property
+    def dipped(self) -> bool:
+        """Whether it fell and came back to the number at which it began."""
+        is_dip = self.fall is not None and self.fall.facts.get("kind") == "dip"
+        return is_dip and not self.differ("first", "last")
+
+    @property
+    def sank(self) -> bool:
+        """Whether it ends below its start, without a finding that it fell."""
+        if self.is_flat or not self.differ("first", "last"):
+            return False
+        return self.course.direction < 0
 
 
 def _is_dead(finding: ToldFinding) -> bool:
@@ -269,103 +405,107 @@ def _is_healthy_by_other_means(verdict: Verdict) -> bool:
     return verdict.level == "healthy" and not any(map(_rose, rewards))
 
 
-def _course_clause(  # noqa: PLR0912, PLR0914, PLR0915
-    course: Course, verdict: Verdict, quantity: Quantity, cause: str
-) -> str:
+def _course_clause(verdict: Verdict, quantity: Quantity, cause: str) -> str:
     """Return a clause on the course of a quantity, without what ``cause`` already states."""
+    course = verdict.courses[quantity]
     if course.is_single and quantity == "watched_reward":
         return message(
             "validation was {value} in the one evaluation logged (step {step})",
             value=numbers_of([course.last.value], course)[0],
             step=int(course.steps[0]),
         )
-    first, best, last = (
-        part.value for part in (course.first, course.best, course.last)
-    )
-    fall = next((f for f in verdict.findings if f.id == FALL_OF[quantity]), None)
-    is_told = fall is not None and fall.clause in cause
-    if fall and _is_dead(fall) and isinstance(end := fall.facts["end"], float):
-        last = end  # the last window may begin before the collapse
-    texts = numbers_of((first, best, last), course)
-    collapsed = {f.id for f in verdict.findings if f.severity != "info"} & set(
-        COLLAPSES
-    )
-    is_lower = best > last and texts[1] != texts[2]
-    is_flat = [phase.kind for phase in course.phases] == ["flat"]
-    lost = course.lost and not is_flat
-    fell = is_lower and (
-        lost or (collapsed and course.best.steps[1] < course.last.steps[0])
-    )
-    by_other_means = _is_healthy_by_other_means(verdict)
-    has_dip = (
-        fall is not None and fall.facts.get("kind") == "dip" and texts[0] == texts[2]
-    )
-    facts: dict[str, Fact] = {
-        "name": message(NAMES[quantity]),
-        "since": course.settled_since,
-    }
-    facts |= {"at": span(course.best.steps), "end": span(course.last.steps)}
-    facts["start"] = span(course.first.steps)
-    if fell:
-        literal = _fall_words(course, texts, is_told=is_told)
-    elif texts[0] != texts[2] and (_rose(course) or (last > first and by_other_means)):
-        # A reward is not called flat while validation still rises.
-        watched = verdict.courses.get("watched_reward", course)
-        phases = watched.phases
-        rising = quantity == "reward" and len(phases) > 0 and phases[-1].kind == "rise"
-        literal = translatable("{name} rose from {first} to {last}")
-        if course.slipped and is_lower:
-            literal = translatable(
-                "{name} rose from {first} to {best} ({at}) and is {last} at the end"
-            )
-        elif _is_flat_at_the_end(course) and not rising:
-            literal = translatable(
-                "{name} rose from {first} to {last} and is flat since step {since}"
-            )
-    elif fall and has_dip and quantity == "reward":
-        literal = translatable("{name} starts and ends at {last}")
-        if not is_told:
-            facts |= {
-                "low": fall.facts["low"],
-                "when": span((fall.facts["since"], fall.until)),
-            }
-            literal = translatable(
-                "{name} starts and ends at {last}, with a low of {low:short} within {when}"
-            )
-    elif course.direction < 0 and texts[0] != texts[2] and not is_flat:
-        literal = translatable("{name} fell from {first} to {last}")
-    else:
-        literal = _unchanged_words(course, verdict)
-    values = {"first": first, "best": best, "last": last}
-    shown = [name for name in values if f"{{{name}}}" in literal]
-    numbers = numbers_of([values[name] for name in shown], course)
-    facts |= zip(shown, numbers, strict=True)
-    low = _low_before_recovery(course)
-    if low and not has_dip:
-        facts["low"] = message(
-            "a low of {low} in {when}", low=short(low.end, 2), when=span(low.steps)
-        )
-        if "{at}" in literal and low.steps[1] < course.best.steps[0]:
-            facts["at"] = format_message(translatable("{at}, after {low}"), facts)
-        else:
-            facts["clause"] = format_message(literal, facts)
-            literal = translatable("{clause}, after {low}")
-    clause = format_message(literal, facts)
+    told = _Telling(verdict, quantity, cause)
+    literal = _course_words(told)
+    clause = _with_low(literal, _facts_of_course(told, literal), told)
     return _with_reason(clause, course, verdict, quantity)
 
 
-def _fall_words(course: Course, texts: Sequence[str], *, is_told: bool) -> str:
-    """Return the template for a fall; ``is_told`` leaves out the low, which is already stated."""
-    if course.gained and texts[0] != texts[1]:
-        if is_told:
+def _course_words(told: _Telling) -> str:
+    """Return the template that says what the quantity did: the first case that applies."""
+    if told.fell:
+        return _fall_words(told)
+    if told.rose:
+        return _rise_words(told)
+    if told.dipped and told.quantity == "reward":
+        return _dip_words(told)
+    if told.sank:
+        return translatable("{name} fell from {first} to {last}")
+    return _unchanged_words(told.course, told.verdict)
+
+
+def _rise_words(told: _Telling) -> str:
+    if told.course.slipped and told.is_lower:
+        return translatable(
+            "{name} rose from {first} to {best} ({at}) and is {last} at the end"
+        )
+    # A reward is not called flat while validation still rises.
+    phases = told.verdict.courses.get("watched_reward", told.course).phases
+    ends_rising = bool(phases) and phases[-1].kind == "rise"
+    still_rises = told.quantity == "reward" and ends_rising
+    if _is_flat_at_the_end(told.course) and not still_rises:
+        return translatable(
+            "{name} rose from {first} to {last} and is flat since step {since}"
+        )
+    return translatable("{name} rose from {first} to {last}")
+
+
+def _dip_words(told: _Telling) -> str:
+    if told.fall_is_told:
+        return translatable("{name} starts and ends at {last}")
+    return translatable(
+        "{name} starts and ends at {last}, with a low of {low:short} within {when}"
+    )
+
+
+def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
+    """Return the values of the template's places."""
+    course = told.course
+    facts: dict[str, Fact] = {
+        "name": message(NAMES[told.quantity]),
+        "since": course.settled_since,
+        "start": span(course.first.steps),
+        "at": span(course.best.steps),
+        "end": span(course.last.steps),
+    }
+    if told.fall and "{low" in literal:
+        facts["low"] = told.fall.facts["low"]
+        facts["when"] = span((told.fall.facts["since"], told.fall.until))
+    # Only numbers that are printed together need digits to tell them apart.
+    shown = [name for name in told.values if f"{{{name}}}" in literal]
+    numbers = numbers_of([told.values[name] for name in shown], course)
+    facts.update(zip(shown, numbers, strict=True))
+    return facts
+
+
+def _with_low(literal: str, facts: dict[str, Fact], told: _Telling) -> str:
+    """Return the clause; if the quantity recovered, with the low before, where it belongs."""
+    low = _low_before_recovery(told.course)
+    if low is None or told.dipped:
+        return format_message(literal, facts)
+    words = message(
+        "a low of {low} in {when}", low=short(low.end, 2), when=span(low.steps)
+    )
+    if "{at}" in literal and low.steps[1] < told.course.best.steps[0]:
+        at = message("{at}, after {low}", at=facts["at"], low=words)
+        return format_message(literal, {**facts, "at": at})
+    clause = format_message(literal, facts)
+    return message("{clause}, after {low}", clause=clause, low=words)
+
+
+def _fall_words(told: _Telling) -> str:
+    """Return the template for a fall, without the low if that is already stated."""
+    course = told.course
+    seems_higher = told.differ("first", "best")
+    if course.gained and seems_higher:
+        if told.fall_is_told:
             return translatable("{name} had risen from {first} to {best} ({at})")
         return translatable(
             "{name} rose from {first} to {best} ({at}), then fell to {last}"
         )
-    rose = texts[0] != texts[1] and course.best.steps[0] > course.first.steps[1]
-    if is_told and rose:
+    rose = seems_higher and course.best.steps[0] > course.first.steps[1]
+    if told.fall_is_told and rose:
         return translatable("{name} was {first} at first and {best} at its best ({at})")
-    if is_told:
+    if told.fall_is_told:
         return translatable("{name} was {best} in {at}")
     if rose and not course.lost:
         return translatable(
@@ -398,10 +538,10 @@ def _is_flat_at_the_end(course: Course) -> bool:
     steps = course.steps
     if since is None or steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
         return False
-    after = course.values[steps >= since][: course.window].mean()
-    return course.phases[-1].kind == "flat" and bool(
-        abs(course.last.value - after) <= course.error
-    )
+    if course.phases[-1].kind != "flat":
+        return False
+    at_first = course.values[steps >= since][: course.window].mean()
+    return bool(abs(course.last.value - at_first) <= course.error)
 
 
 def _low_before_recovery(course: Course) -> Phase | None:
@@ -420,7 +560,7 @@ def _with_reason(
     if quantity != "reward":
         return clause
     if course.lost or course.direction < 0:
-        if any(f.id == "mix_changed" for f in verdict.findings):
+        if any(finding.id == "mix_changed" for finding in verdict.findings):
             return message("{clause}, as harder tasks came in", clause=clause)
         if verdict.harder_prompts:
             return message("{clause}, as the prompts became harder", clause=clause)
