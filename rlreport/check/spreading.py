@@ -26,17 +26,17 @@ from rlreport.text.tokens import STRUCTURES, units
 
 Bools = NDArray[np.bool_]
 
-# SAME: a text is dropped if this fraction of the responses with it contain a better one. AT_END: a
-# text is an opening or closing if it begins or ends this fraction of the responses with it
-SAME, AT_END = 0.8, 0.95
+# A text is dropped if this fraction of the responses with it contain a better one
+SAME = 0.8
+# A text is an opening or closing if it begins or ends this fraction of the responses with it
+AT_END = 0.95
 # A longer phrase replaces a shorter one if this fraction of responses with that contain it
 CONTINUED = 0.9
-# Maximum number of words in a phrase that repeats a word, and in any phrase
-MAX_NGRAM, MAX_WORDS = 4, 24
-# Maximum number of responses read to spell a phrase, of texts found, of examples per text
-MAX_READ = 200
-MAX_TEXTS = 20
-EXAMPLES = 5
+MAX_NGRAM = 4  # Maximum number of words in a phrase that repeats a word
+MAX_WORDS = 24  # Maximum number of words in any phrase
+MAX_READ = 200  # Maximum number of responses read to spell a phrase
+MAX_TEXTS = 20  # Maximum number of texts found
+EXAMPLES = 5  # Number of examples for each text
 # Minimum number of reference responses for a baseline; with fewer, the first steps are used
 MIN_REFERENCES = 100
 # Rewards are compared within prompts if these have at least this many responses on average
@@ -129,17 +129,26 @@ class Spreading(Limits):
 
 @dataclass(frozen=True, slots=True)
 class SpreadingTexts:
-    """The texts that spread through the responses of a run, the most significant first."""
+    """The texts that spread through the responses of a run, the most significant first.
 
-    # one row per text: ``kind`` (text, stem, opening, closing, structure or often: a text of most
-    # responses from the start that occurs far more often in each), ``ngram`` (in its
-    # usual spelling), ``share_first`` and ``share_last`` (share of responses that contain it, in
-    # the baseline and in the last window), ``often_first`` and ``often_last`` (for the kind often,
-    # how often responses that contain it do), ``z`` (of the log-odds ratio), ``reward_lift`` (mean
-    # reward of responses with the text minus that of others of the same step and prompt, since
-    # its onset), ``lift`` (the same in std of the reward), ``lift_z``, ``of_gain`` (fraction
-    # of the reward's gain due to its spread), ``asked`` (fraction of its responses whose prompt
-    # contains it), ``examples`` ((step, n) of responses in the last window, best reward first)
+    The columns of ``table``, one row per text:
+
+    ======================== =====================================================================
+    kind                     text, stem, opening, closing, structure or often (a text of most
+                             responses from the start that occurs far more often in each)
+    ngram                    the text in its usual spelling
+    share_first, share_last  share of responses that contain it, in the baseline and the last window
+    often_first, often_last  of the kind often: how often responses that contain it do
+    z                        of the log-odds ratio
+    reward_lift              mean reward of responses with the text minus that of others of the same
+                             step and prompt, since its onset
+    lift, lift_z             the same in std of the reward, and its z
+    of_gain                  fraction of the reward's gain due to its spread
+    asked                    fraction of its responses whose prompt contains it
+    examples                 (step, n) of responses in the last window, best reward first
+    ======================== =====================================================================
+    """
+
     table: pd.DataFrame
     # a row per ``step`` and ``ngram``, with the ``share`` of responses that contain it
     by_step: pd.DataFrame
@@ -156,9 +165,8 @@ class _Text(NamedTuple):
     z: float
     kind: str = "structure"
     name: str = ""
-    often: bool = (
-        False  # whether not the share of responses with it rose, but its count in each
-    )
+    # whether not the share of responses with it rose, but its count in each
+    often: bool = False
 
 
 def prevalence(kind: str, counts: Floats) -> Floats:
@@ -179,64 +187,121 @@ def has_reference(tables: Tables) -> bool:
 def spreading_texts(run: Run) -> SpreadingTexts:
     """Return texts far more common in the last than in the reference's or the first responses."""
     rows: list[dict[str, object]] = []
-    by_step = [pd.DataFrame(columns=["step", "ngram", "share"])]
+    shares_by_step: list[pd.DataFrame] = []
     counts_of: dict[str, Floats] = {}
     sample = run.tables.words
-    sampled = slice(0) if sample is None else sample.rows
-    length = means.change(run, run.column(run.length))
-    growth = max(1.0, length.last / length.first) if length.rose else 1.0
+    growth = _growth_of_length(run)
     for text in [] if sample is None else _texts(run, sample):
+        assert sample is not None
         counts = np.full(len(run.responses), np.nan)
-        counts[sampled] = text.counts
-        shares = has_text(counts)
-        values = prevalence(text.kind, counts)
-        moved = means.change(run, values)
-        # A longer response contains any word more often.
-        before = moved.first * growth if text.often else 1 - (1 - moved.first) ** growth
-        min_share = run.limits[Spreading].ratio * before
-        if text.name in counts_of or (growth > 1 and moved.last < min_share):
+        counts[sample.rows] = text.counts
+        if text.name in counts_of or not _has_spread(run, text, counts, growth):
             continue
-        if run.first is not None and not moved.rose:
-            continue
-        series = run.by_step(values)
-        holders = run.responses[(run.step_index >= run.last_index) & (shares == 1)]
-        best = holders.sort_values("reward", ascending=False, kind="stable")
-        rows.append(
-            {
-                "kind": text.kind,
-                "ngram": text.name,
-                "share_first": means.change(run, shares).first
-                if text.often
-                else text.before,
-                "share_last": means.change(run, shares).last
-                if text.often
-                else text.after,
-                "often_first": moved.first,
-                "often_last": moved.last,
-                "z": text.z,
-                **_lift(run, counts, series, often=text.often),
-                "asked": _asked_share(
-                    text.words, best["prompt_id"], run.tables.prompts
-                ),
-                "examples": list(
-                    zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)
-                ),
-            }
-        )
-        shares_of_text = {
+        rows.append(_row(run, text, counts))
+        shares = {
             "step": run.steps,
             "ngram": text.name,
-            "share": run.by_step(shares),
+            "share": run.by_step(has_text(counts)),
         }
-        by_step.append(pd.DataFrame(shares_of_text).dropna())
+        shares_by_step.append(pd.DataFrame(shares).dropna())
         counts_of[text.name] = counts
         if len(rows) == MAX_TEXTS:
             break
+    if not shares_by_step:
+        shares_by_step.append(pd.DataFrame(columns=["step", "ngram", "share"]))
     table = pd.DataFrame(rows, columns=COLUMNS)
-    return SpreadingTexts(table, pd.concat(by_step[1:] or by_step), counts_of)
+    return SpreadingTexts(table, pd.concat(shares_by_step), counts_of)
 
 
-def _lift(  # noqa: PLR0914
+def _growth_of_length(run: Run) -> float:
+    """Return the factor by which responses surely grew, 1 if they did not."""
+    length = means.change(run, run.column(run.length))
+    return max(1.0, length.last / length.first) if length.rose else 1.0
+
+
+def _has_spread(run: Run, text: _Text, counts: Floats, growth: float) -> bool:
+    """Return whether a text became more frequent, and by more than responses grew."""
+    change = means.change(run, prevalence(text.kind, counts))
+    if run.first is not None and not change.rose:
+        return False
+    if growth <= 1:
+        return True
+    # A longer response contains any word more often.
+    expected = change.first * growth
+    if not text.often:
+        expected = 1 - (1 - change.first) ** growth
+    return not change.last < run.limits[Spreading].ratio * expected
+
+
+def _row(run: Run, text: _Text, counts: Floats) -> dict[str, object]:
+    """Return the row of a text in the table of ``SpreadingTexts``."""
+    shares = has_text(counts)
+    values = prevalence(text.kind, counts)
+    often = means.change(run, values)
+    share_first = text.before
+    share_last = text.after
+    if text.often:
+        share = means.change(run, shares)
+        share_first = share.first
+        share_last = share.last
+    holders = run.responses[(run.step_index >= run.last_index) & (shares == 1)]
+    best = holders.sort_values("reward", ascending=False, kind="stable")
+    examples = zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)
+    return {
+        "kind": text.kind,
+        "ngram": text.name,
+        "share_first": share_first,
+        "share_last": share_last,
+        "often_first": often.first,
+        "often_last": often.last,
+        "z": text.z,
+        **_lift(run, counts, run.by_step(values), often=text.often),
+        "asked": _asked_share(text.words, best["prompt_id"], run.tables.prompts),
+        "examples": list(examples),
+    }
+
+
+def _residuals(
+    run: Run, counts: Floats, shares_by_step: Floats, *, often: bool
+) -> _Residuals:
+    reward = run.column("reward")
+    rows = np.flatnonzero(np.isfinite(counts) & np.isfinite(reward))
+    steps = run.responses["step"].to_numpy(np.int64)[rows]
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows]
+    are_recurring = len(rows) >= MIN_RECURRENCE * max(len(np.unique(prompts)), 1)
+    onset = run.onset(shares_by_step)
+    after = steps >= (onset.low if onset else steps.min(initial=0))
+    freedom = int(after.sum()) - len(np.unique(steps[after])) - 2
+    labels = [steps]
+    if are_recurring:
+        freedom -= len(np.unique(prompts[after]))
+        # Centring on steps and prompts alternately converges: both means approach zero.
+        labels += [prompts, steps] * 3
+
+    def residual(figure: Floats) -> Floats:
+        values = figure[rows]
+        for label in labels:
+            values = centred(values, label)
+        return values[after]
+
+    return _Residuals(
+        reward=residual(reward),
+        explaining=residual(counts if often else has_text(counts)),
+        counts=residual(counts),
+        freedom=freedom,
+    )
+
+
+class _Residuals(NamedTuple):
+    """Figures of responses since the onset of a text, minus means of steps and prompts."""
+
+    reward: Floats
+    explaining: Floats  # whether a response contains the text or, if often, how often
+    counts: Floats  # how often
+    freedom: int  # degrees of freedom that the means leave
+
+
+def _lift(
     run: Run, counts: Floats, shares_by_step: Floats, *, often: bool = False
 ) -> dict[str, float]:
     """Return the columns ``reward_lift`` to ``of_gain`` of ``SpreadingTexts.table`` for a text.
@@ -245,90 +310,117 @@ def _lift(  # noqa: PLR0914
     recurring prompts) are subtracted; if it occurs ``often``, on the number of occurrences, and
     ``lift`` is the correlation.
     """
-    reward = run.column("reward")
-    shares = has_text(counts)
-    rows = np.flatnonzero(np.isfinite(counts) & np.isfinite(reward))
-    steps, prompts = run.responses[["step", "prompt_id"]].to_numpy(np.int64)[rows].T
-    recurring = len(rows) >= MIN_RECURRENCE * max(len(np.unique(prompts)), 1)
-    onset = run.onset(shares_by_step)
-    after = steps >= (onset.low if onset else steps.min(initial=0))
-    # Centring on steps and prompts alternately converges: both means approach zero.
-    groups = [steps, *([prompts, steps] * 3 if recurring else [])]
-    freedom = (
-        int(after.sum()) - sum(len(np.unique(group[after])) for group in groups[:2]) - 2
-    )
-    residuals = []
-    for figure in (reward, counts if often else shares, counts):
-        values = figure[rows]
-        for group in groups:
-            values = centred(values, group)
-        residuals.append(values[after])
-    rewards, *texts = residuals
+    residuals = _residuals(run, counts, shares_by_step, often=often)
+    rewards = residuals.reward
     variance = rounded((rewards * rewards).sum())
+    is_known = variance >= 1e-9 and residuals.freedom >= 1
+    texts = (residuals.explaining, residuals.counts)
     varied = significant([(text * text).sum() for text in texts])
     products = np.array([(rewards * text).sum() for text in texts])
-    valid = variance >= 1e-9 and freedom >= 1
-    lift, per_count = np.where(
-        (varied >= 1e-9) & valid, products / np.maximum(varied, 1e-9), np.nan
+    slopes = np.where(
+        (varied >= 1e-9) & is_known, products / np.maximum(varied, 1e-9), np.nan
     )
-    r = np.clip(lift * np.sqrt(varied[0] / max(variance, 1e-9)), -0.999999, 0.999999)
-    earned = per_count * means.change(run, counts).difference
-    earned = (
-        earned if often else max(lift * means.change(run, shares).difference, earned)
-    )
-    std = np.sqrt(max(variance, 1e-9) / max(int(after.sum()), 1))
-    gains = [
-        means.change(run, run.column(name)).difference
-        for name in ("reward", "reward_gap")
-    ]
-    gain = float(np.nan_to_num(gains, nan=0.0).max())
+    lift = slopes[0]
+    r = lift * np.sqrt(varied[0] / max(variance, 1e-9))
+    r = np.clip(r, -0.999999, 0.999999)  # the arctanh of 1 is infinite
+    std = np.sqrt(max(variance, 1e-9) / max(len(rewards), 1))
+    earned = slopes[1] * means.change(run, counts).difference
+    if not often:
+        by_share = lift * means.change(run, has_text(counts)).difference
+        earned = max(by_share, earned)
+    gain = _gain(run)
     return {
         "reward_lift": rounded(lift),
         "lift": rounded(r if often else lift / std),
-        "lift_z": rounded(np.arctanh(r) * np.sqrt(max(freedom, 0))),
+        "lift_z": rounded(np.arctanh(r) * np.sqrt(max(residuals.freedom, 0))),
         "of_gain": rounded(earned / gain) if gain > 0 else np.nan,
     }
 
 
-def _texts(run: Run, sample: TextSample) -> list[_Text]:
-    """Return phrases that spread and at most one structure (e.g. lists), most significant first."""
-    limits = run.limits[Spreading]
-    reference = run.tables.ref_words
+def _gain(run: Run) -> float:
+    """Return how much the reward, or its gap to the reference, rose; 0 if unknown."""
+    gains = [
+        means.change(run, run.column(name)).difference
+        for name in ("reward", "reward_gap")
+    ]
+    return float(np.nan_to_num(gains, nan=0.0).max())
+
+
+def _corpus(run: Run, sample: TextSample) -> _Corpus:
     samples = [sample]
+    reference = run.tables.ref_words
     if reference is not None and has_reference(run.tables):
         samples.append(reference)
     numbers: dict[str, int] = {}
-    words = np.concatenate([_word_ids(part_sample, numbers) for part_sample in samples])
-    names = list(numbers)
-    size = len(sample.rows)
-    lengths = np.concatenate([np.diff(part_sample.offsets) for part_sample in samples])
-    response = np.repeat(np.arange(len(lengths)), lengths)
-    step = np.full(
-        len(lengths), -1
-    )  # -1 for responses of the reference, which come last
-    step[:size] = run.step_index[sample.rows]
-    first = max(3, len(run.steps) // 10) if run.first is not None else 0
-    start = (step >= 0) & (step < first)
-    end = step >= run.last_index
-    baseline = start if len(samples) == 1 else step < 0
-    if not (end.any() and baseline.any()):
+    words = np.concatenate([_word_ids(one, numbers) for one in samples])
+    lengths = np.concatenate([np.diff(one.offsets) for one in samples])
+    # Index of each response's step; -1 for those of the reference, which come last
+    step = np.full(len(lengths), -1)
+    step[: len(sample.rows)] = run.step_index[sample.rows]
+    baseline = step < 0
+    if len(samples) == 1:
+        baseline = _is_early(run, step)
+    return _Corpus(
+        words=words,
+        names=list(numbers),
+        response=np.repeat(np.arange(len(lengths)), lengths),
+        baseline=baseline,
+        end=step >= run.last_index,
+    )
+
+
+def _is_early(run: Run, step: Ints) -> Bools:
+    """Return which responses are of the first tenth of the steps, by the index of their step."""
+    count = max(3, len(run.steps) // 10) if run.first is not None else 0
+    return (step >= 0) & (step < count)
+
+
+class _Corpus(NamedTuple):
+    """The words of the sampled responses and, after them, of the reference's responses."""
+
+    words: Ints  # number of each word in ``names``, -1 for a gap, (words,)
+    names: list[str]  # words without endings, in lower case
+    response: Ints  # index of each word's response, (words,)
+    # Which responses belong to the baseline, and which to the last window, (responses,)
+    baseline: Bools
+    end: Bools
+
+
+def _texts(run: Run, sample: TextSample) -> list[_Text]:
+    """Return phrases that spread and at most one structure (e.g. lists), most significant first."""
+    corpus = _corpus(run, sample)
+    if not (corpus.end.any() and corpus.baseline.any()):
         return []
-    texts = _structures(run, sample, start[:size], end[:size])
-    least = limits.share * end.sum()
+    size = len(sample.rows)
+    steps_of_sample = run.step_index[sample.rows]
+    start = _is_early(run, steps_of_sample)
+    texts = _structures(run, sample, start, corpus.end[:size])
+    for phrase in _spreading_phrases(run, sample, corpus):
+        if not any(_is_same(phrase, other) for other in texts):
+            texts.append(phrase)
+    return sorted(texts, key=lambda text: -text.z)
+
+
+def _spreading_phrases(run: Run, sample: TextSample, corpus: _Corpus) -> list[_Text]:
+    """Return the phrases that spread, the most significant first."""
+    limits = run.limits[Spreading]
+    size = len(sample.rows)
+    least = limits.share * corpus.end.sum()
+    in_end = corpus.end[corpus.response]
     phrases = []
-    for phrase, starts in _phrases(words, names, response, end[response], least):
-        counts = np.bincount(response[starts], minlength=len(lengths))
-        if text := _spreading_text(limits, phrase, counts, baseline, end):
+    for phrase, starts in _phrases(
+        corpus.words, corpus.names, corpus.response, in_end, least
+    ):
+        responses = corpus.response[starts]
+        counts = np.bincount(responses, minlength=len(corpus.end))
+        text = _spreading_text(limits, phrase, counts, corpus.baseline, corpus.end)
+        if text is not None:
             text = text._replace(counts=counts[:size])
-            phrases.append(
-                _spell_out(text, sample, words, starts[response[starts] < size])
-            )
+            in_sample = starts[responses < size]
+            phrases.append(_spell_out(text, sample, corpus.words, in_sample))
     # For equal z, prefer the phrase that occurs most often: the others are shifted repetitions.
     phrases.sort(key=lambda text: (-text.z, -text.counts.sum(), -len(text.words)))
-    for text in phrases:
-        if not any(_is_same(text, other) for other in texts):
-            texts.append(text)
-    return sorted(texts, key=lambda text: -text.z)
+    return phrases
 
 
 def _spreading_text(
@@ -337,38 +429,45 @@ def _spreading_text(
     """Return the text if far more responses at the ``end`` have it, or have it far more often."""
     of_end = int(end.sum())
     of_baseline = int(baseline.sum())
-    with_text = [np.array((counts[part] > 0).sum(), float) for part in (end, baseline)]
-    z = float(log_odds_z(with_text[0], of_end, with_text[1], of_baseline))
-    shares = float(with_text[1] / of_baseline), float(with_text[0] / of_end)
-    rose = meets(">=", shares[1], max(limits.share, limits.ratio * shares[0]))
+    with_text_at_end = np.array((counts[end] > 0).sum(), float)
+    with_text_before = np.array((counts[baseline] > 0).sum(), float)
+    z = float(log_odds_z(with_text_at_end, of_end, with_text_before, of_baseline))
+    before = float(with_text_before / of_baseline)
+    after = float(with_text_at_end / of_end)
+    rose = meets(">=", after, max(limits.share, limits.ratio * before))
     if rose and z >= limits.z:
-        return _Text(words, counts, *shares, z)
-    if min(shares) < limits.held or _BEFORE.issuperset(words):
+        return _Text(words, counts, before, after, z)
+    if min(before, after) < limits.held or _BEFORE.issuperset(words):
         return None
-    last, first = (counts[part & (counts > 0)] for part in (end, baseline))
+    last = counts[end & (counts > 0)]
+    first = counts[baseline & (counts > 0)]
     error = np.sqrt(last.var() / len(last) + first.var() / len(first))
     z = rounded((last.mean() - first.mean()) / max(error, 1e-9))
     if last.mean() < limits.ratio * first.mean() or z < limits.z:
         return None
-    return _Text(words, counts, *shares, z, often=True)
+    return _Text(words, counts, before, after, z, often=True)
 
 
 def _structures(run: Run, sample: TextSample, start: Bools, end: Bools) -> list[_Text]:
     """Return [the structure, such as lists, that spread to most responses], or []."""
+    if not start.any():
+        return []
     bits = run.responses["structure"].to_numpy(np.int64)[sample.rows]
-    masks = {name: 1 << bit for bit, name in enumerate(STRUCTURES)} | {
-        ANY_STRUCTURE: -1
-    }
+    masks = {name: 1 << bit for bit, name in enumerate(STRUCTURES)}
+    masks[ANY_STRUCTURE] = -1
     structures = []
-    for name, mask in masks.items() if start.any() else ():
+    for name, mask in masks.items():
         counts = np.asarray(bits & mask != 0, np.int64)
-        if text := _spreading_text(run.limits[Spreading], (), counts, start, end):
+        text = _spreading_text(run.limits[Spreading], (), counts, start, end)
+        if text is not None:
             structures.append(text._replace(name=name))
     # Prefer a specific structure to ANY_STRUCTURE if most responses with any structure have it.
-    structures.sort(
-        key=lambda text: -text.after * (SAME if text.name == ANY_STRUCTURE else 1)
-    )
+    structures.sort(key=_rank_of_structure)
     return structures[:1]
+
+
+def _rank_of_structure(text: _Text) -> float:
+    return -text.after * SAME if text.name == ANY_STRUCTURE else -text.after
 
 
 def _word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
@@ -394,92 +493,154 @@ def _phrases(
     index = np.zeros(len(words), np.int64)
     for n in range(MAX_WORDS + 1):
         last = np.minimum(at + n, len(words) - 1)
-        inside = (
-            (at + n == last) & (response[last] == response[at]) & (words[last] >= 0)
-        )
+        inside = (at + n == last) & (response[last] == response[at])
+        inside &= words[last] >= 0
         keys = np.where(inside, index * len(vocabulary) + words[last], -1)
         pairs = pd.DataFrame({"key": keys, "response": response[at]}, copy=False)
         counted = pairs[inside & in_end[at]].drop_duplicates().groupby("key").size()
         counted = counted[counted >= least * (1 - 1e-9)]
-        longer = {}
-        for key in counted.index.tolist() if n < MAX_WORDS else ():
-            part = phrases[key // len(vocabulary)]
-            word = vocabulary[key % len(vocabulary)]
-            if n < MAX_NGRAM or word not in part:
-                longer[key] = (*part, word)
+        common = counted.index.tolist() if n < MAX_WORDS else []
+        longer = _longer_phrases(phrases, vocabulary, common, repeats=n < MAX_NGRAM)
         of_longer: Floats = np.asarray(counted[list(longer)], np.float64)
-        numbers = {phrase: i for i, phrase in enumerate(phrases)}
-        # Phrases that a longer one replaces; numbers between punctuation marks are not text.
-        continued = {
-            i for i, p in enumerate(phrases) if "0" in p and _BEFORE.issuperset(p)
-        }
-        for row, phrase in enumerate(longer.values()):
-            distinct = len({*phrase}) == len(phrase)
-            parts = (
-                [numbers[phrase[:-1]]] if distinct and phrase[-1] not in _AFTER else []
-            )
-            parts += (
-                [numbers[phrase[1:]]] if distinct and phrase[0] not in _BEFORE else []
-            )
-            parts = [
-                part for part in parts if of_longer[row] >= CONTINUED * holders[part]
-            ]
-            continued.update(parts)
-        for i, rows in enumerate(
-            pd.Series(at).groupby(index).indices.values() if n else ()
-        ):
-            if i not in continued:
-                yield phrases[i], at[rows]
+        replaced = _replaced(phrases, holders, list(longer.values()), of_longer)
+        if n:  # the empty phrase is none
+            # Rows of ``at`` of each phrase, in the order of their numbers
+            rows_of = pd.Series(at).groupby(index).indices.values()
+            for number, rows in enumerate(rows_of):
+                if number not in replaced:
+                    yield phrases[number], at[rows]
         phrases = list(longer.values())
         holders = of_longer
         if not phrases:
             break
         numbered = pd.Index(list(longer), dtype=np.int64).get_indexer(pd.Index(keys))
-        at, index = at[numbered >= 0], numbered[numbered >= 0]
+        at = at[numbered >= 0]
+        index = numbered[numbered >= 0]
 
 
-def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:  # noqa: PLR0914
-    """Return a text with ``name`` (its usual spelling), ``kind``, and no outer punctuation."""
-    words = text.words
-    low = 0
-    high = len(text.words)
-    whole = text.often or _BEFORE.issuperset(words)
-    while not whole and high - low > 1 and words[low] in _BEFORE:
-        low += 1
-    while high - low > 1 and words[high - 1] in _AFTER:
-        high -= 1
+def _longer_phrases(
+    phrases: list[tuple[str, ...]],
+    vocabulary: list[str],
+    keys: list[int],
+    *,
+    repeats: bool,
+) -> dict[int, tuple[str, ...]]:
+    """Return key -> phrase with one word more; one that repeats a word only if it may."""
+    longer = {}
+    for key in keys:
+        part = phrases[key // len(vocabulary)]
+        word = vocabulary[key % len(vocabulary)]
+        if repeats or word not in part:
+            longer[key] = (*part, word)
+    return longer
+
+
+def _replaced(
+    phrases: list[tuple[str, ...]],
+    holders: Floats,
+    longer: list[tuple[str, ...]],
+    of_longer: Floats,
+) -> set[int]:
+    """Return the indices of phrases that are not to be told.
+
+    A phrase is replaced by a longer one that nearly as many responses contain (``holders`` and
+    ``of_longer``, each the number of responses). Numbers between punctuation marks are not text.
+    """
+    numbers = {phrase: index for index, phrase in enumerate(phrases)}
+    replaced = set()
+    for index, phrase in enumerate(phrases):
+        if "0" in phrase and _BEFORE.issuperset(phrase):
+            replaced.add(index)
+    for phrase, count in zip(longer, of_longer, strict=True):
+        if len(set(phrase)) < len(phrase):
+            continue  # its repetitions say nothing on how common its parts are
+        parts = []
+        if phrase[-1] not in _AFTER:
+            parts.append(numbers[phrase[:-1]])
+        if phrase[0] not in _BEFORE:
+            parts.append(numbers[phrase[1:]])
+        for part in parts:
+            if count >= CONTINUED * holders[part]:
+                replaced.add(part)
+    return replaced
+
+
+def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
+    """Return a text with ``name`` (its usual spelling), ``kind``, and no outer punctuation.
+
+    ``positions`` are the indices in ``ids`` (the words' numbers) at which it starts.
+    """
+    low, high = _inner_words(text)
     response = np.flatnonzero(text.counts)[-MAX_READ:]
     starts = sample.offsets[response]
     stops = sample.offsets[response + 1]
+    # Index of the first occurrence in each of these responses
     first = positions[np.searchsorted(positions, starts)]
-    opens = np.mean(first + low == starts)
-    closes = np.mean(stops - first == high)
-    end = "opening" if opens > closes else "closing"
-    kind = end if max(opens, closes) >= AT_END else "text"
-    words, first = words[low:high], first + low
+    kind = _kind_by_place(first + low - starts, stops - first - high)
+    words = text.words[low:high]
+    first = first + low
     # Extend a repeated sign to its usual number of repetitions: "####".
-    while len({*words}) == 1 and not words[0].isalnum() and len(words) < MAX_WORDS:
-        again = (first > starts) & (ids[first - 1] == ids[first])
-        if again.mean() < SAME:
+    while len(set(words)) == 1 and not words[0].isalnum() and len(words) < MAX_WORDS:
+        comes_before = (first > starts) & (ids[first - 1] == ids[first])
+        if comes_before.mean() < SAME:
             break
-        words, first = (*words, words[0]), first - again
-    spans = [sample.units[i : i + len(words)].tolist() for i in first.tolist()]
-    written = [[sample.vocabulary[unit] for unit in span] for span in spans]
-    once = [i for i, word in enumerate(words) if word not in words[:i]]
+        words = (*words, words[0])
+        first = np.where(comes_before, first - 1, first)
+    written = _spellings(sample, first, len(words))
     name = _most_common(written)
     if not re.fullmatch(r"(\W)\1*", name):
-        written = [[form[i] for i in once] for form in written]
+        # A word that comes twice is named once.
+        once = [index for index, word in enumerate(words) if word not in words[:index]]
+        written = [_at(forms, once) for forms in written]
         name = _most_common(written)
-    forms = [form[0].strip().lower() for form in written]
-    if (
-        len(once) == 1
-        and name.isalpha()
-        and forms.count(name.lower()) < SAME * len(forms)
-    ):
-        start = os.path.commonprefix(forms)  # noqa: RUF071 (characters are meant)
-        kind = "stem"
-        name = start + "*"
+        if len(once) == 1 and name.isalpha():
+            stem = _common_stem(name, written)
+            if stem is not None:
+                kind = "stem"
+                name = stem
     return text._replace(words=words, kind="often" if text.often else kind, name=name)
+
+
+def _inner_words(text: _Text) -> tuple[int, int]:
+    """Return start and stop of the words without punctuation marks around them."""
+    low = 0
+    high = len(text.words)
+    if not (text.often or _BEFORE.issuperset(text.words)):
+        while high - low > 1 and text.words[low] in _BEFORE:
+            low += 1
+    while high - low > 1 and text.words[high - 1] in _AFTER:
+        high -= 1
+    return low, high
+
+
+def _kind_by_place(words_before: Ints, words_after: Ints) -> str:
+    """Return whether a text opens or closes most responses with it, by the words around it."""
+    opens = np.mean(words_before == 0)
+    closes = np.mean(words_after == 0)
+    if max(opens, closes) < AT_END:
+        return "text"
+    return "opening" if opens > closes else "closing"
+
+
+def _spellings(sample: TextSample, starts: Ints, length: int) -> list[list[str]]:
+    """Return how the words from each start are written."""
+    written = []
+    for start in starts.tolist():
+        of_text = sample.units[start : start + length].tolist()
+        written.append([sample.vocabulary[unit] for unit in of_text])
+    return written
+
+
+def _at(forms: list[str], indices: list[int]) -> list[str]:
+    return [forms[index] for index in indices]
+
+
+def _common_stem(name: str, written: list[list[str]]) -> str | None:
+    """Return the common start of a word's forms and "*", None if nearly all are ``name``."""
+    forms = [form[0].strip().lower() for form in written]
+    if forms.count(name.lower()) >= SAME * len(forms):
+        return None
+    return os.path.commonprefix(forms) + "*"  # noqa: RUF071 (characters are meant)
 
 
 def _most_common(written: list[list[str]]) -> str:
@@ -489,25 +650,26 @@ def _most_common(written: list[list[str]]) -> str:
 
 def _is_same(text: _Text, other: _Text) -> bool:
     """Return whether ``text`` shares a word with ``other`` and rarely occurs without it."""
+    if set(text.words).isdisjoint(other.words):
+        return False
     with_text = text.counts > 0
     both = int((with_text & (other.counts > 0)).sum())
-    return bool({*text.words} & {*other.words}) and both >= SAME * int(with_text.sum())
+    return both >= SAME * int(with_text.sum())
 
 
 def _asked_share(
     words: tuple[str, ...], prompts: pd.Series, table: pd.DataFrame
 ) -> float:
+    """Return the fraction of responses whose prompt contains the words."""
     if not words or prompts.empty:
         return 0.0
     pattern = _letters(words)
     asking = {}
-    for prompt, text in table[table["prompt_id"].isin(prompts)][
-        ["prompt_id", "prompt"]
-    ].to_numpy():
+    rows = table[table["prompt_id"].isin(prompts)]
+    for prompt, text in zip(rows["prompt_id"], rows["prompt"], strict=True):
         written = [_normalize(unit) for unit in units(str(text))]
-        asking[prompt] = (
-            pattern in _letters(written) or pattern in f" {' '.join(written)} "
-        )
+        in_words = pattern in f" {' '.join(written)} "
+        asking[prompt] = in_words or pattern in _letters(written)
     return float(prompts.map(asking).eq(True).mean())
 
 
