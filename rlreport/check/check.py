@@ -333,7 +333,9 @@ class Check:
         **facts: Fact,
     ) -> Result:
         """Return a finding with the onset of the first figure that crosses its limit, if any."""
-        tested = [run.limits.test(one.limit, one.op, one.end) for one in figures]
+        tested = [
+            run.limits.test(figure.limit, figure.op, figure.end) for figure in figures
+        ]
         for figure, one in zip(figures, tested, strict=True):
             if not one.met:
                 continue
@@ -373,7 +375,8 @@ def share_of(
         part = run.column(column)
         whole = run.column(per)
         valid = np.isfinite(part) & (whole > 0)
-        ratio = np.divide(part, whole, out=np.full(len(part), np.nan), where=valid)
+        unknown = np.full(len(part), np.nan)
+        ratio = np.divide(part, whole, out=unknown, where=valid)
         return check.judge_rows(run, ratio, whole, facts=facts)
 
     return judge

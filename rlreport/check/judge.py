@@ -51,12 +51,13 @@ def with_excerpts(
         rollouts: where the texts are read from.
     """
     findings = [*judged.findings, *(muted.finding for muted in judged.muted)]
-    named = {
-        (example.step, example.n) for finding in findings for example in finding.shown
-    }
     steps = responses["step"].to_numpy()
-    # Rows are sorted by step, and ``n`` counts the responses of a step.
-    rows = {(step, n): int(np.searchsorted(steps, step)) + n for step, n in named}
+    # Row of each example: rows are sorted by step, and ``n`` counts the responses of a step.
+    rows: dict[tuple[int, int], int] = {}
+    for finding in findings:
+        for example in finding.shown:
+            first_row = int(np.searchsorted(steps, example.step))
+            rows[example.step, example.n] = first_row + example.n
     order = sorted(set(rows.values()))
     texts = dict(zip(order, rollouts.read(order), strict=True))
 
@@ -160,26 +161,35 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
     ordered = _order([one for one in found if one.id not in reasons], run)
     serious = [finding for finding in ordered if finding.severity is not Severity.INFO]
     leading = [finding.id for finding in serious if not finding.explained_by]
-    close = outcome.close if _is_comparable(run, ordered) else {}
-    return Judged(
+    muted_findings = [one for one in found if one.id in reasons]
+    return replace(
+        _about_run(run),
         level=_level(ordered, run),
         lead=leading[0] if leading else None,
         keep_step=_keep_step(run, ordered),
         findings=ordered,
-        close=tuple(close[check.id] for check in CHECKS if check.id in close),
+        close=outcome.close_ones() if _is_comparable(run, ordered) else (),
         passed=outcome.passed(),
         not_run=outcome.not_run(),
-        not_observed=_not_observed(run),
-        muted=[Muted(one, reasons[one.id]) for one in found if one.id in reasons],
+        muted=[Muted(finding, reasons[finding.id]) for finding in muted_findings],
         courses=quantities.courses(run),
         windows=_spans_of_windows(outcome.judged),
-        step_count=len(run.steps),
-        first_step=int(run.steps[0]) if len(run.steps) else None,
-        last_step=int(run.steps[-1]) if len(run.steps) else None,
-        basis=_basis(run),
-        reward_count=int(np.isfinite(quantities.reward(run).values).sum()),
         harder_prompts=_became_harder(outcome.comparable, ordered),
         one_prompt=_has_one_prompt_a_step(run),
+    )
+
+
+def _about_run(run: Run) -> Judged[Finding]:
+    """Return what a run logs, as the outcome of no check."""
+    steps = run.steps.tolist()
+    return Judged(
+        level="unjudged",
+        not_observed=_not_observed(run),
+        step_count=len(steps),
+        first_step=steps[0] if steps else None,
+        last_step=steps[-1] if steps else None,
+        basis=_basis(run),
+        reward_count=int(np.isfinite(quantities.reward(run).values).sum()),
     )
 
 
@@ -195,6 +205,10 @@ class _Outcome:
     def findings(self) -> list[Finding]:
         results = [self.results[check.id] for check in CHECKS]
         return [one.finding for one in results if one.finding is not None]
+
+    def close_ones(self) -> tuple[Close, ...]:
+        """Return what checks without a finding were close to, in the order of the checks."""
+        return tuple(self.close[one.id] for one in CHECKS if one.id in self.close)
 
     def passed(self) -> list[str]:
         """Return the ids of the checks that ran, found nothing and were not close to it."""
@@ -248,7 +262,9 @@ def _is_comparable(run: Run, findings: Sequence[Finding]) -> bool:
         for finding in findings
         if finding.severity is Severity.CRITICAL and finding.onset is not None
     ]
-    return not run.first or min(breaks, default=math.inf) > run.first.steps[-1]
+    if run.first is None:
+        return True
+    return min(breaks, default=math.inf) > run.first.steps[-1]
 
 
 def _spans_of_windows(run: Run) -> tuple[tuple[int, int], tuple[int, int]] | None:
@@ -279,17 +295,12 @@ def _has_one_prompt_a_step(run: Run) -> bool:
 
 def _not_judged(run: Run, several: Finding) -> Judged[Finding]:
     needs = message("the logs of one run")
-    return Judged(
-        level="unjudged",
+    others = [check.id for check in CHECKS if check.id != several.id]
+    return replace(
+        _about_run(run),
         lead=several.id,
         findings=[several],
-        not_run=[NotRun(check.id, needs) for check in CHECKS if check.id != several.id],
-        not_observed=_not_observed(run),
-        step_count=len(run.steps),
-        first_step=int(run.steps[0]) if len(run.steps) else None,
-        last_step=int(run.steps[-1]) if len(run.steps) else None,
-        basis=_basis(run),
-        reward_count=int(np.isfinite(quantities.reward(run).values).sum()),
+        not_run=[NotRun(name, needs) for name in others],
     )
 
 
@@ -372,10 +383,11 @@ def _order(findings: list[Finding], run: Run) -> list[Finding]:
     ranked = sorted(findings, key=lambda f: (_rank_order(f), f.severity.order))
     # Id of a finding -> id of that which explains it in the end, its own if none does
     roots = {finding.id: _root(finding, ranked).id for finding in ranked}
-    tops = [finding for finding in ranked if roots[finding.id] == finding.id]
-    groups = [
-        _Group(top, [one for one in ranked if roots[one.id] == top.id]) for top in tops
-    ]
+    groups = []
+    for top in ranked:
+        if roots[top.id] == top.id:
+            explained = [one for one in ranked if roots[one.id] == top.id]
+            groups.append(_Group(top, explained))
     groups.sort(key=lambda group: group.order(run))
     ordered: list[Finding] = []
     for group in groups:
@@ -455,7 +467,8 @@ def _level(findings: list[Finding], run: Run) -> Level:
         return "critical"
     if Severity.WARNING in severities:
         return "warning"
-    if run.first is None or not np.isfinite(quantities.reward(run).values).any():
+    rewards = quantities.reward(run).values
+    if run.first is None or not np.isfinite(rewards).any():
         return "unjudged"
     if progress.learned(run) or progress.solved(run):
         return "healthy"

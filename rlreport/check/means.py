@@ -124,8 +124,8 @@ def mix(
     remains = same_mix.fell and within.sum() < limits.rest * total
     # The first part explains most of the fall only if the rest surely is the smaller part.
     is_most = by_mix < limits.share * total
-    is_most &= same_mix.largest_loss < limits.share * -total
-    explains_fall = bool(total < 0 and is_most and not remains)
+    is_rest_smaller = same_mix.largest_loss < limits.share * -total
+    explains_fall = bool(total < 0 and is_most and is_rest_smaller and not remains)
     return MixChange(shares, means, by_mix, within, same_mix, explains_fall)
 
 
@@ -148,11 +148,14 @@ def _means_of_environments(
     index: Ints, windows: tuple[slice, slice], size: int, reward: Floats
 ) -> Floats:
     """Return each environment's mean reward in both windows, float64 (2, size)."""
-    means = [
-        noise.means_by(index[rows] + 1, size + 1, reward[rows])[1:] for rows in windows
-    ]
+    means = []
+    for rows in windows:
+        # Shifted by one, as labels have to be positive; the mean of -1 is then left out.
+        of_window = noise.means_by(index[rows] + 1, size + 1, reward[rows])
+        means.append(of_window[1:])
     # An environment that is missing in one window counts as unchanged.
-    return np.nan_to_num(np.where(np.isnan(means), means[::-1], means))
+    known = np.where(np.isnan(means), means[::-1], means)
+    return np.nan_to_num(known)
 
 
 def _weights_to_same_mix(
@@ -163,7 +166,8 @@ def _weights_to_same_mix(
     target = shares.mean(axis=0)
     weights = np.zeros(len(index))
     for rows, share in zip(windows, shares, strict=True):
-        weight = np.divide(target, share, out=np.zeros(len(target)), where=in_both)
+        zeros = np.zeros(len(target))
+        weight = np.divide(target, share, out=zeros, where=in_both)
         # Responses without a reward have the index -1, which takes the appended 0.
         weights[rows] = np.append(weight, 0.0)[index[rows]]
     return weights
@@ -177,14 +181,19 @@ def spread(run: Run, column: str = "reward") -> float:
         return np.nan
     deviations = noise.centred(values[finite], run.step_index[finite])
     largest = np.abs(values[finite]).max()
-    return rounded(float(beyond_rounding(np.sqrt((deviations**2).mean()), largest)))
+    std = np.sqrt((deviations**2).mean())
+    return rounded(float(beyond_rounding(std, largest)))
 
 
 def mean(values: Floats) -> float:
     """Return the mean without NaN values, NaN if no value is finite."""
-    return rounded(float(np.nanmean(values))) if np.isfinite(values).any() else np.nan
+    if not np.isfinite(values).any():
+        return np.nan
+    return rounded(float(np.nanmean(values)))
 
 
 def median(values: Floats) -> float:
     """Return the median without NaN values, NaN if no value is finite."""
-    return rounded(np.nanmedian(values)) if np.isfinite(values).any() else np.nan
+    if not np.isfinite(values).any():
+        return np.nan
+    return rounded(np.nanmedian(values))

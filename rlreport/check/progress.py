@@ -53,9 +53,12 @@ def learned(run: Run) -> bool:
 def solved(run: Run) -> bool:
     """Return whether nearly all responses, early and late, earn the best of several rewards."""
     reward = run.column("reward")
-    if not np.isfinite(reward).any() or np.nanmin(reward) == np.nanmax(reward):
+    if not np.isfinite(reward).any():
         return False
-    is_best = np.where(np.isfinite(reward), reward == np.nanmax(reward), np.nan)
+    best = np.nanmax(reward)
+    if np.nanmin(reward) == best:
+        return False
+    is_best = np.where(np.isfinite(reward), reward == best, np.nan)
     share = run.by_step(is_best)
     size = max(len(share) // 10, 3)
     least = run.limits[RewardStalled].solved
@@ -105,5 +108,8 @@ def labels_contained(run: Run) -> float | None:
         return None
     late = (words.rows >= run.last.rows.start) & labelled
     reward = run.column("reward")[words.rows]
-    best = late & (reward >= np.nanmax(reward[late], initial=-np.inf) - 1e-9)
-    return float((words.labels[best] == 1).mean()) if best.any() else None
+    highest = np.nanmax(reward[late], initial=-np.inf)
+    best = late & (reward >= highest - 1e-9)
+    if not best.any():
+        return None
+    return float((words.labels[best] == 1).mean())

@@ -43,7 +43,8 @@ def series_of(run: Run, role: str, least: int = 0) -> Series | None:
 def series_by_step(run: Run, column: str) -> Series:
     """Return the mean of a response column at each step, with its standard error."""
     values = run.column(column)
-    counts = np.bincount(run.step_index[np.isfinite(values)], minlength=len(run.steps))
+    steps = run.step_index[np.isfinite(values)]
+    counts = np.bincount(steps, minlength=len(run.steps))
     known_counts = np.where(counts > 0, counts, np.nan)
     errors = means.spread(run, column) / np.sqrt(known_counts)
     return Series(run.steps, run.by_step(values), errors)
@@ -86,7 +87,8 @@ def figure(
     """Return a column's mean, or else the metric of the role of that name; NaN if neither."""
     found = change_and_series(run, column, column, weights)
     if found is None:
-        return LimitedFigure(limit, op, np.full(len(run.steps), np.nan), np.nan)
+        unknown = np.full(len(run.steps), np.nan)
+        return LimitedFigure(limit, op, unknown, np.nan)
     change, series = found
     return LimitedFigure(limit, op, run.align(series), change.last, series.source)
 

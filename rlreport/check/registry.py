@@ -104,7 +104,8 @@ def load_thresholds(path: str | Path) -> Thresholds:
     file = Path(path)
     try:
         # Pipes and devices may be endless.
-        if file.exists() and not (file.is_file() and file.stat().st_size <= MAX_TOML):
+        is_small = file.is_file() and file.stat().st_size <= MAX_TOML
+        if file.exists() and not is_small:
             raise UsageError(
                 f"{path}: must be a TOML file of at most {MAX_TOML:,} bytes"
             )
@@ -113,22 +114,27 @@ def load_thresholds(path: str | Path) -> Thresholds:
         raise UsageError(
             f"{path}: cannot read thresholds: {error.strerror or error}"
         ) from error
-    except (
-        ValueError
-    ) as error:  # no UTF-8, no TOML, a number of thousands of digits, NUL in a name
+    # No UTF-8, no TOML, a number of thousands of digits, NUL in a name
+    except ValueError as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     for name, settings in tables.items():
-        if name not in LIMITS:
-            raise UsageError(
-                f"{path}: unknown section [{name}]; known: {', '.join(LIMITS)}"
-            )
-        if not isinstance(settings, dict):
-            raise UsageError(
-                f"{path}: {name} must be a table: list its thresholds under [{name}]"
-            )
-        for key, value in settings.items():
-            if problem := problem_of(LIMITS[name].declared(), key, value):
-                raise UsageError(f"{path}: [{name}] {problem}")
+        problem = _problem_of_section(name, settings)
+        if problem:
+            raise UsageError(f"{path}: {problem}")
     return Thresholds(
         {LIMITS[name].__name__: settings for name, settings in tables.items()}
     )
+
+
+def _problem_of_section(name: str, settings: object) -> str:
+    """Return what is wrong with a section of a thresholds file, "" if nothing is."""
+    if name not in LIMITS:
+        return f"unknown section [{name}]; known: {', '.join(LIMITS)}"
+    if not isinstance(settings, dict):
+        return f"{name} must be a table: list its thresholds under [{name}]"
+    declared = LIMITS[name].declared()
+    for key, value in settings.items():
+        problem = problem_of(declared, key, value)
+        if problem:
+            return f"[{name}] {problem}"
+    return ""

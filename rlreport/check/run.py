@@ -81,7 +81,8 @@ class Run:
     def window(self, start: int, stop: int) -> Window:
         """Return the window of the steps with indices from ``start`` to ``stop`` (exclusive)."""
         first, last = np.searchsorted(self.step_index, (start, stop)).tolist()
-        return Window(tuple(self.steps[start:stop].tolist()), slice(first, last))
+        steps = self.steps[start:stop].tolist()
+        return Window(tuple(steps), slice(first, last))
 
     @cached_property
     def step_index(self) -> Ints:

@@ -536,7 +536,9 @@ def _is_flat_at_the_end(course: Course) -> bool:
     """Return whether the course ends in a flat phase that is long enough to be mentioned."""
     since = course.settled_since
     steps = course.steps
-    if since is None or steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
+    if since is None:
+        return False
+    if steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
         return False
     if course.phases[-1].kind != "flat":
         return False

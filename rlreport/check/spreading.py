@@ -246,7 +246,8 @@ def _row(run: Run, text: _Text, counts: Floats) -> dict[str, object]:
         share_last = share.last
     holders = run.responses[(run.step_index >= run.last_index) & (shares == 1)]
     best = holders.sort_values("reward", ascending=False, kind="stable")
-    examples = zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)
+    shown = best[:EXAMPLES]
+    examples = zip(shown["step"], shown["n"], strict=True)
     return {
         "kind": text.kind,
         "ngram": text.name,
@@ -329,10 +330,11 @@ def _lift(
         by_share = lift * means.change(run, has_text(counts)).difference
         earned = max(by_share, earned)
     gain = _gain(run)
+    freedom = np.sqrt(max(residuals.freedom, 0))
     return {
         "reward_lift": rounded(lift),
         "lift": rounded(r if often else lift / std),
-        "lift_z": rounded(np.arctanh(r) * np.sqrt(max(residuals.freedom, 0))),
+        "lift_z": rounded(np.arctanh(r) * freedom),
         "of_gain": rounded(earned / gain) if gain > 0 else np.nan,
     }
 
@@ -418,9 +420,12 @@ def _spreading_phrases(run: Run, sample: TextSample, corpus: _Corpus) -> list[_T
             text = text._replace(counts=counts[:size])
             in_sample = starts[responses < size]
             phrases.append(_spell_out(text, sample, corpus.words, in_sample))
+
     # For equal z, prefer the phrase that occurs most often: the others are shifted repetitions.
-    phrases.sort(key=lambda text: (-text.z, -text.counts.sum(), -len(text.words)))
-    return phrases
+    def order(text: _Text) -> tuple[float, int, int]:
+        return -text.z, -int(text.counts.sum()), -len(text.words)
+
+    return sorted(phrases, key=order)
 
 
 def _spreading_text(
@@ -441,7 +446,8 @@ def _spreading_text(
         return None
     last = counts[end & (counts > 0)]
     first = counts[baseline & (counts > 0)]
-    error = np.sqrt(last.var() / len(last) + first.var() / len(first))
+    variance = last.var() / len(last) + first.var() / len(first)
+    error = np.sqrt(variance)
     z = rounded((last.mean() - first.mean()) / max(error, 1e-9))
     if last.mean() < limits.ratio * first.mean() or z < limits.z:
         return None
@@ -493,8 +499,9 @@ def _phrases(
     index = np.zeros(len(words), np.int64)
     for n in range(MAX_WORDS + 1):
         last = np.minimum(at + n, len(words) - 1)
-        inside = (at + n == last) & (response[last] == response[at])
-        inside &= words[last] >= 0
+        # A phrase ends before the end of its response, and before a gap (-1).
+        is_word = words[last] >= 0
+        inside = (at + n == last) & (response[last] == response[at]) & is_word
         keys = np.where(inside, index * len(vocabulary) + words[last], -1)
         pairs = pd.DataFrame({"key": keys, "response": response[at]}, copy=False)
         counted = pairs[inside & in_end[at]].drop_duplicates().groupby("key").size()
@@ -513,7 +520,8 @@ def _phrases(
         holders = of_longer
         if not phrases:
             break
-        numbered = pd.Index(list(longer), dtype=np.int64).get_indexer(pd.Index(keys))
+        numbers = pd.Index(list(longer), dtype=np.int64)
+        numbered = numbers.get_indexer(pd.Index(keys))
         at = at[numbered >= 0]
         index = numbered[numbered >= 0]
 
@@ -580,7 +588,8 @@ def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _
     words = text.words[low:high]
     first = first + low
     # Extend a repeated sign to its usual number of repetitions: "####".
-    while len(set(words)) == 1 and not words[0].isalnum() and len(words) < MAX_WORDS:
+    is_sign = len(set(words)) == 1 and not words[0].isalnum()
+    while is_sign and len(words) < MAX_WORDS:
         comes_before = (first > starts) & (ids[first - 1] == ids[first])
         if comes_before.mean() < SAME:
             break

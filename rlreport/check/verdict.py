@@ -145,8 +145,13 @@ def _course_json(quantity: Quantity, course: Course) -> dict[str, Any]:
             for name, part in parts.items()
         },
         "phases": [
-            {"kind": p.kind, "steps": list(p.steps), "from": p.start, "to": p.end}
-            for p in course.phases
+            {
+                "kind": phase.kind,
+                "steps": list(phase.steps),
+                "from": phase.start,
+                "to": phase.end,
+            }
+            for phase in course.phases
         ],
     }
 

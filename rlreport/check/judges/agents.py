@@ -110,6 +110,10 @@ def _calls_unparsed(turn: Turn) -> bool:
     return bool(turn.sampled and not turn.calls and calls_in_text(turn.text))
 
 
+def _is_empty_answer(turn: Turn) -> bool:
+    return turn.role == "tool" and not turn.error and not turn.text.strip()
+
+
 class _ToolChange(NamedTuple):
     """How the share of a tool's answers without text changed over a run."""
 
@@ -257,7 +261,7 @@ class _EmptyResults(Limits):
     rank=Rank.CAUSE,
     needs=(Need("tool calls", ("empty_results",)),),
     charts=("empty_results", "reward"),
-    turn=lambda turn: turn.role == "tool" and not (turn.error or turn.text.strip()),
+    turn=_is_empty_answer,
     limits=_EmptyResults,
     title={
         "named": "{share:percent} of the answers of the tool {tool:quoted} are empty "

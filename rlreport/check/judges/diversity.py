@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -189,8 +190,8 @@ def distinct_fall(run: Run) -> DistinctFall | None:
     steps = _bigrams_by_step(run, run.tables.ngrams)
     first = steps[: len(run.first.steps)]
     last = steps[-len(run.last.steps) :]
-    in_first = [bigrams for step in first for bigrams in step]
-    in_last = [bigrams for step in last for bigrams in step]
+    in_first = list(chain.from_iterable(first))
+    in_last = list(chain.from_iterable(last))
     size = min(MAX_BIGRAMS, _count(in_first), _count(in_last))
     if size < run.limits[_DiversityCollapse].least_bigrams:
         return None
@@ -233,9 +234,11 @@ def _z_of_distinct(first: list[list[Ints]], last: list[list[Ints]]) -> float:
     size = max(smallest, MIN_STEP_BIGRAMS)
     before = np.array([_distinct_2(step, size) for step in first])
     after = np.array([_distinct_2(step, size) for step in last])
-    variance = before.var(ddof=1) / len(before) + after.var(ddof=1) / len(after)
+    of_first = before.var(ddof=1) / len(before)
+    of_last = after.var(ddof=1) / len(after)
+    error = float(np.sqrt(of_first + of_last))
     fall = float(before.mean() - after.mean())
-    return deviate(fall, float(np.sqrt(variance)), len(before) + len(after) - 2)
+    return deviate(fall, error, len(before) + len(after) - 2)
 
 
 def _distinct_2(responses: list[Ints], size: int) -> float:
@@ -302,7 +305,8 @@ def template_collapse(check: Check, run: Run) -> Result:
     by_step = _match_rates(run, run.limits[_TemplateCollapse].prompts)
     at_first = by_step[: len(run.last.steps)]
     at_last = run.last_values(by_step)
-    if min(np.isfinite(at_first).sum(), np.isfinite(at_last).sum()) < 2:
+    known = [np.isfinite(values).sum() for values in (at_first, at_last)]
+    if min(known) < 2:
         return check.not_run(check.needs_also)
     first = mean(at_first)
     last = mean(at_last)
@@ -315,7 +319,8 @@ def template_collapse(check: Check, run: Run) -> Result:
     surprisal = means.change(
         run, run.column("surprisal_mean"), run.column("logp_tokens")
     )
-    if run.limits.test(limits.surprisal, "<", surprisal.last, of=surprisal.first).met:
+    certain = run.limits.test(limits.surprisal, "<", surprisal.last, of=surprisal.first)
+    if certain.met:  # then entropy collapsed, too
         return nothing
     facts = {"start": first, "end": max(0.0, last)}
     result = check.found(
@@ -579,7 +584,8 @@ def loops(check: Check, run: Run) -> Result:
     rises = _loop_rises(run, in_loop, size, peak)
     rise = next((one for one in rises if one.met), None)
     if rise is None:
-        return Result(tested=tuple(tested for one in rises for tested in one.tested))
+        all_tested = chain.from_iterable(one.tested for one in rises)
+        return Result(tested=tuple(all_tested))
     period = _period_of_loops(run, by_step, words, rise.change, peak + size)
     rewards = _rewards_of_loops(run, in_loop, rise.late.rows)
     text = _longest_loop(share, words, rise.late.rows)
@@ -618,7 +624,8 @@ def _rewards_of_loops(run: Run, in_loop: Floats, late: slice) -> _LoopRewards:
     reward = run.column("reward")[late]
     earned = mean(reward[in_loop[late] == 1])
     others = mean(reward[in_loop[late] == 0])
-    lost = run.limits.test(_Loops.lost, ">=", others - earned, of=means.spread(run))
+    spread = means.spread(run)
+    lost = run.limits.test(_Loops.lost, ">=", others - earned, of=spread)
     _, z = correlation_with_reward(run, -in_loop)
     shape = quantities.reward_shape(run)
     reward_fell = shape is not None and shape.fell
@@ -698,7 +705,8 @@ def _judge_loop_metric(check: Check, run: Run) -> Result:
 def _loop_text(words: TextSample, index: int) -> LogText:
     """Return what a response repeats: twice if it is one word, at most six words."""
     units = words.units[words.offsets[index] : words.offsets[index + 1]]
-    start, period, _ = find_loops(units, np.array([0, len(units)]))[0].tolist()
+    found = find_loops(units, np.array([0, len(units)]))
+    start, period, _ = found[0].tolist()
     length = min(max(period, 2), 6)
     shown = units[start + period :][:length]
     text = "".join(words.vocabulary[unit] for unit in shown)

@@ -217,7 +217,8 @@ def mix_changed(check: Check, run: Run) -> Result:
     rise = mix.shares[1] - mix.shares[0]
     before, after = (mix.shares * mix.means).sum(axis=1).tolist()
     # The environment below the mean whose rise lowered it most
-    harder = int(np.argmin((level - (before + after) / 2) * np.maximum(rise, 0)))
+    above_mean = level - (before + after) / 2
+    harder = int(np.argmin(above_mean * np.maximum(rise, 0)))
     labels = run.environments.labels
     is_other = harder == len(labels) - 1  # a label of ours, not of the log
     facts: Facts = {

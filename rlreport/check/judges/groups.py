@@ -131,8 +131,9 @@ def _facts_of_missing_grades(run: Run, kinds: Ints) -> Facts:
     graded = run.responses.assign(graded=~missing).groupby("group")["graded"]
     grades = graded.agg(["size", "sum"])
     partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
+    counts = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
     return {
-        **{kind.name.lower(): int((kinds == kind).sum()) for kind in Missing},
+        **counts,
         "missing": int(missing.sum()),
         "responses": len(missing),
         "groups": len(partial),
@@ -222,7 +223,8 @@ def _judge_equal_groups(
     tested = run.limits.test(_ZeroVarianceGroups.share, ">", share)
     if not tested.met:
         return Result(tested=(tested,))
-    by_step = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
+    shares = groups.groupby("step")[["equal", "wrong"]].mean()
+    by_step = shares.reindex(run.steps)
     before = by_step[: len(run.last.steps)].mean()
     is_too_hard = meets(">", wrong, limit) and meets(">=", wrong, before["wrong"])
     series = by_step["equal"].to_numpy(np.float64)
@@ -371,7 +373,8 @@ def group_std_fall(check: Check, run: Run) -> Result:
         return check.not_run(needs)
     start = float(finite[:size].mean())
     last = finite[-size:]
-    ratio = run.limits.test(_GroupStdFall.ratio, "<", float(last.max()), of=start)
+    highest = float(last.max())
+    ratio = run.limits.test(_GroupStdFall.ratio, "<", highest, of=start)
     if not ratio.met:
         return Result(tested=(ratio,))
     is_note = progress.learned(run) or progress.solved(run)
@@ -426,7 +429,8 @@ def _advantages(run: Run) -> _Advantages:
     size = typical(logged)
     usual = np.where(np.abs(logged) > FAR * size, np.nan, logged)
     error = np.abs(logged - recomputed * size / typical(recomputed))
-    far = np.where(error > FAR / 2 * size, np.abs(logged) / size, np.nan)
+    is_far = error > FAR / 2 * size
+    far = np.where(is_far, np.abs(logged) / size, np.nan)
     return _Advantages(
         logged=logged,
         usual=usual,

@@ -241,7 +241,7 @@ def _rewarded_texts(run: Run) -> pd.DataFrame:
     earns = (table["lift_z"] >= limits.lift_z) & (table["lift"] >= limits.lift)
     # Without a first window the gain is unknown and not required.
     if run.first is not None:
-        earns &= table["of_gain"] >= limits.gain
+        earns = earns & (table["of_gain"] >= limits.gain)
     return table[earns & (table["asked"] <= ASKED)]
 
 
@@ -290,7 +290,9 @@ def _carried_gain(run: Run, shares: Floats) -> float:
     has_text = shares[run.last.rows]
     known = np.isfinite(gains) & np.isfinite(has_text)
     total = float(gains[known].sum())
-    return float((gains * has_text)[known].sum()) / total if total > 0 else np.nan
+    if not total > 0:
+        return np.nan
+    return float((gains * has_text)[known].sum()) / total
 
 
 class _FormatLearned(Limits):

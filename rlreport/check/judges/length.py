@@ -392,7 +392,8 @@ def _cut_off(run: Run) -> Floats | None:
 
 def _same_length(run: Run, cut_off: Floats) -> bool:
     tokens = run.column("response_tokens")[run.last.rows]
-    if not np.isfinite(tokens).any() or not (run.column("finished") == 1).any():
+    any_finished = (run.column("finished") == 1).any()
+    if not np.isfinite(tokens).any() or not any_finished:
         return True
     at_limit = tokens[cut_off[run.last.rows] == 1] >= AT_LIMIT * np.nanmax(tokens)
     return bool(2 * at_limit.sum() > len(at_limit))

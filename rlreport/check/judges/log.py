@@ -158,7 +158,8 @@ def _metric_nans(run: Run) -> Iterator[_Nan]:
         logged = np.union1d(finite, np.asarray(broken[name], np.int64))
         bad = ~np.isin(logged, finite)
         # A step may have several updates: NaN in one of them begins the steps without any number.
-        bad[:-1] |= np.isin(logged[:-1], broken[name]) & bad[1:]
+        has_nan = np.isin(logged, broken[name])
+        bad[:-1] |= has_nan[:-1] & bad[1:]
         if not bad.any() or _is_no_fault(role, bad):
             continue
         fatal = Severity.CRITICAL if role in FATAL_ROLES else Severity.WARNING
@@ -381,7 +382,8 @@ def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
         yield _Fault(Severity.INFO, "torn", {"torn": torn})
     if bad <= 0:
         return
-    lines = max(sum(file.lines for file in tables.files), len(tables.responses) + bad)
+    lines_of_files = sum(file.lines for file in tables.files)
+    lines = max(lines_of_files, len(tables.responses) + bad)
     facts: Facts = {"unreadable": bad, "lines": lines}
     first = next((line for line in tables.bad_lines if not line.torn), None)
     if first is not None:
@@ -507,4 +509,5 @@ def repeated_steps(check: Check, run: Run) -> Result:
         "high": max(older),
         "older": sum(older.values()),
     }
-    return check.found(run, Severity.INFO, (), facts, onset=min(older), steps=older)
+    first = min(older)
+    return check.found(run, Severity.INFO, (), facts, onset=first, steps=older)

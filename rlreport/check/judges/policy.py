@@ -169,7 +169,8 @@ def _mean_kl(run: Run, rows: slice) -> _Kl:
     kl = run.column("kl_k1")[rows]
     tokens = run.column("response_tokens")[rows]
     token_count = float(np.nansum(tokens[np.isfinite(kl)]))
-    return _Kl(mean(kl), float(np.nansum(kl)) / (token_count or np.nan))
+    per_token = float(np.nansum(kl)) / (token_count or np.nan)
+    return _Kl(mean(kl), per_token)
 
 
 def _level(run: Run, kl: _Kl) -> _Level:
@@ -275,7 +276,8 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
         "since": since,
         "until_step": until,
     }
-    is_long = len(high) > limits.lasting and len(high) >= limits.part * len(kl.steps)
+    count = len(high)
+    is_long = count > limits.lasting and count >= limits.part * len(kl.steps)
     return check.found(
         run,
         Severity.WARNING if is_long else Severity.INFO,
@@ -541,7 +543,9 @@ def _trainers_ratios(run: Run) -> _Ratios:
 def _by_step_of_role(run: Run, role: str) -> Floats:
     """Return the trainer's metric at each step of the run, NaN without it, float64 (S,)."""
     metric = quantities.series_of(run, role)
-    return np.full(len(run.steps), np.nan) if metric is None else run.align(metric)
+    if metric is None:
+        return np.full(len(run.steps), np.nan)
+    return run.align(metric)
 
 
 # A norm below a hundredth of 1, the norm to which trainers clip by default, is nearly 0
@@ -601,7 +605,8 @@ def gradient_explosion(check: Check, run: Run) -> Result:
     before_fall = spikes[_before_fall(run, norm.steps[spikes])]
     is_harmful = len(before_fall) > 0
     # The first spike that did harm, else the highest of all
-    at = int(before_fall[0] if is_harmful else spikes[np.argmax(norm.values[spikes])])
+    highest_spike = spikes[np.argmax(norm.values[spikes])]
+    at = int(before_fall[0] if is_harmful else highest_spike)
     highest = float(norm.values[at])
     peak = float(norm.values[spikes].max())
     step = int(norm.steps[at])
@@ -634,7 +639,7 @@ def _spikes(norms: Floats, trained: Floats, times: float) -> tuple[float, Ints]:
     median_before = past.median().to_numpy(np.float64)
     high_before = past.quantile(0.9).to_numpy(np.float64)
     is_jump = (norms > times * median_before) & (norms > MIN_JUMP * high_before)
-    is_jump &= median_before >= NEARLY_ZERO
+    is_jump = is_jump & (median_before >= NEARLY_ZERO)
     if not is_jump.any():
         return np.nan, np.empty(0, np.int64)
     first = int(np.argmax(is_jump))
@@ -745,6 +750,5 @@ def _unexplained(run: Run, zero: Floats) -> Floats:
     alive = np.flatnonzero(zero == 0)
     if not len(alive):
         return zero
-    lasting = zero.copy()
-    lasting[: alive[-1]] = np.where(np.isfinite(zero[: alive[-1]]), 0.0, np.nan)
-    return lasting
+    is_before = np.arange(len(zero)) < alive[-1]
+    return np.where(is_before & np.isfinite(zero), 0.0, zero)

@@ -36,8 +36,8 @@ from rlreport.check.series import (
     onset,
     running_mean,
 )
-from rlreport.figures import rounding
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import change
 
 NEAR = 5  # Number of steps on each side of a jump that count as next to it
 # A jump is sudden, not a slope, if this fraction of it happens within the steps next to it
@@ -369,7 +369,8 @@ def _same_prompt_change(
     end = float(after[changes.index].mean())
     error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
     z = (end - start) / max(error, TINY)
-    return _SamePrompts(len(changes), Change(start, end, z, run.limits[Trend].z))
+    of_mean = Change(start, end, z, run.limits[Trend].z)
+    return _SamePrompts(len(changes), of_mean)
 
 
 def _mean_by_prompt(run: Run, values: Floats, among: NDArray[np.bool_]) -> pd.Series:
@@ -593,7 +594,8 @@ def _find_jump(series: Floats) -> _Jump | None:
     before = float(values[:at].mean())
     after = float(values[at:].mean())
     size = abs(after - before)
-    noise = jump_noise(values) * np.sqrt(1 / at + 1 / (len(values) - at))
+    count = len(values)
+    noise = jump_noise(values) * np.sqrt(1 / at + 1 / (count - at))
     # Without noise, z is at most 1000: rounding errors are no noise.
     z = size / max(noise, size * 1e-3, 1e-12)
     sudden = size > 0 and _is_sudden(values, at, before, after)
@@ -633,18 +635,21 @@ def _is_sudden(values: Floats, at: int, before: float, after: float) -> bool:
 def _trend(values: Floats) -> float:
     """Return how far a line through the values rises or falls, with one step more."""
     first, last = line_ends(values)
-    return abs(rounding.change(first, last)) * len(values) / (len(values) - 1)
+    count = len(values)
+    return abs(change(first, last)) * count / (count - 1)
 
 
 def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
     """Return whether a jump of the reward is at least EVIDENT standard errors of a step's mean."""
     inside = pd.Series(reward - run.by_step(reward)[run.step_index])
     # Responses to one prompt are correlated. Steps with only one prompt are judged by responses.
-    sums = inside.groupby([run.step_index, run.responses["prompt_id"].to_numpy()]).sum()
+    prompts = run.responses["prompt_id"].to_numpy()
+    sums = inside.groupby([run.step_index, prompts]).sum()
     by_prompt = (sums**2).groupby(level=0).sum()
     by_response = (inside**2).groupby(run.step_index).sum()
     squares = np.maximum(by_prompt, by_response)
-    errors = np.asarray(np.sqrt(squares) / inside.groupby(run.step_index).count())
+    counts = inside.groupby(run.step_index).count()
+    errors = np.asarray(np.sqrt(squares) / counts)
     before = errors[max(0, jump.at - NEAR) : jump.at]
     after = errors[jump.at : jump.at + NEAR]
     error = math.hypot(_root_mean_square(before), _root_mean_square(after))

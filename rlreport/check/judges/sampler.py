@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -237,13 +238,16 @@ def negative_kl(check: Check, run: Run) -> Result:
     kl = run.column("kl_k1")
     last = part_of(run.tables, kl, run.last, None)
     low = run.limits.test(_NegativeKl.mean, "<", last.mean)
-    z = run.limits.test(_NegativeKl.z, "<=", z_of(run.tables, kl, None, [last]))
+    z_of_kl = z_of(run.tables, kl, None, [last])
+    z = run.limits.test(_NegativeKl.z, "<=", z_of_kl)
     if not (low.met and z.met):
         return Result(tested=(low, z))
     values = kl[run.last.rows]
     share = float((values < 0).sum() / np.isfinite(values).sum())
     by_step = run.by_step(kl)
-    always = run.first is not None and mean(kl[run.first.rows]) <= last.mean / 2
+    always = False
+    if run.first is not None:
+        always = mean(kl[run.first.rows]) <= last.mean / 2
     return check.found(
         run,
         Severity.WARNING,
@@ -305,7 +309,7 @@ def value_divergence(check: Check, run: Run) -> Result:
         for returns, error in (("return", "value_error"), ("mc_return", "mc_error"))
         if run.has(f"{error}_m2")
     ]
-    tested = tuple(one for fit in fits for one in fit.tested)
+    tested = tuple(chain.from_iterable(fit.tested for fit in fits))
     findings = [fit.finding for fit in fits if fit.finding is not None]
     if not findings:
         return Result(tested=tested)
