@@ -38,7 +38,7 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Message": ((0,), ()),
     "Column": ((1, 2, 3), ("label", "unit", "help")),
     "Need": ((0,), ()),
-    "Limit": ((1, 2, 3), ()),
+    "Limit": ((2, 3, 4), ()),
     "Curve": ((1,), ()),
     "Field": ((2,), ()),
     "not_run": ((0,), ()),
