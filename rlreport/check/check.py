@@ -56,6 +56,7 @@ class Need(NamedTuple):
     roles: tuple[str, ...] = ()
 
     def is_available(self, run: Run) -> bool:
+        """Return whether a run has these columns, or any of these metrics."""
         metrics = any(role in run.roles for role in self.roles)
         return metrics or all(run.has(column) for column in self.columns)
 

@@ -50,9 +50,8 @@ class Course:
     direction: int  # 1 if the last window lies above the first beyond noise, -1 if below, else 0
     gained: bool  # whether the best window is better than the first one beyond noise and luck
     lost: bool  # whether the best window is better than the last one beyond noise and luck
-    slipped: (
-        bool  # whether the best window is better than the last one beyond luck alone
-    )
+    # whether the best window is better than the last one beyond luck alone
+    slipped: bool
 
     @property
     def is_single(self) -> bool:
@@ -62,5 +61,7 @@ class Course:
     @property
     def settled_since(self) -> int | None:
         """First step of the last phase if it is flat or dead, but not the only phase, else None."""
-        end = self.phases[-1] if len(self.phases) > 1 else None
-        return end.steps[0] if end and end.kind in ("flat", "dead") else None
+        if len(self.phases) < 2:
+            return None
+        end = self.phases[-1]
+        return end.steps[0] if end.kind in ("flat", "dead") else None

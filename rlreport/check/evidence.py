@@ -19,9 +19,8 @@ NORMAL = 0.9
 LEAST_NORMAL = 10
 
 MAX_EXAMPLES = 3  # Maximum number of example responses in the evidence of a finding
-MAX_RANKED = (
-    400  # So many of the first by rank are enough to find three different prompts
-)
+# So many of the first by rank are enough to find three different prompts
+MAX_RANKED = 400
 
 
 class Ranking(NamedTuple):

@@ -86,9 +86,8 @@ class Limits:
     """Base class for the thresholds of a check; subclasses declare ``Limit`` attributes."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self.given = (
-            given  # values that replace defaults: name of the threshold -> value
-        )
+        # values that replace defaults: name of the threshold -> value
+        self.given = given
 
     @classmethod
     def declared(cls) -> dict[str, Limit[float]]:
@@ -155,11 +154,14 @@ MAX_TOML = 1_000_000  # Maximum size of a thresholds file, in bytes
 
 
 def problem_of(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
+    """Return what is wrong with a value of a thresholds file, "" if nothing is."""
     if key not in declared:
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
-    is_integer = isinstance(declared[key].default, int)
-    if isinstance(value, bool) or not isinstance(
-        value, int if is_integer else int | float
-    ):
-        return f"{key} must be {'an integer' if is_integer else 'a number'}"
+    is_bool = isinstance(value, bool)  # which is an int, too
+    if isinstance(declared[key].default, int):
+        if is_bool or not isinstance(value, int):
+            return f"{key} must be an integer"
+    elif is_bool or not isinstance(value, int | float):
+        return f"{key} must be a number"
+    # NaN fails this comparison; an int may be larger than any float.
     return "" if abs(value) <= sys.float_info.max else f"{key} must be finite"

@@ -15,6 +15,8 @@ from rlreport.figures.rounding import beyond_rounding, difference, rounded
 
 
 class MixChanged(Limits):
+    """Thresholds of ``mix_changed``."""
+
     share = Limit(
         0.5,
         LimitKind.SHARE,

@@ -20,6 +20,8 @@ LOWER_AT_ENDS = 0.02
 
 
 class RewardStalled(Limits):
+    """Thresholds of ``reward_stalled``."""
+
     solved = Limit(
         0.95,
         LimitKind.SHARE,

@@ -92,6 +92,7 @@ LIMITS: dict[str, type[Limits]] = {
 
 
 def refuse_unknown(ids: Iterable[str]) -> None:
+    """Raise UsageError if a name is not the id of a check."""
     for name in ids:
         if name not in BY_ID:
             raise UsageError(

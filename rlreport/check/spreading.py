@@ -180,6 +180,7 @@ def has_text(counts: Floats) -> Floats:
 
 
 def has_reference(tables: Tables) -> bool:
+    """Return whether there are enough responses of the reference for a baseline."""
     return tables.ref_words is not None and len(tables.ref_words.rows) >= MIN_REFERENCES
 
 

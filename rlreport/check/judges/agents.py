@@ -53,6 +53,7 @@ class _FailedRollouts(RiseOrShare):
     needs_also="logged errors of failed rollouts",
 )
 def failed_rollouts(check: Check, run: Run) -> Result:
+    """Find that many rollouts failed before their first response, or more than at the start."""
     failed = run.attempted_steps["failed_rollouts"].to_numpy(np.float64)
     if not failed.any():
         return check.judge_metric(run, "failed")
@@ -281,6 +282,7 @@ class _EmptyResults(Limits):
     trend=True,
 )
 def empty_results(check: Check, run: Run) -> Result:
+    """Find that the answers of one tool came to be without text."""
     if run.tables.tools.empty:
         return Result()
     risen = [tool for tool in _empty_answers(run) if tool.change.rose]
@@ -349,6 +351,7 @@ class _ToolDisuse(Limits):
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
+    """Find that responses make far fewer tool calls than in the first window."""
     found = quantities.change_and_series(run, "tool_calls", "tool_calls")
     if found is None:
         return Result()

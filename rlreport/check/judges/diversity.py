@@ -101,6 +101,7 @@ def _alike_title(facts: Facts) -> str:
     trend=True,
 )
 def diversity_collapse(check: Check, run: Run) -> Result:
+    """Find that responses to different prompts are equal, or that word pairs repeat more."""
     # Equal answers to one prompt are normal, so count the prompts that share an answer.
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
     times = prompts.transform("nunique").to_numpy(np.float64)
@@ -174,6 +175,7 @@ class DistinctFall(NamedTuple):
 
     @property
     def share(self) -> float:
+        """Part of the first distinct-2 that was lost."""
         return 1 - self.last / self.first
 
 
@@ -302,6 +304,7 @@ class _TemplateCollapse(Limits):
     trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
+    """Find that responses can no longer be matched to their prompts, at a normal entropy."""
     by_step = _match_rates(run, run.limits[_TemplateCollapse].prompts)
     at_first = by_step[: len(run.last.steps)]
     at_last = run.last_values(by_step)
@@ -423,6 +426,7 @@ class _LanguageDrift(Limits):
     trend=True,
 )
 def language_drift(check: Check, run: Run) -> Result:
+    """Find that responses use another script than their prompts more often."""
     if run.tables.words is None:
         return check.not_run("response")
     foreign = _in_other_script(run, run.tables.words)
@@ -573,6 +577,7 @@ class _Period(NamedTuple):
     trend=True,
 )
 def loops(check: Check, run: Run) -> Result:
+    """Find that more responses repeat a few words to their end, or did for some steps."""
     words = run.tables.words
     if words is None:
         return _judge_loop_metric(check, run)

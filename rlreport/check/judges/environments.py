@@ -45,6 +45,8 @@ MIN_STEP = 0.25  # A step counts if it has this part of an environment's usual n
 
 
 class EnvironmentFall(Limits):
+    """Thresholds of ``environment_fall``."""
+
     responses = Limit(
         100, LimitKind.COUNT, "responses", "an environment with fewer is not judged"
     )
@@ -82,6 +84,7 @@ class EnvironmentFall(Limits):
     needs_also=ENVIRONMENTS,
 )
 def environment_fall(check: Check, run: Run) -> Result:
+    """Find that the reward of an environment fell while the mean of all hides it."""
     environments = run.environments
     limits = run.limits[EnvironmentFall]
     if environments is None or run.first is None:
@@ -208,6 +211,7 @@ def _fall(part: Run, count: int) -> Finding | None:
     needs_also=ENVIRONMENTS,
 )
 def mix_changed(check: Check, run: Run) -> Result:
+    """Note that the mean reward fell because more responses are of a harder environment."""
     if run.environments is None:
         return check.not_run(ENVIRONMENTS)
     mix = mix_of_fall(run)

@@ -90,6 +90,7 @@ def _missing_title(facts: Facts) -> str:
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
+    """Note responses without a grade; warn if they are many in any three steps."""
     kinds = run.responses["missing_grade"].to_numpy()
     missing = kinds > 0
     if not missing.any():
@@ -131,7 +132,9 @@ def _facts_of_missing_grades(run: Run, kinds: Ints) -> Facts:
     graded = run.responses.assign(graded=~missing).groupby("group")["graded"]
     grades = graded.agg(["size", "sum"])
     partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
-    counts = {kind.name.lower(): int((kinds == kind).sum()) for kind in Missing}
+    counts: dict[str, int] = {}
+    for kind in Missing:
+        counts[kind.name.lower()] = int((kinds == kind).sum())
     return {
         **counts,
         "missing": int(missing.sum()),
@@ -196,6 +199,7 @@ def _equal_groups_clause(facts: Facts) -> str:
     needs_also="groups of responses, and no critic",
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
+    """Find that most late groups have equal rewards, and tell which rewards these are."""
     if not run.has("reward") and "explained_variance" not in run.roles:
         # A note if the run learns, or most of these groups are solved.
         is_note = progress.learned(run) or _are_solved_by_metrics(run)
@@ -362,6 +366,7 @@ class _GroupStdFall(Limits):
     trend=True,
 )
 def group_std_fall(check: Check, run: Run) -> Result:
+    """Find that the std of rewards within groups became a small part of that at the start."""
     steps = run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return check.not_run(check.needs_also)
@@ -401,6 +406,7 @@ def group_std_fall(check: Check, run: Run) -> Result:
     trend=True,
 )
 def sharpening(check: Check, run: Run) -> Result:
+    """Note that pass@1 rose while pass@k fell."""
     k, at_1, at_k = passes_of(run.responses)
     if k == 1:
         return check.not_run(check.needs_also)
@@ -462,9 +468,8 @@ def _correlation_with_neighbours(run: Run, advantages: _Advantages) -> float:
 
 LOGGED = "advantage_logged_mean"
 GRPO = translatable("DeepSeekMath (GRPO); TRL and verl: (r − μ) / (σ + ε)")
-CENTRED = (
-    0.01  # The mean advantage of groups is 0 if it is below this part of their size
-)
+# The mean advantage of groups is 0 if it is below this part of their size
+CENTRED = 0.01
 
 
 class _AdvantageMismatch(Limits):
@@ -553,6 +558,7 @@ class _Fault(NamedTuple):
     trend=True,
 )
 def advantage_mismatch(check: Check, run: Run) -> Result:
+    """Find that logged advantages are not those that follow from rewards in their groups."""
     if run.has("value_mean") or run.has("rlhf_reward"):
         return check.not_run(check.needs_also)
     bounds = run.limits[_AdvantageMismatch]
@@ -710,6 +716,7 @@ class _DroppedGroups(RiseOrShare):
     trend=True,
 )
 def dropped_groups(check: Check, run: Run) -> Result:
+    """Find that the trainer drops many responses, or that the reward rises only by that."""
     dropped = run.column("dropped")
     # Dropped responses have no reward, but their masked one.
     rewards = np.fmax(run.column("reward"), run.column("masked_reward"))

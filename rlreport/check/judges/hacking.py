@@ -140,6 +140,7 @@ def _hacking_title(facts: Facts) -> str:
     needs_also="response, and five steps or reference responses",
 )
 def reward_hacking_token(check: Check, run: Run) -> Result:
+    """Find a text that spreads through responses, earns more reward, and is no answer format."""
     if run.tables.words is None:
         return check.not_run("response")
     if run.first is None and run.tables.ref_words is None:
@@ -336,6 +337,7 @@ def _format_title(facts: Facts) -> str:
     trend=True,
 )
 def format_learned(check: Check, run: Run) -> Result:
+    """Note a text in most responses that is a format, or that earns no more reward."""
     table = spreading_texts(run).table
     if run.tables.words is None:
         return check.not_run("response")
@@ -398,6 +400,7 @@ class _PartShares(NamedTuple):
     trend=True,
 )
 def reward_part_dominance(check: Check, run: Run) -> Result:
+    """Note that one part of the reward accounts for nearly all of its variance or gain."""
     parts = _reward_parts(run)
     if len(parts) < 2:
         return check.not_run(check.needs_also)
@@ -493,6 +496,7 @@ class _WatchedRewardFall(Limits):
     trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
+    """Find that a reward not trained on fell, or did not rise with the trained one."""
     series = quantities.watched_reward(run)
     watched = quantities.watched_shape(run)
     trained = quantities.reward_shape(run)

@@ -64,6 +64,7 @@ class _LengthHacking(Limits):
     trend=True,
 )
 def length_hacking(check: Check, run: Run) -> Result:
+    """Find that responses grow because longer ones earn more."""
     length = run.column(run.length)
     watched = quantities.watched_shape(run)
     change = means.change(run, length)
@@ -180,6 +181,7 @@ class _LengthCollapse(Limits):
     trend=True,
 )
 def length_collapse(check: Check, run: Run) -> Result:
+    """Find that responses became empty or far shorter, or that many have nearly no tokens."""
     judges = (_shrunk,) if run.responses.empty else (_all_empty, _shrunk, _stubs)
     tested: tuple[Tested, ...] = ()
     for judge in judges:
@@ -327,6 +329,8 @@ def _stubs(check: Check, run: Run) -> Result:
 
 
 class MissingEos(RiseOrShare):
+    """Thresholds of ``missing_eos``."""
+
     rise = Limit(
         0.2,
         LimitKind.SHARE,
@@ -353,6 +357,7 @@ class MissingEos(RiseOrShare):
     needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
 )
 def missing_eos(check: Check, run: Run) -> Result:
+    """Find that many responses are cut off before their end, or more than at the start."""
     cut_off = _cut_off(run)
     if cut_off is None:
         return check.judge_metric(run, "truncated")
@@ -429,6 +434,7 @@ class _CutTexts(Limits):
     whole_run=True,
 )
 def cut_texts(check: Check, run: Run) -> Result:
+    """Note that many responses have the largest length of all: the logger cut them."""
     chars = run.responses["response_chars"].to_numpy(np.int64)
     largest = int(chars.max(initial=0))
     longest = run.responses.loc[chars >= NEARLY * largest, "response_hash"]

@@ -105,6 +105,7 @@ class _Nan(NamedTuple):
     whole_run=True,
 )
 def nan_metrics(check: Check, run: Run) -> Result:
+    """Find NaN or infinity in the trainer's metrics or in fields of responses."""
     nans = [*_metric_nans(run), *_response_nans(run)]
     if not nans:
         return Result()
@@ -340,6 +341,7 @@ def _log_title(facts: Facts) -> str:
     whole_run=True,
 )
 def broken_log(check: Check, run: Run) -> Result:
+    """Find lines, steps or responses that are missing in the log, or files that changed."""
     tables = run.tables
     limits = run.limits[_BrokenLog]
     faults = [
@@ -481,6 +483,7 @@ NOT_ONE_RUN = {SEVERAL_RUNS: "runs", SEVERAL_STARTS: "starts"}
     whole_run=True,
 )
 def mixed_runs(check: Check, run: Run) -> Result:
+    """Find that the log has several runs, or several starts of one."""
     note = next((note for note in run.tables.notes if note.kind in NOT_ONE_RUN), None)
     if note is None:
         return Result()
@@ -500,6 +503,7 @@ def mixed_runs(check: Check, run: Run) -> Result:
     whole_run=True,
 )
 def repeated_steps(check: Check, run: Run) -> Result:
+    """Note steps that were logged again after a restart."""
     older = run.tables.repeated  # step -> number of responses of the earlier attempt
     if not older:
         return Result()

@@ -34,6 +34,8 @@ SMOOTH = 5
 
 
 class KlExplosion(Limits):
+    """Thresholds of ``kl_explosion``."""
+
     warn = Limit(
         10.0,
         LimitKind.VALUE,
@@ -118,6 +120,7 @@ class _Level(NamedTuple):
     explains=("watched_reward_fall",),
 )
 def kl_explosion(check: Check, run: Run) -> Result:
+    """Find that the KL to the reference is too high at the end, or was for many steps."""
     # The KL must be too high per token, too: that of long responses is large in any case.
     trainers = quantities.series_of(run, "kl") or quantities.series_of(run, "kl_token")
     if not KL.is_available(run):
@@ -351,6 +354,7 @@ class _EntropyCollapse(Limits):
     trend=True,
 )
 def entropy_collapse(check: Check, run: Run) -> Result:
+    """Find that the entropy is a small part of that in the first window, and low."""
     entropy = _entropy(run, highest=False)
     if entropy is None:
         return check.not_run(check.needs_also)
@@ -421,6 +425,7 @@ class _EntropyExplosion(Limits):
     trend=True,
 )
 def entropy_explosion(check: Check, run: Run) -> Result:
+    """Find that the entropy rose several times over while nothing was learned."""
     entropy = _entropy(run, highest=True)
     if entropy is None:
         return check.not_run(check.needs_also)
@@ -493,6 +498,7 @@ class _Ratios(NamedTuple):
     needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
 )
 def ratio_drift(check: Check, run: Run) -> Result:
+    """Find that new and old probabilities of the same tokens are far apart."""
     weights = run.column("ratio_tokens")
     if np.nansum(weights[run.last.rows]) > 0:
         ratios = _ratios_of_responses(run, weights)
@@ -592,6 +598,7 @@ class _GradientExplosion(Limits):
     trend=True,
 )
 def gradient_explosion(check: Check, run: Run) -> Result:
+    """Find a gradient norm far above those before it; warn if the reward fell then."""
     norm = quantities.series_of(run, "grad_norm")
     if norm is None:
         return check.not_run(check.needs_also)
@@ -706,6 +713,7 @@ def _reward_moves(run: Run) -> bool:
     trend=True,
 )
 def no_updates(check: Check, run: Run) -> Result:
+    """Find that most late updates change nothing, as gradient or learning rate are 0."""
     norm = quantities.series_of(run, "grad_norm")
     rate = quantities.series_of(run, "learning_rate")
     if norm is None and rate is None:

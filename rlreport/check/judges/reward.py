@@ -111,6 +111,7 @@ EVIDENT = 5.0
     trend=True,
 )
 def reward_collapse(check: Check, run: Run) -> Result:
+    """Find that the reward fell, unless the mix of environments explains it."""
     fall = _fall(run)
     if fall.finding is not None and mix_of_fall(run):
         return replace(fall, finding=None)
@@ -424,6 +425,7 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
     of_reward=True,
 )
 def reward_stalled(check: Check, run: Run) -> Result:
+    """Note that the reward did not rise, or is not above that of the reference."""
     shape = quantities.reward_shape(run)
     is_short = run.first is None or shape is None
     if is_short and not REF_REWARD.is_available(run):
@@ -516,6 +518,7 @@ class _RewardShift(Limits):
     trend=True,
 )
 def reward_shift(check: Check, run: Run) -> Result:
+    """Find that the reward jumps at one step although the policy does not change."""
     # The reference is frozen, so its reward jumps only with the reward function. Without it, the
     # policy's reward must jump at a step at which length, KL, surprisal and distinct-2 do not.
     by_reference = run.has("ref_reward")

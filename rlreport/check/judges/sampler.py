@@ -106,6 +106,7 @@ def _disagreement_clause(facts: Facts) -> str:
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
+    """Find that sampler and trainer give different probabilities to the same tokens."""
     weights = run.column("mismatch_tokens")
     limits = _EngineMismatch
     figures = [
@@ -153,6 +154,7 @@ class _OffPolicyWeights(Limits):
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
+    """Find that importance weights of whole responses vary too much."""
     limits = _OffPolicyWeights
     ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
     if not run.has("log_weight"):
@@ -202,6 +204,7 @@ class _StaleRollouts(Limits):
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
+    """Find that responses were sampled by a policy many steps older."""
     figure = quantities.figure(run, _StaleRollouts.lag, "lag")
     ranking = Ranking(run.column("lag"), unit="steps")
     return check.judge_figures(run, [figure], ranking, lag=figure.end)
@@ -235,6 +238,7 @@ class _NegativeKl(Limits):
     explains=(*FALLS, "reward_stalled", "length_collapse"),
 )
 def negative_kl(check: Check, run: Run) -> Result:
+    """Find that the estimate of the KL to the reference is surely below zero."""
     kl = run.column("kl_k1")
     last = part_of(run.tables, kl, run.last, None)
     low = run.limits.test(_NegativeKl.mean, "<", last.mean)
@@ -303,6 +307,7 @@ class _ValueDivergence(Limits):
     trend=True,
 )
 def value_divergence(check: Check, run: Run) -> Result:
+    """Find that the critic's values do not follow either kind of returns."""
     # λ-returns are computed from the values and diverge with them; Monte Carlo returns do not.
     fits = [
         _judge_fit(check, run, returns, error)
