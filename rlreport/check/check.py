@@ -47,7 +47,10 @@ Template = str | Mapping[str, str] | Callable[[Facts], str]
 
 
 class Need(NamedTuple):
-    """Data that a check needs: all of ``columns``, or any of the metrics in ``roles``."""
+    """Data that a check needs: all of ``columns``, or any of the metrics in ``roles``.
+
+    A check is not run, and the report says what it needs, if one of its needs is not met.
+    """
 
     words: str  # names of the logged fields for readers, such as "logprobs and ref_logprobs"
     # columns of the table of responses; each must contain at least one number
@@ -313,14 +316,28 @@ class Check:
         ranking: Ranking | None = None,
         **details: Any,
     ) -> Result:
-        """Judge the (weighted) mean of per-response ``values`` as ``judge_share`` does."""
+        """Judge the (weighted) mean of a fraction of each response as ``judge_share`` does.
+
+        Args:
+            run: the run that is judged.
+            values: one fraction per response, float64 (rows,); NaN is left out.
+            weights: the weight of each response, float64 (rows,); by default 1.
+            ranking: how to choose examples; by default those with the largest values above 0.
+            details: further arguments of ``judge_share`` and ``found``.
+        """
         change = means.change(run, values, weights)
         series = Series(run.steps, run.by_step(values, weights))
         ranking = ranking or Ranking(values, among=values > 0)
         return self.judge_share(run, change, series, ranking=ranking, **details)
 
     def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
-        """Judge the trainer's metric of ``role`` by ``judge_share``, unless values are few."""
+        """Judge the trainer's metric of ``role`` by ``judge_share``, unless values are few.
+
+        Args:
+            run: the run that is judged.
+            role: see ``metrics.roles``.
+            details: further arguments of ``judge_share`` and ``found``.
+        """
         metric = quantities.series_of(run, role, MIN_STEPS)
         if metric is None:
             return self.not_run(self.needs_also or self.needs[0].words)
@@ -333,7 +350,14 @@ class Check:
         ranking: Ranking,
         **facts: Fact,
     ) -> Result:
-        """Return a finding with the onset of the first figure that crosses its limit, if any."""
+        """Return a finding with the onset of the first figure that crosses its limit, if any.
+
+        Args:
+            run: the run that is judged.
+            figures: what is compared with limits, in the order of importance.
+            ranking: how to choose examples.
+            facts: of the finding.
+        """
         tested = [
             run.limits.test(figure.limit, figure.op, figure.end) for figure in figures
         ]
@@ -363,9 +387,14 @@ def _without_nan(fact: Fact) -> Fact:
 def share_of(
     column: str, per: str = "", role: str = "", facts: Facts = MappingProxyType({})
 ) -> Callable[[Check, Run], Result]:
-    """Return a ``judge`` function for a fraction: ``column``, divided by ``per`` unless that is "".
+    """Return a ``judge`` function for a fraction of responses, or of their turns or calls.
 
-    If the log lacks the column, it judges the trainer's metric of ``role``. Findings get ``facts``.
+    Args:
+        column: the column of responses that is judged; each response has 0 or 1, or a number of
+            those that ``per`` counts.
+        per: the column that ``column`` is divided by, such as ``tool_calls``; "" for none.
+        role: the role of the trainer's metric that is judged if the log lacks the column.
+        facts: further facts of its findings.
     """
 
     def judge(check: Check, run: Run) -> Result:

@@ -44,11 +44,16 @@ class Ranking(NamedTuple):
 def examples(
     run: Run, ranking: Ranking, onset: Onset | None, until: int | None = None
 ) -> tuple[Example, ...]:
-    """Return up to three responses since the onset by ``ranking``, of different prompts first.
+    """Return up to three responses that show a finding, of different prompts first.
 
     Only responses whose texts were read, and whose ``by`` would have been unusual before the
-    onset, are eligible; without an onset, all of the last window or, if none, of the run. Of a
-    problem that ended, responses after the step ``until`` are no examples.
+    onset, are eligible; without an onset, all of the last window or, if none, of the run.
+
+    Args:
+        run: the run that was judged.
+        ranking: how to choose them.
+        onset: when the problem began, None if unknown.
+        until: its last step if it ended; later responses are no examples.
     """
     ranking = ranking._replace(by=significant(ranking.by))
     eligible = np.flatnonzero(_eligible(run, ranking, onset, until))

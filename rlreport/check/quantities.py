@@ -29,7 +29,13 @@ class LimitedFigure:
 
 
 def series_of(run: Run, role: str, least: int = 0) -> Series | None:
-    """Return the trainer's metric of a role without gaps, None below ``least`` values."""
+    """Return the trainer's metric of a role, without the steps at which it has no value.
+
+    Args:
+        run: the run; without a metric of this role, the result is None.
+        role: such as "kl"; see ``metrics.roles``, which also converts it to the role's unit.
+        least: with fewer values, the result is None.
+    """
     name = run.roles.get(role)
     if name is None:
         return None
@@ -58,7 +64,10 @@ def covers(run: Run, series: Series) -> bool:
 
 
 def leading_series(run: Run, role: str, column: str) -> Series | None:
-    """Return the trainer's metric or, if it does not cover the run, a logged column's mean."""
+    """Return the trainer's metric or, if it does not cover the run, a logged column's mean.
+
+    Without the column, the metric need not cover the run. None without either.
+    """
     metric = series_of(run, role)
     if metric is not None and (covers(run, metric) or not run.has(column)):
         return metric
@@ -68,7 +77,14 @@ def leading_series(run: Run, role: str, column: str) -> Series | None:
 def change_and_series(
     run: Run, column: str, role: str, weights: Floats | None = None
 ) -> tuple[Change, Series] | None:
-    """Return the change and series of a column or, if missing, of a role's metric, or None."""
+    """Return the change and series of a column or, if it is missing, of the trainer's metric.
+
+    Args:
+        run: the run; with neither, the result is None.
+        column: the column of responses.
+        role: the role of the metric; with fewer than MIN_STEPS values, it does not count.
+        weights: the weight of each response, float64 (rows,); by default 1.
+    """
     if run.has(column):
         values = run.column(column)
         series = Series(run.steps, run.by_step(values, weights))
@@ -84,7 +100,15 @@ def figure(
     weights: Floats | None = None,
     op: Op = ">",
 ) -> LimitedFigure:
-    """Return a column's mean, or else the metric of the role of that name; NaN if neither."""
+    """Return a column's mean, or else the metric of the role of that name; NaN if neither.
+
+    Args:
+        run: the run.
+        limit: what the figure is to be compared with.
+        column: the column of responses, and the role of the metric.
+        weights: the weight of each response, float64 (rows,); by default 1.
+        op: how a figure that is a problem compares with the limit.
+    """
     found = change_and_series(run, column, column, weights)
     if found is None:
         unknown = np.full(len(run.steps), np.nan)
