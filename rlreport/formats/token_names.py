@@ -82,6 +82,14 @@ def _load(path: str) -> tuple[Any, Style]:
     return tokenizer, detect_style(vocabulary) if vocabulary else Style.PLAIN
 
 
+def first_true(values: Sequence[object]) -> int:
+    """Return the index of the first true value, the number of values if there is none."""
+    for index, value in enumerate(values):
+        if value:
+            return index
+    return len(values)
+
+
 def after_prompt(
     obj: Row, ids: Sequence[int], sampled: Sequence[Any], arrays: Mapping[str, str]
 ) -> Row:
@@ -91,7 +99,7 @@ def after_prompt(
     keys of float arrays in ``obj``, as long as ``ids``, to fields of the row.
     """
     mask = [int(bool(one)) for one in sampled[: len(ids)]]
-    first = mask.index(1) if any(mask) else len(mask)
+    first = first_true(mask)
     stop = len(mask)
     floats = {
         canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()
