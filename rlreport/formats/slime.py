@@ -168,4 +168,5 @@ def _positions(trajectories: FileStamp) -> dict[int | None, int]:
             offsets.setdefault(sample, []).append(offset)
             offset += len(line)
     offsets.pop(None, None)
-    return {sample: of[0] for sample, of in offsets.items() if len(of) == 1}
+    unique = [sample for sample in offsets if len(offsets[sample]) == 1]
+    return {sample: offsets[sample][0] for sample in unique}

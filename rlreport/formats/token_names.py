@@ -38,7 +38,8 @@ class TokenNames:
         """Return the decoded text without special tokens; without a tokenizer, ``#17 #19``."""
         if self._path is None:
             return " ".join(self.strings(ids))
-        tokens = readable_tokens(self.strings(ids), _load(self._path)[1])
+        _, style = _load(self._path)
+        tokens = readable_tokens(self.strings(ids), style)
         return "".join(token for token in tokens if not is_special(token))
 
     def fill(self, row: Row) -> Row:
@@ -83,12 +84,12 @@ def _load(path: str) -> tuple[Any, Style]:
     return tokenizer, style
 
 
-def first_true(values: Sequence[object]) -> int:
-    """Return the index of the first true value, the number of values if there is none."""
-    for index, value in enumerate(values):
-        if value:
-            return index
-    return len(values)
+def first_true(flags: Sequence[int]) -> int:
+    """Return the index of the first flag (0 or 1) that is set, the number of flags if none is."""
+    try:
+        return flags.index(1)
+    except ValueError:
+        return len(flags)
 
 
 def after_prompt(
@@ -169,8 +170,12 @@ def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
     """Return (start, stop) of each run of consecutive equal values in a mask."""
     if not mask:
         return []
-    starts = [i for i in range(1, len(mask)) if mask[i] != mask[i - 1]]
-    return list(pairwise([0, *starts, len(mask)]))
+    edges = [0]
+    for index, (before, value) in enumerate(pairwise(mask), start=1):
+        if value != before:
+            edges.append(index)
+    edges.append(len(mask))
+    return list(pairwise(edges))
 
 
 def set_spans(turns: Sequence[Row], spans: Sequence[tuple[int, int]]) -> None:
@@ -195,8 +200,10 @@ def span_turns(row: Row) -> None:
     if len(runs) != len(sampled) or runs[0][0]:
         return
     set_spans([turns[i] for i in sampled], runs)
-    for before, turn, after in zip(turns, turns[1:], turns[2:], strict=False):
-        if not turn["sampled"] and before["sampled"] and after["sampled"]:
+    for i in range(1, len(turns) - 1):
+        before = turns[i - 1]
+        after = turns[i + 1]
+        if not turns[i]["sampled"] and before["sampled"] and after["sampled"]:
             _, start = before["tokens"]
             stop, _ = after["tokens"]
-            turn["tokens"] = [start, stop]
+            turns[i]["tokens"] = [start, stop]

@@ -254,7 +254,9 @@ def _table_keys(obj: Row) -> list[str]:
 
 
 def _table_row(values: Row, where: Where, step: int) -> Row:
-    row = {"step": step, **{key: metric_rows.non_finite(values[key]) for key in values}}
+    row: Row = {"step": step}
+    for key in values:
+        row[key] = metric_rows.non_finite(values[key])
     if "prompt" in row and "completion" in row:
         return next(TRL().rows(row, where))
     if Plain().match(where.name, [row]):

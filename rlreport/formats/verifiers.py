@@ -587,7 +587,7 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
     The response begins with the first sampled token; tokens before it belong to the prompt.
     """
     replies = nodes[start:]
-    arrays = [name for name in _STREAMS if any(node.get(name) for node in replies)]
+    arrays = _arrays_of(replies)
     prompt_ids: list[int] = []
     for node in nodes[:start]:
         prompt_ids += coerce.ints(node.get("token_ids")) or []
@@ -611,6 +611,15 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
     if prompt_ids:
         row["prompt_token_ids"] = prompt_ids
     return row | _stream_fields(streams), spans
+
+
+def _arrays_of(nodes: Sequence[Row]) -> list[str]:
+    """Return the keys of float arrays that any of the nodes has."""
+    arrays: list[str] = []
+    for name in _STREAMS:
+        if any(node.get(name) for node in nodes):
+            arrays.append(name)
+    return arrays
 
 
 def _sampled_tokens(node: Row, size: int, arrays: Sequence[str]) -> list[bool]:
@@ -673,11 +682,14 @@ def _time_turns(
 def _seconds(timing: Row) -> float | None:
     """Return the time from the start of a trace to the end of its last stage."""
     begin = coerce.real(timing.get("start"))
-    ends = [coerce.real(mapping(timing.get(stage)).get("end")) for stage in _STAGES]
-    last = max((end for end in ends if end is not None), default=None)
-    if begin is None or last is None or last < begin:
+    ends: list[float] = []
+    for stage in _STAGES:
+        end = coerce.real(mapping(timing.get(stage)).get("end"))
+        if end is not None:
+            ends.append(end)
+    if begin is None or not ends or max(ends) < begin:
         return None
-    return last - begin
+    return max(ends) - begin
 
 
 def _reward_fields(trace: Row) -> Row:
@@ -710,7 +722,8 @@ def _finish_reason(trace: Row) -> str | None:
 def _is_cut(trace: Row) -> bool:
     """Return whether a token limit ended the trace or its last model call."""
     is_truncated = trace.get("is_truncated") is True
-    answered = [call for call in dicts(trace.get("calls")) if call.get("error") is None]
+    calls = dicts(trace.get("calls"))
+    answered = [call for call in calls if call.get("error") is None]
     if answered and answered[-1].get("finish_reason") == "length":
         return True
     return is_truncated
