@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,28 @@ from rlreport.text.messages import clauses, listed, message, plural
 
 # Paths of configuration files, relative to the folder of the logs or to its parent
 CONFIGURATIONS = (
-    "config.yaml", "config.yml", "config.json", "config.toml", ".hydra/config.yaml", "args.json",
-    "training_args.json", "training_args.yaml", "trainer_state.json",
-)  # fmt: skip
+    "config.yaml",
+    "config.yml",
+    "config.json",
+    "config.toml",
+    ".hydra/config.yaml",
+    "args.json",
+    "training_args.json",
+    "training_args.yaml",
+    "trainer_state.json",
+)
 
 MOST_ENTRIES = 2_000  # maximum number of entries
 MOST_CHARACTERS = 500  # maximum characters of a name or a value
 MOST_IN_ALL = 60_000  # maximum characters of all names and values together
 _MAX_BITS = 63  # larger integers are replaced by a description
 _MAX_CHECKED = 20_000  # only this many characters of a value are searched for secrets
+_MAX_ITEMS = 100  # of a list, that are shown
 _NESTED = (Mapping, list, tuple)
 _MAX_DEPTH = 24  # values nested deeper are ignored
-_MAX_NESTING, _INDENT = (
-    12,
-    "  ",
-)  # maximum nesting, and indentation per level, on a page
+# Maximum nesting, and indentation per level, on a page
+_MAX_NESTING = 12
+_INDENT = "  "
 # Entries of configuration files that are results of the run, not settings
 _RESULT_ENTRIES = ("log_history",)
 
@@ -48,24 +55,25 @@ _IDENTIFIER = re.compile(r"[\w.,:/@=+~${}\[\]-]{1,200}", re.ASCII)
 
 @dataclass(slots=True)
 class Card:
-    """The configuration of a run (card): names with values, without likely secrets."""
+    """The configuration of a run (card): names with values, without likely secrets.
 
-    # dotted name such as ``optim.lr`` -> value; later sources replace earlier values
+    Attributes:
+        entries: dotted name such as ``optim.lr`` -> value; later sources replace earlier values.
+        sources: where the entries come from: file names without folders, ``--meta``, ``git``.
+        paths: the configuration files among them.
+        secrets: names of the entries omitted as likely secrets.
+        cut: number of entries omitted because of MOST_ENTRIES or MOST_IN_ALL.
+        notes: one sentence per configuration file that could not be read.
+        withheld: whether entries existed, but ``--redact=names`` removed all of them.
+    """
+
     entries: dict[str, Scalar] = field(default_factory=dict)
-    # where the entries come from: file names without folders, ``--meta``, ``git``
     sources: list[str] = field(default_factory=list)
-    paths: list[Path] = field(
-        default_factory=list
-    )  # the configuration files among them
-    secrets: set[str] = field(
-        default_factory=set
-    )  # names of the entries omitted as likely secrets
-    cut: int = 0  # number of entries omitted because of MOST_ENTRIES or MOST_IN_ALL
-    # one sentence per configuration file that could not be read
+    paths: list[Path] = field(default_factory=list)
+    secrets: set[str] = field(default_factory=set)
+    cut: int = 0
     notes: list[str] = field(default_factory=list)
-    withheld: bool = (
-        False  # whether entries existed, but ``--redact=names`` removed all of them
-    )
+    withheld: bool = False
 
     def as_json(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in ("entries", "sources", "cut")}
@@ -137,31 +145,36 @@ def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
 def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
     """Flatten the configuration in an earlier report to dotted names; drop likely secrets."""
     return {
-        name: shortened(value, MOST_CHARACTERS) if isinstance(value, str) else value
+        name: _shortened(value)
         for name, value in islice(_scalars(entries), MOST_ENTRIES)
         if not is_secret(name, value)
     }
 
 
+def _shortened(value: Scalar) -> Scalar:
+    return shortened(value, MOST_CHARACTERS) if isinstance(value, str) else value
+
+
 def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
-    candidates = set()
-    for path in (Path(log) for log in logs if "://" not in str(log)):
+    candidates: list[list[Path]] = []
+    for log in logs:
+        if "://" in str(log):
+            continue
+        path = Path(log)
         folder = path if path.is_dir() else path.parent
-        candidates.add(tuple(configured(folder) or configured(folder.parent)))
+        found = configured(folder) or configured(folder.parent)
+        if found and found not in candidates:
+            candidates.append(found)
     # Logs with different configurations are several runs, so that none applies.
-    candidates.discard(())
-    return list(candidates.pop()) if len(candidates) == 1 else []
+    return candidates[0] if len(candidates) == 1 else []
 
 
 def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
     card.sources.append(source)
-    room = MOST_IN_ALL - sum(
-        len(name) + len(str(value)) for name, value in card.entries.items()
-    )
+    sizes = [len(name) + len(str(value)) for name, value in card.entries.items()]
+    room = MOST_IN_ALL - sum(sizes)
     for name, value in _scalars(values):
-        short_value = (
-            shortened(value, MOST_CHARACTERS) if isinstance(value, str) else value
-        )
+        short_value = _shortened(value)
         size = len(name) + len(str(short_value))
         if is_secret(name, value):
             card.secrets.add(name)
@@ -175,6 +188,7 @@ def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
 
 
 def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
+    """Yield (dotted name, value) of all scalars in nested values."""
     for name, value in islice(_nodes("", values, 0), 4 * MOST_ENTRIES):
         if not isinstance(value, _NESTED):
             yield name, value
@@ -187,33 +201,43 @@ def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         pairs = named_value({_text(key): child for key, child in value.items()})
         children: Iterable[tuple[Any, Any]] = pairs.items()
     elif isinstance(value, (list, tuple)):
-        items = chain.from_iterable(
-            i if isinstance(i, (list, tuple)) else [i] for i in value
-        )
-        scalars = (item for item in items if not isinstance(item, _NESTED))
-        text = _text(", ".join(map(_text, islice(scalars, 100))))
+        text = _text_of_items(value)
+        has_nested = any(isinstance(item, _NESTED) for item in value)
         # A name and its value may be lists of one item: [[--password], [hunter2]].
-        if not any(isinstance(item, _NESTED) for item in value) or assigns_secret(text):
+        if not has_nested or assigns_secret(text):
             yield name, text
             return
         yield name, value
         children = enumerate(value)
     else:
-        is_large = isinstance(value, int) and value.bit_length() > _MAX_BITS
-        is_json_scalar = not is_large and isinstance(
-            value, (bool, int, float, type(None))
-        )
-        yield name, value if is_json_scalar else _text(value)
+        is_number = isinstance(value, (bool, int, float)) and not _is_large(value)
+        yield name, value if value is None or is_number else _text(value)
         return
-    for key, child in children if depth < _MAX_DEPTH else ():
-        prefix = f"{name}." if name else ""
-        yield from _nodes(
-            shortened(prefix + _text(key), MOST_CHARACTERS), child, depth + 1
-        )
+    if depth >= _MAX_DEPTH:
+        return
+    prefix = f"{name}." if name else ""
+    for key, child in children:
+        child_name = shortened(prefix + _text(key), MOST_CHARACTERS)
+        yield from _nodes(child_name, child, depth + 1)
+
+
+def _text_of_items(values: Sequence[Any]) -> str:
+    """Return the first scalars in a list, and in the lists in it, as one text."""
+    scalars: list[Any] = []
+    for value in values:
+        items = value if isinstance(value, (list, tuple)) else [value]
+        scalars += [item for item in items if not isinstance(item, _NESTED)]
+        if len(scalars) >= _MAX_ITEMS:
+            break
+    return _text(", ".join(map(_text, scalars[:_MAX_ITEMS])))
+
+
+def _is_large(value: object) -> bool:
+    return isinstance(value, int) and value.bit_length() > _MAX_BITS
 
 
 def _text(value: object) -> str:
-    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+    if isinstance(value, int) and _is_large(value):
         # str() fails for integers of thousands of digits
         return f"an integer of {value.bit_length():,} bits"
     return safe_text(str(value)[:_MAX_CHECKED])
@@ -282,15 +306,15 @@ def card_view(card: Card) -> dict[str, str] | None:
 
 
 def _card_lines(card: Card) -> list[str]:
+    """Return the entries as indented lines, like YAML."""
     lines: list[str] = []
     previous_groups: list[str] = []
     for name, value in card.entries.items():
         *groups, label = name.split(".", _MAX_NESTING)
-        lines += [
-            f"{_INDENT * depth}{group}:"
-            for depth, group in enumerate(groups)
-            if groups[: depth + 1] != previous_groups[: depth + 1]
-        ]
+        for depth, group in enumerate(groups):
+            # A heading where the group, or one around it, begins
+            if groups[: depth + 1] != previous_groups[: depth + 1]:
+                lines.append(f"{_INDENT * depth}{group}:")
         previous_groups = groups
         lines.append(f"{_INDENT * len(groups)}{label}: {_value_text(value)}")
     return lines

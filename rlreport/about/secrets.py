@@ -30,7 +30,7 @@ _NUMBER = r"[-+]?(?:(?:\d[\d_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|nan)"
 _WORDS = r"[A-Za-z][A-Za-z_.-]{0,40}"
 _PATH = r"(?:\w+:/)?[\w.~-]*(?:/[\w.=~-]*)+"
 # Pairs of patterns: a suspect name in snake_case, and the harmless values of such a name
-_HARMLESS = tuple(
+_HARMLESS = [
     (re.compile(name), re.compile(value, re.IGNORECASE))
     for name, value in (
         # Counts of tokens, lengths and ids; pass@k.
@@ -65,7 +65,7 @@ _HARMLESS = tuple(
         ),
         (r".*_?(?:file|path|dir|folder)|(?:old)?pwd", _PATH),
     )
-)
+]
 
 _PLACEHOLDER = re.compile(
     r"<[A-Z_]{1,40}>|<\|[\w▁-]{1,40}\|>|\[[A-Z_]{1,20}\]|\[text\]|x{3,}|\*{3,}|…|-"
@@ -149,6 +149,7 @@ _PUBLIC_HASH = re.compile(
 
 
 def is_secret(name: str, value: Scalar) -> bool:
+    """Return whether a setting may hold a credential, by its name or its value."""
     if _holds_secret(name, ()):
         return True
     if value is None or isinstance(value, bool):
@@ -164,17 +165,24 @@ def _is_harmless(name: str, text: str) -> bool:
     parts = ["_".join(_words(part)) for part in name.split(".") if _is_suspect(part)]
     if not parts or _is_reference(text):
         return True
-    return all(
-        _is_reference(item)
-        or all(
-            any(n.fullmatch(part) and v.fullmatch(item) for n, v in _HARMLESS)
-            for part in parts
-        )
-        for item in text.split(", ")
-    )
+    return all(_is_harmless_item(parts, item) for item in text.split(", "))
+
+
+def _is_harmless_item(names: list[str], value: str) -> bool:
+    if _is_reference(value):
+        return True
+    return all(_is_harmless_value(name, value) for name in names)
+
+
+def _is_harmless_value(name: str, value: str) -> bool:
+    for harmless_name, harmless_value in _HARMLESS:
+        if harmless_name.fullmatch(name) and harmless_value.fullmatch(value):
+            return True
+    return False
 
 
 def _is_suspect(part: str) -> bool:
+    """Return whether a name has a word such as ``token``."""
     words = _words(part)
     if any(_SUSPECT_WORD.fullmatch(word) for word in words):
         return True
@@ -186,9 +194,11 @@ def _is_reference(text: str) -> bool:
     """Return whether a text is a placeholder or a variable: ``<KEY>``, ``HF_TOKEN``, ``${key}``."""
     if _VARIABLE.fullmatch(text) and _is_suspect(text):
         return True
-    previous = ""
-    while text != previous:
-        previous, text = text, _REFERENCE.sub("0", text)
+    # Replace references from the inside out: ${a:${b}} becomes ${a:0}, then 0.
+    replaced = _REFERENCE.sub("0", text)
+    while replaced != text:
+        text = replaced
+        replaced = _REFERENCE.sub("0", text)
     return text in ("", "0") or bool(_PLACEHOLDER.fullmatch(text))
 
 
@@ -204,51 +214,61 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
         return False
     if _UUID.fullmatch(text) and not any(_ID_NAME.fullmatch(word) for word in words):
         return True
-    long_runs = _LONG_RUN.findall(_PUBLIC_HASH.sub("", text))
-    return any(
-        _is_random(run) for long_run in long_runs for run in _RUN.findall(long_run)
-    )
+    for long_run in _LONG_RUN.findall(_PUBLIC_HASH.sub("", text)):
+        if any(map(_is_random, _RUN.findall(long_run))):
+            return True
+    return False
 
 
 def assigns_secret(text: str) -> bool:
-    prose = text.count(" ") - text.count(", ") > _PROSE_BLANKS
+    """Return whether a text has a suspect name with a value: ``api_key=abc``, ``--token abc``."""
+    blanks_of_prose = text.count(" ") - text.count(", ")
+    is_prose = blanks_of_prose > _PROSE_BLANKS
     position = 0
     while match := _ASSIGNED.search(text, position):
         position = match.end("name")
-        name, sign, value = match.group("name", "sign", "value")
-        bare_name = name.lstrip("-")
-        if sign.strip() in ("", ","):
-            is_flag = name.startswith("-") and not value.startswith("-")
-            is_variable = _VARIABLE.fullmatch(bare_name) and not _VARIABLE.fullmatch(
-                value
-            )
-            is_whole = match.span() == (0, len(text))
-            secret_name = (
-                _SECRET_NAME if is_whole and "," in sign else _NAME_BEFORE_VALUE
-            )
-            name_in_list = secret_name.fullmatch(bare_name) and not prose
-            in_list = (
-                is_whole
-                or "," in sign
-                or text[: match.start()].endswith(("ENV ", "setenv "))
-            )
-            if not (is_flag or (in_list and (is_variable or name_in_list))):
-                continue
-        elif (
-            (prose or sign.strip() == "is")
-            and value.isalpha()
-            and not _NAME_BEFORE_VALUE.fullmatch(bare_name)
-        ):
-            continue
-        if not _is_harmless(bare_name, value.rstrip(".")):
+        if match["sign"].strip() in ("", ","):
+            is_assigned = _is_name_before_value(match, is_prose=is_prose)
+        else:
+            is_assigned = not _is_word_of_prose(match, is_prose=is_prose)
+        name = match["name"].lstrip("-")
+        if is_assigned and not _is_harmless(name, match["value"].rstrip(".")):
             return True
     return any(_is_suspect(match.group(1)) for match in _PAIRED.finditer(text))
 
 
+def _is_name_before_value(match: re.Match[str], *, is_prose: bool) -> bool:
+    """Return whether a name and a text after a blank or comma are a flag or an item of a list."""
+    text = match.string
+    name, sign, value = match.group("name", "sign", "value")
+    bare_name = name.lstrip("-")
+    if name.startswith("-") and not value.startswith("-"):
+        return True
+    is_whole = match.span() == (0, len(text))
+    is_set = text[: match.start()].endswith(("ENV ", "setenv "))
+    if not (is_whole or is_set or "," in sign):
+        return False
+    if _VARIABLE.fullmatch(bare_name) and not _VARIABLE.fullmatch(value):
+        return True
+    pattern = _SECRET_NAME if is_whole and "," in sign else _NAME_BEFORE_VALUE
+    return not is_prose and bool(pattern.fullmatch(bare_name))
+
+
+def _is_word_of_prose(match: re.Match[str], *, is_prose: bool) -> bool:
+    """Return whether what looks like an assignment is a sentence: "the key: a word"."""
+    name, sign, value = match.group("name", "sign", "value")
+    may_be_prose = is_prose or sign.strip() == "is"
+    if not may_be_prose or not value.isalpha():
+        return False
+    return not _NAME_BEFORE_VALUE.fullmatch(name.lstrip("-"))
+
+
 def _is_random(run: str) -> bool:
+    """Return whether letters and digits alternate as in random text, not as in names."""
     size = len(run)
     chunks = len(_CHUNK.findall(run))
-    if run.lower() != run != run.upper():
+    has_both_cases = run not in (run.lower(), run.upper())
+    if has_both_cases:
         return size >= 10 and size < 2.7 * chunks
     return size >= 20 and (size < 3.6 * chunks or bool(_NO_WORD.search(run)))
 
@@ -259,7 +279,9 @@ def named_value(pairs: Mapping[str, Any]) -> Mapping[str, Any]:
     for key, name in pairs.items():
         if key.lower() in _VALUE_KEYS or not isinstance(name, str) or " " in name:
             continue
-        signs = has_value, key.lower() in _NAME_KEYS, bool(_SECRET_NAME.fullmatch(name))
-        if sum(signs) > 1 and _is_suspect(name):
+        is_name_key = key.lower() in _NAME_KEYS
+        is_secret_name = bool(_SECRET_NAME.fullmatch(name))
+        signs = [has_value, is_name_key, is_secret_name]
+        if signs.count(True) > 1 and _is_suspect(name):
             return {name: {other: pairs[other] for other in pairs if other != key}}
     return pairs

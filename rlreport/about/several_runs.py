@@ -62,11 +62,9 @@ def several_runs(
     folders = [f"{top}/" for top in files_of]
     same_files = len(set(map(frozenset, files_of.values()))) == 1
     fewest = min(map(len, steps_of.values()))
+    shares_steps = len(common_steps) >= _MIN_SHARED_FRACTION * fewest
     # A single step is what rows without any step have, such as those of trials, one a folder.
-    same_steps = (
-        len(common_steps) > 1 and len(common_steps) >= _MIN_SHARED_FRACTION * fewest
-    )
-    if same_files and same_steps:
+    if same_files and shares_steps and len(common_steps) > 1:
         why = message(
             "they share {steps:count} steps in files of the same names",
             steps=len(common_steps),
@@ -80,22 +78,25 @@ def several_runs(
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
     names = [file.name.partition(".")[0] for file in tables.files]
-    if len(names) < 2 or any(
-        _PART_NAME.search(name) for name in names if not _are_runs([name])
-    ):
+    other_names = [name for name in names if not _RUN_NAME.search(name)]
+    if len(names) < 2 or any(map(_PART_NAME.search, other_names)):
         return None
-    columns = ["step"] if _are_runs(names) else ["step", "prompt_id"]
+    # Names of runs and common steps suffice; with other names, prompts must be the same, too.
+    columns = ["step", "prompt_id"] if other_names else ["step"]
     in_training = tables.responses["validation"] == 0
     keys = tables.responses.loc[in_training, ["file", *columns]].drop_duplicates()
-    shared = int((keys.groupby(columns).size() == len(names)).sum())
-    fewest = keys["file"].value_counts().reindex(range(len(names)), fill_value=0).min()
+    files_with_key = keys.groupby(columns).size()
+    shared = int((files_with_key == len(names)).sum())
+    counts = keys["file"].value_counts()
+    fewest = counts.reindex(range(len(names)), fill_value=0).min()
     if shared < max(_MIN_SHARED_COUNT, _MIN_SHARED_FRACTION * fewest):
         return None
     return _note(names, message("their steps overlap"), named=named)
 
 
 def _note(names: list[str], why: str, *, named: bool) -> Note:
-    shown = *names[:_MAX_NAMED], "…" if len(names) > _MAX_NAMED else ""
+    more = "…" if len(names) > _MAX_NAMED else ""
+    shown = (*names[:_MAX_NAMED], more)
     text = message(
         "{names} look like {runs:count} runs, as {why}: every figure here mixes them. Build a "
         "report of each, with its own path or --run NAME; rlreport index lists them and rlreport "
@@ -107,14 +108,13 @@ def _note(names: list[str], why: str, *, named: bool) -> Note:
     return Note(SEVERAL_RUNS, text, len(names))
 
 
-def _are_runs(names: Sequence[str]) -> bool:
-    return all(_RUN_NAME.search(name) for name in names)
-
-
 def _has_configuration(logs: Sequence[str | Path], top: str) -> bool:
-    roots = [Path(log) for log in logs if "://" not in str(log)]
-    folders = [root if root.name == top else root / top for root in roots]
-    folders += [
-        parent for root in roots for parent in root.parents if parent.name == top
-    ]
+    """Return whether the folder ``top`` in, or above, one of the logs has a configuration."""
+    folders: list[Path] = []
+    for log in logs:
+        if "://" in str(log):
+            continue
+        root = Path(log)
+        folders.append(root if root.name == top else root / top)
+        folders += [parent for parent in root.parents if parent.name == top]
     return any(configured(folder) for folder in folders)

@@ -14,22 +14,33 @@ from rlreport.figures.rounding import beyond_rounding
 
 Kind = TypeVar("Kind", bound=np.generic)
 
+# Least product of the norms of two series' deviations, of which a correlation is computed
+_LEAST_SCALE = 1e-12
+
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A division of R rows into G groups of consecutive rows."""
+    """A division of R rows into G groups of consecutive rows.
 
-    starts: Ints  # int64 (G,), the first row of each group
-    size: int  # number of rows R
+    Arguments of its methods have a value per row, (R,); results have one per group, (G,).
+
+    Attributes:
+        starts: the first row of each group, int64 (G,).
+        size: number of rows R.
+    """
+
+    starts: Ints
+    size: int
 
     @classmethod
     def by(cls, *keys: NDArray[np.generic]) -> Grouped:
         """Group adjacent rows that have equal values in every key; each key has shape (R,)."""
-        new = np.zeros(len(keys[0]), bool)
-        new[:1] = True
+        is_first = np.zeros(len(keys[0]), bool)
+        is_first[:1] = True  # also if there is no row
         for key in keys:
-            new[1:] |= key[1:] != key[:-1]
-        return cls(np.flatnonzero(new), len(new))
+            differs = key[1:] != key[:-1]
+            is_first[1:] |= differs
+        return cls(np.flatnonzero(is_first), len(is_first))
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -54,11 +65,13 @@ class Grouped:
 
     def sum(self, values: Floats) -> Floats:
         """Return the sum per group, with NaN as 0; infinite if it overflows."""
-        return np.add.reduceat(np.where(np.isnan(values), 0.0, values), self.starts)
+        known = np.where(np.isnan(values), 0.0, values)
+        return np.add.reduceat(known, self.starts)
 
     def finite(self, values: Floats) -> Ints:
         """Return the number of values that are not NaN, per group."""
-        return np.add.reduceat((~np.isnan(values)).astype(np.int64), self.starts)
+        is_known = ~np.isnan(values)
+        return np.add.reduceat(is_known.astype(np.int64), self.starts)
 
     def mean(self, values: Floats, weights: Floats | None = None) -> Floats:
         """Return the mean per group of the values that are not NaN; NaN if there is none.
@@ -68,9 +81,9 @@ class Grouped:
         if weights is None:
             return ratio(self._total(values), self.finite(values))
         weights = np.where(np.isnan(values), 0.0, weights)
-        return ratio(
-            self._total(np.where(weights > 0, values, 0.0) * weights), self.sum(weights)
-        )
+        # A value without weight may be infinite, which times 0 would be NaN.
+        weighted = np.where(weights > 0, values, 0.0) * weights
+        return ratio(self._total(weighted), self.sum(weights))
 
     def _total(self, values: Floats) -> Floats:
         """Return the sum per group; 0 where values cancel but for rounding errors."""
@@ -97,21 +110,23 @@ class Grouped:
         between = np.where(weights > 0, deviation * deviation * weights, 0.0)
         within = np.where(weights > 0, m2, 0.0)
         variance = ratio(self.sum(between + within), self.sum(weights))
-        return np.where(beyond_rounding(np.sqrt(variance), mean) == 0, 0.0, variance)
+        std = beyond_rounding(np.sqrt(variance), mean)
+        return np.where(std == 0, 0.0, variance)
 
     def min(self, values: Floats) -> Floats:
         """Return the lowest value per group, without NaN; NaN if there is none."""
-        return np.asarray(pd.Series(values).groupby(self.codes).min(), np.float64)
+        lowest = pd.Series(values).groupby(self.codes).min()
+        return np.asarray(lowest, np.float64)
 
     def max(self, values: Floats) -> Floats:
         """Return the highest value per group, without NaN; NaN if there is none."""
-        return np.asarray(pd.Series(values).groupby(self.codes).max(), np.float64)
+        highest = pd.Series(values).groupby(self.codes).max()
+        return np.asarray(highest, np.float64)
 
     def quantile(self, values: Floats, part: float) -> Floats:
         """Return quantile ``part`` (0 to 1) per group, interpolated linearly; skip NaN values."""
-        return np.asarray(
-            pd.Series(values).groupby(self.codes).quantile(part), np.float64
-        )
+        quantiles = pd.Series(values).groupby(self.codes).quantile(part)
+        return np.asarray(quantiles, np.float64)
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_]) -> Floats:
         """Return per group the share of rows ``among`` that have ``mask``; NaN without rows."""
@@ -119,12 +134,15 @@ class Grouped:
 
     def correlation(self, x: Floats, y: Floats) -> Floats:
         """Return Pearson's r per group over rows where x and y are finite; NaN if undefined."""
-        finite = np.isfinite(x) & np.isfinite(y)
-        x, y = np.where(finite, x, np.nan), np.where(finite, y, np.nan)
+        is_finite = np.isfinite(x) & np.isfinite(y)
+        x = np.where(is_finite, x, np.nan)
+        y = np.where(is_finite, y, np.nan)
         dx = x - self.mean(x)[self.codes]
         dy = y - self.mean(y)[self.codes]
         scale = np.sqrt(self.sum(dx * dx) * self.sum(dy * dy))
-        return ratio(self.sum(dx * dy), np.where(scale > 1e-12, scale, 0.0))
+        # A smaller scale is an error of rounding: x or y is constant.
+        scale = np.where(scale > _LEAST_SCALE, scale, 0.0)
+        return ratio(self.sum(dx * dy), scale)
 
 
 def ratio(top: Floats, bottom: NDArray[np.generic]) -> Floats:

@@ -27,7 +27,9 @@ def offsets_of(lengths: Ints) -> Ints:
 
 def row_ends(offsets: Ints) -> Ints:
     """Return the index of the last token of each nonempty row, int64."""
-    return offsets[1:][offsets[1:] > offsets[:-1]] - 1
+    stops = offsets[1:]
+    is_nonempty = stops > offsets[:-1]
+    return stops[is_nonempty] - 1
 
 
 def spans(chosen: NDArray[np.bool_]) -> Ints:
@@ -51,14 +53,20 @@ def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     # Only values that are nearly as large need rounding.
     slack = np.where(np.isfinite(largest), np.abs(largest) * _NEARLY, 0.0)
     near = np.flatnonzero(flat >= np.repeat(largest - slack, lengths))
-    row = np.searchsorted(offsets, near, side="right") - 1
-    hits = near[significant(flat[near]) == largest[row]]
-    position = np.full(len(lengths), np.nan)
-    if len(hits):
-        rows = np.searchsorted(offsets, hits, side="right") - 1
-        # Of several positions in a row, the last assignment counts.
-        position[rows[::-1]] = (hits - offsets[rows])[::-1]
-    return largest, position
+    row_of_near = np.searchsorted(offsets, near, side="right") - 1
+    is_largest = significant(flat[near]) == largest[row_of_near]
+    rows = row_of_near[is_largest]
+    positions = near[is_largest] - offsets[rows]
+    first = np.full(len(lengths), np.nan)
+    # Of several positions in a row, the last assignment counts: the first position.
+    first[rows[::-1]] = positions[::-1]
+    return largest, first
+
+
+def row_means(flat: Floats, offsets: Ints) -> Floats:
+    """Return the mean of each row's finite values, NaN if it has none, shape (R,)."""
+    _, means = finite_means(flat, offsets)
+    return means
 
 
 def finite_means(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
@@ -84,7 +92,8 @@ def _squares_beyond_rounding(count: Floats, mean: Floats, squares: Floats) -> Fl
     """Return sums of (x - mean)², NaN without values, 0 where only rounding makes values differ."""
     with np.errstate(invalid="ignore", divide="ignore"):
         deviation = beyond_rounding(np.sqrt(squares / count), mean)
-    return np.where(deviation == 0, 0.0, np.where(count > 0, squares, np.nan))
+    known = np.where(count > 0, squares, np.nan)
+    return np.where(deviation == 0, 0.0, known)
 
 
 def finite_sums(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
@@ -97,6 +106,7 @@ def finite_sums(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
 
 
 def _reduce(ufunc: np.ufunc, flat: Floats, offsets: Ints, empty: float) -> Floats:
+    """Return each row's reduction by ``ufunc``, shape (R,); ``empty`` for an empty row."""
     starts = offsets[:-1]
     nonempty = offsets[1:] > starts
     if nonempty.all() and len(starts):

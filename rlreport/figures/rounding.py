@@ -22,7 +22,8 @@ Ints = NDArray[np.int64]
 DIGITS = 10
 
 # Powers of ten as read from text: ``power`` computes some of them with an error in the last bit
-_LOWEST, _HIGHEST = -307, 308
+_LOWEST = -307
+_HIGHEST = 308
 _POWERS = np.array([float(f"1e{power}") for power in range(_LOWEST, _HIGHEST + 1)])
 # Powers of ten up to this one are exact in float64
 _EXACT_POWER = 22
@@ -30,7 +31,8 @@ _EXACT_POWER = 22
 # mean of 256 rewards with three decimals, whose eleventh and last digit is a 5.
 _HALF = 0.5029
 # Differences are rounded to this part of their largest operand: to a power of ten that is no larger
-_PART, _PART_POWER = 1e-10, -10
+_PART = 1e-10
+_PART_POWER = -10
 
 
 def significant(values: ArrayLike, digits: int = DIGITS) -> Floats:
@@ -86,8 +88,11 @@ def exact_product(counts: Floats, values: Floats) -> Floats:
     therefore rounded first: to a power of two so small that about 12 digits of the largest remain,
     and so large that all sums of products are whole multiples below 2⁵³, hence exact.
     """
-    _, bits = np.frexp(np.abs(values).max(axis=0, initial=0.0))
-    _, bits_of_counts = np.frexp(np.abs(counts).sum(axis=1).max(initial=1.0))
+    largest = np.abs(values).max(axis=0, initial=0.0)
+    most = np.abs(counts).sum(axis=1).max(initial=1.0)
+    # The exponents e of 2^(e − 1) <= x < 2^e
+    _, bits = np.frexp(largest)
+    _, bits_of_counts = np.frexp(most)
     unit = bits + bits_of_counts - 53
     whole = np.rint(np.ldexp(values, -unit))
     return np.asarray(np.ldexp(counts @ whole, unit))
@@ -95,7 +100,8 @@ def exact_product(counts: Floats, values: Floats) -> Floats:
 
 def _exponents(values: Floats) -> Ints:
     """Return e with 10^e <= |value| < 10^(e + 1), by comparison: ``log10`` may be off by a bit."""
-    return np.searchsorted(_POWERS, np.abs(values), side="right") - 1 + _LOWEST
+    index = np.searchsorted(_POWERS, np.abs(values), side="right") - 1
+    return index + _LOWEST
 
 
 def _in_units(values: Floats, exponents: Ints) -> Floats:
@@ -106,7 +112,8 @@ def _in_units(values: Floats, exponents: Ints) -> Floats:
     powers = _POWERS[np.abs(exponents) - _LOWEST]
     fractions = exponents < 0
     with np.errstate(over="ignore", invalid="ignore"):
-        units = np.floor(np.where(fractions, sizes * powers, sizes / powers) + _HALF)
+        in_units = np.where(fractions, sizes * powers, sizes / powers)
+        units = np.floor(in_units + _HALF)
         # Dividing by an exact power of ten gives the float64 that is nearest to the decimal.
         nearest = np.where(fractions, units / powers, units * powers)
     inexact = usable & (np.abs(exponents) > _EXACT_POWER)

@@ -21,6 +21,7 @@ from rlreport.figures.ragged import (
     offsets_of,
     row_ends,
     row_first_maxima,
+    row_means,
     row_moments,
     row_sums,
     spans,
@@ -28,11 +29,12 @@ from rlreport.figures.ragged import (
 from rlreport.figures.rounding import significant
 from rlreport.figures.turns import Ending
 
-_CHUNK = 32
+_CHUNK = 32  # tokens of a row that ``discounted_sums`` adds up one after another
 
 # k3 of smaller log-ratios x is computed by its series. ``expm1`` may be off by one unit in its last
 # place, depending on the processor, which moves k3 by 2e-16 / x of its value.
 SERIES_BELOW = 0.125
+# Its coefficients (−1)^n / n!, of x², x³, … x¹²
 _SERIES = [(-1.0) ** power / math.factorial(power) for power in range(2, 13)]
 
 _CORRECT_FIELD = r"(?i)^(is_)?(correct|acc|accuracy)(/mean)?\Z"
@@ -112,6 +114,7 @@ def k3(ratio: Floats) -> Floats:
 
 
 def _k3_by_series(ratio: Floats) -> Floats:
+    """Return k3 of small log-ratios by Horner's method."""
     total = np.full(len(ratio), _SERIES[-1])
     for factor in reversed(_SERIES[:-1]):
         total *= ratio
@@ -159,12 +162,13 @@ def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
     follow the same recurrence with factor³².
     """
     lengths = np.diff(offsets)
-    chunks = -(-lengths // _CHUNK)
+    chunks = (lengths + _CHUNK - 1) // _CHUNK  # per row
     chunk_offsets = offsets_of(chunks)
-    last = chunk_offsets[1:][chunks > 0] - 1
-    # Padding rows with zeros at their end does not change the sums.
+    last = row_ends(chunk_offsets)
+    # Of a row's last chunk only the first columns are used; zeros after them change no sum.
+    last_column = (lengths[chunks > 0] - 1) % _CHUNK
     used = np.ones((int(chunk_offsets[-1]), _CHUNK), dtype=bool)
-    used[last] = np.arange(_CHUNK) <= (lengths[chunks > 0, None] - 1) % _CHUNK
+    used[last] = np.arange(_CHUNK) <= last_column[:, None]
     grid = np.zeros(used.shape)
     grid[used] = flat
     for t in range(_CHUNK - 2, -1, -1):
@@ -173,7 +177,7 @@ def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
         # Products, as a power may be off by a bit: factor¹, factor², …, factor³²
         powers = np.multiply.accumulate(np.full(_CHUNK, factor))
         totals = discounted_sums(grid[:, 0], chunk_offsets, float(powers[-1]))
-        carry = np.zeros_like(totals)
+        carry = np.zeros_like(totals)  # what a chunk gets from the chunk after it
         carry[:-1] = totals[1:]
         carry[last] = 0.0
         grid += powers[::-1] * carry[:, None]
@@ -200,26 +204,33 @@ def token_figures(
 
     A logged advantage is kept; where it is NaN, GAE is used. The return is computed by GAE, because
     logged advantages are often normalized; without token rewards it is advantage + value.
+
+    Args:
+        logged: the figures in the log, see ``LOGGED``.
+        offsets: of the rows, (R + 1,).
+        gamma: discount of rewards, 0 to 1.
+        lam: λ of GAE, 0 to 1.
     """
     figures = TokenFigures(logged)
-    value = logged.get("value")
-    advantage = logged.get("advantage")
     if "logp" in logged and "ref_logp" in logged:
         figures["log_ratio"] = log_ratio(logged["logp"], logged["ref_logp"])
-    if value is not None:
-        estimate = advantage
-        if (reward := logged.get("token_reward")) is not None:
-            estimate = gae(reward, value, offsets, gamma, lam)
-            if advantage is not None:
-                # A response without token rewards uses its advantage, whatever other responses log.
-                without_reward = np.repeat(
-                    finite_sums(reward, offsets)[0] == 0, np.diff(offsets)
-                )
-                estimate = np.where(without_reward, advantage, estimate)
-        if estimate is not None:
-            own = estimate if advantage is None else advantage
-            figures["advantage"] = np.where(np.isnan(own), estimate, own)
-            figures["return"] = estimate + value
+    value = logged.get("value")
+    if value is None:
+        return figures
+    advantage = logged.get("advantage")
+    reward = logged.get("token_reward")
+    estimate = advantage
+    if reward is not None:
+        estimate = gae(reward, value, offsets, gamma, lam)
+        if advantage is not None:
+            # A response without token rewards uses its advantage, whatever other responses log.
+            count, _ = finite_sums(reward, offsets)
+            has_no_reward = np.repeat(count == 0, np.diff(offsets))
+            estimate = np.where(has_no_reward, advantage, estimate)
+    if estimate is not None:
+        own = estimate if advantage is None else advantage
+        figures["advantage"] = np.where(np.isnan(own), estimate, own)
+        figures["return"] = estimate + value
     return figures
 
 
@@ -237,9 +248,13 @@ def response_figures(
 ) -> dict[str, Floats]:
     """Return the columns of the response table that derive from tokens, float64 (R,) each.
 
-    Columns whose inputs are not logged are missing. ``logged_advantage`` (weights of the loss) and
-    ``old_logp`` (log-probability under the policy before the update) have a value per token.
-    All are rounded (``rlreport.figures.rounding``).
+    Columns whose inputs are not logged are missing; all are rounded (``figures.rounding``).
+
+    Args:
+        figures: as of ``token_figures``, with those that ``derive`` sets.
+        offsets: of the rows, (R + 1,).
+        logged_advantage: weights of the loss per token, (N,).
+        old_logp: log-probability of each token under the policy before the update, nats, (N,).
     """
     columns: dict[str, Floats] = {
         "response_tokens": np.diff(offsets).astype(np.float64)
@@ -260,6 +275,7 @@ def response_figures(
 def _divergence(
     columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: Ints
 ) -> None:
+    """Add columns of the KL to the reference, from the log-ratio and k3 of each token."""
     count, total = finite_sums(ratio, offsets)
     with np.errstate(invalid="ignore"):
         columns["log_ratio_mean"] = total / count
@@ -278,36 +294,46 @@ def _critic(
     logged: Floats | None,
     offsets: Ints,
 ) -> None:
+    """Add columns of values, returns and advantages; ``logged`` advantages weight the loss."""
     value = figures.get("value")
     returns = figures.get("return")
     if value is not None:
-        columns["value_mean"] = finite_means(value, offsets)[1]
+        columns["value_mean"] = row_means(value, offsets)
     if value is not None and returns is not None:
-        finite = np.isfinite(returns)
-        if not finite.all():
-            value, returns = (
-                np.where(finite, value, np.nan),
-                np.where(finite, returns, np.nan),
-            )
-        count, mean, columns["value_m2"] = row_moments(value, offsets)
-        # A row without returns keeps the mean of all its values, whatever other rows log.
-        columns["value_mean"] = np.where(count > 0, mean, columns["value_mean"])
-        columns["value_tokens"] = np.where(count > 0, count, np.nan)
-        parts = {"return": returns, "value_error": figures["value_error"]}
-        if "token_reward" in figures:
-            # Unlike λ-returns, sums of actual rewards do not depend on the predicted values.
-            parts["mc_return"] = discounted_sums(figures["token_reward"], offsets, 1.0)
-            parts["mc_error"] = value - parts["mc_return"]
-        for name, flat in parts.items():
-            _, columns[f"{name}_mean"], columns[f"{name}_m2"] = row_moments(
-                flat, offsets
-            )
+        _add_values_and_returns(columns, figures, value, returns, offsets)
     if "advantage" in figures:
-        columns["advantage_mean"] = finite_means(figures["advantage"], offsets)[1]
+        columns["advantage_mean"] = row_means(figures["advantage"], offsets)
     if logged is not None:
         _, mean, m2 = row_moments(logged, offsets)
-        same = np.sqrt(m2) <= SAME_ADVANTAGE * np.abs(mean)
-        columns["advantage_logged_mean"] = np.where(same, mean, np.nan)
+        is_same = np.sqrt(m2) <= SAME_ADVANTAGE * np.abs(mean)
+        columns["advantage_logged_mean"] = np.where(is_same, mean, np.nan)
+
+
+def _add_values_and_returns(
+    columns: dict[str, Floats],
+    figures: TokenFigures,
+    value: Floats,
+    returns: Floats,
+    offsets: Ints,
+) -> None:
+    """Add columns of tokens with a return, from which the critic's explained variance follows."""
+    is_finite = np.isfinite(returns)
+    if not is_finite.all():
+        value = np.where(is_finite, value, np.nan)
+        returns = np.where(is_finite, returns, np.nan)
+    count, mean, columns["value_m2"] = row_moments(value, offsets)
+    # A row without returns keeps the mean of all its values, whatever other rows log.
+    columns["value_mean"] = np.where(count > 0, mean, columns["value_mean"])
+    columns["value_tokens"] = np.where(count > 0, count, np.nan)
+    parts = {"return": returns, "value_error": figures["value_error"]}
+    if "token_reward" in figures:
+        # Unlike λ-returns, sums of actual rewards do not depend on the predicted values.
+        parts["mc_return"] = discounted_sums(figures["token_reward"], offsets, 1.0)
+        parts["mc_error"] = value - parts["mc_return"]
+    for name, flat in parts.items():
+        _, mean, m2 = row_moments(flat, offsets)
+        columns[f"{name}_mean"] = mean
+        columns[f"{name}_m2"] = m2
 
 
 def _engines(
@@ -317,21 +343,20 @@ def _engines(
     logp = figures.get("logp")
     sampler = figures.get("sampler_logp")
     if logp is not None and sampler is not None:
-        ratio = mismatch_ratio(logp, sampler)
-        columns["mismatch_tokens"], columns["mismatch_ratio"] = finite_means(
-            ratio, offsets
-        )
-        columns["mismatch_k3"] = finite_means(k3(sampler - logp), offsets)[1]
-        columns["mismatch_prob"] = finite_means(
-            np.abs(figures["prob"] - probability(sampler)), offsets
-        )[1]
+        count, mean = finite_means(mismatch_ratio(logp, sampler), offsets)
+        columns["mismatch_tokens"] = count
+        columns["mismatch_ratio"] = mean
+        columns["mismatch_k3"] = row_means(k3(sampler - logp), offsets)
+        change = np.abs(figures["prob"] - probability(sampler))
+        columns["mismatch_prob"] = row_means(change, offsets)
         count, total = finite_sums(logp - sampler, offsets)
         columns["log_weight"] = np.where(count > 0, total, np.nan)
     if logp is not None and old is not None:
         ratio = importance_ratio(logp, old)
         columns["ratio_tokens"], columns["ratio_mean"] = finite_means(ratio, offsets)
-        outside = np.where(np.isfinite(ratio), np.abs(ratio - 1.0) > CLIP_RANGE, np.nan)
-        columns["ratio_outside"] = finite_means(outside, offsets)[1]
+        is_outside = np.abs(ratio - 1.0) > CLIP_RANGE
+        outside = np.where(np.isfinite(ratio), is_outside, np.nan)
+        columns["ratio_outside"] = row_means(outside, offsets)
 
 
 def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
@@ -348,22 +373,32 @@ def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
     # 24 consecutive positions include three successive multiples of 8, so only texts with three
     # equal units there are compared in full.
     padded = np.pad(units, (MAX_PERIOD, 0), constant_values=-1)
-    text_of = np.searchsorted(offsets, np.arange(0, len(units), 8), side="right") - 1
+    positions = np.arange(0, len(units), 8)
+    text_of = np.searchsorted(offsets, positions, side="right") - 1
     for period in range(1, MAX_PERIOD + 1):
-        equal = (
-            padded[MAX_PERIOD::8]
-            == padded[MAX_PERIOD - period : len(padded) - period : 8]
-        )
-        texts = text_of[np.flatnonzero(equal[2:] & equal[1:-1] & equal[:-2])]
-        for text in np.unique(texts[found[texts, 1] == 0]).tolist():
+        before = padded[MAX_PERIOD - period : len(padded) - period : 8]
+        equal = padded[MAX_PERIOD::8] == before
+        three = equal[2:] & equal[1:-1] & equal[:-2]
+        texts = text_of[np.flatnonzero(three)]
+        has_none = found[texts, 1] == 0  # with a smaller period
+        for text in np.unique(texts[has_none]).tolist():
             words = units[offsets[text] : offsets[text + 1]]
-            runs = spans(words[period:] == words[:-period]).tolist()
-            start, stop = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
-            length = stop - start + period
-            counts = length >= 100 or (length >= 32 and 4 * length >= len(words))
-            if counts and stop - start >= max(24, 2 * period):
+            start, length = _longest_loop(words, period)
+            if length:
                 found[text] = start, period, length
     return found
+
+
+def _longest_loop(words: NDArray[np.int32], period: int) -> tuple[int, int]:
+    """Return start and length of a text's longest loop of a period; zeros if none counts."""
+    runs = spans(words[period:] == words[:-period]).tolist()
+    start, stop = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
+    repeated = stop - start
+    length = repeated + period
+    is_large = length >= 100 or (length >= 32 and 4 * length >= len(words))
+    if is_large and repeated >= max(24, 2 * period):
+        return start, length
+    return 0, 0
 
 
 def is_cut_off(finished: Floats, ending: Floats | Ints) -> Floats:
@@ -383,31 +418,38 @@ def thinking_tokens(
     if not len(marks):
         return {}
     lengths = np.diff(offsets)
-    start = np.repeat(offsets[:-1], lengths)
+    start = np.repeat(offsets[:-1], lengths)  # of each token's row
+    # The latest mark up to each token, −1 before the first one
     latest = np.zeros(len(opens), np.int64)
     latest[marks] = marks + 1
     latest = np.maximum.accumulate(latest) - 1
     has_mark_before = latest >= start
     inside = np.where(has_mark_before, opens[latest], False) | closes
     # Tokens before a row's first mark are thinking if that mark closes thinking.
-    index = np.minimum(np.searchsorted(marks, offsets[:-1]), len(marks) - 1)
-    first = marks[index]
+    index = np.searchsorted(marks, offsets[:-1])
+    first = marks[np.minimum(index, len(marks) - 1)]
     has_mark = (first >= offsets[:-1]) & (first < offsets[1:])
     inside |= ~has_mark_before & np.repeat(has_mark & closes[first], lengths)
-    thinking = np.where(has_mark, row_sums(inside.astype(np.float64), offsets), np.nan)
+    count = row_sums(inside.astype(np.float64), offsets)
+    thinking = np.where(has_mark, count, np.nan)
     return {"thinking_tokens": thinking, "answer_tokens": lengths - thinking}
 
 
 def correctness(extras: pd.DataFrame, reward: Floats) -> Floats:
     """Return 1 for right, 0 for wrong, else NaN, (R,): by ``extras``, or by two-valued rewards."""
     logged = extras.select_dtypes("number").filter(regex=_CORRECT_FIELD)
-    grades = [values.to_numpy(np.float64) for _, values in logged.items()]
+    for _, values in logged.items():
+        grades = values.to_numpy(np.float64)
+        if _is_binary(grades):
+            return grades
     rewards = np.unique(reward[~np.isnan(reward)])
     if len(rewards) == 2:
-        grades.append(np.where(np.isnan(reward), np.nan, reward == rewards[1]))
-    known = (
-        g
-        for g in grades
-        if set(np.unique(g[~np.isnan(g)])) in ({0.0}, {1.0}, {0.0, 1.0})
-    )
-    return next(known, np.full(len(reward), np.nan))
+        return np.where(np.isnan(reward), np.nan, reward == rewards[1])
+    return np.full(len(reward), np.nan)
+
+
+def _is_binary(grades: Floats) -> bool:
+    """Return whether all known grades are 0 or 1, and at least one is known."""
+    known = grades[~np.isnan(grades)]
+    is_grade = np.isin(known, (0.0, 1.0))
+    return len(known) > 0 and bool(is_grade.all())

@@ -76,20 +76,32 @@ _END_REASONS = {
     "time_limit content_filter",
     Ending.UNFINISHED: "incomplete unfinished not_completed",
 }
-_ENDINGS = {
-    reason: end for end, reasons in _END_REASONS.items() for reason in reasons.split()
-}
+
+
+def _endings_by_reason() -> dict[str, Ending]:
+    endings: dict[str, Ending] = {}
+    for ending, reasons in _END_REASONS.items():
+        endings.update(dict.fromkeys(reasons.split(), ending))
+    return endings
+
+
+_ENDINGS = _endings_by_reason()
 _LONGEST_REASON = 80
 _BLANKS = re.compile(r"[\s-]+")
 _REACHED = re.compile(r"_(?:reached|exceeded|hit)$")
 
 _LARGEST_INTEGER = 2**53  # float64 represents all integers up to it
 _LONGEST_NAME = 80
-_OPEN, _CLOSE = "<think>", "</think>"
+_OPEN = "<think>"
+_CLOSE = "</think>"
 _SPLITS = {
-    "training": "train", "validation": "val", "valid": "val", "dev": "val",
-    "evaluation": "eval", "test": "eval",
-}  # fmt: skip
+    "training": "train",
+    "validation": "val",
+    "valid": "val",
+    "dev": "val",
+    "evaluation": "eval",
+    "test": "eval",
+}
 
 
 # Kinds of errors of tools that are counted, in the order of ToolCounts, and how pages name them
@@ -103,11 +115,16 @@ ERROR_KINDS = {
 
 
 class ToolCounts(NamedTuple):
-    """Counts of a tool's answers in a response: answers, errors among them, total characters.
+    """Counts of a tool's answers in a response.
 
-    ``ranges``: answers whose token range is logged; ``tokens``: total tokens in these ranges.
-    ``empty``: answers without text that are not errors. The last five fields count errors by kind;
-    an error of another kind counts only in ``errors``.
+    Attributes:
+        answers: number of answers.
+        errors: those of them that are errors; the last five fields count these by kind, but an
+            error of another kind counts only here.
+        chars: total characters.
+        ranges: answers whose token range is logged.
+        tokens: total tokens in these ranges.
+        empty: answers without text that are not errors.
     """
 
     answers: int = 0
@@ -125,17 +142,19 @@ class ToolCounts(NamedTuple):
 
 @dataclass(slots=True)
 class RowMetadata:
-    """Values of a row other than text and tokens."""
+    """Values of a row other than text and tokens.
 
-    split: str | None = None  # standard name, such as "val"
-    # why the row is not a trained response, a key of ``notes.ODDITIES``; "" if it is one
+    Attributes:
+        split: standard name of the data split, such as "val"; None if the row names none.
+        left_out: why the row is not a trained response, a key of ``notes.ODDITIES``; "" if it is.
+        figures: numbers by column of the response table.
+        tools: counts of answers by tool name.
+    """
+
+    split: str | None = None
     left_out: str = ""
-    figures: dict[str, float] = field(
-        default_factory=dict
-    )  # by column of the response table
-    tools: dict[str, ToolCounts] = field(
-        default_factory=dict
-    )  # counts of answers by tool name
+    figures: dict[str, float] = field(default_factory=dict)
+    tools: dict[str, ToolCounts] = field(default_factory=dict)
 
 
 def row_metadata(
@@ -153,17 +172,18 @@ def row_metadata(
     if turns:
         metadata.figures = _turn_figures(turns, prompt)
         metadata.tools = _tool_counts(turns)
-    elif thinking := _thinking(response, _begins_thinking(prompt)):
-        metadata.figures = {
-            "thinking_chars": float(thinking.chars),
-            "unclosed_thinking": float(thinking.unclosed),
-        }
+    else:
+        thinking = _thinking(response, begun=_begins_thinking(prompt))
+        if thinking:
+            metadata.figures["thinking_chars"] = float(thinking.chars)
+            metadata.figures["unclosed_thinking"] = float(thinking.unclosed)
     version: Any = record.get("policy_version")
     if isinstance(version, list | tuple) and version:
-        version = version[0]
+        version = version[0]  # the oldest, if it changed within the response
     if is_number(version):
         metadata.figures["lag"] = float(step - version)
-    if is_number(seconds := record.get("seconds")):
+    seconds = record.get("seconds")
+    if is_number(seconds):
         metadata.figures["seconds"] = float(seconds)
     return metadata
 
@@ -177,35 +197,45 @@ def ending_of(reason: object) -> Ending | None:
     return _ENDINGS.get(word) or _ENDINGS.get(_REACHED.sub("", word))
 
 
-class _Thinking(NamedTuple):
-    """A text with thinking, cut at closing tags into (other text, opening tag or "", thinking)."""
+class _Part(NamedTuple):
+    """A part of a text up to a closing tag of thinking, or after the last one."""
 
-    parts: list[tuple[str, str, str]]
+    other: str  # text before the thinking
+    opening: str  # the tag, "" if the part has no thinking
+    thought: str
+
+
+class _Thinking(NamedTuple):
+    """A text with thinking, cut at closing tags."""
+
+    parts: list[_Part]
 
     @property
     def chars(self) -> int:
-        return sum(len(thought) for _, _, thought in self.parts)
+        return sum(len(part.thought) for part in self.parts)
 
     @property
     def unclosed(self) -> bool:
-        return bool(self.parts[-1][1])
+        return bool(self.parts[-1].opening)
 
     @property
     def answered(self) -> bool:
+        """Whether there is text besides thinking."""
         # A closing tag without an opening one is other text, too.
-        stray = any(not opening for _, opening, _ in self.parts[:-1])
-        return stray or any(other.strip() for other, _, _ in self.parts)
+        has_stray_tag = any(not part.opening for part in self.parts[:-1])
+        return has_stray_tag or any(part.other.strip() for part in self.parts)
 
 
-def _thinking(text: str, begun: bool = False) -> _Thinking | None:
+def _thinking(text: str, *, begun: bool) -> _Thinking | None:
+    """Return the thinking in a text, None without any; ``begun``: the prompt ends with its tag."""
     opened = text.find(_OPEN)
     closed = text.find(_CLOSE)
     if not begun and opened < 0 and closed < 0:
         return None
     # Chat templates often end with the opening tag, so that the text has only the closing one.
-    if (begun and opened < 0) or (closed >= 0 and (opened < 0 or closed < opened)):  # noqa: PLR0916
+    if opened < 0 or 0 <= closed < opened:
         text = _OPEN + text
-    return _Thinking([part.partition(_OPEN) for part in text.split(_CLOSE)])
+    return _Thinking([_Part(*part.partition(_OPEN)) for part in text.split(_CLOSE)])
 
 
 def _begins_thinking(prompt: str) -> bool:
@@ -213,42 +243,68 @@ def _begins_thinking(prompt: str) -> bool:
 
 
 def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
+    """Return the columns of the response table that are counted over a conversation's turns."""
     sampled = [turn for turn in turns if turn["sampled"]]
     answers = [turn for turn in turns if turn["role"] == "tool"]
-    chars = calls = empty_turns = unparsed = markup = 0
-    unclosed: list[bool] = []
-    for i, turn in enumerate(sampled):
-        thought = turn.get("thinking")
-        thought = thought if isinstance(thought, str) else ""
-        # The prompt may open the thinking of the first turn, unless thinking is a separate field.
-        thinking = _thinking(
-            turn["text"], not i and not thought and _begins_thinking(prompt)
-        )
-        chars += len(thought) + (thinking.chars if thinking else 0)
-        unclosed += [thinking.unclosed] if thinking else []
-        answered = thinking.answered if thinking else bool(turn["text"].strip())
-        written = _calls_of(turn)
-        unparsed += (
-            len(written) if turn.get("calls") == [] else sum(map(is_unparsed, written))
-        )
-        count = len(written)
-        calls += count
-        empty_turns += not count and not answered
-        markup += not count and has_markup(turn["text"])
+    errors = [answer for answer in answers if answer.get("error")]
+    # The prompt may open the thinking of the first turn.
+    begun = _begins_thinking(prompt)
+    by_turn: list[_TurnCounts] = []
+    for turn in sampled:
+        by_turn.append(_turn_counts(turn, begun=begun))
+        begun = False
+    calls = sum(turn.calls for turn in by_turn)
     figures = {
         "turns": float(len(sampled)),
         "tool_calls": float(max(calls, len(answers))),
-        "tool_errors": float(sum(bool(turn.get("error")) for turn in answers)),
-        "unparsed_calls": float(unparsed),
+        "tool_errors": float(len(errors)),
+        "unparsed_calls": float(sum(turn.unparsed for turn in by_turn)),
         "late_calls": float(_late_calls(turns)),
-        "markup_turns": float(markup),
+        "markup_turns": float(sum(turn.has_markup for turn in by_turn)),
         "empty_results": float(sum(map(_is_empty, answers))),
-        "void_turns": float(empty_turns),
+        "void_turns": float(sum(turn.is_void for turn in by_turn)),
     }
-    if chars or unclosed:
+    if any(turn.has_thinking for turn in by_turn):
+        chars = sum(turn.thinking_chars for turn in by_turn)
         figures["thinking_chars"] = float(chars)
-        figures["unclosed_thinking"] = float(any(unclosed))
+        unclosed = any(turn.is_unclosed for turn in by_turn)
+        figures["unclosed_thinking"] = float(unclosed)
     return figures
+
+
+class _TurnCounts(NamedTuple):
+    calls: int
+    unparsed: int  # calls that the trainer's parser did not find, or whose arguments are invalid
+    is_void: bool  # whether the turn has neither a call nor text besides thinking
+    has_markup: bool  # whether it has markup of calls, but no call
+    has_thinking: bool
+    thinking_chars: int
+    is_unclosed: bool  # whether its thinking does not end
+
+
+def _turn_counts(turn: Turn, *, begun: bool) -> _TurnCounts:
+    """Return what a sampled turn counts; ``begun`` if the prompt opened its thinking."""
+    text = turn["text"]
+    thought = turn.get("thinking")
+    if not isinstance(thought, str):
+        thought = ""
+    # Of a trainer that logs thinking as a field, the text begins after it.
+    thinking = _thinking(text, begun=begun and not thought)
+    calls = _calls_of(turn)
+    if turn.get("calls") == []:
+        unparsed = len(calls)
+    else:
+        unparsed = sum(map(is_unparsed, calls))
+    is_answered = thinking.answered if thinking else bool(text.strip())
+    return _TurnCounts(
+        calls=len(calls),
+        unparsed=unparsed,
+        is_void=not calls and not is_answered,
+        has_markup=not calls and has_markup(text),
+        has_thinking=bool(thought or thinking),
+        thinking_chars=len(thought) + (thinking.chars if thinking else 0),
+        is_unclosed=thinking.unclosed if thinking else False,
+    )
 
 
 def _calls_of(turn: Turn) -> list[Any]:
@@ -263,8 +319,9 @@ def _late_calls(turns: Sequence[Turn]) -> int:
     answered = False
     for turn in turns:
         if turn["sampled"]:
-            answered |= is_final(turn["text"])
-            late += len(_calls_of(turn)) if answered else 0
+            answered = answered or is_final(turn["text"])
+            if answered:
+                late += len(_calls_of(turn))
         elif turn["role"] == "user":
             answered = False
     return late
@@ -275,27 +332,36 @@ def _is_empty(answer: Turn) -> bool:
 
 
 def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
+    """Return the counts of answers by the tool's name; of tools beyond MAX_TOOLS none."""
     counts: dict[str, ToolCounts] = {}
     for turn in turns:
+        if turn["role"] != "tool":
+            continue
         name = turn.get("tool")
         name = " ".join(name.split())[:_LONGEST_NAME] if isinstance(name, str) else ""
-        if turn["role"] == "tool" and (name in counts or len(counts) < MAX_TOOLS):
-            start, stop = turn.get("tokens", (0, 0))
-            is_error = bool(turn.get("error"))
-            has_range = "tokens" in turn
-            kind = error_kind(f"{turn['error']}\n{turn['text']}") if is_error else ""
-            kinds = {kind: 1} if kind in ToolCounts._fields else {}
-            numbers = (
-                1,
-                is_error,
-                len(turn["text"]),
-                has_range,
-                stop - start,
-                _is_empty(turn),
-            )
-            answer = ToolCounts(*numbers, **kinds)
-            counts[name] = ToolCounts(*map(add, counts.get(name, ToolCounts()), answer))
+        if name in counts:
+            counts[name] = ToolCounts(*map(add, counts[name], _count_of(turn)))
+        elif len(counts) < MAX_TOOLS:
+            counts[name] = _count_of(turn)
     return counts
+
+
+def _count_of(answer: Turn) -> ToolCounts:
+    """Return the counts of a single answer."""
+    start, stop = answer.get("tokens", (0, 0))
+    count = ToolCounts(
+        answers=1,
+        errors=1 if answer.get("error") else 0,
+        chars=len(answer["text"]),
+        ranges=1 if "tokens" in answer else 0,
+        tokens=stop - start,
+        empty=1 if _is_empty(answer) else 0,
+    )
+    if count.errors:
+        kind = error_kind(f"{answer['error']}\n{answer['text']}")
+        if kind in ERROR_KINDS:
+            return count._replace(**{kind: 1})
+    return count
 
 
 def split_named(value: object) -> str:
@@ -325,7 +391,8 @@ def normalize_turns_and_mask(
     logged_turns = row.get("turns")
     ids = row.get("token_ids")
     if cut and isinstance(mask, list):
-        mask = row["response_mask"] = mask[:tokens]
+        mask = mask[:tokens]
+        row["response_mask"] = mask
     if mask is not None and not (_is_mask(mask) and len(mask) == tokens):
         del row["response_mask"]
         problems.append("bad_mask")
@@ -353,38 +420,34 @@ def _is_mask(mask: object) -> bool:
 def _normalize_turns(turns: object) -> list[dict[str, Any]] | None:
     if not isinstance(turns, list):
         return None
-    normalized = []
+    normalized: list[dict[str, Any]] = []
     for turn in turns:
         if not isinstance(turn, dict) or not isinstance(turn.get("role"), str):
             return None
         role = role_name(turn["role"])
         sampled = turn.get("sampled")
-        kept = {key: value for key, value in turn.items() if value is not None} | {
-            "role": role,
-            "text": content_text(turn.get("text")),
-            "sampled": role == "assistant" if sampled is None else bool(sampled),
-        }
-        if (
-            role == "tool"
-            and "error" not in kept
-            and (error := error_in_answer(kept["text"]))
-        ):
-            kept["error"] = error
+        kept = {key: value for key, value in turn.items() if value is not None}
+        kept["role"] = role
+        kept["text"] = content_text(turn.get("text"))
+        kept["sampled"] = role == "assistant" if sampled is None else bool(sampled)
+        if role == "tool" and "error" not in kept:
+            error = error_in_answer(kept["text"])
+            if error:
+                kept["error"] = error
         normalized.append(kept)
     return normalized
 
 
 def _spans_fit(spans: Sequence[Any], tokens: int) -> bool:
+    """Return whether spans are (start, stop) in ascending order, within a number of tokens."""
     end = 0
     for span in spans:
         if not isinstance(span, list | tuple) or len(span) != 2:
             return False
-        first, stop = span
-        if (
-            type(first) is not int
-            or type(stop) is not int
-            or not end <= first <= stop <= tokens
-        ):
+        start, stop = span
+        if type(start) is not int or type(stop) is not int:
+            return False
+        if not end <= start <= stop <= tokens:
             return False
         end = stop
     return True

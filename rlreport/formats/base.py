@@ -3,6 +3,11 @@
 A canonical row is a dict with the fields of ``rlreport.fields``. Its other numbers, booleans and
 short strings become extra columns. If ``advantages`` is a single number, it applies to all tokens;
 in a row without tokens it becomes the column ``advantage``.
+
+To add a format, derive a class from ``BaseFormat``, set ``id``, ``description``, ``files`` and
+``claims``, and write ``rows``. The reader calls the methods in this order: ``match`` with the first
+objects of each file; ``with_siblings`` of the format that matched; ``rows`` for each object;
+``split`` for each row that names no data split.
 """
 
 from __future__ import annotations
@@ -24,13 +29,21 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Location of an object: file (path in the log folder), line from 1, index from 0."""
+    """Location of an object.
+
+    Attributes:
+        name: path of the file in the folder of the logs.
+        line: line number from 1 in a file of lines, else 0.
+        index: number of the object from 0 in a file without lines.
+        step: the step in the file's path, None without one.
+        member: name of the object's file in ``name``, if that is an archive, else "".
+    """
 
     name: str
     line: int = 0
     index: int = 0
-    step: AssumedStep | None = None  # the step in the file's path, None without one
-    member: str = ""  # name of the object's file in ``name``, if that is an archive
+    step: AssumedStep | None = None
+    member: str = ""
 
     @property
     def path(self) -> str:
@@ -39,11 +52,14 @@ class Where:
 
 
 class Match(NamedTuple):
-    """A format's claim that it can read a file: a confidence (1 to 100), and the reason as text.
+    """A format's claim that it can read a file.
 
-    The claim with the highest confidence wins; ties go to the format registered first. The
-    confidence is 40 for just prompt, response and reward (``plain``), 60 for canonical rows, 65 to
-    97 for keys that are typical of one format, and 100 for ``--map``.
+    The claim with the highest confidence wins; ties go to the format registered first.
+
+    Attributes:
+        confidence: 1 to 100: 40 for just prompt, response and reward (``plain``), 60 for canonical
+            rows, 65 to 97 for keys that are typical of one format, 100 for ``--map``.
+        reason: why the file matches, for readers: such as "has `traces`: verifiers 1.2".
     """
 
     confidence: int
@@ -51,7 +67,13 @@ class Match(NamedTuple):
 
 
 class FileStamp(NamedTuple):
-    """Path, size and modification time (ns) of a file, which identify its content."""
+    """What identifies the content of a file.
+
+    Attributes:
+        path: the file's path.
+        size: its size in bytes.
+        modified: its modification time in ns.
+    """
 
     path: str
     size: int
@@ -59,6 +81,7 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> FileStamp | None:
+        """Return the stamp of a file as it is now, None if there is no such file."""
         if not path.is_file():
             return None
         stat = path.stat()
@@ -71,10 +94,11 @@ class BaseFormat:
     Attributes:
         id: the name used on the command line.
         description: one line for ``rlreport formats``.
-        files: the typical names of its files, as glob patterns.
-        container: ``lines``, ``json`` (one object or array per file), ``parquet``, ``torch``, ….
+        files: the typical names of its files, as glob patterns; for readers only.
+        container: the typical container: ``lines``, ``json`` (one object or array per file),
+            ``parquet``, ``torch``, …; for readers only, as the container is found by a file's name.
         claims: sets of keys; a file matches if half of its objects or more have all keys of a set.
-        confidence: confidence of a claim, from 1 to 100.
+        confidence: confidence of a claim, from 1 to 100 (see ``Match``).
         columnar: whether the keys in ``claims`` hold lists, so that a line contains a whole step.
         alone: whether rows depend only on the object and the name of its file, not on other files.
         rewarded: whether its files have rewards; if not, missing ones are not reported as NaN.
@@ -100,6 +124,7 @@ class BaseFormat:
 
     @property
     def sibling(self) -> FileStamp | None:
+        """The first file that is read together with the log, None without any."""
         return next(iter(self.siblings), None)
 
     @property
@@ -108,20 +133,25 @@ class BaseFormat:
         return self.alone and type(self).__module__.startswith("rlreport.")
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim if half of the objects or more have the keys (and types) of a claim."""
+        """Return a claim on a file, None if the format does not fit.
+
+        Args:
+            name: path of the file in the folder of the logs.
+            objects: the file's first objects, at least one.
+
+        Returns:
+            A claim if half of the objects or more have the keys (and types) of one of ``claims``.
+            All of them need not: some may lack a key, for example after the grader failed.
+        """
         for keys in self.claims:
-            matches = [
-                obj
-                for obj in objects
-                if has_keys([obj], *keys) and self.recognizes(obj)
-            ]
-            # Some rows may lack a key, for example after the grader failed.
+            having_keys = [obj for obj in objects if has_keys([obj], *keys)]
+            matches = [obj for obj in having_keys if self.recognizes(obj)]
             if matches and 2 * len(matches) >= len(objects):
-                writer = self.writer(matches[0])
                 reason = "has " + ", ".join(f"`{key}`" for key in keys)
-                return Match(
-                    self.confidence, f"{reason}: {writer}" if writer else reason
-                )
+                writer = self.writer(matches[0])
+                if writer:
+                    reason = f"{reason}: {writer}"
+                return Match(self.confidence, reason)
         return None
 
     def writer(self, obj: Row) -> str:
@@ -130,26 +160,47 @@ class BaseFormat:
 
     def recognizes(self, obj: Row) -> bool:
         """Return whether an object with the keys in ``claims`` also has this format's types."""
-        return not self.columnar or all(
-            isinstance(obj.get(k), list) for k in self.claims[0]
-        )
+        if not self.columnar:
+            return True
+        return all(isinstance(obj.get(key), list) for key in self.claims[0])
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Self | str:
         """Return the format set up to also read files next to a log, or why the log is not read.
 
-        ``listed`` are the paths of all log files of the run. The format must be picklable.
+        Args:
+            path: path of the log.
+            listed: the paths of all log files of the run.
+
+        Returns:
+            The format with ``siblings``, which must be picklable; or a sentence for readers, if
+            another file has the same rows.
         """
         return self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the canonical rows of one object; raise RowError if it cannot be converted.
+        """Yield the canonical rows of one object of a log, usually one.
 
-        If only some of its rows cannot be read, yield an ``UnreadRow`` for each of them.
+        Keys of ``obj`` that are read with ``get`` or ``[]`` count as recognized; the reader reports
+        the others. If only some of its rows cannot be read, yield an ``UnreadRow`` for each.
+
+        Args:
+            obj: a logged object; the format may change it.
+            where: location of the object, for example for a step in the path.
+
+        Raises:
+            RowError: if the object cannot be converted; its text is shown with the line's number.
         """
         raise NotImplementedError
 
     def split(self, name: str) -> str | None:
-        """Return ``eval`` if the format ``evaluates``, else the split in the path, or None."""
+        """Return the data split of a file's rows that name none.
+
+        Args:
+            name: path of the file in the folder of the logs.
+
+        Returns:
+            ``eval`` if the format ``evaluates``, else the split in the path, or None.
+        """
         return "eval" if self.evaluates else split_of(name)
 
 
@@ -175,4 +226,7 @@ def split_of(name: str) -> str | None:
 
 def has_keys(objects: Sequence[Row], *keys: str) -> bool:
     """Return whether every object has all ``keys``; False if there are no objects."""
-    return bool(objects) and all(key in obj for obj in objects for key in keys)
+    if not objects:
+        return False
+    wanted = set(keys)
+    return all(wanted <= obj.keys() for obj in objects)

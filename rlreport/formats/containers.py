@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from rlreport.errors import MissingExtraError, RowError, UnreadRow
 from rlreport.formats.base import Row
@@ -110,10 +110,8 @@ def _check(file: IO[bytes]) -> None:
         ) from None
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
         raise RowError(message("not a plain file of torch.save: it is compressed"))
-    if (
-        sum(info.file_size for info in infos if info.filename.endswith(".pkl"))
-        > MAX_PICKLE
-    ):
+    sizes = [info.file_size for info in infos if info.filename.endswith(".pkl")]
+    if sum(sizes) > MAX_PICKLE:
         why = message(
             "over {most:count} bytes besides tensors; {export}",
             most=MAX_PICKLE,
@@ -130,11 +128,7 @@ class _Budget:
 
     def plain(self, value: Any, depth: int = 0) -> Any:
         """Convert a value to JSON types, matrices etc. to text; raise RowError beyond a limit."""
-        if is_tensor := hasattr(value, "numel"):
-            size = value.numel() if len(value.shape) <= 1 else 1
-        else:
-            size = len(value) + 1 if isinstance(value, _SIZED) else 1
-        self._left -= _BASE_COST + size
+        self._left -= _BASE_COST + _size_of(value)
         if self._left < 0 or depth > _MAX_DEPTH:
             raise RowError(
                 message("too large or too deeply nested; convert it to .jsonl")
@@ -147,22 +141,36 @@ class _Budget:
             if all(type(item) in (int, float) for item in value):
                 return list(value)
             return [self.plain(item, depth + 1) for item in value]
-        if is_tensor:
-            # Sparse and quantized tensors have no list.
-            with contextlib.suppress(RuntimeError, TypeError, ValueError):
-                if len(value.shape) <= 1:
-                    return value.tolist()
-            return f"tensor of shape {tuple(value.shape)}"
-        return (
-            value
-            if value is None or isinstance(value, str | int | float)
-            else str(value)
-        )
+        if _is_tensor(value):
+            return _plain_tensor(value)
+        if value is None or isinstance(value, str | int | float):
+            return value
+        return str(value)
 
 
-MAX_FOOTER = (
-    32_000_000  # Maximum bytes of the footer, which describes columns and row groups
-)
+def _size_of(value: Any) -> int:
+    """Return the number of elements or characters; matrices become a short text, so 1."""
+    if _is_tensor(value):
+        return value.numel() if len(value.shape) <= 1 else 1
+    return len(value) + 1 if isinstance(value, _SIZED) else 1
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "numel")
+
+
+def _plain_tensor(tensor: Any) -> Any:
+    """Return a number or a list of numbers, or a text for a matrix."""
+    # Sparse and quantized tensors have no list.
+    with contextlib.suppress(RuntimeError, TypeError, ValueError):
+        if len(tensor.shape) <= 1:
+            return tensor.tolist()
+    return f"tensor of shape {tuple(tensor.shape)}"
+
+
+# Maximum bytes of the footer, which describes columns and row groups
+MAX_FOOTER = 32_000_000
+
 # Maximum number of schema elements and of row groups; pyarrow recurses into nested elements
 MAX_ELEMENTS = 8_000
 
@@ -175,16 +183,19 @@ MAX_UNPACKED = 256_000_000
 # Number of values that even the smallest file may have; each list element counts as one
 MAX_VALUES = 20_000_000
 
-MAX_VALUE_GROWTH = (
-    20  # Number of values allowed per byte of the file, in addition to MAX_VALUES
-)
+# Number of values allowed per byte of the file, in addition to MAX_VALUES
+MAX_VALUE_GROWTH = 20
+
 # Bytes of decoded texts, including repetitions, that even the smallest file may have
 MAX_TEXT = 1_000_000_000
 
-MAX_ROW_TEXT = 256_000_000  # Maximum bytes of the decoded texts of one row
+# Maximum bytes of the decoded texts of one row
+MAX_ROW_TEXT = 256_000_000
+
+# Most rows, values and bytes of texts that are decoded at a time
 _BATCH_ROWS = 256
 _BATCH_VALUES = 4_000_000
-_BATCH_TEXT = 64_000_000  # bytes
+_BATCH_TEXT = 64_000_000
 
 
 @contextmanager
@@ -197,6 +208,7 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
             "reading parquet logs needs pyarrow: pip install 'rlreport[parquet]'"
         ) from None
     try:
+        # A Parquet file ends with the length of its footer and a mark, of 4 bytes each.
         file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
         length = file.read(4)
         mark = file.read(4)
@@ -223,33 +235,44 @@ def parquet_rows(
 ) -> Iterator[tuple[int, Row]]:
     """Yield (index from 0, row) for the rows ``wanted`` (None for all) of a Parquet file."""
     with _open_parquet(file) as parquet:
-        stop = 0
         budget = MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
+        stop = 0
         for group in range(parquet.num_row_groups):
             metadata = parquet.metadata.row_group(group)
-            start, stop = stop, stop + metadata.num_rows
+            start = stop
+            stop += metadata.num_rows
             if wanted is not None and wanted.isdisjoint(range(start, stop)):
                 continue
-            # Batches have fewer rows if rows have many values.
-            values = sum(
-                metadata.column(i).num_values for i in range(metadata.num_columns)
-            )
-            size = max(
-                1, min(_BATCH_ROWS, _BATCH_VALUES * metadata.num_rows // max(1, values))
-            )
+            size = _batch_size(metadata)
             for batch in parquet.iter_batches(size, row_groups=[group]):
                 budget -= _text_bytes(batch)
                 if budget < 0:
-                    raise LimitError(
-                        message("its texts take too much memory when decoded")
-                    )
-                rows = range(start, start + batch.num_rows)
-                if wanted is None or wanted.intersection(rows):
-                    numbered = zip(rows, _rows(batch), strict=True)
-                    yield from (
-                        row for row in numbered if wanted is None or row[0] in wanted
-                    )
-                start += batch.num_rows
+                    raise _too_much_text()
+                indices = range(start, start + batch.num_rows)
+                start = indices.stop
+                yield from _wanted_rows(batch, indices, wanted)
+
+
+def _wanted_rows(
+    batch: Any, indices: range, wanted: set[int] | None
+) -> Iterator[tuple[int, Row]]:
+    if wanted is not None and wanted.isdisjoint(indices):
+        return  # without decoding the batch
+    for index, row in zip(indices, _rows(batch), strict=True):
+        if wanted is None or index in wanted:
+            yield index, row
+
+
+def _batch_size(metadata: Any) -> int:
+    """Return how many rows of a row group to decode at a time: fewer if they have many values."""
+    columns = range(metadata.num_columns)
+    values = sum(metadata.column(i).num_values for i in columns)
+    rows: int = _BATCH_VALUES * metadata.num_rows // max(1, values)
+    return max(1, min(_BATCH_ROWS, rows))
+
+
+def _too_much_text() -> LimitError:
+    return LimitError(message("its texts take too much memory when decoded"))
 
 
 def _rows(batch: Any) -> Iterator[Row]:
@@ -262,10 +285,11 @@ def _rows(batch: Any) -> Iterator[Row]:
         yield from _rows(batch.slice(0, middle))
         yield from _rows(batch.slice(middle))
     else:
-        raise LimitError(message("its texts take too much memory when decoded"))
+        raise _too_much_text()
 
 
 def _text_bytes(batch: Any) -> int:
+    """Return the bytes of a batch's texts when decoded, computed from the dictionaries."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -288,20 +312,26 @@ def _check_metadata(metadata: Any, size: int) -> None:
     """Raise LimitError if a file of ``size`` bytes has too many columns, bytes or values."""
     if metadata.num_columns > MAX_COLUMNS:
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    chunks = [group.column(i) for group in groups for i in range(metadata.num_columns)]
-    unpacked = MAX_UNPACKED + MAX_GROWTH * size
-    values = MAX_VALUES + MAX_VALUE_GROWTH * size
-    if sum(max(0, chunk.total_uncompressed_size) for chunk in chunks) > unpacked:
+    unpacked = 0
+    values = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(metadata.num_columns)):
+            # A forged negative size must not make room for other columns.
+            unpacked += max(0, chunk.total_uncompressed_size)
+            values += chunk.num_values
+    most_unpacked = MAX_UNPACKED + MAX_GROWTH * size
+    if unpacked > most_unpacked:
         why = message(
             "unpacks to over {most:count} bytes, too many for its size; split the file",
-            most=unpacked,
+            most=most_unpacked,
         )
         raise LimitError(why)
-    if max(metadata.num_rows, sum(chunk.num_values for chunk in chunks)) > values:
-        raise LimitError(
-            message("more than {most:count} values, too many for its size", most=values)
+    most_values = MAX_VALUES + MAX_VALUE_GROWTH * size
+    if max(metadata.num_rows, values) > most_values:
+        why = message(
+            "more than {most:count} values, too many for its size", most=most_values
         )
+        raise LimitError(why)
 
 
 class Member(dict[str, Any]):
@@ -322,10 +352,14 @@ MAX_SAMPLE = 64_000_000
 MOST_GROWTH = 200
 
 _SUFFIXES = {
-    ".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet", ".pt": "torch",
+    ".jsonl": "lines",
+    ".ndjson": "lines",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".pt": "torch",
     ".db": "sqlite",
     ".eval": "inspect",
-}  # fmt: skip
+}
 # Suffixes of zip archives of logs: all files of JSON lines and JSON documents in them are read
 ZIPPED = (".jsonl.zip", ".ndjson.zip", ".json.zip")
 
@@ -338,8 +372,17 @@ _NO_ZIP = translatable("not a zip archive: {why}")
 _ZSTANDARD = 93
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
-_ZIP_ERRORS = (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError,
-               zlib.error, struct.error, zstd.ZstdError)  # fmt: skip
+_ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    OSError,
+    ValueError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    zlib.error,
+    struct.error,
+    zstd.ZstdError,
+)
 # Table of a Trackio database -> SQL query for its rollouts; skips entries of only numbers
 _QUERIES = {
     "metrics": "SELECT run_name, step, timestamp, metrics FROM metrics "
@@ -351,15 +394,15 @@ _QUERIES = {
 
 def container_of(name: str) -> str | None:
     """Return the container type (``lines``, ``json``, …) for a file's suffix, None if unknown."""
-    plain = name.lower()
-    if plain.endswith(ZIPPED):
+    name = name.lower()
+    if name.endswith(ZIPPED):
         return "zip"
-    for suffix in (".gz", ".zst"):
-        plain = plain.removesuffix(suffix)
+    plain = name.removesuffix(".gz").removesuffix(".zst")
     container = _SUFFIXES.get(Path(plain).suffix)
-    return (
-        None if container not in _COMPRESSIBLE and plain != name.lower() else container
-    )
+    is_compressed = plain != name
+    if is_compressed and container not in _COMPRESSIBLE:
+        return None
+    return container
 
 
 def iterate(
@@ -375,12 +418,26 @@ def iterate(
     if container in _INDEXED:
         yield from _INDEXED[container](file, wanted)
     else:
-        objects = enumerate(_OBJECTS.get(container, json_objects)(file))
-        yield from (entry for entry in objects if wanted is None or entry[0] in wanted)
+        read_objects = _OBJECTS.get(container, json_objects)
+        for index, obj in enumerate(read_objects(file)):
+            if wanted is None or index in wanted:
+                yield index, obj
 
 
 def json_objects(file: IO[bytes]) -> Iterator[Row]:
     """Yield the dicts in a JSON document (object, array, table, lines), or raise RowError."""
+    document = _json_document(file)
+    if isinstance(document, dict) and _is_table(document):
+        names = document["columns"]
+        for values in document["data"]:
+            if isinstance(values, list) and len(values) == len(names):
+                yield dict(zip(names, values, strict=True))
+    else:
+        yield from dicts(document if isinstance(document, list) else [document])
+
+
+def _json_document(file: IO[bytes]) -> Any:
+    """Return a parsed JSON document, or the objects of JSON lines; raise RowError otherwise."""
     file.seek(0)
     try:
         data = read_stream(file, MAX_JSON)
@@ -391,39 +448,32 @@ def json_objects(file: IO[bytes]) -> Iterator[Row]:
         )
         raise RowError(why) from None
     try:
-        document = load_json(data)
+        return load_json(data)
     except LimitError as error:
         raise RowError(
             message("the JSON document exceeds a limit: {why}", why=error.reason)
         ) from None
     except ValueError as error:
         # Files named `.json` often contain JSON lines.
-        document = _objects_of_lines(data)
-        if len(document) < 2:
+        objects = _objects_of_lines(data)
+        if len(objects) < 2:
             raise RowError(
                 message("not a JSON document: {why}", why=str(error))
             ) from None
-    if isinstance(document, dict) and _is_table(document):
-        names = document["columns"]
-        for values in document["data"]:
-            if isinstance(values, list) and len(values) == len(names):
-                yield dict(zip(names, values, strict=True))
-    else:
-        yield from dicts(document if isinstance(document, list) else [document])
+        return objects
 
 
 def _is_table(document: Row) -> bool:
+    """Return whether a document is a table: ``columns``, ``data``, and at most one other key."""
     names = document.get("columns")
     data = document.get("data")
-    texts = (
-        isinstance(names, list)
-        and bool(names)
-        and all(isinstance(n, str) for n in names)
-    )
-    return texts and isinstance(data, list) and len(document) <= 3
+    if not (isinstance(names, list) and names and isinstance(data, list)):
+        return False
+    return len(document) <= 3 and all(isinstance(name, str) for name in names)
 
 
 def _objects_of_lines(data: bytes) -> list[Row]:
+    """Return the objects of JSON lines, [] if any line is something else."""
     try:
         objects = [load_json(line) for line in io.BytesIO(data) if line.strip()]
     except ValueError:
@@ -439,24 +489,23 @@ def _sqlite_rows(file: IO[bytes]) -> Iterator[Row]:
         raise RowError(message("a database can only be read from a local disk"))
     try:
         with contextlib.closing(open_database(Path(path))) as database:
-            queries = (
-                query
-                for name, query in _QUERIES.items()
-                if is_plain_table(database, name)
-            )
-            for row in (row for query in queries for row in database.execute(query)):
-                entry = {
-                    key: value.decode(errors="replace")
-                    if isinstance(value, bytes)
-                    else value
-                    for key, value in dict(row).items()
-                }
-                metrics = entry.pop("metrics", None)
-                yield entry if metrics is None else {**json_object(metrics), **entry}
+            for table, query in _QUERIES.items():
+                if is_plain_table(database, table):
+                    yield from map(_trackio_entry, database.execute(query))
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise RowError(
             message("not a Trackio database: {why}", why=str(error))
         ) from None
+
+
+def _trackio_entry(row: sqlite3.Row) -> Row:
+    """Return a database row as Trackio's parquet export has it: with the metrics as columns."""
+    entry: Row = {}
+    for key, value in dict(row).items():
+        is_bytes = isinstance(value, bytes)
+        entry[key] = value.decode(errors="replace") if is_bytes else value
+    metrics = entry.pop("metrics", None)
+    return entry if metrics is None else {**json_object(metrics), **entry}
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -490,47 +539,59 @@ def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
     return not any(computed for (computed,) in flags)
 
 
+class _Archive(NamedTuple):
+    zip: zipfile.ZipFile
+    entries: dict[str, zipfile.ZipInfo]
+    most: int  # bytes to unpack in all
+
+
 def _inspect_samples(
     file: IO[bytes], wanted: set[int] | None
 ) -> Iterator[tuple[int, Row]]:
-    with _open_archive(file, translatable("not an Inspect log: {why}")) as (
-        archive,
-        infos,
-        most,
-    ):
-        names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
-        if not names:
+    with _open_archive(file, translatable("not an Inspect log: {why}")) as archive:
+        samples = [
+            entry
+            for name, entry in archive.entries.items()
+            if name.startswith("samples/") and name.endswith(".json")
+        ]
+        if not samples:
             raise RowError(message("contains no samples"))
+        header = _inspect_header(archive)
         used = 0
-        header = {}
-        for name in ("_journal/start.json", "header.json"):
-            if name in infos:
-                header = mapping(_document(archive, infos[name]).get("eval"))
-        for index, name in enumerate(names):
-            if wanted is None or index in wanted:
-                used += min(infos[name].file_size, MAX_SAMPLE)
-                if used > most:
-                    raise RowError(_TOO_MUCH)
-                sample = _document(archive, infos[name])
-                if not isinstance(sample, UnreadRow):
-                    sample.pop("events", None)
-                    sample[HEADER] = header
-                yield index, sample
+        for index, entry in enumerate(samples):
+            if wanted is not None and index not in wanted:
+                continue
+            used += min(entry.file_size, MAX_SAMPLE)
+            if used > archive.most:
+                raise RowError(_TOO_MUCH)
+            sample = _document(archive.zip, entry)
+            if not isinstance(sample, UnreadRow):
+                sample.pop("events", None)
+                sample[HEADER] = header
+            yield index, sample
+
+
+def _inspect_header(archive: _Archive) -> Row:
+    """Return the metadata of the evaluation: as of its end, else as of its start."""
+    header: Row = {}
+    for name in ("_journal/start.json", "header.json"):
+        if name in archive.entries:
+            document = _document(archive.zip, archive.entries[name])
+            header = mapping(document.get("eval"))
+    return header
 
 
 @contextmanager
-def _open_archive(
-    file: IO[bytes], refusal: str
-) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo], int]]:
-    """Yield (archive, name -> entry, most bytes to unpack); ``refusal`` has {why} for an error."""
+def _open_archive(file: IO[bytes], refusal: str) -> Iterator[_Archive]:
+    """Open a zip archive; ``refusal`` is the text of an error, which contains {why}."""
     try:
         with open_zip(file) as archive:
             # Of several documents with the same name, use the last one.
-            infos = {info.filename: info for info in archive.infolist()}
+            entries = {entry.filename: entry for entry in archive.infolist()}
             size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
-            if sum(info.compress_size for info in infos.values()) > size:
+            if sum(entry.compress_size for entry in entries.values()) > size:
                 raise RowError("the entries of the archive overlap")
-            yield archive, infos, MAX_SAMPLE + MOST_GROWTH * size
+            yield _Archive(archive, entries, most=MAX_SAMPLE + MOST_GROWTH * size)
     except RowError:
         raise
     except _ZIP_ERRORS as error:
@@ -540,8 +601,9 @@ def _open_archive(
 def zip_members(source: Source) -> list[str]:
     """Return ARCHIVE/MEMBER for each log in a zip archive; [] if it cannot be read."""
     try:
-        with source.open() as stream, _open_archive(stream, _NO_ZIP) as (_, infos, _):
-            return [f"{source.name}/{name}" for name in filter(_is_log, infos)]
+        with source.open() as stream, _open_archive(stream, _NO_ZIP) as archive:
+            logs = filter(_is_log, archive.entries)
+            return [f"{source.name}/{name}" for name in logs]
     except (RowError, *_ZIP_ERRORS):
         return []
 
@@ -553,13 +615,14 @@ def _is_log(name: str) -> bool:
 
 def _zipped_objects(file: IO[bytes]) -> Iterator[Row]:
     used = 0
-    with _open_archive(file, _NO_ZIP) as (archive, infos, most):
-        for name in filter(_is_log, infos):
-            used += infos[name].file_size
-            if used > most:
+    with _open_archive(file, _NO_ZIP) as archive:
+        for name in filter(_is_log, archive.entries):
+            entry = archive.entries[name]
+            used += entry.file_size
+            if used > archive.most:
                 raise RowError(_TOO_MUCH)
             try:
-                for row in _rows_of_member(archive, infos[name]):
+                for row in _rows_of_member(archive.zip, entry):
                     yield row if isinstance(row, UnreadRow) else Member(row, name)
             except _ZIP_ERRORS as error:
                 text = message(
@@ -598,6 +661,7 @@ def _row_of_line(line: bytes) -> Row:
 
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
+    """Return an archive entry's JSON object, or an ``UnreadRow``."""
     try:
         document = load_json(_decompress(archive, info))
     except _ZIP_ERRORS as error:
@@ -614,7 +678,8 @@ def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     if info.compress_type != _ZSTANDARD:
         with archive.open(info) as entry:
             return read_stream(entry, MAX_SAMPLE)
-    # zipfile does not support zstandard before Python 3.14.
+    # zipfile does not support zstandard before Python 3.14: find the data after the entry's local
+    # header, whose name and extra field may be longer than in the archive's directory.
     stream = archive.fp
     if info.compress_size > MAX_SAMPLE or stream is None:
         raise ValueError(f"over {MAX_SAMPLE:,} bytes")
@@ -628,9 +693,8 @@ def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 
 # Container -> reader of the objects ``wanted``, which need not decode the others
-_INDEXED: dict[
-    str, Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, Row]]]
-] = {
+_IndexedReader = Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, Row]]]
+_INDEXED: dict[str, _IndexedReader] = {
     "inspect": _inspect_samples,
     "parquet": parquet_rows,
     "torch": torch_rows,

@@ -15,7 +15,7 @@ from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.containers import HEADER
 from rlreport.formats.logged import columns, dicts, fields, mapping
-from rlreport.formats.token_names import span_turns, tokens_of_steps
+from rlreport.formats.token_names import StepTokens, span_turns, tokens_of_steps
 from rlreport.system import coerce
 from rlreport.text.chat import conversation_fields, prompt_fields
 from rlreport.text.messages import message
@@ -34,18 +34,10 @@ _LIMITS = {
 _ATTACHMENT_PREFIX = "attachment://"
 _LM_EVAL_NAME = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT[^/]*)?\.(?:jsonl|json)")
 _LM_EVAL_KEYS = frozenset(
-    {
-        "doc_id",
-        "arguments",
-        "resps",
-        "target",
-        "doc",
-        "filtered_resps",
-        "filter",
-        "metrics",
-    }
-    | {"doc_hash", "prompt_hash", "target_hash"}
+    {"doc_id", "arguments", "resps", "target", "doc", "filtered_resps", "filter"}
+    | {"metrics", "doc_hash", "prompt_hash", "target_hash"}
 )
+_MAX_ANSWER = 200  # characters of the filtered answer that are shown
 _ATIF_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
@@ -67,10 +59,8 @@ class InspectAI(BaseFormat):
         header = mapping(obj.get(HEADER))
         attachments = mapping(obj.get("attachments"))
         messages = [_message(one, attachments) for one in dicts(obj.get("messages"))]
-        sampled = [
-            m["role"] == "assistant" and m["source"] != "input" for m in messages
-        ]
-        if any(m["role"] == "assistant" for m in messages):
+        sampled = [_is_reply(one) and one["source"] != "input" for one in messages]
+        if any(map(_is_reply, messages)):
             texts = conversation_fields(messages, sampled)
         else:
             inputs = [_message(one, attachments) for one in dicts(obj.get("input"))]
@@ -99,7 +89,12 @@ class InspectAI(BaseFormat):
         }
 
 
+def _is_reply(one: Row) -> bool:
+    return bool(one["role"] == "assistant")
+
+
 def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
+    """Return how a sample ended: reason, errors, and the tokens if there is only one reply."""
     output = mapping(obj.get("output"))
     choice = next(iter(dicts(output.get("choices"))), {})
     row: Row = {}
@@ -109,7 +104,7 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
     error = mapping(obj.get("error")).get("message") or output.get("error")
     if error:
         row["errors"] = [coerce.text(error)]
-        if not any(m["role"] == "assistant" for m in messages):
+        if not any(map(_is_reply, messages)):
             row.update(trainable=False, finish_reason="error")
     tokens = dicts(mapping(choice.get("logprobs")).get("content"))
     if tokens and replies == 1:
@@ -122,35 +117,26 @@ def _scores(scores: Row) -> dict[str, float]:
     """Return scorer (``scorer/key`` for a dict) -> number, also of grades like "C"; omit rest."""
     values: Row = {}
     for name in scores:
-        value: Any = mapping(scores[name]).get("value")
-        parts = {f"{name}/{key}": value[key] for key in mapping(value)}
-        values |= parts if isinstance(value, dict) else {name: value}
-    graded = {
-        key: _GRADES.get(v, v) if isinstance(v, str) else v for key, v in values.items()
-    }
-    return coerce.reals(graded)
+        value = mapping(scores[name]).get("value")
+        if isinstance(value, dict):
+            values |= {f"{name}/{key}": value[key] for key in value}
+        else:
+            values[name] = value
+    for name, value in values.items():
+        if isinstance(value, str):
+            values[name] = _GRADES.get(value, value)
+    return coerce.reals(values)
 
 
 def _message(logged_message: Row, attachments: Row) -> Row:
+    """Return Inspect's message as a chat message, with the texts of its attachments."""
     role = coerce.text(logged_message.get("role"))
-    parts = logged_message.get("content")
+    content = logged_message.get("content")
     result: Row = {"role": role, "source": logged_message.get("source")}
-    if isinstance(parts, list):
-        thoughts = [
-            p.get("reasoning") for p in dicts(parts) if p.get("type") == "reasoning"
-        ]
-        result["reasoning_content"] = "\n".join(
-            filter(None, map(coerce.text, thoughts))
-        )
-        result["content"] = [
-            {**part, "text": _resolve_attachment(text, attachments)}
-            if (text := mapping(part).get("text"))
-            else part
-            for part in parts
-            if mapping(part).get("type") != "reasoning"
-        ]
+    if isinstance(content, list):
+        result |= _parts_of_content(content, attachments)
     else:
-        result["content"] = _resolve_attachment(parts, attachments)
+        result["content"] = _resolve_attachment(content, attachments)
     result["tool_calls"] = [
         {
             "id": call.get("id"),
@@ -166,6 +152,24 @@ def _message(logged_message: Row, attachments: Row) -> Row:
             "error": logged.error_text(logged_message.get("error"), "type", "message"),
         }
     return result
+
+
+def _parts_of_content(parts: Sequence[Any], attachments: Row) -> Row:
+    thoughts: list[str] = []
+    content: list[Any] = []
+    for part in parts:
+        about = mapping(part)
+        if about.get("type") == "reasoning":
+            thoughts.append(coerce.text(about.get("reasoning")))
+        elif about.get("text"):
+            text = _resolve_attachment(about["text"], attachments)
+            content.append({**part, "text": text})
+        else:
+            content.append(part)
+    return {
+        "reasoning_content": "\n".join(filter(None, thoughts)),
+        "content": content,
+    }
 
 
 def _resolve_attachment(content: Any, attachments: Row) -> Any:
@@ -184,9 +188,8 @@ class LMEval(BaseFormat):
     )
     files = ("samples_<task>_<time>.jsonl",)
     claims = (("doc_id", "arguments", "resps", "target"),)
-    filter: str | None = (
-        None  # the file's first filter: only its lines are read; None for all
-    )
+    # the file's first filter: only its lines are read; None for all
+    filter: str | None = None
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
         first = None
@@ -210,45 +213,54 @@ class LMEval(BaseFormat):
         resps = obj.get("resps")
         if not arguments or not isinstance(resps, list) or not resps:
             raise RowError(message("`arguments` or `resps` is missing or empty"))
-        metrics = obj.get("metrics")
-        names = metrics if isinstance(metrics, list) else []
-        names = [name for name in names if isinstance(name, str)] or ["exact_match"]
-        parts = coerce.reals({name: obj.get(name) for name in names})
+        parts = coerce.reals({name: obj.get(name) for name in _metric_names(obj)})
         response = _response(arguments, resps)
-        task = _LM_EVAL_NAME.search(where.name)
-        filtered = obj.get("filtered_resps")
-        answer = filtered[0] if isinstance(filtered, list) and filtered else None
-        answer = (
-            answer[:200] if isinstance(answer, str) and answer != response else None
-        )
+        match = _LM_EVAL_NAME.search(where.name)
+        task = match[1] if match else ""
         yield {
             **columns(obj, _LM_EVAL_KEYS | parts.keys()),
             "step": 0,
             "prompt": coerce.text(arguments[0].get("arg_0")),
             "response": response,
             "reward": next(iter(parts.values()), None),
-            "task": task[1] if task else "",
-            "group_id": f"{task[1] if task else ''}:{coerce.text(obj.get('doc_id'))}",
+            "task": task,
+            "group_id": f"{task}:{coerce.text(obj.get('doc_id'))}",
             **fields(
                 reward_parts=parts if len(parts) > 1 else None,
                 ground_truth=obj.get("target"),
-                answer=answer,
+                answer=_filtered_answer(obj.get("filtered_resps"), response),
             ),
         }
 
 
+def _metric_names(obj: Row) -> list[str]:
+    logged_names = obj.get("metrics")
+    names = logged_names if isinstance(logged_names, list) else []
+    return [name for name in names if isinstance(name, str)] or ["exact_match"]
+
+
+def _filtered_answer(filtered: Any, response: str) -> str | None:
+    """Return what the filter took from the response, None if that is all of it."""
+    answer = filtered[0] if isinstance(filtered, list) and filtered else None
+    if not isinstance(answer, str) or answer == response:
+        return None
+    return answer[:_MAX_ANSWER]
+
+
 def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
     """Return the first generated text; for multiple choice, the choice with the best likelihood."""
-    outputs = [resp[0] if isinstance(resp, list) and resp else resp for resp in resps]
+    outputs = [_first_of(resp, resp) for resp in resps]
     if isinstance(outputs[0], str):
         return outputs[0]
-    firsts = [
-        output[0] if isinstance(output, list) and output else -math.inf
-        for output in outputs
-    ]
-    likelihoods = [*map(coerce.number, firsts)]
+    # The output of a choice is its log-likelihood, and whether greedy decoding yields it.
+    likelihoods = [coerce.number(_first_of(output, -math.inf)) for output in outputs]
     best = likelihoods.index(max(likelihoods))
-    return coerce.text(arguments[min(best, len(arguments) - 1)].get("arg_1"))
+    choice = arguments[min(best, len(arguments) - 1)]
+    return coerce.text(choice.get("arg_1"))
+
+
+def _first_of(value: Any, default: Any) -> Any:
+    return value[0] if isinstance(value, list) and value else default
 
 
 class ATIF(BaseFormat):
@@ -272,38 +284,34 @@ class ATIF(BaseFormat):
         return str(obj["schema_version"])[:40]
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> ATIF:
-        outer, inner = (
-            folder / "result.json" for folder in (path.parent.parent, path.parent)
-        )
-        return ATIF(FileStamp.of(outer) or FileStamp.of(inner))
+        outer = FileStamp.of(path.parent.parent / "result.json")
+        return ATIF(outer or FileStamp.of(path.parent / "result.json"))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         steps = dicts(obj.get("steps"))
         if not steps:
             raise RowError(message("the trajectory has no `steps`"))
         agent = mapping(obj.get("agent"))
-        calls = [
-            mapping(step.get("metrics"))
-            for step in steps
-            if step.get("source") == "agent"
-        ]
+        by_agent = [step for step in steps if step.get("source") == "agent"]
+        calls = [mapping(step.get("metrics")) for step in by_agent]
         row = {
             **columns(mapping(obj.get("final_metrics"))),
             **_atif_conversation(steps),
             "step": 0,
             **_trial_outcome(logged.document_of(self.sibling) if self.sibling else {}),
             **fields(agent=agent.get("name"), model=agent.get("model_name")),
-            **tokens_of_steps(
-                (
-                    c.get("prompt_token_ids"),
-                    c.get("completion_token_ids"),
-                    c.get("logprobs"),
-                )
-                for c in calls
-            ),
+            **tokens_of_steps(map(_tokens_of_call, calls)),
         }
         span_turns(row)
         yield row
+
+
+def _tokens_of_call(call: Row) -> StepTokens:
+    return StepTokens(
+        prompt_ids=call.get("prompt_token_ids"),
+        reply_ids=call.get("completion_token_ids"),
+        logprobs=call.get("logprobs"),
+    )
 
 
 def _atif_conversation(steps: Sequence[Row]) -> Row:
@@ -311,26 +319,31 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
     sampled: list[bool] = []
     for step in steps:
         role = _ATIF_ROLES.get(coerce.text(step.get("source")), "?")
-        calls = [
-            {"name": c.get("function_name"), "arguments": c.get("arguments"),
-             "id": c.get("tool_call_id")}
-            for c in dicts(step.get("tool_calls"))
-        ]  # fmt: skip
-        messages.append(
-            {"role": role, "content": step.get("message"), "tool_calls": calls,
-             "reasoning_content": step.get("reasoning_content")}
-        )  # fmt: skip
+        said: Row = {
+            "role": role,
+            "content": step.get("message"),
+            "tool_calls": list(map(_atif_call, dicts(step.get("tool_calls")))),
+            "reasoning_content": step.get("reasoning_content"),
+        }
+        messages.append(said)
         # Steps of an agent without a model call, or copied from another trajectory, do not count.
-        copied = (
-            step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
-        )
-        sampled.append(role == "assistant" and not copied)
+        has_no_call = step.get("llm_call_count") == 0
+        is_copied = step.get("is_copied_context") is True
+        sampled.append(role == "assistant" and not (has_no_call or is_copied))
         for result in dicts(mapping(step.get("observation")).get("results")):
             call = result.get("source_call_id")
             content = result.get("content")
             messages.append({"role": "tool", "content": content, "tool_call_id": call})
             sampled.append(False)
     return conversation_fields(messages, sampled)
+
+
+def _atif_call(call: Row) -> Row:
+    return {
+        "name": call.get("function_name"),
+        "arguments": call.get("arguments"),
+        "id": call.get("tool_call_id"),
+    }
 
 
 def _trial_outcome(result: Row) -> Row:
@@ -355,9 +368,8 @@ def _trial_outcome(result: Row) -> Row:
 
 def _seconds_between(times: Row) -> float | None:
     try:
-        begin, end = (
-            datetime.fromisoformat(times[key]) for key in ("started_at", "finished_at")
-        )
+        begin = datetime.fromisoformat(times["started_at"])
+        end = datetime.fromisoformat(times["finished_at"])
         return max(0.0, (end - begin).total_seconds())
     except (KeyError, TypeError, ValueError):
         return None

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +25,9 @@ from rlreport.text.messages import message
 
 Entry = TypeVar("Entry")
 
-SHORT = 200  # Maximum characters of a string that becomes a column; longer strings are not scalars
+# Maximum characters of a string that becomes a column; longer strings are not scalars
+SHORT = 200
+
 # Levels of nested dicts whose keys are tracked: e.g. an episode's traces, and their nodes
 _TRACKED_LEVELS = 2
 
@@ -35,9 +44,8 @@ class KeyTracker(dict[str, Any]):
         super().__init__({key: _tracked(value, depth) for key, value in obj.items()})
         self.plain = obj
         self.read: set[str] = set()
-        self.entries: list[
-            KeyTracker
-        ] = []  # if any, only the keys of these are tracked
+        # If there are any, only the keys of these are tracked.
+        self.entries: list[KeyTracker] = []
 
     def __getitem__(self, key: str) -> Any:
         self.read.add(key)
@@ -106,7 +114,9 @@ def explode(obj: Row, key: str) -> Iterator[Row]:
             )
             raise RowError(why)
     for i in range(size):
-        entry = {name: v[i] if isinstance(v, list) else v for name, v in obj.items()}
+        entry: Row = {}
+        for name, value in obj.items():
+            entry[name] = value[i] if isinstance(value, list) else value
         yield entry_of(obj, entry)
 
 
@@ -119,14 +129,13 @@ def required(obj: Mapping[str, Any], key: str) -> float | None:
 
 def dicts(value: object) -> list[Row]:
     """Return the elements of a list that are dicts, [] if ``value`` is not a list."""
-    return (
-        [item for item in value if isinstance(item, dict)]
-        if isinstance(value, list)
-        else []
-    )
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, dict)]
 
 
 def mapping(value: object) -> Row:
+    """Return a dict unchanged, {} for anything else."""
     return value if isinstance(value, dict) else {}
 
 
@@ -153,9 +162,8 @@ def total(parts: Iterable[float]) -> float | None:
 
 _CRITERION = ("name", "criterion", "criteria", "question")
 _REASONS = ("reasons", "reason", "explanation", "judge_response")
-_LONGEST_CRITERION = (
-    60  # characters; longer criteria belong to one prompt: no reward parts
-)
+# Characters; longer criteria are written for one prompt, so they are no parts of the reward
+_LONGEST_CRITERION = 60
 
 
 def rubric(obj: Row) -> tuple[dict[str, float], str]:
@@ -164,77 +172,99 @@ def rubric(obj: Row) -> tuple[dict[str, float], str]:
     A rubric is a list of criteria, each a dict with a name (short, else left out) and a score.
     """
     parts: dict[str, float] = {}
-    said: list[str] = []
+    reasons: list[str] = []
     for key, value in obj.items():
-        judged = dicts(value)
-        if not judged or not all(
-            "score" in one and first_of(one, _CRITERION) for one in judged
-        ):
+        if not _is_rubric(dicts(value)):
             continue
-        for one in map(read_all, dicts(obj.get(key))):
-            name = coerce.text(first_of(one, _CRITERION))
-            reason = first_of(one, _REASONS)
-            reason = reason[0] if isinstance(reason, list) else reason
-            score = coerce.real(one["score"])
+        for criterion in map(read_all, dicts(obj.get(key))):
+            name = coerce.text(first_of(criterion, _CRITERION))
+            score = coerce.real(criterion["score"])
             if score is not None and len(name) <= _LONGEST_CRITERION:
                 parts[name] = score
-            said.append(
-                f"{name}: {coerce.text(one['score'])}. {coerce.text(reason)}".strip()
-            )
-    return parts, "\n".join(said)
+            reason = first_of(criterion, _REASONS)
+            reason = reason[0] if isinstance(reason, list) else reason
+            text = f"{name}: {coerce.text(criterion['score'])}. {coerce.text(reason)}"
+            reasons.append(text.strip())
+    return parts, "\n".join(reasons)
+
+
+def _is_rubric(criteria: Sequence[Row]) -> bool:
+    if not criteria:
+        return False
+    return all("score" in one and first_of(one, _CRITERION) for one in criteria)
 
 
 def first_of(obj: Row, keys: Collection[str]) -> Any:
     return next((obj[key] for key in keys if obj.get(key)), None)
 
 
+def _numbers_or_number(value: Any) -> list[float] | float | None:
+    """Convert advantages: one per token, or one for the whole response."""
+    return coerce.numbers(value) if isinstance(value, list) else coerce.real(value)
+
+
+def _error_texts(errors: Any) -> list[str] | None:
+    texts = [coerce.text(error) for error in errors or () if error]
+    return texts or None
+
+
+def _none_if_empty(parts: Any) -> Any:
+    return parts or None
+
+
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(
-        ("group_id", "rollout_id", "ground_truth", "dataset"), coerce.text_if_any
-    ),
-    **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), coerce.string),
-    **dict.fromkeys(("logprobs", "sampler_logprobs", "ref_logprobs"), coerce.numbers),
-    **dict.fromkeys(("token_ids", "prompt_token_ids", "ground_truth_ids"), coerce.ints),
-    "advantages": lambda value: (
-        coerce.numbers if isinstance(value, list) else coerce.real
-    )(value),
+    "group_id": coerce.text_if_any,
+    "rollout_id": coerce.text_if_any,
+    "ground_truth": coerce.text_if_any,
+    "dataset": coerce.text_if_any,
+    "finish_reason": coerce.string,
+    "agent": coerce.string,
+    "env": coerce.string,
+    "task": coerce.string,
+    "model": coerce.string,
+    "logprobs": coerce.numbers,
+    "sampler_logprobs": coerce.numbers,
+    "ref_logprobs": coerce.numbers,
+    "token_ids": coerce.ints,
+    "prompt_token_ids": coerce.ints,
+    "ground_truth_ids": coerce.ints,
+    "advantages": _numbers_or_number,
     "seconds": coerce.real,
     "policy_version": coerce.version_range,
-    "errors": lambda errors: (
-        [coerce.text(error) for error in errors or () if error] or None
-    ),
-    "reward_parts": lambda parts: parts or None,
+    "errors": _error_texts,
+    "reward_parts": _none_if_empty,
 }
 
 
 def fields(**values: Any) -> Row:
     """Return the given fields of a row, converted to their types, without those that are None."""
-    return {
-        name: typed
-        for name, value in values.items()
-        if (typed := _CONVERSIONS[name](value) if name in _CONVERSIONS else value)
-        is not None
-    }
+    row: Row = {}
+    for name, value in values.items():
+        convert = _CONVERSIONS.get(name)
+        typed = value if convert is None else convert(value)
+        if typed is not None:
+            row[name] = typed
+    return row
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
     """Return scalars of ``obj`` but ``used``; unquote strings, add _logged to canonical names."""
     row: Row = {}
-    taken = obj.read if isinstance(obj, KeyTracker) else set()
+    read = obj.read if isinstance(obj, KeyTracker) else set()
     for key, value in obj.items():
         if key not in used and is_scalar(value):
-            name = (
-                f"{key}_logged" if key in CANONICAL else key
-            )  # its meaning may differ
+            # What the log calls ``advantages``, for example, may mean something else.
+            name = f"{key}_logged" if key in CANONICAL else key
             row[name] = coerce.unquoted(value) if isinstance(value, str) else value
-            taken.add(key)
+            read.add(key)
     return row
 
 
 def is_scalar(value: object) -> bool:
-    return isinstance(value, int | float) or (
-        isinstance(value, str) and len(value) <= SHORT
-    )
+    """Return whether a value is a number or a text that is short enough for a column."""
+    if isinstance(value, str):
+        return len(value) <= SHORT
+    return isinstance(value, int | float)
 
 
 def step_of(
@@ -263,11 +293,13 @@ def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
 
 
 def failed_fields(prompt: str, *errors: str) -> Row:
+    """Return the fields of a rollout that failed: without a response, left out of statistics."""
     row = {"prompt": prompt, "response": "", "reward": None}
     return {**row, "trainable": False, "errors": list(errors)}
 
 
 def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
+    """Yield the row of each entry, an ``UnreadRow`` where it cannot be converted."""
     for entry in entries:
         try:
             yield row_of(entry)
@@ -297,5 +329,6 @@ def error_text(error: object, *keys: str) -> str:
 
 def seconds_of(times: Row, *keys: str) -> float | None:
     """Return the first logged duration under ``keys`` (milliseconds) in seconds, else None."""
-    millis = coerce.real(next((times[key] for key in keys if key in times), None))
+    key = next((key for key in keys if key in times), None)
+    millis = None if key is None else coerce.real(times[key])
     return None if millis is None else millis / 1000

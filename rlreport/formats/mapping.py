@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS, REQUIRED, REWARDS, AssumedStep
@@ -45,16 +45,45 @@ _BY_KEYS = {
 # Canonical field -> other names for it in logs, the likeliest first
 _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "step": (
-        "global_step", "global_steps", "training_step", "train_step", "iteration", "iter", "steps",
+        "global_step",
+        "global_steps",
+        "training_step",
+        "train_step",
+        "iteration",
+        "iter",
+        "steps",
         "update",
     ),
-    "prompt": ("query", "question", "input", "instruction", "inputs", "problem", "messages"),
+    "prompt": (
+        "query",
+        "question",
+        "input",
+        "instruction",
+        "inputs",
+        "problem",
+        "messages",
+    ),
     "response": (
-        "completion", "output", "answer", "generation", "generated_text", "text", "outputs",
-        "prediction", "model_output", "rollout", "completion_text",
+        "completion",
+        "output",
+        "answer",
+        "generation",
+        "generated_text",
+        "text",
+        "outputs",
+        "prediction",
+        "model_output",
+        "rollout",
+        "completion_text",
     ),
     "reward": (
-        "score", "rewards", "scores", "return", "total_reward", "reward_score", "final_reward",
+        "score",
+        "rewards",
+        "scores",
+        "return",
+        "total_reward",
+        "reward_score",
+        "final_reward",
     ),
     "response_tokens": ("tokens", "output_tokens", "completion_tokens"),
     "logprobs": ("logps", "log_probs", "policy_logprobs", "token_logprobs"),
@@ -62,7 +91,7 @@ _FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "ground_truth": ("label", "target", "gold", "reference", "gts", "solution"),
     "group_id": ("uid", "prompt_id", "group", "task_id", "example_id"),
     "finish_reason": ("stop_reason", "stop_condition", "termination_reason"),
-}  # fmt: skip
+}
 
 
 class Mapped(BaseFormat):
@@ -100,10 +129,9 @@ class Mapped(BaseFormat):
         return self.base is None or self.base.cacheable
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        if not all(
-            any(look_up(o, path)[0] for o in objects) for path in self.mapping.values()
-        ):
-            return None
+        for path in self.mapping.values():
+            if not any(look_up(obj, path).is_found for obj in objects):
+                return None
         options = ", ".join(f"{key}={path}" for key, path in self.mapping.items())
         return Match(100, f"has the mapped fields ({options or 'step from the path'})")
 
@@ -111,25 +139,28 @@ class Mapped(BaseFormat):
         """Yield the rows of ``base`` (or one row of the object's fields) with the mapped fields."""
         step = logged.step_in_path(where.path, self._step) if self._step else None
         step_field = {} if step is None else {"step": step}
-        # The base format would reject an object without a step.
-        obj = logged.entry_of(obj, {**obj, **step_field}) if step_field else obj
-        mapped = {key: look_up(obj, path)[1] for key, path in self.mapping.items()}
+        if step_field:
+            # The base format would reject an object without a step.
+            obj = logged.entry_of(obj, {**obj, **step_field})
+        mapped = {key: look_up(obj, path).value for key, path in self.mapping.items()}
         if self.base is None:
-            used = {path.partition(".")[0] for path in self.mapping.values()}
-            canonical = {
-                key: obj[key] for key in obj if key in CANONICAL and key not in used
-            }
-            extra = logged.columns(obj, used | canonical.keys())
-            typed = {**extra, **_convert_types({**canonical, **mapped}), **step_field}
-            yield _check(typed, where)
+            fields = {**self._unmapped(obj, mapped), **step_field}
+            yield _with_step(fields, where)
             return
+        typed = _convert_types(mapped)
         for row in self.base.rows(obj, where):
-            unread = isinstance(row, UnreadRow)
-            yield (
-                row
-                if unread
-                else _check({**row, **_convert_types(mapped), **step_field}, where)
-            )
+            if isinstance(row, UnreadRow):
+                yield row
+            else:
+                yield _with_step({**row, **typed, **step_field}, where)
+
+    def _unmapped(self, obj: Row, mapped: Row) -> Row:
+        """Return the mapped fields of an object with its other fields, by their own names."""
+        used = {path.partition(".")[0] for path in self.mapping.values()}
+        own = [key for key in obj if key in CANONICAL and key not in used]
+        canonical = {key: obj[key] for key in own}
+        extra = logged.columns(obj, used | canonical.keys())
+        return {**extra, **_convert_types({**canonical, **mapped})}
 
     def split(self, name: str) -> str | None:
         return super().split(name) if self.base is None else self.base.split(name)
@@ -149,20 +180,23 @@ def _step_pattern(pattern: str) -> re.Pattern[str]:
     return compiled
 
 
-def look_up(obj: object, path: str) -> tuple[bool, Any]:
-    """Return whether a dotted path exists in ``obj``, and its value (None if it does not)."""
-    if isinstance(obj, dict) and path in obj:  # keys may contain dots
-        return True, obj[path]
+class Found(NamedTuple):
+    is_found: bool
+    value: Any = None
+
+
+def look_up(obj: object, path: str) -> Found:
+    """Return the value at a dotted path in ``obj``; keys may contain dots themselves."""
+    if isinstance(obj, dict) and path in obj:
+        return Found(True, obj[path])
     head, _, rest = path.partition(".")
     if isinstance(obj, dict) and rest and head in obj:
         return look_up(obj[head], rest)
-    if (
-        isinstance(obj, list)
-        and re.fullmatch(r"-?\d+", head)
-        and -len(obj) <= int(head) < len(obj)
-    ):
-        return look_up(obj[int(head)], rest) if rest else (True, obj[int(head)])
-    return False, None
+    if isinstance(obj, list) and re.fullmatch(r"-?\d+", head):
+        index = int(head)
+        if -len(obj) <= index < len(obj):
+            return look_up(obj[index], rest) if rest else Found(True, obj[index])
+    return Found(False)
 
 
 def _convert_types(mapped: Row) -> Row:
@@ -181,22 +215,22 @@ def _convert_types(mapped: Row) -> Row:
     return typed
 
 
-def _check(row: Row, where: Where) -> Row:
-    if all(
-        row.get(key) is None for key in ("response", "token_ids", "response_tokens")
-    ):
+def _with_step(row: Row, where: Where) -> Row:
+    """Return a row with a step; raise RowError if it has no response."""
+    responses = [row.get(key) for key in ("response", "token_ids", "response_tokens")]
+    if all(response is None for response in responses):
         raise RowError(message("no response; check the paths given with --map"))
     return {"step": where.step or AssumedStep(), **row}
 
 
 def refusal(name: str, objects: Sequence[Row]) -> str:
     """Return why a file of unknown format is not read, with ``--map`` options if some may help."""
-    if reason := certain_refusal(name, objects):
-        return reason
-    if suggestions := suggest(objects):
-        options = " ".join(
-            f"--map {field}={path}" for field, path in suggestions.items()
-        )
+    certain = certain_refusal(name, objects)
+    if certain:
+        return certain
+    paths = suggest(objects)
+    if paths:
+        options = " ".join(f"--map {field}={path}" for field, path in paths.items())
         return message("no known log format; try {options}", options=options)
     if all(map(is_event, objects)):
         return message(_METRICS)
@@ -219,19 +253,22 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
         )
     if not objects:
         return message("contains no JSON object")
-    if has_keys(objects, "step", "data") and all(
-        isinstance(o["data"], dict) for o in objects
-    ):
+    nested_metrics = [isinstance(obj.get("data"), dict) for obj in objects]
+    if has_keys(objects, "step") and all(nested_metrics):
         return message(
             "trainer metrics (`step`, `data`), not rollouts; give them with --metrics"
         )
     for keys, reason in _BY_KEYS.items():
         if has_keys(objects, *keys):
             return message(reason)
-    nested = any(
-        isinstance(v, str | list | dict) for obj in objects for v in obj.values()
-    )
-    return message(_METRICS) if not nested and all(map(is_event, objects)) else ""
+    # Numbers only: an object that also has texts or lists may still be a rollout.
+    if all(map(_is_flat, objects)) and all(map(is_event, objects)):
+        return message(_METRICS)
+    return ""
+
+
+def _is_flat(obj: Row) -> bool:
+    return not any(isinstance(value, str | list | dict) for value in obj.values())
 
 
 def _keys(obj: Row) -> str:
@@ -243,28 +280,33 @@ def _keys(obj: Row) -> str:
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
     """Return field -> dotted path to suggest for ``--map``; {} without response and reward."""
-    paths: dict[str, Any] = {}
+    first_values: dict[str, Any] = {}  # by path
     for obj in objects[:20]:
         for path, value in _paths(obj):
-            paths.setdefault(path, value)
-    paths_by_field: dict[str, str] = {}
-    for field, aliases in _FIELD_ALIASES.items():
-        for alias in (field, *aliases):
-            free = [path for path in paths if path not in paths_by_field.values()]
-            if candidates := [
-                path for path in free if _fits(field, alias, path, paths[path])
-            ]:
-                best = min(candidates, key=lambda path: path.count("."))
-                if best != field:
-                    paths_by_field[field] = best
-                break
-    has_all = all(
-        key in paths_by_field or key in paths for key in ("response", "reward")
-    )
-    return paths_by_field if has_all else {}
+            first_values.setdefault(path, value)
+    path_of: dict[str, str] = {}  # by field, where they differ
+    for field in _FIELD_ALIASES:
+        taken = path_of.values()
+        free = {path: v for path, v in first_values.items() if path not in taken}
+        best = _likeliest_path(field, free)
+        if best is not None and best != field:
+            path_of[field] = best
+    if all(key in path_of or key in first_values for key in ("response", "reward")):
+        return path_of
+    return {}
+
+
+def _likeliest_path(field: str, values: Mapping[str, Any]) -> str | None:
+    """Return the path that may hold a field: by the likeliest name, then the least nested."""
+    for alias in (field, *_FIELD_ALIASES[field]):
+        paths = [path for path in values if _fits(field, alias, path, values[path])]
+        if paths:
+            return min(paths, key=lambda path: path.count("."))
+    return None
 
 
 def _fits(field: str, alias: str, path: str, value: Any) -> bool:
+    """Return whether a path ends in a field's ``alias``, and its value has the field's type."""
     if path.rpartition(".")[2].lower() != alias:
         return False
     if field == "step":
@@ -282,6 +324,7 @@ def _fits(field: str, alias: str, path: str, value: Any) -> bool:
 def _paths(
     obj: Mapping[str, Any], prefix: str = "", depth: int = 3
 ) -> Iterator[tuple[str, Any]]:
+    """Yield (dotted path, value) of what is in an object, down to a depth."""
     for key, value in obj.items():
         yield prefix + key, value
         if depth > 1 and isinstance(value, dict):

@@ -12,11 +12,25 @@ from rlreport.system import coerce
 
 # Keys under which trainers log the step, most preferred first: rollout before optimizer steps
 STEP_KEYS = (
-    "grpo_step", "ppo_step", "rollout_step", "rollout/step", "step", "training_step",
-    "training/global_step", "train/global_step", "trainer/global_step", "iteration",
-    "global_step", "_step", "Step", "global_step/max_steps",  # ms-swift, as "3/100"
-    "train/step", "eval/step", "optimizer_step", "optim_step",
-)  # fmt: skip
+    "grpo_step",
+    "ppo_step",
+    "rollout_step",
+    "rollout/step",
+    "step",
+    "training_step",
+    "training/global_step",
+    "train/global_step",
+    "trainer/global_step",
+    "iteration",
+    "global_step",
+    "_step",
+    "Step",
+    "global_step/max_steps",  # ms-swift, as "3/100"
+    "train/step",
+    "eval/step",
+    "optimizer_step",
+    "optim_step",
+)
 
 # Keys whose value is the kind of an event, such as ``train`` or ``eval``
 KIND_KEYS = frozenset({"type", "kind", "split", "phase", "mode", "event"})
@@ -27,7 +41,7 @@ TEXT_KEYS = frozenset({"prompt", "response", "completion", "input", "output"})
 Record = tuple[int, dict[str, float]]  # A step, and its metrics by name, and COUNTERs
 _MAX_DEPTH = 16  # Maximum depth to which nested objects are searched for metrics
 MAX_NAME = (
-    500  # Maximum length of a metric's name; metrics with longer names are omitted
+    500  # Maximum length of a metric's name; metrics with longer ones are omitted
 )
 _STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")  # such as "3/100"
 
@@ -47,11 +61,8 @@ _TRAINING = re.compile(
 
 _KIND = re.compile(r"[a-z][\w.-]{0,39}")
 
-_NON_FINITE = {
-    "NaN",
-    "Infinity",
-    "-Infinity",
-}  # Strings that stand for non-finite numbers in JSON
+# Strings that stand for non-finite numbers in JSON
+_NON_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 def non_finite(value: Any) -> Any:
@@ -80,9 +91,8 @@ def flat_numbers(
 def step_in(obj: dict[str, Any]) -> int | None:
     """Return the step of an object; None if it is missing, invalid or too large."""
     # Only the first key is used, because others may count something else.
-    value = next(
-        (value for key in STEP_KEYS if (value := obj.get(key)) is not None), None
-    )
+    key = _step_key(obj)
+    value = None if key is None else obj[key]
     if isinstance(value, str):
         match = _STEP_OF_STEPS.fullmatch(value)
         return int(match[1]) if match else None
@@ -91,35 +101,42 @@ def step_in(obj: dict[str, Any]) -> int | None:
     return int(value) if abs(value) <= LARGEST_STEP and value == int(value) else None
 
 
+def _step_key(obj: Mapping[str, object]) -> str | None:
+    for key in STEP_KEYS:
+        if obj.get(key) is not None:
+            return key
+    return None
+
+
 def counters_of(event: Mapping[str, object]) -> dict[str, float]:
     """Return what an event counts besides the step, such as ``epoch``, by COUNTER and its key.
 
     These are no metrics. They tell whether a training goes on where its step is set back.
     """
-    step_key = next((key for key in STEP_KEYS if event.get(key) is not None), None)
-    names = NO_METRICS & event.keys() - _OF_THE_LOGGER - {step_key}
+    names = NO_METRICS & event.keys() - _OF_THE_LOGGER - {_step_key(event)}
     counted = {f"{COUNTER}{name}": coerce.real(event[name]) for name in sorted(names)}
     return {name: value for name, value in counted.items() if value is not None}
 
 
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:
     """Return metric -> value of a logged event, ``prefixed`` with the kind of the event."""
-    kinds = (
-        v.lower() for key, v in event.items() if key in KIND_KEYS and isinstance(v, str)
-    )
-    kind = next(kinds, "")
+    kind = _kind_of(event)
     numbers = dict(flat_numbers(_metrics_object(event)))
     return {prefixed(kind, name): value for name, value in numbers.items()}
 
 
+def _kind_of(event: Mapping[str, object]) -> str:
+    """Return the kind of an event in lower case, such as ``eval``; "" if it has none."""
+    for key, value in event.items():
+        if key in KIND_KEYS and isinstance(value, str):
+            return value.lower()
+    return ""
+
+
 def prefixed(kind: str, name: str) -> str:
     """Return ``kind/name``; only ``name`` if it has the prefix, or kind is training or invalid."""
-    if (
-        not kind
-        or _TRAINING.fullmatch(kind)
-        or not _KIND.fullmatch(kind)
-        or name.startswith(kind)
-    ):
+    is_valid = _KIND.fullmatch(kind) and not _TRAINING.fullmatch(kind)
+    if not is_valid or name.startswith(kind):
         return name
     return f"{kind}/{name}"
 
@@ -132,12 +149,13 @@ def is_event(obj: object) -> bool:
     if not TEXT_KEYS.isdisjoint(metrics):
         return False
     for value in metrics.values():
-        if isinstance(value, list) or (
-            isinstance(value, str) and len(value) > MAX_NAME
-        ):
+        is_text = isinstance(value, str) and len(value) > MAX_NAME
+        if is_text or isinstance(value, list):
             return False
     return next(flat_numbers(metrics), None) is not None
 
 
 def _metrics_object(event: dict[str, Any]) -> dict[str, Any]:
-    return event["data"] if isinstance(event.get("data"), dict) else event
+    """Return the object that holds an event's metrics: ``data``, or the event itself."""
+    data = event.get("data")
+    return data if isinstance(data, dict) else event

@@ -13,6 +13,7 @@ from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.renamed import Renamed
 from rlreport.formats.token_names import (
+    StepTokens,
     after_prompt,
     mask_runs,
     span_turns,
@@ -29,13 +30,8 @@ from rlreport.text.chat import (
 from rlreport.text.messages import message
 
 _GYM_KEYS = frozenset(
-    {
-        "_ng_task_index",
-        "_ng_rollout_index",
-        "_ng_failure_judge_error",
-        "expected_answer",
-        "reward",
-    }
+    {"_ng_task_index", "_ng_rollout_index", "_ng_failure_judge_error"}
+    | {"expected_answer", "reward"}
 )
 
 
@@ -45,56 +41,75 @@ class NemoGym(BaseFormat):
         "NeMo Gym rollouts and their failures: items of OpenAI's Responses API"
     )
     files = ("*rollouts.jsonl", "*rollouts_failures.jsonl")
-    claims = (("responses_create_params", "response", "reward"),
-              ("responses_create_params", "_ng_failure_class"))  # fmt: skip
+    claims = (
+        ("responses_create_params", "response", "reward"),
+        ("responses_create_params", "_ng_failure_class"),
+    )
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         request = logged.read_all(mapping(obj.get("responses_create_params")))
         response = logged.read_all(mapping(obj.get("response")))
-        asked = request.get("input")
-        prompt = _messages_of_items(dicts(asked)) or [
-            {"role": "user", "content": asked}
-        ]
-        if request.get("instructions"):
-            prompt.insert(0, {"role": "system", "content": request["instructions"]})
         output = dicts(response.get("output"))
         reply = _messages_of_items(output)
-        failure = [
-            coerce.text(obj.get(key)) for key in obj if key.startswith("_ng_failure_")
-        ]
+        sampled = [message["role"] == "assistant" for message in reply]
+        failure_keys = [key for key in obj if key.startswith("_ng_failure_")]
+        failure = [coerce.text(obj.get(key)) for key in failure_keys]
         task = coerce.text_if_any(obj.get("_ng_task_index"))
-        index = coerce.text_if_any(obj.get("_ng_rollout_index"))
+        attempt = f"{task}-{coerce.text_if_any(obj.get('_ng_rollout_index'))}"
         reason = mapping(response.get("incomplete_details")).get("reason")
+        components = coerce.reals(mapping(obj.get("reward_components")))
         criteria, judged = logged.rubric(obj)
+        error = logged.error_text(response.get("error"), "message")
+        step = obj.get("step")
         row = {
             **columns(obj, _GYM_KEYS),
-            **prompt_fields(prompt),
-            **response_fields(reply, [message["role"] == "assistant" for message in reply]),
-            "step": logged.step_of(obj.get("step"), where, logged.STEP_WORD, AssumedStep()),
+            **prompt_fields(_request_messages(request)),
+            **response_fields(reply, sampled),
+            "step": logged.step_of(step, where, logged.STEP_WORD, AssumedStep()),
             "reward": coerce.grade(obj.get("reward")),
             **fields(
                 group_id=task,
-                rollout_id=f"{task}-{index}" if failure else None,  # a row per attempt
+                rollout_id=attempt
+                if failure
+                else None,  # failures have a row per attempt
                 agent=mapping(obj.get("agent_ref")).get("name"),
                 ground_truth=obj.get("expected_answer"),
-                reward_parts=coerce.reals(mapping(obj.get("reward_components"))) | criteria,
+                reward_parts=components | criteria,
                 finish_reason="length" if reason == "max_output_tokens" else reason,
-                errors=[": ".join(failure), logged.error_text(response.get("error"), "message")],
+                errors=[": ".join(failure), error],
             ),
-            **tokens_of_steps(
-                (item.get("prompt_token_ids"), item["generation_token_ids"],
-                 item.get("generation_log_probs"))
-                for item in output if item.get("generation_token_ids")
-            ),
-        }  # fmt: skip
+            **_tokens_of_items(output),
+        }
         if failure and obj.get("_ng_failure_class") != "judge_failed":
             row["reward"] = None  # logged as 0
         span_turns(row)
         if judged:
-            row.setdefault("turns", []).append(
-                {"role": "judge", "text": judged, "sampled": False}
-            )
+            verdict = {"role": "judge", "text": judged, "sampled": False}
+            row.setdefault("turns", []).append(verdict)
         yield row
+
+
+def _request_messages(request: Row) -> list[Row]:
+    """Return the prompt of a request as chat messages, the instructions first."""
+    asked = request.get("input")
+    messages = _messages_of_items(dicts(asked))
+    if not messages:
+        messages = [{"role": "user", "content": asked}]
+    if request.get("instructions"):
+        messages.insert(0, {"role": "system", "content": request["instructions"]})
+    return messages
+
+
+def _tokens_of_items(items: Iterable[Row]) -> Row:
+    """Return the token fields of model calls: the last item of each call has its tokens."""
+    steps: list[StepTokens] = []
+    for item in items:
+        reply_ids = item.get("generation_token_ids")
+        if reply_ids:
+            prompt_ids = item.get("prompt_token_ids")
+            logprobs = item.get("generation_log_probs")
+            steps.append(StepTokens(prompt_ids, reply_ids, logprobs))
+    return tokens_of_steps(steps)
 
 
 def _messages_of_items(items: Iterable[Row]) -> list[Row]:
@@ -105,8 +120,8 @@ def _messages_of_items(items: Iterable[Row]) -> list[Row]:
         kind = item.get("type") or "message"
         content = item.get("content")
         if kind == "function_call_output":
-            messages.append({"role": "tool", "content": item.get("output"),
-                             "tool_call_id": item.get("call_id")})  # fmt: skip
+            answer = {"role": "tool", "content": item.get("output")}
+            messages.append({**answer, "tool_call_id": item.get("call_id")})
             continue
         if kind == "message" and item.get("role") != "assistant":
             messages.append({"role": item.get("role"), "content": content})
@@ -115,7 +130,7 @@ def _messages_of_items(items: Iterable[Row]) -> list[Row]:
             messages.append({"role": "assistant", "content": "", "tool_calls": []})
         ended = bool(
             item.get("generation_token_ids")
-        )  # only the last item of a call has them
+        )  # only a call's last item has them
         reply = messages[-1]
         if kind == "message":
             reply["content"] += content_text(content)
@@ -159,16 +174,15 @@ class NemoRL(Renamed):
         return super().match(name, objects) if is_nemo_rl else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        flat = {
-            key: value[0] if isinstance(value, list) and len(value) == 1 else value
-            for key, value in obj.items()
-        }
+        flat: Row = {}
+        for key, value in obj.items():
+            has_one = isinstance(value, list) and len(value) == 1
+            flat[key] = value[0] if has_one else value
         return super().rows(logged.entry_of(obj, flat), where)
 
     def complete(self, row: Row, obj: Row) -> None:
-        if (
-            "filtered_rewards" in obj
-        ):  # then ``rewards`` is of the batch before filtering
+        # With ``filtered_rewards``, ``rewards`` is of the batch before filtering.
+        if "filtered_rewards" in obj:
             row["reward"] = coerce.grade(obj["filtered_rewards"])
         row |= _tokens(obj)
         runs = mask_runs(row.get("response_mask", []))
@@ -195,20 +209,22 @@ class NemoRLDistillation(NemoRL):
 
 
 def _texts(content: Any, runs: int) -> Row:
+    """Return the text fields of a sample's content, of which ``runs`` spans were sampled."""
     if is_messages(content):
-        return conversation_fields(
-            content, [one["role"] == "assistant" for one in content]
-        )
+        sampled = [one["role"] == "assistant" for one in content]
+        return conversation_fields(content, sampled)
     if isinstance(content, str):
         return {"prompt": "", "response": content}
     if not isinstance(content, list) or not content:
         return {}
     texts = [coerce.text(item) for item in content]
-    replies = min(runs or 1, len(texts) - 1) or 1
-    messages = [
-        {"role": "environment" if i % 2 else "assistant", "content": text}
-        for i, text in enumerate(texts[-replies:])
-    ]
+    # At least one text is the reply, and if there are two, at least one is the prompt.
+    replies = max(1, min(runs or 1, len(texts) - 1))
+    messages: list[Row] = []
+    for text in texts[-replies:]:
+        is_environment = len(messages) % 2 == 1
+        role = "environment" if is_environment else "assistant"
+        messages.append({"role": role, "content": text})
     return prompt_fields("\n".join(texts[:-replies])) | response_fields(messages)
 
 
@@ -216,8 +232,10 @@ def _tokens(flat: Row) -> Row:
     ids = coerce.ints(flat.get("token_ids"))
     if ids is None:
         return {}
-    length = coerce.integer(flat.get("input_lengths"))  # without padding
-    length = len(ids) if length is None else max(0, min(length, len(ids)))
+    length = len(ids)
+    without_padding = coerce.integer(flat.get("input_lengths"))
+    if without_padding is not None:
+        length = max(0, min(without_padding, length))
     sampled = coerce.numbers(flat.get("token_loss_mask")) or [1.0] * length
     # The log-probability of token 0 is a placeholder, so this token counts as not sampled.
     return after_prompt(flat, ids[:length], [0.0, *sampled[1:]], _ARRAYS)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import entry_points
-from itertools import chain
+from importlib.metadata import EntryPoint, entry_points
 from typing import NamedTuple
 
 from rlreport.errors import RowError, UnreadRow, UsageError
@@ -38,19 +37,50 @@ from rlreport.formats.verifiers import Verifiers
 from rlreport.text.clean import safe_text
 
 __all__ = [
-    "Detected", "Match", "Row", "RowError", "RowReader", "Where",
-    "detect", "format_by_id", "formats", "refusal", "suggest",
-]  # fmt: skip
+    "Detected",
+    "Match",
+    "Row",
+    "RowError",
+    "RowReader",
+    "Where",
+    "detect",
+    "format_by_id",
+    "formats",
+    "refusal",
+    "suggest",
+]
 
 # Entry point group of installed formats: classes whose constructor takes no arguments
 ENTRY_POINTS = "rlreport.formats"
 
+# In order of preference: of equally confident claims, the first wins
 _FORMATS: tuple[Callable[[], BaseFormat], ...] = (
-    renamed.RLBoard, TRL, renamed.Verl, NemoRL, NemoRLDistillation, SkyRL, renamed.PrimeRLTokens,
-    Verifiers, renamed.AReaL, renamed.AgileRL, renamed.Roll, renamed.RollAgentic, renamed.Swift,
-    renamed.OpenInstruct, RLLM, renamed.ART, Slime, Tinker, NemoGym, Trackio, LMEval, InspectAI,
-    ATIF, renamed.Distillation, renamed.Plain,
-)  # fmt: skip
+    renamed.RLBoard,
+    TRL,
+    renamed.Verl,
+    NemoRL,
+    NemoRLDistillation,
+    SkyRL,
+    renamed.PrimeRLTokens,
+    Verifiers,
+    renamed.AReaL,
+    renamed.AgileRL,
+    renamed.Roll,
+    renamed.RollAgentic,
+    renamed.Swift,
+    renamed.OpenInstruct,
+    RLLM,
+    renamed.ART,
+    Slime,
+    Tinker,
+    NemoGym,
+    Trackio,
+    LMEval,
+    InspectAI,
+    ATIF,
+    renamed.Distillation,
+    renamed.Plain,
+)
 
 
 class Detected(NamedTuple):
@@ -61,22 +91,28 @@ class Detected(NamedTuple):
 @cache
 def formats() -> dict[str, BaseFormat]:
     """Return all formats by id: built-in formats, then those of other packages, sorted by name."""
-    by_id = {form.id: form for form in (create() for create in _FORMATS)}
+    built_in = [create() for create in _FORMATS]
+    by_id = {form.id: form for form in built_in}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
-        try:
-            form = entry.load()()
-            if not isinstance(form, BaseFormat):
-                raise TypeError("not a subclass of BaseFormat")
-        except Exception as error:
-            raise UsageError(
-                f"the installed log format {entry.name!r} ({entry.value}) cannot be loaded: {error}"
-            ) from error
+        form = _installed_format(entry)
         if form.id in by_id:
             raise UsageError(
                 f"log format {entry.value}: its id {form.id!r} is already in use"
             )
         by_id[form.id] = form
     return by_id
+
+
+def _installed_format(entry: EntryPoint) -> BaseFormat:
+    try:
+        form = entry.load()()
+        if not isinstance(form, BaseFormat):
+            raise TypeError("not a subclass of BaseFormat")
+    except Exception as error:  # other packages may raise anything
+        raise UsageError(
+            f"the installed log format {entry.name!r} ({entry.value}) cannot be loaded: {error}"
+        ) from error
+    return form
 
 
 def format_by_id(identity: str) -> BaseFormat:
@@ -101,24 +137,32 @@ def detect(
     ``name`` is the path in the folder of the logs; ``objects`` are the file's first objects (twenty
     are enough). ``log_format`` is used without detection, ``mapping`` is field -> dotted path.
     """
-    detected = None
     if log_format is not None:
-        detected = Detected(format_by_id(log_format), "named on the command line")
-    elif not certain_refusal(name, objects):
-        matches = [(form, form.match(name, objects)) for form in formats().values()]
-        claims = [
-            (match.confidence, form, match.reason) for form, match in matches if match
-        ]
-        if claims:
-            _, form, reason = max(claims, key=lambda claim: claim[0])
-            detected = Detected(form, reason)
+        form = format_by_id(log_format)
+        detected: Detected | None = Detected(form, "named on the command line")
+    else:
+        detected = _most_confident(name, objects)
     if not mapping and (detected is None or step_from_path is None):
         return detected
-    mapped = Mapped(
-        dict(mapping or {}), step_from_path, detected.format if detected else None
-    )
+    base = detected.format if detected else None
+    mapped = Mapped(dict(mapping or {}), step_from_path, base)
     match = mapped.match(name, objects)
     return Detected(mapped, match.reason) if match else detected
+
+
+def _most_confident(name: str, objects: Sequence[Row]) -> Detected | None:
+    """Return the format with the highest confidence, of equal ones the first."""
+    if certain_refusal(name, objects):
+        return None
+    claims: list[tuple[int, Detected]] = []
+    for form in formats().values():
+        match = form.match(name, objects)
+        if match:
+            claims.append((match.confidence, Detected(form, match.reason)))
+    if not claims:
+        return None
+    _, detected = max(claims, key=lambda claim: claim[0])
+    return detected
 
 
 class Preview(NamedTuple):
@@ -150,21 +194,22 @@ class RowReader:
             with suppress(Exception):
                 rows += self(tracked, Where(name, step=AssumedStep(1), member=member))
                 with suppress(AttributeError, LookupError, TypeError, ValueError):
-                    self.format.writer(
-                        tracked
-                    )  # so that the keys of the version count as read
+                    # Keys that only name the version count as read.
+                    self.format.writer(tracked)
                 for key, value in tracked.unread():
                     add_unread_field(unread, safe_text(key), kind_of(value))
-        for key, value in chain.from_iterable(row.items() for row in rows):
-            if value and key not in CANONICAL and not is_scalar(value):
-                add_unread_field(unread, safe_text(str(key)), kind_of(value))
+        for row in rows:
+            for key, value in row.items():
+                if value and key not in CANONICAL and not is_scalar(value):
+                    add_unread_field(unread, safe_text(str(key)), kind_of(value))
+        splits = {split_named(row.get("split")) for row in rows}
         stepless = any(isinstance(row.get("step"), AssumedStep) for row in rows)
-        return Preview(
-            {split_named(row.get("split")) for row in rows}, stepless, unread
-        )
+        return Preview(splits, stepless, unread)
 
     def _complete(self, row: Row, where: Where) -> Row:
         row = self._names.fill(row)
-        if row.get("split") is None and (split := self.format.split(where.name)):
-            row["split"] = split
+        if row.get("split") is None:
+            split = self.format.split(where.name)
+            if split:
+                row["split"] = split
         return row

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import compress
 from pathlib import Path
 from statistics import fmean
+from typing import Any, NamedTuple
 
 from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
@@ -72,10 +73,10 @@ class Plain(BaseFormat):
     confidence = 40
 
     def recognizes(self, obj: Row) -> bool:
-        texts = all(
-            isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS
-        )
-        return texts and not isinstance(obj.get("reward"), dict | list)
+        if isinstance(obj.get("reward"), dict | list):
+            return False
+        texts = [obj[key] for key in _TEXTS]
+        return all(isinstance(text, str) or is_messages(text) for text in texts)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         row = {"step": where.step or AssumedStep(), **logged.read_all(obj)}
@@ -104,32 +105,35 @@ class Distillation(Plain):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         for row in super().rows(obj, where):
-            teacher, other = (row.pop(key[-1], None) for key in self.claims)
-            yield {
-                **row,
-                "reward": coerce.number(row.get("reward")),
-                **fields(ref_logprobs=other if teacher is None else teacher),
-            }
+            logprobs = row.pop("teacher_logprobs", None)
+            log_probs = row.pop("teacher_log_probs", None)
+            teacher = log_probs if logprobs is None else logprobs
+            row["reward"] = coerce.number(row.get("reward"))
+            yield row | fields(ref_logprobs=teacher)
 
 
 class Renamed(BaseFormat):
-    """The base class of formats whose objects become rows by renaming keys."""
+    """The base class of formats whose objects become rows by renaming keys.
 
-    # the log's keys for these fields; ``response`` is "" if the log has no texts
+    Attributes:
+        step: the log's key for the step.
+        prompt: the log's key for the prompt.
+        response: the log's key for the response, "" if the log has no texts.
+        reward: the log's key for the reward.
+        step_path: the step in the path, used if the object has none.
+        step_else: keys to use as the step if neither object nor path has one.
+        renames: (field, key) pairs of further fields.
+        hidden: further keys that do not become extra columns.
+    """
+
     step = "step"
     prompt = "prompt"
     response = ""
     reward = "reward"
-    step_path: re.Pattern[str] | None = (
-        None  # the step in the path, if the object has none
-    )
-    step_else: tuple[
-        str, ...
-    ] = ()  # keys to use as the step if neither object nor path has one
-    renames: tuple[tuple[str, str], ...] = ()  # (field, key) pairs of further fields
-    hidden: frozenset[str] = (
-        frozenset()
-    )  # further keys that do not become extra columns
+    step_path: re.Pattern[str] | None = None
+    step_else: tuple[str, ...] = ()
+    renames: tuple[tuple[str, str], ...] = ()
+    hidden: frozenset[str] = frozenset()
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the row of an object, or one row per entry of its columns if it is columnar."""
@@ -139,6 +143,7 @@ class Renamed(BaseFormat):
         return logged.each(entries, lambda entry: self.row(entry, where))
 
     def row(self, obj: Row, where: Where) -> Row:
+        """Return the row of one object; raise RowError if it lacks its response or reward."""
         used = {self.step, self.reward, *dict(self.renames).values()}
         texts: Row = {}
         if self.response:
@@ -163,7 +168,8 @@ class Renamed(BaseFormat):
 
     def _step(self, obj: Row, where: Where) -> int:
         step = obj.get(self.step)
-        if step is None and not (self.step_path and self.step_path.search(where.name)):
+        path_has_step = self.step_path and self.step_path.search(where.name)
+        if step is None and not path_has_step:
             step = next((obj.get(key) for key in self.step_else if key in obj), None)
         return logged.step_of(step, where, self.step_path)
 
@@ -218,30 +224,30 @@ class Verl(Renamed):
         {"pred", "answer", "extracted_answer", "request_id", "data_source"}
     )
     hidden = texts | {"reward", "uid"}
-    part = re.compile(r".+_(?:reward|score)s?|.+_penalty")
-    key = re.compile(
-        r"((.+)_\d+)_\d+"
-    )  # ``uid`` of the V1 trainer: <group>_<session>_<output>
+    reward_part = re.compile(r".+_(?:reward|score)s?|.+_penalty")
+    # ``uid`` of the V1 trainer: <group>_<session>_<output>; a session is one rollout
+    uid = re.compile(r"(?P<rollout>(?P<group>.+)_\d+)_\d+")
 
     def writer(self, obj: Row) -> str:
         return "V1 trainer" if "uid" in obj else "legacy trainer"
 
     def complete(self, row: Row, obj: Row) -> None:
-        parts = {key: value for key, value in row.items() if self.part.fullmatch(key)}
+        parts = {key: row[key] for key in row if self.reward_part.fullmatch(key)}
         row |= fields(reward_parts=coerce.reals(parts))
-        row |= {
-            key: obj[key]
-            for key in self.texts & obj.keys()
-            if isinstance(obj[key], str)
-        }
-        if isinstance(uid := obj.get("uid"), str):
-            row["group_id"] = uid
-            if key := self.key.fullmatch(uid):
-                row["rollout_id"] = key[1]
-                row["group_id"] = key[2]
+        for key in self.texts & obj.keys():
+            if isinstance(obj[key], str):
+                row[key] = obj[key]
+        uid = obj.get("uid")
+        if isinstance(uid, str):
+            match = self.uid.fullmatch(uid)
+            row["group_id"] = match["group"] if match else uid
+            if match:
+                row["rollout_id"] = match["rollout"]
         # Validation logs the score also as `reward`; it becomes a column only if it differs.
-        other = obj.get("reward")
-        other = coerce.real(coerce.unquoted(other) if isinstance(other, str) else other)
+        logged_reward = obj.get("reward")
+        if isinstance(logged_reward, str):
+            logged_reward = coerce.unquoted(logged_reward)
+        other = coerce.real(logged_reward)
         if other is not None and other != row["reward"] and not math.isnan(other):
             row["reward_logged"] = other
 
@@ -264,10 +270,8 @@ class OpenInstruct(Renamed):
     )
 
     def recognizes(self, obj: Row) -> bool:
-        return None not in (
-            coerce.ints(obj["prompt_tokens"]),
-            coerce.ints(obj["response_tokens"]),
-        )
+        ids = [coerce.ints(obj[key]) for key in ("prompt_tokens", "response_tokens")]
+        return None not in ids
 
     def complete(self, row: Row, obj: Row) -> None:
         if "token_ids" not in row:
@@ -299,8 +303,10 @@ class PrimeRLTokens(Renamed):
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
         row["reward"] = coerce.number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
-            if values := list(compress(coerce.numbers(obj.get(key)) or [], mask)):
-                row[f"{key}_mean"] = fmean(values)
+            values = coerce.numbers(obj.get(key)) or []
+            of_trained_tokens = list(compress(values, mask))
+            if of_trained_tokens:
+                row[f"{key}_mean"] = fmean(of_trained_tokens)
 
 
 class Roll(Renamed):
@@ -327,30 +333,29 @@ class RollAgentic(BaseFormat):
     columnar = True
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        return logged.each(
-            _trajectories(obj), lambda entry: _trajectory_row(*entry, where)
-        )
+        trajectories = _trajectories(obj)
+        return logged.each(trajectories, lambda one: _trajectory_row(one, where))
 
 
-def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
+class _Trajectory(NamedTuple):
+    entry: Row  # its value of each column
+    about: Row  # the object in the column ``trajectory_data``
+
+
+def _trajectories(obj: Row) -> Iterator[_Trajectory]:
     for entry in logged.explode(obj, "trajectory_data"):
         about = mapping(logged.from_json(entry.get("trajectory_data")))
         position = coerce.integer(about.get("branch_or_step_idx"))
         count = coerce.integer(about.get("num_branches_or_steps"))
         # In step mode a trajectory is dumped once per environment step: read its last dump.
         if position is None or count is None or position >= count - 1:
-            yield entry, about
+            yield _Trajectory(entry, about)
 
 
-def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
-    messages = logged.from_json(entry.get("messages"))
-    if not isinstance(messages, list):
-        raise RowError(message("`messages` is not a JSON list"))
-    if any(isinstance(item, list) for item in messages):
-        # After the agent's context was replaced, a new list of messages begins: join the lists.
-        messages = [
-            m for part in messages for m in (part if isinstance(part, list) else [part])
-        ]
+def _trajectory_row(trajectory: _Trajectory, where: Where) -> Row:
+    entry = trajectory.entry
+    about = trajectory.about
+    messages = _messages(entry)
     sampled = [mapping(turn).get("role") == "assistant" for turn in messages]
     environment = mapping(about.get("env_info"))
     timing = mapping(about.get("timing_info"))
@@ -361,10 +366,6 @@ def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
     reason = coerce.text(failure.get("stop_reason", about.get("finish_reason"))).lower()
     errors = failure.get("error_messages")
     mode = environment.get("mode")
-    group = [
-        coerce.text(environment.get(k))
-        for k in ("tag", "group_id", "episode_id", "seed")
-    ]
     return {
         **row,
         **conversation_fields(messages, sampled),
@@ -375,9 +376,28 @@ def _trajectory_row(entry: Row, about: Row, where: Where) -> Row:
             seconds=timing.get("traj_time_env_total"),
             errors=errors if isinstance(errors, list) else None,
             split=mode if mode in ("train", "val") else None,
-            group_id="_".join(group) if "group_id" in environment else None,
+            group_id=_group_of(environment),
         ),
     }
+
+
+def _messages(entry: Row) -> list[Any]:
+    """Return a trajectory's messages as one list."""
+    messages = logged.from_json(entry.get("messages"))
+    if not isinstance(messages, list):
+        raise RowError(message("`messages` is not a JSON list"))
+    joined: list[Any] = []
+    for item in messages:
+        # After the agent's context was replaced, a new list of messages begins.
+        joined += item if isinstance(item, list) else [item]
+    return joined
+
+
+def _group_of(environment: Row) -> str | None:
+    if "group_id" not in environment:
+        return None
+    keys = ("tag", "group_id", "episode_id", "seed")
+    return "_".join(coerce.text(environment.get(key)) for key in keys)
 
 
 class Swift(Renamed):
@@ -391,8 +411,10 @@ class Swift(Renamed):
     step_else = ("gen_step",)  # of Megatron
     renames = (("advantages", "advantages"), ("ground_truth", "solution"))
     hidden = frozenset({"gen_step"})
-    figures = frozenset(
+    # Columns that are no reward function: the trainer's figures, and columns with a meaning
+    other = frozenset(
         {"entropy", "rewards_std", "kl", "length", "response_clip_ratio"}
+        | {"step", "gen_step", "prompt", "completion", "reward", "solution"}
     )
 
     def recognizes(self, obj: Row) -> bool:
@@ -400,44 +422,36 @@ class Swift(Renamed):
         return "gen_step" in obj or all(isinstance(obj[key], list) for key in columns)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        columnar = isinstance(obj.get("completion"), list) and not is_messages(
-            obj["completion"]
-        )
-        functions = self._reward_functions(obj) if columnar else []
-        entries = logged.explode(obj, "completion") if columnar else iter((obj,))
+        completion = obj.get("completion")
+        columnar = isinstance(completion, list) and not is_messages(completion)
+        if not columnar:
+            return iter((self._row(obj, [], where),))
+        functions = self._reward_functions(obj)
+        entries = logged.explode(obj, "completion")
+        return logged.each(entries, lambda entry: self._row(entry, functions, where))
 
-        def row_of(entry: Row) -> Row:
-            parts = {name: coerce.number(entry.pop(name)) for name in functions}
-            entry.setdefault("reward", logged.total(parts.values()))
-            return self.row(entry, where) | fields(reward_parts=parts)
-
-        return logged.each(entries, row_of) if columnar else map(row_of, entries)
+    def _row(self, entry: Row, functions: Sequence[str], where: Where) -> Row:
+        parts = {name: coerce.number(entry.pop(name)) for name in functions}
+        entry.setdefault("reward", logged.total(parts.values()))
+        return self.row(entry, where) | fields(reward_parts=parts)
 
     def _reward_functions(self, obj: Row) -> list[str]:
         """Return the names of reward functions: float columns (before ``advantages`` if logged)."""
         names = list(obj)
         if "advantages" in names:
             names = names[: names.index("advantages")]
-        other = {
-            "step",
-            "gen_step",
-            "prompt",
-            "completion",
-            "reward",
-            "solution",
-            *self.figures,
-        }
-        return [
-            name for name in names if name not in other and _is_float_column(obj[name])
-        ]
+        candidates = [name for name in names if name not in self.other]
+        return [name for name in candidates if _is_float_column(obj[name])]
 
 
 def _is_float_column(values: object) -> bool:
-    if not isinstance(values, list) or not all(
-        v is None or isinstance(v, float) for v in values
-    ):
+    """Return whether a column has floats and nulls only, and at least one number."""
+    if not isinstance(values, list):
         return False
-    return any(v is not None and not math.isnan(v) for v in values)
+    graded = [value for value in values if value is not None]
+    if not all(isinstance(value, float) for value in graded):
+        return False
+    return not all(map(math.isnan, graded))
 
 
 class ART(Renamed):
@@ -457,11 +471,8 @@ class ART(Renamed):
             raise RowError(message("`messages` is missing or empty"))
         for key in self.objects:
             about = mapping(logged.from_json(obj.get(key)))
-            row |= {
-                k: v
-                for k, v in columns(about, ("step", "reward")).items()
-                if k not in row
-            }
+            for name, value in columns(about, ("step", "reward")).items():
+                row.setdefault(name, value)
         sampled = [
             one.get("trainable") is not False and one.get("role") == "assistant"
             for one in map(mapping, messages)

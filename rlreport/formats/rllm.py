@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlreport.errors import RowError
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
-from rlreport.formats.token_names import tokens_of_steps
+from rlreport.formats.token_names import StepTokens, tokens_of_steps
 from rlreport.system import coerce
 from rlreport.text.chat import is_messages, prompt_fields, response_fields
 from rlreport.text.messages import message
@@ -37,8 +37,10 @@ class RLLM(BaseFormat):
         "eval_results/*/episodes/episode_*.json",
     )
     container = "json"
-    claims = tuple(
-        ("trajectories", key) for key in ("task_hash", "training_step", "eval_idx")
+    claims = (
+        ("trajectories", "task_hash"),
+        ("trajectories", "training_step"),
+        ("trajectories", "eval_idx"),
     )
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -62,39 +64,62 @@ class RLLM(BaseFormat):
             reason = coerce.text(obj["termination_reason"])
             yield {**shared, **logged.failed_fields(_question(task), reason)}
             return
-        names = [coerce.text(trajectory.get("name")) for trajectory in trajectories]
-        is_other = [bool(_OTHER_AGENTS.search(name)) for name in names]
-        last = max((i for i, other in enumerate(is_other) if not other), default=None)
+        agents = _agents(trajectories)
         group = _group(obj)
         episode = obj.get("id", obj.get("episode_id"))
 
-        def row_of(i: int) -> Row:
-            trajectory = trajectories[i]
+        def row_of(agent: _Agent) -> Row:
+            trajectory = agent.trajectory
             timing = mapping(trajectory.get("timing") or obj.get("timing"))
             row = {
                 **shared,
                 **_trajectory(trajectory, task),
                 **fields(
                     seconds=timing.get("total_time"),
-                    agent=names[i] or None,
-                    trainable=None if all(is_other) else not is_other[i],
+                    agent=agent.name or None,
+                    trainable=agent.is_trained,
                 ),
             }
             if is_evaluation and trajectory.get("reward") is None:
                 row["reward"] = coerce.grade(obj.get("is_correct"))
-            if not all(is_other) and (is_other[i] or i == last):
-                branch = (
-                    "another agent" if is_other[i] else None
-                )  # left out of statistics
-                row |= fields(rollout_id=episode, branch=branch)
+            if agent.is_trained is False:  # then it is left out of statistics
+                row |= fields(rollout_id=episode, branch="another agent")
+            elif agent.is_last_trained:
+                row |= fields(rollout_id=episode)
             if group:
-                # Different agents on the same task, such as solver and judge, are separate groups.
-                row["group_id"] = (
-                    f"{group}:{names[i]}" if len(set(names)) > 1 else group
-                )
+                row["group_id"] = group + agent.group_suffix
             return row
 
-        yield from logged.each(range(len(trajectories)), row_of)
+        yield from logged.each(agents, row_of)
+
+
+class _Agent(NamedTuple):
+    """An agent of an episode, with its trajectory."""
+
+    name: str
+    trajectory: Row
+    is_trained: (
+        bool | None
+    )  # None if that cannot be told: all names are of other agents
+    is_last_trained: bool  # whether it is the last of the episode's trained agents
+    group_suffix: str
+
+
+def _agents(trajectories: Sequence[Row]) -> list[_Agent]:
+    names = [coerce.text(trajectory.get("name")) for trajectory in trajectories]
+    # Different agents on the same task, such as solver and judge, are separate groups.
+    has_different = len(set(names)) > 1
+    trained = [i for i, name in enumerate(names) if not _OTHER_AGENTS.search(name)]
+    return [
+        _Agent(
+            name,
+            trajectory,
+            is_trained=i in trained if trained else None,
+            is_last_trained=trained[-1:] == [i],
+            group_suffix=f":{name}" if has_different else "",
+        )
+        for i, (name, trajectory) in enumerate(zip(names, trajectories, strict=True))
+    ]
 
 
 def _question(task: Any) -> str:
@@ -122,23 +147,7 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
     if steps and all(map(is_messages, chats)):
         texts = _join_chats(chats, steps)
     else:
-        observation = (
-            steps[0].get("observation") or steps[0].get("input") if steps else None
-        )
-        replies = [
-            {
-                "role": "assistant",
-                "content": coerce.text(
-                    step.get("model_response")
-                    or step.get("output")
-                    or step.get("action")
-                ),
-                "reasoning": step.get("thought"),
-            }
-            for step in steps
-        ]
-        prompt = coerce.text(observation) if observation else _question(task)
-        texts = {"prompt": prompt, **response_fields(replies)}
+        texts = _texts_of_steps(steps, task)
     reward = trajectory.get("reward")
     if reward is None:
         reward = logged.total(coerce.number(step.get("reward")) for step in steps)
@@ -149,46 +158,87 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
             policy_version=[step.get("weight_version") for step in steps],
             turns_taken=len(steps) if len(steps) > 1 else None,
         ),
-        **tokens_of_steps(
-            (step.get("prompt_ids"), step.get("response_ids"), step.get("logprobs"))
-            for step in steps
-        ),
+        **tokens_of_steps(map(_tokens_of_step, steps)),
     }
 
 
+def _tokens_of_step(step: Row) -> StepTokens:
+    return StepTokens(
+        prompt_ids=step.get("prompt_ids"),
+        reply_ids=step.get("response_ids"),
+        logprobs=step.get("logprobs"),
+    )
+
+
+def _texts_of_steps(steps: Sequence[Row], task: Any) -> Row:
+    """Return the texts of steps that were logged without their chats."""
+    first: Row = steps[0] if steps else {}
+    observation = first.get("observation") or first.get("input")
+    prompt = coerce.text(observation) if observation else _question(task)
+    replies: list[Row] = []
+    for step in steps:
+        text = step.get("model_response") or step.get("output") or step.get("action")
+        replies.append(
+            {
+                "role": "assistant",
+                "content": coerce.text(text),
+                "reasoning": step.get("thought"),
+            }
+        )
+    return {"prompt": prompt, **response_fields(replies)}
+
+
 def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
-    last_chat: list[Row] = []
-    earlier: list[list[Row]] = []
+    """Join the chats of a trajectory's steps; each contains what was said before it.
+
+    The reply of a step is the assistant's messages at the end of its chat.
+    """
+    prompt: list[Row] = []
     messages: list[Row] = []
     sampled: list[bool] = []
-    rewards: dict[int, float] = {}
-    prompt: list[Row] = []
-    for chat, step in zip(chats, steps, strict=True):
-        shared = _shared(last_chat, chat)
-        if shared < len(last_chat):  # such as a sub-agent's
-            shared = max(_shared(before, chat) for before in earlier)
-        new = chat[shared:]
-        answer = len(new) - 1
-        while answer > 0 and new[answer - 1].get("role") == "assistant":
-            answer -= 1
-        if not last_chat:
-            prompt, new, answer = new[:answer], new[answer:], 0
+    rewards: dict[int, float] = {}  # index of a message -> reward of the step it ends
+    for number, (chat, step) in enumerate(zip(chats, steps, strict=True)):
+        new = chat[_repeated_messages(chats[:number], chat) :]
+        reply_start = _reply_start(new)
+        if number == 0:
+            prompt = new[:reply_start]
+            new = new[reply_start:]
+            reply_start = 0
         messages += new
-        sampled += [
-            i >= answer and turn.get("role") == "assistant"
-            for i, turn in enumerate(new)
-        ]
+        sampled += [False] * reply_start
+        sampled += [one.get("role") == "assistant" for one in new[reply_start:]]
         reward = coerce.real(step.get("reward"))
         if messages and reward is not None and len(steps) > 1:
             rewards[len(messages) - 1] = reward
-        last_chat = chat
-        earlier.append(chat)
     row = prompt_fields(prompt) | response_fields(messages, sampled)
     for position, reward in rewards.items():
         row["turns"][position]["reward"] = reward
     return row
 
 
+def _repeated_messages(earlier: Sequence[list[Row]], chat: Sequence[Row]) -> int:
+    """Return how many messages at the start of a chat an earlier chat begins with, too."""
+    if not earlier:
+        return 0
+    before = earlier[-1]
+    count = _shared(before, chat)
+    if count == len(before):
+        return count
+    # A chat that does not continue the one before it, such as a sub-agent's
+    return max(_shared(one, chat) for one in earlier)
+
+
+def _reply_start(messages: Sequence[Row]) -> int:
+    """Return the index of the first message of the reply: the last one, and replies before it."""
+    start = len(messages) - 1
+    while start > 0 and messages[start - 1].get("role") == "assistant":
+        start -= 1
+    return start
+
+
 def _shared(before: Sequence[Row], chat: Sequence[Row]) -> int:
-    pairs = enumerate(zip(before, chat, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(before), len(chat)))
+    """Return the number of equal messages at the start of two chats."""
+    for count, (one, other) in enumerate(zip(before, chat, strict=False)):
+        if one != other:
+            return count
+    return min(len(before), len(chat))

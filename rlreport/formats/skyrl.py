@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import xxhash
 
@@ -48,11 +49,7 @@ class SkyRL(BaseFormat):
     claims = (("input_prompt", "output_response", "score"),)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
-        evaluations = path.parent.parent
-        if path.parent.name == "eval_only" and any(
-            file.parent.parent == evaluations and _STEP.search(file.parent.name)
-            for file in listed
-        ):
+        if path.parent.name == "eval_only" and _has_steps(path.parent.parent, listed):
             return message(
                 "an evaluation outside training, without a step: build a separate report of it"
             )
@@ -68,66 +65,82 @@ class SkyRL(BaseFormat):
         about = spec if isinstance(spec, dict) else extras
         # An evaluation outside training (`eval_only`) has no step.
         default = None if "step" in obj else AssumedStep()
+        if scores is None:
+            reward = logged.required(obj, "score")
+        else:
+            reward = logged.total(scores)
         row = {
             **columns(obj, _SKYRL_USED_KEYS),
             **prompt_and_response_fields(
                 obj.get("input_prompt"), obj["output_response"]
             ),
             "step": logged.step_of(obj.get("step"), where, _STEP, default),
-            "reward": logged.required(obj, "score")
-            if scores is None
-            else logged.total(scores),
+            "reward": reward,
             **fields(
                 finish_reason=obj.get("stop_reason"),
                 ground_truth=about.get("ground_truth"),
             ),
         }
-        earlier = (
-            _earlier_lines(self.sibling).get(_digest(obj)) if self.sibling else None
-        )
-        if self.sibling and earlier:
-            lines = [*_lines_at(self.sibling, earlier), obj]
-            row["turns"] = turns = _turns(lines)
+        if self.sibling is None:
+            yield row
+            return
+        place = _trajectories(self.sibling).get(_digest(obj), _Place())
+        if place.earlier:
+            lines = [*_lines_at(self.sibling, place.earlier), obj]
+            turns = _turns(lines)
+            replies = [turn["text"] for turn in turns if turn["sampled"]]
+            row["turns"] = turns
             row["prompt"] = coerce.string(lines[0].get("input_prompt")) or ""
-            row["response"] = "\n".join(
-                turn["text"] for turn in turns if turn["sampled"]
-            )
-        if earlier != []:  # [] marks a line that a later line continues
+            row["response"] = "\n".join(replies)
+        if place.is_last:
             yield row
 
 
-@lru_cache(maxsize=4)
-def _earlier_lines(file: FileStamp) -> dict[int, list[int]]:
-    """Return digest of a line -> offsets of the earlier lines of its trajectory.
+def _has_steps(evaluations: Path, listed: Collection[Path]) -> bool:
+    """Return whether a folder has an evaluation of a training step among the ``listed`` files."""
+    folders = [file.parent for file in listed if file.parent.parent == evaluations]
+    return any(_STEP.search(folder.name) for folder in folders)
 
-    A line that a later line continues has []; one that is a trajectory by itself is missing.
-    """
+
+class _Place(NamedTuple):
+    """A line's place in its trajectory; by default a trajectory of one line."""
+
+    earlier: Sequence[int] = ()  # offsets of the trajectory's lines before it
+    is_last: bool = True
+
+
+@lru_cache(maxsize=4)
+def _trajectories(file: FileStamp) -> dict[int, _Place]:
+    """Return digest of a line -> its place, for lines of trajectories of several lines."""
     by_index = _counts_turns(file)
-    earlier_of: dict[int, list[int]] = {}
+    places: dict[int, _Place] = {}
     earlier: list[int] = []  # of the current trajectory
     first: Row = {}
     before: Row = {}
     offset_before = 0
     for offset, obj in _lines_with_offsets(file):
-        if _continues(obj, before) or (by_index and _is_next_turn(obj, before, first)):
+        is_turn = by_index and _is_next_turn(obj, before, first)
+        if is_turn or _continues(obj, before):
             earlier = [*earlier, offset_before]
-            earlier_of[_digest(before)] = []
-            earlier_of[_digest(obj)] = earlier
+            places[_digest(before)] = _Place(is_last=False)
+            places[_digest(obj)] = _Place(earlier)
         else:
             earlier = []
             first = obj
         before = obj
         offset_before = offset
-    return earlier_of
+    return places
 
 
 def _continues(obj: Row, before: Row) -> bool:
+    """Return whether a line's prompt begins with the prompt and the response of the line before."""
     prompt = obj.get("input_prompt")
     texts = _texts(before)
     return all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts))
 
 
 def _is_next_turn(obj: Row, before: Row, first: Row) -> bool:
+    """Return whether a line has the task of the line before, and its trajectory did not restart."""
     index = _index(obj)
     same_task = index is not None and index == _index(before)
     # Another sample of the task begins with the same prompt again.
@@ -161,15 +174,13 @@ def _counts_turns(file: FileStamp) -> bool:
     before: Row = {}
     first: Row = {}
     for obj in logged.lines_of(file):
-        scores = coerce.numbers(obj.get("score")) or [
-            coerce.real(obj.get("score")) or 0.0
-        ]
-        of_lines.append(math.fsum(scores))
+        reward = _reward_of(obj)
+        of_lines.append(reward)
         if _is_next_turn(obj, before, first):
-            of_trajectories.pop()
+            of_trajectories[-1] = reward  # only its last line counts
         else:
             first = obj
-        of_trajectories.append(of_lines[-1])
+            of_trajectories.append(reward)
         before = obj
     # As SkyRL names the file and the metric of a data source.
     source = str(before.get("data_source") or "unknown").replace("/", "_")
@@ -177,6 +188,15 @@ def _counts_turns(file: FileStamp) -> bool:
     if mean is None or not of_lines or math.isclose(fmean(of_trajectories), mean):
         return True
     return not math.isclose(fmean(of_lines), mean)
+
+
+def _reward_of(obj: Row) -> float:
+    """Return a line's reward as SkyRL adds it up: 0 if it is not a number."""
+    score = obj.get("score")
+    of_tokens = coerce.numbers(score)
+    if of_tokens:
+        return math.fsum(of_tokens)
+    return coerce.real(score) or 0.0
 
 
 def _index(obj: Row) -> int | None:
@@ -205,7 +225,6 @@ def _turns(lines: Sequence[Row]) -> list[Turn]:
         gained = prompt_after.removeprefix(prompt).removeprefix(response)
         turns.append({"role": "assistant", "text": response, "sampled": True})
         turns.append({"role": "environment", "text": gained, "sampled": False})
-    return [
-        *turns,
-        {"role": "assistant", "text": _texts(lines[-1])[1], "sampled": True},
-    ]
+    _, last_response = _texts(lines[-1])
+    turns.append({"role": "assistant", "text": last_response, "sampled": True})
+    return turns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -74,9 +73,8 @@ class Slime(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         if self.sibling:
-            obj.setdefault(
-                "messages", _messages(self.sibling, coerce.integer(obj.get("index")))
-            )
+            sample = coerce.integer(obj.get("index"))
+            obj.setdefault("messages", _messages(self.sibling, sample))
         yield _row(obj, where)
 
 
@@ -84,7 +82,9 @@ def _row(obj: Row, where: Where) -> Row:
     metadata = mapping(obj.get("metadata"))
     row = {**columns(obj, _USED_KEYS), **columns(metadata, ("messages", "error"))}
     for name in ("spec_info", "prefix_cache_info"):
-        row |= {key: v for key, v in columns(mapping(obj.get(name))).items() if v}
+        for key, value in columns(mapping(obj.get(name))).items():
+            if value:  # slime logs 0 if it does not use the feature
+                row[key] = value
     row |= {
         "step": logged.step_of(obj.get(ROLLOUT_ID), where, _STEP),
         **_reward(obj.get("reward")),
@@ -110,26 +110,25 @@ def _reward(reward: Any) -> Row:
     if not isinstance(reward, dict):
         return {"reward": coerce.grade(reward)}
     parts = coerce.reals(reward)
-    totals = (
-        list(parts.values())
-        if len(parts) == 1
-        else [parts[k] for k in _TOTALS if k in parts]
-    )
-    return {"reward": totals[0] if totals else None, **fields(reward_parts=parts)}
+    names = list(parts) if len(parts) == 1 else [key for key in _TOTALS if key in parts]
+    total = parts[names[0]] if names else None
+    return {"reward": total, **fields(reward_parts=parts)}
 
 
 def _conversation(obj: Row, messages: Any) -> Row:
     prompt = obj.get("prompt")
     prompt_length = len(prompt) if isinstance(prompt, list) else 0
     messages = messages if is_messages(messages) else []
-    sampled = [
-        i >= prompt_length and m.get("role") == "assistant"
-        for i, m in enumerate(messages)
-    ]
+    # Earlier replies of the assistant in the prompt were not sampled.
+    replies = messages[prompt_length:]
+    sampled = [False] * (len(messages) - len(replies))
+    sampled += [one.get("role") == "assistant" for one in replies]
     if not any(sampled):
         return prompt_and_response_fields(prompt, coerce.text(obj.get("response")))
     texts = conversation_fields(messages, sampled)
-    return texts if texts["prompt"] else {**texts, "prompt": coerce.text(prompt)}
+    if not texts["prompt"]:
+        texts["prompt"] = coerce.text(prompt)
+    return texts
 
 
 def _token_arrays(obj: Row) -> Row:
@@ -161,17 +160,13 @@ def _messages(trajectories: FileStamp, sample: int | None) -> Any:
 @lru_cache(maxsize=4)
 def _positions(trajectories: FileStamp) -> dict[int | None, int]:
     """Return sample index -> byte offset of its line; omit indices that several samples share."""
-    samples: list[tuple[int | None, int]] = []
+    offsets: dict[int | None, list[int]] = {}
     offset = 0
     with suppress(OSError), Path(trajectories.path).open("rb") as stream:
         for line in stream:
-            samples.append(
-                (coerce.integer(logged.json_object(line).get("sample_index")), offset)
-            )
+            sample = coerce.integer(logged.json_object(line).get("sample_index"))
+            offsets.setdefault(sample, []).append(offset)
             offset += len(line)
-    count = Counter(sample for sample, _ in samples)
-    return {
-        sample: at
-        for sample, at in samples
-        if sample is not None and count[sample] == 1
-    }
+    offsets.pop(None, None)
+    unique = [sample for sample in offsets if len(offsets[sample]) == 1]
+    return {sample: offsets[sample][0] for sample in unique}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
@@ -13,12 +14,26 @@ from rlreport.system import coerce
 from rlreport.text.chat import conversation_text, prompt_and_response_fields
 from rlreport.text.messages import message
 
-_SUMMARIES, _LOGTREE = "_rollout_summaries.jsonl", "_logtree.json"
+_SUMMARIES = "_rollout_summaries.jsonl"
+_LOGTREE = "_logtree.json"
 _MAX_LEVELS = 200
 
-# A rollout group in a logtree: (total return, tokens per step) of its trajectories, and (reward,
-# prompt and response) of its answers; returns and rewards are strings, such as ``0.500``
-Group = tuple[list[tuple[str, list[int]]], list[tuple[str, Row]]]
+
+class _Trajectory(NamedTuple):
+    total_return: str  # as the logtree shows it, such as ``0.500``
+    lengths: list[int]  # tokens per step
+
+
+class _Answer(NamedTuple):
+    reward: str  # as the logtree shows it, such as ``0.500``
+    texts: Row  # its ``prompt`` and ``response``, lists of messages
+
+
+class _Group(NamedTuple):
+    """A rollout group in a logtree; its answers do not say which trajectory they belong to."""
+
+    trajectories: list[_Trajectory]
+    answers: list[_Answer]
 
 
 class Tinker(BaseFormat):
@@ -50,29 +65,29 @@ class Tinker(BaseFormat):
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Tinker:
         if not path.name.endswith(_SUMMARIES):
             return self
-        return Tinker(
-            FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE))
-        )
+        logtree = path.name.removesuffix(_SUMMARIES) + _LOGTREE
+        return Tinker(FileStamp.of(path.with_name(logtree)))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         steps = dicts(obj.get("steps"))
         group = coerce.integer(obj.get("group_idx"))
         texts = self._texts(group, obj, steps)
-        tags = obj.get("tags")
+        prompt = texts.get("prompt", "")
+        response = texts.get("response", "")
+        last_metrics = mapping(steps[-1].get("metrics")) if steps else {}
         row = {
             **columns(mapping(obj.get("trajectory_metrics"))),
-            **columns(mapping(steps[-1].get("metrics")) if steps else {}),
-            **prompt_and_response_fields(
-                texts.get("prompt", ""), texts.get("response", "")
-            ),
+            **columns(last_metrics),
+            **prompt_and_response_fields(prompt, response),
             "step": logged.step_of(obj.get("iteration"), where, logged.STEP_WORD),
             "reward": logged.required(obj, "total_reward"),
             "group_id": coerce.text(group),
             "final_reward": obj.get("final_reward"),
-            "action_tokens": sum(_length(step) for step in steps),
+            "action_tokens": sum(map(_length, steps)),
             "split": "train" if obj.get("split") == "train" else "eval",
             **fields(policy_version=[obj.get("sampling_client_step")]),
         }
+        tags = obj.get("tags")
         if isinstance(tags, list) and tags:
             row["tags"] = ", ".join(map(coerce.text, tags))[: logged.SHORT]
         if len(steps) > 1:
@@ -85,31 +100,32 @@ class Tinker(BaseFormat):
         """Return {"prompt": …, "response": …} of a trajectory, {} if they cannot be identified."""
         number = coerce.integer(obj.get("traj_idx"))
         groups = _groups(self.sibling) if self.sibling else []
-        if (
-            group is None
-            or number is None
-            or not 0 <= group < len(groups)
-            or len(steps) != 1
-        ):
+        if group is None or not 0 <= group < len(groups):
             return {}
-        trajectories, answers = groups[group]
+        if number is None or len(steps) != 1:
+            return {}
         reward = obj.get("total_reward")
-        summary = (
-            f"{reward:.3f}" if isinstance(reward, int | float) else "",
-            [_length(steps[0])],
-        )
-        if trajectories[number : number + 1] != [summary] or len(answers) != len(
-            trajectories
-        ):
+        shown = f"{reward:.3f}" if isinstance(reward, int | float) else ""
+        expected = _Trajectory(shown, lengths=[_length(steps[0])])
+        if groups[group].trajectories[number : number + 1] != [expected]:
             return {}
-        # Sort trajectories and answers with this reward by length: those at equal ranks match.
-        siblings = [
-            i for i, (returned, _) in enumerate(trajectories) if returned == summary[0]
-        ]
-        siblings.sort(key=lambda i: trajectories[i][1])
-        texts = [text for returned, text in answers if returned == summary[0]]
-        texts.sort(key=lambda text: len(conversation_text(text["response"])))
-        return texts[siblings.index(number)] if len(texts) == len(siblings) else {}
+        return _matched_texts(groups[group], number)
+
+
+def _matched_texts(group: _Group, number: int) -> Row:
+    """Return the texts of a group's trajectory, matched by reward and length; {} if ambiguous."""
+    trajectories = group.trajectories
+    if len(group.answers) != len(trajectories):
+        return {}
+    reward = trajectories[number].total_return
+    equal = [i for i, one in enumerate(trajectories) if one.total_return == reward]
+    texts = [answer.texts for answer in group.answers if answer.reward == reward]
+    if len(texts) != len(equal):
+        return {}
+    # The longest text belongs to the trajectory with the most tokens, and so on.
+    equal.sort(key=lambda i: trajectories[i].lengths)
+    texts.sort(key=lambda text: len(conversation_text(text["response"])))
+    return texts[equal.index(number)]
 
 
 def _length(step: Row) -> int:
@@ -117,34 +133,34 @@ def _length(step: Row) -> int:
 
 
 @lru_cache(maxsize=2)
-def _groups(file: FileStamp) -> list[Group]:
+def _groups(file: FileStamp) -> list[_Group]:
     root = mapping(logged.document_of(file).get("root"))
-    return [
-        _tinker_group(node)
-        for title, node in _sections(root)
-        if title == "Group Rollout"
-    ]
+    sections = _sections(root)
+    return [_group_of(node) for title, node in sections if title == "Group Rollout"]
 
 
-def _tinker_group(node: Row) -> Group:
-    trajectories: list[tuple[str, list[int]]] = []
-    answers: list[tuple[str, Row]] = []
-    texts: Row = {}
+def _group_of(node: Row) -> _Group:
+    trajectories: list[_Trajectory] = []
+    answers: list[_Answer] = []
+    texts: Row = {}  # of the answer whose sections are being read
     for title, section in _sections(node):
         if title == "Prompt":
             texts = {"prompt": _messages(section)}
         elif title == "Policy Response":
             texts["response"] = _messages(section)
         elif title == "Reward" and "prompt" in texts and "response" in texts:
-            answers.append((next(iter(_cells(section, "reward")), ""), texts))
+            rewards = _cells(section, "reward")
+            answers.append(_Answer(rewards[0] if rewards else "", texts))
             texts = {}
         elif title == "Trajectory Details":
-            for _, episode in _sections(section):
-                lengths = [int(n) for n in _cells(episode, "ac_len") if n.isdigit()]
-                trajectories.append(
-                    ("".join(_cells(episode, "total_return")[-1:]), lengths)
-                )
-    return trajectories, answers
+            trajectories += [_trajectory_of(body) for _, body in _sections(section)]
+    return _Group(trajectories, answers)
+
+
+def _trajectory_of(node: Row) -> _Trajectory:
+    returns = _cells(node, "total_return")
+    lengths = [int(text) for text in _cells(node, "ac_len") if text.isdigit()]
+    return _Trajectory(returns[-1] if returns else "", lengths)
 
 
 def _sections(node: Row) -> Iterator[tuple[str, Row]]:
@@ -160,9 +176,11 @@ def _text(node: Row) -> str:
 
 
 def _walk(node: Row, level: int = 0) -> Iterator[Row]:
+    """Yield a node and those below it, down to a level that a made-up log may exceed."""
     yield node
-    for child in dicts(node.get("children")) if level < _MAX_LEVELS else []:
-        yield from _walk(child, level + 1)
+    if level < _MAX_LEVELS:
+        for child in dicts(node.get("children")):
+            yield from _walk(child, level + 1)
 
 
 def _messages(node: Row) -> list[Row]:
@@ -175,11 +193,11 @@ def _messages(node: Row) -> list[Row]:
 
 def _cells(node: Row, name: str) -> list[str]:
     """Return the values labelled ``name`` in the two-column tables below a node of the logtree."""
-    rows = [
-        dicts(part.get("children")) for part in _walk(node) if part.get("tag") == "tr"
-    ]
-    return [
-        _text(row[1])
-        for row in rows
-        if len(row) == 2 and row[0].get("children") == [name]
-    ]
+    values: list[str] = []
+    for part in _walk(node):
+        cells = dicts(part.get("children"))
+        if part.get("tag") == "tr" and len(cells) == 2:
+            label, value = cells
+            if label.get("children") == [name]:
+                values.append(_text(value))
+    return values

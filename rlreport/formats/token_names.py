@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlreport.errors import MissingExtraError, UsageError
 from rlreport.formats.base import Row
@@ -38,7 +38,8 @@ class TokenNames:
         """Return the decoded text without special tokens; without a tokenizer, ``#17 #19``."""
         if self._path is None:
             return " ".join(self.strings(ids))
-        tokens = readable_tokens(self.strings(ids), _load(self._path)[1])
+        _, style = _load(self._path)
+        tokens = readable_tokens(self.strings(ids), style)
         return "".join(token for token in tokens if not is_special(token))
 
     def fill(self, row: Row) -> Row:
@@ -79,7 +80,16 @@ def _load(path: str) -> tuple[Any, Style]:
             f"{path} is not a tokenizer file of the tokenizers library: {error}"
         ) from None
     vocabulary = tokenizer.get_vocab()
-    return tokenizer, detect_style(vocabulary) if vocabulary else Style.PLAIN
+    style = detect_style(vocabulary) if vocabulary else Style.PLAIN
+    return tokenizer, style
+
+
+def first_true(flags: Sequence[int]) -> int:
+    """Return the index of the first flag (0 or 1) that is set, the number of flags if none is."""
+    try:
+        return flags.index(1)
+    except ValueError:
+        return len(flags)
 
 
 def after_prompt(
@@ -91,61 +101,81 @@ def after_prompt(
     keys of float arrays in ``obj``, as long as ``ids``, to fields of the row.
     """
     mask = [int(bool(one)) for one in sampled[: len(ids)]]
-    first = mask.index(1) if any(mask) else len(mask)
+    first = first_true(mask)
     stop = len(mask)
-    floats = {
-        canonical: coerce.numbers(obj.get(name)) for name, canonical in arrays.items()
-    }
-    return {
+    row: Row = {
         "prompt_token_ids": ids[:first],
         "token_ids": ids[first:stop],
         "response_mask": mask[first:],
-        **{
-            name: values[first:stop]
-            for name, values in floats.items()
-            if values is not None
-        },
     }
+    for key, field in arrays.items():
+        values = coerce.numbers(obj.get(key))
+        if values is not None:
+            row[field] = values[first:stop]
+    return row
 
 
-def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
+class StepTokens(NamedTuple):
+    """Tokens of one model call, as logged; any of them may be missing or invalid."""
+
+    prompt_ids: Any
+    reply_ids: Any
+    logprobs: Any  # of the reply
+
+
+def tokens_of_steps(steps: Iterable[StepTokens]) -> Row:
     """Join the steps (model calls) of a conversation; return the row's token fields.
 
-    A step is (ids of the prompt, ids of the reply, logprobs of the reply). Return {} if a step has
-    no ids, or if a prompt does not begin with the prompt and reply of the step before.
+    Return {} if a step has no ids, or if a prompt does not begin with the prompt and reply of the
+    step before.
     """
-    history: list[int] = []
-    row: Row = {}
-    for prompt_ids, reply_ids, reply_logprobs in steps:
-        prompt = coerce.ints(prompt_ids)
-        reply = coerce.ints(reply_ids)
+    first_prompt: list[int] = []
+    ids: list[int] = []
+    mask: list[int] = []
+    logprobs: list[float] = []
+    history: list[int] = []  # the prompt and reply of the step before
+    for step in steps:
+        prompt = coerce.ints(step.prompt_ids)
+        reply = coerce.ints(step.reply_ids)
         if not prompt or not reply or prompt[: len(history)] != history:
             return {}
+        if not first_prompt:
+            first_prompt = prompt
+            history = prompt
+        # What the environment said between two steps belongs to the response, but was not sampled.
         context = prompt[len(history) :]
-        logprobs = coerce.numbers(reply_logprobs) or []
-        if len(logprobs) != len(reply):
-            logprobs = [math.nan] * len(reply)
-        if not row:
-            row = {
-                "prompt_token_ids": prompt,
-                "token_ids": [],
-                "response_mask": [],
-                "logprobs": [],
-            }
-            context = []
-        row["token_ids"] += context + reply
-        row["response_mask"] += [0] * len(context) + [1] * len(reply)
-        row["logprobs"] += [math.nan] * len(context) + logprobs
+        ids += context + reply
+        mask += [0] * len(context) + [1] * len(reply)
+        logprobs += [math.nan] * len(context) + _logprobs_of(step, len(reply))
         history = prompt + reply
-    if row and all(map(math.isnan, row["logprobs"])):
-        del row["logprobs"]
+    if not ids:
+        return {}
+    row: Row = {
+        "prompt_token_ids": first_prompt,
+        "token_ids": ids,
+        "response_mask": mask,
+    }
+    if not all(map(math.isnan, logprobs)):
+        row["logprobs"] = logprobs
     return row
+
+
+def _logprobs_of(step: StepTokens, size: int) -> list[float]:
+    """Return the logprobs of a step's reply, NaN if they are not one per token."""
+    logprobs = coerce.numbers(step.logprobs) or []
+    return logprobs if len(logprobs) == size else [math.nan] * size
 
 
 def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
     """Return (start, stop) of each run of consecutive equal values in a mask."""
-    edges = [0, *(i for i in range(1, len(mask)) if mask[i] != mask[i - 1]), len(mask)]
-    return list(pairwise(edges)) if mask else []
+    if not mask:
+        return []
+    edges = [0]
+    for index, (before, value) in enumerate(pairwise(mask), start=1):
+        if value != before:
+            edges.append(index)
+    edges.append(len(mask))
+    return list(pairwise(edges))
 
 
 def set_spans(turns: Sequence[Row], spans: Sequence[tuple[int, int]]) -> None:
@@ -171,5 +201,9 @@ def span_turns(row: Row) -> None:
         return
     set_spans([turns[i] for i in sampled], runs)
     for i in range(1, len(turns) - 1):
-        if not turns[i]["sampled"] and {i - 1, i + 1} <= set(sampled):
-            turns[i]["tokens"] = [turns[i - 1]["tokens"][1], turns[i + 1]["tokens"][0]]
+        before = turns[i - 1]
+        after = turns[i + 1]
+        if not turns[i]["sampled"] and before["sampled"] and after["sampled"]:
+            _, start = before["tokens"]
+            stop, _ = after["tokens"]
+            turns[i]["tokens"] = [start, stop]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -60,15 +60,14 @@ class TRL(BaseFormat):
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         match = super().match(name, objects)
-        step_match = _STEP.search(name)
         has_rewards = any("reward" in obj or _float_columns(obj) for obj in objects)
-        if (
-            match is None
-            or not has_rewards
-            or not (step_match or has_keys(objects, "advantage"))
-        ):
+        if match is None or not has_rewards:
             return None
-        return Match(95 if step_match else 70, match.reason)
+        if _STEP.search(name):
+            return Match(95, match.reason)
+        if has_keys(objects, "advantage"):
+            return Match(70, match.reason)
+        return None
 
     def recognizes(self, obj: Row) -> bool:
         other = "token_ids" in obj or "version_rle" in obj
@@ -79,25 +78,19 @@ class TRL(BaseFormat):
         if number is None or path.parent.name != "completions":
             return self
         run = path.parent.parent
-        if any(
-            f.parent == run / "rollouts" and f.name.startswith("rank_") for f in listed
-        ):
+        rollouts = [file.name for file in listed if file.parent == run / "rollouts"]
+        if any(name.startswith("rank_") for name in rollouts):
             return message(
                 "the same rollouts as in the sibling folder `rollouts`, which RolloutWriter wrote"
             )
-        states = (
-            run / "trainer_state.json",
-            *sorted(run.glob("checkpoint-*/trainer_state.json")),
-        )
-        stamps = tuple(stamp for f in states if (stamp := FileStamp.of(f)))
-        history, functions = _history(stamps)
-        entries = history.get(int(number[1]), [])
+        states = [run / "trainer_state.json"]
+        states += sorted(run.glob("checkpoint-*/trainer_state.json"))
+        stamps = tuple(filter(None, map(FileStamp.of, states)))
+        history = _history(stamps)
         form = TRL(max(stamps, key=lambda stamp: stamp.size, default=None))
-        form.functions = functions or None
-        form.evaluated = any(
-            key.startswith("eval_") for entry in entries for key in entry
-        )
-        if not functions:
+        form.functions = history.functions or None
+        form.evaluated = int(number[1]) in history.evaluated_steps
+        if not history.functions:
             form.remark = message(
                 "no trainer_state.json names the reward functions: all columns of decimal numbers "
                 "count as rewards"
@@ -132,12 +125,14 @@ class TRL(BaseFormat):
 
 
 def _float_columns(obj: Mapping[str, Any]) -> list[str]:
+    """Return the columns that may be rewards, of those between completion and advantage."""
     names = list(obj)
     first = names.index("completion") + 1 if "completion" in obj else 0
     last = names.index("advantage") if "advantage" in obj else len(names)
     if last <= first:
         first = 0
         last = len(names)  # not in TRL's order
+    # A value is null where the function does not apply to the row.
     return [
         name
         for name, value in list(obj.items())[first:last]
@@ -149,30 +144,32 @@ def _float_columns(obj: Mapping[str, Any]) -> list[str]:
 def _without_nulls(value: Any, levels: int = 12) -> Any:
     """Return a value without null fields, which Parquet adds for keys that other rows have."""
     if isinstance(value, dict) and levels:
-        return {
-            k: _without_nulls(v, levels - 1)
-            for k in value
-            if (v := value[k]) is not None
-        }
+        keys = [key for key in value if value[key] is not None]
+        return {key: _without_nulls(value[key], levels - 1) for key in keys}
     if isinstance(value, list) and levels:
         return [_without_nulls(item, levels - 1) for item in value]
     return value
 
 
+class _History(NamedTuple):
+    evaluated_steps: frozenset[int | None]
+    functions: tuple[str, ...]  # names of reward functions
+
+
 @lru_cache(maxsize=8)
-def _history(
-    states: tuple[FileStamp, ...],
-) -> tuple[dict[int | None, list[Row]], tuple[str, ...]]:
-    """Return step -> log entries, and reward functions' names, of the longest trainer state."""
+def _history(states: tuple[FileStamp, ...]) -> _History:
+    """Return what the longest of trainer states, a checkpoint each, tells about the run."""
     logs = [dicts(logged.document_of(file).get("log_history")) for file in states]
-    entries = max(logs, key=len, default=[])
-    by_step: dict[int | None, list[Row]] = {}
-    for entry in entries:
-        by_step.setdefault(coerce.integer(entry.get("step")), []).append(entry)
-    keys = {key for entry in entries for key in entry}
-    return by_step, tuple(
-        sorted({m[1] for key in keys if (m := _REWARD.fullmatch(key))})
-    )
+    evaluated: set[int | None] = set()
+    functions: set[str] = set()
+    for entry in max(logs, key=len, default=[]):
+        if any(key.startswith("eval_") for key in entry):
+            evaluated.add(coerce.integer(entry.get("step")))
+        for key in entry:
+            reward = _REWARD.fullmatch(key)
+            if reward:
+                functions.add(reward[1])
+    return _History(frozenset(evaluated), tuple(sorted(functions)))
 
 
 def repeated_files(files: Iterable[Source]) -> dict[str, str]:
@@ -184,23 +181,30 @@ def repeated_files(files: Iterable[Source]) -> dict[str, str]:
     """
     repeats: dict[str, str] = {}
     first = ""
-    first_step = 0
-    first_digest = ""
+    of_first = _Content(step=-1, digest="")
     for file in files:
-        steps = []
-        digest = xxhash.xxh3_128()
-        with file.open() as stream:
-            for _, obj in parquet_rows(stream):
-                steps.append(coerce.integer(obj.pop("step", None)) or 0)
-                digest.update(repr(obj).encode("utf-8", "surrogatepass"))
-        step = next(iter(steps), -1)
-        if first and first_step != step and first_digest == digest.hexdigest():
+        content = _content_of(file)
+        if content.digest == of_first.digest and content.step != of_first.step:
             repeats[file.name] = first
         else:
             first = file.name
-            first_step = step
-            first_digest = digest.hexdigest()
+            of_first = content
     return repeats
+
+
+class _Content(NamedTuple):
+    step: int  # of the first row, -1 without rows
+    digest: str  # of all rows without their step
+
+
+def _content_of(file: Source) -> _Content:
+    steps: list[int] = []
+    digest = xxhash.xxh3_128()
+    with file.open() as stream:
+        for _, obj in parquet_rows(stream):
+            steps.append(coerce.integer(obj.pop("step", None)) or 0)
+            digest.update(repr(obj).encode("utf-8", "surrogatepass"))
+    return _Content(steps[0] if steps else -1, digest.hexdigest())
 
 
 _REWARDS = ("reward", "score")
@@ -208,9 +212,8 @@ _USED_KEYS = frozenset(
     {*_REWARDS, "group_id", "duration_ms", "latency_ms", "status", "error"}
     | {"advantage", "model_version"}
 )
-_PREFIX = (
-    "rewards/"  # Prefix of the keys of reward parts in the metadata of TRL's traces
-)
+# Prefix of the keys of reward parts in the metadata of TRL's traces
+_PREFIX = "rewards/"
 SAMPLED = "traces of TRL's AsyncGRPO, a sample of at most 16 rollouts at a time"
 
 
@@ -228,21 +231,22 @@ class Trackio(BaseFormat):
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         recognized = any("messages" in obj or _table_keys(obj) for obj in objects)
         match = super().match(name, objects) if recognized else None
+        if match is None:
+            return None
         # The metadata of a trace are JSON in a string.
-        sampled = any(
-            "model_version" in coerce.text(obj.get("metadata")) for obj in objects
-        )
-        return Match(match.confidence, SAMPLED) if match and sampled else match
+        metadata = [coerce.text(obj.get("metadata")) for obj in objects]
+        if any("model_version" in text for text in metadata):
+            return Match(match.confidence, SAMPLED)
+        return match
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         if "messages" in obj:
             yield _trace(obj, where)
             return
         step = logged.step_of(obj.get("step"), where)
-        rows = (
-            row for key in _table_keys(obj) for row in dicts(obj[key].get("_value"))
-        )
-        yield from logged.each(rows, lambda row: _table_row(row, where, step))
+        for key in _table_keys(obj):
+            rows = dicts(obj[key].get("_value"))
+            yield from logged.each(rows, lambda row: _table_row(row, where, step))
 
 
 def _table_keys(obj: Row) -> list[str]:
@@ -250,7 +254,9 @@ def _table_keys(obj: Row) -> list[str]:
 
 
 def _table_row(values: Row, where: Where, step: int) -> Row:
-    row = {"step": step, **{key: metric_rows.non_finite(values[key]) for key in values}}
+    row: Row = {"step": step}
+    for key in values:
+        row[key] = metric_rows.non_finite(values[key])
     if "prompt" in row and "completion" in row:
         return next(TRL().rows(row, where))
     if Plain().match(where.name, [row]):
@@ -266,10 +272,13 @@ def _trace(obj: Row, where: Where) -> Row:
     reward = next((metadata[key] for key in _REWARDS if key in metadata), None)
     if reward is None:
         raise RowError(message("the trace's metadata has no `reward` or `score`"))
-    is_error = metadata.get("error") or metadata.get("status") == "error"
-    parts = [key for key in metadata if key.startswith(_PREFIX)]
+    errors = None
+    if metadata.get("error") or metadata.get("status") == "error":
+        errors = [metadata.get("error") or "error"]
+    part_keys = [key for key in metadata if key.startswith(_PREFIX)]
+    parts = {k.removeprefix(_PREFIX): coerce.number(metadata[k]) for k in part_keys}
     return {
-        **columns(metadata, {*_USED_KEYS, *parts}),
+        **columns(metadata, {*_USED_KEYS, *part_keys}),
         **conversation_fields(messages),
         "step": logged.step_of(obj.get("step"), where),
         "reward": coerce.number(reward),
@@ -278,10 +287,8 @@ def _trace(obj: Row, where: Where) -> Row:
             group_id=metadata.get("group_id"),
             advantages=coerce.real(metadata.get("advantage")),
             policy_version=(metadata.get("model_version"),),
-            reward_parts={
-                key.removeprefix(_PREFIX): coerce.number(metadata[key]) for key in parts
-            },
+            reward_parts=parts,
             seconds=logged.seconds_of(metadata, "duration_ms", "latency_ms"),
-            errors=[metadata.get("error") or "error"] if is_error else None,
+            errors=errors,
         ),
     }

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import compress
 from pathlib import Path
 from statistics import fmean
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
@@ -24,6 +24,7 @@ from rlreport.figures.turns import Ending, ending_of
 from rlreport.formats import logged, token_names
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
+from rlreport.formats.token_names import first_true
 from rlreport.system import coerce
 from rlreport.system.stores import zstd
 from rlreport.text.chat import (
@@ -34,80 +35,120 @@ from rlreport.text.chat import (
 from rlreport.text.messages import message, phrases, plural
 
 FOLDER = "annotations"
-_ID = re.compile(rb'"trace_id"\s*:\s*"([^"\\]+)"')
-_INDEX = ".index.jsonl"
-_FIXED_KEYS = ("token_ids", "mask")  # keys of a node that updates must not change
 MAX_LINE = 64 << 20  # Maximum bytes of a line that contains an update
+_INDEX = ".index.jsonl"
+_ID = re.compile(rb'"trace_id"\s*:\s*"([^"\\]+)"')
+_FIXED_KEYS = ("token_ids", "mask")  # keys of a node that updates must not change
+
+_OLD_KEYS = ("example_id", "prompt", "completion", "reward")
+_UPDATE_KEYS = ("trace_id", "info", "branches")
+_OLD_USED_KEYS = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
+
+# Arrays that a node has only if it was trained on; advantages also nodes of a dropped summary
+_TRAINED = ("advantages", "trainer_logprobs")
+
+# Kinds of branches; the first two are also verifiers' names of links between nodes: a summary that
+# the agent went on from, and any summary
+_RESUMED = "compaction"
+_ATTEMPT = "compaction_attempt"
+_SUBAGENT = "subagent"
+_OWN_AGENT = ""
+
+# Key of a node's float array -> field of the row; arrays have one number per sampled token
+_STREAMS = {
+    "logprobs": "sampler_logprobs",
+    "trainer_logprobs": "logprobs",
+    "reference_logprobs": "ref_logprobs",
+    "advantages": "advantages",
+    "entropies": "entropies",
+}
+
+_STAGES = ("boot", "setup", "agent", "finalize", "scoring")
+_FLAGS = ("stop_condition", "is_completed", "is_timeout", "dropped")
 
 
 def annotation_files(path: Path) -> tuple[FileStamp, ...]:
     """Return the update files in the nearest ``annotations`` up to three folders above ``path``."""
-    for folder in list(path.parents)[:3]:
-        if (folder / FOLDER).is_dir():
-            files = sorted((folder / FOLDER).rglob("*.jsonl"))
-            # While prime-rl compresses a chunk, both versions of it may exist: read one of them.
-            archives = sorted((folder / FOLDER).rglob("*.jsonl.zst"))
-            files = [f for f in files if f.with_name(f"{f.name}.zst") not in archives]
-            stamps = [
-                FileStamp.of(f) for f in files + archives if not f.name.endswith(_INDEX)
-            ]
-            return tuple(sorted(filter(None, stamps)))
+    for parent in list(path.parents)[:3]:
+        folder = parent / FOLDER
+        if folder.is_dir():
+            return _update_files(folder)
     return ()
+
+
+def _update_files(folder: Path) -> tuple[FileStamp, ...]:
+    archives = set(folder.rglob("*.jsonl.zst"))
+    stamps: list[FileStamp] = []
+    for file in [*folder.rglob("*.jsonl"), *archives]:
+        # While prime-rl compresses a chunk, both versions of it may exist: read one of them.
+        is_compressed_too = file.with_name(f"{file.name}.zst") in archives
+        stamp = FileStamp.of(file)
+        if stamp and not is_compressed_too and not file.name.endswith(_INDEX):
+            stamps.append(stamp)
+    return tuple(sorted(stamps))
 
 
 class Updates:
     """An index of update files, with the locations of each trace's updates, which ``of`` reads.
 
     Memory grows with the number of updates. Compressed files are unpacked into temporary files.
+
+    Attributes:
+        judged: kinds of work with traces marked as used (``effective``): ``train``, ``eval``.
+        trained: whether an update contains the trainer's log-probabilities.
+        problems: a sentence for each problem of a file.
     """
 
     def __init__(self, files: Sequence[FileStamp]) -> None:
         self._files: list[IO[bytes]] = []
+        # Trace id -> (number of the file, offset of the line) of its updates
         self._locations: dict[str, list[tuple[int, int]]] = {}
-        self.judged: set[str] = (
-            set()
-        )  # kinds of work with traces marked as used (``effective``)
-        self.trained = (
-            False  # whether an update contains the trainer's log-probabilities
-        )
+        self.judged: set[str] = set()
+        self.trained = False
         self.problems: list[str] = []
-        for number, stamp in enumerate(files):
-            path = Path(stamp.path)
-            file, cut = _open_unpacked(path)
-            self._files.append(file)
-            name = f"{path.parent.name}/{path.name}"
-            unread = 0
-            file.seek(0)
-            while line := file.readline(MAX_LINE):
-                unread += not self._add(line, (number, file.tell() - len(line)))
-            if cut:
-                self.problems.append(
-                    message("{file} ends early: {why}", file=name, why=cut)
-                )
-            if unread:
-                text = plural(
-                    "{count} line of {file} is not an update",
-                    "{count} lines of {file} are not updates",
-                    unread,
-                    file=name,
-                )
-                self.problems.append(text)
+        for stamp in files:
+            self._index(Path(stamp.path))
+
+    def _index(self, path: Path) -> None:
+        """Index the updates in a file; note in ``problems`` what cannot be read."""
+        file, cut = _open_unpacked(path)
+        number = len(self._files)
+        self._files.append(file)
+        unread = 0
+        file.seek(0)
+        while line := file.readline(MAX_LINE):
+            if not self._add(line, (number, file.tell() - len(line))):
+                unread += 1
+        name = f"{path.parent.name}/{path.name}"
+        if cut:
+            text = message("{file} ends early: {why}", file=name, why=cut)
+            self.problems.append(text)
+        if unread:
+            text = plural(
+                "{count} line of {file} is not an update",
+                "{count} lines of {file} are not updates",
+                unread,
+                file=name,
+            )
+            self.problems.append(text)
 
     def _add(self, line: bytes, location: tuple[int, int]) -> bool:
         """Index the update in a line; return False if the line is neither an update nor blank."""
-        update = {} if (match := _ID.search(line)) else logged.json_object(line)
-        trace = (
-            match[1].decode(errors="surrogatepass") if match else update.get("trace_id")
-        )
-        if not isinstance(trace, str) or not line.rstrip().endswith(b"}"):
-            return not line.strip()
+        trace = _trace_of(line)
+        is_whole = line.rstrip().endswith(b"}")
+        if trace is None or not is_whole:
+            is_blank = not line.strip()
+            return is_blank
         self._locations.setdefault(trace, []).append(location)
-        self.trained |= b'"trainer_logprobs"' in line
+        # Most updates have neither of these keys: parse only the lines that may have them.
+        if b'"trainer_logprobs"' in line:
+            self.trained = True
         if b'"effective"' in line:
             info = mapping(logged.json_object(line).get("info"))
-            self.judged |= {kind for kind in info if _is_effective(mapping(info[kind]))}
+            self.judged.update(k for k in info if _is_effective(mapping(info[k])))
             # Newer marks have no kind; in an evaluation, unmarked traces may only be unfinished.
-            self.judged |= {"train"} if _is_effective(info) else set()
+            if _is_effective(info):
+                self.judged.add("train")
         return True
 
     def of(self, trace: str) -> Iterator[Row]:
@@ -118,6 +159,15 @@ class Updates:
                 yield update
 
 
+def _trace_of(line: bytes) -> str | None:
+    """Return the trace's id in an update; parse the line only if the id contains an escape."""
+    match = _ID.search(line)
+    if match:
+        return match[1].decode(errors="surrogatepass")
+    trace = logged.json_object(line).get("trace_id")
+    return trace if isinstance(trace, str) else None
+
+
 @lru_cache(maxsize=1)
 def updates_in(files: tuple[FileStamp, ...]) -> Updates:
     return Updates(files)
@@ -126,81 +176,33 @@ def updates_in(files: tuple[FileStamp, ...]) -> Updates:
 def apply_updates(trace: Row, updates: Iterator[Row]) -> None:
     """Merge updates into ``info`` and the nodes' arrays of a trace, in place."""
     nodes = dicts(trace.get("nodes"))
-    branches: dict[int | None, list[int]] = dict(enumerate(_branches(nodes)))
+    paths: dict[int | None, list[int]] = dict(enumerate(_paths_to_leaves(nodes)))
     for update in updates:
         _merge(trace, {"info": mapping(update.get("info"))})
         for branch in dicts(update.get("branches")):
-            path = branches.get(coerce.integer(branch.get("index")), [])
+            path = paths.get(coerce.integer(branch.get("index")), [])
             for name, values in branch.items():
-                if isinstance(values, list):
+                if isinstance(values, list) and name not in _FIXED_KEYS:
                     _split_among_nodes([nodes[i] for i in path], name, values)
 
 
 def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> None:
-    offset = 0
-    for node in nodes:
-        mask = node.get("mask") or []
-        span = values[offset : offset + len(node.get("token_ids") or [])]
-        offset += len(node.get("token_ids") or [])
-        sampled = [
-            coerce.real(value) for value, bit in zip(span, mask, strict=False) if bit
-        ]
-        numbers = [math.nan if value is None else value for value in sampled]
-        if (
-            len(span) == len(mask)
-            and not all(map(math.isnan, numbers))
-            and name not in _FIXED_KEYS
-        ):
-            node[name] = numbers
+    """Set ``name`` of nodes to their part of an array of a whole branch, where it has numbers.
 
-
-def _branches(nodes: Sequence[Row]) -> list[list[int]]:
-    """Return one list per leaf: the indices of the nodes on the path from the root to the leaf."""
-    parents = [coerce.integer(node.get("parent")) for node in nodes]
-    branches = []
-    for leaf in sorted(set(range(len(nodes))) - set(parents)):
-        path = [leaf]
-        parent = parents[leaf]
-        while (
-            parent is not None and 0 <= parent < path[-1]
-        ):  # a parent comes before its children
-            path.append(parent)
-            parent = parents[parent]
-        branches.append(path[::-1])
-    return branches
-
-
-def _trained_last(nodes: Sequence[Row]) -> list[tuple[list[int], str]]:
-    """Return (branch, kind) of a trace's branches, the last one that was trained on at the end.
-
-    Sub-agents come before the trace's own agent, dropped summaries before both.
+    ``values`` has one number per token of the branch, a node's array one per sampled token.
     """
-    whole = [(list(range(len(nodes))), "")]
-    if not any(node.get("parent") is not None for node in nodes):
-        return whole
-    links = [dicts(node.get("semantic_parents")) for node in nodes]
-    resumed = {
-        link.get("node")
-        for some in links
-        for link in some
-        if link.get("type") == _RESUMED
-    }
-
-    def kind_of(path: Sequence[int]) -> str:
-        if any(link.get("type") == "subagent_call" for i in path for link in links[i]):
-            return "subagent"
-        if path[-1] in resumed:
-            return _RESUMED
-        attempts = [link for link in links[path[-1]] if link.get("type") == _ATTEMPT]
-        return _ATTEMPT if attempts else ""
-
-    def rank(branch: tuple[list[int], str]) -> tuple[bool, bool, bool]:
-        path, kind = branch
-        trained = any(nodes[path[-1]].get(name) for name in _TRAINED)
-        return kind != _ATTEMPT, trained, kind != "subagent"
-
-    branches = [(path, kind_of(path)) for path in _branches(nodes)]
-    return sorted(branches, key=rank) or whole  # nodes in a circle have no leaf
+    stop = 0
+    for node in nodes:
+        start = stop
+        stop += len(node.get("token_ids") or [])
+        mask = node.get("mask") or []
+        of_node = values[start:stop]
+        if len(of_node) != len(mask):
+            continue
+        numbers = [coerce.real(value) for value in compress(of_node, mask)]
+        floats = [math.nan if number is None else number for number in numbers]
+        if not all(map(math.isnan, floats)):
+            node[name] = floats
 
 
 def _merge(old: Row, new: Row) -> None:
@@ -214,6 +216,7 @@ def _merge(old: Row, new: Row) -> None:
 
 
 def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
+    """Open a file, decompressed if it is zstandard; return it and why it ends early, or ""."""
     if path.suffix != ".zst" or not path.stat().st_size:
         return path.open("rb"), ""
     plain = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
@@ -228,24 +231,79 @@ def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
     return plain, why
 
 
-_OLD_KEYS = ("example_id", "prompt", "completion", "reward")
-_UPDATE_KEYS = ("trace_id", "info", "branches")
-_OLD_USED_KEYS = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
-# Arrays that a node has only if it was trained on; advantages also nodes of a dropped summary
-_TRAINED = ("advantages", "trainer_logprobs")
-# verifiers' names of links between nodes: a summary that the agent went on from, and any summary
-_RESUMED, _ATTEMPT = "compaction", "compaction_attempt"
-# Key of a node's float array -> field of the row; arrays have one number per sampled token
-_STREAMS = {
-    "logprobs": "sampler_logprobs",
-    "trainer_logprobs": "logprobs",
-    "reference_logprobs": "ref_logprobs",
-    "advantages": "advantages",
-    "entropies": "entropies",
-}
+class Branch(NamedTuple):
+    """A path through a trace's tree of nodes, from the root to a leaf."""
 
-_STAGES = ("boot", "setup", "agent", "finalize", "scoring")
-_FLAGS = ("stop_condition", "is_completed", "is_timeout", "dropped")
+    path: list[int]  # indices of the nodes
+    kind: str = _OWN_AGENT
+    is_trained: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool]:
+        """Dropped summaries come first, then untrained branches, then trained sub-agents."""
+        return self.kind != _ATTEMPT, self.is_trained, self.kind != _SUBAGENT
+
+
+def _branches(nodes: Sequence[Row]) -> list[Branch]:
+    """Return a trace's branches by rank: the last one counts as what was trained on."""
+    whole = [Branch(list(range(len(nodes))))]
+    if all(node.get("parent") is None for node in nodes):
+        return whole
+    links = [dicts(node.get("semantic_parents")) for node in nodes]
+    resumed: set[Any] = set()  # nodes with a summary that the agent went on from
+    for links_of_node in links:
+        resumed.update(_linked_nodes(links_of_node))
+    branches: list[Branch] = []
+    for path in _paths_to_leaves(nodes):
+        kind = _branch_kind([links[i] for i in path], is_resumed=path[-1] in resumed)
+        is_trained = any(nodes[path[-1]].get(name) for name in _TRAINED)
+        branches.append(Branch(path, kind, is_trained))
+    branches.sort(key=lambda branch: branch.rank)
+    return branches or whole  # nodes in a circle have no leaf
+
+
+def _linked_nodes(links: Sequence[Row]) -> list[Any]:
+    return [link.get("node") for link in links if link.get("type") == _RESUMED]
+
+
+def _branch_kind(links: Sequence[Sequence[Row]], *, is_resumed: bool) -> str:
+    """Return the kind of a branch by the links of its nodes, those of its leaf last."""
+    for links_of_node in links:
+        if any(link.get("type") == "subagent_call" for link in links_of_node):
+            return _SUBAGENT
+    if is_resumed:
+        return _RESUMED
+    if any(link.get("type") == _ATTEMPT for link in links[-1]):
+        return _ATTEMPT
+    return _OWN_AGENT
+
+
+def _paths_to_leaves(nodes: Sequence[Row]) -> list[list[int]]:
+    """Return one list per leaf: the indices of the nodes on the path from the root to the leaf."""
+    parents = [coerce.integer(node.get("parent")) for node in nodes]
+    paths: list[list[int]] = []
+    for leaf in sorted(set(range(len(nodes))) - set(parents)):
+        path = [leaf]
+        parent = parents[leaf]
+        # A parent comes before its children; any other number would lead in a circle.
+        while parent is not None and 0 <= parent < path[-1]:
+            path.append(parent)
+            parent = parents[parent]
+        path.reverse()
+        paths.append(path)
+    return paths
+
+
+class _Episode(NamedTuple):
+    obj: Row  # as logged
+    shared: Row  # fields that all of its rows have
+    errors: list[str]  # of the episode, not of one of its traces
+
+
+class _TraceBranch(NamedTuple):
+    position: int  # of the trace in its episode
+    trace: Row
+    branch: Branch
 
 
 class Verifiers(BaseFormat):
@@ -274,99 +332,92 @@ class Verifiers(BaseFormat):
 
     def writer(self, obj: Row) -> str:
         if "traces" not in obj:
-            return (
-                "prime-rl's updates of traces"
-                if "trace_id" in obj
-                else "before version 1"
-            )
+            is_update = "trace_id" in obj
+            return "prime-rl's updates of traces" if is_update else "before version 1"
         traces = dicts(obj["traces"]) or [{}]
         version = coerce.string(mapping(traces[0].get("verifiers")).get("version"))
         return f"verifiers {version[:40]}" if version else ""
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Verifiers | str:
-        subset = path.parent.name
-        folder = path.parent.parent
         if FOLDER in path.parts[-3:-1]:
             return message("prime-rl's updates of traces, merged into the traces")
         if path.with_name(f"{path.name}.zst") in listed:
             return message("the compressed copy of this chunk is read instead")
-        if files := annotation_files(path):
+        updates = annotation_files(path)
+        if updates:
+            # The remark is said once: about the first chunk of the folder.
             chunks = [file for file in listed if file.parent == path.parent]
-            problems = updates_in(files).problems
-            text = message(
-                "prime-rl's updates of traces: {problems}", problems=phrases(problems)
-            )
-            form = Verifiers(
-                *files, remark=text if problems and path == min(chunks) else ""
-            )
-            form.annotated = True
-            return form
+            return _with_updates(updates, has_remark=path == min(chunks))
+        subset = path.parent.name
+        folder = path.parent.parent
         if subset == "effective" and folder / "all" / path.name in listed:
             return message(
                 "a subset of the sibling folder `all`; its rows are read there and "
                 "marked as trained"
             )
-        effective = folder / "effective" / path.name
-        return Verifiers(FileStamp.of(effective)) if subset == "all" else self
+        if subset == "all":
+            return Verifiers(FileStamp.of(folder / "effective" / path.name))
+        return self
 
-    def rows(self, obj: Row, where: Where) -> Iterator[Row]:  # noqa: C901
-        if "trace_id" in obj and "traces" not in obj:
-            why = message(
-                "an update of a trace, without the trace: pass the folder that contains the "
-                "traces as well"
-            )
-            raise RowError(why)
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         if "traces" not in obj:
+            if "trace_id" in obj:
+                why = message(
+                    "an update of a trace, without the trace: pass the folder that contains "
+                    "the traces as well"
+                )
+                raise RowError(why)
             yield _result(obj, where)
             return
         if not _is_episode(obj):
             raise RowError(message("`traces` is not a list of traces"))
-        shared = _episode(obj, where)
-        errors = _errors(obj.get("errors"))
-        if not obj["traces"]:
-            failed = logged.failed_fields(_question(obj), *(errors or ["no trace"]))
-            yield {**shared, **failed, "finish_reason": "error"}
-            return
+        episode = _Episode(obj, _shared(obj, where), _errors(obj.get("errors")))
+        if obj["traces"]:
+            branches = self._trace_branches(episode)
+            yield from logged.each(branches, lambda entry: self._row(entry, episode))
+        else:
+            yield _failed_row(episode)
 
-        def entries() -> Iterator[tuple[int, Row, list[int], str]]:
-            for position, trace in enumerate(obj["traces"]):
-                if self.annotated:
-                    apply_updates(
-                        trace, updates_in(self.siblings).of(coerce.text(trace["id"]))
-                    )
-                branches = _trained_last(dicts(trace["nodes"]))
-                # A trace that is left out yields only one row, so that it counts once.
-                for branch, kind in (
-                    branches[-1:] if self._leaves_out(trace, shared) else branches
-                ):
-                    yield position, trace, branch, kind
-
-        def row_of(entry: tuple[int, Row, list[int], str]) -> Row:
-            position, trace, branch, kind = entry
-            row = {**shared, **_trace(trace, branch, obj)}
-            if len(branch) < len(trace["nodes"]) and row.get("trainable") is not False:
-                row |= fields(
-                    rollout_id=coerce.string(trace.get("id")), branch=kind or None
-                )
+    def _trace_branches(self, episode: _Episode) -> Iterator[_TraceBranch]:
+        for position, trace in enumerate(episode.obj["traces"]):
             if self.annotated:
-                updates = updates_in(self.siblings)
-                row |= _training_fields(mapping(trace.get("info")), shared, updates)
-                if updates.trained and not any(
-                    "trainer_logprobs" in n for n in trace["nodes"]
-                ):
-                    # Other rows have the trainer's logprobs: the sampler's are not comparable.
-                    row |= fields(sampler_logprobs=row.pop("logprobs", None))
-            if not position and errors:
-                row["errors"] = [*errors, *row.get("errors", [])]
-            if self.sibling and not self.annotated:
-                advantages = _advantages(self.sibling)
-                identity = coerce.text(trace.get("id"))
-                row["trained"] = identity in advantages
-                if identity in advantages:
-                    row.setdefault("advantages", advantages[identity])
-            return row
+                trace_id = coerce.text(trace["id"])
+                apply_updates(trace, updates_in(self.siblings).of(trace_id))
+            branches = _branches(dicts(trace["nodes"]))
+            # A trace that is left out yields only one row, so that it counts once.
+            if self._leaves_out(trace, episode.shared):
+                branches = branches[-1:]
+            for branch in branches:
+                yield _TraceBranch(position, trace, branch)
 
-        yield from logged.each(entries(), row_of)
+    def _row(self, entry: _TraceBranch, episode: _Episode) -> Row:
+        trace = entry.trace
+        path = entry.branch.path
+        row = {**episode.shared, **_trace(trace, path, episode.obj)}
+        has_branches = len(path) < len(trace["nodes"])
+        if has_branches and row.get("trainable") is not False:
+            trace_id = coerce.string(trace.get("id"))
+            row |= fields(rollout_id=trace_id, branch=entry.branch.kind or None)
+        if self.annotated:
+            self._add_updates(row, trace, episode.shared)
+        if entry.position == 0 and episode.errors:
+            row["errors"] = [*episode.errors, *row.get("errors", [])]
+        if self.sibling and not self.annotated:
+            advantages = _advantages(self.sibling)
+            trace_id = coerce.text(trace.get("id"))
+            row["trained"] = trace_id in advantages
+            if trace_id in advantages:
+                row.setdefault("advantages", advantages[trace_id])
+        return row
+
+    def _add_updates(self, row: Row, trace: Row, shared: Row) -> None:
+        """Add the fields that updates of a trace contain to its row, in place."""
+        updates = updates_in(self.siblings)
+        row |= _training_fields(mapping(trace.get("info")), shared, updates)
+        has_trainer = any("trainer_logprobs" in node for node in trace["nodes"])
+        if updates.trained and not has_trainer:
+            # Other rows have the trainer's logprobs: the sampler's are not comparable.
+            row |= fields(sampler_logprobs=row.pop("logprobs", None))
 
     def _leaves_out(self, trace: Row, shared: Row) -> bool:
         if mapping(trace.get("agent")).get("trainable") is False:
@@ -374,20 +425,31 @@ class Verifiers(BaseFormat):
         if not self.annotated:
             return False
         info = mapping(trace.get("info"))
-        return "filtered_out" in _training_fields(
-            info, shared, updates_in(self.siblings)
+        updates = updates_in(self.siblings)
+        return "filtered_out" in _training_fields(info, shared, updates)
+
+
+def _with_updates(files: tuple[FileStamp, ...], *, has_remark: bool) -> Verifiers:
+    """Return the format with updates of traces, and a remark on what of these is not read."""
+    problems = updates_in(files).problems
+    remark = ""
+    if problems and has_remark:
+        remark = message(
+            "prime-rl's updates of traces: {problems}", problems=phrases(problems)
         )
+    form = Verifiers(*files, remark=remark)
+    form.annotated = True
+    return form
 
 
 def _training_fields(info: Row, shared: Row, updates: Updates) -> Row:
+    """Return the step at which a trace was trained on, and whether it was filtered out."""
     kind = "eval" if shared.get("split") == "eval" else "train"
-    older = mapping(info.get(kind))
-    step = older.get("trained_at_step", mapping(info.get("ship")).get("step"))
-    used = _is_effective(info) or _is_effective(older)
-    return fields(
-        step=coerce.integer(step),
-        filtered_out=True if kind in updates.judged and not used else None,
-    )
+    of_kind = mapping(info.get(kind))  # older updates have the fields by kind of work
+    step = of_kind.get("trained_at_step", mapping(info.get("ship")).get("step"))
+    is_used = _is_effective(info) or _is_effective(of_kind)
+    is_filtered = kind in updates.judged and not is_used
+    return fields(step=coerce.integer(step), filtered_out=True if is_filtered else None)
 
 
 def _is_effective(info: Row) -> bool:
@@ -396,10 +458,11 @@ def _is_effective(info: Row) -> bool:
 
 def _is_episode(obj: Row) -> bool:
     traces = obj["traces"]
-    return isinstance(traces, list) and all(
-        isinstance(trace, dict) and isinstance(trace.get("nodes"), list)
-        for trace in traces
-    )
+    return isinstance(traces, list) and all(map(_is_trace, traces))
+
+
+def _is_trace(trace: object) -> bool:
+    return isinstance(trace, dict) and isinstance(trace.get("nodes"), list)
 
 
 @lru_cache(maxsize=2)
@@ -414,12 +477,13 @@ def _advantages(file: FileStamp) -> dict[str, float | None]:
 
 
 def _result(obj: Row, where: Where) -> Row:
+    """Return the row of a rollout, as logged before version 1."""
     if obj.get("completion") is None:
         raise RowError(message("{field} is missing", field="`completion`"))
     timing = mapping(obj.get("timing"))
-    error = obj.get("error")
     seconds = coerce.real(timing.get("total"))
-    millis = logged.seconds_of(timing, "total_ms")
+    seconds_of_millis = logged.seconds_of(timing, "total_ms")
+    error = obj.get("error")
     return {
         **columns(obj, _OLD_USED_KEYS),
         **columns(mapping(obj.get("metrics")), _OLD_USED_KEYS),
@@ -430,83 +494,86 @@ def _result(obj: Row, where: Where) -> Row:
         **fields(
             ground_truth=obj.get("answer"),
             finish_reason=_finish_reason(obj),
-            seconds=millis if seconds is None else seconds,
+            seconds=seconds_of_millis if seconds is None else seconds,
             failed=None if error is None else True,
-            errors=error and [_error(error)],
+            errors=[_error(error)] if error else None,
         ),
     }
 
 
-def _episode(obj: Row, where: Where) -> Row:
+def _shared(obj: Row, where: Where) -> Row:
+    """Return the fields that all rows of an episode have."""
     run = mapping(obj.get("run"))
     work = mapping(run.get("work"))
-    data = mapping(mapping(obj.get("task")).get("data"))
+    task = mapping(mapping(obj.get("task")).get("data"))
     environment = mapping(obj.get("env"))
     policy = mapping(work.get("policy"))
     kind = work.get("type") or run.get("type")
+    step = work.get("step")
     return {
-        "step": logged.step_of(
-            work.get("step"), where, logged.STEP_WORD, AssumedStep()
-        ),
+        "step": logged.step_of(step, where, logged.STEP_WORD, AssumedStep()),
         **fields(
             group_id=mapping(obj.get("group")).get("id"),
             env=environment.get("name") or environment.get("id"),
             split=kind if kind in ("train", "eval") else None,
             policy_version=(policy.get("start"), policy.get("end")),
-            ground_truth=data.get("answer", data.get("ground_truth")),
+            ground_truth=task.get("answer", task.get("ground_truth")),
             ok=obj["ok"] if isinstance(obj.get("ok"), bool) else None,
         ),
     }
 
 
-def _trace(trace: Row, branch: Sequence[int], episode: Row) -> Row:
-    nodes = [trace["nodes"][i] for i in branch]
+def _failed_row(episode: _Episode) -> Row:
+    """Return the row of an episode that has no trace."""
+    errors = episode.errors or ["no trace"]
+    failed = logged.failed_fields(_question(episode.obj), *errors)
+    return {**episode.shared, **failed, "finish_reason": "error"}
+
+
+def _trace(trace: Row, path: Sequence[int], episode: Row) -> Row:
+    """Return the fields of a trace's row; ``path`` are the nodes of one of its branches."""
+    nodes = [trace["nodes"][i] for i in path]
     sampled = [bool(node.get("sampled")) for node in nodes]
-    start = sampled.index(True) if any(sampled) else len(nodes)
+    start = first_true(sampled)  # where the response begins
     messages = [node.get("message") for node in nodes]
     prompt = prompt_fields(messages[:start])
     texts = prompt | response_fields(messages[start:], sampled[start:])
-    rewards = mapping(trace.get("rewards"))
-    parts = {name: _weighted_score(rewards[name]) for name in rewards}
+    turns = texts.get("turns", [])
+    _time_turns(turns, path[start:], dicts(trace.get("calls")))
+    tokens, spans = _tokens(nodes, start)
+    token_names.set_spans(turns, spans)
     info = mapping(trace.get("info"))
     agent = mapping(trace.get("agent"))
     trainable = agent.get("trainable")
-    advantage = coerce.real(info.get("advantage"))
-    tokens, spans = _tokens(nodes, start)
-    turns = texts.get("turns", [])
-    if len(turns) == len(nodes) - start:
-        _time_turns(
-            dict(zip(branch[start:], turns, strict=True)), dicts(trace.get("calls"))
-        )
-    token_names.set_spans(turns, spans)
     row: Row = {
         **columns(info, ("advantage", "kind", "effective")),
         **columns(mapping(trace.get("metrics"))),
         **texts,
         "prompt": prompt["prompt"] or _question(episode),
-        "reward": logged.total(parts.values())
-        if parts
-        else coerce.grade(trace.get("reward")),
+        **_reward_fields(trace),
         **fields(
-            reward_parts=parts,
             agent=agent.get("name"),
             trainable=trainable if isinstance(trainable, bool) else None,
             finish_reason=_finish_reason(trace),
             seconds=_seconds(mapping(trace.get("timing"))),
-            advantages=advantage,
+            advantages=coerce.real(info.get("advantage")),
         ),
-        **{key: v for key in _FLAGS if isinstance(v := trace.get(key), str | bool)},
+        **_flags(trace),
         **tokens,
     }
     errors = _errors(trace.get("errors"))
     if errors:
         row["errors"] = errors
-        if start == len(nodes):
-            row |= {
-                **logged.failed_fields(row["prompt"], *errors),
-                "finish_reason": "error",
-            }
+        has_response = start < len(nodes)
+        if not has_response:
+            row |= logged.failed_fields(row["prompt"], *errors)
+            row["finish_reason"] = "error"
     return row
+
+
+def _flags(trace: Row) -> Row:
+    values = {key: trace.get(key) for key in _FLAGS}
+    return {key: v for key, v in values.items() if isinstance(v, str | bool)}
 
 
 def _question(episode: Row) -> str:
@@ -515,54 +582,78 @@ def _question(episode: Row) -> str:
 
 
 def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]]]:
-    arrays = [
-        name for name in _STREAMS if any(node.get(name) for node in nodes[start:])
-    ]
-    prefix = [
-        token
-        for node in nodes[:start]
-        for token in coerce.ints(node.get("token_ids")) or []
-    ]
+    """Return a branch's token fields, and (start, stop) of the tokens of each node from ``start``.
+
+    The response begins with the first sampled token; tokens before it belong to the prompt.
+    """
+    replies = nodes[start:]
+    arrays = _arrays_of(replies)
+    prompt_ids: list[int] = []
+    for node in nodes[:start]:
+        prompt_ids += coerce.ints(node.get("token_ids")) or []
     ids: list[int] = []
     mask: list[int] = []
     streams: dict[str, list[float]] = {name: [] for name in _STREAMS}
-    spans = []
-    for node in nodes[start:]:
+    spans: list[tuple[int, int]] = []
+    for node in replies:
         node_ids = coerce.ints(node.get("token_ids")) or []
-        node_mask = node.get("mask")
-        sampled = list(map(bool, node_mask)) if isinstance(node_mask, list) else []
-        is_untrained = not all(node.get(name) for name in arrays if name != "entropies")
-        if is_untrained or len(sampled) != len(node_ids):
-            sampled = [False] * len(node_ids)
-        skip = 0
-        if not any(mask):
-            skip = sampled.index(True) if any(sampled) else len(node_ids)
-            prefix += node_ids[:skip]
-        spans.append((len(ids), len(ids) + len(node_ids) - skip))
-        ids += node_ids[skip:]
-        mask += map(int, sampled[skip:])
+        sampled = _sampled_tokens(node, len(node_ids), arrays)
+        skipped = 0 if any(mask) else first_true(sampled)
+        prompt_ids += node_ids[:skipped]
+        spans.append((len(ids), len(ids) + len(node_ids) - skipped))
+        ids += node_ids[skipped:]
+        mask += [int(one) for one in sampled[skipped:]]
         for name, values in streams.items():
-            values.extend(_align(node.get(name), sampled)[skip:])
+            values.extend(_align(node.get(name), sampled)[skipped:])
     if not ids:
         return {}, []
     row: Row = {"token_ids": ids, "response_mask": mask}
-    if prefix:
-        row["prompt_token_ids"] = prefix
-    entropies = [value for value in streams.pop("entropies") if not math.isnan(value)]
+    if prompt_ids:
+        row["prompt_token_ids"] = prompt_ids
+    return row | _stream_fields(streams), spans
+
+
+def _arrays_of(nodes: Sequence[Row]) -> list[str]:
+    """Return the keys of float arrays that any of the nodes has."""
+    arrays: list[str] = []
+    for name in _STREAMS:
+        if any(node.get(name) for node in nodes):
+            arrays.append(name)
+    return arrays
+
+
+def _sampled_tokens(node: Row, size: int, arrays: Sequence[str]) -> list[bool]:
+    """Return whether each of a node's tokens was sampled: none, if the node was not trained on.
+
+    Nodes that were trained on have all ``arrays`` that other nodes of the branch have.
+    """
+    is_trained = all(node.get(name) for name in arrays if name != "entropies")
+    mask = node.get("mask")
+    sampled = [bool(one) for one in mask] if isinstance(mask, list) else []
+    if not is_trained or len(sampled) != size:
+        return [False] * size
+    return sampled
+
+
+def _stream_fields(streams: Mapping[str, list[float]]) -> Row:
+    """Return the row's fields of the float arrays that have a number."""
+    row: Row = {}
+    entropies = [value for value in streams["entropies"] if not math.isnan(value)]
     if entropies:
         row["entropy_mean"] = fmean(entropies)
     for name, values in streams.items():
-        if not all(map(math.isnan, values)):
+        if name != "entropies" and not all(map(math.isnan, values)):
             row[_STREAMS[name]] = values
     if "logprobs" not in row and "sampler_logprobs" in row:
         # Only the sampler's logprobs are logged: use them as the policy's.
         row["logprobs"] = row.pop("sampler_logprobs")
-    return row, spans
+    return row
 
 
 def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
     """Return one number per token: those in ``value`` for sampled tokens, NaN for others."""
-    if not (values := coerce.numbers(value)):
+    values = coerce.numbers(value)
+    if not values:
         return [math.nan] * len(sampled)
     if len(values) == len(sampled):
         values = list(compress(values, sampled))
@@ -572,9 +663,15 @@ def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
     ]
 
 
-def _time_turns(by_node: Mapping[int | None, Row], calls: Sequence[Row]) -> None:
+def _time_turns(
+    turns: Sequence[Row], nodes: Sequence[int], calls: Sequence[Row]
+) -> None:
+    """Set ``seconds`` of turns by the model calls, if each of ``nodes`` became a turn."""
+    if len(turns) != len(nodes):
+        return
+    turn_of_node: dict[int | None, Row] = dict(zip(nodes, turns, strict=True))
     for call in calls:
-        turn = by_node.get(coerce.integer(call.get("node")))
+        turn = turn_of_node.get(coerce.integer(call.get("node")))
         time = mapping(call.get("time"))
         begin = coerce.real(time.get("start"))
         end = coerce.real(time.get("end"))
@@ -583,10 +680,24 @@ def _time_turns(by_node: Mapping[int | None, Row], calls: Sequence[Row]) -> None
 
 
 def _seconds(timing: Row) -> float | None:
+    """Return the time from the start of a trace to the end of its last stage."""
     begin = coerce.real(timing.get("start"))
-    ends = [coerce.real(mapping(timing.get(stage)).get("end")) for stage in _STAGES]
-    last = max((end for end in ends if end is not None), default=None)
-    return None if begin is None or last is None or last < begin else last - begin
+    ends: list[float] = []
+    for stage in _STAGES:
+        end = coerce.real(mapping(timing.get(stage)).get("end"))
+        if end is not None:
+            ends.append(end)
+    if begin is None or not ends or max(ends) < begin:
+        return None
+    return max(ends) - begin
+
+
+def _reward_fields(trace: Row) -> Row:
+    rewards = mapping(trace.get("rewards"))
+    if not rewards:
+        return {"reward": coerce.grade(trace.get("reward"))}
+    parts = {name: _weighted_score(rewards[name]) for name in rewards}
+    return {"reward": logged.total(parts.values()), "reward_parts": parts}
 
 
 def _weighted_score(reward: Any) -> float:
@@ -599,15 +710,23 @@ def _weighted_score(reward: Any) -> float:
 
 def _finish_reason(trace: Row) -> str | None:
     """Return ``length`` if a token limit ended the trace, else the logged stop condition."""
-    ending = ending_of(reason := trace.get("stop_condition"))
-    truncated = trace.get("is_truncated")
-    answered = [call for call in dicts(trace.get("calls")) if call.get("error") is None]
-    cut = bool(answered) and answered[-1].get("finish_reason") == "length"
-    if ending is Ending.CUT_OFF or (
-        ending in (None, Ending.FINISHED) and (cut or truncated is True)
-    ):
+    reason = trace.get("stop_condition")
+    ending = ending_of(reason)
+    # A logged condition such as an error or a limit of turns says more than a cut last call.
+    may_be_cut = ending in (None, Ending.FINISHED)
+    if _is_cut(trace) and may_be_cut:
         return "length"
-    return coerce.string(reason)
+    return "length" if ending is Ending.CUT_OFF else coerce.string(reason)
+
+
+def _is_cut(trace: Row) -> bool:
+    """Return whether a token limit ended the trace or its last model call."""
+    is_truncated = trace.get("is_truncated") is True
+    calls = dicts(trace.get("calls"))
+    answered = [call for call in calls if call.get("error") is None]
+    if answered and answered[-1].get("finish_reason") == "length":
+        return True
+    return is_truncated
 
 
 def _errors(value: Any) -> list[str]:

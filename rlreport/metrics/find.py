@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,11 +50,11 @@ EVENTS = "events.out.tfevents"  # Prefix of the names of TensorBoard event files
 # Kinds of files (see ``_kind``) that never contain rollouts
 ONLY_METRICS = ("events", ".csv", ".wandb")
 
-_DEPTH = 6
-_PEEK = 1 << 20
-_LONGEST_HEAD = (
-    16 << 20
-)  # bytes of a table's first line, such as one of many thousand metrics
+_DEPTH = 6  # levels of folders that are searched
+_PEEK = 1 << 20  # bytes of a console log in which its first line of metrics is searched
+_MAX_RUN_NAME = 200  # characters
+# Bytes of a table's first line, such as one of many thousand metrics
+_LONGEST_HEAD = 16 << 20
 _CHECKPOINT = re.compile(r"(?:checkpoint|ckpt|global_step|step)[-_]?\d+")
 _CONSOLE = (".log", ".txt", ".out")
 # Names of JSON documents to read in a folder; others are read only if the user names them
@@ -62,13 +62,17 @@ _JSON_NAME = re.compile(r"metrics|history|trainer_state", re.IGNORECASE)
 
 
 class MetricsSource(NamedTuple):
-    """The metrics of one run in a file or MLflow folder; ``read`` yields (step, metrics)."""
+    """The metrics of one run in a file or MLflow folder.
+
+    Attributes:
+        path: the file or folder.
+        read: yields (step, metrics), and adds rows that are not used to a ``LeftOut``.
+        run: name of the run, "." for files directly in the folder that was searched.
+    """
 
     path: Path
     read: Callable[[LeftOut], Iterator[Record]]
-    run: str = (
-        ""  # name of the run, "." for files directly in the folder that was searched
-    )
+    run: str = ""
 
 
 def find_metrics(path: Path) -> list[MetricsSource]:
@@ -89,12 +93,15 @@ def find_metrics(path: Path) -> list[MetricsSource]:
         if is_own_folder(here):
             folders.clear()
             continue
-        deep = len(here.relative_to(path).parts) >= _DEPTH
-        folders[:] = [] if deep else sorted(f for f in folders if not f.startswith("."))
-        for folder in [f for f in folders if _is_mlflow(here / f)]:
+        # ``walk`` goes on in the folders that remain in this list.
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if len(here.relative_to(path).parts) >= _DEPTH:
+            folders.clear()
+        for folder in [name for name in folders if _is_mlflow(here / name)]:
             folders.remove(folder)
             sources.append(_mlflow(here / folder))
-        for file in (here / name for name in names):
+        for name in names:
+            file = here / name
             if not file.is_file():
                 continue  # opening a pipe would block
             if file.name.endswith("trainer_state.json"):
@@ -102,9 +109,8 @@ def find_metrics(path: Path) -> list[MetricsSource]:
             elif _is_metrics(file, in_folder=True):
                 sources += _files_of(file, path)
     for files in states.values():
-        sources += _files_of(
-            max(files, key=lambda file: (file.stat().st_size, str(file))), path
-        )
+        largest = max(files, key=lambda file: (file.stat().st_size, str(file)))
+        sources += _files_of(largest, path)
     return sorted(sources, key=lambda one: (one.path, one.run))
 
 
@@ -116,11 +122,12 @@ def sources_of(path: Path) -> list[MetricsSource]:
     """
     refuse_own_output([path], option="--metrics")
     if path.is_dir():
-        if sources := find_metrics(path):
-            return sources
-        raise UnusableInputError(
-            f"{path.name}: this folder contains no trainer metrics"
-        )
+        sources = find_metrics(path)
+        if not sources:
+            raise UnusableInputError(
+                f"{path.name}: this folder contains no trainer metrics"
+            )
+        return sources
     if not path.is_file():
         # Opening a pipe would block until another process writes to it.
         raise UnusableInputError(f"{path.name}: no such file")
@@ -140,33 +147,33 @@ def _mlflow(folder: Path) -> MetricsSource:
     run = folder.parent
     name = ""
     with suppress(OSError):
-        name = (
-            (run / "tags" / "mlflow.runName")
-            .read_text("utf-8", "replace")[:200]
-            .strip()
-        )
-    return MetricsSource(
-        folder, partial(readers.mlflow_records, folder), name or run.name
-    )
+        text = (run / "tags" / "mlflow.runName").read_text("utf-8", "replace")
+        name = text[:_MAX_RUN_NAME].strip()
+    read = partial(readers.mlflow_records, folder)
+    return MetricsSource(folder, read, name or run.name)
 
 
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     run = _run_of(path, root)
     kind = _kind(path)
     read = partial(_READERS[kind], path)
-    if kind in (".db", ".csv"):
+    if kind == ".db":
         with _unreadable(path):
-            runs = (
-                readers.trackio_runs(path)
-                if kind == ".db"
-                else readers.csv_runs(path) or [""]
-            )
+            names = readers.trackio_runs(path)
         return [
-            MetricsSource(path, partial(read, run=name), name or run) for name in runs
+            MetricsSource(path, partial(read, run=name), name or run) for name in names
         ]
-    return [
-        MetricsSource(path, read, readers.wandb_run(path) if kind == ".wandb" else run)
-    ]
+    if kind == ".csv":
+        with _unreadable(path):
+            names = readers.csv_runs(path)
+        if names:
+            return [
+                MetricsSource(path, partial(read, run=name), name or run)
+                for name in names
+            ]
+    if kind == ".wandb":
+        return [MetricsSource(path, read, readers.wandb_run(path))]
+    return [MetricsSource(path, read, run)]
 
 
 _READERS: dict[str, Callable[..., Iterator[Record]]] = {
@@ -181,62 +188,66 @@ _READERS: dict[str, Callable[..., Iterator[Record]]] = {
 
 
 def _kind(path: Path) -> str:
-    name = (
-        path.name.removesuffix(path.suffix)
-        if path.suffix in COMPRESSIONS
-        else path.name
-    )
+    name = path.stem if path.suffix in COMPRESSIONS else path.name
     if EVENTS in name:
         return "events"
-    suffixes = (".jsonl", ".csv", ".json", ".wandb", ".db")
-    return next((kind for kind in suffixes if name.endswith(kind)), "console")
+    for kind in (".jsonl", ".csv", ".json", ".wandb", ".db"):
+        if name.endswith(kind):
+            return kind
+    return "console"
 
 
 def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
+    """Return whether a file has metrics; ``in_folder`` if the user did not name the file."""
     kind = _kind(path)
     if not path.is_file():
         return False
+    if in_folder and kind == ".json" and not _JSON_NAME.search(path.name):
+        return False
+    if in_folder and kind == "console" and path.suffix not in _CONSOLE:
+        return False
     try:
-        if kind == "events":
-            return path.name.startswith(f"{EVENTS}.")
-        if kind == ".db":
-            return bool(readers.trackio_runs(path))
-        if kind == ".wandb":
-            return path.name.startswith("run-")
-        if kind == ".json":
-            named = not in_folder or bool(_JSON_NAME.search(path.name))
-            return (
-                named and next(readers.json_records(path, LeftOut()), None) is not None
-            )
-        if kind == "console" and in_folder and path.suffix not in _CONSOLE:
-            return False
-        if kind == "console":
-            with path.open("rb") as stream:
-                return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
-        return _is_table(path, kind)
+        return _has_metrics(path, kind)
     except LimitError:
         return kind == ".csv"  # reading it tells the limit
     except (OSError, ValueError, sqlite3.Error, RlreportError):
         return False
 
 
+def _has_metrics(path: Path, kind: str) -> bool:
+    match kind:
+        case "events":
+            return path.name.startswith(f"{EVENTS}.")
+        case ".db":
+            return bool(readers.trackio_runs(path))
+        case ".wandb":
+            return path.name.startswith("run-")
+        case ".json":
+            return next(readers.json_records(path, LeftOut()), None) is not None
+        case "console":
+            with path.open("rb") as stream:
+                return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
+        case _:
+            return _is_table(path, kind)
+
+
 def _is_table(path: Path, kind: str) -> bool:
+    """Return whether the first lines are of events, or the header and a row of a table."""
     with closing(readers.lines_of(path, _LONGEST_HEAD)) as lines:
         first = next(lines, b"")
         second = next(lines, b"")
     if kind == ".jsonl":
         return is_event(load_json(first, "replace"))
     separator = readers.csv_separator(first)
-    names, cells = (readers.csv_cells(line, separator) for line in (first, second))
+    names = readers.csv_cells(first, separator)
+    cells = readers.csv_cells(second, separator)
     if len(cells) != len(names) or not TEXT_KEYS.isdisjoint(names):
         return False
     row = dict(zip(names, cells, strict=True))
     steps = [row.pop(key) for key in STEP_KEYS if key in row]
-    return (
-        all(map(_is_number, steps[:1]))
-        and any(map(_is_number, row.values()))
-        and bool(steps)
-    )
+    if not steps or not _is_number(steps[0]):
+        return False
+    return any(map(_is_number, row.values()))
 
 
 def _is_number(cell: str) -> bool:
@@ -245,16 +256,23 @@ def _is_number(cell: str) -> bool:
 
 @dataclass(slots=True)
 class TrainerMetrics:
-    # ``step`` and one column per metric, see ``MetricsTable.frame``
+    """The metrics of a run, and the files they are from.
+
+    Attributes:
+        table: ``step`` and one column per metric, see ``MetricsTable.frame``.
+        broken: metric -> steps at which it was NaN or infinite.
+        paths: files that were read.
+        unread: files of metrics that cannot be read.
+        files: name, number of steps and metrics of each file that was read.
+        runs: names of the runs if two of them have the same metric at the same step, else empty.
+        notes: what readers of the report should know about the files.
+    """
+
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
-    # metric -> steps at which it was NaN or infinite
     broken: dict[str, list[int]] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
-    unread: list[Path] = field(
-        default_factory=list
-    )  # files of metrics that cannot be read
+    unread: list[Path] = field(default_factory=list)
     files: list[MetricsFile] = field(default_factory=list)
-    # names of the runs if two of them have the same metric at the same step, else empty
     runs: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
@@ -278,13 +296,10 @@ def find_and_read(
     A file that cannot be read raises if the user named it; if not, it becomes a note. With
     ``one_run``, several starts in one log are taken to be one training.
     """
-    result = TrainerMetrics()
-    table = MetricsTable()
-    seen: dict[str, Ints] = {}
-    overlapping = False
-    log_paths = {Path(path) for path in logs}
     find = sources_of if given else find_metrics
-    sources = [source for path in map(Path, given or logs) for source in find(path)]
+    sources: list[MetricsSource] = []
+    for path in given or logs:
+        sources += find(Path(path))
     runs = sorted({source.run for source in sources})
     if run and run not in runs and run not in names_of_runs(logs):
         raise UsageError(
@@ -294,39 +309,68 @@ def find_and_read(
     for source in sources:
         if run in ("", source.run):
             by_run.setdefault(source.run, []).append(source)
-    for sources in by_run.values():
-        of_run = MetricsTable()
-        for source in sources:
-            name = name_in_logs(source.path, logs)
-            left_out = LeftOut()
-            try:
-                part = read_metrics(source, left_out)
-            except RlreportError as error:
-                # Trackio's database may contain only rollouts.
-                if given or (source.path in log_paths and source.path.suffix != ".db"):
-                    raise
-                why = message("trainer metrics not read: {why}", why=str(error))
-                # What can be installed is told at once, not on the data page only.
-                kind = FORMAT if isinstance(error, MissingExtraError) else "metrics"
-                result.notes.append(Note(kind, why, 1, name))
-                result.unread.append(source.path)
-                continue
-            result.notes += left_out.notes(name)
-            result.paths.append(source.path)
-            result.files.append(MetricsFile(name, len(part.steps), sorted(part.names)))
-            of_run.extend(part)
+
+    result = TrainerMetrics()
+    table = MetricsTable()
+    seen: dict[str, Ints] = {}  # metric -> its steps in the runs so far
+    for run_sources in by_run.values():
+        of_run = _table_of_run(run_sources, logs, result, must_read=bool(given))
         arrangement = of_run.arrange(one_run=one_run)
         if arrangement:
             result.notes += start_notes(arrangement)
-        for name, steps in of_run.steps_of().items() if len(by_run) > 1 else ():
-            overlapping |= bool(np.isin(steps, seen.get(name, ())).any())
-            seen[name] = np.union1d(seen.get(name, ()), steps).astype(np.int64)
+        if len(by_run) > 1 and _add_steps(seen, of_run.steps_of()):
+            result.runs = sorted(by_run)
         table.extend(of_run)
-    if overlapping:
-        result.runs = sorted(by_run)
     result.table, result.broken = table.frame()
     result.notes += [Note("metrics", limit, 1) for limit in table.limits]
     return result
+
+
+def _table_of_run(
+    sources: Sequence[MetricsSource],
+    logs: Sequence[str | Path],
+    result: TrainerMetrics,
+    *,
+    must_read: bool,
+) -> MetricsTable:
+    """Return the metrics of one run; add its files, and notes on them, to ``result``.
+
+    A file that cannot be read raises if it must be read, or if it is one of ``logs``.
+    """
+    log_paths = {Path(path) for path in logs}
+    table = MetricsTable()
+    for source in sources:
+        name = name_in_logs(source.path, logs)
+        left_out = LeftOut()
+        try:
+            part = read_metrics(source, left_out)
+        except RlreportError as error:
+            # Trackio's database may contain only rollouts.
+            is_named = source.path in log_paths and source.path.suffix != ".db"
+            if must_read or is_named:
+                raise
+            why = message("trainer metrics not read: {why}", why=str(error))
+            # What can be installed is told at once, not on the data page only.
+            kind = FORMAT if isinstance(error, MissingExtraError) else "metrics"
+            result.notes.append(Note(kind, why, 1, name))
+            result.unread.append(source.path)
+            continue
+        result.notes += left_out.notes(name)
+        result.paths.append(source.path)
+        result.files.append(MetricsFile(name, len(part.steps), sorted(part.names)))
+        table.extend(part)
+    return table
+
+
+def _add_steps(seen: dict[str, Ints], steps_of: Mapping[str, Ints]) -> bool:
+    """Add the steps of a run's metrics to ``seen``; return whether one of them was there."""
+    is_repeated = False
+    for name, steps in steps_of.items():
+        before = seen.get(name, np.empty(0, np.int64))
+        if np.isin(steps, before).any():
+            is_repeated = True
+        seen[name] = np.union1d(before, steps)
+    return is_repeated
 
 
 @contextmanager

@@ -7,13 +7,12 @@ import csv
 import io
 import re
 import struct
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlreport.errors import MissingExtraError, RlreportError, UnusableInputError
 from rlreport.fields import LARGEST_STEP
@@ -60,21 +59,22 @@ ROUNDED = translatable(
 REST = translatable("the file of trainer metrics cannot be read from here on")
 
 
-@dataclass(slots=True)
 class LeftOut:
-    """Unusable rows of a metrics file: ``found`` is reason -> (number of rows, first line)."""
+    """Unusable rows of a metrics file, counted by reason."""
 
-    found: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first_lines: dict[str, int | None] = {}
 
     def add(self, why: str, line: int | None) -> None:
-        times, first = self.found.get(why, (0, line))
-        self.found[why] = (times + 1, first)
+        self._counts[why] += 1
+        self._first_lines.setdefault(why, line)
 
     def notes(self, file: str) -> list[Note]:
         """Return one note per reason, without text from the log."""
-        found = self.found.items()
         return [
-            Note("metrics", message(why), n, file, line) for why, (n, line) in found
+            Note("metrics", message(why), count, file, self._first_lines[why])
+            for why, count in self._counts.items()
         ]
 
 
@@ -102,9 +102,8 @@ def lines_of(
     path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
 ) -> Generator[bytes]:
     """Yield decompressed lines up to damage; raise ValueError if all is damaged or too large."""
-    source = Source(
-        "", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, "")
-    )
+    compression = COMPRESSIONS.get(path.suffix, "")
+    source = Source("", str(path), path.stat().st_size, compression)
     lines = Lines(ByteRange(0, source), longest)
     line = None
     count = 0
@@ -139,7 +138,8 @@ def _records(
 ) -> Iterator[Record]:
     """Yield (step, metrics) of each event; add events with an invalid step to ``left_out``."""
     for event in events:
-        if not isinstance(event, dict) or not (metrics := numbers_of(event)):
+        metrics = numbers_of(event) if isinstance(event, dict) else {}
+        if not metrics:
             continue
         step = step_in(event)
         if step is not None:
@@ -153,10 +153,11 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
     content = read_bounded(path, MAX_JSON)
     history = mapping(load_json(content, "replace")).get("log_history")
     if isinstance(history, list):
-        kept = (
-            {k: v for k, v in e.items() if k not in _SUMMARY} for e in dicts(history)
-        )
-        yield from _records(kept, left_out)
+        entries = dicts(history)
+        for entry in entries:
+            for key in _SUMMARY:
+                entry.pop(key, None)
+        yield from _records(entries, left_out)
         return
     if path.name.endswith("trainer_state.json"):
         raise UnusableInputError(
@@ -174,23 +175,18 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
     A metric that is 0.000 in all its lines is left out: it may be any number that is rounded to 0,
     such as a learning rate.
     """
-    rounded: dict[
-        str, bool
-    ] = {}  # metric -> whether all its values so far are rounded to 0
+    names: set[str] = set()
+    known: set[str] = set()  # names of metrics with a value that is not rounded to 0
     for _, cells in _console_lines(path, LeftOut()):
-        for name, cell in cells.items():
-            rounded[name] = rounded.get(name, True) and bool(
-                _ROUNDED_ZERO.fullmatch(cell)
-            )
-    unknown = {name for name in rounded if rounded[name]}
-    for _ in unknown:
+        names |= cells.keys()
+        known.update(n for n in cells if not _ROUNDED_ZERO.fullmatch(cells[n]))
+    for _ in names - known:
         left_out.add(ROUNDED, None)
     found_any = False
     for step, cells in _console_lines(path, left_out):
-        event = {
-            name: number(cell) for name, cell in cells.items() if name not in unknown
-        }
-        if metrics := dict(flat_numbers(event)):
+        event = {name: number(cells[name]) for name in cells if name in known}
+        metrics = dict(flat_numbers(event))
+        if metrics:
             found_any = True
             yield step, metrics
     if not found_any:
@@ -210,9 +206,13 @@ def _console_lines(
         start = CONSOLE_LINE.search(plain)
         if start is None:
             continue
-        pairs = plain[start.end() :].decode(errors="replace").strip().split(" - ")
-        matches = (_CONSOLE_PAIR.fullmatch(pair) for pair in pairs)
-        yield int(start[1]), {found[1]: found[2] for found in matches if found}
+        text = plain[start.end() :].decode(errors="replace")
+        cells: dict[str, str] = {}
+        for pair in text.strip().split(" - "):
+            match = _CONSOLE_PAIR.fullmatch(pair)
+            if match:
+                cells[match[1]] = match[2]
+        yield int(start[1]), cells
 
 
 def number(cell: str) -> float | None:
@@ -239,19 +239,15 @@ def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
     tags = log.Tags()
     scalars = {tag: log.Scalars(tag) for tag in tags[event_accumulator.SCALARS]}
     tensors = {tag: log.Tensors(tag) for tag in tags[event_accumulator.TENSORS]}
-    found = [
-        (tag, event)
-        for events in (scalars, tensors)
-        for tag in events
-        for event in events[tag]
-    ]
-    if any(
-        _falls(e.step for e in of_tag)
-        for of_tag in (*scalars.values(), *tensors.values())
-    ):
+    tagged: list[tuple[str, Any]] = []
+    has_fall = False
+    for tag, events in [*scalars.items(), *tensors.items()]:
+        tagged += [(tag, event) for event in events]
+        has_fall = has_fall or _falls([event.step for event in events])
+    if has_fall:
         # Tag by tag, it would not show which values follow on which.
-        found.sort(key=lambda one: one[1].wall_time)
-    for tag, event in found:
+        tagged.sort(key=lambda one: one[1].wall_time)
+    for tag, event in tagged:
         if tag in scalars:
             yield event.step, {tag: event.value}
             continue
@@ -272,9 +268,59 @@ MAX_RUNS = 200  # Maximum number of runs in a CSV file, which is read once for e
 
 _BOOLEANS = {"True": 1.0, "False": 0.0}
 
-csv.field_size_limit(
-    MAX_LINE
-)  # the default of 131,072 characters is less than a line may have
+# The default of 131,072 characters is less than a line may have.
+csv.field_size_limit(MAX_LINE)
+
+
+class _Columns(NamedTuple):
+    """Which columns of a CSV file to read: names, and indices into the cells of a row."""
+
+    names: list[str]
+    step: int
+    kind: int | None  # of the kind of event, such as ``eval``
+    run: int | None  # of the run's name; None to read all rows
+    metrics: dict[int, str]
+    counters: dict[str, int]  # such as ``epoch``
+
+    @classmethod
+    def of(cls, names: list[str], run: str) -> _Columns | None:
+        """Return the columns of ``run`` (or, if "", of all rows); None without a step."""
+        step = _first_index(names, STEP_KEYS)
+        if step is None:
+            return None
+        kind = next((i for i, name in enumerate(names) if name in KIND_KEYS), None)
+        run_column = _first_index(names, RUN_KEYS) if run else None
+        # Without a column of runs, the names of columns begin with the run.
+        metrics = csv_metrics(names, run if run_column is None else "")
+        if run_column is not None:
+            metrics.pop(run_column, None)
+        counters = {name: names.index(name) for name in NO_METRICS.intersection(names)}
+        return cls(names, step, kind, run_column, metrics, counters)
+
+    def numbers(self, cells: list[str], step: float) -> dict[str, float]:
+        """Return the metrics and counters of a row that are numbers."""
+        kind = "" if self.kind is None else _cell(cells, self.kind).lower()
+        values = {
+            prefixed(kind, name): number(cells[index])
+            for index, name in self.metrics.items()
+            if index < len(cells)
+        }
+        event = {name: number(_cell(cells, i)) for name, i in self.counters.items()}
+        values |= counters_of({self.names[self.step]: step, **event})
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _cell(cells: list[str], index: int) -> str:
+    """Return a cell of a row, "" if the row is too short."""
+    return cells[index] if index < len(cells) else ""
+
+
+def _first_index(names: list[str], keys: Iterable[str]) -> int | None:
+    """Return the index of the first of ``keys`` that is a column."""
+    for key in keys:
+        if key in names:
+            return names.index(key)
+    return None
 
 
 def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record]:
@@ -290,34 +336,19 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
     names = csv_cells(header, separator)
     if len(names) > MAX_COLUMNS:
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
-    step = next((names.index(key) for key in STEP_KEYS if key in names), None)
-    if step is None:
+    columns = _Columns.of(names, run)
+    if columns is None:
         raise UnusableInputError(
             f"{path.name}: not a metrics table, as no column is named step"
         )
-    kind = next((index for index, name in enumerate(names) if name in KIND_KEYS), None)
-    column = _run_column(names) if run else None
-    metrics = csv_metrics(names, run if column is None else "")
-    metrics.pop(-1 if column is None else column, None)
-    counters = {name: names.index(name) for name in NO_METRICS.intersection(names)}
     for line, cells in _csv_rows(lines, separator, left_out):
-        value = number(cells[step]) if step < len(cells) else None
+        step = number(_cell(cells, columns.step))
         if len(cells) > len(names):
             left_out.add(CELLS, line)
-        elif value is None or not value.is_integer() or abs(value) > LARGEST_STEP:
+        elif step is None or not step.is_integer() or abs(step) > LARGEST_STEP:
             left_out.add(STEP, line)
-        elif column is None or cells[column:][:1] == [run]:
-            group = "" if kind is None else "".join(cells[kind:][:1]).lower()
-            numbers = {
-                prefixed(group, name): number(cells[index])
-                for index, name in metrics.items()
-                if index < len(cells)
-            }
-            counted = {
-                name: number("".join(cells[i : i + 1])) for name, i in counters.items()
-            }
-            found = numbers | counters_of({names[step]: value, **counted})
-            yield int(value), {name: n for name, n in found.items() if n is not None}
+        elif columns.run is None or _cell(cells, columns.run) == run:
+            yield int(step), columns.numbers(cells, step)
 
 
 def _csv_rows(
@@ -358,28 +389,27 @@ def csv_runs(path: Path) -> list[str]:
         metrics = [name for name in names if name not in NO_METRICS]
         if metrics and all(" - " in name for name in metrics):
             return sorted({name.rpartition(" - ")[0] for name in metrics})
+        column = _first_index(names, RUN_KEYS)
+        if column is None or len(names) > MAX_COLUMNS:
+            return []
         runs: set[str] = set()
-        if (column := _run_column(names)) is not None and len(names) <= MAX_COLUMNS:
-            for _, cells in _csv_rows(lines, separator, LeftOut()):
-                runs.update(filter(None, cells[column:][:1]))
-                if len(runs) > MAX_RUNS:
-                    raise LimitError(
-                        message("more than {most:count} runs", most=MAX_RUNS)
-                    )
+        for _, cells in _csv_rows(lines, separator, LeftOut()):
+            run = _cell(cells, column)
+            if run:
+                runs.add(run)
+            if len(runs) > MAX_RUNS:
+                raise LimitError(message("more than {most:count} runs", most=MAX_RUNS))
     return sorted(runs) if len(runs) > 1 else []
-
-
-def _run_column(names: list[str]) -> int | None:
-    return next((names.index(key) for key in RUN_KEYS if key in names), None)
 
 
 def csv_metrics(names: list[str], run: str) -> dict[int, str]:
     """Return column index -> metric, of ``run`` or (if "") all; omit W&B's __MIN and __MAX."""
-    metrics = {}
+    metrics: dict[int, str] = {}
     for index, name in enumerate(names):
+        if not name or name in NO_METRICS or name in KIND_KEYS:
+            continue
         base, _, end = name.rpartition("__")
-        extreme = end in ("MIN", "MAX") and base in names
-        if extreme or not name or name in NO_METRICS or name in KIND_KEYS:
+        if end in ("MIN", "MAX") and base in names:
             continue
         owner, separator, metric = name.rpartition(" - ")
         if not run:
@@ -390,16 +420,24 @@ def csv_metrics(names: list[str], run: str) -> dict[int, str]:
 
 
 MAX_RECORD = 64_000_000  # Maximum size of one record of a W&B file in bytes
+_RUN_ENTRIES = 20  # entries at the start of the file, among which is the run message
+
+# Layout of a LevelDB log: blocks of chunks, each with a checksum, its length and its kind
 _BLOCK = 32_768
+_FILE_HEADER = 7
 _CHUNK_HEADER = struct.Struct("<IHB")
 _WHOLE = 1
 _FIRST = 2
 _MIDDLE = 3
 _LAST = 4
+
+# Wire types of protocol buffers, and the size in bytes of those with a fixed one
 _VARINT = 0
 _FIXED64 = 1
 _BYTES = 2
-_FIXED32 = 5  # Wire types of protocol buffers
+_FIXED32 = 5
+_VARINT_BITS = 70  # of ten bytes, the most that a number of 64 bits takes
+_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 
 
 def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
@@ -409,27 +447,36 @@ def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
     """
     paths = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     names = [path.relative_to(folder).as_posix() for path in paths]
-    if not any(_falls(step for _, step, _ in _mlflow_values(path)) for path in paths):
+    if any(_has_fall(path) for path in paths):
+        logged: list[_MlflowValue] = []
         for name, path in zip(names, paths, strict=True):
-            for _time, step, value in _mlflow_values(path):
-                yield step, {name: value}
+            logged += _mlflow_values(path, name)
+        logged.sort(key=lambda one: one.time)
+        for one in logged:
+            yield one.step, {one.name: one.value}
         return
-    found = [
-        (time, step, name, value)
-        for name, path in zip(names, paths, strict=True)
-        for time, step, value in _mlflow_values(path)
-    ]
-    found.sort(key=itemgetter(0))
-    for _time, step, name, value in found:
-        yield step, {name: value}
+    for name, path in zip(names, paths, strict=True):
+        for one in _mlflow_values(path, name):
+            yield one.step, {name: one.value}
 
 
-def _mlflow_values(path: Path) -> Iterator[tuple[float, int, float]]:
-    """Yield (time, step, value) of each line of a file of MLflow."""
+class _MlflowValue(NamedTuple):
+    time: float
+    step: int
+    value: float
+    name: str  # of the metric
+
+
+def _has_fall(path: Path) -> bool:
+    return _falls(one.step for one in _mlflow_values(path, ""))
+
+
+def _mlflow_values(path: Path, name: str) -> Iterator[_MlflowValue]:
+    """Yield the value in each line of a file of MLflow."""
     for line in lines_of(path):
         with suppress(ValueError):
             time, value, step = line.split()[:3]
-            yield float(time), int(step), float(value)
+            yield _MlflowValue(float(time), int(step), float(value), name)
 
 
 def trackio_runs(path: Path) -> list[str]:
@@ -445,13 +492,14 @@ def trackio_runs(path: Path) -> list[str]:
 def trackio_records(path: Path, left_out: LeftOut, run: str) -> Iterator[Record]:
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
-        for step, metrics in database.execute(query, (run,)):
+        for logged_step, metrics in database.execute(query, (run,)):
             event = json_object(metrics)
             numbers = dict(flat_numbers(event))
-            if (at := integer(step)) is None:
+            step = integer(logged_step)
+            if step is None:
                 left_out.add(STEP, None)
             elif numbers:
-                yield at, numbers | counters_of(event)
+                yield step, numbers | counters_of(event)
 
 
 def wandb_run(path: Path) -> str:
@@ -460,16 +508,13 @@ def wandb_run(path: Path) -> str:
     A record (protocol buffer) holds the run message in field 17, whose field 8 is the name.
     """
     run = path.stem.removeprefix("run-")
-    names = []
     with suppress(RlreportError):
-        fields = (
-            field
-            for entry in islice(_wandb_entries(path), 20)
-            for field in _fields(entry)
-        )
-        about = (value for number, value in fields if number == 17)
-        names = [value for number, value in _fields(next(about, b"")) if number == 8]
-    return "-".join([*map(_text, names[:1]), run])
+        for entry in islice(_wandb_entries(path), _RUN_ENTRIES):
+            about = _values_of(entry, 17)
+            if about:
+                names = _values_of(about[0], 8)
+                return f"{_text(names[0])}-{run}" if names else run
+    return run
 
 
 def wandb_records(path: Path, _: LeftOut) -> Iterator[Record]:
@@ -482,24 +527,22 @@ def wandb_records(path: Path, _: LeftOut) -> Iterator[Record]:
     """
     for entry in _wandb_entries(path):
         for number, history in _fields(entry):
-            if (
-                number == 2
-                and isinstance(history, bytes)
-                and (record := _history(history))
-            ):
-                yield record
+            if number == 2 and isinstance(history, bytes):
+                record = _history(history)
+                if record is not None:
+                    yield record
 
 
 def _wandb_entries(path: Path) -> Iterator[bytes]:
     """Yield the entries of a LevelDB log after its 7-byte header; skip an incomplete last entry."""
     with path.open("rb") as stream:
-        if stream.read(7)[:4] != b":W&B":
+        if stream.read(_FILE_HEADER)[:4] != b":W&B":
             raise UnusableInputError(f"{path.name}: not a run file of W&B")
-        left = _BLOCK - 7
+        left = _BLOCK - _FILE_HEADER  # bytes of the current block
         parts = bytearray()
         while True:
             if left < _CHUNK_HEADER.size:
-                stream.read(left)
+                stream.read(left)  # padding: no chunk begins so late in a block
                 left = _BLOCK
             header = stream.read(_CHUNK_HEADER.size)
             if len(header) < _CHUNK_HEADER.size:
@@ -507,11 +550,8 @@ def _wandb_entries(path: Path) -> Iterator[bytes]:
             _, length, kind = _CHUNK_HEADER.unpack(header)
             data = stream.read(length)
             left -= _CHUNK_HEADER.size + length
-            if (
-                len(data) < length
-                or left < 0
-                or kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST)
-            ):
+            is_whole = len(data) == length and left >= 0
+            if not is_whole or kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST):
                 return
             if kind in (_WHOLE, _FIRST):
                 parts.clear()
@@ -525,23 +565,38 @@ def _wandb_entries(path: Path) -> Iterator[bytes]:
 
 
 def _history(data: bytes) -> Record | None:
+    """Return the record of a row of the history, None without a step or metrics."""
     event: dict[str, Any] = {}
     for number, item in _fields(data):
         if not isinstance(item, bytes):
             continue
         if number == 1:
-            fields = list(_fields(item))
-            keys = [_text(v) for n, v in fields if n in (1, 2) and v]
-            values = [(n, v) for n, v in fields if n in (5, 6, 8, 16)]
-            if keys and values:
-                event["/".join(keys)] = _value(*values[-1])
+            event |= _history_item(item)
         elif number == 2:
-            event.setdefault("_step", next((v for n, v in _fields(item) if n == 1), 0))
+            steps = _values_of(item, 1)
+            event.setdefault("_step", steps[0] if steps else 0)
     step = step_in(event)
     metrics = numbers_of(event)
-    return (
-        (step, metrics | counters_of(event)) if step is not None and metrics else None
-    )
+    if step is None or not metrics:
+        return None
+    return step, metrics | counters_of(event)
+
+
+def _history_item(data: bytes) -> dict[str, Any]:
+    """Return {key: value} of an item of the history, {} if it has no key or value."""
+    keys: list[str] = []
+    values: list[Any] = []
+    for number, value in _fields(data):
+        if number in (1, 2) and value:
+            keys.append(_text(value))
+        elif number in (5, 6, 8, 16):
+            values.append(_value(number, value))
+    return {"/".join(keys): values[-1]} if keys and values else {}
+
+
+def _values_of(data: int | bytes, wanted: int) -> list[int | bytes]:
+    """Return the values of a field of a protocol buffer, by its number."""
+    return [value for number, value in _fields(data) if number == wanted]
 
 
 def _text(value: int | bytes) -> str:
@@ -559,33 +614,41 @@ def _value(number: int, value: int | bytes) -> Any:
 
 def _fields(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield (field number, value) of a protocol buffer: varints as int, other values as bytes."""
-    if isinstance(
-        data, int
-    ):  # a damaged file may have a number where a message should be
-        return
+    if isinstance(data, int):
+        return  # a damaged file may have a number where a message should be
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
+        number = tag >> 3
         kind = tag & 7
         if kind == _VARINT:
             value, at = _varint(data, at)
-            yield tag >> 3, value
+            yield number, value
             continue
-        length = {_FIXED64: 8, _FIXED32: 4}.get(kind, len(data) + 1)
         if kind == _BYTES:
             length, at = _varint(data, at)
-        if at + length > len(data):  # cut off, or of an unknown kind
+        elif kind in _FIXED_SIZES:
+            length = _FIXED_SIZES[kind]
+        else:
             return
-        yield tag >> 3, data[at : at + length]
+        if at + length > len(data):  # cut off
+            return
+        yield number, data[at : at + length]
         at += length
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(data) and shift < 70:
+    """Return the number that begins at an index, and the index after it.
+
+    A byte has seven bits of the number, the lowest first; its highest bit is set if more follow.
+    """
+    value = 0
+    shift = 0
+    while at < len(data) and shift < _VARINT_BITS:
         byte = data[at]
         value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+        at += 1
+        shift += 7
         if byte < 128:
             break
     return value, at

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -176,20 +176,20 @@ class Key(NamedTuple):
 def known_keys() -> dict[Key, re.Pattern[str]]:
     """Return row of ``keys.csv`` -> pattern of metric names, most preferred first."""
     text = (files("rlreport.metrics") / "keys.csv").read_text("utf-8")
-    keys = [Key(**row) for row in csv.DictReader(text.splitlines())]
-    plain = [re.escape(_RUN.sub("", key.key.lower())) for key in keys]
-    return {
-        key: re.compile(name.replace(r"\*", ".+"))
-        for key, name in zip(keys, plain, strict=True)
-    }
+    patterns: dict[Key, re.Pattern[str]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        key = Key(**row)
+        escaped = re.escape(_RUN.sub("", key.key.lower()))
+        patterns[key] = re.compile(escaped.replace(r"\*", ".+"))
+    return patterns
 
 
 @lru_cache(10_000)
 def _keys_of(name: str) -> tuple[Key, ...]:
+    """Return the rows of ``keys.csv`` that match a metric's name."""
     plain = _RUN.sub("", name.lower())
-    return tuple(
-        key for key, pattern in known_keys().items() if pattern.fullmatch(plain)
-    )
+    patterns = known_keys()
+    return tuple(key for key in patterns if patterns[key].fullmatch(plain))
 
 
 def in_unit_of(role: str, name: str, values: Floats) -> Floats:
@@ -205,25 +205,46 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     the most logged keys. Of several names for a key or pattern, prefer one that begins with
     ``rollout`` (it covers all responses), then the shortest.
     """
-    names = sorted(
-        metrics,
-        key=lambda name: (not name.lower().startswith("rollout"), len(name), name),
-    )
+    names = sorted(metrics, key=_preference)
     if not names:
         return {}  # reading the keys and their patterns takes 20 ms
-    rank = {key: row for row, key in enumerate(known_keys())}
-    known = [(key, name) for name in names for key in _keys_of(name)]
-    logged = Counter(key.framework for key, _ in known)
-    known.sort(key=lambda pair: (-logged[pair[0].framework], rank[pair[0]]))
-    roles = {key.role: name for key, name in reversed(known)}
-    plain = {
-        name: _PREFIXES.sub("", name.lower()) for name in names if not _keys_of(name)
-    }
+    roles = _roles_by_keys(names)
+    unknown = [name for name in names if not _keys_of(name)]
+    plain_names = {name: _PREFIXES.sub("", name.lower()) for name in unknown}
     for role, patterns in ROLES.items():
-        matching = (n for p in patterns for n in plain if re.fullmatch(p, plain[n]))
-        if role not in roles and (metric := next(matching, None)):
-            roles[role] = metric
+        if role not in roles:
+            metric = _first_match(patterns, plain_names)
+            if metric is not None:
+                roles[role] = metric
     return roles
+
+
+def _preference(name: str) -> tuple[bool, int, str]:
+    is_of_rollouts = name.lower().startswith("rollout")
+    return not is_of_rollouts, len(name), name
+
+
+def _roles_by_keys(names: Sequence[str]) -> dict[str, str]:
+    """Return role -> name by the keys in ``keys.csv``; ``names`` are in order of preference."""
+    known: list[tuple[Key, str]] = []
+    for name in names:
+        known += [(key, name) for key in _keys_of(name)]
+    logged = Counter(key.framework for key, _ in known)
+    rank = {key: row for row, key in enumerate(known_keys())}
+    known.sort(key=lambda pair: (-logged[pair[0].framework], rank[pair[0]]))
+    roles: dict[str, str] = {}
+    for key, name in known:
+        roles.setdefault(key.role, name)
+    return roles
+
+
+def _first_match(patterns: Iterable[str], plain_names: Mapping[str, str]) -> str | None:
+    """Return the name that matches the most preferred pattern, of several the first name."""
+    for pattern in patterns:
+        for name, plain in plain_names.items():
+            if re.fullmatch(pattern, plain):
+                return name
+    return None
 
 
 ROLLOUT_WRITER = (
@@ -261,12 +282,15 @@ def framework_of(metrics: Iterable[str]) -> str | None:
 
     Keys of one or two words, such as ``grad_norm``, are common to all trainers and do not count.
     """
-    keys = {key for name in metrics for key in _keys_of(name)}
-    long_keys = [
-        key for key in keys if len(re.findall("[/_]", _RUN.sub("", key.key))) > 1
-    ]
-    logged = Counter(
-        key.framework for key in long_keys if key.framework in ROLLOUT_SETTINGS
-    )
+    keys: set[Key] = set()
+    for name in metrics:
+        keys.update(_keys_of(name))
+    logged = Counter(key.framework for key in keys if _is_long(key))
     framework = max(ROLLOUT_SETTINGS, key=lambda name: logged[name])
     return framework if logged[framework] > 1 else None
+
+
+def _is_long(key: Key) -> bool:
+    """Return whether a key has three words or more."""
+    separators = re.findall("[/_]", _RUN.sub("", key.key))
+    return len(separators) > 1

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -98,42 +99,70 @@ def arranged(
     shifts = np.zeros(pieces, np.int64)
     if UNSORTED_FALLS * (pieces - 1) > changes or _written_in_turns(steps_of):
         return Arrangement(starts, shifts, [], unsorted=True)
-    of_start = [steps_of[0]]  # distinct steps of each start, as numbered here
-    repeated: list[Ints] = [np.zeros(0, np.int64)]  # of each start
-    counted = steps_of[
-        0
-    ]  # steps of the current start since its counter was last set back
+    found = [_Start.of(steps_of[0])]
     for piece in range(1, pieces):
         steps = steps_of[piece]
-        starts[piece] = starts[piece - 1]
-        shifts[piece] = shifts[piece - 1]
-        if not len(steps):  # of metrics that are left out
-            continue
-        afresh = len(counted) > 0 and begins_afresh(
-            steps, counted, before=steps_of[piece - 1]
+        start = found[-1]
+        if len(steps):  # none, if all its metrics are left out
+            is_copied = _is_copy_of_piece(series, piece)
+            if is_copied or not start.is_begun_afresh(steps, steps_of[piece - 1]):
+                start.add(steps, is_resumption=not is_copied)
+            elif one_run or _goes_on(series, piece):
+                start.set_back(steps)
+            else:
+                found.append(_Start.of(steps))
+        starts[piece] = len(found) - 1
+        shifts[piece] = found[-1].shift
+    of_last = shifts[starts == starts[-1]]
+    return Arrangement(
+        starts,
+        shifts,
+        lengths=[len(start.steps) for start in found],
+        repeated=found[-1].repeated.tolist(),
+        set_back=len(np.unique(of_last)) - 1,
+    )
+
+
+@dataclass(slots=True)
+class _Start:
+    """A start of the run, of which the pieces so far are known.
+
+    Attributes:
+        steps: its distinct steps, as they are numbered in the report.
+        counted: its distinct steps as logged, since its counter was last set back.
+        repeated: steps that a resumption logged again.
+        shift: number to add to logged steps.
+    """
+
+    steps: Ints
+    counted: Ints
+    repeated: Ints
+    shift: int = 0
+
+    @classmethod
+    def of(cls, steps: Ints) -> _Start:
+        return cls(steps, counted=steps, repeated=np.zeros(0, np.int64))
+
+    def is_begun_afresh(self, steps: Ints, before: Ints) -> bool:
+        """Return whether a piece repeats the start; ``before`` are steps of the piece before it."""
+        return len(self.counted) > 0 and begins_afresh(
+            steps, self.counted, before=before
         )
-        copied = _is_copy_of_piece(series, piece)
-        if not afresh or copied:
-            numbered = steps + shifts[piece]
-            if not copied:
-                again = np.intersect1d(numbered, of_start[-1])
-                repeated[-1] = np.union1d(repeated[-1], again)
-            of_start[-1] = np.union1d(of_start[-1], numbered)
-            counted = np.union1d(counted, steps)
-        elif one_run or _goes_on(series, piece):
-            shifts[piece] = of_start[-1][-1] + _spacing(steps) - steps[0]
-            of_start[-1] = np.union1d(of_start[-1], steps + shifts[piece])
-            counted = steps
-        else:
-            starts[piece] += 1
-            shifts[piece] = 0
-            of_start.append(steps)
-            repeated.append(np.zeros(0, np.int64))
-            counted = steps
-    lengths = [len(steps) for steps in of_start]
-    set_back = len(np.unique(shifts[starts == starts[-1]])) - 1
-    again = repeated[-1].tolist()
-    return Arrangement(starts, shifts, lengths, repeated=again, set_back=set_back)
+
+    def add(self, steps: Ints, *, is_resumption: bool) -> None:
+        """Add the steps of a piece that resumes the start, or copies a part of it."""
+        numbered = steps + self.shift
+        if is_resumption:
+            again = np.intersect1d(numbered, self.steps)
+            self.repeated = np.union1d(self.repeated, again)
+        self.steps = np.union1d(self.steps, numbered)
+        self.counted = np.union1d(self.counted, steps)
+
+    def set_back(self, steps: Ints) -> None:
+        """Add the steps of a piece in which training goes on, but is counted anew."""
+        self.shift = int(self.steps[-1]) + _spacing(steps) - int(steps[0])
+        self.steps = np.union1d(self.steps, steps + self.shift)
+        self.counted = steps
 
 
 def _steps_by_piece(series: Mapping[str, Series], pieces: int) -> list[Ints]:
@@ -146,12 +175,9 @@ def _steps_by_piece(series: Mapping[str, Series], pieces: int) -> list[Ints]:
     if not tables:
         return [np.zeros(0, np.int64)] * pieces
     table = pd.concat(tables).drop_duplicates().sort_values(["piece", "step"])
-    by_piece = dict(iter(table.groupby("piece")["step"]))
-    nothing = np.zeros(0, np.int64)
-    return [
-        by_piece[piece].to_numpy() if piece in by_piece else nothing
-        for piece in range(pieces)
-    ]
+    steps = table["step"].to_numpy(np.int64)
+    bounds = np.searchsorted(table["piece"], np.arange(pieces + 1))
+    return [steps[first:stop] for first, stop in pairwise(bounds)]
 
 
 def _written_in_turns(steps_of: Sequence[Ints]) -> bool:
@@ -166,14 +192,16 @@ def _written_in_turns(steps_of: Sequence[Ints]) -> bool:
 
 
 def _spacing(steps: Ints) -> int:
-    return max(1, int(np.median(np.diff(steps)))) if len(steps) > 1 else 1
+    """Return the usual number of steps from one logged step to the next."""
+    if len(steps) < 2:
+        return 1
+    return max(1, int(np.median(np.diff(steps))))
 
 
 def _is_copy_of_piece(series: Mapping[str, Series], piece: int) -> bool:
     before = {name: _up_to(one, piece) for name, one in series.items()}
-    return is_copy(
-        before, {name: _in_piece(one, piece) for name, one in series.items()}
-    )
+    again = {name: _in_piece(one, piece) for name, one in series.items()}
+    return is_copy(before, again)
 
 
 def _up_to(one: Series, piece: int) -> Series:
@@ -193,7 +221,8 @@ def is_copy(logged: Mapping[str, Series], again: Mapping[str, Series]) -> bool:
 
     Metrics that are constant, such as settings, do not tell.
     """
-    equal = common = 0
+    equal = 0
+    common = 0
     for name in logged.keys() & again.keys():
         if name.startswith(COUNTER):
             continue
@@ -202,12 +231,14 @@ def is_copy(logged: Mapping[str, Series], again: Mapping[str, Series]) -> bool:
         _, at_one, at_two = np.intersect1d(one.steps, two.steps, return_indices=True)
         first = one.values[at_one]
         second = two.values[at_two]
-        told = np.isfinite(first) & np.isfinite(second)
-        if not told.any() or np.ptp(first[told]) == 0:
+        is_finite = np.isfinite(first) & np.isfinite(second)
+        first = first[is_finite]
+        second = second[is_finite]
+        if not len(first) or np.ptp(first) == 0:
             continue
-        close = np.isclose(first[told], second[told], rtol=_COPY_TOLERANCE, atol=0)
+        close = np.isclose(first, second, rtol=_COPY_TOLERANCE, atol=0)
         equal += int(close.sum())
-        common += int(told.sum())
+        common += len(first)
     return common > 0 and equal >= _COPIED * common
 
 
@@ -230,7 +261,9 @@ def _goes_on(series: Mapping[str, Series], piece: int) -> bool:
             of_counters.append(_counts_on(before.values, after.values))
         elif name != learning_rate:
             of_metrics.append(_moves_on(before.values, after.values))
-    return sum(of_counters) > 0 or (not any(of_counters) and sum(of_metrics) > 0)
+    if any(of_counters):
+        return sum(of_counters) > 0
+    return sum(of_metrics) > 0
 
 
 def _counts_on(before: Floats, after: Floats) -> int:
@@ -242,23 +275,25 @@ def _counts_on(before: Floats, after: Floats) -> int:
 
 def _moves_on(before: Floats, after: Floats) -> int:
     """Return 1 if a metric goes on where it ended, -1 if where it began, 0 if it does not tell."""
-    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    before = before[np.isfinite(before)]
+    after = after[np.isfinite(after)]
     if min(len(before), len(after)) < _MIN_VALUES or _tells_time(before):
         return 0
     width = min(_MAX_WINDOW, max(1, len(before) // _WINDOW), len(after))
-    first, last, now = (
-        part.mean() for part in (before[:width], before[-width:], after[:width])
-    )
+    first = before[:width].mean()
+    last = before[-width:].mean()
+    now = after[:width].mean()
     change = last - first
     if abs(change) <= _CHANGE * before.std():
         return 0
-    covered = (now - first) / change
+    covered = (now - first) / change  # 0 where it began, 1 where it ended
     if covered >= _GOES_ON:
         return 1
     return -1 if covered <= 1 - _GOES_ON else 0
 
 
 def _tells_time(values: Floats) -> bool:
+    """Return whether values are times since 1970."""
     low = values.min()
     high = values.max()
     return any(start <= low and high <= end for start, end in _CLOCKS)
@@ -268,15 +303,15 @@ def start_notes(found: Arrangement) -> list[Note]:
     """Return what a report says about starts, resumptions and a counter that was set back."""
     notes: list[Note] = []
     lengths = [f"{length:,}" for length in found.lengths]
+    if len(lengths) > _MAX_NAMED:
+        lengths = [*lengths[:_MAX_NAMED], "…"]
     if len(found.lengths) > 1 and not found.last_is_longest:
         text = message(
             "{count} starts in one log of trainer metrics, of {lengths} steps: they are no one "
             "run, and figures and charts show the last one only. If they are one training, pass "
             "--merge.",
             count=len(found.lengths),
-            lengths=listed(
-                lengths if len(lengths) <= _MAX_NAMED else [*lengths[:_MAX_NAMED], "…"]
-            ),
+            lengths=listed(lengths),
         )
         notes.append(Note(SEVERAL_STARTS, text, len(found.lengths)))
     elif len(found.lengths) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -28,9 +28,8 @@ MAX_STEPS = 20_000
 # Maximum number of values in memory; beyond it, consecutive steps are merged
 MAX_VALUES = 5_000_000
 _BLOCK_ROWS = 1_000
-MAX_BROKEN = (
-    1_000  # Maximum number of steps per metric that are reported as NaN or infinite
-)
+# Maximum number of steps per metric that are reported as NaN or infinite
+MAX_BROKEN = 1_000
 _GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
 
 
@@ -53,18 +52,22 @@ class Part(NamedTuple):
         """
         if not len(self.steps):
             return self
-        at = self.steps - self.steps % width
-        is_start = np.diff(at, prepend=at[0] - 1) != 0
-        is_start |= np.diff(self.pieces, prepend=self.pieces[0]) != 0
-        starts = np.flatnonzero(is_start)
+        intervals = self.steps - self.steps % width
+        # A run starts with the first value, where the interval changes, or with a piece.
+        new_interval = np.diff(intervals, prepend=intervals[0] - 1) != 0
+        new_piece = np.diff(self.pieces, prepend=self.pieces[0]) != 0
+        starts = np.flatnonzero(new_interval | new_piece)
         if largest:
             values = np.fmax.reduceat(self.values, starts)
         else:
-            values = np.add.reduceat(self.values, starts) / np.diff(
-                starts, append=len(at)
-            )
-        broken = np.logical_or.reduceat(self.broken, starts)
-        return Part(at[starts], values, broken, self.pieces[starts])
+            lengths = np.diff(starts, append=len(intervals))
+            values = np.add.reduceat(self.values, starts) / lengths
+        return Part(
+            steps=intervals[starts],
+            values=values,
+            broken=np.logical_or.reduceat(self.broken, starts),
+            pieces=self.pieces[starts],
+        )
 
     def of_pieces(self, kept: NDArray[np.bool_]) -> Part:
         """Return the values of the pieces of the log that are ``kept``, bool (pieces,)."""
@@ -77,24 +80,51 @@ class Part(NamedTuple):
 
 
 def _joined(parts: list[Part]) -> Part:
-    return Part(*map(np.concatenate, zip(*parts, strict=True)))
+    return Part(
+        steps=np.concatenate([part.steps for part in parts]),
+        values=np.concatenate([part.values for part in parts]),
+        broken=np.concatenate([part.broken for part in parts]),
+        pieces=np.concatenate([part.pieces for part in parts]),
+    )
+
+
+def _part_of(logged: Iterable[tuple[int, float, int]]) -> Part:
+    """Return the part of (step, value, piece) of each value of a metric."""
+    steps, values, pieces = zip(*logged, strict=True)
+    numbers = np.array(values, np.float64)
+    broken = ~(np.abs(numbers) <= LARGEST_NUMBER)  # NaN compares as false
+    return Part(
+        steps=np.array(steps, np.int64),
+        values=np.where(broken, np.nan, numbers),
+        broken=broken,
+        pieces=np.array(pieces, np.int64),
+    )
 
 
 @dataclass(slots=True)
 class MetricsTable:
-    # metric, or COUNTER -> its values in the order of the log, in one or more parts
+    """The metrics of one or more logs.
+
+    Attributes:
+        parts: metric, or COUNTER -> its values in the order of the log, in one or more parts.
+        width: number of consecutive steps that are merged into one row.
+        left_out: hashes of the names of metrics beyond MAX_METRICS.
+        size: number of values in memory.
+        metrics: number of metrics.
+        piece: number of the last piece of the log; a piece ends where the step falls.
+        changes: number of changes of the step from one record to the next.
+    """
+
     parts: dict[str, list[Part]] = field(default_factory=dict)
-    width: int = 1  # number of consecutive steps that are merged into one row
-    # hashes of the names of metrics beyond MAX_METRICS
+    width: int = 1
     left_out: set[int] = field(default_factory=set)
-    size: int = 0  # number of values in memory
-    metrics: int = 0  # number of metrics
-    piece: int = (
-        0  # number of the last piece of the log; a piece ends where the step falls
-    )
-    changes: int = 0  # number of changes of the step from one record to the next
+    size: int = 0
+    metrics: int = 0
+    piece: int = 0
+    changes: int = 0
 
     def add(self, records: Iterator[Record]) -> None:
+        """Add the records of a log, a block of them at a time."""
         last: dict[str, int] = {}  # metric -> its last step in the piece
         step_before = None
         while block := list(islice(records, _BLOCK_ROWS)):
@@ -104,24 +134,23 @@ class MetricsTable:
                 if any(step < last.get(name, step) for name in numbers):
                     self.piece += 1
                     last.clear()
-                self.changes += step != step_before
+                if step != step_before:
+                    self.changes += 1
                 step_before = step
                 for name, number in numbers.items():
                     columns[name].append((step, number, self.piece))
                     if not name.startswith(COUNTER):
                         last[name] = step
-            for name, found in columns.items():
-                logged = zip(*found, strict=True)
-                steps = np.array(next(logged), np.int64)
-                values = np.array(next(logged), np.float64)
-                pieces = np.array(next(logged), np.int64)
-                broken = ~(np.abs(values) <= LARGEST_NUMBER)
-                part = Part(steps, np.where(broken, np.nan, values), broken, pieces)
-                self._add(safe_text(name), [part])
+            for name, logged in columns.items():
+                self._add(safe_text(name), [_part_of(logged)])
             if self.size > MAX_VALUES:
-                self._merge(self.width)
-                if self.size > MAX_VALUES // 2:
-                    self._merge(2 * self.width)
+                self._make_room()
+
+    def _make_room(self) -> None:
+        """Merge values of the same row; if these are few, make rows of twice as many steps."""
+        self._merge(self.width)
+        if self.size > MAX_VALUES // 2:
+            self._merge(2 * self.width)
 
     def extend(self, other: MetricsTable) -> None:
         """Add the metrics of another log of the run, as if it followed this one."""
@@ -140,13 +169,15 @@ class MetricsTable:
         same_pieces = self.piece == other.piece
         if not common:
             return 0 if same_pieces else self.piece
-        falls = any(
-            other.parts[name][0].steps[0] < self.parts[name][-1].steps[-1]
-            for name in common
-        )
+        falls = any(self._falls_after(name, other) for name in common)
         if same_pieces and falls and is_copy(self._series(), other._series()):
             return 0
-        return self.piece + falls
+        return self.piece + 1 if falls else self.piece
+
+    def _falls_after(self, name: str, other: MetricsTable) -> bool:
+        """Return whether a metric of another log begins before its last step in this one."""
+        last = self.parts[name][-1].steps[-1]
+        return bool(other.parts[name][0].steps[0] < last)
 
     def arrange(self, *, one_run: bool = False) -> Arrangement | None:
         """Keep the last start only, with its steps numbered on; return what was found, if any.
@@ -164,19 +195,19 @@ class MetricsTable:
                 part = part.in_order(np.argsort(part.steps, kind="stable"))
                 part = part._replace(pieces=np.zeros_like(part.pieces))
             self.parts[name] = [part]
-        self.parts = {
-            name: parts for name, parts in self.parts.items() if len(parts[0].steps)
-        }
+        for name, (part,) in list(self.parts.items()):
+            if not len(part.steps):
+                del self.parts[name]
         self.piece = 0
         self._merge(self.width)
         return found
 
     def _series(self) -> dict[str, Series]:
-        joined = {name: _joined(parts) for name, parts in self.parts.items()}
-        return {
-            name: Series(one.steps, one.values, one.pieces)
-            for name, one in joined.items()
-        }
+        series: dict[str, Series] = {}
+        for name, parts in self.parts.items():
+            joined = _joined(parts)
+            series[name] = Series(joined.steps, joined.values, joined.pieces)
+        return series
 
     @property
     def names(self) -> set[str]:
@@ -198,16 +229,23 @@ class MetricsTable:
         self.width = width
         self.size = 0
         for name, parts in self.parts.items():
-            merged = _joined(parts).merged(width, largest=bool(_GRAD_NORM.search(name)))
+            # A mean would hide the spike for which gradient norms are watched.
+            largest = bool(_GRAD_NORM.search(name))
+            merged = _joined(parts).merged(width, largest=largest)
             self.parts[name] = [merged]
             self.size += len(merged.steps)
 
     @property
     def steps(self) -> Ints:
         """The distinct steps of all metrics, int64, ascending."""
-        return np.unique(
-            np.concatenate([np.empty(0, np.int64), *self.steps_of().values()])
-        )
+        nothing = np.empty(
+            0, np.int64
+        )  # without metrics, there is nothing to concatenate
+        return np.unique(np.concatenate([nothing, *self.steps_of().values()]))
+
+    def _is_small(self) -> bool:
+        rows = len(self.steps)
+        return rows <= MAX_STEPS and rows * len(self.parts) <= MAX_VALUES
 
     def frame(self) -> tuple[pd.DataFrame, dict[str, list[int]]]:
         """Return the table, and the first MAX_BROKEN steps at which each metric was not finite.
@@ -218,47 +256,51 @@ class MetricsTable:
         counts. Values that are not finite are NaN. Steps beyond MAX_STEPS or MAX_VALUES are merged.
         """
         self._merge(self.width)
-        while (rows := len(self.steps)) > MAX_STEPS or rows * len(
-            self.parts
-        ) > MAX_VALUES:
+        while not self._is_small():
             self._merge(2 * self.width)
         steps = self.steps
         columns: dict[str, NDArray[Any]] = {"step": steps}
         broken: dict[str, list[int]] = {}
         for name in sorted(self.names - {"step"}):
             (part,) = self.parts[name]
-            indices = np.searchsorted(steps, part.steps)
+            rows = np.searchsorted(steps, part.steps)
+            # Of several values at one step, the last assignment counts.
             columns[name] = np.full(len(steps), np.nan)
-            bad = np.zeros(len(steps), bool)
-            columns[name][indices] = part.values
-            bad[indices] = part.broken
-            if bad.any():
-                broken[name] = steps[bad][:MAX_BROKEN].tolist()
+            columns[name][rows] = part.values
+            is_broken = np.zeros(len(steps), bool)
+            is_broken[rows] = part.broken
+            if is_broken.any():
+                broken[name] = steps[is_broken][:MAX_BROKEN].tolist()
         _drop_placeholders(columns)
         return pd.DataFrame(columns), broken
 
     def steps_of(self) -> dict[str, Ints]:
         """Return metric -> the steps of its values, in the order of the log."""
-        return {
-            name: np.concatenate([part.steps for part in self.parts[name]])
-            for name in self.names
-        }
+        steps_of: dict[str, Ints] = {}
+        for name in self.names:
+            parts = self.parts[name]
+            steps_of[name] = np.concatenate([part.steps for part in parts])
+        return steps_of
 
     @property
     def limits(self) -> list[str]:
-        beyond = message(
-            "{n:count} metrics beyond the first {most:count} left out",
-            n=len(self.left_out),
-            most=MAX_METRICS,
-        )
-        merged = message(
-            "too many steps: each row averages up to {width:count} steps and is labelled "
-            "with the first",
-            width=self.width,
-        )
-        return ([beyond] if self.left_out else []) + (
-            [merged] if self.width > 1 else []
-        )
+        """A sentence for each limit that the metrics exceeded."""
+        sentences: list[str] = []
+        if self.left_out:
+            beyond = message(
+                "{n:count} metrics beyond the first {most:count} left out",
+                n=len(self.left_out),
+                most=MAX_METRICS,
+            )
+            sentences.append(beyond)
+        if self.width > 1:
+            merged = message(
+                "too many steps: each row averages up to {width:count} steps and is labelled "
+                "with the first",
+                width=self.width,
+            )
+            sentences.append(merged)
+        return sentences
 
 
 def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
@@ -267,9 +309,14 @@ def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
     if name is None:
         return
     prefix = re.match(r"[^_/.-]*[_/.-]", name)
+    if prefix is None:
+        return
     values = columns[name]
-    siblings = [other for other in columns if prefix and other.startswith(prefix[0])]
-    for missing in (np.isnan(columns[sibling]) for sibling in siblings):
+    for other, others in columns.items():
+        if not other.startswith(prefix[0]):
+            continue
+        # Another metric of the evaluation is missing where there was none.
+        missing = np.isnan(others)
         if missing.any() and not values[missing].any() and values[~missing].any():
             columns[name] = np.where(missing, np.nan, values)
             return

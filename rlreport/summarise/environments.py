@@ -31,46 +31,56 @@ MAX_ENVIRONMENTS = 12  # the largest are kept apart, the others are pooled as on
 
 @dataclass(frozen=True, slots=True)
 class Environments:
-    """The MAX_ENVIRONMENTS environments with the most responses; the others are pooled as one."""
+    """The MAX_ENVIRONMENTS environments with the most responses; the others are pooled as one.
 
-    column: str  # name of the logged field
-    names: list[
-        str
-    ]  # as logged, the one with the most responses first, without the pooled ones
-    # int64 (rows,), index of each response's environment in ``names``; ``len(names)`` for a pooled
-    # environment, −1 for a response without one
+    Attributes:
+        column: name of the logged field.
+        names: as logged, the one with the most responses first, without the pooled ones.
+        index: index of each response's environment in ``names``, int64 (rows,); ``len(names)`` for
+            a pooled environment, −1 for a response without one.
+    """
+
+    column: str
+    names: list[str]
     index: Ints
 
     @property
     def labels(self) -> list[str]:
         """The names, then a label for the pooled environments that differs from all names."""
         pooled = message("others")
-        return [
-            *self.names,
-            pooled if pooled not in self.names else message("all others"),
-        ]
+        if pooled in self.names:
+            pooled = message("all others")
+        return [*self.names, pooled]
 
 
 def environments_of(tables: Tables) -> Environments | None:
     """Return the environments by a field in ENVIRONMENT_FIELDS; None without a suitable field."""
     fields = {str(name).lower(): str(name) for name in reversed(tables.extras.columns)}
-    for column in (fields[name] for name in ENVIRONMENT_FIELDS if name in fields):
-        values = tables.extras[column]
-        if pd.api.types.is_numeric_dtype(values):
-            # Numbers of environments are integers; an ``env_id`` counts the copies of one.
-            if column.lower() == "env_id" or (values % 1).any():
-                continue
-            values = values.map("{:.0f}".format, na_action="ignore")
-        else:
-            values = values.where(values.astype(str).str.strip() != "")
+    for name in ENVIRONMENT_FIELDS:
+        if name not in fields:
+            continue
+        values = _names_in(tables.extras[fields[name]], name)
+        if values is None:
+            continue
         counts = values.value_counts()
-        if 2 <= len(counts) <= MAX_VALUES and counts.sum() >= MIN_SHARE * len(values):
+        is_common = counts.sum() >= MIN_SHARE * len(values)
+        if is_common and 2 <= len(counts) <= MAX_VALUES:
             order = sorted(counts.index, key=lambda name: (-counts[name], name))
-            index = np.minimum(pd.Index(order).get_indexer(values), MAX_ENVIRONMENTS)
-            return Environments(
-                column, order[:MAX_ENVIRONMENTS], index.astype(np.int64)
-            )
+            index = pd.Index(order).get_indexer(values)
+            pooled = np.minimum(index, MAX_ENVIRONMENTS).astype(np.int64)
+            return Environments(fields[name], order[:MAX_ENVIRONMENTS], pooled)
     return None
+
+
+def _names_in(values: pd.Series, field: str) -> pd.Series | None:
+    """Return a field's values as names of environments, null if empty; None if they are none."""
+    if not pd.api.types.is_numeric_dtype(values):
+        is_empty = values.astype(str).str.strip() == ""
+        return values.mask(is_empty)
+    # Numbers of environments are integers; an ``env_id`` counts the copies of one.
+    if field == "env_id" or (values % 1).any():
+        return None
+    return values.map("{:.0f}".format, na_action="ignore")
 
 
 def environment_steps(tables: Tables, environments: Environments) -> pd.DataFrame:

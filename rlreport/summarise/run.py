@@ -26,62 +26,82 @@ from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
 
-def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:  # noqa: PLR0914
+def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
     """Return the prompt table (PROMPT_COLUMNS); ``texts`` are those of prompts 0, 1, …."""
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
     column = {name: responses[name].to_numpy()[order] for name in USED}
+    prompts = Grouped.by(column["prompt_id"])
     step = column["step"]
     reward = column["reward"]
-    reference = column["ref_reward"]
-    prompts = Grouped.by(column["prompt_id"])
-    prompt_steps = Grouped.by(column["prompt_id"], step)
-    steps_by_prompt = Grouped.by(prompt_steps.first(column["prompt_id"]))
-    means = prompt_steps.mean(reward)
-    comparable = ~(np.isnan(reward) | np.isnan(reference))
-    won = comparable & (reward > reference)
-    first = steps_by_prompt.first(means)
-    last = steps_by_prompt.last(means)
-    # A single step shows no gain, not even one of 0.
-    gain = np.where(steps_by_prompt.counts > 1, difference(last, first), np.nan)
-    best, worst = (_first_smallest(rewards, prompts) for rewards in (-reward, reward))
-    lost_all = (prompts.sum(comparable.astype(float)) > 0) & (
-        prompts.sum(won.astype(float)) == 0
-    )
-    spread = np.where(
-        prompt_steps.finite(reward) >= 2, prompt_steps.std(reward), np.nan
-    )
+    best = _first_smallest(-reward, prompts)
+    worst = _first_smallest(reward, prompts)
+    no_texts = [""] * (len(prompts) - len(texts))
     table = pd.DataFrame(
         {
             "prompt_id": prompts.first(column["prompt_id"]),
-            "prompt": [*texts, *[""] * (len(prompts) - len(texts))],
+            "prompt": [*texts, *no_texts],
             "validation": prompts.first(column["validation"]),
             "responses": prompts.counts,
-            "steps": steps_by_prompt.counts,
             "first_step": prompts.first(step),
             "last_step": prompts.last(step),
-            "reward_first": first,
-            "reward_last": last,
-            "reward_gain": gain,
             "reward_mean": prompts.mean(reward),
             "reward_min": prompts.min(reward),
             "reward_max": prompts.max(reward),
-            "ref_reward_mean": prompts.mean(reference),
-            "win_rate": prompts.share(won, comparable),
-            "never_won": lost_all,
-            "losing_streak": _losing_streak(comparable, won, prompts),
+            "ref_reward_mean": prompts.mean(column["ref_reward"]),
             "kl_k1_mean": prompts.mean(column["kl_k1"]),
-            "group_std_mean": steps_by_prompt.mean(spread),
             "best_step": step[best],
             "best_n": column["n"][best],
             "worst_step": step[worst],
             "worst_n": column["n"][worst],
+            **_over_steps(column),
+            **_against_reference(column, prompts),
         }
     )
     kinds = {column.name: column.dtype for column in PROMPT_COLUMNS}
     return rounded_columns(table[list(kinds)].astype(kinds))
 
 
+def _over_steps(
+    column: dict[str, NDArray[Any]],
+) -> dict[str, NDArray[np.generic]]:
+    """Return columns of the steps of each prompt, and of the rewards of its groups in them."""
+    reward = column["reward"]
+    groups = Grouped.by(column["prompt_id"], column["step"])
+    by_prompt = Grouped.by(groups.first(column["prompt_id"]))
+    means = groups.mean(reward)
+    first = by_prompt.first(means)
+    last = by_prompt.last(means)
+    spread = np.where(groups.finite(reward) >= 2, groups.std(reward), np.nan)
+    # A single step shows no gain, not even one of 0.
+    gain = np.where(by_prompt.counts > 1, difference(last, first), np.nan)
+    return {
+        "steps": by_prompt.counts,
+        "reward_first": first,
+        "reward_last": last,
+        "reward_gain": gain,
+        "group_std_mean": by_prompt.mean(spread),
+    }
+
+
+def _against_reference(
+    column: dict[str, NDArray[Any]], prompts: Grouped
+) -> dict[str, NDArray[np.generic]]:
+    """Return columns of the responses to each prompt that are compared with a reference."""
+    reward = column["reward"]
+    reference = column["ref_reward"]
+    comparable = ~(np.isnan(reward) | np.isnan(reference))
+    won = comparable & (reward > reference)
+    is_compared = prompts.sum(comparable.astype(np.float64)) > 0
+    has_no_win = prompts.sum(won.astype(np.float64)) == 0
+    return {
+        "win_rate": prompts.share(won, comparable),
+        "never_won": is_compared & has_no_win,
+        "losing_streak": _losing_streak(comparable, won, prompts),
+    }
+
+
 def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
+    """Return the row of each group's smallest value, the first of equal ones; NaN is largest."""
     order = np.lexsort((np.nan_to_num(values, nan=np.inf), groups.codes))
     return order[groups.starts]
 
@@ -89,6 +109,7 @@ def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
 def _losing_streak(
     comparable: NDArray[np.bool_], won: NDArray[np.bool_], prompts: Grouped
 ) -> NDArray[np.int64]:
+    """Return how many of the last responses to each prompt lost against their reference."""
     position = np.arange(len(won))
     last_win = np.maximum.reduceat(np.where(won, position, -1), prompts.starts)
     after = comparable & (position > last_win[prompts.codes])
@@ -101,9 +122,11 @@ MAX_NAMED = 10
 # Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
 @np.errstate(over="ignore", invalid="ignore")
 def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
+    """Return all tables of a run from what was read of its logs and of its metrics."""
     metrics = metrics or TrainerMetrics()
     split = scan.responses["validation"].to_numpy()
-    training = scan.responses[split == 0] if split.any() else scan.responses
+    is_training = split == 0
+    training = scan.responses[is_training] if split.any() else scan.responses
     if scan.responses.empty:
         _refuse_several(metrics.runs)
         steps = trainer_steps(metrics.table)
@@ -117,7 +140,8 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
             scan.filtered,
         )
     if scan.incomplete_from is not None:
-        steps["incomplete"] |= steps["step"] >= scan.incomplete_from
+        is_growing = steps["step"] >= scan.incomplete_from
+        steps["incomplete"] |= is_growing
     shared: dict[str, Any] = {
         item.name: getattr(scan, item.name) for item in fields(LogTables)
     }
@@ -154,8 +178,10 @@ def _refuse_several(runs: Sequence[str]) -> None:
     if not runs:
         return
     names = [safe_text(name) for name in runs]
-    rest = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    listed = ", ".join(names[:MAX_NAMED])
+    if len(names) > MAX_NAMED:
+        listed += f" and {len(names) - MAX_NAMED:,} more"
     raise UsageError(
-        f"the metrics belong to {len(names):,} runs: {', '.join(names[:MAX_NAMED])}{rest}. Choose "
+        f"the metrics belong to {len(names):,} runs: {listed}. Choose "
         "one with --run NAME, or build a report of each with 'rlreport index'"
     )

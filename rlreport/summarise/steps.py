@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -27,10 +27,11 @@ LEAST_WINDOW = 3
 _WEIGHTED = {
     "surprisal_mean": "logp_tokens",
     "return_mean": "value_tokens",
-    **dict.fromkeys(("ratio_mean", "ratio_outside"), "ratio_tokens"),
-    **dict.fromkeys(
-        ("mismatch_ratio", "mismatch_k3", "mismatch_prob"), "mismatch_tokens"
-    ),
+    "ratio_mean": "ratio_tokens",
+    "ratio_outside": "ratio_tokens",
+    "mismatch_ratio": "mismatch_tokens",
+    "mismatch_k3": "mismatch_tokens",
+    "mismatch_prob": "mismatch_tokens",
 }
 
 # What a trainer's metric measures (role) -> column of the step table that measures the same
@@ -52,56 +53,42 @@ _LEFT_OUT = ("failed_rollouts", "filtered_rollouts")
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
-@np.errstate(
-    invalid="ignore"
-)  # a caller's table may contain infinite values, logs do not
+# A caller's table may contain infinite values; logs do not.
+@np.errstate(invalid="ignore")
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Return the step table (STEP_COLUMNS) of responses, which are sorted by step."""
     column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps = Grouped.by(column["step"])
-    passes = passes_of(responses)
-    every = np.fmax(column["reward"], column["masked_reward"])
+    numbers = steps.first(column["step"])
+    is_duplicate = responses.duplicated(["step", "response_hash"], keep=False)
+    nan_values = steps.sum(column["nan_values"].astype(np.float64))
     figures: dict[str, NDArray[np.generic]] = {
-        "step": steps.first(column["step"]),
+        "step": numbers,
         "responses": steps.counts,
         "prompts": responses.groupby("step")["prompt_id"].nunique().to_numpy(),
         **_of_responses(column, steps),
-        **{
-            name: steps.mean(column[name], column[of]) for name, of in _WEIGHTED.items()
-        },
+        **_weighted_means(column, steps),
         "log_ratio_mean": steps.mean(column["log_ratio_mean"]),
         "eos_rate": steps.mean(column["finished"]),
         "unclosed_thinking": steps.mean(column["unclosed_thinking"]),
         "at_turn_limit": steps.mean(column["at_turn_limit"]),
         **_rewards(column, steps),
-        "duplicate_rate": steps.mean(
-            responses.duplicated(["step", "response_hash"], keep=False).to_numpy(
-                np.float64
-            )
-        ),
+        "duplicate_rate": steps.mean(is_duplicate.to_numpy(np.float64)),
         "loop_rate": steps.mean(np.sign(column["loop_share"])),
         **_critic(column, steps),
         **_groups(column, steps),
-        "pass_at_1": steps.mean(passes.at_1),
-        "pass_at_k": steps.mean(passes.at_k),
-        "advantage_fit": advantage_fit(column, steps)[1],
-        "dropped_share": steps.mean(column["dropped"]),
-        "kept_reward_mean": steps.mean(every, 1.0 - column["dropped"]),
-        "all_reward_mean": steps.mean(
-            every, np.isfinite(column["dropped"]).astype(np.float64)
-        ),
+        **_passes(responses, steps),
+        **_advantage_fit(column, steps),
+        **_dropped(column, steps),
         **_turns(column, steps),
-        **_distinct_2(bigrams, steps.first(column["step"])),
-        # ``step_tables`` sets these columns.
-        **{name: np.zeros(len(steps)) for name in (*_LEFT_OUT, *_VALIDATION)},
+        **_distinct_2(bigrams, numbers),
         "incomplete": incomplete(steps.counts),
-        "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(
-            np.int64
-        ),
+        "nan_values": nan_values.astype(np.int64),
     }
-    return rounded_columns(
-        pd.DataFrame({c.name: figures[c.name].astype(c.dtype) for c in STEP_COLUMNS})
-    )
+    for name in (*_LEFT_OUT, *_VALIDATION):  # ``step_tables`` sets these columns
+        figures[name] = np.zeros(len(steps))
+    columns = {c.name: figures[c.name].astype(c.dtype) for c in STEP_COLUMNS}
+    return rounded_columns(pd.DataFrame(columns))
 
 
 def rounded_columns(table: pd.DataFrame) -> pd.DataFrame:
@@ -119,30 +106,33 @@ def step_tables(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the step tables of training and validation (may be empty) over the steps of both."""
     steps = step_table(training, bigrams)
-    failed_steps = np.array(
-        [step for step, count in failed.items() if count > 0], np.int64
-    )
+    with_failed = [step for step, count in failed.items() if count > 0]
+    failed_steps = np.array(with_failed, np.int64)
     if len(np.setdiff1d(failed_steps, steps["step"])):
         steps = _reindex(steps, np.union1d(steps["step"], failed_steps))
-    for name, counts in (("failed_rollouts", failed), ("filtered_rollouts", filtered)):
-        steps[name] = steps["step"].map(counts).fillna(0).astype(np.int64)
+    steps["failed_rollouts"] = _counts_by_step(steps, failed)
+    steps["filtered_rollouts"] = _counts_by_step(steps, filtered)
     steps[list(_VALIDATION)] = np.nan
     if validation.empty:
         return steps, pd.DataFrame()
     val_steps = step_table(validation, pd.DataFrame(_NO_BIGRAMS))
     all_steps = np.union1d(steps["step"], val_steps["step"])
-    steps, val_steps = _reindex(steps, all_steps), _reindex(val_steps, all_steps)
+    steps = _reindex(steps, all_steps)
+    val_steps = _reindex(val_steps, all_steps)
     for name, column in _VALIDATION.items():
         steps[name] = val_steps[column]
     return steps, val_steps
 
 
+def _counts_by_step(steps: pd.DataFrame, counts: Mapping[int, int]) -> pd.Series:
+    return steps["step"].map(counts).fillna(0).astype(np.int64)
+
+
 def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the table of steps of a run without rollouts: only columns in ROLE_COLUMNS are set."""
     responses = pd.DataFrame({c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS})
-    steps = _reindex(
-        step_table(responses, pd.DataFrame(_NO_BIGRAMS)), metrics["step"].to_numpy()
-    )
+    nothing = step_table(responses, pd.DataFrame(_NO_BIGRAMS))
+    steps = _reindex(nothing, metrics["step"].to_numpy())
     roles = roles_of(map(str, metrics.columns[1:]))
     for role, column in ROLE_COLUMNS.items():
         if role in roles:
@@ -151,6 +141,7 @@ def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
+    """Return the table with a row for each of ``steps``: counts of 0 and NaN where it has none."""
     wide = table.set_index("step").reindex(steps).rename_axis("step").reset_index()
     counts = {c.name: 0 for c in STEP_COLUMNS if c.dtype in ("int64", "bool")}
     kinds = {c.name: c.dtype for c in STEP_COLUMNS}
@@ -170,7 +161,9 @@ def most_common(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
         return None
     values, counts = np.unique(numbers, return_counts=True)
     mode = int(np.argmax(counts))
-    return int(values[mode]) if counts[mode] >= share * len(numbers) else None
+    if counts[mode] < share * len(numbers):
+        return None
+    return int(values[mode])
 
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
@@ -180,18 +173,52 @@ def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 def _of_responses(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     """Return columns named after a response column and a statistic, such as ``reward_mean``."""
-    statistics = {
+    statistics: dict[str, Callable[[Floats], Floats]] = {
         "mean": steps.mean,
         "std": steps.std,
         "min": steps.min,
         "max": steps.max,
+        "p50": partial(steps.quantile, part=0.5),
+        "p95": partial(steps.quantile, part=0.95),
     }
-    statistics |= {f"p{p}": partial(steps.quantile, part=p / 100) for p in (50, 95)}
-    parts = {c.name: c.name.rpartition("_") for c in STEP_COLUMNS}
+    figures: dict[str, Floats] = {}
+    for step_column in STEP_COLUMNS:
+        of, _, statistic = step_column.name.rpartition("_")
+        if of in column and statistic in statistics:
+            values = column[of].astype(np.float64)
+            figures[step_column.name] = statistics[statistic](values)
+    return figures
+
+
+def _weighted_means(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     return {
-        name: statistics[statistic](column[of].astype(np.float64))
-        for name, (of, _, statistic) in parts.items()
-        if of in column and statistic in statistics
+        name: steps.mean(column[name], column[tokens])
+        for name, tokens in _WEIGHTED.items()
+    }
+
+
+def _passes(responses: pd.DataFrame, steps: Grouped) -> dict[str, Floats]:
+    passes = passes_of(responses)
+    return {
+        "pass_at_1": steps.mean(passes.at_1),
+        "pass_at_k": steps.mean(passes.at_k),
+    }
+
+
+def _advantage_fit(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    _, fit = advantage_fit(column, steps)
+    return {"advantage_fit": fit}
+
+
+def _dropped(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    """Return the share of responses that the trainer dropped, and rewards without and with them."""
+    dropped = column["dropped"]
+    reward = np.fmax(column["reward"], column["masked_reward"])
+    is_known = np.isfinite(dropped).astype(np.float64)
+    return {
+        "dropped_share": steps.mean(dropped),
+        "kept_reward_mean": steps.mean(reward, 1.0 - dropped),
+        "all_reward_mean": steps.mean(reward, is_known),
     }
 
 
@@ -209,19 +236,16 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     tokens = column["value_tokens"]
 
     def variance(name: str) -> Floats:
-        return steps.pooled_variance(
-            tokens, column[f"{name}_mean"], column[f"{name}_m2"]
-        )
+        means = column[f"{name}_mean"]
+        return steps.pooled_variance(tokens, means, column[f"{name}_m2"])
 
+    # Without returns, all tokens of a response have a value.
+    weights = np.where(np.isnan(tokens), column["response_tokens"], tokens)
+    unexplained = ratio(variance("value_error"), variance("return"))
     return {
-        "value_mean": steps.mean(
-            column["value_mean"],
-            np.where(np.isnan(tokens), column["response_tokens"], tokens),
-        ),
+        "value_mean": steps.mean(column["value_mean"], weights),
         "value_std": np.sqrt(variance("value")),
-        "explained_variance": difference(
-            1.0, ratio(variance("value_error"), variance("return"))
-        ),
+        "explained_variance": difference(1.0, unexplained),
     }
 
 
@@ -262,11 +286,16 @@ def passes_of(responses: pd.DataFrame) -> Passes:
     _, first = np.unique(group, return_index=True)
     n = np.bincount(group, np.isfinite(correct), len(first)).astype(np.float64)
     k = most_common(n[n > 0]) or 1
-    n[(n < k) | (k == 1)] = np.nan
+    if k == 1:
+        n[:] = np.nan
+    n[n < k] = np.nan
     wrong = n - np.bincount(group, correct == 1, len(first))
-    # Draw k responses one after another, without replacement: all are wrong with this chance.
-    chances = np.maximum(wrong[:, None] - np.arange(k), 0) / (n[:, None] - np.arange(k))
-    at_1, at_k = np.full((2, len(correct)), np.nan)
+    # Draw k responses one after another, without replacement: the i-th is wrong with this chance,
+    # if those before it are.
+    drawn = np.arange(k)
+    chances = np.maximum(wrong[:, None] - drawn, 0) / (n[:, None] - drawn)
+    at_1 = np.full(len(correct), np.nan)
+    at_k = at_1.copy()
     at_1[first] = 1 - wrong / n
     at_k[first] = 1 - chances.prod(axis=1)
     return Passes(k, at_1, at_k)
@@ -291,9 +320,8 @@ def advantage_fit(
     if np.isnan(logged).all():
         return logged, np.full(len(steps), np.nan)
     groups = pd.Series(reward).groupby(column["group"])
-    of_group, std = (
-        groups.transform(name).to_numpy(np.float64) for name in ("mean", "std")
-    )
+    of_group = groups.transform("mean").to_numpy(np.float64)
+    std = groups.transform("std").to_numpy(np.float64)
     centred = np.where(std < NO_VARIANCE, 0.0, difference(reward, of_group))
     of_step = steps.mean(reward)[steps.codes]
     formulas = [
@@ -301,18 +329,23 @@ def advantage_fit(
         significant(centred / (std + 1e-4)),
         difference(reward, of_step),
     ]
-    logged = np.where(np.abs(logged) > FAR * typical(logged), np.nan, logged)
+    is_far = np.abs(logged) > FAR * typical(logged)
+    logged = np.where(is_far, np.nan, logged)
     fits = [steps.correlation(logged, formula) for formula in formulas]
+    totals = [np.nansum(np.abs(fit)) for fit in fits]
     # Of formulas that fit equally well, the first.
-    best = int(np.argmax(significant([np.nansum(np.abs(fit)) for fit in fits])))
+    best = int(np.argmax(significant(totals)))
     return formulas[best], fits[best]
 
 
 def typical(values: Floats) -> float:
     """Return the median absolute value, ignoring values as small as rounding errors, or NaN."""
     sizes = np.abs(values[np.isfinite(values)])
-    least = NO_VARIANCE * np.quantile(sizes, 0.9) if len(sizes) else 0.0
-    return float(np.median(sizes[sizes > least])) if (sizes > least).any() else np.nan
+    if not len(sizes):
+        return np.nan
+    least = NO_VARIANCE * np.quantile(sizes, 0.9)
+    sizes = sizes[sizes > least]
+    return float(np.median(sizes)) if len(sizes) else np.nan
 
 
 def sequence_weights(log_weight: Floats) -> Floats:
@@ -325,9 +358,8 @@ def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     tokens = np.where(np.isnan(turns), np.nan, column["response_tokens"])
 
     def share(part: Floats, whole: Floats) -> Floats:
-        return ratio(
-            steps.sum(part), steps.sum(np.where(np.isnan(part), np.nan, whole))
-        )
+        whole = np.where(np.isnan(part), np.nan, whole)
+        return ratio(steps.sum(part), steps.sum(whole))
 
     return {
         "tool_error_share": share(column["tool_errors"], column["tool_calls"]),
@@ -340,11 +372,7 @@ def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, Floats]:
-    indices = pd.Index(bigrams["step"]).get_indexer(
-        pd.Index(steps)
-    )  # −1: the NaN appended
-    total, distinct = (
-        np.append(bigrams[name].to_numpy(np.float64), np.nan)[indices]
-        for name in ("bigrams", "distinct")
-    )
+    by_step = bigrams.set_index("step").astype(np.float64).reindex(steps)
+    total = by_step["bigrams"].to_numpy()
+    distinct = by_step["distinct"].to_numpy()
     return {"distinct_2": ratio(distinct, total), "bigrams": total}

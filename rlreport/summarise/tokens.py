@@ -18,44 +18,46 @@ from rlreport.text.tokens import detect_style, token_text
 USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
 
 
-_EXAMPLE = ("example_step", "example_n", "example_position")
-
-
 def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataFrame:
     """Return the token table (TOKEN_COLUMNS) by descending share of KL; empty without a sample."""
+    dtypes = {column.name: column.dtype for column in TOKEN_COLUMNS}
     if sample is None:
-        return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
+        return pd.DataFrame({c: pd.Series(dtype=dtypes[c]) for c in dtypes})
     texts = sample.texts
+    units = texts.units
     count = len(texts.vocabulary)
-    step = responses["step"].to_numpy()[texts.rows]
-    first, last = (
-        np.repeat(rows, np.diff(texts.offsets)) for rows in _windows(responses, step)
-    )
-
-    everything = np.ones(len(texts.units), bool)
+    lengths = np.diff(texts.offsets)
+    in_first, in_last = _windows(responses, texts)
+    first = np.repeat(in_first, lengths)
+    last = np.repeat(in_last, lengths)
 
     def mean(
-        values: NDArray[np.float32], rows: NDArray[np.bool_] = everything
+        values: NDArray[np.float32], among: NDArray[np.bool_] | None = None
     ) -> Floats:
-        logged = rows & ~np.isnan(values)
-        tokens = texts.units[logged]
-        total = np.bincount(tokens, values[logged], count).astype(np.float64)
+        """Return the mean per token, of the places ``among`` only."""
+        is_logged = ~np.isnan(values)
+        if among is not None:
+            is_logged &= among
+        tokens = units[is_logged]
+        total = np.bincount(tokens, values[is_logged], count).astype(np.float64)
         return ratio(total, np.bincount(tokens, minlength=count))
 
-    kl = np.bincount(texts.units, np.where(np.isnan(sample.kl), 0.0, sample.kl), count)
+    known_kl = np.where(np.isnan(sample.kl), 0.0, sample.kl)
+    kl = np.bincount(units, known_kl, count)
+    no_share = np.full(count, np.nan)
     raw = np.asarray(texts.vocabulary, dtype=object)
     style = detect_style(raw)
     table = pd.DataFrame(
         {
             "token": [token_text(token, style) for token in texts.vocabulary],
             "raw": raw,
-            "count": np.bincount(texts.units, minlength=count),
-            "kl_share": kl / kl.sum() if kl.sum() > 0 else np.full(count, np.nan),
+            "count": np.bincount(units, minlength=count),
+            "kl_share": kl / kl.sum() if kl.sum() > 0 else no_share,
             "kl_mean": mean(sample.kl),
             "log_ratio_mean": mean(sample.log_ratio),
             "abs_log_ratio_mean": mean(np.abs(sample.log_ratio)),
-            "count_first": np.bincount(texts.units[first], minlength=count),
-            "count_last": np.bincount(texts.units[last], minlength=count),
+            "count_first": np.bincount(units[first], minlength=count),
+            "count_last": np.bincount(units[last], minlength=count),
             "prob_first": mean(sample.prob, first),
             "prob_last": mean(sample.prob, last),
             "abs_value_error_mean": mean(np.abs(sample.value_error)),
@@ -67,15 +69,9 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
     for name in examples.columns:
         table[name] = examples[name].array
     table = table[(table["count"] > 0) & (table["raw"] != GAP)]
-    table = table.sort_values(
-        ["kl_share", "count", "raw"], ascending=[False, False, True]
-    )
-    columns = [c.name for c in TOKEN_COLUMNS]
-    return (
-        table[columns]
-        .astype({c.name: c.dtype for c in TOKEN_COLUMNS})
-        .reset_index(drop=True)
-    )
+    order = ["kl_share", "count", "raw"]
+    table = table.sort_values(order, ascending=[False, False, True])
+    return table[list(dtypes)].astype(dtypes).reset_index(drop=True)
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
@@ -84,25 +80,30 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
         return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
     step = responses["step"].to_numpy()[texts.rows]
     step_of_unit = np.repeat(step, np.diff(texts.offsets))
+    # A pair of units as one number: the first unit in the upper 32 bits
     pairs = texts.units[:-1].astype(np.int64) << 32 | texts.units[1:]
-    inside = np.ones(len(texts.units), bool)
-    inside[row_ends(texts.offsets)] = False
+    has_next = np.ones(len(texts.units), bool)
+    has_next[row_ends(texts.offsets)] = False
     if GAP in texts.vocabulary:
-        gap = texts.units == texts.vocabulary.index(GAP)
-        inside &= ~gap & ~np.append(gap[1:], False)
-    is_pair = inside[:-1]
+        is_gap = texts.units == texts.vocabulary.index(GAP)
+        is_before_gap = np.append(is_gap[1:], False)
+        has_next &= ~(is_gap | is_before_gap)
+    is_pair = has_next[:-1]
     steps = np.unique(step)
     starts = np.searchsorted(step_of_unit[:-1][is_pair], steps[1:])
     parts = np.split(pairs[is_pair], starts)  # of each step, which may be empty
     distinct = [len(np.unique(part)) for part in parts]
-    return pd.DataFrame(
-        {"step": steps, "bigrams": [*map(len, parts)], "distinct": distinct}
-    )
+    counts = [len(part) for part in parts]
+    return pd.DataFrame({"step": steps, "bigrams": counts, "distinct": distinct})
 
 
 def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return columns _EXAMPLE by token: its first place in the response with the largest KL."""
-    row, position = np.full((2, len(sample.vocabulary)), -1, np.int64)
+    """Return the place of each token: the first one in the response with the largest KL.
+
+    Columns ``example_step``, ``example_n`` and ``example_position``, by token.
+    """
+    row = np.full(len(sample.vocabulary), -1, np.int64)
+    position = row.copy()
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
     tokens = responses["response_tokens"].to_numpy()[sample.rows]
     # The last assignment wins: the response with the largest KL, and its first occurrence.
@@ -113,13 +114,12 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
             positions[EDGE:] += int(tokens[i]) - len(units)
         row[units[::-1]] = sample.rows[i]
         position[units[::-1]] = positions[::-1]
-    columns = (
-        responses["step"].to_numpy()[row],
-        responses["n"].to_numpy()[row],
-        position,
-    )
     table = pd.DataFrame(
-        dict(zip(_EXAMPLE, columns, strict=True)),
+        {
+            "example_step": responses["step"].to_numpy()[row],
+            "example_n": responses["n"].to_numpy()[row],
+            "example_position": position,
+        },
         index=pd.Index(sample.vocabulary, dtype=object),
         dtype="Int64",
     )
@@ -130,10 +130,13 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
 
 
 def _windows(
-    responses: pd.DataFrame, step: NDArray[np.int64]
+    responses: pd.DataFrame, texts: TextSample
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
+    """Return which texts are of the first window of the run, and which of the last, bool (T,)."""
+    step = responses["step"].to_numpy()[texts.rows]
+    is_training = responses["validation"] == 0
+    steps = np.unique(responses.loc[is_training, "step"].to_numpy())
     size = window_size(len(steps))
-    if 2 * size > len(steps):
+    if 2 * size > len(steps):  # they would overlap
         return np.zeros(len(step), bool), np.zeros(len(step), bool)
     return step <= steps[size - 1], step >= steps[-size]

@@ -24,6 +24,10 @@ _WORDS = {
     "inf": math.inf,
     "-inf": -math.inf,
 }
+_LONGEST_WORD = 5  # characters
+_LONGEST_QUOTED = (
+    48  # characters of a number in quotes, such as "tensor(0.5, device='cuda:0')"
+)
 # Only with a point or an exponent: "0.5" was a float before it was logged, "4" may be an answer.
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 _TENSOR = re.compile(
@@ -37,7 +41,8 @@ def number(value: object) -> float:
     if isinstance(value, Decimal):  # of Parquet
         value = float(value)
     if value is None or isinstance(value, int | float):
-        return math.nan if (found := real(value)) is None else found
+        converted = real(value)
+        return math.nan if converted is None else converted
     if isinstance(value, list) and len(value) == 1:
         return number(value[0])
     if isinstance(value, str):
@@ -66,9 +71,11 @@ def unquoted(value: str) -> str | bool | float:
 
     Other strings are returned unchanged, including those of digits only, which may be answers.
     """
-    word = _WORDS.get(value.strip().lower()) if len(value) <= 5 else None
-    if word is not None or len(value) > 48:
-        return value if word is None else word
+    if len(value) > _LONGEST_QUOTED:
+        return value
+    word = _WORDS.get(value.strip().lower()) if len(value) <= _LONGEST_WORD else None
+    if word is not None:
+        return word
     tensor = _TENSOR.fullmatch(value)
     inner = tensor[1] if tensor else value
     if inner in ("True", "False"):
@@ -103,18 +110,23 @@ def text(value: object) -> str:
 
 
 def text_if_any(value: object) -> str | None:
+    """Return a value as by ``text``, None for null and empty texts."""
     return None if value is None else text(value) or None
 
 
 def string(value: object) -> str | None:
+    """Return a string unchanged, None for another value."""
     return value if isinstance(value, str) else None
 
 
 def reals(values: Mapping[str, Any]) -> dict[str, float]:
-    return {key: found for key in values if (found := real(values[key])) is not None}
+    """Return the values that are numbers, as floats."""
+    converted = {key: real(values[key]) for key in values}
+    return {key: value for key, value in converted.items() if value is not None}
 
 
 def numbers(value: object) -> list[float] | None:
+    """Return a list of numbers as floats, None for another value; raise RowError for others."""
     if not isinstance(value, list):
         return None
     try:
@@ -124,14 +136,18 @@ def numbers(value: object) -> list[float] | None:
 
 
 def ints(value: object) -> list[int] | None:
-    return (
-        value
-        if isinstance(value, list) and {int}.issuperset(map(type, value))
-        else None
-    )
+    """Return a list of integers unchanged, None for another value."""
+    if isinstance(value, list) and {int}.issuperset(map(type, value)):
+        return value
+    return None
 
 
 def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
     """Return the version if all integers are equal, else [lowest, highest]; None without any."""
-    found = [version for one in versions or () if (version := integer(one)) is not None]
-    return [min(found), max(found)] if len(set(found)) > 1 else next(iter(found), None)
+    integers = [integer(version) for version in versions or ()]
+    known = [version for version in integers if version is not None]
+    if not known:
+        return None
+    lowest = min(known)
+    highest = max(known)
+    return lowest if lowest == highest else [lowest, highest]

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -44,8 +44,15 @@ MAX_COLUMNS = 5_000  # columns of a table
 # Bytes of a zip archive's list of entries; in memory it takes about 15 times as many
 MAX_DIRECTORY = 32_000_000
 
+# Estimated bytes of memory for a string, an array, an object, and an element of these
+_STRING_BYTES = 56
+_ARRAY_BYTES = 64
+_OBJECT_BYTES = 200
+_ELEMENT_BYTES = 40
+
 _MARKS = b'[]{}",'
 _NO_MARKS = bytes(set(range(256)) - set(_MARKS))
+# Mark -> by how many levels of nesting what follows is deeper, as int8: 1, −1 or 0
 _STEPS = bytes.maketrans(b"[]{},", b"\x01\xff\x01\xff\x00")
 _PART_OF_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _DOTTED = re.compile(rf"(?<![\w-])(?:{_PART_OF_KEY}){{{MAX_CONFIG_DEPTH}}}")
@@ -68,6 +75,7 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def read_stream(stream: SupportsRead[bytes], most: int) -> bytes:
+    """Return the rest of a stream; raise LimitError if it is over ``most`` bytes."""
     data = stream.read(most + 1)
     if len(data) > most:
         raise LimitError(message("larger than {most:count} bytes", most=most))
@@ -84,30 +92,36 @@ def load_json(data: bytes, errors: str = "strict") -> Any:
 
 
 def _check_json(data: bytes) -> None:
+    """Raise LimitError if a document needs too much memory, or is nested too deeply."""
     if len(data) <= MAX_DEPTH:
         return
-    # Remove escaped quotes, so that every second quote ends a string.
-    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
+    plain = data
+    if b"\\" in data:
+        # Remove escaped quotes, so that every second quote ends a string.
+        plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = plain.translate(None, _NO_MARKS)
-    memory = len(data) + 56 * (marks.count(b'"') // 2)
-    if memory <= MAX_MEMORY:
-        # Adjacent quotes enclose no mark: removing them leaves the other pairs intact.
-        outside = b"".join(marks.replace(b'""', b"").split(b'"')[::2])
-        memory += (
-            64 * outside.count(b"[")
-            + 200 * outside.count(b"{")
-            + 40 * outside.count(b",")
-        )
+    memory = len(data) + _STRING_BYTES * (marks.count(b'"') // 2)
     if memory > MAX_MEMORY:
-        raise LimitError(
-            message(
-                "its values need over {most:count} bytes of memory; convert it to .jsonl",
-                most=MAX_MEMORY,
-            )
-        )
+        raise _too_much_memory()
+    # Adjacent quotes enclose no mark: removing them leaves the other pairs intact.
+    outside = b"".join(marks.replace(b'""', b"").split(b'"')[::2])
+    memory += _ARRAY_BYTES * outside.count(b"[")
+    memory += _OBJECT_BYTES * outside.count(b"{")
+    memory += _ELEMENT_BYTES * outside.count(b",")
+    if memory > MAX_MEMORY:
+        raise _too_much_memory()
     steps = np.frombuffer(outside.translate(_STEPS), np.int8)
     if np.cumsum(steps, dtype=np.int32).max(initial=0) > MAX_DEPTH:
         raise _too_deep(MAX_DEPTH)
+
+
+def _too_much_memory() -> LimitError:
+    return LimitError(
+        message(
+            "its values need over {most:count} bytes of memory; convert it to .jsonl",
+            most=MAX_MEMORY,
+        )
+    )
 
 
 def _too_deep(most: int) -> LimitError:
@@ -136,6 +150,7 @@ def load_config(path: Path) -> Any:
 
 
 def load_toml(text: str) -> dict[str, Any]:
+    """Parse TOML; raise LimitError if it is nested too deeply."""
     # tomllib needs time quadratic in the number of parts of a dotted key.
     if _DOTTED.search(text):
         raise _too_deep(MAX_CONFIG_DEPTH)
@@ -156,11 +171,8 @@ def load_yaml(text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         if "nesting depth" in str(error.problem):  # libyaml has a limit of its own
             raise _too_deep(MAX_CONFIG_DEPTH) from None
-        line = (
-            ""
-            if error.problem_mark is None
-            else f" (line {error.problem_mark.line + 1})"
-        )
+        mark = error.problem_mark
+        line = "" if mark is None else f" (line {mark.line + 1})"
         raise ValueError(f"not plain YAML{line}") from None
     except LimitError:
         raise
@@ -175,57 +187,78 @@ def load_yaml(text: str) -> Any:
         raise ValueError("not plain YAML") from None
 
 
-def _check_yaml(events: Iterator[Any], text: str) -> None:  # noqa: C901
-    import yaml
-
+def _check_yaml(events: Iterator[Any], text: str) -> None:
+    """Raise LimitError if YAML is too large with its aliases expanded, or nested too deeply."""
     # The parser compares each directive with all earlier ones.
     if text.count("\n%") > _MAX_DIRECTIVES:
         raise LimitError(message("more than {most} directives", most=_MAX_DIRECTIVES))
-    sizes: dict[str, tuple[int, int]] = {}
-    nodes = characters = 0
-    open_nodes: list[tuple[str | None, int, int]] = []
+    size = _ExpandedSize()
     for event in events:
+        size.add(event)
+        size.check()
+
+
+class _ExpandedSize:
+    """Counts the values (nodes) and characters of YAML with its aliases expanded."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self._characters = 0
+        # Anchor -> nodes and characters of the value that it names
+        self._named: dict[str, tuple[int, int]] = {}
+        # Of each open list or mapping: its anchor, and what was counted before it
+        self._open: list[tuple[str | None, int, int]] = []
+
+    def add(self, event: Any) -> None:
+        """Count an event of the parser."""
+        import yaml
+
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent):
-            # The size of a node that contains itself is not known yet.
-            alias_size = sizes.get(anchor or "", (1, 0))
-            nodes, characters = nodes + alias_size[0], characters + alias_size[1]
+            # The size of a value that contains itself is not known yet.
+            nodes, characters = self._named.get(anchor or "", (1, 0))
+            self._nodes += nodes
+            self._characters += characters
         elif isinstance(event, yaml.ScalarEvent):
             if event.implicit[0] and _LONG_BASE_60.fullmatch(event.value):
                 raise ValueError("a number whose conversion takes quadratic time")
-            nodes, characters = nodes + 1, characters + len(event.value)
+            self._nodes += 1
+            self._characters += len(event.value)
             if anchor:
-                sizes[anchor] = (1, len(event.value))
+                self._named[anchor] = (1, len(event.value))
         elif isinstance(event, yaml.CollectionStartEvent):
-            nodes += 1
-            open_nodes.append((anchor, nodes - 1, characters))
+            self._open.append((anchor, self._nodes, self._characters))
+            self._nodes += 1
         elif isinstance(event, yaml.CollectionEndEvent):
-            name, nodes_before, characters_before = open_nodes.pop()
-            if name:
-                sizes[name] = (nodes - nodes_before, characters - characters_before)
-        if len(open_nodes) > MAX_CONFIG_DEPTH:
+            self._close()
+
+    def _close(self) -> None:
+        anchor, nodes_before, characters_before = self._open.pop()
+        if anchor:
+            nodes = self._nodes - nodes_before
+            self._named[anchor] = (nodes, self._characters - characters_before)
+
+    def check(self) -> None:
+        """Raise LimitError if what was counted exceeds a limit."""
+        if len(self._open) > MAX_CONFIG_DEPTH:
             raise _too_deep(MAX_CONFIG_DEPTH)
-        if nodes > MAX_NODES:
-            raise LimitError(
-                message(
-                    "more than {most:count} values with aliases expanded",
-                    most=MAX_NODES,
-                )
+        if self._nodes > MAX_NODES:
+            why = message(
+                "more than {most:count} values with aliases expanded", most=MAX_NODES
             )
-        if characters > MAX_CONFIG:
-            raise LimitError(
-                message(
-                    "more than {most:count} characters with aliases expanded",
-                    most=MAX_CONFIG,
-                )
+            raise LimitError(why)
+        if self._characters > MAX_CONFIG:
+            why = message(
+                "more than {most:count} characters with aliases expanded",
+                most=MAX_CONFIG,
             )
+            raise LimitError(why)
 
 
 def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
     """Parse a CSV table; raise LimitError if over MAX_COLUMNS columns or ``cells`` cells."""
-    head = io.TextIOWrapper(
-        io.BytesIO(data[: 100 * MAX_COLUMNS]), "utf-8", "replace", newline=""
-    )
+    start = io.BytesIO(data[: 100 * MAX_COLUMNS])
+    head = io.TextIOWrapper(start, "utf-8", "replace", newline="")
     try:
         columns = len(next(csv.reader(head), []))
     except csv.Error as error:
@@ -239,28 +272,44 @@ def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
     return table
 
 
+class _EndRecord(NamedTuple):
+    """The record at the end of a zip that has the size in bytes of its list of entries."""
+
+    mark: bytes
+    layout: str  # of the size, for ``struct``
+    offset: int  # of the size in the record
+
+
+_END_RECORDS = (
+    _EndRecord(b"PK\x05\x06", "<I", 12),
+    _EndRecord(b"PK\x06\x06", "<Q", 40),  # of ZIP64
+)
+# Bytes at the end of a zip that the records may lie in: the longest comment and a record
+_ZIP_TAIL = (1 << 16) + 22
+
+
 @contextmanager
 def open_zip(file: Any) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive, a path or a stream; raise LimitError if it has too many entries."""
     is_path = isinstance(file, str | Path)
     with Path(file).open("rb") if is_path else nullcontext(file) as stream:
         size = stream.seek(0, io.SEEK_END)
-        stream.seek(max(0, size - (1 << 16) - 22))
-        tail = stream.read()
-        # The end records of ZIP and ZIP64 contain the size of the list of entries, in bytes.
-        for mark, layout, offset in (
-            (b"PK\x05\x06", "<I", 12),
-            (b"PK\x06\x06", "<Q", 40),
-        ):
-            start = tail.rfind(mark)
-            if 0 <= start <= len(tail) - offset - 8:
-                (directory_size,) = struct.unpack_from(layout, tail, start + offset)
-                if directory_size > MAX_DIRECTORY:
-                    raise LimitError(
-                        message(
-                            "list of entries exceeds {most:count} bytes",
-                            most=MAX_DIRECTORY,
-                        )
-                    )
+        stream.seek(max(0, size - _ZIP_TAIL))
+        _check_directory(stream.read())
         stream.seek(0)
         with zipfile.ZipFile(stream) as archive:
             yield archive
+
+
+def _check_directory(tail: bytes) -> None:
+    """Raise LimitError if the end of a zip declares too long a list of entries."""
+    for record in _END_RECORDS:
+        start = tail.rfind(record.mark)
+        if 0 <= start <= len(tail) - record.offset - 8:
+            at = start + record.offset
+            (directory_size,) = struct.unpack_from(record.layout, tail, at)
+            if directory_size > MAX_DIRECTORY:
+                why = message(
+                    "list of entries exceeds {most:count} bytes", most=MAX_DIRECTORY
+                )
+                raise LimitError(why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 # Magic number, deflate; no name, no time, no level; 255: on an unknown system
-_HEADER = bytes([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255])
+_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
 
 def gzipped(content: bytes, level: int) -> bytes:

@@ -21,9 +21,8 @@ PICTURES_MANIFEST = (
 PICTURES_ENDING = "_files"  # of the name of that folder
 ENTRY_PAGE = "index.html"
 EDGE_BYTES = 4096  # a mark lies within so many bytes of the start or the end of a file
-STAGING = re.compile(
-    r"\..*\.[0-9a-f]{16}\.part"
-)  # names of folders in which reports are written
+# Names of folders in which reports are written
+STAGING = re.compile(r"\..*\.[0-9a-f]{16}\.part")
 
 _MOST_MANIFEST = 64 << 20  # bytes: a manifest lists the files of a report, one a line
 _GENERATOR = rb"rlreport \d[\w.+!-]*"  # with the version
@@ -70,9 +69,8 @@ def is_own_folder(folder: Path) -> bool:
     """Return whether rlreport wrote a folder: a report, pictures of one, or one being written."""
     if STAGING.fullmatch(folder.name):
         return True
-    if folder.name.endswith(PICTURES_ENDING) and _is_manifest(
-        folder / PICTURES_MANIFEST
-    ):
+    has_pictures = folder.name.endswith(PICTURES_ENDING)
+    if has_pictures and _is_manifest(folder / PICTURES_MANIFEST):
         return True
     return _is_manifest(folder / MANIFEST)
 

@@ -25,15 +25,15 @@ from rlreport.errors import MissingExtraError, RlreportError, UsageError
 
 _QUEUED = 2  # tasks submitted per CPU: the running one, and the next
 _CONNECT_SECONDS = 10.0
+_MAX_LINE = 300  # characters of an error's message
 
 
 class RayCluster:
     def __init__(self, address: str) -> None:
         self._ray, self._connected = _connect(address)
         # Tasks are spread over the nodes, as each reads its part of the logs.
-        self._task = self._ray.remote(num_gpus=0, scheduling_strategy="SPREAD")(
-            _run_task
-        )
+        spread = self._ray.remote(num_gpus=0, scheduling_strategy="SPREAD")
+        self._task = spread(_run_task)
         self._running: set[Any] = set()
         self._cpus = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
@@ -41,12 +41,14 @@ class RayCluster:
         self, function: Callable[[Any, Any], Any], jobs: Sequence[Any], shared: Any
     ) -> Iterator[Any]:
         # As an array, the bytes are sent to each node once, and mapped into its tasks.
-        data = self._ray.put(np.frombuffer(pickle.dumps((function, shared)), np.uint8))
+        pickled = pickle.dumps((function, shared))
+        data = self._ray.put(np.frombuffer(pickled, np.uint8))
         versions = _versions()
         pending = deque[Any]()
         for job in jobs:
-            pending.append(self._task.remote(versions, data, job))
-            self._running.add(pending[-1])
+            task = self._task.remote(versions, data, job)
+            pending.append(task)
+            self._running.add(task)
             if len(pending) > _QUEUED * self._cpus:
                 yield self._result(pending.popleft())
         while pending:
@@ -66,14 +68,14 @@ class RayCluster:
             cause = getattr(error, "cause", None)
             if isinstance(cause, Exception):
                 raise cause from None
-            raise RlreportError(
-                f"--ray: {_first_line(error)}"
-            ) from None  # the task was lost
+            # The task was lost.
+            raise RlreportError(f"--ray: {_first_line(error)}") from None
         finally:
             self._running.discard(task)
 
 
 def _run_task(versions: dict[str, str], data: Any, job: Any) -> bytes:
+    """Do one job on a node of the cluster, if its versions are those of the driver."""
     # The result is pickled here: Ray would keep its arrays in the object store.
     for name, version in _versions().items():
         if version != versions[name]:
@@ -96,7 +98,7 @@ def _versions() -> dict[str, str]:
 
 
 def _connect(address: str) -> tuple[Any, bool]:
-    # Returns the ``ray`` module, and whether this call connected it.
+    """Return the ``ray`` module, and whether this call connected it."""
     try:
         import ray
     except ImportError:
@@ -135,9 +137,8 @@ def _check_port(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if colon:
         try:
-            socket.create_connection(
-                (host.strip("[]"), int(port)), _CONNECT_SECONDS
-            ).close()
+            target = (host.strip("[]"), int(port))
+            socket.create_connection(target, _CONNECT_SECONDS).close()
         except (OSError, ValueError, OverflowError) as error:
             raise OSError(
                 f"no cluster at {host}:{port} ({_first_line(error)})"
@@ -147,4 +148,5 @@ def _check_port(address: str) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
+    line, _, _ = str(error).strip().partition("\n")
+    return line[:_MAX_LINE] or type(error).__name__

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import gzip
-import itertools
 import os
 import re
 import sys
@@ -18,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from glob import has_magic
 from io import BytesIO
-from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -124,9 +122,9 @@ class Source:
                 while piece := file.read(min(end - file.tell(), _PIECE)):
                     hasher.update(piece)
                     last = piece
-                while not last.endswith(b"\n") and (
-                    last := file.readline(min(self.size - file.tell(), _PIECE))
-                ):
+                # The last line may go on beyond the range.
+                while last and not last.endswith(b"\n"):
+                    last = file.readline(min(self.size - file.tell(), _PIECE))
                     hasher.update(last)
         except OSError:
             return ""
@@ -217,7 +215,8 @@ def _size(url: str, info: dict[str, Any]) -> int:
 
 def _version(info: dict[str, Any]) -> str:
     for key in _VERSIONS:
-        if isinstance(value := info.get(key), str | int) and value not in ("", "null"):
+        value = info.get(key)
+        if isinstance(value, str | int) and value not in ("", "null"):
             return f"{key}:{value}"
     return ""
 
@@ -249,16 +248,19 @@ def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
 
 def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
     """Return the bytes of each (file, start, stop), or its error; request all at once."""
-    ranges = [
-        (source.store, source.path, start, stop) for source, start, stop in wanted
-    ]
+    ranges_of: dict[str, set[tuple[str, int, int]]] = {}  # by store
+    for source, start, stop in wanted:
+        ranges_of.setdefault(source.store, set()).add((source.path, start, stop))
     contents: dict[tuple[str, str, int, int], bytes | OSError] = {}
-    for store, group in itertools.groupby(sorted(set(ranges)), key=itemgetter(0)):
-        keys = list(group)
-        contents.update(
-            zip(keys, _request_ranges(store, [key[1:] for key in keys]), strict=True)
-        )
-    return [contents[key] for key in ranges]
+    for store in sorted(ranges_of):
+        ranges = sorted(ranges_of[store])
+        parts = _request_ranges(store, ranges)
+        for (path, start, stop), part in zip(ranges, parts, strict=True):
+            contents[store, path, start, stop] = part
+    return [
+        contents[source.store, source.path, start, stop]
+        for source, start, stop in wanted
+    ]
 
 
 def _request_ranges(
@@ -279,8 +281,9 @@ def _request_ranges(
     begins = list(zip(paths, starts, strict=True))
     parts: list[bytes | OSError] = []
     for path, start, stop in ranges:
-        i = bisect(begins, (path, start)) - 1
-        if isinstance(data := blocks[i], bytes):
+        i = bisect(begins, (path, start)) - 1  # the block that contains the range
+        data = blocks[i]
+        if isinstance(data, bytes):
             # A server that does not support ranges sends the whole file.
             first = 0 if len(data) > stops[i] - starts[i] else starts[i]
             parts.append(data[start - first : stop - first])

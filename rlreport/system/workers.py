@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from rlreport.errors import RlreportError
 from rlreport.signals import ENDING
@@ -40,6 +40,14 @@ AHEAD = (
 _QUEUED = 2  # jobs sent to a forked process: the running one, and the next
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _KILLED = "a worker process was killed (out of memory?); try --workers 1"
+
+
+class _Work(NamedTuple):
+    """What ``Workers.map`` does: ``function(job, shared)`` for each job."""
+
+    function: Callable[[Any, Any], Any]
+    jobs: Sequence[Any]
+    shared: Any
 
 
 class Workers:
@@ -84,12 +92,14 @@ class Workers:
         def results() -> Generator[Result]:
             if self._cluster is not None:
                 yield from self._cluster.map(function, all_jobs, shared)
-            elif count > 1 and (start := _start_method(seconds)):
-                yield from _map_in_processes(
-                    start, (function, all_jobs, shared), count, ahead
-                )
-            else:
-                yield from (function(job, shared) for job in all_jobs)
+                return
+            start = _start_method(seconds) if count > 1 else ""
+            if start:
+                work = _Work(function, all_jobs, shared)
+                yield from _map_in_processes(start, work, count, ahead)
+                return
+            for job in all_jobs:
+                yield function(job, shared)
 
         generator = results()
         self._at_end.callback(generator.close)
@@ -97,7 +107,7 @@ class Workers:
 
 
 def _start_method(seconds: float) -> str:
-    # Returns "" if the work is not worth the start of processes.
+    """Return how to start processes, "" if the work is not worth their start."""
     if seconds < FORK_SECONDS or multiprocessing.current_process().daemon:
         return ""
     if can_fork():
@@ -110,58 +120,66 @@ def can_fork() -> bool:
 
     A forked process has only the thread that forked it; locks of other threads stay locked.
     """
-    if (
-        sys.platform != "linux"
-        or not hasattr(os, "fork")
-        or "vl_convert" in sys.modules
-    ):
+    if sys.platform != "linux" or not hasattr(os, "fork"):
+        return False
+    if "vl_convert" in sys.modules:  # which has V8
         return False
     try:
-        threads = [
-            path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")
-        ]
+        names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
     except OSError:
         return False
     # pandas imports pyarrow where it is installed; its allocator prepares its own thread for forks.
-    return sum(name != "jemalloc_bg_thd" for name in threads) == 1
+    others = [name for name in names if name.strip() != "jemalloc_bg_thd"]
+    return len(others) == 1
 
 
-def _map_in_processes(
-    start: str, work: tuple[Any, Sequence[Any], Any], count: int, ahead: int
-) -> Iterator[Any]:
-    outcomes: dict[int, bytes] = {}
-    jobs = len(work[1])
-    first_unsent = 0
-    with _processes(start, work, count) as connections:  # noqa: PLR1702
-        sent: dict[Any, deque[int]] = {
-            connection: deque() for connection in connections
-        }
-        for index in range(jobs):
+def _map_in_processes(start: str, work: _Work, count: int, ahead: int) -> Iterator[Any]:
+    with _processes(start, work, count) as connections:
+        queue = _JobQueue(connections, len(work.jobs))
+        for index in range(len(work.jobs)):
             try:
-                while index not in outcomes:
-                    while first_unsent < min(jobs, index + ahead * count):
-                        freest = min(
-                            connections, key=lambda connection: len(sent[connection])
-                        )
-                        if len(sent[freest]) == _QUEUED:
-                            break
-                        freest.send(first_unsent)
-                        sent[freest].append(first_unsent)
-                        first_unsent += 1
-                    for ready in wait(connections):
-                        outcome = ready.recv_bytes()  # type: ignore[union-attr]
-                        outcomes[sent[ready].popleft()] = outcome
+                outcome = queue.outcome_of(index, ahead=ahead * count)
             except (EOFError, ConnectionError):
                 raise RlreportError(_KILLED) from None
-            result, error = pickle.loads(outcomes.pop(index))
+            result, error = pickle.loads(outcome)
             if error is not None:
                 raise error
             yield result
 
 
+class _JobQueue:
+    """Sends jobs to processes by their index, and receives the outcomes in any order."""
+
+    def __init__(self, connections: Sequence[Connection], jobs: int) -> None:
+        self._jobs = jobs
+        self._first_unsent = 0
+        # Connection -> jobs sent to it whose outcome has not arrived; they are done in order
+        self._sent: dict[Any, deque[int]] = {one: deque() for one in connections}
+        self._outcomes: dict[int, bytes] = {}
+
+    def outcome_of(self, index: int, *, ahead: int) -> bytes:
+        """Wait for the outcome of a job; meanwhile, start jobs up to ``ahead`` after it."""
+        while index not in self._outcomes:
+            self._send(min(self._jobs, index + ahead))
+            for ready in wait(list(self._sent)):
+                outcome = ready.recv_bytes()  # type: ignore[union-attr]
+                self._outcomes[self._sent[ready].popleft()] = outcome
+        return self._outcomes.pop(index)
+
+    def _send(self, stop: int) -> None:
+        """Send jobs before ``stop``, each to the freest process, until all are busy."""
+        while self._first_unsent < stop:
+            freest = min(self._sent, key=lambda one: len(self._sent[one]))
+            if len(self._sent[freest]) == _QUEUED:
+                return
+            freest.send(self._first_unsent)
+            self._sent[freest].append(self._first_unsent)
+            self._first_unsent += 1
+
+
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    # Signals stay blocked in processes started in this context until ``_prepare`` unblocks them.
+    """Keep signals blocked in processes started in this context, until they ``_prepare``."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -178,15 +196,10 @@ def _safe_start() -> Iterator[None]:
     path = sys.path
     main = sys.modules["__main__"]
     environment = dict(os.environ)
-    # Python lets scripts import from the current folder, which may be untrusted.
-    outside = [
-        p for p in path if p and (p != path[0] or Path(p).resolve() != Path.cwd())
-    ]
     try:
-        sys.path = [*outside, str(Path(__file__).resolve().parents[2])]
-        sys.modules["__main__"] = ModuleType(
-            "__main__"
-        )  # a script may lack the usual guard
+        sys.path = [*_safe_path(path), str(Path(__file__).resolve().parents[2])]
+        # A script may lack the usual guard against being imported.
+        sys.modules["__main__"] = ModuleType("__main__")
         os.environ.update({"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"})
         yield
     finally:
@@ -197,15 +210,23 @@ def _safe_start() -> Iterator[None]:
         os.environ.update(environment)
 
 
+def _safe_path(path: Sequence[str]) -> list[str]:
+    """Return the folders to import from without the current one, which may be untrusted."""
+    folders = [folder for folder in path if folder]
+    # Python puts the folder of the script first.
+    if folders and folders[0] == path[0] and Path(folders[0]).resolve() == Path.cwd():
+        return [folder for folder in folders if folder != folders[0]]
+    return folders
+
+
 @contextmanager
-def _processes(
-    start: str, work: tuple[Any, ...], count: int
-) -> Iterator[list[Connection]]:
+def _processes(start: str, work: _Work, count: int) -> Iterator[list[Connection]]:
+    """Start processes that do ``work``; yield a connection to each, by which jobs are sent."""
     # Each process has a pipe of its own, so that it can be killed at any moment: if processes
     # shared a pipe and its lock, the lock would stay locked, or half a result stay in the pipe.
     context: Any = multiprocessing.get_context(start)
-    processes = []
-    connections = []
+    processes: list[Any] = []
+    connections: list[Connection] = []
     inherited = work if start == "fork" else None
     try:
         with _signals_blocked(), nullcontext() if inherited else _safe_start():
@@ -218,15 +239,9 @@ def _processes(
                 process.start()
                 processes.append(process)
                 theirs.close()
-        if (
-            not inherited
-        ):  # sent only now, so that all processes import this package at once
-            data = pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
-            try:
-                for connection in connections:
-                    connection.send_bytes(data)
-            except ConnectionError:
-                raise RlreportError(_KILLED) from None
+        if not inherited:
+            # Sent only now, so that all processes import this package at once.
+            _send_to_all(connections, work)
         yield connections
         for connection in connections:
             connection.send(None)
@@ -241,14 +256,23 @@ def _processes(
             connection.close()
 
 
-def _do_jobs(parent: int, connection: Connection, work: tuple[Any, ...] | None) -> None:
+def _send_to_all(connections: Sequence[Connection], work: _Work) -> None:
+    data = pickle.dumps(tuple(work), pickle.HIGHEST_PROTOCOL)
+    try:
+        for connection in connections:
+            connection.send_bytes(data)
+    except ConnectionError:
+        raise RlreportError(_KILLED) from None
+
+
+def _do_jobs(parent: int, connection: Connection, work: _Work | None) -> None:
+    """Do the jobs whose indices arrive, until None does; ``work`` arrives first if not given."""
     _prepare(parent)
     function, jobs, shared = work or pickle.loads(connection.recv_bytes())
     while (index := connection.recv()) is not None:
         try:
-            outcome = pickle.dumps(
-                (function(jobs[index], shared), None), pickle.HIGHEST_PROTOCOL
-            )
+            result = function(jobs[index], shared)
+            outcome = pickle.dumps((result, None), pickle.HIGHEST_PROTOCOL)
         except Exception as error:
             if not isinstance(error, RlreportError):
                 error.add_note(traceback.format_exc())  # a pickle has no traceback
@@ -257,6 +281,7 @@ def _do_jobs(parent: int, connection: Connection, work: tuple[Any, ...] | None) 
 
 
 def _prepare(parent: int) -> None:
+    """Make a process that was started for jobs die with its parent, and leave signals to it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         if os.getppid() != parent:
@@ -270,9 +295,8 @@ def _prepare(parent: int) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     gc.freeze()  # else the search for cycles copies the inherited memory
     collect_rarely()
-    if (
-        sys.__stdout__ and sys.__stderr__
-    ):  # else these file descriptors may be of other files
+    # Without these streams, their file descriptors may be of other files.
+    if sys.__stdout__ and sys.__stderr__:
         os.dup2(2, 1)  # standard output is for results
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 
 Turns = list[tuple[str, str]]
 Turn = dict[str, Any]
 Row = dict[str, Any]
 
 # Opening tags of tool calls and tool answers in text (Hermes 2 Pro, Qwen)
-CALL, ANSWER = "<tool_call>", "<tool_response>"
+CALL = "<tool_call>"
+ANSWER = "<tool_response>"
 
 _ROLE_NAMES = {
     "human": "user",
@@ -66,7 +67,8 @@ _CALLS = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _ANSWERS = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
 # An answer without an error flag is an error if it begins like one, after template tags or lines
 # such as "RESULT 3:". "Standard error: 0.3" and "error: none" are no errors.
-_ERROR_CHARS, _LONGEST_ERROR = 400, 200
+_ERROR_CHARS = 400  # of an answer, in which it may begin like an error
+_LONGEST_ERROR = 200
 _ERROR = re.compile(
     r"""(?:<[^<>\n]{1,40}>\s*(?:(?:tool|function|user)\b\s*)? | [a-z][\w #-]{0,30}:\s*\n)*
     (?P<error> traceback\ \(most\ recent
@@ -117,27 +119,28 @@ def turns(prompt: str) -> Turns:
     Text before the first marker gets the role ``prompt`` (before ``[INST]``, it is left out).
     """
     # All of these templates start with "<", which most prompts do not contain.
-    for opening, closing in _TEMPLATES if "<" in prompt else ():
-        before, parts = _split(prompt, opening)
-        if parts:
-            if not _MARKS_ONLY.fullmatch(before):
-                parts = [("prompt", before), *parts]
-            return _drop_blank_turns(
-                [(role, closing.sub("", text)) for role, text in parts]
-            )
+    if "<" in prompt:
+        for opening, closing in _TEMPLATES:
+            before, parts = _split(prompt, opening)
+            if parts:
+                if not _MARKS_ONLY.fullmatch(before):
+                    parts.insert(0, ("prompt", before))
+                parts = [(role, closing.sub("", text)) for role, text in parts]
+                return _drop_blank_turns(parts)
     if "[INST]" in prompt:
         return _drop_blank_turns(_llama2(prompt))
     for opening in _WRITTEN_ROLES:
         before, parts = _split(prompt, opening)
+        roles = {role_name(role) for role, _ in parts}
         # "User: ..." may be prose, so both roles are required.
-        if not before and {"user", "assistant"} <= {
-            role_name(role) for role, _ in parts
-        }:
+        if not before and {"user", "assistant"} <= roles:
             return _drop_blank_turns(parts)
     return []
 
 
 def _split(prompt: str, opening: re.Pattern[str]) -> tuple[str, Turns]:
+    """Return the text before the first turn, and (role, text) of each turn."""
+    # The text before, then by turns the role and the text up to the next opening
     before, *parts = opening.split(prompt)
     return before, list(zip(parts[::2], parts[1::2], strict=True))
 
@@ -166,48 +169,62 @@ def turns_in_text(response: str) -> list[Turn]:
     if CALL not in response and ANSWER not in response:
         return []
     result: list[Turn] = []
-    called: list[str] = []
+    called: list[
+        str
+    ] = []  # tools of the last calls whose answers have not come, "" if unknown
     for role, text in turns(response) or [("prompt", response)]:
+        # By turns, text outside of answers and the text of an answer
         for i, part in enumerate(_ANSWERS.split(text)):
-            if i % 2:
-                turn: Turn = {"role": "tool", "text": part.strip(), "sampled": False}
-                if called and (tool := called.pop(0)):
-                    turn["tool"] = tool
-                error = error_in_answer(part)
-                result.append({**turn, "error": error} if error else turn)
+            is_answer = i % 2 == 1
+            if is_answer:
+                result.append(_answer_turn(part, called.pop(0) if called else ""))
             elif part.strip() and role in ("prompt", "assistant"):
-                result.append(_policy_turn(_ROLE_LINES.sub("", part)))
-                calls = [
-                    call
-                    for call in result[-1].get("calls", ())
-                    if isinstance(call, dict)
-                ]
-                called = [
-                    name if isinstance(name := c.get("name"), str) else ""
-                    for c in calls
-                ]
+                turn = _policy_turn(_ROLE_LINES.sub("", part))
+                called = _called_tools(turn)
+                result.append(turn)
             elif part.strip():
                 result.append({"role": role, "text": part.strip(), "sampled": False})
     return result
 
 
+def _answer_turn(text: str, tool: str) -> Turn:
+    turn: Turn = {"role": "tool", "text": text.strip(), "sampled": False}
+    if tool:
+        turn["tool"] = tool
+    error = error_in_answer(text)
+    if error:
+        turn["error"] = error
+    return turn
+
+
+def _called_tools(turn: Turn) -> list[str]:
+    """Return the tool's name of each call of a turn that is an object, "" if it has none."""
+    calls = [call for call in turn.get("calls", ()) if isinstance(call, dict)]
+    names = [call.get("name") for call in calls]
+    return [name if isinstance(name, str) else "" for name in names]
+
+
 def error_in_answer(text: str) -> str:
     """Return the first line of the error that a tool's answer begins with, "" if with none."""
     head = text.lstrip()[:_ERROR_CHARS]
-    if (match := _ERROR.match(head)) is None:
+    match = _ERROR.match(head)
+    if match is None:
         return ""
-    return head[match.start("error") :].strip().partition("\n")[0][:_LONGEST_ERROR]
+    line, _, _ = head[match.start("error") :].strip().partition("\n")
+    return line[:_LONGEST_ERROR]
 
 
 def error_kind(text: str) -> str:
     """Classify an error: timeouts, permissions, not_found, arguments, exceptions or others."""
     head = text.lstrip()[:_ERROR_CHARS]
-    return next(
-        (kind for kind, words in _KINDS.items() if words.search(head)), "others"
-    )
+    for kind, words in _KINDS.items():
+        if words.search(head):
+            return kind
+    return "others"
 
 
 def calls_in_text(text: str) -> list[str]:
+    """Return the texts between the tags of tool calls."""
     return [call.strip() for call in _CALLS.findall(text)] if CALL in text else []
 
 
@@ -216,9 +233,10 @@ def is_unparsed(call: object) -> bool:
 
     Calls of other syntaxes, such as ``<function=…>``, count as parsed.
     """
+    if call == "":
+        return True
     text = call.get("arguments") if isinstance(call, Mapping) else call
-    is_json = isinstance(text, str) and text.lstrip()[:1] in ("{", "[")
-    return call == "" or (is_json and isinstance(_parse_if_json(text), str))
+    return _is_json_like(text) and isinstance(_parse_if_json(text), str)
 
 
 def is_final(text: str) -> bool:
@@ -232,12 +250,16 @@ def has_markup(text: str) -> bool:
 
 
 def _policy_turn(text: str) -> Turn:
-    turn = {"role": "assistant", "text": _CALLS.sub("", text).strip(), "sampled": True}
-    calls = []
+    """Return a turn of the policy, with the calls in its text that are JSON objects parsed."""
+    plain = _CALLS.sub("", text).strip()
+    turn: Turn = {"role": "assistant", "text": plain, "sampled": True}
+    calls: list[Any] = []
     for call in calls_in_text(text):
-        arguments = _parse_if_json(call)
-        calls.append(arguments if isinstance(arguments, dict) else call)
-    return {**turn, "calls": calls} if calls else turn
+        parsed = _parse_if_json(call)
+        calls.append(parsed if isinstance(parsed, dict) else call)
+    if calls:
+        turn["calls"] = calls
+    return turn
 
 
 def turns_as_text(parts: Turns) -> str:
@@ -248,11 +270,10 @@ def turns_as_text(parts: Turns) -> str:
 
 
 def is_messages(value: object) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(item, dict) and "role" in item for item in value)
-    )
+    """Return whether a value is a list of chat messages, at least one."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(item, dict) and "role" in item for item in value)
 
 
 def message_turns(messages: Sequence[object]) -> Turns:
@@ -277,15 +298,16 @@ def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -
     """
     if any(sampled):
         start = next(i for i, wrote in enumerate(sampled) if wrote)
-        return prompt_fields(messages[:start]) | response_fields(
-            messages[start:], sampled[start:]
-        )
-    roles = [_role(message) for message in messages]
-    asked = [
-        i for i, role in enumerate(roles) if role in ("user", "system", "developer")
-    ]
-    after = range(asked[-1] if asked else 0, len(roles))
-    start = next((i for i in after if roles[i] == "assistant"), len(roles))
+        reply = response_fields(messages[start:], sampled[start:])
+        return prompt_fields(messages[:start]) | reply
+    start = len(messages)
+    # From the end to the last message of user or system
+    for i in reversed(range(len(messages))):
+        role = _role(messages[i])
+        if role in ("user", "system", "developer"):
+            break
+        if role == "assistant":
+            start = i
     return prompt_fields(messages[:start]) | response_fields(messages[start:])
 
 
@@ -317,19 +339,24 @@ def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row
         return {"response": value if isinstance(value, str) else ""}
     result: list[Turn] = []
     texts: list[str] = []
-    tools: dict[str, str] = {}
+    tools: dict[str, str] = {}  # id of a call -> the tool's name
     for i, message in enumerate(value):
-        if isinstance(message, Mapping):
-            result.append(_turn(message, tools))
-            if sampled is not None:
-                result[-1]["sampled"] = bool(sampled[i])
-            if result[-1]["sampled"]:
-                texts.append(message_text(message))
+        if not isinstance(message, Mapping):
+            continue
+        turn = _turn(message, tools)
+        if sampled is not None:
+            turn["sampled"] = bool(sampled[i])
+        if turn["sampled"]:
+            texts.append(message_text(message))
+        result.append(turn)
     row: Row = {"response": "\n".join(texts)}
-    return {**row, "turns": result} if result else row
+    if result:
+        row["turns"] = result
+    return row
 
 
 def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
+    """Return a chat message as a turn; add the ids of its calls to ``tools``."""
     role = _role(message)
     turn: Turn = {
         "role": role,
@@ -339,10 +366,12 @@ def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
     thinking = message.get("reasoning_content") or message.get("reasoning")
     if isinstance(thinking, str) and thinking:
         turn["thinking"] = thinking
-    calls = [_call(*one) for one in _calls_of(message)]
+    calls = [_call_of_turn(call) for call in _calls_of(message)]
     if calls:
         turn["calls"] = calls
-        tools.update((call["id"], call["name"]) for call in calls if "id" in call)
+    for call in calls:
+        if "id" in call:
+            tools[call["id"]] = call["name"]
     tool = message.get("name") or tools.get(str(message.get("tool_call_id")))
     if role == "tool" and isinstance(tool, str):
         turn["tool"] = tool
@@ -356,37 +385,50 @@ def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
     return turn
 
 
-def _calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str | None, Any, object]]:
-    if (value := _parse_if_json(message.get("tool_calls"))) is None:
+class _Call(NamedTuple):
+    """A tool call of a chat message, as logged."""
+
+    name: str | None  # None if the call is a text
+    arguments: Any
+    identity: object = None
+
+
+def _calls_of(message: Mapping[str, Any]) -> Iterator[_Call]:
+    value = _parse_if_json(message.get("tool_calls"))
+    if value is None:
         return
     for item in map(_parse_if_json, value if isinstance(value, list) else [value]):
         if isinstance(item, Mapping):
             function = item.get("function")
             call = function if isinstance(function, Mapping) else item
             arguments = call.get("arguments", call.get("input", ""))
-            yield str(call.get("name") or ""), arguments, item.get("id")
+            yield _Call(str(call.get("name") or ""), arguments, item.get("id"))
         elif isinstance(item, str) and item:
-            yield None, item, None
+            yield _Call(None, item)
 
 
-def _call(name: str | None, arguments: Any, identity: object) -> dict[str, Any]:
-    arguments = "" if arguments is None else _parse_if_json(arguments)
+def _call_of_turn(call: _Call) -> dict[str, Any]:
+    arguments = "" if call.arguments is None else _parse_if_json(call.arguments)
     if not isinstance(arguments, dict | str):
         arguments = _json(arguments)
-    call = {"name": name or "", "arguments": arguments}
-    return {**call, "id": identity} if isinstance(identity, str) else call
+    result = {"name": call.name or "", "arguments": arguments}
+    if isinstance(call.identity, str):
+        result["id"] = call.identity
+    return result
 
 
 def message_text(message: Mapping[str, Any]) -> str:
     """Return a chat message as text: its reasoning, content and tool calls."""
+    parts: list[str] = []
     thinking = message.get("reasoning_content")
-    parts = [
-        f"<think>{thinking}</think>" if isinstance(thinking, str) and thinking else ""
-    ]
+    if isinstance(thinking, str) and thinking:
+        parts.append(f"<think>{thinking}</think>")
     parts.append(content_text(message.get("content")))
-    for name, arguments, _ in _calls_of(message):
-        text = arguments if isinstance(arguments, str) else _json(arguments)
-        parts.append(text if name is None else f"{name or 'tool'}({text})")
+    for call in _calls_of(message):
+        text = call.arguments
+        if not isinstance(text, str):
+            text = _json(text)
+        parts.append(text if call.name is None else f"{call.name or 'tool'}({text})")
     return "\n".join(filter(None, parts))
 
 
@@ -421,13 +463,18 @@ def _role(message: object) -> str:
     return role_name(role) if isinstance(role, str) else "?"
 
 
+def _is_json_like(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+
+
 def _parse_if_json(value: object) -> object:
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
+    """Return what a text of a JSON object or array stands for; other values unchanged."""
+    if not _is_json_like(value):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
 
 
 def _json(value: object) -> str:

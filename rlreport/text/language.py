@@ -58,19 +58,18 @@ class Language:
         return value if self.code == _ENGLISH else cast("T", self._translated(value))
 
     def _translated(self, value: Any) -> Any:
+        """Return a value with all messages in it translated; itself if there are none."""
         kind = type(value)
         if kind in _PLAIN:
             return value
         if kind is Message:
             return filled(self._literal(value), value.places, self._translated)
         if kind is Joined:
-            # gettext("") would return the header of the catalogue.
-            separator = (
-                self.translations.gettext(value.separator) if value.separator else ""
-            )
-            return bare_separator(separator).join(
-                self._translated(part) for part in value.parts
-            )
+            parts = [self._translated(part) for part in value.parts]
+            separator = value.separator
+            if separator:  # gettext("") would return the header of the catalogue
+                separator = self.translations.gettext(separator)
+            return bare_separator(separator).join(parts)
         if kind is list:
             return [self._translated(item) for item in value]
         if kind is dict:
@@ -79,11 +78,12 @@ class Language:
             items = [self._translated(item) for item in value]
             return kind(*items) if hasattr(value, "_fields") else tuple(items)
         if is_dataclass(value) and not isinstance(value, type):
-            parts = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
-            translated = {name: self._translated(part) for name, part in parts.items()}
-            changed = {
-                name: new for name, new in translated.items() if new is not parts[name]
-            }
+            changed: dict[str, Any] = {}
+            for field in fields(value):
+                before = getattr(value, field.name)
+                after = self._translated(before) if field.init else before
+                if after is not before:
+                    changed[field.name] = after
             return replace(value, **changed) if changed else value
         return value
 
@@ -116,9 +116,10 @@ def _translations(code: str, folder: Path) -> gettext.NullTranslations:
 def compiled(po: Path) -> io.BytesIO:
     """Return the compiled form of a ``.po`` file; compile it if its ``.mo`` is missing or older."""
     mo = po.with_suffix(".mo")
-    if mo.exists() and not (po.exists() and po.stat().st_mtime > mo.stat().st_mtime):
-        return io.BytesIO(mo.read_bytes())
-    return io.BytesIO(make(po))
+    if not mo.exists():
+        return io.BytesIO(make(po))
+    is_older = po.exists() and po.stat().st_mtime > mo.stat().st_mtime
+    return io.BytesIO(make(po) if is_older else mo.read_bytes())
 
 
 def make(po: Path) -> bytes:

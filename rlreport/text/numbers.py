@@ -61,19 +61,27 @@ def exact(value: float) -> str:
         return NOT_LOGGED
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
-    text = repr(float(value)).removesuffix(".0").replace("e+", "e").replace("e-0", "e-")
-    return "0" if value == 0 else text
+    if value == 0:
+        return "0"  # also for −0
+    text = repr(float(value)).removesuffix(".0")
+    return text.replace("e+", "e").replace("e-0", "e-")
 
 
 def counted(number: int, noun: str) -> str:
-    return f"{written(number, 'count')} {noun}" + ("" if number == 1 else "s")
+    """Return a number with its noun, in the plural unless the number is 1."""
+    plural = "" if number == 1 else "s"
+    return f"{written(number, 'count')} {noun}{plural}"
 
 
 def byte_size(count: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.3g} {unit}"
+    """Return a number of bytes in the unit that fits it, such as "1.5 MB"."""
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    for unit in ("kB", "MB"):
         count /= 1000
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+    count /= 1000
     return f"{count:.3g} GB"
 
 

@@ -30,14 +30,14 @@ def _byte_alphabet() -> dict[str, int]:
     """Return GPT-2's map of characters to bytes; unprintable bytes have characters from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in printable}
-    moved = (byte for byte in range(256) if byte not in printable)
-    alphabet.update({chr(0x100 + i): byte for i, byte in enumerate(moved)})
+    unprintable = [byte for byte in range(256) if byte not in printable]
+    for i, byte in enumerate(unprintable):
+        alphabet[chr(0x100 + i)] = byte
     return alphabet
 
 
-BYTE_OF = (
-    _byte_alphabet()
-)  # Character in a byte-level BPE token -> the byte that it represents
+# Character in a byte-level BPE token -> the byte that it represents
+BYTE_OF = _byte_alphabet()
 _BYTES = codecs.charmap_build("".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__)))
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -136,21 +136,24 @@ codecs.register_error("rlreport-hex", _as_hex)
 
 def token_bytes(raw: str, style: Style) -> bytes | None:
     """Return the UTF-8 bytes that a token stands for, None for a special token."""
-    if style is Style.SENTENCEPIECE and (byte := _BYTE_TOKEN.fullmatch(raw)):
-        return bytes([int(byte[1], 16)])
+    if style is Style.SENTENCEPIECE:
+        byte = _BYTE_TOKEN.fullmatch(raw)
+        if byte:
+            return bytes([int(byte[1], 16)])
     if is_special(raw):
         return None
-    if style is Style.BYTE_LEVEL:
-        with suppress(
-            UnicodeEncodeError
-        ):  # an added token, such as a run of spaces, is plain text
-            return codecs.charmap_encode(raw, "strict", _BYTES)[0]
-    return safe_text(
-        raw.replace("▁", " ") if style is Style.SENTENCEPIECE else raw
-    ).encode()
+    if style is Style.SENTENCEPIECE:
+        raw = raw.replace("▁", " ")
+    elif style is Style.BYTE_LEVEL:
+        # An added token, such as a run of spaces, is plain text.
+        with suppress(UnicodeEncodeError):
+            encoded, _ = codecs.charmap_encode(raw, "strict", _BYTES)
+            return encoded
+    return safe_text(raw).encode()
 
 
 def _holds_utf8(token: str) -> bool:
+    """Return whether a token has two bytes of one character: its first byte and another."""
     lead = False
     for character in token:
         byte = BYTE_OF[character]
