@@ -17,12 +17,12 @@ from rlreport.comparison.words import sentence
 from rlreport.figures.rounding import difference
 from rlreport.summarise.steps import rounded_columns
 
-SCHEMA = 3  # of ``compare.json``, see docs/schemas
+SCHEMA = 3
 PROMPT_CHARACTERS = 400  # maximum length of a prompt
 
 
 def compare_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the content of ``compare.json``, whose schema is in the documentation."""
+    """Return the content of ``compare.json``, see ``schemas/compare.schema.json``."""
     comparison = outcome.comparison
     changed = outcome.changed
     windows = comparison.windows
