@@ -208,7 +208,9 @@ def windows(frames: Sequence[pd.DataFrame], bases: int) -> Windows:
     """
     steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
     common = reduce(np.intersect1d, steps)
-    ends = [(int(chosen[0]), int(chosen[-1])) for chosen in _compared(steps, common)]
+    ends = []
+    for compared in _compared(steps, common):
+        ends.append((int(compared[0]), int(compared[-1])))
     return Windows(ends[:bases], ends[bases:], common)
 
 
@@ -532,8 +534,8 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
 def _inside(frames: Sequence[pd.DataFrame], windows: Windows) -> list[pd.DataFrame]:
     """Return the rows of each run's frame that are in its window."""
     inside = []
-    for frame, window in zip(frames, [*windows.bases, *windows.news], strict=True):
-        first, last = window
+    ends = [*windows.bases, *windows.news]
+    for frame, (first, last) in zip(frames, ends, strict=True):
         inside.append(frame[frame["step"].between(first, last)])
     return inside
 
@@ -560,7 +562,8 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
     Prompts of redacted runs get keys that match those of no other run.
     """
     is_cut = any(side.cut for side in sides)
-    best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
+    best_rewards = [side.responses["reward"].max() for side in sides]
+    best = float(np.fmax.reduce(best_rewards))
     frames = []
     for number, side in enumerate(sides, 1):
         frame = side.responses

@@ -82,8 +82,8 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     columns["pass_at_k"] = _pass_at_k(responses)
     columns |= _extra_columns(tables, redact=redact)
     table = pd.DataFrame(columns, copy=False)
-    empty = [name for name in table if name != "reward" and table[name].isna().all()]
-    return table.drop(columns=empty)
+    missing = [name for name in table if table[name].isna().all()]
+    return table.drop(columns=[name for name in missing if name != "reward"])
 
 
 def _zero_variance(responses: pd.DataFrame) -> pd.Series:
@@ -175,7 +175,8 @@ def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
     for stop in range(len(table), 0, -ROWS_TOGETHER):
         block = table.iloc[max(0, stop - ROWS_TOGETHER) : stop]
         columns = [_cells(str(name), block[name]) for name in block]
-        lines = b"".join(b",".join(row) + b"\n" for row in zip(*columns, strict=True))
+        cells_by_row = zip(*columns, strict=True)
+        lines = b"".join(b",".join(cells) + b"\n" for cells in cells_by_row)
         part = gzipped(lines, COMPRESSION)
         if size + len(part) > most:
             break

@@ -297,8 +297,8 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     table = rounded_columns(pd.DataFrame({"reward": rewards.mean(), "error": errors}))
     rows = deviation.abs().groupby(frame["pair"]).idxmin()
     nearest = frame.loc[rows, ["step", "n"]]
-    ids = zip(nearest["step"].tolist(), nearest["n"].tolist(), strict=True)
-    return table.assign(response=pd.Series(list(ids), table.index, dtype=object))
+    ids = list(nearest.itertuples(index=False, name=None))
+    return table.assign(response=pd.Series(ids, table.index, dtype=object))
 
 
 def prompt_numbers(run: ComparedRun) -> dict[int, int]:

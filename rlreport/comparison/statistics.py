@@ -87,7 +87,7 @@ def paired_effect(base: Floats, new: Floats) -> Effect:
     """
     base = np.atleast_2d(base)
     new = np.atleast_2d(new)
-    shared = np.isfinite(base).all(axis=0) & np.isfinite(new).all(axis=0)
+    shared = np.isfinite(np.vstack([base, new])).all(axis=0)
     base = base[:, shared]
     new = new[:, shared]
     moved = difference(new.mean(axis=0), base.mean(axis=0))
@@ -125,9 +125,9 @@ def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effe
         paired=False,
     )
     parts = [_error_of_mean(base_prompts), _error_of_mean(new_prompts)]
-    between_runs = _error_between_runs(
-        np.array([run.mean() for run in base]), np.array([run.mean() for run in new])
-    )
+    base_means = np.array([run.mean() for run in base])
+    new_means = np.array([run.mean() for run in new])
+    between_runs = _error_between_runs(base_means, new_means)
     if between_runs is None:
         return _with_interval(effect, [_welch(parts)])
     # If runs agree by chance, the interval must not become narrower than the one over runs.
@@ -188,7 +188,8 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
         high = max(high, 0.0)
     min_pairs = LEAST_PAIRS_FOR_VERDICT if effect.paired else LEAST_PROMPTS_FOR_VERDICT
     mde = half_width + power_margin if effect.pairs >= min_pairs else np.nan
-    value, low, high, mde, p = significant([value, low, high, mde, p]).tolist()
+    figures = significant([value, low, high, mde, p])
+    value, low, high, mde, p = figures.tolist()
     return Effect(value, low, high, mde, p, effect.pairs, effect.paired)
 
 
@@ -259,7 +260,8 @@ def _subsets(count: int) -> Floats:
 @lru_cache(maxsize=2)
 def _signs(count: int) -> Floats:
     """Return random signs, (PERMUTATIONS + 1, count); the first row is all +1, as observed."""
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (PERMUTATIONS + 1, count))
+    random = np.random.default_rng(0)
+    signs = random.choice([-1.0, 1.0], (PERMUTATIONS + 1, count))
     signs[0] = 1
     return signs
 
@@ -272,7 +274,8 @@ def _labels(count: int, size: int) -> Floats:
     """
     observed = (np.arange(count) < size).astype(np.float64)
     labels = np.tile(observed, (PERMUTATIONS + 1, 1))
-    labels[1:] = np.random.default_rng(0).permuted(labels[1:], axis=1)
+    random = np.random.default_rng(0)
+    labels[1:] = random.permuted(labels[1:], axis=1)
     return labels
 
 

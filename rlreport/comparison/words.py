@@ -289,7 +289,8 @@ def notes(outcome: Outcome) -> list[str]:
             "between runs and between prompts; curves, findings and examples are from the first "
             "of each."
         )
-        parts.append(message(literal, base=len(outcome.bases), new=len(outcome.news)))
+        counts = {"base": len(outcome.bases), "new": len(outcome.news)}
+        parts.append(message(literal, **counts))
     if not comparison.has_enough_runs and comparison.level in ("better", "worse"):
         few = message(
             "With so few runs, the difference may come from their seeds rather than the change: to "

@@ -489,7 +489,9 @@ def path_chart(
 
 def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
     title = _axis_title(thin, style.axis)
-    arrays = [np.concatenate(list(curve.arrays().values())) for curve in thin.curves]
+    arrays: list[Floats] = []
+    for curve in thin.curves:
+        arrays += curve.arrays().values()
     low, high = limits(arrays, style.percent)
     scale = style.scale
     if scale == "log":
@@ -571,7 +573,8 @@ def _labels(
     curves = [curve for curve in thin.curves if curve.has_line]
     curves.sort(key=lambda curve: ends[curve.key])
     unit = (y.high - y.low) / height  # of y per pixel
-    heights = np.array([(ends[curve.key] - y.low) / unit for curve in curves])
+    values = np.array([ends[curve.key] for curve in curves], np.float64)
+    heights = (values - y.low) / unit
     longest = max(22, width // 6 - 6)  # a character is about six pixels wide
     labels = []
     for curve, position in zip(

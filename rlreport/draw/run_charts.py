@@ -253,7 +253,8 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 def _worst_environments(means: pd.DataFrame) -> list[Hashable]:
     """Return up to MOST_ENVIRONMENTS columns, those that fell most, in their order."""
     fifth = math.ceil(len(means) / 5)
-    change = means.iloc[-fifth:].mean() - means.iloc[:fifth].mean()
+    before = means.iloc[:fifth].mean()
+    change = means.iloc[-fifth:].mean() - before
     lowest = change.nsmallest(MOST_ENVIRONMENTS).index
     return [name for name in means if name in lowest]
 
