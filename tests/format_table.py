@@ -33,12 +33,26 @@ TURN = {
     "seconds": 0.5,
 }
 NATIVE: Row = {
-    "step": 3, "prompt": "2+2?", "response": "4", "reward": 1.0, "response_tokens": ["4", "."],
-    "response_mask": [1, 0], "logprobs": [-0.5, -0.5], "sampler_logprobs": [-0.5, -0.5],
-    "old_logprobs": [-0.5, -0.5], "advantages": [1.0, 0.0], "reward_parts": {"right": 1.0},
-    "group_id": "g", "split": "train", "turns": [TURN], "errors": ["timeout"], "agent": "solver",
-    "policy_version": 2, "seconds": 0.5, "finish_reason": "stop",
-}  # fmt: skip
+    "step": 3,
+    "prompt": "2+2?",
+    "response": "4",
+    "reward": 1.0,
+    "response_tokens": ["4", "."],
+    "response_mask": [1, 0],
+    "logprobs": [-0.5, -0.5],
+    "sampler_logprobs": [-0.5, -0.5],
+    "old_logprobs": [-0.5, -0.5],
+    "advantages": [1.0, 0.0],
+    "reward_parts": {"right": 1.0},
+    "group_id": "g",
+    "split": "train",
+    "turns": [TURN],
+    "errors": ["timeout"],
+    "agent": "solver",
+    "policy_version": 2,
+    "seconds": 0.5,
+    "finish_reason": "stop",
+}
 """A row of ``RolloutWriter``, with what a training loop may know."""
 
 
@@ -92,8 +106,11 @@ def _logged(name: str, rows: list[Row]) -> bool:
 
 def _text(name: str, ids: str) -> Callable[[list[Row]], str]:
     def cell(rows: list[Row]) -> str:
-        kinds = {"ids" if ids in row and str(row[name]).startswith("#") else "text"
-                 for row in rows if row.get(name)}  # fmt: skip
+        kinds = {
+            "ids" if ids in row and str(row[name]).startswith("#") else "text"
+            for row in rows
+            if row.get(name)
+        }
         return " or ".join(sorted(kinds, reverse=True)) or NOTHING
 
     return cell
@@ -112,14 +129,20 @@ def _reward(rows: list[Row]) -> str:
 
 
 _LOGPROBS = {
-    "logprobs": "policy", "sampler_logprobs": "sampler", "ref_logprobs": "reference",
+    "logprobs": "policy",
+    "sampler_logprobs": "sampler",
+    "ref_logprobs": "reference",
     "old_logprobs": "old",
-}  # fmt: skip
+}
 _ALSO = {
-    "finish_reason": "finish reason", "ground_truth": "label", "advantages": "advantages",
-    "advantage": "advantages", "agent": "agent", "policy_version": "policy version",
+    "finish_reason": "finish reason",
+    "ground_truth": "label",
+    "advantages": "advantages",
+    "advantage": "advantages",
+    "agent": "agent",
+    "policy_version": "policy version",
     "seconds": "seconds",
-}  # fmt: skip
+}
 
 
 def _names(names: dict[str, str]) -> Callable[[list[Row]], str]:
@@ -187,8 +210,13 @@ def tested() -> dict[str, str]:
     for line in (DUMPS / "README.md").read_text().splitlines():
         if match := re.fullmatch(r"\| `([\w/]+)` \| ([^|]+?) \| .*", line):
             folder = match[1].split("/")[0].removesuffix("_branches")
-            identity = {"prime_rl": "verifiers", "miles": "slime", "slime_export": "slime",
-                        "trl_async": "trackio", "verl_v1": "verl"}.get(folder, folder)  # fmt: skip
+            identity = {
+                "prime_rl": "verifiers",
+                "miles": "slime",
+                "slime_export": "slime",
+                "trl_async": "trackio",
+                "verl_v1": "verl",
+            }.get(folder, folder)
             found.setdefault(identity, []).append(match[2])
     return {
         identity: "; ".join(dict.fromkeys(names)) for identity, names in found.items()

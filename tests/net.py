@@ -264,10 +264,28 @@ SPLIT = {"rllm", "swift", "prime_rl", "miles", "verifiers", "trackio"}
 PICKLED = {"slime", "miles-rollout_data"}
 """Dumps that only torch reads, which not every environment has; ``slime_export`` has the same."""
 
-INNER = ("has_texts", "file", "line", "offset", "length", "prompt_hash", "group_hash", "line_hash",
-         "response_hash")  # fmt: skip
-TEXTS = ("prompt", "response", "ref_response", "ground_truth", "errors", "turns", "conversation",
-         "raw_tokens", "tokens")  # fmt: skip
+INNER = (
+    "has_texts",
+    "file",
+    "line",
+    "offset",
+    "length",
+    "prompt_hash",
+    "group_hash",
+    "line_hash",
+    "response_hash",
+)
+TEXTS = (
+    "prompt",
+    "response",
+    "ref_response",
+    "ground_truth",
+    "errors",
+    "turns",
+    "conversation",
+    "raw_tokens",
+    "tokens",
+)
 
 
 def dumps() -> dict[str, Path]:

@@ -53,10 +53,16 @@ def test_completion_offers_what_the_package_does() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"redact": "Names"}, {"gamma": 5.0}, {"lam": -0.1}, {"max_responses": 0},
-        {"workers": -2}, {"restarts": "first"}, {"max_size": 0}, {"max_responses": 10**30},
+        {"redact": "Names"},
+        {"gamma": 5.0},
+        {"lam": -0.1},
+        {"max_responses": 0},
+        {"workers": -2},
+        {"restarts": "first"},
+        {"max_size": 0},
+        {"max_responses": 10**30},
     ],
-)  # fmt: skip
+)
 def test_what_the_command_line_refuses_python_refuses_too(tmp_path, wrong):
     log = write_log(tmp_path / "log.jsonl", hostile_rows())
     with pytest.raises(rlreport.RlreportError, match=next(iter(wrong))):

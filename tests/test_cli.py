@@ -283,11 +283,14 @@ def test_a_terminal_that_knows_only_ascii_is_no_error(logs):
 
 
 AS_USER = (
-    ["setpriv", "--bounding-set=-dac_override,-dac_read_search",
-     "--inh-caps=-dac_override,-dac_read_search"]
+    [
+        "setpriv",
+        "--bounding-set=-dac_override,-dac_read_search",
+        "--inh-caps=-dac_override,-dac_read_search",
+    ]
     if os.geteuid() == 0
     else []
-)  # fmt: skip
+)
 """Root without the right to read whatever it likes."""
 
 
@@ -296,9 +299,14 @@ AS_USER = (
 )
 @pytest.mark.parametrize(
     "command",
-    ["build {logs} -o {out}", "inspect {logs}", "check {logs}", "index {logs} -o {out}.html",
-     "build {logs}/a.jsonl -o {out}"],
-)  # fmt: skip
+    [
+        "build {logs} -o {out}",
+        "inspect {logs}",
+        "check {logs}",
+        "index {logs} -o {out}.html",
+        "build {logs}/a.jsonl -o {out}",
+    ],
+)
 def test_a_folder_that_cannot_be_entered_is_a_message(
     command: str, tmp_path: Path
 ) -> None:

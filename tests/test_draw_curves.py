@@ -12,6 +12,7 @@ from rlreport.draw.curves import (
     MOST_POINTS,
     SMOOTHING,
     SPARKLINE_POINTS,
+    ChartStyle,
     DrawnCurve,
     Frame,
     curve_chart,
@@ -106,7 +107,8 @@ def test_a_band_of_standard_deviations_and_the_range_are_told_apart():
     steps = np.arange(1_000.0)
     values = spiky(1_000)
     series = DrawnCurve("kl", "KL", values, low=values - 0.1, high=values + 0.1)
-    chart = curve_chart(Frame(steps), "kl", "KL", [series], axis="nats, band ± 1 × std")
+    style = ChartStyle("nats, band ± 1 × std")
+    chart = curve_chart(Frame(steps), "kl", "KL", [series], style)
     assert chart is not None
     assert axis_of(chart)[0] == "nats, band ± 1 × std; mean and range of 4 steps"
     spike = max(chart.spec["data"]["values"], key=lambda row: row["max"])

@@ -19,8 +19,9 @@ from tests.tables_builder import charts_of_step
 SVG = "{http://www.w3.org/2000/svg}"
 COLOURS: dict[str | None, str | None] = {
     **{colour: f"var({name})" for colour, name in sentinels().items()},
-    "none": None, "transparent": None,
-}  # fmt: skip
+    "none": None,
+    "transparent": None,
+}
 NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 
 

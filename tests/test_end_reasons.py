@@ -21,8 +21,14 @@ from tests.reading import kinds, read, row, write
 from tests.tables_builder import charts_of_run, table_of_rows, tables_of
 
 TURNS = [{"role": "assistant", "text": "Let me see.", "sampled": True}]
-LIMITS = ["max_turns", "max_turns_reached", "MAX_TURNS_EXCEEDED", "turn limit", "max_steps",
-          "TerminationReason.MAX_TURNS_EXCEEDED"]  # fmt: skip
+LIMITS = [
+    "max_turns",
+    "max_turns_reached",
+    "MAX_TURNS_EXCEEDED",
+    "turn limit",
+    "max_steps",
+    "TerminationReason.MAX_TURNS_EXCEEDED",
+]
 
 
 def finished(scan: Scan) -> list[float]:

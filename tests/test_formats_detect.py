@@ -196,9 +196,12 @@ def test_likely_mappings_are_suggested() -> None:
         "uid": "u",
     }
     assert suggest([obj]) == {
-        "step": "global_step", "prompt": "query", "response": "data.completion",
-        "reward": "score", "group_id": "uid",
-    }  # fmt: skip
+        "step": "global_step",
+        "prompt": "query",
+        "response": "data.completion",
+        "reward": "score",
+        "group_id": "uid",
+    }
     found = detect("x.jsonl", [obj], mapping=suggest([obj]))
     assert found is not None
     assert next(found.format.rows(obj, Where("x.jsonl")))["response"] == "a"
@@ -253,12 +256,45 @@ def test_a_missing_extra_is_named_with_its_command(module, tmp_path, monkeypatch
 
 
 KEYS = st.sampled_from(
-    ["step", "prompt", "response", "completion", "reward", "input", "output", "score", "gts",
-     "content", "rewards", "token_ids", "input_lengths", "loss_mask", "inference_logprobs",
-     "trainer_logprobs", "traces", "nodes", "example_id", "task_id", "head_version", "responses",
-     "scores", "prompt_tokens", "response_tokens", "trajectories", "task_hash", "messages",
-     "group_index", "advantage", "uid", "metrics", "mask", "message", "role", "data"]
-)  # fmt: skip
+    [
+        "step",
+        "prompt",
+        "response",
+        "completion",
+        "reward",
+        "input",
+        "output",
+        "score",
+        "gts",
+        "content",
+        "rewards",
+        "token_ids",
+        "input_lengths",
+        "loss_mask",
+        "inference_logprobs",
+        "trainer_logprobs",
+        "traces",
+        "nodes",
+        "example_id",
+        "task_id",
+        "head_version",
+        "responses",
+        "scores",
+        "prompt_tokens",
+        "response_tokens",
+        "trajectories",
+        "task_hash",
+        "messages",
+        "group_index",
+        "advantage",
+        "uid",
+        "metrics",
+        "mask",
+        "message",
+        "role",
+        "data",
+    ]
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
     lambda inner: (

@@ -29,11 +29,23 @@ FOREIGN = {
     "skyrl": {"input_prompt": "q", "output_response": "a", "score": 1.0},
     "areal": {"task_id": 7, "prompt": "q", "completion": "a", "reward": 1.0},
     "open_instruct": {
-        "step": 5, "prompt_idx": 1, "prompt_tokens": [1], "response_tokens": [2], "reward": 1.0,
-        "logprobs": [-0.1], "finish_reason": "stop", "ground_truth": [2],
+        "step": 5,
+        "prompt_idx": 1,
+        "prompt_tokens": [1],
+        "response_tokens": [2],
+        "reward": 1.0,
+        "logprobs": [-0.1],
+        "finish_reason": "stop",
+        "ground_truth": [2],
     },
-    "trl": {"step": 5, "prompt": "q", "completion": "a", "f_reward": 1.0, "advantage": 0.5},
-}  # fmt: skip
+    "trl": {
+        "step": 5,
+        "prompt": "q",
+        "completion": "a",
+        "f_reward": 1.0,
+        "advantage": 0.5,
+    },
+}
 
 
 @pytest.mark.parametrize("identity", sorted(FOREIGN))
@@ -78,9 +90,23 @@ def test_trl_repeats_rows_under_a_new_step(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("identity", ["trl", "verl", "nemo_rl", "skyrl", "areal", "open_instruct",
-                                      "roll", "swift", "rllm", "art", "verifiers",
-                                      "prime_rl_tokens"])  # fmt: skip
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "trl",
+        "verl",
+        "nemo_rl",
+        "skyrl",
+        "areal",
+        "open_instruct",
+        "roll",
+        "swift",
+        "rllm",
+        "art",
+        "verifiers",
+        "prime_rl_tokens",
+    ],
+)
 def test_an_object_of_another_kind_costs_one_row(identity: str) -> None:
     odds: list[Row] = [{}, {"step": 1, "traces": 3}]
     for odd in (*odds, {"step": None, "completion": "a", "score": {}}):
@@ -91,14 +117,27 @@ def test_an_object_of_another_kind_costs_one_row(identity: str) -> None:
 @pytest.mark.parametrize(
     ("logged", "meant"),
     [
-        (1, 1.0), (0.5, 0.5), (True, 1.0), ("0.5", 0.5), (" 2 ", 2.0), ("True", 1.0),
-        ("False", 0.0), ("1e-3", 0.001), ("-inf", -math.inf), ([0.25], 0.25),
-        ("tensor(0.5)", 0.5), ("tensor(0.5, device='cuda:0')", 0.5), ("np.float64(2.0)", 2.0),
+        (1, 1.0),
+        (0.5, 0.5),
+        (True, 1.0),
+        ("0.5", 0.5),
+        (" 2 ", 2.0),
+        ("True", 1.0),
+        ("False", 0.0),
+        ("1e-3", 0.001),
+        ("-inf", -math.inf),
+        ([0.25], 0.25),
+        ("tensor(0.5)", 0.5),
+        ("tensor(0.5, device='cuda:0')", 0.5),
+        ("np.float64(2.0)", 2.0),
         ("np.int64(3)", 3.0),
-        *((missing, math.nan) for missing in (None, math.nan, "nan", "None", "null", "", 10**400)),
+        *(
+            (missing, math.nan)
+            for missing in (None, math.nan, "nan", "None", "null", "", 10**400)
+        ),
         *((wrong, None) for wrong in ("four", {}, [], [1, 2], {"a": 1})),
     ],
-)  # fmt: skip
+)
 def test_numbers_survive_their_writers(logged: object, meant: float | None) -> None:
     if meant is None:
         with pytest.raises(RowError, match="expected a number, found"):

@@ -105,10 +105,16 @@ def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teache
     words = ["It", " is", " 4", ",", " as", " 2", "+2", "=4"]
     row = {"prompt": "2+2?", "response": "".join(words), "response_tokens": words}
     arrays = {"logprobs": [-0.5] * 8}
-    scan = read(write(log, [
-        {**row, **arrays, "step": step, "teacher_logprobs": [-0.5 - gap] * 8}
-        for step, gap in enumerate(gaps.tolist(), 1) for _ in range(4)
-    ]))  # fmt: skip
+    scan = read(
+        write(
+            log,
+            [
+                {**row, **arrays, "step": step, "teacher_logprobs": [-0.5 - gap] * 8}
+                for step, gap in enumerate(gaps.tolist(), 1)
+                for _ in range(4)
+            ],
+        )
+    )
     assert scan.responses.groupby("step").size().tolist() == [4] * 30
     assert by_step(scan, "kl_k1") == pytest.approx(dict(enumerate(8 * gaps, 1)))
     assert "the reference is the teacher" in note(scan, "format")
@@ -138,21 +144,31 @@ def skyrl_step(
     """Write lines as SkyRL does: prompt, response, score and index; return the file."""
     rows = [
         {
-            "input_prompt": prompt, "output_response": response, "score": [0.0, score],
-            "stop_reason": "stop", "env_class": "calc_env", "data_source": "openai/calc",
-            "env_extras": {"data_source": "openai/calc", "extra_info": {"index": index}},
+            "input_prompt": prompt,
+            "output_response": response,
+            "score": [0.0, score],
+            "stop_reason": "stop",
+            "env_class": "calc_env",
+            "data_source": "openai/calc",
+            "env_extras": {
+                "data_source": "openai/calc",
+                "extra_info": {"index": index},
+            },
         }
         for prompt, response, score, index in lines
-    ]  # fmt: skip
+    ]
     return write(folder / f"global_step_{step}_evals" / "openai_calc.jsonl", rows)
 
 
 ASK = "<user>2+2, then double?"
 STEP_WISE = [
-    (ASK, "<assistant>4", 0.0, 0), (f"{ASK}<summary>4<tool>ok", "<assistant>8", 1.0, 0),
-    (ASK, "<assistant>5", 0.0, 1), (f"{ASK}<summary>5<tool>no", "<assistant>9", 0.0, 1),
-    (ASK, "<assistant>8", 1.0, 2), (f"{ASK}<summary>8<tool>ok", "<assistant>ok", 1.0, 2),
-]  # fmt: skip
+    (ASK, "<assistant>4", 0.0, 0),
+    (f"{ASK}<summary>4<tool>ok", "<assistant>8", 1.0, 0),
+    (ASK, "<assistant>5", 0.0, 1),
+    (f"{ASK}<summary>5<tool>no", "<assistant>9", 0.0, 1),
+    (ASK, "<assistant>8", 1.0, 2),
+    (f"{ASK}<summary>8<tool>ok", "<assistant>ok", 1.0, 2),
+]
 
 
 @pytest.mark.parametrize(
@@ -222,10 +238,13 @@ def test_slime_dumps_are_read_without_running_their_pickle() -> None:
 def test_miles_conversations_are_joined_to_their_samples() -> None:
     pytest.importorskip("torch")
     first, _, third, _ = same_as_exported(DUMPS / "miles", "response")
-    assert [(turn["role"], turn["text"], turn["tokens"]) for turn in first["turns"]] == [
-        ("assistant", "<tool>calc</tool>", [0, 2]), ("tool", "4", [2, 4]),
+    assert [
+        (turn["role"], turn["text"], turn["tokens"]) for turn in first["turns"]
+    ] == [
+        ("assistant", "<tool>calc</tool>", [0, 2]),
+        ("tool", "4", [2, 4]),
         ("assistant", "It is 4.", [4, 6]),
-    ]  # fmt: skip
+    ]
     assert first["response"] == "<tool>calc</tool>\nIt is 4."
     assert "turns" not in third
     scan = read(DUMPS / "miles")

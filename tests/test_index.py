@@ -246,8 +246,13 @@ def test_runs_that_differ_in_their_seed_alone_are_a_group(tmp_path):
         (2, 0.43, "healthy"),
         (3, 0.45, "healthy"),
     ):
-        run_folder(tmp_path, f"low_s{seed}", settings={"lr": 1e-6, "seed": seed},
-                   rewards=(0.1, reward), level=level)  # fmt: skip
+        run_folder(
+            tmp_path,
+            f"low_s{seed}",
+            settings={"lr": 1e-6, "seed": seed},
+            rewards=(0.1, reward),
+            level=level,
+        )
     for seed, name in ((1, "calm-owl"), (2, "brave-fox")):
         run_folder(tmp_path, f"z{seed}", run=name, settings={"lr": 1e-5, "seed": seed})
     run_folder(tmp_path, "single", settings={"lr": 1e-4})
@@ -367,11 +372,19 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
         logs = tmp_path / "logs" / kind
         logs.mkdir(parents=True)
         if kind != "metrics":
-            write(logs / "a.jsonl", [
-                {"step": s, "prompt": f"p{n // 4}", "response": f"r {n}",
-                 "reward": float(rng.random() < 0.2 + s / 60)}
-                for s in range(30) for n in range(8)
-            ])  # fmt: skip
+            write(
+                logs / "a.jsonl",
+                [
+                    {
+                        "step": s,
+                        "prompt": f"p{n // 4}",
+                        "response": f"r {n}",
+                        "reward": float(rng.random() < 0.2 + s / 60),
+                    }
+                    for s in range(30)
+                    for n in range(8)
+                ],
+            )
         if kind != "rollouts":
             lines = [
                 f"{s},{0.1 + s / 40 + rng.random() / 10},{s / 90}" for s in range(30)
@@ -422,9 +435,14 @@ def test_groups_are_sorted_by_their_mean_and_no_name_is_cut(browser, tmp_path):
     for name, reward in (("a", 0.2), ("b", 0.9)):
         for seed in range(2):
             place = f"{name}_s{seed}"
-            run_folder(tmp_path, place, run=long + place, rewards=(0, reward + seed / 10),
-                       sentence=f"Healthy. {'Words and more. ' * 20}",
-                       settings={f"k{i}": name for i in range(10)})  # fmt: skip
+            run_folder(
+                tmp_path,
+                place,
+                run=long + place,
+                rewards=(0, reward + seed / 10),
+                sentence=f"Healthy. {'Words and more. ' * 20}",
+                settings={f"k{i}": name for i in range(10)},
+            )
     index_page(tmp_path)
     with visiting(browser, tmp_path / "index.html") as page:
         groups = page.locator('[data-table="groups"]')

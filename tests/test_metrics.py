@@ -94,14 +94,20 @@ def test_a_table_of_very_many_metrics_says_the_limit(kind: str, tmp_path: Path) 
     ("files", "told"),
     [
         ((), "an empty folder; looked for rollouts"),
-        (("checkpoint-500/model.safetensors", "checkpoint-500/config.json"),
-         "checkpoint-500: a checkpoint of model weights; looked for trainer_state.json"),
-        (("wandb/run-20260101_120000-abc/files/config.yaml",),
-         "wandb/run-20260101_120000-abc: a folder of W&B; looked for its run file run-*.wandb"),
-        (("files/wandb-summary.json", "files/config.yaml"),
-         "files: a folder of W&B; looked for its run file run-*.wandb"),
+        (
+            ("checkpoint-500/model.safetensors", "checkpoint-500/config.json"),
+            "checkpoint-500: a checkpoint of model weights; looked for trainer_state.json",
+        ),
+        (
+            ("wandb/run-20260101_120000-abc/files/config.yaml",),
+            "wandb/run-20260101_120000-abc: a folder of W&B; looked for its run file run-*.wandb",
+        ),
+        (
+            ("files/wandb-summary.json", "files/config.yaml"),
+            "files: a folder of W&B; looked for its run file run-*.wandb",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_folder_without_logs_says_what_was_looked_for(
     files, told, tmp_path: Path
 ) -> None:

@@ -178,18 +178,26 @@ def files(report: rlreport.Report) -> list[str]:
 
 FAULTS: dict[str, tuple[dict[str, Callable[[int], float]], str, str]] = {
     "reward_collapse": (
-        {"reward": lambda s: 0.5 * (s < 40) + 0.01 * (s % 3)}, "critical", "Broken"
+        {"reward": lambda s: 0.5 * (s < 40) + 0.01 * (s % 3)},
+        "critical",
+        "Broken",
     ),
     "kl_explosion": ({"kl": lambda s: 0.001 + 2.0 * (s > 30)}, "critical", "Broken"),
     "nan_metrics": (
-        {"grad_norm": lambda s: 1.0 if s < 50 else float("nan")}, "critical", "Broken"
+        {"grad_norm": lambda s: 1.0 if s < 50 else float("nan")},
+        "critical",
+        "Broken",
     ),
     "nan_metrics of the reward": (
-        {"reward": lambda s: 0.5 if s < 50 else float("nan")}, "critical", "Broken"
+        {"reward": lambda s: 0.5 if s < 50 else float("nan")},
+        "critical",
+        "Broken",
     ),
     "no_updates": ({"grad_norm": lambda s: float(s < 20)}, "warning", "Warning"),
     "length_collapse": (
-        {"completions/mean_length": lambda s: 200.0 if s < 30 else 4.0}, "warning", "Warning"
+        {"completions/mean_length": lambda s: 200.0 if s < 30 else 4.0},
+        "warning",
+        "Warning",
     ),
     "reward_stalled": ({"reward": lambda s: 0.3 + 0.01 * (s % 5)}, "info", "Unclear"),
     "watched_reward_fall": (
@@ -197,7 +205,7 @@ FAULTS: dict[str, tuple[dict[str, Callable[[int], float]], str, str]] = {
         "critical",
         "Broken",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -300,8 +308,10 @@ def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
     index = rlreport.index([path], tmp_path / "site" / "index.html")
     assert (index.reports, index.unread) == (2, [])
     assert {one.name for one in (tmp_path / "site").iterdir()} == {
-        "index.html", "kl-0.1-β.html", "seed-2.html"
-    }  # fmt: skip
+        "index.html",
+        "kl-0.1-β.html",
+        "seed-2.html",
+    }
 
 
 def _outcome(bases: list[Path], news: list[Path], **given: Any) -> outcome.Outcome:
@@ -466,14 +476,22 @@ def test_what_holds_no_metrics_is_refused(name, content, why, tmp_path):
 
 
 LACKING: dict[str, tuple[Callable[[Event], Event], str, str]] = {
-    "no reward": (lambda event: {"step": event["step"], "x": 1}, "Not judged: no reward is logged.",
-                  "rollouts with reward"),
-    "one value": (lambda event: event | {"reward": 0.5 if event["step"] == 7 else ""},
-                  "Not judged: the reward has only 1 value.",
-                  "at least 5 steps with this reward (this run has 1)"),
-    "rewards alone": (lambda event: {"step": event["step"], "reward": event["reward"]},
-                      "Healthy as far as rewards show: ", ""),
-}  # fmt: skip
+    "no reward": (
+        lambda event: {"step": event["step"], "x": 1},
+        "Not judged: no reward is logged.",
+        "rollouts with reward",
+    ),
+    "one value": (
+        lambda event: event | {"reward": 0.5 if event["step"] == 7 else ""},
+        "Not judged: the reward has only 1 value.",
+        "at least 5 steps with this reward (this run has 1)",
+    ),
+    "rewards alone": (
+        lambda event: {"step": event["step"], "reward": event["reward"]},
+        "Healthy as far as rewards show: ",
+        "",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", LACKING)

@@ -16,13 +16,35 @@ STEPS, START = 60, 35
 
 # Role -> its value in a healthy run, in the unit of the role
 AT_REST = {
-    "reward": 0.2, "reward_std": 0.3, "validation": 0.3, "kl": 0.5, "kl_token": 0.002,
-    "entropy": 0.5, "loss": 0.01, "grad_norm": 0.4, "clip_fraction": 0.01, "length": 300.0,
-    "truncated": 0.05, "learning_rate": 1e-6, "ratio": 1.0, "explained_variance": 0.5,
-    "mismatch_k3": 3e-4, "mismatch_lagged": 2e-3, "mismatch_prob": 0.003, "mismatch_ratio": 1.015,
-    "ess": 0.95, "zero_variance": 0.3, "loops": 0.01, "failed": 0.02, "dropped": 0.3,
-    "turns": 3.0, "turn_limit": 0.1, "tool_calls": 2.0, "tool_errors": 0.1, "lag": 1.5,
-}  # fmt: skip
+    "reward": 0.2,
+    "reward_std": 0.3,
+    "validation": 0.3,
+    "kl": 0.5,
+    "kl_token": 0.002,
+    "entropy": 0.5,
+    "loss": 0.01,
+    "grad_norm": 0.4,
+    "clip_fraction": 0.01,
+    "length": 300.0,
+    "truncated": 0.05,
+    "learning_rate": 1e-6,
+    "ratio": 1.0,
+    "explained_variance": 0.5,
+    "mismatch_k3": 3e-4,
+    "mismatch_lagged": 2e-3,
+    "mismatch_prob": 0.003,
+    "mismatch_ratio": 1.015,
+    "ess": 0.95,
+    "zero_variance": 0.3,
+    "loops": 0.01,
+    "failed": 0.02,
+    "dropped": 0.3,
+    "turns": 3.0,
+    "turn_limit": 0.1,
+    "tool_calls": 2.0,
+    "tool_errors": 0.1,
+    "lag": 1.5,
+}
 
 # Role -> its value since step START, and the check that finds it
 PLANTED = {

@@ -70,42 +70,73 @@ RESUMED = "resumption"
 CASES: dict[str, tuple[list[Row], range, str]] = {
     "one start": (UP, range(1, 101), ""),
     "resumed from a checkpoint": (
-        UP + logged(range(51, 151), 0.4, 0.9), range(1, 151), RESUMED),
+        UP + logged(range(51, 151), 0.4, 0.9),
+        range(1, 151),
+        RESUMED,
+    ),
     "resumed twice from one checkpoint": (
         UP + logged(range(51, 81), 0.4, 0.5) + logged(range(51, 151), 0.4, 0.9),
-        range(1, 151), RESUMED),
-    "three starts of one length": (
-        [*chain(*FLAT)], range(1, 101), NOT_JUDGED),
+        range(1, 151),
+        RESUMED,
+    ),
+    "three starts of one length": ([*chain(*FLAT)], range(1, 101), NOT_JUDGED),
     "three starts, ever shorter": (
-        FLAT[0] + FLAT[1][:60] + FLAT[2][:30], range(1, 31), NOT_JUDGED),
+        FLAT[0] + FLAT[1][:60] + FLAT[2][:30],
+        range(1, 31),
+        NOT_JUDGED,
+    ),
     "three starts that rise": (
         UP + logged(range(1, 101), seed=1) + logged(range(1, 101), seed=2),
-        range(1, 101), NOT_JUDGED),
+        range(1, 101),
+        NOT_JUDGED,
+    ),
     "the last start is the longest": (
-        logged(range(1, 41), 0.2, 0.3) + UP, range(1, 101), LEFT_OUT),
+        logged(range(1, 41), 0.2, 0.3) + UP,
+        range(1, 101),
+        LEFT_OUT,
+    ),
     "a crash at the second step": (logged([1, 2]) + UP, range(1, 101), LEFT_OUT),
     "a start that is not evaluated at step 0": (
-        logged(range(101)) + logged(range(1, 51), 0.2, 0.4), range(1, 51), NOT_JUDGED),
+        logged(range(101)) + logged(range(1, 51), 0.2, 0.4),
+        range(1, 51),
+        NOT_JUDGED,
+    ),
     "in no order": (random.Random(0).sample(UP, 100), range(1, 101), ""),
     "descending": (UP[::-1], range(1, 101), ""),
     "two parts in the other order": (UP[50:] + UP[:50], range(1, 101), ""),
-    "two writers": (in_turns(UP, logged(range(1, 101), seed=1), size=1), range(1, 101), ""),
+    "two writers": (
+        in_turns(UP, logged(range(1, 101), seed=1), size=1),
+        range(1, 101),
+        "",
+    ),
     "two writers with buffers": (
-        in_turns(UP, logged(range(1, 101), seed=1), size=10), range(1, 101), ""),
+        in_turns(UP, logged(range(1, 101), seed=1), size=10),
+        range(1, 101),
+        "",
+    ),
     "the same rows twice": (UP + UP, range(1, 101), ""),
     "late evaluations": (with_late_evaluations(UP), range(1, 101), ""),
     "set back, while reward and entropy go on": (
-        UP + logged(range(1, 101), 0.6, 0.9), range(1, 201), NUMBERED_ON),
+        UP + logged(range(1, 101), 0.6, 0.9),
+        range(1, 201),
+        NUMBERED_ON,
+    ),
     "set back by every epoch": (
         [{**row, "epoch": epoch} for epoch, rows in enumerate(FLAT) for row in rows],
-        range(1, 301), NUMBERED_ON),
+        range(1, 301),
+        NUMBERED_ON,
+    ),
     "steps and epochs set back": (
         [{**row, "epoch": row["step"] / 50} for rows in FLAT for row in rows],
-        range(1, 101), NOT_JUDGED),
+        range(1, 101),
+        NOT_JUDGED,
+    ),
     "resumed after it was set back": (
         UP + logged(range(1, 101), 0.6, 0.9) + logged(range(91, 121), 0.87, 0.95),
-        range(1, 221), NUMBERED_ON),
-}  # fmt: skip
+        range(1, 221),
+        NUMBERED_ON,
+    ),
+}
 
 
 def jsonl(folder: Path, rows: list[Row]) -> Path:
@@ -162,8 +193,12 @@ def tensorboard(folder: Path, rows: list[Row], start: int = 1_700_000_000) -> Pa
 
 
 WRITERS: dict[str, Callable[[Path, list[Row]], Path]] = {
-    "jsonl": jsonl, "csv": csv, "history": history, "mlflow": mlflow, "tensorboard": tensorboard
-}  # fmt: skip
+    "jsonl": jsonl,
+    "csv": csv,
+    "history": history,
+    "mlflow": mlflow,
+    "tensorboard": tensorboard,
+}
 
 
 def notes(read: TrainerMetrics) -> str:

@@ -43,6 +43,12 @@ def test_a_difference_shows_lines_but_for_the_last_digit_of_long_numbers() -> No
     )
     shown = net.difference("run", {"a": "kl 0.12345679\nreward 1.6"}, kept)
     assert [line for line in shown.splitlines() if "@" not in line] == [
-        "--- run/a, kept", "+++ run/a", " kl 0.123456789", "-reward 1.5", "+reward 1.6",
-        "--- run/b, kept", "+++ run/b", "-gone",
-    ]  # fmt: skip
+        "--- run/a, kept",
+        "+++ run/a",
+        " kl 0.123456789",
+        "-reward 1.5",
+        "+reward 1.6",
+        "--- run/b, kept",
+        "+++ run/b",
+        "-gone",
+    ]

@@ -80,9 +80,28 @@ HOSTILE = "\n\n".join(
 
 
 INERT = {
-    "h2", "div", "p", "a", "em", "strong", "s", "code", "pre", "hr", "br", "ul", "ol", "li",
-    "blockquote", "table", "thead", "tbody", "tr", "th", "td",
-}  # fmt: skip
+    "h2",
+    "div",
+    "p",
+    "a",
+    "em",
+    "strong",
+    "s",
+    "code",
+    "pre",
+    "hr",
+    "br",
+    "ul",
+    "ol",
+    "li",
+    "blockquote",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+}
 """Elements that notes may have."""
 
 

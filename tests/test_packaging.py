@@ -118,7 +118,10 @@ def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_pat
     checkout = [sys.executable, "-m", "rlreport"]
     for program, out in ((ours, "a"), (checkout, "b")):
         run(*program, "build", logs, "-o", tmp_path / out, "--quiet", cwd=tmp_path)
-    loader = "import rlreport.pages.template_files as b; print(*b.source_environment().loader.loaders)"
+    loader = (
+        "from rlreport.pages.template_files import source_environment; "
+        "print(*source_environment().loader.loaders)"
+    )
     assert b"ModuleLoader" in run(python, "-c", loader, cwd=tmp_path)
     run(python, ROOT / "tests" / "smoke.py", ROOT / "sample_logs", cwd=tmp_path)
     made = files_below(tmp_path / "a")

@@ -184,17 +184,25 @@ QUESTIONS = [f"{word} is {k} of {k * k}?" for k, word in enumerate("ABCDEFGHIJ")
         ([SYSTEM + q for q in QUESTIONS[:7]] + QUESTIONS[7:], ()),
         # Environments have beginnings of their own.
         ([one + q for one in (SYSTEM, CODER) for q in QUESTIONS], (CODER, SYSTEM)),
-        ([f"{k} is another system prompt\n{q}" for k in range(9) for q in QUESTIONS], ()),
+        (
+            [f"{k} is another system prompt\n{q}" for k in range(9) for q in QUESTIONS],
+            (),
+        ),
         # Too few, too short, or shared by a few long prompts only.
         ([SYSTEM + q for q in QUESTIONS[:3]], ()),
         ([f"Question: {q}" for q in QUESTIONS], ()),
         ([*QUESTIONS, *(f"{'Long text ' * 50}{k}" for k in range(2))], ()),
-        (["请用一句话回答下面的问题，不要写出任何多余的内容：" + q for q in QUESTIONS],
-         ("请用一句话回答下面的问题，不要写出任何多余的内容：",)),
+        (
+            [
+                "请用一句话回答下面的问题，不要写出任何多余的内容：" + q
+                for q in QUESTIONS
+            ],
+            ("请用一句话回答下面的问题，不要写出任何多余的内容：",),
+        ),
         ([SYSTEM], ()),
         ([], ()),
     ],
-)  # fmt: skip
+)
 def test_a_beginning_that_four_of_five_prompts_share_is_found(prompts, expected):
     assert prompt_prefixes(prompts) == expected
     assert prompt_prefixes([*prompts[::-1], *prompts, ""]) == expected

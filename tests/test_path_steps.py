@@ -41,8 +41,11 @@ def steps_of(scan: Scan) -> dict[str, list[int]]:
 
 FOUND: list[dict[str, int]] = [
     {"step_12/a.jsonl": 12, "step_13/a.jsonl": 13},
-    {"global_step_12/rank_0.jsonl": 12, "global_step_12/rank_1.jsonl": 12,
-     "global_step_14/rank_0.jsonl": 14},
+    {
+        "global_step_12/rank_0.jsonl": 12,
+        "global_step_12/rank_1.jsonl": 12,
+        "global_step_14/rank_0.jsonl": 14,
+    },
     {"iter-12/train_3.jsonl": 12, "iter-13/train_3.jsonl": 13},
     {"x/iteration_000012/a.jsonl": 12, "x/checkpoint-20/a.jsonl": 20},
     {"rollouts_step12.jsonl": 12, "rollouts_step13.jsonl": 13},
@@ -52,20 +55,30 @@ FOUND: list[dict[str, int]] = [
     {"step=12/a.jsonl": 12, "step=13/a.jsonl": 13},
     {"seed_7/r_12.jsonl": 12, "seed_7/r_13.jsonl": 13},
     {"rank_0/r_12.jsonl": 12, "rank_1/r_12.jsonl": 12, "rank_0/r_13.jsonl": 13},
-]  # fmt: skip
+]
 NO_STEPS = [
-    ("rank_0", "rank_1"), ("worker_3", "worker_4"), ("seed_1", "seed_2"), ("epoch_1", "epoch_2"),
-    ("train-00001-of-00002", "train-00002-of-00002"), ("sample_1", "sample_2"), ("run_12",),
-    ("rollouts-shard-00001-of-00002", "rollouts-shard-00002-of-00002"), ("a", "b"),
+    ("rank_0", "rank_1"),
+    ("worker_3", "worker_4"),
+    ("seed_1", "seed_2"),
+    ("epoch_1", "epoch_2"),
+    ("train-00001-of-00002", "train-00002-of-00002"),
+    ("sample_1", "sample_2"),
+    ("run_12",),
+    ("rollouts-shard-00001-of-00002", "rollouts-shard-00002-of-00002"),
+    ("a", "b"),
     ("log.rank0", "log.rank1"),
-]  # fmt: skip
+]
 """Names of ranks and of a single file: one step, with a quiet note."""
 
 DOUBTFUL = [
-    ("12/a", "13/a"), ("log-2026-01-02", "log-2026-01-03"), ("log-20260102", "log-20260103"),
-    ("a1x", "a2x"), ("aime24", "aime25"), ("lr_1e-5", "lr_1e-6"),
+    ("12/a", "13/a"),
+    ("log-2026-01-02", "log-2026-01-03"),
+    ("log-20260102", "log-20260103"),
+    ("a1x", "a2x"),
+    ("aime24", "aime25"),
+    ("lr_1e-5", "lr_1e-6"),
     ("checkpoint-7/a_1", "checkpoint-7/a_2"),
-]  # fmt: skip
+]
 """Names with numbers that may be steps, which is a warning."""
 
 

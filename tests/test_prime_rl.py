@@ -121,13 +121,16 @@ def remarks(scan: Any) -> list[str]:
 
 
 HOSTILE = [
-    b"{\n", b"[]\n", b'{"trace_id": 5}\n', b'{"trace_id": "t0", "info": []}\n',
+    b"{\n",
+    b"[]\n",
+    b'{"trace_id": 5}\n',
+    b'{"trace_id": "t0", "info": []}\n',
     b'{"trace_id": "t0", "branches": {"index": 0}}\n',
     b'{"trace_id": "t0", "info": {"train": 5}, "branches": [{"index": 9}, {"index": true}]}\n',
     b'{"trace_id": "t0", "branches": [{"index": 0, "advantages": "x", "entropies": [1e999]}]}\n',
     b'{"trace_id": "t0", "info": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001 + b"\n",
     b"\xff\xfe" * 50,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("lines", [HOSTILE, *([line] for line in HOSTILE)])

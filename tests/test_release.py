@@ -115,6 +115,10 @@ def test_new_and_dropped_files_and_keys_are_named(tmp_path: Path) -> None:
     assert list(changes(before, before)) == []
     assert list(changes(before, after)) == [
         "+ c.jsonl",
-        "+ a.jsonl: turns.new", "+ a.jsonl: turns.new.deep", "- a.jsonl: turns.old",
-        "+ b.jsonl.zst: turns.new", "+ b.jsonl.zst: turns.new.deep", "- b.jsonl.zst: turns.old",
-    ]  # fmt: skip
+        "+ a.jsonl: turns.new",
+        "+ a.jsonl: turns.new.deep",
+        "- a.jsonl: turns.old",
+        "+ b.jsonl.zst: turns.new",
+        "+ b.jsonl.zst: turns.new.deep",
+        "- b.jsonl.zst: turns.old",
+    ]

@@ -119,10 +119,18 @@ def test_special_tokens_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     "decoded",
     [
-        ["é"], ["caf", "é"], ["Ł", "ódź"], ["naïve"], ["你", "好"], [" Größe", " über", "."],
-        ["今日", "は", "é"], ["Č", "esko", " ", "ď"], ["�", "�", "ok"], ["Ä", "Ö", "Ü"],
+        ["é"],
+        ["caf", "é"],
+        ["Ł", "ódź"],
+        ["naïve"],
+        ["你", "好"],
+        [" Größe", " über", "."],
+        ["今日", "は", "é"],
+        ["Č", "esko", " ", "ď"],
+        ["�", "�", "ok"],
+        ["Ä", "Ö", "Ü"],
     ],
-)  # fmt: skip
+)
 def test_decoded_text_is_not_taken_for_bytes(decoded: list[str]) -> None:
     assert detect_style(decoded) is Style.PLAIN
 

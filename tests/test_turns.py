@@ -65,8 +65,14 @@ def test_token_figures_count_sampled_tokens_only(tmp_path, kind, more):
     kl = described_kl(array("logprobs") - array("ref_logprobs"))
     assert found["kl_max_position"] == np.flatnonzero(KEEP)[np.argmax(kl[KEEP])]
     assert set(token_figures(scan)["count"].items()) == {
-        ("a", 4), ("b", 4), ("c", 4), ("(", 1), ("4", 1), (")", 1), ("[", 1),
-    }  # fmt: skip
+        ("a", 4),
+        ("b", 4),
+        ("c", 4),
+        ("(", 1),
+        ("4", 1),
+        (")", 1),
+        ("[", 1),
+    }
 
 
 def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
@@ -125,13 +131,24 @@ CALL = {"name": "calc", "arguments": {"x": 1}}
 def conversation(**fields: Any) -> dict[str, Any]:
     """A row of two turns of the policy, with a tool's answer between them."""
     turns = [
-        {"role": "assistant", "text": "<think>hm</think>", "sampled": True, "tokens": [0, 2],
-         "calls": [CALL, CALL]},
-        {"role": "tool", "text": "4", "sampled": False, "tokens": [2, 5], "tool": "calc",
-         "error": "timeout"},
+        {
+            "role": "assistant",
+            "text": "<think>hm</think>",
+            "sampled": True,
+            "tokens": [0, 2],
+            "calls": [CALL, CALL],
+        },
+        {
+            "role": "tool",
+            "text": "4",
+            "sampled": False,
+            "tokens": [2, 5],
+            "tool": "calc",
+            "error": "timeout",
+        },
         {"role": "tool", "text": "5", "sampled": False, "tool": "calc"},
         {"role": "assistant", "text": "It is 4.", "sampled": True, "tokens": [5, 10]},
-    ]  # fmt: skip
+    ]
     changes = {
         "turns": turns,
         "policy_version": [3, 4],
@@ -145,26 +162,46 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     limited = conversation(finish_reason="max_turns")
     scan = read(write(tmp_path / "log.jsonl", [conversation(), limited, row(7)]))
     expected = {
-        "turns": 2, "tool_calls": 2, "tool_errors": 1, "void_turns": 0, "env_tokens": 3,
-        "response_tokens": 7, "thinking_chars": 2, "unclosed_thinking": 0, "lag": 4,
-        "seconds": 2.5, "at_turn_limit": 0,
-    }  # fmt: skip
+        "turns": 2,
+        "tool_calls": 2,
+        "tool_errors": 1,
+        "void_turns": 0,
+        "env_tokens": 3,
+        "response_tokens": 7,
+        "thinking_chars": 2,
+        "unclosed_thinking": 0,
+        "lag": 4,
+        "seconds": 2.5,
+        "at_turn_limit": 0,
+    }
     assert {name: scan.responses[name][0] for name in expected} == expected
     assert scan.responses["at_turn_limit"].tolist()[:2] == [0, 1]
     assert scan.responses.loc[2, [*expected.keys() - {"response_tokens"}]].isna().all()
     assert scan.tools.to_dict("list") == {
-        "step": [7], "tool": ["calc"], "answers": [4], "errors": [2], "chars": [4], "ranges": [2],
-        "tokens": [6], "empty": [0], "timeouts": [2], "permissions": [0], "not_found": [0],
-        "arguments": [0], "exceptions": [0],
-    }  # fmt: skip
+        "step": [7],
+        "tool": ["calc"],
+        "answers": [4],
+        "errors": [2],
+        "chars": [4],
+        "ranges": [2],
+        "tokens": [6],
+        "empty": [0],
+        "timeouts": [2],
+        "permissions": [0],
+        "not_found": [0],
+        "arguments": [0],
+        "exceptions": [0],
+    }
     (step,) = summarise(scan).steps.to_dict("records")
     assert (step["tool_error_share"], step["turn_tokens_mean"]) == (0.5, 3.5)
     assert (step["lag_mean"], step["lag_max"], step["at_turn_limit"]) == (4, 4, 0.5)
     (rollout,) = scan.rollouts.read([0])
     assert [(t.role, t.tokens, t.error) for t in rollout.conversation] == [
-        ("assistant", (0, 2), None), ("tool", (2, 5), "timeout"), ("tool", None, None),
+        ("assistant", (0, 2), None),
+        ("tool", (2, 5), "timeout"),
+        ("tool", None, None),
         ("assistant", (5, 10), None),
-    ]  # fmt: skip
+    ]
     assert rollout.conversation[0].calls == (("calc", '{"x": 1}'),) * 2
     assert rollout.sampled is not None
     assert rollout.sampled.tolist() == [True] * 2 + [False] * 3 + [True] * 5
@@ -173,23 +210,35 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
 ERRORS = {
     text: kind
     for kind, texts in {
-        "others": ("Error: boom", "<returncode>1</returncode>", "Error:\nout of memory"),
+        "others": (
+            "Error: boom",
+            "<returncode>1</returncode>",
+            "Error:\nout of memory",
+        ),
         "exceptions": ("ValueError: x", "Traceback (most recent call last):\n  File"),
         "not_found": (
-            'Output:\n{"error": "no such city"}', "Exit code: 127\nfoo: command not found",
+            'Output:\n{"error": "no such city"}',
+            "Exit code: 127\nfoo: command not found",
             "RESULT c2:\nstatus: failed\nstderr:\nsnippet not found",
         ),
         "arguments": ('{"status": "error", "message": "missing 1 required argument"}',),
         "timeouts": ("<|im_start|>tool\nExecution timed out after 5 s",),
         "permissions": ("Permission denied", "HTTP 403"),
         "": (
-            "Exit code: 0", "Standard error: 0.3", "error: 0.03", "Error: none", "400 results", "",
-            '{"error": null, "city": "Rome"}', "The word error: is a noun",
-            "RESULT c1:\nstatus: success\nstdout:\nerror[E0432]", "Error analysis: see below",
+            "Exit code: 0",
+            "Standard error: 0.3",
+            "error: 0.03",
+            "Error: none",
+            "400 results",
+            "",
+            '{"error": null, "city": "Rome"}',
+            "The word error: is a noun",
+            "RESULT c1:\nstatus: success\nstdout:\nerror[E0432]",
+            "Error analysis: see below",
         ),
     }.items()
     for text in texts
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", ERRORS)
@@ -259,37 +308,47 @@ def test_calls_that_cannot_be_parsed_are_counted(case: str, tmp_path: Path) -> N
 
 def called(step: int, answers: dict[str, list[str]]) -> list[dict[str, Any]]:
     return [
-        row(step, reward=float(i % 2), turns=[
-            {"role": "assistant", "text": "", "calls": [{"name": tool}]},
-            {"role": "tool", "tool": tool, "text": text},
-            {"role": "assistant", "text": "Done."},
-        ])
+        row(
+            step,
+            reward=float(i % 2),
+            turns=[
+                {"role": "assistant", "text": "", "calls": [{"name": tool}]},
+                {"role": "tool", "tool": tool, "text": text},
+                {"role": "assistant", "text": "Done."},
+            ],
+        )
         for tool, texts in answers.items()
         for i, text in enumerate(texts)
-    ]  # fmt: skip
+    ]
 
 
 def empty_at(share: float, rng: Any, size: int = 8) -> list[str]:
     return ["" if rng.random() < share else "found" for _ in range(size)]
 
 
-EMPTY_RESULTS: dict[str, tuple[Callable[[int, Any], dict[str, list[str]]], str | None]] = {
+EMPTY_RESULTS: dict[
+    str, tuple[Callable[[int, Any], dict[str, list[str]]], str | None]
+] = {
     "search is empty from step 24 on": (
         lambda step, rng: {
-            "search": empty_at(0.1 + 0.8 * (step >= 24), rng), "read": empty_at(0.05, rng, 24),
+            "search": empty_at(0.1 + 0.8 * (step >= 24), rng),
+            "read": empty_at(0.05, rng, 24),
         },
         "search",
     ),
     "searches sometimes find nothing": (
-        lambda step, rng: {"search": empty_at(0.3, rng), "read": empty_at(0.0, rng)}, None,
+        lambda step, rng: {"search": empty_at(0.3, rng), "read": empty_at(0.0, rng)},
+        None,
     ),
     "writing never says anything, and comes more often": (
-        lambda step, rng: {"write": [""] * (1 + step // 5), "read": empty_at(0.0, rng)}, None,
+        lambda step, rng: {"write": [""] * (1 + step // 5), "read": empty_at(0.0, rng)},
+        None,
     ),
     "few calls": (
-        lambda step, rng: {"search": [""] * (step >= 36), "read": empty_at(0.0, rng)}, None,
+        lambda step, rng: {"search": [""] * (step >= 36), "read": empty_at(0.0, rng)},
+        None,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("run", EMPTY_RESULTS)
@@ -365,13 +424,19 @@ HOSTILE: list[Any] = [
 def test_hostile_turns_cost_themselves_only(tmp_path: Path) -> None:
     many = [{"role": "assistant", "text": str(i)} for i in range(10_000)]
     rows = [
-        row(turns=HOSTILE), row(turns=many), row(turns="x"), row(turns=[3]), row(turns=[]),
-        row(turns=[{"text": "no role"}]), row(turns=3),
+        row(turns=HOSTILE),
+        row(turns=many),
+        row(turns="x"),
+        row(turns=[3]),
+        row(turns=[]),
+        row(turns=[{"text": "no role"}]),
+        row(turns=3),
         row(turns=[{"role": "tool", "tool": str(i), "text": ""} for i in range(1_000)]),
         conversation(turns=[{"role": "assistant", "text": "", "tokens": [2, 99]}]),
         row(policy_version="new", seconds="1", errors=3, trainable="no", split=5),
-        row(policy_version=[], errors=[None]), row(seconds=float("inf"), policy_version=[None]),
-    ]  # fmt: skip
+        row(policy_version=[], errors=[None]),
+        row(seconds=float("inf"), policy_version=[None]),
+    ]
     scan = read(write(tmp_path / "log.jsonl", rows))
     assert (len(scan.responses), scan.bad_count) == (len(rows), 0)
     assert {"bad_turns", "bad_spans"} <= kinds(scan)
@@ -387,9 +452,11 @@ def test_seats_that_are_not_trained_and_failures_are_no_responses(
     tmp_path: Path,
 ) -> None:
     rows = [
-        row(1), row(1, reward=5.0, agent="judge", trainable=False),
-        row(1, reward=None, response="", errors=["SandboxError"]), row(2, errors=["late"]),
-    ]  # fmt: skip
+        row(1),
+        row(1, reward=5.0, agent="judge", trainable=False),
+        row(1, reward=None, response="", errors=["SandboxError"]),
+        row(2, errors=["late"]),
+    ]
     scan = read(write(tmp_path / "log.jsonl", rows))
     assert scan.responses["reward"].tolist() == [1.0, 1.0]
     assert {"untrained", "failed"} <= kinds(scan)
@@ -477,9 +544,16 @@ def test_turns_are_found_by_the_marks_of_tools_in_a_text(
 
 
 @pytest.mark.parametrize(
-    "text", ["<tool_call>", "<tool_call>" * 3000, "a<tool_call>{1</tool_call>", "<tool_response>",
-             "<tool_call>" + "[" * 20_000 + "</tool_call>", "</tool_call><tool_response>x"],
-)  # fmt: skip
+    "text",
+    [
+        "<tool_call>",
+        "<tool_call>" * 3000,
+        "a<tool_call>{1</tool_call>",
+        "<tool_response>",
+        "<tool_call>" + "[" * 20_000 + "</tool_call>",
+        "</tool_call><tool_response>x",
+    ],
+)
 def test_broken_marks_of_tools_lose_nothing(text: str, tmp_path: Path) -> None:
     scan = read(write(tmp_path / "log.jsonl", [row(1, response=text)]))
     (rollout,) = scan.rollouts.read([0])

@@ -286,19 +286,32 @@ def test_the_openrlhf_recipe_logs_each_action_with_its_token(tmp_path: Path) -> 
         convert_ids_to_tokens=lambda ids: [f"t{i}" for i in ids],
     )
     batch = SimpleNamespace(
-        sequences=np.array([[1, 2, 3, 4, 5, 0]]), action_mask=np.array([[0, 1, 1, 1, 0]]),
-        action_log_probs=numbers, base_action_log_probs=numbers, rollout_log_probs=None,
-        values=None, advantages=numbers, prompts=["q"], labels=["5"], info={"reward": [1.0]},
-    )  # fmt: skip
+        sequences=np.array([[1, 2, 3, 4, 5, 0]]),
+        action_mask=np.array([[0, 1, 1, 1, 0]]),
+        action_log_probs=numbers,
+        base_action_log_probs=numbers,
+        rollout_log_probs=None,
+        values=None,
+        advantages=numbers,
+        prompts=["q"],
+        labels=["5"],
+        info={"reward": [1.0]},
+    )
     with RolloutWriter(tmp_path) as writer:
         names["log_experiences"](writer, tokenizer, [batch], 7)
     assert logged(writer.path) == [
         {
-            "step": 7, "prompt": "q", "response": "3 4 5", "reward": 1.0, "ground_truth": "5",
-            "response_tokens": ["t3", "t4", "t5"], "logprobs": [-0.1, -0.2, -0.3],
-            "ref_logprobs": [-0.1, -0.2, -0.3], "advantages": [-0.1, -0.2, -0.3],
+            "step": 7,
+            "prompt": "q",
+            "response": "3 4 5",
+            "reward": 1.0,
+            "ground_truth": "5",
+            "response_tokens": ["t3", "t4", "t5"],
+            "logprobs": [-0.1, -0.2, -0.3],
+            "ref_logprobs": [-0.1, -0.2, -0.3],
+            "advantages": [-0.1, -0.2, -0.3],
         }
-    ]  # fmt: skip
+    ]
 
 
 def test_every_recipe_is_python() -> None:
@@ -310,13 +323,24 @@ def test_every_recipe_is_python() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("step", 2.5), ("step", True), ("step", "3"), ("step", [1, 2]), ("reward", [0.5, 1.0]),
-        ("reward", np.array([0.5, 1.0])), ("reward", []), ("ref_reward", [1.0, 2.0]),
-        ("ref_logprobs", [-0.5]), ("values", np.zeros((1, 3))), ("response_mask", [1, 0]),
-        ("sampler_logprobs", np.zeros(4)), ("reward", "abc"),
-        ("reward", {"a": 1}), ("prompt", [{"role": "user", "content": "q"}]), ("response", None),
+        ("step", 2.5),
+        ("step", True),
+        ("step", "3"),
+        ("step", [1, 2]),
+        ("reward", [0.5, 1.0]),
+        ("reward", np.array([0.5, 1.0])),
+        ("reward", []),
+        ("ref_reward", [1.0, 2.0]),
+        ("ref_logprobs", [-0.5]),
+        ("values", np.zeros((1, 3))),
+        ("response_mask", [1, 0]),
+        ("sampler_logprobs", np.zeros(4)),
+        ("reward", "abc"),
+        ("reward", {"a": 1}),
+        ("prompt", [{"role": "user", "content": "q"}]),
+        ("response", None),
     ],
-)  # fmt: skip
+)
 def test_what_a_log_cannot_mean_is_refused_when_it_is_written(tmp_path, field, value):
     row = {
         **ROW,

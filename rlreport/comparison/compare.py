@@ -37,66 +37,85 @@ from rlreport.text.messages import translatable
 # Prompts are paired if all runs share at least this fraction of the smallest run's prompts
 LEAST_SHARED = 0.3
 
-LEAST_RUNS = (
-    3  # Minimum number of runs of each side to judge the change, not only these runs
-)
+# Minimum number of runs of each side to judge the change, not only these runs
+LEAST_RUNS = 3
 # Fraction of the common steps, counted from the end, over which runs are compared
 WINDOW_SHARE = 0.2
 
 # Values of ``pair_by``: match prompts by text, or by group_id. Other values are field names
-PROMPT, GROUP = "prompt", "group"
+PROMPT = "prompt"
+GROUP = "group"
 
 # Columns that are 1 if the rewards of all responses to the prompt are equal: to the best reward of
 # all runs (ALL_RIGHT), or lower (ALL_WRONG); otherwise 0
-ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
+ALL_RIGHT = "all_right"
+ALL_WRONG = "all_wrong"
 
-TOKENS, CHARACTERS = "response_tokens", "response_chars"
+TOKENS = "response_tokens"
+CHARACTERS = "response_chars"
 # Columns that mean nothing if the logger cuts texts
 OF_WHOLE_TEXTS = (CHARACTERS, "distinct_2", "duplicate")
 
-# Figures that should not get worse: id, name, columns (the first one that all runs have is used),
-# and which direction is better: 1 up, -1 down, 0 neither
-GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
-    (
+
+class GuardedFigure(NamedTuple):
+    """A figure that should not get worse."""
+
+    id: str
+    name: str
+    columns: tuple[str, ...]  # the first one that all runs have is compared
+    better: int  # which direction is better: 1 up, -1 down, 0 neither
+
+
+GUARDRAILS = (
+    GuardedFigure(
         "watched_reward",
         translatable("Watched reward"),
         ("valid_reward", f"{TRAINER}validation"),
         1,
     ),
-    ("kl", translatable("KL"), ("kl_k1", f"{TRAINER}kl"), -1),
-    ("kl_token", translatable("KL per token"), (f"{TRAINER}kl_token",), -1),
-    ("length", translatable("Length"), (TOKENS, f"{TRAINER}length", CHARACTERS), -1),
-    (
+    GuardedFigure("kl", translatable("KL"), ("kl_k1", f"{TRAINER}kl"), -1),
+    GuardedFigure(
+        "kl_token", translatable("KL per token"), (f"{TRAINER}kl_token",), -1
+    ),
+    GuardedFigure(
+        "length",
+        translatable("Length"),
+        (TOKENS, f"{TRAINER}length", CHARACTERS),
+        -1,
+    ),
+    GuardedFigure(
         "cut_off",
         translatable("Cut off at the limit"),
         ("cut_off", f"{TRAINER}truncated"),
         -1,
     ),
-    ("surprisal", translatable("Surprisal"), ("surprisal_mean",), 1),
-    ("entropy", translatable("Entropy"), (f"{TRAINER}entropy",), 1),
-    ("gradient_norm", translatable("Gradient norm"), (f"{TRAINER}grad_norm",), -1),
-    ("distinct_2", translatable("Distinct-2"), ("distinct_2",), 1),
-    ("duplicates", translatable("Repeated responses"), ("duplicate",), -1),
-    (
+    GuardedFigure("surprisal", translatable("Surprisal"), ("surprisal_mean",), 1),
+    GuardedFigure("entropy", translatable("Entropy"), (f"{TRAINER}entropy",), 1),
+    GuardedFigure(
+        "gradient_norm", translatable("Gradient norm"), (f"{TRAINER}grad_norm",), -1
+    ),
+    GuardedFigure("distinct_2", translatable("Distinct-2"), ("distinct_2",), 1),
+    GuardedFigure("duplicates", translatable("Repeated responses"), ("duplicate",), -1),
+    GuardedFigure(
         "all_wrong_groups",
         translatable("Groups without signal, all wrong"),
         (ALL_WRONG,),
         -1,
     ),
-    (
+    GuardedFigure(
         "all_right_groups",
         translatable("Groups without signal, all right"),
         (ALL_RIGHT,),
         0,
     ),
-    ("pass_at_k", translatable("pass@k"), ("pass_at_k",), 1),
-    (
+    GuardedFigure("pass_at_k", translatable("pass@k"), ("pass_at_k",), 1),
+    GuardedFigure(
         "mismatch",
         translatable("Engine mismatch, k3"),
         ("mismatch_k3", f"{TRAINER}mismatch_k3"),
         -1,
     ),
-    (
+    GuardedFigure(
         "tool_errors",
         translatable("Tool errors"),
         ("tool_errors", f"{TRAINER}tool_errors"),
@@ -133,9 +152,8 @@ class Side:
         values = self.trainer.get(f"{TRAINER}validation")
         if values is None:
             return None
-        series = Series(
-            self.trainer["step"].to_numpy(np.int64), values.to_numpy(np.float64)
-        )
+        steps = self.trainer["step"].to_numpy(np.int64)
+        series = Series(steps, values.to_numpy(np.float64))
         return course_of(series, TRAINER, "watched_reward")
 
 
@@ -145,19 +163,22 @@ def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Sid
         named = PROMPT in responses
         pairs = responses[PROMPT if named else "prompt_id"].astype(np.uint64)
         return Side(name, responses.assign(pair=pairs), named)
-    columns = (
-        ["group_hash"]
-        if pair_by == GROUP
-        else [f"{EXTRA}{pair_by}", f"{PART}{pair_by}"]
-    )
-    values = next(
-        (responses[column] for column in columns if column in responses), pd.Series()
-    )
-    values = values[values > 0] if pair_by == GROUP else values.dropna().map(_hash)
-    if values.empty:
+    keys = _pairing_keys(responses, pair_by)
+    if keys.empty:
         raise UsageError(f"--pair-by {pair_by}: no response of {name!r} has this field")
-    paired = responses.loc[values.index].assign(pair=values.astype(np.uint64))
+    paired = responses.loc[keys.index].assign(pair=keys.astype(np.uint64))
     return Side(name, paired, unpaired=len(responses) - len(paired))
+
+
+def _pairing_keys(responses: pd.DataFrame, pair_by: str) -> pd.Series:
+    """Return the keys of those responses that have a group or the field ``pair_by``."""
+    if pair_by == GROUP:
+        groups = responses.get("group_hash", pd.Series())
+        return groups[groups > 0]
+    for column in (f"{EXTRA}{pair_by}", f"{PART}{pair_by}"):
+        if column in responses:
+            return responses[column].dropna().map(_hash)
+    return pd.Series()
 
 
 def _hash(value: object) -> int:
@@ -187,20 +208,28 @@ def windows(frames: Sequence[pd.DataFrame], bases: int) -> Windows:
     """
     steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
     common = reduce(np.intersect1d, steps)
-    low = max(run[0] for run in steps)
-    high = min(run[-1] for run in steps)
-    start = high - WINDOW_SHARE * (high - low)
-    chosen_steps = [run[(run >= start) & (run <= high)] for run in steps]
-    if len(common) and common[-1] >= start:
-        chosen_steps = [_last_fifth(common)] * len(steps)
-    elif low > high or not all(map(len, chosen_steps)):
-        chosen_steps = [_last_fifth(run) for run in steps]
-    ends = [(int(run[0]), int(run[-1])) for run in chosen_steps]
+    ends = []
+    for compared in _compared(steps, common):
+        ends.append((int(compared[0]), int(compared[-1])))
     return Windows(ends[:bases], ends[bases:], common)
 
 
+def _compared(steps: Sequence[Ints], common: Ints) -> list[Ints]:
+    """Return the steps to compare of each run, given all its steps, ascending."""
+    low = max(run[0] for run in steps)
+    high = min(run[-1] for run in steps)
+    start = high - WINDOW_SHARE * (high - low)
+    if len(common) and common[-1] >= start:
+        return [_last_fifth(common)] * len(steps)
+    inside = [run[(run >= start) & (run <= high)] for run in steps]
+    if low <= high and all(map(len, inside)):
+        return inside
+    return [_last_fifth(run) for run in steps]
+
+
 def _last_fifth(steps: Ints) -> Ints:
-    return steps[-max(1, round(len(steps) * WINDOW_SHARE)) :]
+    count = max(1, round(len(steps) * WINDOW_SHARE))
+    return steps[-count:]
 
 
 class Reached(NamedTuple):
@@ -213,27 +242,32 @@ class Reached(NamedTuple):
 
 def speed_of(base: Series, new: Series) -> dict[str, Reached]:
     """Return when each run reached "half" and "most" (90%) of the better run's gain, {} if none."""
-    courses = [c for c in (course_of(series, "reward") for series in (base, new)) if c]
-    leading = max(
-        (c for c in courses if c.gained), key=lambda c: c.best.value, default=None
-    )
-    if leading is None or len(courses) < 2:
+    base_course = course_of(base, "reward")
+    new_course = course_of(new, "reward")
+    if base_course is None or new_course is None:
         return {}
-    gain = leading.best.value - leading.first.value
-    targets = {
-        "half": leading.first.value + 0.5 * gain,
-        "most": leading.first.value + 0.9 * gain,
-    }
-    return {
-        name: Reached(target, *(_reached(course, target) for course in courses))
-        for name, target in targets.items()
-    }
+    gaining = [course for course in (base_course, new_course) if course.gained]
+    if not gaining:
+        return {}
+    leading = max(gaining, key=lambda course: course.best.value)
+    start = leading.first.value
+    gain = leading.best.value - start
+    reached = {}
+    for name, share in (("half", 0.5), ("most", 0.9)):
+        target = start + share * gain
+        base_step = _reached(base_course, target)
+        reached[name] = Reached(target, base_step, _reached(new_course, target))
+    return reached
 
 
 def _reached(course: Course, target: float) -> int | None:
     """Return the last step of the first window with a mean of ``target`` or more, or None."""
-    windows = np.flatnonzero(running_mean(course.values, course.window) >= target)
-    return int(course.steps[windows[0] + course.window - 1]) if len(windows) else None
+    means = running_mean(course.values, course.window)
+    windows = np.flatnonzero(means >= target)
+    if not len(windows):
+        return None
+    # Window i has the values i to i + course.window - 1.
+    return int(course.steps[windows[0] + course.window - 1])
 
 
 class Guardrail(NamedTuple):
@@ -261,15 +295,13 @@ def effect_on(means: Means, column: str, *, paired: bool) -> Effect:
     """Return the difference NEW - BASE of one figure, NaN if a run does not have the figure."""
     if not means.have(column):
         return Effect(paired=paired)
-    base, new = ([table[column] for table in runs] for runs in means)
+    base = [table[column] for table in means.bases]
+    new = [table[column] for table in means.news]
     if not paired:
         return unpaired_effect(base, new)
-    runs = (
-        pd.concat([*base, *new], axis=1, join="inner")
-        .sort_index()
-        .to_numpy(np.float64)
-        .T
-    )
+    # A row per prompt that all runs have, a column per run
+    shared = pd.concat([*base, *new], axis=1, join="inner").sort_index()
+    runs = shared.to_numpy(np.float64).T
     return paired_effect(runs[: len(base)], runs[len(base) :])
 
 
@@ -284,38 +316,53 @@ def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail
 
     Figures that the responses lack come from trainer metrics, with blocks of steps as units.
     """
-    parts = [
-        n for n in map(str, means.news[0]) if n.startswith(PART) and n in means.bases[0]
-    ]
-    guardrails = []
-    directions = {}
-    for name, _, columns, better in (
-        *GUARDRAILS,
-        *((part, "", (part,), 1) for part in parts),
-    ):
-        column = next(
-            (c for c in columns if means.have(c) or trainer.have(c)), columns[0]
-        )
-        tables = trainer if column.startswith(TRAINER) else means
-        base, new = (_mean_of_runs(runs, column) for runs in tables)
-        effect = effect_on(tables, column, paired=paired and tables is means)
-        guardrails.append(Guardrail(name, column, base, new, effect, "missing"))
-        directions[name] = better
+    figures = list(GUARDRAILS)
+    for name in map(str, means.news[0]):
+        if name.startswith(PART) and name in means.bases[0]:
+            figures.append(GuardedFigure(name, "", (name,), 1))
+    guardrails = [_guardrail(one, means, trainer, paired=paired) for one in figures]
     logged = [g for g in guardrails if np.isfinite(g.effect.low)]
-    corrected = zip(logged, holm([g.effect.p for g in logged]), strict=True)
-    levels = {g.id: _guardrail_level(g, p, directions[g.id]) for g, p in corrected}
-    return [g._replace(level=levels.get(g.id, "missing")) for g in guardrails]
+    p_values = holm([g.effect.p for g in logged])
+    corrected = {g.id: p for g, p in zip(logged, p_values, strict=True)}
+    result = []
+    for guardrail, figure in zip(guardrails, figures, strict=True):
+        if guardrail.id in corrected:
+            level = _guardrail_level(guardrail, corrected[guardrail.id], figure.better)
+            result.append(guardrail._replace(level=level))
+        else:
+            result.append(guardrail)
+    return result
+
+
+def _guardrail(
+    figure: GuardedFigure, means: Means, trainer: Means, *, paired: bool
+) -> Guardrail:
+    """Compare a figure; its level stays "missing" until p-values are corrected."""
+    column = figure.columns[0]
+    for candidate in figure.columns:
+        if means.have(candidate) or trainer.have(candidate):
+            column = candidate
+            break
+    # Blocks of the trainer's steps cannot be paired as prompts are.
+    tables = means
+    if column.startswith(TRAINER):
+        tables = trainer
+        paired = False
+    base = _mean_of_runs(tables.bases, column)
+    new = _mean_of_runs(tables.news, column)
+    effect = effect_on(tables, column, paired=paired)
+    return Guardrail(figure.id, column, base, new, effect, "missing")
 
 
 def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLevel:
-    improvement = guardrail.effect.value * better
     if p > 1 - LEVEL or guardrail.effect.value == 0:
         return "none"
+    improvement = guardrail.effect.value * better
     if improvement < 0:
         return "worse"
-    return (
-        "better" if improvement > 0 and guardrail.id not in NEVER_BETTER else "changed"
-    )
+    if improvement > 0 and guardrail.id not in NEVER_BETTER:
+        return "better"
+    return "changed"
 
 
 @dataclass(frozen=True)
@@ -327,18 +374,17 @@ class Comparison:
     # responses of each BASE run, then of each NEW run, in that split, at all steps
     responses: list[pd.DataFrame]
     windows: Windows
-    inside: list[
-        pd.DataFrame
-    ]  # those of ``responses`` whose steps are in the window of their run
+    # those of ``responses`` whose steps are in the window of their run
+    inside: list[pd.DataFrame]
     named: bool  # whether prompts can be identified in all runs (none is redacted)
     effect: Effect  # difference NEW - BASE of the reward
     guardrails: list[Guardrail]
     shared: int  # number of prompts that all runs have in their windows
     only_base: (
-        int  # number of prompts in the window of a BASE run but not in that of NEW
+        int  # of prompts in the window of a BASE run but not in that of every NEW run
     )
     only_new: (
-        int  # number of prompts in the window of NEW but not in that of every BASE run
+        int  # of prompts in the window of a NEW run but not in that of every BASE run
     )
     cut: bool  # whether the logger cuts a run's texts
 
@@ -362,6 +408,7 @@ class Comparison:
 
     @property
     def ends(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Responses of the first BASE run, and of the first NEW run, at all steps."""
         return self.responses[0], self.responses[self.bases]
 
     @property
@@ -371,64 +418,46 @@ class Comparison:
 
     @cached_property
     def _rewards(self) -> tuple[pd.Series, pd.Series]:
-        base, new = (
-            rounded_columns(frame.groupby("step")[["reward"]].mean())["reward"]
-            for frame in self.ends
-        )
-        return base, new
+        """Mean reward by step of the first BASE run, and of the first NEW run."""
+        base, new = self.ends
+        return _rewards_by_step(base), _rewards_by_step(new)
 
     @property
     def curves(self) -> tuple[Floats, Floats]:
         """Mean reward of the first BASE run and of NEW at each common step."""
-        common = self.windows.common
-        base, new = (
-            mean.reindex(common).to_numpy(np.float64) for mean in self._rewards
-        )
-        return base, new
+        base, new = (mean.reindex(self.windows.common) for mean in self._rewards)
+        return base.to_numpy(np.float64), new.to_numpy(np.float64)
 
     @cached_property
     def speed(self) -> dict[str, Reached]:
-        means = [mean.dropna() for mean in self._rewards]
-        return speed_of(
-            *(Series(m.index.to_numpy(np.int64), m.to_numpy(np.float64)) for m in means)
-        )
+        base, new = self._rewards
+        return speed_of(_series_of(base), _series_of(new))
 
     @cached_property
     def band(self) -> Band:
         """Reward of NEW minus BASE at each common step, with a 95% band for the whole curve."""
-        return difference_band(
-            *self.ends, self.windows.common, paired=self.effect.paired
-        )
+        base, new = self.ends
+        steps = self.windows.common
+        return difference_band(base, new, steps, paired=self.effect.paired)
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL | None]:
         """Reward column -> NEW - BASE at equal KL; None if not logged or KL ranges are disjoint."""
-        return {
-            reward: at_equal_kl(*self.ends, reward)
-            if all(
-                has(frame, column)
-                for frame in self.ends
-                for column in (reward, "kl_k1")
-            )
-            else None
-            for reward in ("reward", "valid_reward")
-        }
+        base, new = self.ends
+        effects: dict[str, EqualKL | None] = {}
+        for reward in ("reward", "valid_reward"):
+            if all(has(frame, "kl_k1") and has(frame, reward) for frame in self.ends):
+                effects[reward] = at_equal_kl(base, new, reward)
+            else:
+                effects[reward] = None
+        return effects
 
     @property
     def paths(self) -> list[pd.DataFrame]:
         """BASE's and NEW's ``step``, ``distance`` (√KL in √nats) and ``reward``; [] without KL."""
         if not all(has(frame, "kl_k1") for frame in self.ends):
             return []
-        means = (
-            frame.groupby("step")[["kl_k1", "reward"]].mean().dropna()
-            for frame in self.ends
-        )
-        return [
-            rounded_columns(
-                m.assign(distance=np.sqrt(m["kl_k1"].clip(lower=0.0))).reset_index()
-            )
-            for m in means
-        ]
+        return [_path(frame) for frame in self.ends]
 
     @property
     def reasons(self) -> list[str]:
@@ -443,9 +472,29 @@ class Comparison:
         if self.level == "incomparable":
             scored = all(has(frame, "reward") for frame in self.inside)
             reasons.append("few_prompts" if scored else "no_reward")
-        elif (np.isfinite(self.band.difference) & np.isnan(self.band.low)).any():
-            reasons.append("no_band")
+        else:
+            compared = np.isfinite(self.band.difference)
+            if (compared & np.isnan(self.band.low)).any():
+                reasons.append("no_band")
         return reasons
+
+
+def _rewards_by_step(responses: pd.DataFrame) -> pd.Series:
+    means = responses.groupby("step")[["reward"]].mean()
+    return rounded_columns(means)["reward"]
+
+
+def _series_of(means: pd.Series) -> Series:
+    """Return means by step as a series, without steps that have none."""
+    known = means.dropna()
+    return Series(known.index.to_numpy(np.int64), known.to_numpy(np.float64))
+
+
+def _path(responses: pd.DataFrame) -> pd.DataFrame:
+    """Return ``step``, ``distance`` (√KL in √nats), ``kl_k1`` and ``reward`` of a run's steps."""
+    means = responses.groupby("step")[["kl_k1", "reward"]].mean().dropna()
+    distance = np.sqrt(means["kl_k1"].clip(lower=0.0))
+    return rounded_columns(means.assign(distance=distance).reset_index())
 
 
 def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
@@ -453,53 +502,57 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     sides = [*bases, *news]
     split, responses = _common_split(_comparable_responses(sides))
     if len(set(map(_usual_group, responses))) > 1:
+        # pass@k of groups of different sizes cannot be compared.
         responses = [frame.assign(pass_at_k=np.nan) for frame in responses]
-    limits = windows(responses, len(bases))
-    inside, trainer = (
-        [
-            frame[frame["step"].between(*window)]
-            for frame, window in zip(frames, (*limits.bases, *limits.news), strict=True)
-        ]
-        for frames in (responses, [side.trainer for side in sides])
-    )
+    chosen = windows(responses, len(bases))
+    inside = _inside(responses, chosen)
+    trainer = _inside([side.trainer for side in sides], chosen)
     means = _means(inside, len(bases))
-    base_prompts, new_prompts = ([table.index for table in runs] for runs in means)
+    base_prompts = [table.index for table in means.bases]
+    new_prompts = [table.index for table in means.news]
     paired = _pairable([*base_prompts, *new_prompts])
-    in_all = [
-        reduce(pd.Index.intersection, side) for side in (base_prompts, new_prompts)
-    ]
-    in_any = [reduce(pd.Index.union, side) for side in (base_prompts, new_prompts)]
+    in_all_bases = reduce(pd.Index.intersection, base_prompts)
+    in_all_news = reduce(pd.Index.intersection, new_prompts)
+    in_any_base = reduce(pd.Index.union, base_prompts)
+    in_any_new = reduce(pd.Index.union, new_prompts)
     return Comparison(
-        split,
-        len(bases),
-        responses,
-        limits,
-        inside,
-        all(side.named for side in sides),
-        effect_on(means, "reward", paired=paired),
-        _guardrails(means, _means(trainer, len(bases)), paired=paired),
-        shared=len(in_all[0].intersection(in_all[1])),
-        only_base=len(in_any[0].difference(in_all[1])),
-        only_new=len(in_any[1].difference(in_all[0])),
+        split=split,
+        bases=len(bases),
+        responses=responses,
+        windows=chosen,
+        inside=inside,
+        named=all(side.named for side in sides),
+        effect=effect_on(means, "reward", paired=paired),
+        guardrails=_guardrails(means, _means(trainer, len(bases)), paired=paired),
+        shared=len(in_all_bases.intersection(in_all_news)),
+        only_base=len(in_any_base.difference(in_all_news)),
+        only_new=len(in_any_new.difference(in_all_bases)),
         cut=any(side.cut for side in sides),
     )
 
 
+def _inside(frames: Sequence[pd.DataFrame], windows: Windows) -> list[pd.DataFrame]:
+    """Return the rows of each run's frame that are in its window."""
+    inside = []
+    ends = [*windows.bases, *windows.news]
+    for frame, (first, last) in zip(frames, ends, strict=True):
+        inside.append(frame[frame["step"].between(first, last)])
+    return inside
+
+
 def _usual_group(frame: pd.DataFrame) -> int | None:
     """Return the usual number of responses with pass@k in a group (its k), or None."""
-    sizes = (
-        frame.groupby("group")["pass_at_k"].count()
-        if "pass_at_k" in frame
-        else pd.Series()
-    )
+    if "pass_at_k" not in frame:
+        return None
+    sizes = frame.groupby("group")["pass_at_k"].count()
     return most_common(sizes[sizes > 0].to_numpy())
 
 
 def _means(frames: Sequence[pd.DataFrame], bases: int) -> Means:
-    tables = [
-        rounded_columns(frame.groupby("pair").mean(numeric_only=True))
-        for frame in frames
-    ]
+    """Return each prompt's means, given the responses of each run, the BASE runs first."""
+    tables = []
+    for frame in frames:
+        tables.append(rounded_columns(frame.groupby("pair").mean(numeric_only=True)))
     return Means(tables[:bases], tables[bases:])
 
 
@@ -508,21 +561,22 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
 
     Prompts of redacted runs get keys that match those of no other run.
     """
-    cut = OF_WHOLE_TEXTS if any(side.cut for side in sides) else ()
-    best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
+    is_cut = any(side.cut for side in sides)
+    best_rewards = [side.responses["reward"].max() for side in sides]
+    best = float(np.fmax.reduce(best_rewards))
     frames = []
     for number, side in enumerate(sides, 1):
-        frame = side.responses.drop(
-            columns=[name for name in cut if name in side.responses]
-        )
+        frame = side.responses
+        if is_cut:
+            frame = frame.drop(columns=list(OF_WHOLE_TEXTS), errors="ignore")
         if not side.named:
+            # The keys of such a run are small numbers: each run gets its own range.
             frame = frame.assign(pair=frame["pair"] + np.uint64(number << 40))
         if "zero_variance" in frame:
             alike = frame["zero_variance"]
             right = frame["reward"] >= best
-            frame = frame.assign(
-                **{ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right}
-            )
+            signal = {ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right}
+            frame = frame.assign(**signal)
         frames.append(frame)
     return frames
 
@@ -530,14 +584,17 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
 def _common_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:
     """Return the split ("val" if its prompts pair, else "train", else "all") and its responses."""
     for name, names in _SPLITS.items():
-        cut = [frame[frame["split"].isin(names)] for frame in frames]
-        if all(map(len, cut)):
-            prompts = [pd.Index(frame["pair"].unique()) for frame in cut]
-            if name == "train" or _pairable(prompts):
-                return name, cut
+        selected = [frame[frame["split"].isin(names)] for frame in frames]
+        if not all(map(len, selected)):
+            continue
+        prompts = [pd.Index(frame["pair"].unique()) for frame in selected]
+        if name == "train" or _pairable(prompts):
+            return name, selected
     return "all", frames
 
 
 def _pairable(prompts: Sequence[pd.Index]) -> bool:
+    """Return whether all runs share enough prompts, given those of each run."""
     shared = reduce(pd.Index.intersection, prompts)
-    return len(shared) >= max(1.0, LEAST_SHARED * min(map(len, prompts)))
+    smallest = min(map(len, prompts))
+    return len(shared) >= max(1.0, LEAST_SHARED * smallest)

@@ -25,7 +25,7 @@ from rlreport.system.gzipped import gzipped
 from rlreport.tables import Tables
 from rlreport.text.clean import escape, safe_text, unescape, without_controls
 
-# Paths in a report's folder or zip: the run's metadata and figures, and the response data
+# Path of the response data in a report's folder or zip
 PATH = "data/responses.csv.gz"
 
 PART = "part:"  # Prefix of the columns and guardrail ids of reward parts (components of the reward)
@@ -60,7 +60,6 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     if tables.responses.empty:
         return trainer_data(tables.steps)
     responses = tables.responses
-    extras = tables.extras
     columns: dict[str, object] = {
         "step": responses["step"],
         "n": responses["n"],
@@ -72,28 +71,47 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         columns["prompt"] = responses["prompt_hash"]
         if responses["group_hash"].any():
             columns["group_hash"] = responses["group_hash"]
-    columns |= {name: responses[name].to_numpy(np.float64) for name in _FIGURES}
+    for name in _FIGURES:
+        columns[name] = responses[name].to_numpy(np.float64)
     columns["cut_off"] = is_cut_off(
-        *(responses[n].to_numpy() for n in ("finished", "ending"))
+        responses["finished"].to_numpy(), responses["ending"].to_numpy()
     )
-    columns["duplicate"] = responses.duplicated(
-        ["step", "response_hash"], keep=False
-    ).astype(float)
+    is_duplicate = responses.duplicated(["step", "response_hash"], keep=False)
+    columns["duplicate"] = is_duplicate.astype(float)
+    columns["zero_variance"] = _zero_variance(responses)
+    columns["pass_at_k"] = _pass_at_k(responses)
+    columns |= _extra_columns(tables, redact=redact)
+    table = pd.DataFrame(columns, copy=False)
+    missing = [name for name in table if table[name].isna().all()]
+    return table.drop(columns=[name for name in missing if name != "reward"])
+
+
+def _zero_variance(responses: pd.DataFrame) -> pd.Series:
+    """Return 1 if the rewards of the response's group are equal, else 0; NaN if it has one."""
     rewards = responses.groupby("group", sort=False)["reward"]
     spread = rewards.transform("max") - rewards.transform("min")
     alike = (spread < 1e-6).astype(np.float64)
-    columns["zero_variance"] = alike.where(rewards.transform("count") > 1)
-    splits = [split for _, split in responses.groupby("validation")]  # k may differ
-    passes = pd.concat(
-        [pd.Series(passes_of(split).at_k, split.index) for split in splits]
-    )
-    of_groups = passes.sort_index().groupby(responses["group"]).transform("first")
-    columns["pass_at_k"] = of_groups.where(responses["correct"].notna())
-    for name in extras.columns:
-        values = extras[name]
-        key = without_controls(
-            f"{PART if name in tables.reward_parts else EXTRA}{name}"
-        )
+    return alike.where(rewards.transform("count") > 1)
+
+
+def _pass_at_k(responses: pd.DataFrame) -> pd.Series:
+    """Return pass@k of the response's group, NaN if it is not known whether it is right."""
+    # Groups of validation may have another size, and so another k.
+    parts = []
+    for _, split in responses.groupby("validation"):
+        parts.append(pd.Series(passes_of(split).at_k, split.index))
+    passes = pd.concat(parts).sort_index()
+    of_groups: pd.Series = passes.groupby(responses["group"]).transform("first")
+    return of_groups.where(responses["correct"].notna())
+
+
+def _extra_columns(tables: Tables, *, redact: bool) -> dict[str, object]:
+    """Return the logged fields of responses; without texts if redacted."""
+    columns: dict[str, object] = {}
+    for name in tables.extras.columns:
+        values = tables.extras[name]
+        prefix = PART if name in tables.reward_parts else EXTRA
+        key = without_controls(f"{prefix}{name}")
         if is_numeric_dtype(values):
             columns[key] = values.to_numpy(np.float64)
         elif name == "split":
@@ -101,9 +119,7 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         elif not redact:
             named = values.where(values != "")  # an empty string identifies nothing
             columns[key] = named.map(without_controls, na_action="ignore")
-    table = pd.DataFrame(columns, copy=False)
-    empty = [name for name in table if name != "reward" and table[name].isna().all()]
-    return table.drop(columns=empty)
+    return columns
 
 
 def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
@@ -114,22 +130,22 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
     about √S steps.
     """
     block = _blocks(len(steps))
-    ids = {
+    columns = {
         "step": steps["step"],
         "n": 0,
         "split": METRICS,
         "prompt_id": block,
         "group": block,
     }
-    names = [
-        name
-        for name in _TRAINER_FIGURES
-        if name == "reward" or has(steps, f"{name}_mean")
-    ]
-    return pd.DataFrame(ids | {name: steps[f"{name}_mean"] for name in names})
+    for name in _TRAINER_FIGURES:
+        if name == "reward" or has(steps, f"{name}_mean"):
+            columns[name] = steps[f"{name}_mean"]
+    return pd.DataFrame(columns)
 
 
 def _blocks(steps: int) -> Ints:
+    """Return the number of each step's block, (steps,)."""
+    # In the last fifth, about √(steps / 5); at least 15 blocks, so that some are in that fifth
     size = max(1, min(round((steps / 5) ** 0.5), steps // 15))
     return np.repeat(np.arange(steps, dtype=np.int64), size)[:steps]
 
@@ -138,14 +154,14 @@ def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the trainer's metrics by step, in columns by role; ``pair`` is a block of steps."""
     if "step" not in metrics:
         return pd.DataFrame({"step": [], "pair": []})
-    roles = roles_of(map(str, metrics.columns[1:]))
-    columns = {
-        f"{TRAINER}{role}": in_unit_of(role, name, metrics[name].to_numpy(np.float64))
-        for role, name in roles.items()
+    columns: dict[str, object] = {
+        "step": metrics["step"],
+        "pair": _blocks(len(metrics)),
     }
-    return pd.DataFrame(
-        {"step": metrics["step"], "pair": _blocks(len(metrics)), **columns}
-    )
+    for role, name in roles_of(map(str, metrics.columns[1:])).items():
+        values = metrics[name].to_numpy(np.float64)
+        columns[f"{TRAINER}{role}"] = in_unit_of(role, name, values)
+    return pd.DataFrame(columns)
 
 
 def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
@@ -155,33 +171,35 @@ def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
     parts: list[bytes] = []
     rows = 0
     size = len(head)
+    # Backwards, as the last rows are those that are kept
     for stop in range(len(table), 0, -ROWS_TOGETHER):
         block = table.iloc[max(0, stop - ROWS_TOGETHER) : stop]
         columns = [_cells(str(name), block[name]) for name in block]
-        lines = b"".join(b",".join(row) + b"\n" for row in zip(*columns, strict=True))
+        cells_by_row = zip(*columns, strict=True)
+        lines = b"".join(b",".join(cells) + b"\n" for cells in cells_by_row)
         part = gzipped(lines, COMPRESSION)
         if size + len(part) > most:
             break
         parts.append(part)
-        rows, size = rows + len(block), size + len(part)
+        rows += len(block)
+        size += len(part)
     return head + b"".join(reversed(parts)), rows
 
 
 def _cells(name: str, values: pd.Series) -> list[bytes]:
+    """Return the cells of a CSV column, as encoded texts."""
     if name in _HASHES:
         return [b"%016x" % value for value in values.tolist()]
     if not is_numeric_dtype(values):
-        numbers, distinct = pd.factorize(
-            values.map(str, na_action="ignore")
-        )  # -1 is missing
-        texts = [*(_quoted(escape(text)).encode() for text in distinct), b""]
+        numbers, distinct = pd.factorize(values.map(str, na_action="ignore"))
+        texts = [_quoted(escape(text)).encode() for text in distinct]
+        texts.append(b"")  # missing values have the number -1
         return [texts[number] for number in numbers.tolist()]
-    array = values.to_numpy()
+    array = np.ascontiguousarray(values.to_numpy())
     if array.dtype.kind == "f":
         array = np.where(np.isfinite(array), array, np.nan)
-    encoded = orjson.dumps(
-        np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY
-    )
+    # JSON of an array without its brackets is as fast a writer of numbers as there is.
+    encoded = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
     return encoded[1:-1].replace(b"null", b"").split(b",")
 
 
@@ -189,37 +207,26 @@ def _quoted(text: str) -> str:
     return '"' + safe_text(text).replace('"', '""') + '"'
 
 
+# Exceptions raised by a file that is broken
+UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    zipfile.BadZipFile,
+    RuntimeError,
+)
+
+
 def unpacked(data: bytes, name: str) -> pd.DataFrame:
     """Parse response data that ``pack_table`` wrote; raise UnusableInputError if it is broken."""
     try:
-        with gzip.open(io.BytesIO(data)) as stream:
-            text = read_stream(stream, MAX_DATA)
-        with warnings.catch_warnings():
-            # Pandas from 3.1 on warns that float_precision is not needed; every version warns if
-            # only some ids of a column look like numbers.
-            warnings.simplefilter("ignore")
-            table = load_csv(
-                text,
-                MAX_CELLS,
-                dtype={"split": str, **dict.fromkeys(_HASHES, str)},
-                keep_default_na=False,
-                na_values=[""],
-                float_precision="round_trip",
-            )
+        table = _parsed(data)
         if not {*_NUMBERS, "split", "reward"} <= set(table) or table.empty:
             raise ValueError("no responses")
         table = table.astype(dict.fromkeys(_NUMBERS, np.int64))
         for column in set(map(str, table)) - set(_NUMBERS):
-            values = table[column]
-            is_text = column.startswith((EXTRA, PART)) and not is_numeric_dtype(values)
-            if column in _HASHES:
-                table[column] = np.array([int(text, 16) for text in values], np.uint64)
-            elif column == "split" or is_text:
-                table[column] = values.map(
-                    lambda cell: unescape(cell) if isinstance(cell, str) else cell
-                )
-            else:
-                table[column] = values.astype(np.float64)
+            table[column] = _restored(column, table[column])
     except LimitError as error:
         raise UnusableInputError(f"{name}: its {PATH} is broken: {error}") from None
     except (*UNREADABLE, TypeError, OverflowError, MemoryError) as error:
@@ -230,11 +237,32 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
     return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
 
 
-UNREADABLE = (
-    OSError,
-    EOFError,
-    ValueError,
-    zlib.error,
-    zipfile.BadZipFile,
-    RuntimeError,
-)
+def _parsed(data: bytes) -> pd.DataFrame:
+    with gzip.open(io.BytesIO(data)) as stream:
+        text = read_stream(stream, MAX_DATA)
+    with warnings.catch_warnings():
+        # Pandas from 3.1 on warns that float_precision is not needed; every version warns if
+        # only some ids of a column look like numbers.
+        warnings.simplefilter("ignore")
+        return load_csv(
+            text,
+            MAX_CELLS,
+            dtype={"split": str, **dict.fromkeys(_HASHES, str)},
+            keep_default_na=False,
+            na_values=[""],
+            float_precision="round_trip",
+        )
+
+
+def _restored(column: str, values: pd.Series) -> pd.Series | np.ndarray:
+    """Return a column as it was before it was packed."""
+    if column in _HASHES:
+        return np.array([int(text, 16) for text in values], np.uint64)
+    is_text = column.startswith((EXTRA, PART)) and not is_numeric_dtype(values)
+    if column == "split" or is_text:
+        return values.map(_unescaped)
+    return values.astype(np.float64)
+
+
+def _unescaped(cell: object) -> object:
+    return unescape(cell) if isinstance(cell, str) else cell

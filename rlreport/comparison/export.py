@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from rlreport import __version__
+from rlreport.check.finding import Finding
+from rlreport.comparison.compare import Guardrail
 from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
-from rlreport.comparison.statistics import Effect
+from rlreport.comparison.saved import ResponseId
+from rlreport.comparison.statistics import Effect, EqualKL
 from rlreport.comparison.words import sentence
 from rlreport.figures.rounding import difference
 from rlreport.summarise.steps import rounded_columns
 
 SCHEMA = 3
-PROMPT_CHARACTERS = 400
+PROMPT_CHARACTERS = 400  # maximum length of a prompt
 
 
 def compare_json(outcome: Outcome) -> dict[str, Any]:
+    """Return the content of ``compare.json``, see ``schemas/compare.schema.json``."""
     comparison = outcome.comparison
     changed = outcome.changed
-    effect = comparison.effect
     windows = comparison.windows
+    speed = {name: reached._asdict() for name, reached in comparison.speed.items()}
     band = comparison.band
-    equal_kl = {
-        name: one and one._asdict() for name, one in comparison.equal_kl.items()
-    }
+    equal_kl = comparison.equal_kl
     return {
         "schema": SCHEMA,
         "generator": {"name": "rlreport", "version": __version__},
         "runs": {
-            "base": [r.name for r in outcome.bases],
-            "new": [r.name for r in outcome.news],
+            "base": [run.name for run in outcome.bases],
+            "new": [run.name for run in outcome.news],
         },
         "levels": {
             "base": [run.level for run in outcome.bases],
@@ -43,65 +46,49 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             "split": comparison.split,
         },
         "gate": {"failed": list(outcome.gate.failed), "exit": outcome.gate.exit},
-        "verdict": {
-            "level": comparison.level,
-            "sentence": sentence(outcome),
-            **_effect(effect),
-            "pairs": effect.pairs if effect.paired else 0,
-            "only_base": comparison.only_base,
-            "only_new": comparison.only_new,
-            "paired": effect.paired,
-            "reasons": comparison.reasons,
-        },
-        "guardrails": [
-            {
-                "id": g.id,
-                "base": g.base,
-                "new": g.new,
-                **_effect(g.effect),
-                "level": g.level,
-            }
-            for g in comparison.guardrails
-        ],
+        "verdict": _verdict(outcome),
+        "guardrails": [_guardrail(guardrail) for guardrail in comparison.guardrails],
         "curves": {
             "step": windows.common.tolist(),
-            **{name: values.tolist() for name, values in band._asdict().items()},
+            "difference": band.difference.tolist(),
+            "low": band.low.tolist(),
+            "high": band.high.tolist(),
         },
         "findings": {
-            name: [one.id for one in changed[name]]
-            for name in ("new", "fixed", "still")
+            "new": _ids(changed["new"]),
+            "fixed": _ids(changed["fixed"]),
+            "still": _ids(changed["still"]),
         },
         "flips": [_flip(flip) for flip in outcome.flips],
-        "speed": {name: one._asdict() for name, one in comparison.speed.items()}
-        or None,
-        "equal_kl": equal_kl["reward"],
-        "equal_kl_watched": equal_kl["valid_reward"],
+        "speed": speed or None,
+        "equal_kl": _equal_kl(equal_kl["reward"]),
+        "equal_kl_watched": _equal_kl(equal_kl["valid_reward"]),
     }
 
 
-def prompts_table(outcome: Outcome) -> pd.DataFrame:
-    """Return a row per compared prompt: unless redacted, with hash and, if in ``flips``, text."""
-    sides = [
-        frame.groupby("pair")["reward"]
-        .agg(responses="size", reward="mean")
-        .add_prefix(prefix)
-        for prefix, frame in zip(
-            ("base_", "new_"), outcome.comparison.compared, strict=True
-        )
-    ]
-    table: pd.DataFrame = sides[0].join(sides[1], how="outer").sort_index()
-    table["difference"] = difference(table["new_reward"], table["base_reward"])
-    table = rounded_columns(table)
-    table.insert(
-        0, "prompt_new", table.index.map(prompt_numbers(outcome.new)).astype("Int64")
-    )
-    if not outcome.redact and outcome.new.side.named and outcome.base.side.named:
-        texts = {
-            flip.pair: (flip.prompt or "")[:PROMPT_CHARACTERS] for flip in outcome.flips
-        }
-        table.insert(1, "prompt_hash", [f"{pair:016x}" for pair in table.index])
-        table.insert(2, "prompt", [texts.get(pair, "") for pair in table.index])
-    return table
+def _verdict(outcome: Outcome) -> dict[str, Any]:
+    comparison = outcome.comparison
+    effect = comparison.effect
+    return {
+        "level": comparison.level,
+        "sentence": sentence(outcome),
+        **_effect(effect),
+        "pairs": effect.pairs if effect.paired else 0,
+        "only_base": comparison.only_base,
+        "only_new": comparison.only_new,
+        "paired": effect.paired,
+        "reasons": comparison.reasons,
+    }
+
+
+def _guardrail(guardrail: Guardrail) -> dict[str, Any]:
+    return {
+        "id": guardrail.id,
+        "base": guardrail.base,
+        "new": guardrail.new,
+        **_effect(guardrail.effect),
+        "level": guardrail.level,
+    }
 
 
 def _effect(effect: Effect) -> dict[str, float]:
@@ -113,13 +100,53 @@ def _effect(effect: Effect) -> dict[str, float]:
     }
 
 
+def _ids(findings: Sequence[Finding]) -> list[str]:
+    return [finding.id for finding in findings]
+
+
+def _equal_kl(effect: EqualKL | None) -> dict[str, float] | None:
+    return None if effect is None else effect._asdict()
+
+
 def _flip(flip: Flip) -> dict[str, Any]:
+    # Without texts, the prompt's number in NEW stands for it.
     prompt = flip.number if flip.prompt is None else flip.prompt[:PROMPT_CHARACTERS]
-    responses = {"base": flip.base_response, "new": flip.new_response}
     return {
         "prompt": prompt,
-        **{name: getattr(flip, name) for name in ("base", "new", "delta")},
+        "base": flip.base,
+        "new": flip.new,
+        "delta": flip.delta,
         "responses": {
-            side: {"step": step, "n": n} for side, (step, n) in responses.items()
+            "base": _response(flip.base_response),
+            "new": _response(flip.new_response),
         },
     }
+
+
+def _response(response: ResponseId) -> dict[str, int]:
+    step, n = response
+    return {"step": step, "n": n}
+
+
+def prompts_table(outcome: Outcome) -> pd.DataFrame:
+    """Return a row per compared prompt: unless redacted, with hash and, if in ``flips``, text."""
+    base, new = outcome.comparison.compared
+    base_rewards = _rewards_by_prompt(base).add_prefix("base_")
+    new_rewards = _rewards_by_prompt(new).add_prefix("new_")
+    table = base_rewards.join(new_rewards, how="outer").sort_index()
+    table["difference"] = difference(table["new_reward"], table["base_reward"])
+    table = rounded_columns(table)
+    numbers = table.index.map(prompt_numbers(outcome.new))
+    table.insert(0, "prompt_new", numbers.astype("Int64"))
+    if not outcome.redact and outcome.new.side.named and outcome.base.side.named:
+        texts = {}
+        for flip in outcome.flips:
+            texts[flip.pair] = (flip.prompt or "")[:PROMPT_CHARACTERS]
+        table.insert(1, "prompt_hash", [f"{pair:016x}" for pair in table.index])
+        table.insert(2, "prompt", [texts.get(pair, "") for pair in table.index])
+    return table
+
+
+def _rewards_by_prompt(responses: pd.DataFrame) -> pd.DataFrame:
+    rewards = responses.groupby("pair")["reward"]
+    return pd.DataFrame({"responses": rewards.size(), "reward": rewards.mean()})

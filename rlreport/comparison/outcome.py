@@ -30,9 +30,8 @@ from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
 
-MAX_TEXTS = (
-    512  # Words are counted in a random sample of this many compared responses per run
-)
+# Words are counted in a random sample of this many compared responses per run
+MAX_TEXTS = 512
 MAX_NGRAM = 3
 MAX_WORDS = 2048  # Maximum number of words counted in a response
 MIN_Z = 3.0
@@ -86,9 +85,8 @@ class Outcome:
     gate: Gate
     flips: Sequence[Flip]
     ngrams: pd.DataFrame  # see ``distinctive_texts``
-    counted: tuple[
-        int, int
-    ]  # number of responses whose words were counted, of BASE and of NEW
+    # number of responses whose words were counted, of BASE and of NEW
+    counted: tuple[int, int]
     tokens: pd.DataFrame  # see ``tokens_of_kl``
     redact: bool  # whether ``--redact`` leaves texts out
 
@@ -109,15 +107,15 @@ class Outcome:
     @property
     def runs(self) -> list[tuple[str, ComparedRun]]:
         """(label such as ``NEW`` or ``BASE (seed1)``, run) of each run."""
-        return [
-            (side if len(runs) == 1 else f"{side} ({run.name})", run)
-            for side, runs in (("BASE", self.bases), ("NEW", self.news))
-            for run in runs
-        ]
+        labelled = []
+        for side, runs in (("BASE", self.bases), ("NEW", self.news)):
+            for run in runs:
+                label = side if len(runs) == 1 else f"{side} ({run.name})"
+                labelled.append((label, run))
+        return labelled
 
     @property
     def broken(self) -> list[tuple[str, ComparedRun]]:
-
         return [(name, run) for name, run in self.runs if run.broken]
 
 
@@ -128,46 +126,69 @@ def outcome_of(
     base = bases[0]
     new = news[0]
     comparison = compare_runs([run.side for run in bases], [run.side for run in news])
-    guardrails = [
-        g._replace(level="changed") if _is_undecided(g, base, new, comparison) else g
-        for g in comparison.guardrails
-    ]
+    guardrails = []
+    for guardrail in comparison.guardrails:
+        if _is_undecided(guardrail, base, new, comparison):
+            guardrails.append(guardrail._replace(level="changed"))
+        else:
+            guardrails.append(guardrail)
     comparison = replace(comparison, guardrails=guardrails)
     changed = _changed_findings(base, new)
     won_and_lost = flips(comparison)
+    base_responses, new_responses = comparison.compared
+    base_flips = {flip.base_response for flip in won_and_lost}
+    new_flips = {flip.new_response for flip in won_and_lost}
+    base_texts = _read_texts(base, base_responses, base_flips, options)
+    new_texts = _read_texts(new, new_responses, new_flips, options)
     numbers = prompt_numbers(new)
-    texts_by_side = []
-    words = []
-    for run, inside, in_flips in (
-        (base, comparison.compared[0], {flip.base_response for flip in won_and_lost}),
-        (new, comparison.compared[1], {flip.new_response for flip in won_and_lost}),
-    ):
-        ids = inside[["step", "n"]]
-        if run.from_logs and len(ids) > MAX_TEXTS:
-            ids = ids.iloc[np.random.default_rng(0).permutation(len(ids))[:MAX_TEXTS]]
-        counted_ids = set(ids.itertuples(index=False, name=None))
-        texts = {} if options.redact else run.texts({*counted_ids, *in_flips})
-        texts_by_side.append(texts)
-        words.append(
-            [texts[key][1] for key in sorted(counted_ids) if key in texts][:MAX_TEXTS]
-        )
     return Outcome(
-        bases,
-        news,
-        comparison,
-        changed,
-        _gate(comparison, changed["critical"], options),
-        [
-            _with_texts(flip, numbers[flip.pair], *texts_by_side)
+        bases=bases,
+        news=news,
+        comparison=comparison,
+        changed=changed,
+        gate=_gate(comparison, changed["critical"], options),
+        flips=[
+            _with_texts(flip, numbers[flip.pair], base_texts.by_id, new_texts.by_id)
             for flip in won_and_lost
         ],
-        distinctive_texts(*words),
-        (len(words[0]), len(words[1])),
-        tokens_of_kl(None, None)
-        if options.redact
-        else tokens_of_kl(base.tokens, new.tokens),
-        bool(options.redact),
+        ngrams=distinctive_texts(base_texts.counted, new_texts.counted),
+        counted=(len(base_texts.counted), len(new_texts.counted)),
+        tokens=_tokens_of(base, new, options),
+        redact=bool(options.redact),
     )
+
+
+class _ReadTexts(NamedTuple):
+    """Texts of one run."""
+
+    by_id: _Texts
+    counted: list[str]  # responses whose words are counted
+
+
+def _read_texts(
+    run: ComparedRun,
+    compared: pd.DataFrame,
+    in_flips: set[ResponseId],
+    options: CompareOptions,
+) -> _ReadTexts:
+    """Read the texts of prompts won and lost, and of a sample of the compared responses."""
+    ids = compared[["step", "n"]]
+    # A report has few texts: ask for all of them.
+    if run.from_logs and len(ids) > MAX_TEXTS:
+        order = np.random.default_rng(0).permutation(len(ids))
+        ids = ids.iloc[order[:MAX_TEXTS]]
+    sampled = set(ids.itertuples(index=False, name=None))
+    texts = {} if options.redact else run.texts({*sampled, *in_flips})
+    responses = [texts[key][1] for key in sorted(sampled) if key in texts]
+    return _ReadTexts(texts, responses[:MAX_TEXTS])
+
+
+def _tokens_of(
+    base: ComparedRun, new: ComparedRun, options: CompareOptions
+) -> pd.DataFrame:
+    if options.redact:
+        return tokens_of_kl(None, None)
+    return tokens_of_kl(base.tokens, new.tokens)
 
 
 def _is_undecided(
@@ -186,29 +207,21 @@ def _is_undecided(
 def _changed_findings(
     base: ComparedRun, new: ComparedRun
 ) -> dict[str, list[ToldFinding]]:
-    critical = [
-        finding for finding in new.findings.values() if finding.severity == "critical"
-    ]
-    known = {
-        name
-        for name, finding in base.findings.items()
-        if finding.severity == "critical"
+    """Return the lists of ``Outcome.changed``."""
+    before = base.findings
+    after = new.findings
+    was_critical = {
+        name for name, finding in before.items() if finding.severity == "critical"
     }
     return {
-        "new": [
+        "new": [finding for name, finding in after.items() if name not in before],
+        "fixed": [finding for name, finding in before.items() if name not in after],
+        "still": [finding for name, finding in after.items() if name in before],
+        "critical": [
             finding
-            for name, finding in new.findings.items()
-            if name not in base.findings
+            for finding in after.values()
+            if finding.severity == "critical" and finding.id not in was_critical
         ],
-        "fixed": [
-            finding
-            for name, finding in base.findings.items()
-            if name not in new.findings
-        ],
-        "still": [
-            finding for name, finding in new.findings.items() if name in base.findings
-        ],
-        "critical": [finding for finding in critical if finding.id not in known],
     }
 
 
@@ -218,12 +231,10 @@ def _gate(
     conditions = set(FAIL_ON if "any" in options.fail_on else options.fail_on)
     failed = []
     # ``high`` is NaN for runs that cannot be compared; the comparison is false then.
-    lower = comparison.effect.high < -options.margin
-    if (
-        "worse" in conditions
-        and lower
-        and (comparison.has_enough_runs or not comparison.metrics_alone)
-    ):
+    is_lower = comparison.effect.high < -options.margin
+    # Blocks of a metric's steps say nothing about another run with the same settings.
+    is_evidence = comparison.has_enough_runs or not comparison.metrics_alone
+    if "worse" in conditions and is_lower and is_evidence:
         failed.append("worse")
     if "guardrail" in conditions:
         failed += [
@@ -231,8 +242,13 @@ def _gate(
         ]
     if "new-critical" in conditions:
         failed += [f"new-critical:{finding.id}" for finding in critical]
-    evidence = comparison.level in ("better", "worse") or not options.require_evidence
-    status = FAILED if failed else PASSED if evidence else INCONCLUSIVE
+    is_significant = comparison.level in ("better", "worse")
+    if failed:
+        status = FAILED
+    elif options.require_evidence and not is_significant:
+        status = INCONCLUSIVE
+    else:
+        status = PASSED
     return Gate(tuple(sorted(conditions)), tuple(failed), status)
 
 
@@ -240,21 +256,34 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     """Return up to ``most`` paired prompts with different rewards, by ``shrunk`` difference."""
     if not comparison.effect.paired:
         return []
-    base, new = comparison.compared
-    scored = [frame[np.isfinite(frame["reward"])] for frame in (base, new)]
-    sides = [_rewards_by_prompt(one[one["pair"].isin(other["pair"])])
-             for one, other in (scored, scored[::-1])]  # fmt: skip
-    table = sides[0].add_suffix("_base").join(sides[1].add_suffix("_new"))
+    base, new = (frame[np.isfinite(frame["reward"])] for frame in comparison.compared)
+    base_rewards = _rewards_by_prompt(base[base["pair"].isin(new["pair"])])
+    new_rewards = _rewards_by_prompt(new[new["pair"].isin(base["pair"])])
+    table = base_rewards.add_suffix("_base").join(new_rewards.add_suffix("_new"))
     delta = difference(table["reward_new"], table["reward_base"])
     errors = np.hypot(table["error_base"].to_numpy(), table["error_new"].to_numpy())
-    table = table.iloc[np.argsort(-np.abs(shrunk(delta, errors)), kind="stable")]
-    return [
-        Flip(pair, old, current, change(old, current), nearest_old, nearest)
-        for pair, old, _, nearest_old, current, _, nearest in table.itertuples(
-            name=None
-        )
-        if not isclose(current, old)
-    ][:most]
+    order = np.argsort(-np.abs(shrunk(delta, errors)), kind="stable")
+    table = table.iloc[order]
+    changed = []
+    for pair, base_reward, new_reward, base_response, new_response in zip(
+        table.index.tolist(),
+        table["reward_base"].tolist(),
+        table["reward_new"].tolist(),
+        table["response_base"],
+        table["response_new"],
+        strict=True,
+    ):
+        if not isclose(new_reward, base_reward):
+            flip = Flip(
+                pair,
+                base_reward,
+                new_reward,
+                delta=change(base_reward, new_reward),
+                base_response=base_response,
+                new_response=new_response,
+            )
+            changed.append(flip)
+    return changed[:most]
 
 
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
@@ -264,20 +293,21 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     means = rewards.transform("mean")
     counts = rewards.count()
     deviation = pd.Series(difference(frame["reward"], means), frame.index)
+    # One variance for all prompts, as most have too few responses for one of their own
     variance = (deviation**2).sum() / max(1, len(frame) - len(counts))
-    nearest = frame.loc[deviation.abs().groupby(frame["pair"]).idxmin(), ["step", "n"]]
-    columns = {"reward": rewards.mean(), "error": np.sqrt(variance / counts)}
-    table = rounded_columns(pd.DataFrame(columns))
-    ids = zip(nearest["step"].tolist(), nearest["n"].tolist(), strict=True)
-    return table.assign(response=pd.Series(list(ids), table.index, dtype=object))
+    errors = np.sqrt(variance / counts)
+    table = rounded_columns(pd.DataFrame({"reward": rewards.mean(), "error": errors}))
+    rows = deviation.abs().groupby(frame["pair"]).idxmin()
+    nearest = frame.loc[rows, ["step", "n"]]
+    ids = list(nearest.itertuples(index=False, name=None))
+    return table.assign(response=pd.Series(ids, table.index, dtype=object))
 
 
 def prompt_numbers(run: ComparedRun) -> dict[int, int]:
     """Return ``pair`` (key of a prompt) -> number of the prompt in the run, counted from 1."""
     first = run.side.responses.drop_duplicates("pair")
-    return dict(
-        zip(first["pair"].tolist(), (first["prompt_id"] + 1).tolist(), strict=True)
-    )
+    numbers = first["prompt_id"] + 1
+    return dict(zip(first["pair"].tolist(), numbers.tolist(), strict=True))
 
 
 def _with_texts(flip: Flip, number: int, base: _Texts, new: _Texts) -> Flip:
@@ -298,39 +328,37 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
     ngrams = sorted(ngram for ngram, count in after.items() if count >= 2)
     new_counts = np.array([after[ngram] for ngram in ngrams], np.float64)
     base_counts = np.array([before[ngram] for ngram in ngrams], np.float64)
-    counts = new_counts, len(new), base_counts, len(base)
+    counts = (new_counts, len(new), base_counts, len(base))
     z = np.minimum(log_odds_z(*counts), share_z(*counts))
-    chosen: list[int] = []
+    chosen: list[int] = []  # indices of ``ngrams``
     for i in np.argsort(-z, kind="stable").tolist():
         if z[i] < MIN_Z or len(chosen) == MAX_LISTED:
             break
-        if not any(
+        is_listed = any(
             _is_redundant(ngrams[i], ngrams[j], new_counts[[i, j]]) for j in chosen
-        ):
+        )
+        if not is_listed:
             chosen.append(i)
-    base_share = base_counts[chosen] / len(base)
-    new_share = new_counts[chosen] / len(new)
-    shares = {
-        "base_share": significant(base_share),
-        "new_share": significant(new_share),
-    }
     return pd.DataFrame(
-        {"ngram": [ngrams[i] for i in chosen], **shares, "z": z[chosen]}
+        {
+            "ngram": [ngrams[i] for i in chosen],
+            "base_share": significant(base_counts[chosen] / len(base)),
+            "new_share": significant(new_counts[chosen] / len(new)),
+            "z": z[chosen],
+        }
     )
 
 
 def _text_counts(texts: Sequence[str]) -> Counter[str]:
+    """Return n-gram -> number of texts that contain it, for up to MAX_NGRAM words."""
     counts: Counter[str] = Counter()
-    sizes = range(1, MAX_NGRAM + 1)
     for text in texts:
         words = units(text)[:MAX_WORDS]
-        counts.update(
-            {
-                " ".join(words[i : i + n])
-                for n in sizes
-                for i in range(len(words) - n + 1)
-            }
-        )
+        ngrams: set[str] = set()
+        for size in range(1, MAX_NGRAM + 1):
+            starts = range(len(words) - size + 1)
+            ngrams.update(" ".join(words[start : start + size]) for start in starts)
+        counts.update(ngrams)
     return counts
 
 
@@ -344,10 +372,12 @@ def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.Data
     """Return up to MAX_LISTED tokens whose share of the KL differs, the largest change first."""
     if base is None or new is None:
         return pd.DataFrame(columns=["token", "base_share", "new_share", "change"])
-    shares = [table.groupby("token")["kl_share"].sum() for table in (base, new)]
-    both = pd.DataFrame({"base_share": shares[0], "new_share": shares[1]}).fillna(0.0)
+    base_shares = base.groupby("token")["kl_share"].sum()
+    new_shares = new.groupby("token")["kl_share"].sum()
+    both = pd.DataFrame({"base_share": base_shares, "new_share": new_shares})
+    both = both.fillna(0.0)
     both["change"] = difference(both["new_share"], both["base_share"])
     both = rounded_columns(both)
     both = both[both["change"] != 0].rename_axis("token")
-    order = np.argsort(-both["change"].abs().to_numpy(), kind="stable")[:MAX_LISTED]
-    return both.iloc[order].reset_index()
+    order = np.argsort(-both["change"].abs().to_numpy(), kind="stable")
+    return both.iloc[order[:MAX_LISTED]].reset_index()

@@ -59,13 +59,11 @@ class ComparedRun:
     side: Side
     level: str  # level of the report's verdict on the run, such as ``critical``
     lead: str | None  # id of the main finding, None without warnings
-    findings: Mapping[
-        str, ToldFinding
-    ]  # id -> finding (detected problem), a warning or critical
+    # id -> finding (detected problem), a warning or critical
+    findings: Mapping[str, ToldFinding]
     texts: Texts
-    from_logs: bool = (
-        False  # whether it was read from logs, so that all texts are available
-    )
+    # whether it was read from logs, so that all texts are available
+    from_logs: bool = False
     # table of ``token`` and ``kl_share``, None if its report has none
     tokens: pd.DataFrame | None = None
     # name -> value of the run's metadata and settings, also gamma and lambda
@@ -93,7 +91,8 @@ def compared_run(
     progress: Progress,
 ) -> ComparedRun:
     """Read one run from its logs or from an earlier report (folder, zip or one file)."""
-    if report := earlier_report(path):
+    report = earlier_report(path)
+    if report is not None:
         return _of_report(report, options.pair_by)
     read = part(ReadOptions, options)
     gae = part(GaeOptions, options)
@@ -102,83 +101,89 @@ def compared_run(
     scan = read_logs([path], read, gae, progress, metrics.paths, used=used)
     tables = summarise(scan, metrics).without_step_in_progress()
     verdict = with_texts(judge(Run(tables, thresholds)))
+    side = replace(
+        side_of(scan.name, response_data(tables), pair_by=options.pair_by),
+        trainer=trainer_rows(tables.metrics),
+        cut=any(finding.id == CUT for finding in verdict.findings),
+    )
+    settings = {name: f"{value:g}" for name, value in vars(gae).items()}
     return ComparedRun(
-        scan.name,
-        replace(
-            side_of(scan.name, response_data(tables), pair_by=options.pair_by),
-            trainer=trainer_rows(tables.metrics),
-            cut=any(finding.id == CUT for finding in verdict.findings),
-        ),
-        verdict.level,
-        verdict.lead,
-        {
+        name=scan.name,
+        side=side,
+        level=verdict.level,
+        lead=verdict.lead,
+        findings={
             finding.id: finding
             for finding in verdict.findings
             if finding.severity != "info"
         },
-        _text_reader(scan.rollouts, tables),
+        texts=_text_reader(scan.rollouts, tables),
         from_logs=True,
         tokens=_token_shares(tables) if len(tables.tokens) else None,
-        facts={
-            **{name: f"{value:g}" for name, value in vars(gae).items()},
-            **card_texts(run_card([path]).entries),
-        },
+        facts=settings | card_texts(run_card([path]).entries),
         sample_note=tables.sample_note,
     )
 
 
 def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
     steps = tables.responses["step"].to_numpy(np.int64)
+    readable = frozenset(rollouts.places.row.tolist())
 
     def texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
+        # Rows are ordered by step: the step's first row, and n more
         rows = [
             int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))
         ]
-        chosen = [row for row in rows if row in chosen_rows]
-        return {(r.step, r.n): (r.prompt, r.response) for r in rollouts.read(chosen, 0)}
+        found = rollouts.read([row for row in rows if row in readable], 0)
+        return {(one.step, one.n): (one.prompt, one.response) for one in found}
 
-    chosen_rows = frozenset(rollouts.places.row.tolist())
     return texts
 
 
 def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
     about = report.about
-    count = report.about.get("responses")
     name = _text(about.get("run")) or report.name
     level, lead = verdict_of(about)
     settings = _texts(section(about, "settings"))
-    sampled = section(about, "sampled")
-    sample_size = sampled.get("responses")
-    total = sampled.get("of")
+    all_findings = dicts(about.get("findings"))
     findings = [
         _finding(finding)
-        for finding in dicts(about.get("findings"))
+        for finding in all_findings
         if finding.get("severity") in ("critical", "warning")
     ]
-    return ComparedRun(
-        name,
-        replace(
-            side_of(name, report.responses, pair_by=pair_by),
-            trainer=trainer_rows(report.metrics()),
-            cut=any(
-                finding.get("id") == CUT for finding in dicts(about.get("findings"))
-            ),
-        ),
-        level,
-        _text(lead.get("id")) if lead else None,
-        {finding.id: finding for finding in findings},
-        report.texts,
-        tokens=report.tokens(),
-        facts={
-            **{key: settings[key] for key in ("gamma", "lam") if key in settings},
-            **card_texts(section(section(about, "card"), "entries")),
-        },
-        versions=settings | _texts(section(about, "versions")),
-        dropped=max(0, count - len(report.responses)) if isinstance(count, int) else 0,
-        sample_note=sample_note(sample_size, total)
-        if isinstance(sample_size, int) and isinstance(total, int)
-        else "",
+    side = replace(
+        side_of(name, report.responses, pair_by=pair_by),
+        trainer=trainer_rows(report.metrics()),
+        cut=any(finding.get("id") == CUT for finding in all_findings),
     )
+    facts = {key: settings[key] for key in ("gamma", "lam") if key in settings}
+    return ComparedRun(
+        name=name,
+        side=side,
+        level=level,
+        lead=_text(lead.get("id")) if lead else None,
+        findings={finding.id: finding for finding in findings},
+        texts=report.texts,
+        tokens=report.tokens(),
+        facts=facts | card_texts(section(section(about, "card"), "entries")),
+        versions=settings | _texts(section(about, "versions")),
+        dropped=_dropped(report),
+        sample_note=_sample_note(section(about, "sampled")),
+    )
+
+
+def _dropped(report: Earlier) -> int:
+    """Return the number of responses whose figures a report does not contain."""
+    count = report.about.get("responses")
+    return max(0, count - len(report.responses)) if isinstance(count, int) else 0
+
+
+def _sample_note(sampled: Mapping[str, Any]) -> str:
+    size = sampled.get("responses")
+    total = sampled.get("of")
+    if isinstance(size, int) and isinstance(total, int):
+        return sample_note(size, total)
+    return ""
 
 
 def _token_shares(tables: Tables) -> pd.DataFrame:
@@ -222,28 +227,44 @@ def settings_that_differ(
     base: ComparedRun, new: ComparedRun
 ) -> tuple[list[Difference], list[Difference]]:
     """Return (relevant, other) differences; relevant ones start with those that affect training."""
-    configured = all(
-        any(key.startswith("config.") for key in run.facts) for run in (base, new)
+    configured = _has_configuration(base) and _has_configuration(new)
+    # A setting may be in both; it is listed once.
+    differences = dict.fromkeys(
+        [
+            *_differences(base.facts, new.facts),
+            *_differences(base.versions, new.versions),
+        ]
     )
-    settings = dict.fromkeys(
-        Difference(key, one.get(key), other.get(key))
-        for one, other in ((base.facts, new.facts), (base.versions, new.versions))
-        for key in (sorted({*one, *other}) if one and other else ())
-        if one.get(key) != other.get(key)
-    )
-    relevant = [
-        setting for setting in settings if _is_relevant(setting, configured=configured)
+    relevant: list[Difference] = []
+    others: list[Difference] = []
+    for setting in differences:
+        if _is_relevant(setting, configured=configured):
+            relevant.append(setting)
+        else:
+            others.append(setting)
+    relevant.sort(key=lambda setting: not _affects_training(setting.key))
+    return relevant, others
+
+
+def _has_configuration(run: ComparedRun) -> bool:
+    return any(key.startswith("config.") for key in run.facts)
+
+
+def _differences(base: Mapping[str, str], new: Mapping[str, str]) -> list[Difference]:
+    """Return the settings that differ, by name; [] if a run has none."""
+    if not base or not new:
+        return []
+    return [
+        Difference(key, base.get(key), new.get(key))
+        for key in sorted({*base, *new})
+        if base.get(key) != new.get(key)
     ]
-    others = [setting for setting in settings if setting not in relevant]
-    return sorted(
-        relevant, key=lambda setting: not _affects_training(setting.key)
-    ), others
 
 
 def _is_relevant(setting: Difference, *, configured: bool) -> bool:
     if not setting.key.startswith("config."):
         return setting.key in ("gamma", "lam")
-    # If only one run has a configuration, or a setting is missing in one and off in the other:
+    # Only one run has a configuration, or a setting is missing in one and off in the other.
     if not configured or {setting.base, setting.new} <= _UNSET:
         return False
     return _affects_training(setting.key) or not BOOKKEEPING.search(setting.key)

@@ -56,12 +56,10 @@ BOOKKEEPING = re.compile(
 MAX_PART = 64_000_000
 
 TEXTS = "data/texts.js"  # Path of the script with the texts that the pages show
-MAX_TOKEN_CELLS = (
-    2_000_000  # Maximum number of table cells in ``data/tokens.csv``, read as texts
-)
-ResponseId = tuple[
-    int, int
-]  # (step, n) of a response, where n is its number in the step
+# Maximum number of table cells in ``data/tokens.csv``, read as texts
+MAX_TOKEN_CELLS = 2_000_000
+# (step, n) of a response, where n is its number in the step
+ResponseId = tuple[int, int]
 # Reads a file of a report, given its path in the report folder; None if there is none
 ReadPart = Callable[[str], bytes | None]
 
@@ -85,15 +83,14 @@ class Earlier:
         responses = set(wanted)
         texts_by_id = {}
         with suppress(*UNREADABLE, *_UNEXPECTED):
-            packed = load_json(
-                (self.read(TEXTS) or b"").partition(b"= ")[2].rstrip(b";\n")
-            )
+            # The script assigns the texts of each step to a variable: "… = {…};".
+            script = self.read(TEXTS) or b""
+            packed = load_json(script.partition(b"= ")[2].rstrip(b";\n"))
             for step in {str(step) for step, _ in responses} & packed.keys():
                 with suppress(*UNREADABLE, *_UNEXPECTED):
-                    texts_by_id.update(_texts_of_step(int(step), packed[step]))
-                    texts_by_id = {
-                        id: texts_by_id[id] for id in responses & texts_by_id.keys()
-                    }
+                    texts = _texts_of_step(int(step), packed[step])
+                    for id in responses & texts.keys():
+                        texts_by_id[id] = texts[id]
         return texts_by_id
 
     def metrics(self) -> pd.DataFrame:
@@ -112,10 +109,9 @@ class Earlier:
         try:
             content = self.read("data/tokens.csv") or b""
             table = load_csv(content, MAX_TOKEN_CELLS, dtype=str, keep_default_na=False)
+            tokens = table["token"].map(unescape)
             shares = pd.to_numeric(table["kl_share"], errors="coerce")
-            return pd.DataFrame(
-                {"token": table["token"].map(unescape), "kl_share": shares}
-            )
+            return pd.DataFrame({"token": tokens, "kl_share": shares})
         except (*UNREADABLE, LookupError):
             return None
 
@@ -126,13 +122,17 @@ def section(about: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
-    level, lead = (section(about, "verdict").get(key) for key in ("level", "lead"))
-    leading = (
-        f
-        for f in dicts(about.get("findings"))
-        if lead is not None and f.get("id") == lead
-    )
-    return level if isinstance(level, str) else "unjudged", next(leading, None)
+    """Return the verdict's level and its main finding in ``report.json``, None without one."""
+    verdict = section(about, "verdict")
+    level = verdict.get("level")
+    if not isinstance(level, str):
+        level = "unjudged"
+    lead = verdict.get("lead")
+    if lead is not None:
+        for finding in dicts(about.get("findings")):
+            if finding.get("id") == lead:
+                return level, finding
+    return level, None
 
 
 def earlier_report(path: str | Path) -> Earlier | None:
@@ -181,7 +181,8 @@ def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
     generator = section(about, "generator") if isinstance(about, dict) else {}
     if generator.get("name") != "rlreport":
         raise UnusableInputError(f"{path}: is not a report of rlreport")
-    if (schema := about.get("schema")) != SCHEMA:
+    schema = about.get("schema")
+    if schema != SCHEMA:
         newer = isinstance(schema, int) and schema > SCHEMA
         advice = "update rlreport" if newer else "build it again"
         raise UnreadableReportError(
@@ -192,39 +193,45 @@ def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
 
 
 def _reader(path: Path) -> ReadPart | None:
+    """Return a reader of the report's files, None if there is no report; raise if it is broken."""
     if path.is_dir():
-        page = path / "index.html"
-        if not (path / REPORT).exists() and page.is_file():
-            head = _head(page)
-            if (
-                _GENERATOR in head and TEXTS.encode() in head
-            ):  # neither an index nor a comparison
-                raise UnreadableReportError(
-                    f"{path}: is a broken report without {REPORT}"
-                )
-        return lambda part: (
-            read_bounded(path / part, _limit(part)) if (path / part).is_file() else None
-        )
+        _check_folder(path)
+        return partial(_read_from_folder, path)
     if not path.is_file():
         return None
     if zipfile.is_zipfile(path):
         return partial(_read_from_zip, path)
-    if path.suffix.lower() == ".zip" and _head(path).startswith(b"PK\x03\x04"):
+    suffix = path.suffix.lower()
+    if suffix == ".zip" and _head(path).startswith(b"PK\x03\x04"):
         raise UnreadableReportError(
             f"{path}: is a broken .zip, cut off or damaged; build it again"
         )
-    if path.suffix.lower() not in (".html", ".htm"):
+    if suffix not in (".html", ".htm"):
         return None
     if _GENERATOR not in _head(path):
         raise UnusableInputError(f"{path}: is not a report of rlreport")
     text = read_bounded(path, MAX_DATA).decode("utf-8", "replace")
-    names = {PATH: "responses-data", REPORT: "report-json", TEXTS: "texts-data"}
-    nodes = {part: _node(text, name) for part, name in names.items()}
+    nodes = {
+        PATH: _node(text, "responses-data"),
+        REPORT: _node(text, "report-json"),
+        TEXTS: _node(text, "texts-data"),
+    }
     if nodes[REPORT] is None and not text.rstrip().endswith("</html>"):
         raise UnreadableReportError(
             f"{path}: is a broken report, cut off; build it again"
         )
     return partial(_read_from_nodes, nodes)
+
+
+def _check_folder(path: Path) -> None:
+    """Raise if a folder has the page of a report, but not its data."""
+    page = path / "index.html"
+    if (path / REPORT).exists() or not page.is_file():
+        return
+    head = _head(page)
+    # The pages of an index or a comparison have no texts.
+    if _GENERATOR in head and TEXTS.encode() in head:
+        raise UnreadableReportError(f"{path}: is a broken report without {REPORT}")
 
 
 def _head(path: Path) -> bytes:
@@ -234,15 +241,21 @@ def _head(path: Path) -> bytes:
 
 def _texts_of_step(step: int, packed: str) -> dict[ResponseId, tuple[str, str]]:
     data = load_json(_unpacked(packed))
-    prompts, responses = (
-        map(safe_text, data["texts"][key]) for key in ("prompt", "response")
-    )
-    texts = zip(prompts, responses, strict=True)
-    return {(step, int(n)): pair for n, pair in zip(data["n"], texts, strict=True)}
+    prompts = map(safe_text, data["texts"]["prompt"])
+    responses = map(safe_text, data["texts"]["response"])
+    texts = {}
+    for n, prompt, response in zip(data["n"], prompts, responses, strict=True):
+        texts[(step, int(n))] = (prompt, response)
+    return texts
 
 
 def _limit(part: str) -> int:
     return MAX_DATA if part in (PATH, TEXTS) else MAX_PART
+
+
+def _read_from_folder(folder: Path, part: str) -> bytes | None:
+    path = folder / part
+    return read_bounded(path, _limit(part)) if path.is_file() else None
 
 
 def _read_from_zip(file: Path, part: str) -> bytes | None:
@@ -254,13 +267,14 @@ def _read_from_zip(file: Path, part: str) -> bytes | None:
 
 
 def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None:
-    if not (content := nodes.get(part)):
+    content = nodes.get(part)
+    if not content:
         return None
     if part == TEXTS:
-        return f"= {content}".encode()
-    return (
-        base64.b64decode(content, validate=True) if part == PATH else _unpacked(content)
-    )
+        return f"= {content}".encode()  # as in the script of a folder
+    if part == PATH:
+        return base64.b64decode(content, validate=True)
+    return _unpacked(content)
 
 
 def _unpacked(text: str) -> bytes:
@@ -270,9 +284,12 @@ def _unpacked(text: str) -> bytes:
 
 def _node(text: str, name: str) -> str | None:
     """Return the content of the first ``script`` element with this class, None if there is none."""
-    start = re.search(_NODE.format(name=name), text)
-    end = text.find("</script>", start.end()) if start else -1
-    return text[start.end() : end] if start and end >= 0 else None
+    opening = re.search(_NODE.format(name=name), text)
+    if opening is None:
+        return None
+    start = opening.end()
+    end = text.find("</script>", start)
+    return text[start:end] if end >= 0 else None
 
 
 def name_without_seed(name: str) -> str:
@@ -283,11 +300,11 @@ def name_without_seed(name: str) -> str:
 
 def settings_without_seed(settings: Mapping[str, object]) -> str:
     """Return settings without seeds and bookkeeping as a text, "" if there is no seed."""
-    names = [key for key in settings if not BOOKKEEPING.search(key)]
-    rest = [
-        (key, str(settings[key])) for key in sorted(names) if "seed" not in key.lower()
-    ]
-    return repr(rest) if len(rest) < len(names) else ""
+    names = sorted(key for key in settings if not BOOKKEEPING.search(key))
+    others = [key for key in names if "seed" not in key.lower()]
+    if len(others) == len(names):
+        return ""
+    return repr([(key, str(settings[key])) for key in others])
 
 
 def seeds_at(path: str | Path) -> list[str | Path]:
@@ -295,28 +312,32 @@ def seeds_at(path: str | Path) -> list[str | Path]:
     folder = Path(path)
     if is_url(str(path)) or not folder.is_dir() or (folder / REPORT).is_file():
         return [path]
-    children = [
-        child for child in sorted(folder.iterdir()) if not child.name.startswith(".")
-    ]
-    runs = [
-        child
-        for child in children
-        if child.is_dir() or child.suffix in (".html", ".zip")
-    ]
-    groups = (
-        name_without_seed(run.stem if run.is_file() else run.name)
-        or settings_without_seed(_settings(run))
-        for run in runs
-    )
-    first = next(groups, "")
-    alike = first and all(group == first for group in groups)
-    return [*runs] if alike and len(runs) > 1 else [path]
+    runs = [child for child in sorted(folder.iterdir()) if _may_be_run(child)]
+    if len(runs) < 2:
+        return [path]
+    first = _group_of(runs[0])
+    if first and all(_group_of(run) == first for run in runs[1:]):
+        return [*runs]
+    return [path]
+
+
+def _may_be_run(path: Path) -> bool:
+    if path.name.startswith("."):
+        return False
+    return path.is_dir() or path.suffix in (".html", ".zip")
+
+
+def _group_of(run: Path) -> str:
+    """Return what runs that differ only in their seed have in common, "" if it has no seed."""
+    name = name_without_seed(run.stem if run.is_file() else run.name)
+    return name or settings_without_seed(_settings(run))
 
 
 def _settings(run: Path) -> Mapping[str, object]:
     """Return a run's own configuration, not that of the folder that contains it."""
     try:
-        if about := report_about(run):
+        about = report_about(run)
+        if about:
             return card_texts(section(section(about, "card"), "entries"))
         return card_texts(run_card([], configs=configured(run)).entries)
     except RlreportError:  # for example an HTML file that is not a report

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import comb, hypot, sqrt
+from math import ceil, comb, hypot, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +35,10 @@ from rlreport.figures.rounding import (
 LEVEL = 0.95
 POWER = 0.8
 LEAST_PROMPTS = 3  # Minimum number of prompts for an interval
-# With fewer pairs (or unpaired, fewer prompts per side) no permutation test can reach p = 0.05
-LEAST_PAIRS_FOR_VERDICT, LEAST_PROMPTS_FOR_VERDICT = 6, 4
+# With fewer pairs no permutation test can reach p = 0.05: 2 of 2**6 signs have p = 0.03
+LEAST_PAIRS_FOR_VERDICT = 6
+# and unpaired, with fewer prompts per side: 2 of 70 assignments of 4 and 4 have p = 0.03
+LEAST_PROMPTS_FOR_VERDICT = 4
 
 PERMUTATIONS = 2000
 # Up to this many nonzero values, all permutations are enumerated instead of sampled
@@ -46,12 +48,18 @@ _MAX_VALUES = 1024
 # In permutation tests, a side with more than this many times the other's prompts is cut
 _MAX_RATIO = 16
 
-RESAMPLES, _PATH_RESAMPLES = 2000, 400
-_GROUPS = 512
-_TINY = 1e-12
+RESAMPLES = 2000
+_PATH_RESAMPLES = 400  # of rewards at equal KL, whose interpolation is slow
+_GROUPS = 512  # more prompts are resampled in this many groups
+_TINY = 1e-12  # smaller differences and errors are rounding
 _TAIL = (1 - LEVEL) / 2
 
-StandardError = tuple[float, float]  # A standard error and its degrees of freedom
+
+class StandardError(NamedTuple):
+    """A standard error and its degrees of freedom."""
+
+    error: float
+    freedom: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +71,12 @@ class Effect:
     high: float = np.nan
     # minimum detectable effect with 80% power; NaN if there are too few prompts to detect any
     mde: float = np.nan
-    p: float = (
-        1.0  # two-sided p-value, the largest of the permutation test and the t-tests
-    )
+    # two-sided p-value, the largest of the permutation test and the t-tests
+    p: float = 1.0
     # number of prompts that both sides have; if unpaired, of prompts of the smaller side
     pairs: int = 0
-    paired: bool = (
-        True  # whether only prompts that both sides have are compared, each with itself
-    )
+    # whether only prompts that both sides have are compared, each with itself
+    paired: bool = True
 
 
 def paired_effect(base: Floats, new: Floats) -> Effect:
@@ -79,16 +85,22 @@ def paired_effect(base: Floats, new: Floats) -> Effect:
     ``base`` and ``new`` are means, (runs, prompts) or (prompts,), NaN where a run lacks the prompt.
     Fewer than LEAST_PROMPTS give no interval. The permutation test flips signs of differences.
     """
-    base, new = np.atleast_2d(base), np.atleast_2d(new)
-    shared = np.isfinite(base).all(axis=0) & np.isfinite(new).all(axis=0)
-    base, new = base[:, shared], new[:, shared]
+    base = np.atleast_2d(base)
+    new = np.atleast_2d(new)
+    shared = np.isfinite(np.vstack([base, new])).all(axis=0)
+    base = base[:, shared]
+    new = new[:, shared]
     moved = difference(new.mean(axis=0), base.mean(axis=0))
     pairs = len(moved)
+    if pairs == 0:
+        return Effect()
     if pairs < LEAST_PROMPTS:
-        return Effect(rounded(moved.mean()) if pairs else np.nan, pairs=pairs)
+        return Effect(rounded(moved.mean()), pairs=pairs)
     effect = Effect(rounded(moved.mean()), p=sign_flip_p(moved), pairs=pairs)
+    errors = [_error_of_mean(moved)]
     between_runs = _error_between_runs(base.mean(axis=1), new.mean(axis=1))
-    errors = [_error_of_mean(moved), *between_runs]
+    if between_runs is not None:
+        errors.append(between_runs)
     return _with_interval(effect, errors)
 
 
@@ -99,74 +111,85 @@ def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effe
     LEAST_PROMPTS on a side, all is NaN. The variance between runs is added to that between prompts,
     which runs with the same prompts do not show. The permutation test exchanges prompts.
     """
-    sides = [[run.dropna() for run in runs] for runs in (base, new)]
-    old, current = (
-        pd.concat(runs).groupby(level=0).mean().to_numpy(np.float64) for runs in sides
-    )
-    pairs = min(len(old), len(current))
+    base = [run.dropna() for run in base]
+    new = [run.dropna() for run in new]
+    base_prompts = _means_by_prompt(base)
+    new_prompts = _means_by_prompt(new)
+    pairs = min(len(base_prompts), len(new_prompts))
     if pairs < LEAST_PROMPTS:
         return Effect(pairs=pairs, paired=False)
-    between_runs = _error_between_runs(
-        *(np.array([run.mean() for run in runs]) for runs in sides)
+    effect = Effect(
+        change(float(base_prompts.mean()), float(new_prompts.mean())),
+        p=relabel_p(base_prompts, new_prompts),
+        pairs=pairs,
+        paired=False,
     )
+    parts = [_error_of_mean(base_prompts), _error_of_mean(new_prompts)]
+    base_means = np.array([run.mean() for run in base])
+    new_means = np.array([run.mean() for run in new])
+    between_runs = _error_between_runs(base_means, new_means)
+    if between_runs is None:
+        return _with_interval(effect, [_welch(parts)])
     # If runs agree by chance, the interval must not become narrower than the one over runs.
-    errors = [
-        _welch([_error_of_mean(old), _error_of_mean(current), *between_runs]),
-        *between_runs,
-    ]
-    value = change(float(old.mean()), float(current.mean()))
-    p = relabel_p(old, current)
-    return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors)
+    return _with_interval(effect, [_welch([*parts, between_runs]), between_runs])
 
 
-def _error_between_runs(base: Floats, new: Floats) -> list[StandardError]:
-    """Return [standard error of the sides' difference over runs], [] for one run on each side.
+def _means_by_prompt(runs: Sequence[pd.Series]) -> Floats:
+    means = pd.concat(runs).groupby(level=0).mean()
+    return np.asarray(means, dtype=np.float64)
+
+
+def _error_between_runs(base: Floats, new: Floats) -> StandardError | None:
+    """Return the error of the sides' difference over runs, None for one run on each side.
 
     ``base`` and ``new`` are the means of a side's runs, (runs,).
     """
-    several = [runs for runs in (base, new) if len(runs) > 1]
-    parts = [
-        (float(runs.std(ddof=1)) / sqrt(len(runs)), len(runs) - 1) for runs in several
-    ]
-    if len(several) == 1:  # the other run is one more draw
-        ((error, freedom),) = parts
-        return [(error * sqrt(len(several[0]) + 1), freedom)]
-    return [_welch(parts)] if parts else []
+    if len(base) > 1 and len(new) > 1:
+        return _welch([_error_of_mean(base), _error_of_mean(new)])
+    if len(base) == len(new) == 1:
+        return None
+    # The other side's run is one more draw: s · √(1 + 1/R) instead of s · √(1/R).
+    runs = base if len(base) > 1 else new
+    of_mean = _error_of_mean(runs)
+    return StandardError(of_mean.error * sqrt(len(runs) + 1), of_mean.freedom)
 
 
 def _error_of_mean(values: Floats) -> StandardError:
-    return float(values.std(ddof=1)) / sqrt(len(values)), len(values) - 1
+    error = float(values.std(ddof=1)) / sqrt(len(values))
+    return StandardError(error, len(values) - 1)
 
 
 def _welch(parts: Sequence[StandardError]) -> StandardError:
     """Return the standard error of a sum, with Welch-Satterthwaite degrees of freedom."""
-    total = hypot(*(error for error, _ in parts))
-    shares = (
-        sum((error / total) ** 4 / freedom for error, freedom in parts)
-        if total
-        else 1.0
-    )
-    return total, 1 / shares
+    total = hypot(*(part.error for part in parts))
+    if total == 0:
+        return StandardError(total, 1.0)
+    shares = sum((part.error / total) ** 4 / part.freedom for part in parts)
+    return StandardError(total, 1 / shares)
 
 
 def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
+    """Return the effect with the widest of the intervals that the standard errors give."""
     from scipy.special import stdtr, stdtrit
 
     value = 0.0 if abs(effect.value) <= _TINY else effect.value
-    error, freedom = np.array(errors).T
-    half, power = (
-        float((error * stdtrit(freedom, q)).max()) for q in (1 - _TAIL, POWER)
-    )
-    min_pairs = LEAST_PAIRS_FOR_VERDICT if effect.paired else LEAST_PROMPTS_FOR_VERDICT
-    no_variance_p = 0.0 if value else 1.0
+    error = np.array([one.error for one in errors])
+    freedom = np.array([one.freedom for one in errors])
+    half_width = float((error * stdtrit(freedom, 1 - _TAIL)).max())
+    power_margin = float((error * stdtrit(freedom, POWER)).max())
     p_values = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
-    p = max(effect.p, float(np.where(error > _TINY, p_values, no_variance_p).max()))
-    low = value - half
-    high = value + half
+    # Without variance, any difference is certain.
+    p_values = np.where(error > _TINY, p_values, 0.0 if value else 1.0)
+    p = max(effect.p, float(p_values.max()))
+    low = value - half_width
+    high = value + half_width
     if p > 1 - LEVEL:
-        low, high = min(low, 0.0), max(high, 0.0)
-    mde = half + power if effect.pairs >= min_pairs else np.nan
-    value, low, high, mde, p = significant([value, low, high, mde, p]).tolist()
+        low = min(low, 0.0)
+        high = max(high, 0.0)
+    min_pairs = LEAST_PAIRS_FOR_VERDICT if effect.paired else LEAST_PROMPTS_FOR_VERDICT
+    mde = half_width + power_margin if effect.pairs >= min_pairs else np.nan
+    figures = significant([value, low, high, mde, p])
+    value, low, high, mde, p = figures.tolist()
     return Effect(value, low, high, mde, p, effect.pairs, effect.paired)
 
 
@@ -181,9 +204,8 @@ def sign_flip_p(moved: Floats) -> float:
     if len(differences) <= MAX_ENUMERATED:
         signs = 1 - 2 * _subsets(len(differences))
     else:
-        differences = np.bincount(
-            np.arange(len(differences)) % _MAX_VALUES, differences
-        )
+        groups = np.arange(len(differences)) % _MAX_VALUES
+        differences = np.bincount(groups, differences)
         signs = _signs(len(differences))
     return _two_sided(exact_product(signs, differences), differences.sum())
 
@@ -194,12 +216,12 @@ def relabel_p(base: Floats, new: Floats) -> float:
     With one binary response per prompt this is Fisher's exact test. Assignments are enumerated or
     sampled as in ``sign_flip_p``.
     """
-    base, new = (side[: _MAX_RATIO * min(len(base), len(new))] for side in (base, new))
-    cell_size = -(-(len(base) + len(new)) // _MAX_VALUES)
-    base, new = (
-        side[: len(side) // cell_size * cell_size].reshape(-1, cell_size).sum(axis=1)
-        for side in (base, new)
-    )
+    most = _MAX_RATIO * min(len(base), len(new))
+    base = base[:most]
+    new = new[:most]
+    group_size = ceil((len(base) + len(new)) / _MAX_VALUES)
+    base = _group_sums(base, group_size)
+    new = _group_sums(new, group_size)
     size = len(new)
     pooled = np.concatenate([new, base])
     # Subtracting the mode does not change the test, and leaves fewer nonzero values.
@@ -210,49 +232,67 @@ def relabel_p(base: Floats, new: Floats) -> float:
     if len(nonzero_values) > MAX_ENUMERATED:
         return _two_sided(exact_product(_labels(len(pooled), size), pooled), observed)
     subsets = _subsets(len(nonzero_values))
-    zero_count = len(pooled) - len(nonzero_values)
-    ways = [
-        comb(zero_count, size - k) if k <= size else 0
-        for k in range(len(nonzero_values) + 1)
-    ]
-    shares = np.array([way / comb(len(pooled), size) for way in ways])
     sums = exact_product(subsets, nonzero_values)
+    # Share of the assignments with k given nonzero values: the zeros fill the rest of the side.
+    zero_count = len(pooled) - len(nonzero_values)
+    all_ways = comb(len(pooled), size)
+    shares = np.zeros(len(nonzero_values) + 1)
+    for k in range(min(size, len(nonzero_values)) + 1):
+        shares[k] = comb(zero_count, size - k) / all_ways
     chosen = subsets.sum(axis=1).astype(np.int64)
     return _two_sided(sums, observed, shares[chosen])
 
 
+def _group_sums(values: Floats, group_size: int) -> Floats:
+    """Return the sums of adjacent values; a last group that is not full is left out."""
+    whole = len(values) // group_size * group_size
+    groups = values[:whole].reshape(-1, group_size)
+    return np.asarray(groups.sum(axis=1))
+
+
 def _subsets(count: int) -> Floats:
-    return ((np.arange(2**count)[:, None] >> np.arange(count)) % 2).astype(np.float64)
+    """Return all subsets of ``count`` values, (2**count, count): 1 in the subset, else 0."""
+    # Row i has the binary digits of i.
+    bits = np.arange(2**count)[:, None] >> np.arange(count)
+    return (bits % 2).astype(np.float64)
 
 
 @lru_cache(maxsize=2)
 def _signs(count: int) -> Floats:
     """Return random signs, (PERMUTATIONS + 1, count); the first row is all +1, as observed."""
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (PERMUTATIONS + 1, count))
+    random = np.random.default_rng(0)
+    signs = random.choice([-1.0, 1.0], (PERMUTATIONS + 1, count))
     signs[0] = 1
     return signs
 
 
 @lru_cache(maxsize=2)
 def _labels(count: int, size: int) -> Floats:
-    labels = np.tile(
-        (np.arange(count) < size).astype(np.float64), (PERMUTATIONS + 1, 1)
-    )
-    labels[1:] = np.random.default_rng(0).permuted(labels[1:], axis=1)
+    """Return random choices of ``size`` of ``count`` values as 1, (PERMUTATIONS + 1, count).
+
+    The first row is the observed one: the first ``size`` values.
+    """
+    observed = (np.arange(count) < size).astype(np.float64)
+    labels = np.tile(observed, (PERMUTATIONS + 1, 1))
+    random = np.random.default_rng(0)
+    labels[1:] = random.permuted(labels[1:], axis=1)
     return labels
 
 
 def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> float:
     """Return twice the smaller tail probability of the observed sum among the permuted sums."""
     rounding = 1e-9 * np.abs(sums).max()
-    tails = sums >= observed - rounding, sums <= observed + rounding
-    return min(1.0, 2 * min(float(np.average(tail, weights=weights)) for tail in tails))
+    upper = float(np.average(sums >= observed - rounding, weights=weights))
+    lower = float(np.average(sums <= observed + rounding, weights=weights))
+    return min(1.0, 2 * min(upper, lower))
 
 
 def holm(p: Sequence[float]) -> list[float]:
     """Return the p-values corrected for multiple testing (Holm 1979), in the same order."""
     values = pd.Series(p, dtype=np.float64).sort_values(kind="stable")
-    corrected = (values * np.arange(len(p), 0, -1)).clip(upper=1.0).cummax()
+    # The smallest of m p-values is multiplied by m, the next one by m - 1, and so on.
+    multiplied = values * np.arange(len(p), 0, -1)
+    corrected = multiplied.clip(upper=1.0).cummax()
     return corrected.sort_index().tolist()
 
 
@@ -267,9 +307,8 @@ def shrunk(moved: Floats, error: Floats) -> Floats:
     mean = moved.mean()
     noise = np.square(error)
     signal = max(0.0, moved.var() - noise.mean())
-    reliability = np.where(
-        signal + noise > _TINY, signal / np.maximum(signal + noise, _TINY), 1.0
-    )
+    total = signal + noise
+    reliability = np.where(total > _TINY, signal / np.maximum(total, _TINY), 1.0)
     return significant(mean + reliability * (moved - mean))
 
 
@@ -302,35 +341,55 @@ def difference_band(
     """
     prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
-        means = [
-            _finite(side).groupby(["pair", "step"])["reward"].mean()
-            for side in (base, new)
-        ]
-        both = means[0].to_frame("base").join(means[1].rename("new"), how="inner")
-        moved = both.assign(reward=difference(both["new"], both["base"]))
-        sides = [moved[["reward"]].reset_index()]
-        observed, resampled = _resampled_curve(sides[0], prompts, steps, seed)
+        moved = _differences_by_prompt(base, new)
+        curve = _resampled_curve(moved, prompts, steps, seed)
+        prompt_counts = _prompts_by_step(moved, steps)
     else:
-        sides = [_finite(base), _finite(new)]
-        old, old_resampled = _resampled_curve(base, prompts, steps, seed)
-        current, current_resampled = _resampled_curve(new, prompts, steps, seed + 1)
-        observed = current - old
-        resampled = current_resampled - old_resampled
-    # NaN at steps missing on one side, and in resamples without any prompt of the step.
-    deviations = pd.DataFrame(resampled - observed)
-    counts = [
-        side.groupby("step")["pair"].nunique().reindex(steps).to_numpy()
-        for side in sides
-    ]
-    # Resampling so few prompts would give a band that is much too narrow, for one of width 0.
-    error = ((deviations**2).mean() ** 0.5).where(
-        np.min(counts, axis=0) >= LEAST_PROMPTS
+        old = _resampled_curve(base, prompts, steps, seed)
+        current = _resampled_curve(new, prompts, steps, seed + 1)
+        curve = _ResampledCurve(
+            current.observed - old.observed, current.resampled - old.resampled
+        )
+        # NaN, at steps that a side lacks, is the minimum.
+        prompt_counts = np.minimum(
+            _prompts_by_step(base, steps), _prompts_by_step(new, steps)
+        )
+    width = _band_width(curve, prompt_counts)
+    observed = np.where(np.abs(curve.observed) <= _TINY, 0.0, curve.observed)
+    return Band(
+        significant(observed),
+        significant(observed - width),
+        significant(observed + width),
     )
-    largest = (deviations.abs() / error.where(error > _TINY)).max(axis=1)
+
+
+def _differences_by_prompt(base: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
+    """Return ``pair``, ``step`` and as ``reward`` NEW - BASE, for what both sides have."""
+    by = ["pair", "step"]
+    base_means = _finite(base).groupby(by)["reward"].mean().to_frame("base")
+    new_means = _finite(new).groupby(by)["reward"].mean().rename("new")
+    both = base_means.join(new_means, how="inner")
+    moved = both.assign(reward=difference(both["new"], both["base"]))
+    return moved[["reward"]].reset_index()
+
+
+def _prompts_by_step(side: pd.DataFrame, steps: Ints) -> Floats:
+    """Return the number of prompts with a reward at each of ``steps``, NaN for none."""
+    counts = _finite(side).groupby("step")["pair"].nunique()
+    return np.asarray(counts.reindex(steps), dtype=np.float64)
+
+
+def _band_width(curve: _ResampledCurve, prompt_counts: Floats) -> Floats:
+    """Return the distance of the simultaneous 95% band from the curve, (steps,)."""
+    # NaN at steps missing on one side, and in resamples without any prompt of the step.
+    deviations = pd.DataFrame(curve.resampled - curve.observed)
+    error = (deviations**2).mean() ** 0.5
+    # Resampling so few prompts would give a band that is much too narrow, for one of width 0.
+    error = error.where(prompt_counts >= LEAST_PROMPTS)
+    t = deviations.abs() / error.where(error > _TINY)
+    largest = t.max(axis=1)
     factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
-    width = (error * factor).to_numpy(np.float64)
-    observed = np.where(np.abs(observed) <= _TINY, 0.0, observed)
-    return Band(*map(significant, (observed, observed - width, observed + width)))
+    return (error * factor).to_numpy(np.float64)
 
 
 class EqualKL(NamedTuple):
@@ -350,39 +409,46 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
     about linear (Gao et al. 2022). Both runs' functions are interpolated linearly, and their
     difference is averaged over their common range. The interval comes from resampled prompts.
     """
-    paths = [
-        _reward_by_distance(side, reward, seed) for seed, side in enumerate((base, new))
-    ]
-    ends = [(path[0].index.min(), path[0].index.max()) for path in paths]
-    low = max(first for first, _ in ends)
-    high = min(last for _, last in ends)
-    if not high - low > _TINY:
+    base_paths = _reward_by_distance(base, reward, seed=0)
+    new_paths = _reward_by_distance(new, reward, seed=1)
+    base_distances = base_paths[0].index
+    new_distances = new_paths[0].index
+    low = max(base_distances.min(), new_distances.min())
+    high = min(base_distances.max(), new_distances.max())
+    if not high - low > _TINY:  # NaN if a side has no step
         return None
     grid = np.linspace(low, high, 21)
-    gaps = np.array([(_along(after, grid) - _along(before, grid)).mean()
-                     for before, after in zip(*paths, strict=True)])  # fmt: skip
-    if not np.isfinite(gaps[1:]).any():
+    gaps = []
+    for base_path, new_path in zip(base_paths, new_paths, strict=True):
+        gap = _along(new_path, grid) - _along(base_path, grid)
+        gaps.append(gap.mean())
+    observed = gaps[0]
+    resampled = np.array(gaps[1:])
+    if not np.isfinite(resampled).any():
         return None
-    lower, upper = np.nanquantile(gaps[1:], [_TAIL, 1 - _TAIL]).tolist()
-    span = max(last for _, last in ends) - min(first for first, _ in ends)
-    return EqualKL(*significant([gaps[0], lower, upper, (high - low) / span]).tolist())
+    lower, upper = np.nanquantile(resampled, [_TAIL, 1 - _TAIL]).tolist()
+    farthest = max(base_distances.max(), new_distances.max())
+    nearest = min(base_distances.min(), new_distances.min())
+    overlap = (high - low) / (farthest - nearest)
+    return EqualKL(*significant([observed, lower, upper, overlap]).tolist())
 
 
 def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
     """Return mean rewards of steps, indexed by √KL: the observed ones, then each resample."""
     prompts = np.unique(side["pair"].to_numpy())
     steps = np.unique(side["step"].to_numpy(np.int64))
-    rewards, kls = (
-        np.vstack([observed, resampled[:_PATH_RESAMPLES]])
-        for observed, resampled in (
-            _resampled_curve(side, prompts, steps, seed, column)
-            for column in (reward, "kl_k1")
-        )
-    )
-    return [
-        pd.Series(values, np.sqrt(np.maximum(kl, 0.0))).dropna().groupby(level=0).mean()
-        for values, kl in zip(rewards, kls, strict=True)
-    ]
+    rewards = _resampled_curve(side, prompts, steps, seed, reward)
+    kls = _resampled_curve(side, prompts, steps, seed, "kl_k1")
+    paths = [_path(rewards.observed, kls.observed)]
+    for number in range(_PATH_RESAMPLES):
+        paths.append(_path(rewards.resampled[number], kls.resampled[number]))
+    return paths
+
+
+def _path(rewards: Floats, kls: Floats) -> pd.Series:
+    """Return rewards indexed by √KL, ascending; those at equal distances are averaged."""
+    path = pd.Series(rewards, np.sqrt(np.maximum(kls, 0.0)))
+    return path.dropna().groupby(level=0).mean()
 
 
 def _along(path: pd.Series, grid: Floats) -> Floats:
@@ -391,23 +457,34 @@ def _along(path: pd.Series, grid: Floats) -> Floats:
     return np.asarray(np.interp(grid, path.index.to_numpy(), path.to_numpy()))
 
 
+class _ResampledCurve(NamedTuple):
+    """The mean of a figure at each step; NaN at steps without data."""
+
+    observed: Floats  # (steps,)
+    resampled: Floats  # (RESAMPLES, steps), each from as many prompts drawn at random
+
+
 def _resampled_curve(
     side: pd.DataFrame,
     prompts: np.ndarray,
     steps: Ints,
     seed: int,
     column: str = "reward",
-) -> tuple[Floats, Floats]:
+) -> _ResampledCurve:
+    """Return the mean of a column at each of ``steps``; ``prompts`` is sorted."""
     side = _finite(side[side["step"].isin(steps)], column)
     group = np.searchsorted(prompts, side["pair"].to_numpy()) % _GROUPS
-    index = group, np.searchsorted(steps, side["step"].to_numpy())
-    sums, counts = np.zeros((2, min(len(prompts), _GROUPS), len(steps)))
-    np.add.at(sums, index, side[column].to_numpy())
-    np.add.at(counts, index, 1)
+    place = (group, np.searchsorted(steps, side["step"].to_numpy()))
+    shape = (min(len(prompts), _GROUPS), len(steps))
+    sums = np.zeros(shape)
+    counts = np.zeros(shape)
+    np.add.at(sums, place, side[column].to_numpy())
+    np.add.at(counts, place, 1)
     weights = _bootstrap_weights(len(sums), seed)
     with np.errstate(invalid="ignore", divide="ignore"):
+        observed = sums.sum(axis=0) / counts.sum(axis=0)
         resampled = exact_product(weights, sums) / (weights @ counts)
-        return sums.sum(axis=0) / counts.sum(axis=0), resampled
+    return _ResampledCurve(observed, resampled)
 
 
 def _finite(side: pd.DataFrame, column: str = "reward") -> pd.DataFrame:
@@ -417,7 +494,7 @@ def _finite(side: pd.DataFrame, column: str = "reward") -> pd.DataFrame:
 
 @lru_cache(maxsize=8)
 def _bootstrap_weights(count: int, seed: int) -> Floats:
-    draws = np.random.default_rng([seed, count]).multinomial(
-        count, [1 / count] * count, RESAMPLES
-    )
+    """Return how often each of ``count`` groups is drawn, (RESAMPLES, count)."""
+    random = np.random.default_rng([seed, count])
+    draws = random.multinomial(count, [1 / count] * count, RESAMPLES)
     return draws.astype(np.float64)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from rlreport.check.course_data import Course
 from rlreport.check.registry import BY_ID
 from rlreport.check.verdict import FIRST_WORDS
 from rlreport.comparison.compare import (
@@ -11,10 +14,12 @@ from rlreport.comparison.compare import (
     OF_WHOLE_TEXTS,
     Comparison,
     Guardrail,
+    Reached,
 )
 from rlreport.comparison.data_file import PART, TRAINER
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.statistics import EqualKL
 from rlreport.text.messages import (
     clauses,
     figure,
@@ -86,9 +91,9 @@ def headline(outcome: Outcome) -> str:
     comparison = outcome.comparison
     broken = outcome.broken
     if len(broken) == len(outcome.runs):
-        return (
-            message("Both are broken") if outcome.is_pair else message("All are broken")
-        )
+        if outcome.is_pair:
+            return message("Both are broken")
+        return message("All are broken")
     if broken:
         return clauses(_broken(outcome))
     name = _level(outcome)
@@ -108,23 +113,14 @@ def sentence(outcome: Outcome) -> str:
     effect = outcome.comparison.effect
     name = _level(outcome)
     if comparison.level == "incomparable":
-        return sentences(
-            [*parts, message("{clause}.", clause=name), _reasons(outcome)[-1]]
-        )
-    paired = translatable("{pairs} prompts in pairs")
-    unpaired = translatable("unpaired, at least {pairs} prompts per side")
-    if comparison.metrics_alone:
-        unpaired = translatable(
-            "within these runs, at least {pairs} blocks of steps per side"
-        )
+        why = _reasons(outcome)[-1]
+        return sentences([*parts, message("{clause}.", clause=name), why])
     places = {
         "effect": signed(effect.value),
         "interval": message(
             "{low} to {high}", low=figure(effect.low), high=figure(effect.high)
         ),
-        "prompts": message(
-            paired if effect.paired else unpaired, pairs=whole(effect.pairs)
-        ),
+        "prompts": _prompts(comparison),
         "window": _window(outcome),
     }
     literal = translatable(
@@ -137,6 +133,18 @@ def sentence(outcome: Outcome) -> str:
     return sentences(parts)
 
 
+def _prompts(comparison: Comparison) -> str:
+    """Return a clause on how many prompts were compared, and whether in pairs."""
+    count = whole(comparison.effect.pairs)
+    if comparison.effect.paired:
+        return message("{pairs} prompts in pairs", pairs=count)
+    if comparison.metrics_alone:
+        return message(
+            "within these runs, at least {pairs} blocks of steps per side", pairs=count
+        )
+    return message("unpaired, at least {pairs} prompts per side", pairs=count)
+
+
 _REACHED = {
     "half": translatable("{reward} (half of the gain): NEW {new}, BASE {base}"),
     "most": translatable("{reward} (90% of it): NEW {new}, BASE {base}"),
@@ -146,30 +154,41 @@ _REACHED = {
 def learning(outcome: Outcome) -> str:
     """Return sentences on how fast the runs learned, and on evaluations by the trainer, or ""."""
     result = []
-    if (speed := outcome.comparison.speed) and not outcome.broken:
-        parts = []
-        for name, reached in speed.items():
-            sides = {"new": _reached(reached.new), "base": _reached(reached.base)}
-            parts.append(
-                message(_REACHED[name], reward=figure(reached.reward), **sides)
-            )
-        result.append(
-            message("Reached {parts} (mean of a window).", parts=clauses(parts))
-        )
-    evaluations = [
-        message(
-            "{side} {last} at the end, {best} at best (step {step})",
-            side=side,
-            last=figure(course.last.value),
-            best=figure(course.best.value),
-            step=course.best.steps[0],
-        )
-        for side, run in (("BASE", outcome.base), ("NEW", outcome.new))
-        if (course := run.side.evaluation)
-    ]
+    speed = outcome.comparison.speed
+    if speed and not outcome.broken:
+        result.append(_speed(speed))
+    evaluations = []
+    for side, run in (("BASE", outcome.base), ("NEW", outcome.new)):
+        course = run.side.evaluation
+        if course is not None:
+            evaluations.append(_evaluation(side, course))
+    # Validation responses are the comparison itself.
     if outcome.comparison.split != "val" and len(evaluations) == 2:
         result.append(message("Validation: {sides}.", sides=clauses(evaluations)))
     return sentences(result)
+
+
+def _speed(speed: Mapping[str, Reached]) -> str:
+    parts = []
+    for name, reached in speed.items():
+        part = message(
+            _REACHED[name],
+            reward=figure(reached.reward),
+            new=_reached(reached.new),
+            base=_reached(reached.base),
+        )
+        parts.append(part)
+    return message("Reached {parts} (mean of a window).", parts=clauses(parts))
+
+
+def _evaluation(side: str, course: Course) -> str:
+    return message(
+        "{side} {last} at the end, {best} at best (step {step})",
+        side=side,
+        last=figure(course.last.value),
+        best=figure(course.best.value),
+        step=course.best.steps[0],
+    )
 
 
 def _reached(step: int | None) -> str:
@@ -185,9 +204,10 @@ def _broken(outcome: Outcome) -> list[str]:
 
 def _level(outcome: Outcome) -> str:
     level = outcome.comparison.level
-    of_change = outcome.comparison.has_enough_runs
-    names = _LEVELS if of_change and not outcome.broken else _IN_THESE_RUNS
-    return message(names.get(level, _LEVELS[level]))
+    name = _LEVELS[level]
+    if outcome.broken or not outcome.comparison.has_enough_runs:
+        name = _IN_THESE_RUNS.get(level, name)
+    return message(name)
 
 
 def run_verdict(run: ComparedRun) -> str:
@@ -212,20 +232,23 @@ def check_name(check: str) -> str:
 def caveats(outcome: Outcome) -> str:
     """Return sentences on figures (guardrails) that got worse and new critical findings, or ""."""
     worse = [
-        guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"
+        guardrail_name(guardrail)
+        for guardrail in outcome.comparison.guardrails
+        if guardrail.level == "worse"
     ]
     new = [
-        check_name(f.id)
-        for f in outcome.changed["critical"]
-        if f.id != outcome.new.lead
+        check_name(finding.id)
+        for finding in outcome.changed["critical"]
+        if finding.id != outcome.new.lead
     ]
-    lists = (
-        (translatable("Guardrails that are worse in NEW: {names}."), worse),
-        (translatable("New critical findings: {names}."), new),
-    )
-    return sentences(
-        [message(text, names=listed(names)) for text, names in lists if names]
-    )
+    parts = []
+    if worse:
+        parts.append(
+            message("Guardrails that are worse in NEW: {names}.", names=listed(worse))
+        )
+    if new:
+        parts.append(message("New critical findings: {names}.", names=listed(new)))
+    return sentences(parts)
 
 
 def _window(outcome: Outcome) -> str:
@@ -253,7 +276,8 @@ def notes(outcome: Outcome) -> list[str]:
     """Return sentences on what was compared, its limits, and the data that each run lacks."""
     comparison = outcome.comparison
     parts = [_compared(outcome)]
-    if (mde := comparison.effect.mde) > 0:
+    mde = comparison.effect.mde
+    if mde > 0:  # NaN if there are too few prompts
         parts.append(
             message("Minimum detectable effect (80% power): {mde}.", mde=figure(mde))
         )
@@ -265,7 +289,8 @@ def notes(outcome: Outcome) -> list[str]:
             "between runs and between prompts; curves, findings and examples are from the first "
             "of each."
         )
-        parts.append(message(literal, base=len(outcome.bases), new=len(outcome.news)))
+        counts = {"base": len(outcome.bases), "new": len(outcome.news)}
+        parts.append(message(literal, **counts))
     if not comparison.has_enough_runs and comparison.level in ("better", "worse"):
         few = message(
             "With so few runs, the difference may come from their seeds rather than the change: to "
@@ -290,53 +315,66 @@ def _compared(outcome: Outcome) -> str:
         window=_window(outcome),
         split=message(_SPLITS[comparison.split]),
     )
-    only = [
-        plural(
-            "{count} prompt only in {side}.",
-            "{count} prompts only in {side}.",
-            n,
-            side=side,
-        )
-        for side, n in (("BASE", comparison.only_base), ("NEW", comparison.only_new))
-        if n
-    ]
-    return sentences([compared, *only])
+    parts = [compared]
+    for side, count in (("BASE", comparison.only_base), ("NEW", comparison.only_new)):
+        if count:
+            only = plural(
+                "{count} prompt only in {side}.",
+                "{count} prompts only in {side}.",
+                count,
+                side=side,
+            )
+            parts.append(only)
+    return sentences(parts)
 
 
 def _run_notes(run: ComparedRun) -> list[str]:
-    dropped = translatable(
-        "{run}: its report lacks the figures of {rows} responses from the first steps, because "
-        "of its size limit."
-    )
-    sampled = translatable("{run}: distinct-2 and shares of the KL are {sample}.")
-    unpaired = translatable(
-        "{run}: responses without the field of --pair-by, left out: {rows}."
-    )
-    remarks = (
-        (run.dropped, dropped),
-        (run.sample_note, sampled),
-        (run.side.unpaired, unpaired),
-    )
-    return [
-        message(literal, run=run.name, rows=whole(value), sample=value)
-        for value, literal in remarks
-        if value
-    ]
+    remarks = []
+    if run.dropped:
+        remarks.append(
+            message(
+                "{run}: its report lacks the figures of {rows} responses from the first steps, "
+                "because of its size limit.",
+                run=run.name,
+                rows=whole(run.dropped),
+            )
+        )
+    if run.sample_note:
+        remarks.append(
+            message(
+                "{run}: distinct-2 and shares of the KL are {sample}.",
+                run=run.name,
+                sample=run.sample_note,
+            )
+        )
+    if run.side.unpaired:
+        remarks.append(
+            message(
+                "{run}: responses without the field of --pair-by, left out: {rows}.",
+                run=run.name,
+                rows=whole(run.side.unpaired),
+            )
+        )
+    return remarks
 
 
 def texts_note(outcome: Outcome) -> str:
     """Return a sentence on why texts are missing, "" if all are available."""
     if outcome.redact:
         return message("Texts are left out (--redact).")
-    missing = sum(
-        flip.base_text is None or flip.new_text is None for flip in outcome.flips
-    )
-    literal = translatable(
+    without_text = [
+        flip
+        for flip in outcome.flips
+        if flip.base_text is None or flip.new_text is None
+    ]
+    if not without_text:
+        return ""
+    return message(
         "{missing} of {flips} pairs are shown without text, because an earlier report does "
-        "not contain it."
+        "not contain it.",
+        missing=whole(len(without_text)),
+        flips=whole(len(outcome.flips)),
     )
-    places = {"missing": whole(missing), "flips": whole(len(outcome.flips))}
-    return message(literal, **places) if missing else ""
 
 
 def equal_kl(outcome: Outcome) -> str:
@@ -352,20 +390,9 @@ def equal_kl(outcome: Outcome) -> str:
         return message(
             "At equal KL: not compared, as rewards or a common KL range are missing."
         )
-    parts = [
-        message(
-            "{name} {effect} (95% interval {low} to {high})",
-            name=message(name),
-            effect=signed(one.effect),
-            low=figure(one.low),
-            high=figure(one.high),
-        )
-        for name, one in (
-            (translatable("reward"), rewards),
-            (translatable("watched reward"), watched),
-        )
-        if one is not None
-    ]
+    parts = [_equal_kl_clause(message("reward"), rewards)]
+    if watched is not None:
+        parts.append(_equal_kl_clause(message("watched reward"), watched))
     return message(
         "At equal KL: {parts}, over {share} of the range of √KL that either run reached.",
         parts=listed(parts),
@@ -373,32 +400,62 @@ def equal_kl(outcome: Outcome) -> str:
     )
 
 
+def _equal_kl_clause(name: str, effect: EqualKL) -> str:
+    return message(
+        "{name} {effect} (95% interval {low} to {high})",
+        name=name,
+        effect=signed(effect.effect),
+        low=figure(effect.low),
+        high=figure(effect.high),
+    )
+
+
 def guardrail_name(guardrail: Guardrail) -> str:
     if guardrail.id.startswith(PART):
         return message("Reward part: {name}", name=guardrail.id.removeprefix(PART))
-    return message(
-        next(label for name, label, *_ in GUARDRAILS if name == guardrail.id)
-    )
+    name = next(figure.name for figure in GUARDRAILS if figure.id == guardrail.id)
+    return message(name)
 
 
 def guardrails_note(comparison: Comparison) -> str:
     """Return which guardrails are not compared (but for unlogged metrics) and why, or ""."""
-    no_data = translatable("Not compared, as a run has no data: {names}.")
-    too_few = translatable(
-        "Not compared, as too few prompts or blocks have data: {names}."
-    )
-    cut = translatable("Not compared, as the logger cuts texts: {names}.")
-    names: dict[str, list[str]] = {no_data: [], cut: [], too_few: []}
-    for guardrail in (one for one in comparison.guardrails if one.level == "missing"):
-        logged = bool(np.isfinite([guardrail.base, guardrail.new]).all())
-        # Only few trainers log what responses do not have.
-        if logged or not guardrail.column.startswith(TRAINER):
-            is_cut = comparison.cut and guardrail.column in OF_WHOLE_TEXTS
-            why = too_few if logged else cut if is_cut else no_data
-            names[why].append(guardrail_name(guardrail))
-    return sentences(
-        [message(text, names=listed(part)) for text, part in names.items() if part]
-    )
+    no_data = []
+    cut = []
+    too_few = []
+    for guardrail in comparison.guardrails:
+        if guardrail.level != "missing":
+            continue
+        name = guardrail_name(guardrail)
+        if np.isfinite([guardrail.base, guardrail.new]).all():
+            too_few.append(name)
+        elif guardrail.column.startswith(TRAINER):
+            # Only few trainers log what responses do not have.
+            continue
+        elif comparison.cut and guardrail.column in OF_WHOLE_TEXTS:
+            cut.append(name)
+        else:
+            no_data.append(name)
+    parts = []
+    if no_data:
+        parts.append(
+            message(
+                "Not compared, as a run has no data: {names}.", names=listed(no_data)
+            )
+        )
+    if cut:
+        parts.append(
+            message(
+                "Not compared, as the logger cuts texts: {names}.", names=listed(cut)
+            )
+        )
+    if too_few:
+        parts.append(
+            message(
+                "Not compared, as too few prompts or blocks have data: {names}.",
+                names=listed(too_few),
+            )
+        )
+    return sentences(parts)
 
 
 def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:

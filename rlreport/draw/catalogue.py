@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rlreport.check import quantities
-from rlreport.check.finding import Rank, Severity, ToldFinding
+from rlreport.check.finding import ToldFinding
 from rlreport.check.run import Run
+from rlreport.check.series import Series
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart, PageSlot, Scale, drawable, on_one_scale
-from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, floats
+from rlreport.draw.curves import ChartStyle, DrawnCurve, Frame, curve_chart, floats
 from rlreport.draw.run_charts import (
     distribution_charts,
     ending_charts,
@@ -63,8 +64,22 @@ _LOOKS: dict[bool, dict[str, Any]] = {
     False: {"width": THIN, "colour": LIGHT["muted"], "low": None, "high": None},
 }
 
-# Title of y ("" for "as logged") and curves of one unit
-Part = tuple[str, list[DrawnCurve]]
+
+class Part(NamedTuple):
+    """Curves of one unit."""
+
+    axis: str  # title of y, "" for "as logged"
+    curves: list[DrawnCurve]
+
+    @property
+    def has_line(self) -> bool:
+        return any(curve.has_line for curve in self.curves)
+
+    def shares_axis_with(self, other: Part) -> bool:
+        return on_one_scale(
+            [curve.values for curve in self.curves],
+            [curve.values for curve in other.curves],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +101,7 @@ class CurveChart:
     name: str
     title: str
     curves: tuple[Curve, ...]
-    axis: str = (
-        ""  # title of the y axis; "" uses the axis title of the first curve's column
-    )
+    axis: str = ""  # title of y; "" uses the axis title of the first curve's column
     wide: bool = False
     # scale of the y axis; ``symlog`` is used only if the axis would leave [-2, 2]
     scale: Scale = "linear"
@@ -110,10 +123,8 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve(
             "validation_reward_mean",
             "validation",
-            "",
-            "",
-            VALIDATION,
-            "validation",
+            style=VALIDATION,
+            role="validation",
             own_scale=True,
         ),
         Curve(
@@ -126,9 +137,8 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve(
             "ref_valid_reward_mean",
             "valid, ref.",
-            "",
-            "ref_valid",
-            (LIGHT["muted"], (2, 4)),
+            key="ref_valid",
+            style=(LIGHT["muted"], (2, 4)),
         ),
         wide=True,
     ),
@@ -314,68 +324,87 @@ def overview_charts(
 ) -> list[Chart]:
     if tables.steps.empty:
         return []
-    judged = Run(tables)
+    run = Run(tables)
     if "step" in tables.metrics and not tables.metrics_apart:
         # The trainer logs more steps than rollouts, such as an evaluation before the first.
-        every_step = np.union1d(tables.steps["step"], tables.metrics["step"])
-        by_step = tables.steps.set_index("step").reindex(
-            pd.Index(every_step, name="step")
-        )
-        tables = replace(tables, steps=by_step.reset_index())
+        tables = _with_metric_steps(tables)
     frame = Frame(floats(tables.steps, "step"), findings)
-    training = replace(judged.tables, steps=tables.steps)
+    training = replace(run.tables, steps=tables.steps)
     charts: dict[str, Chart] = {}
     for entry in OVERVIEW:
-        entry_charts = (
-            _curve_charts(tables, judged, frame, entry)
-            if isinstance(entry, CurveChart)
-            else entry(training, frame)
-        )
+        entry_charts: Iterable[Chart | None]
+        if isinstance(entry, CurveChart):
+            entry_charts = _curve_charts(tables, run, frame, entry)
+        else:
+            entry_charts = entry(training, frame)
         for chart in entry_charts:
-            if chart is not None:
-                charts.setdefault(
-                    chart.name, _add_description(chart, tables.sample_note)
-                )
+            # Of several charts with the same name, the first is drawn.
+            if chart is not None and chart.name not in charts:
+                charts[chart.name] = _add_description(chart, tables.sample_note)
     return list(charts.values())
+
+
+def _with_metric_steps(tables: Tables) -> Tables:
+    """Return tables whose ``steps`` also have the steps of the trainer's metrics."""
+    every_step = np.union1d(tables.steps["step"], tables.metrics["step"])
+    by_step = tables.steps.set_index("step")
+    by_step = by_step.reindex(pd.Index(every_step, name="step"))
+    return replace(tables, steps=by_step.reset_index())
 
 
 def arranged(
     charts: Sequence[Chart], findings: Sequence[ToldFinding], lead: str | None
 ) -> list[Chart]:
     """Return charts in page order, with section and width; ``lead``: id of the lead finding."""
-    by_subject = {chart.subject: chart for chart in reversed(charts) if chart.subject}
-    by_subject |= {chart.name: chart for chart in charts}
-    serious = sorted(
-        (f for f in findings if f.severity is not Severity.INFO),
-        key=lambda f: f.id != lead,
-    )
-    cited = [by_subject.get(name) for f in serious for name in f.charts]
-    own = [
-        (f, c)
-        for f in serious
-        if f.id == lead
-        for n in f.charts
-        if (c := by_subject.get(n))
-    ]
-    # A cause is seen in its own quantity, its effect in the reward.
-    own.sort(key=lambda pair: pair[0].rank is Rank.CAUSE and pair[1].name == "reward")
-    visible = [*cited, *(by_subject.get(name) for name in USUAL)]
-    places: dict[str, PageSlot] = {chart.name: "open" for chart in visible if chart}
+    # Of several charts with one subject, findings mean the first.
+    chart_of = {chart.subject: chart for chart in reversed(charts) if chart.subject}
+    chart_of |= {chart.name: chart for chart in charts}
+    serious = [f for f in findings if f.severity != "info"]
+    serious.sort(key=lambda finding: finding.id != lead)
+    # Names of visible charts -> their section, in page order
+    places: dict[str, PageSlot] = {}
+    for finding in serious:
+        for name in finding.charts:
+            if name in chart_of:
+                places[chart_of[name].name] = "open"
+    for name in USUAL:
+        if name in chart_of:
+            places.setdefault(chart_of[name].name, "open")
     if "reward" in places:
         places["reward"] = "reward"
-    if own:
-        places[own[0][1].name] = "lead"
-    order = list(places)
-    result = []
+    leading = _leading_chart(serious, chart_of, lead)
+    if leading is not None:
+        places[leading.name] = "lead"
+    visible = []
+    collapsed = []
     for chart in charts:
-        place = places.get(chart.name, "more")
-        group = (
-            chart.group if place == "more" else ""
-        )  # the heading of collapsed charts
-        result.append(replace(chart.sized(SIZES[place]), place=place, group=group))
-    return sorted(
-        result, key=lambda c: order.index(c.name) if c.name in places else len(order)
-    )
+        sized = chart.sized(SIZES[places.get(chart.name, "more")])
+        if chart.name in places:
+            visible.append(replace(sized, place=places[chart.name], group=""))
+        else:
+            collapsed.append(replace(sized, place="more"))
+    order = list(places)
+    visible.sort(key=lambda chart: order.index(chart.name))
+    return visible + collapsed
+
+
+def _leading_chart(
+    findings: Sequence[ToldFinding], chart_of: Mapping[str, Chart], lead: str | None
+) -> Chart | None:
+    """Return the chart that shows the lead finding, None if it has none."""
+    fallback = None
+    for finding in findings:
+        if finding.id != lead:
+            continue
+        for name in finding.charts:
+            chart = chart_of.get(name)
+            if chart is None:
+                continue
+            # A cause is seen in its own quantity, its effect in the reward.
+            if finding.rank != "cause" or chart.name != "reward":
+                return chart
+            fallback = fallback or chart
+    return fallback
 
 
 def _add_description(chart: Chart, sample_note: str) -> Chart:
@@ -390,94 +419,110 @@ def _curve_charts(
     tables: Tables, run: Run, frame: Frame, entry: CurveChart
 ) -> Iterator[Chart | None]:
     """Yield the chart of an entry, or None, and charts of its curves that need another scale."""
-    if entry.needs and not np.nan_to_num(floats(tables.steps, entry.needs)).any():
-        return
+    if entry.needs:
+        needed = floats(tables.steps, entry.needs)
+        if not np.nan_to_num(needed).any():
+            return
+    column = STEP[entry.curves[0].column]
     title = message(entry.title)
-    joined = list[DrawnCurve]()
-    axis = message(entry.axis) or STEP[entry.curves[0].column].axis
     k = passes_of(run.responses).k if "{k}" in entry.note else 0
-    charts = {entry.name: (title, axis, joined, message(entry.note, k=k))}
-    parts = _parts(tables, run, entry)
-    for axis, curves in parts:
-        if on_one_scale(
-            *([curve.values for curve in side] for side in (parts[0][1], curves))
-        ):
-            joined += curves
-            continue
-        key = curves[0].key
-        name = message("{chart}: {curve}", chart=title, curve=curves[0].title)
-        own_title = message("Validation") if key == "validation" else name
-        charts[f"{entry.name}_{key}"] = (own_title, axis, curves, "")
-    meaning = message("The band is ± one standard deviation.")
-    for name, (title, y, curves, note) in charts.items():
-        has_band = any(curve.has_band for curve in curves)
-        marked = [
-            replace(f, charts=(name,)) for f in frame.findings if entry.name in f.charts
-        ]
-        yield curve_chart(
+    # Findings that refer to the entry are marked on each of its charts.
+    findings = [f for f in frame.findings if entry.name in f.charts]
+    style = ChartStyle(
+        wide=entry.wide, percent=column.kind == "share", scale=entry.scale
+    )
+
+    def drawn(name: str, title: str, part: Part, note: str) -> Chart | None:
+        axis = part.axis
+        if any(curve.has_band for curve in part.curves):
+            axis = message("{axis}, band ± std", axis=axis)
+            meaning = message("The band is ± one standard deviation.")
+            note = sentences([meaning, note])
+        marked = [replace(finding, charts=(name,)) for finding in findings]
+        return curve_chart(
             replace(frame, findings=marked),
             name,
             title,
-            curves,
-            axis=message("{axis}, band ± std", axis=y) if has_band else y,
-            wide=entry.wide,
-            percent=STEP[entry.curves[0].column].kind == "share",
-            scale=entry.scale,
-            note=sentences([meaning, note]) if has_band else note,
+            part.curves,
+            replace(style, axis=axis),
+            note=note,
         )
+
+    together = Part(message(entry.axis) or column.axis, [])
+    apart = []
+    parts = _parts(tables, run, entry)
+    for part in parts:
+        if part.shares_axis_with(parts[0]):
+            together.curves.extend(part.curves)
+        else:
+            apart.append(part)
+    yield drawn(entry.name, title, together, message(entry.note, k=k))
+    for part in apart:
+        first = part.curves[0]
+        if first.key == "validation":
+            own_title = message("Validation")
+        else:
+            own_title = message("{chart}: {curve}", chart=title, curve=first.title)
+        yield drawn(f"{entry.name}_{first.key}", own_title, part, "")
 
 
 def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
     """Return a chart's parts that have values, the leading one first, with trainer metrics."""
-    first = list[Part]()
-    parts = list[Part]()
-    last = list[Part]()
+    leading: list[Part] = []
+    parts: list[Part] = []
+    trailing: list[Part] = []
     for curve in entry.curves:
-        series = _series(tables, curve)
+        rollouts = _curve(tables, curve)
         axis = STEP[curve.column].axis
         metric = quantities.series_of(run, curve.role)
-        if tables.responses.empty:  # the table of steps has the trainer's metrics
+        if tables.responses.empty:
+            # The table of steps has the trainer's metrics.
             axis = ""
         elif metric is not None:
-            by_step = pd.Series(metric.values, metric.steps).reindex(
-                tables.steps["step"]
-            )
-            values = drawable(np.asarray(by_step, dtype=np.float64))
-            trainer = replace(series, values=values, low=None, high=None)
-            if not curve.own_scale:
-                trainer = replace(trainer, key="trainer", title=message("trainer"))
-            if not series.has_line and entry.name in ("reward", "length"):
-                series = trainer
+            trainer = _trainer_curve(tables, metric, curve, rollouts)
+            if not rollouts.has_line and entry.name in ("reward", "length"):
+                rollouts = trainer
                 axis = ""
-            elif series.has_line and trainer.has_line and not curve.own_scale:
+            elif _draws_both(rollouts, trainer, curve):
                 leads = quantities.covers(run, metric)
-                (first if leads else last).append(
-                    ("", [replace(trainer, **_LOOKS[leads])])
-                )
-                series = replace(series, title=message("rollouts"), **_LOOKS[not leads])
+                side = leading if leads else trailing
+                side.append(Part("", [replace(trainer, **_LOOKS[leads])]))
+                looks = _LOOKS[not leads]
+                rollouts = replace(rollouts, title=message("rollouts"), **looks)
         if curve.own_scale or not parts:
-            parts.append((axis, []))
-        parts[-1][1].append(series)
-    return [
-        part for part in (*first, *parts, *last) if any(c.has_line for c in part[1])
-    ]
+            parts.append(Part(axis, []))
+        parts[-1].curves.append(rollouts)
+    return [part for part in [*leading, *parts, *trailing] if part.has_line]
 
 
-def _series(tables: Tables, curve: Curve) -> DrawnCurve:
+def _draws_both(rollouts: DrawnCurve, trainer: DrawnCurve, curve: Curve) -> bool:
+    return rollouts.has_line and trainer.has_line and not curve.own_scale
+
+
+def _trainer_curve(
+    tables: Tables, metric: Series, curve: Curve, rollouts: DrawnCurve
+) -> DrawnCurve:
+    """Return the trainer's metric as a curve in the style of that of the rollouts."""
+    by_step = pd.Series(metric.values, metric.steps).reindex(tables.steps["step"])
+    values = drawable(np.asarray(by_step, dtype=np.float64))
+    trainer = replace(rollouts, values=values, low=None, high=None)
+    if curve.own_scale:
+        return trainer
+    return replace(trainer, key="trainer", title=message("trainer"))
+
+
+def _curve(tables: Tables, curve: Curve) -> DrawnCurve:
     values = floats(tables.steps, curve.column)
-    series = DrawnCurve(
-        curve.key or curve.title, message(curve.title), values, *curve.style
-    )
+    key = curve.key or curve.title
+    drawn = DrawnCurve(key, message(curve.title), values, *curve.style)
     if not curve.std:
-        return series
+        return drawn
     half = floats(tables.steps, curve.std)
     low = values - half
     high = values + half
     # Clip the band to the range of logged values, so that it has no negative lengths.
     logged_values = tables.responses.get(curve.column.removesuffix("_mean"))
     if logged_values is not None and logged_values.notna().any():
-        low, high = (
-            np.maximum(low, logged_values.min()),
-            np.minimum(high, logged_values.max()),
-        )
-    return replace(series, low=low, high=high)
+        low = np.maximum(low, logged_values.min())
+        high = np.minimum(high, logged_values.max())
+    return replace(drawn, low=low, high=high)

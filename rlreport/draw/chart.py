@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import orjson
@@ -24,7 +24,9 @@ from rlreport.text.messages import Message, message
 
 
 def evenly(count: int, room: int) -> NDArray[np.int64]:
-    return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)
+    """Return indices of up to ``room`` of ``count`` items: evenly spaced, with both ends."""
+    positions = np.linspace(0, count - 1, min(count, room))
+    return positions.round().astype(np.int64)
 
 
 Scale = Literal["linear", "log", "symlog"]
@@ -32,8 +34,10 @@ Scale = Literal["linear", "log", "symlog"]
 LEAST_SPAN = 0.02
 # Differences below this fraction of the largest magnitude count as rounding errors
 LEAST_VARIED = 1e-12
-# Charts omit magnitudes above MOST and draw those below LEAST as 0: their squares are inf or 0
-MOST, LEAST = 1e150, 1e-140
+# Charts omit magnitudes above MOST, whose squares are infinite
+MOST = 1e150
+# and draw those below LEAST as 0, as their squares are 0
+LEAST = 1e-140
 MOST_BINS = 24
 # Curves do not share an axis if their magnitudes, or both ranges together and the wider of them,
 # differ by more than this factor
@@ -49,27 +53,23 @@ class Axis:
     low: float
     high: float
     title: str  # quantity and unit
-    percent: bool = (
-        False  # whether values are fractions of 1 that are shown as percentages
-    )
-    format: str = (
-        ""  # d3 format of the tick labels; "" chooses one that suits the limits
-    )
+    percent: bool = False  # whether to show fractions of 1 as percentages
+    format: str = ""  # d3 format of the tick labels; "" chooses by the limits
     count: int | None = None  # approximate number of ticks, None for the default
     # type of the scale; ``symlog`` is linear around 0 and logarithmic beyond
     scale: Scale = "linear"
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
         """Return values for axis ``channel`` ("x" or "y") of a design: {"$x.low": 0.0, …}."""
+        # Vega chooses the ticks of a linear axis.
+        ticks = None if self.scale == "linear" else powers(self.low, self.high)
         return {
             f"${channel}.low": self.low,
             f"${channel}.high": self.high,
             f"${channel}.title": self.title,
             f"${channel}.format": self.format or self.usual_format(),
             f"${channel}.count": self.count or usual_count,
-            f"${channel}.values": None
-            if self.scale == "linear"
-            else powers(self.low, self.high),
+            f"${channel}.values": ticks,
         }
 
     def usual_format(self) -> str | None:
@@ -87,9 +87,8 @@ class Axis:
 def drawable(values: Floats) -> Floats:
     """Return the values; magnitudes above MOST and infinity become NaN, those below LEAST 0."""
     magnitudes = np.abs(values)
-    return np.where(
-        magnitudes < LEAST, 0.0, np.where(magnitudes <= MOST, values, np.nan)
-    )
+    not_too_large = np.where(magnitudes <= MOST, values, np.nan)
+    return np.where(magnitudes < LEAST, 0.0, not_too_large)
 
 
 def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
@@ -103,84 +102,114 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
         return (0.0, 1.0)
     low = float(values.min())
     high = float(values.max())
-    missing = LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
-    padding = (
-        max(0.06 * (high - low), missing / 2) if high > low else 0.1 * abs(high) or 1.0
-    )
+    padding = _padding(low, high)
     bottom = low - padding
     top = high + padding
-    if low >= 0 > bottom:
-        bottom = 0.0
+    if low >= 0:
+        bottom = max(bottom, 0.0)
     if percent:
-        bottom, top = max(bottom, 0.0), min(top, 1.0) if high <= 1 else top
+        bottom = max(bottom, 0.0)
+        if high <= 1:
+            top = min(top, 1.0)
     return (bottom, top)
+
+
+def _padding(low: float, high: float) -> float:
+    """Return the margin on either side: at least so much that the axis spans LEAST_SPAN."""
+    if high == low:
+        return 0.1 * abs(high) or 1.0
+    span = high - low
+    missing = LEAST_SPAN * max(abs(low), abs(high)) - span
+    return max(0.06 * span, missing / 2)
 
 
 def on_one_scale(some: Sequence[Floats], others: Sequence[Floats]) -> bool:
     """Return whether two groups of curves are near enough to share an axis, see MOST_APART."""
-    sides = (some, others)
-    sizes = [
-        max(float(np.nanmax(np.abs(array), initial=0.0)) for array in side)
-        for side in sides
-    ]
-    lows, highs = zip(*map(limits, sides), strict=True)
-    widest = max(high - low for low, high in zip(lows, highs, strict=True))
+    smaller, larger = sorted((_magnitude(some), _magnitude(others)))
     # Values that are all 0 have any scale.
-    alike = max(sizes) <= MOST_APART * min(sizes) or not min(sizes)
-    return alike and max(highs) - min(lows) <= MOST_APART * widest
+    if smaller > 0 and larger > MOST_APART * smaller:
+        return False
+    low, high = limits(some)
+    other_low, other_high = limits(others)
+    widest = max(high - low, other_high - other_low)
+    both = max(high, other_high) - min(low, other_low)
+    return both <= MOST_APART * widest
+
+
+def _magnitude(arrays: Sequence[Floats]) -> float:
+    return max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays)
 
 
 def powers(low: float, high: float) -> list[float]:
     """Return ticks: up to six powers of ten per sign; if ``low`` <= 0, only 0, ±1 and beyond."""
-
-    def decades(least: float, most: float) -> list[float]:
-        first = np.ceil(np.log10(least))
-        last = np.floor(np.log10(most))
-        every = max(1, -(-(last - first + 1) // 6))
-        return [float(10.0**power) for power in np.arange(first, last + 1, every)]
-
     if low > 0:
-        return decades(low, high)
-    below = [-tick for tick in reversed(decades(1.0, -low))] if low <= -1 else []
-    return [*below, 0.0, *(decades(1.0, high) if high >= 1 else [])]
+        return _decades(low, high)
+    negative: list[float] = []
+    positive: list[float] = []
+    if low <= -1:
+        negative = [-tick for tick in reversed(_decades(1.0, -low))]
+    if high >= 1:
+        positive = _decades(1.0, high)
+    return [*negative, 0.0, *positive]
+
+
+def _decades(least: float, most: float) -> list[float]:
+    """Return up to six powers of ten between two positive limits."""
+    first = math.ceil(np.log10(least))
+    last = math.floor(np.log10(most))
+    every = max(1, math.ceil((last - first + 1) / 6))
+    return [10.0**power for power in range(first, last + 1, every)]
 
 
 def varies(values: Floats) -> bool:
     """Return whether the finite values differ by more than rounding errors."""
     finite = values[np.isfinite(values)]
-    return len(finite) > 1 and bool(
-        np.ptp(finite) > LEAST_VARIED * np.abs(finite).max()
-    )
+    if len(finite) < 2:
+        return False
+    return bool(np.ptp(finite) > LEAST_VARIED * np.abs(finite).max())
 
 
-def bins(values: Floats) -> tuple[float, float, float]:
-    """Return (bin width, first edge, last edge) of at most MOST_BINS + 1 bins for finite values."""
+class Bins(NamedTuple):
+    """Bins of equal width from ``low`` to ``high``."""
+
+    width: float
+    low: float
+    high: float
+
+
+def bins(values: Floats) -> Bins:
+    """Return at most MOST_BINS + 1 bins of a round width for finite values."""
     low = float(values.min())
     high = float(values.max())
     raw = (high - low) / MOST_BINS
     largest = max(abs(low), abs(high))
     if raw <= largest * LEAST_VARIED:
         half = max(0.5, largest * 1e-6)
-        return 2 * half, low - half, low + half
+        return Bins(2 * half, low - half, low + half)
     power = 10.0 ** np.floor(np.log10(raw))
-    step = float(
-        next(power * nice for nice in (1, 2, 2.5, 5, 10) if power * nice >= raw)
-    )
-    start = np.floor(low / step) * step
-    stop = (np.floor(high / step) + 1) * step
-    return step, float(start), float(stop)
+    round_widths = [float(power * factor) for factor in (1, 2, 2.5, 5, 10)]
+    width = next(width for width in round_widths if width >= raw)
+    first = np.floor(low / width) * width
+    last = (np.floor(high / width) + 1) * width
+    return Bins(width, float(first), float(last))
 
 
-def counts(
-    values: Floats, step: float, low: float, high: float
-) -> tuple[Floats, Floats, Floats]:
-    """Return (starts, ends, counts), (B,) each, of the bins that contain values; see ``bins``."""
+class Counts(NamedTuple):
+    """Numbers of values in bins, without empty bins; float64 (B,) each."""
+
+    starts: Floats
+    ends: Floats
+    numbers: Floats
+
+
+def counts(values: Floats, bins: Bins) -> Counts:
     # A value on an edge falls into the same bin as in Vega, which draws the interactive chart.
-    last = round((high - low) / step) - 1
-    indices = np.floor(1e-14 + (values - low) / step).astype(np.int64)
-    present, numbers = np.unique(np.clip(indices, 0, last), return_counts=True)
-    edges = np.array([low + step * i for i in range(last + 2)])
-    return edges[present], edges[present + 1], numbers.astype(np.float64)
+    last = round((bins.high - bins.low) / bins.width) - 1
+    indices = np.floor(1e-14 + (values - bins.low) / bins.width)
+    indices = np.clip(indices.astype(np.int64), 0, last)
+    present, numbers = np.unique(indices, return_counts=True)
+    edges = bins.low + bins.width * np.arange(last + 2)
+    return Counts(edges[present], edges[present + 1], numbers.astype(np.float64))
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -192,7 +221,8 @@ def unique_names(names: Sequence[str]) -> list[str]:
     used_names: set[str] = set()
     result = []
     for name in names:
-        base = candidate = _UNSAFE.sub("_", name).strip("_")[:LONGEST_NAME] or "unnamed"
+        base = _UNSAFE.sub("_", name).strip("_")[:LONGEST_NAME] or "unnamed"
+        candidate = base
         number = 2
         while candidate.lower() in used_names:
             candidate = f"{base}_{number}"
@@ -216,13 +246,14 @@ def finite_or_none(value: float, digits: int = 6) -> float | None:
 
 def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any]]:
     """Return one dict per row of equally long columns; ``finite_or_none`` rounds arrays."""
-    values = [
-        map(finite_or_none, column.tolist())
-        if isinstance(column, np.ndarray)
-        else column
-        for column in columns.values()
-    ]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    rows = zip(*map(_json_values, columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _json_values(column: Floats | Sequence[Any]) -> Sequence[Any]:
+    if isinstance(column, np.ndarray):
+        return [finite_or_none(value) for value in column.tolist()]
+    return column
 
 
 Rows = Sequence[Mapping[str, Any]]
@@ -240,16 +271,15 @@ class Chart:
     vega: Spec  # compiled Vega of the static drawing; empty where the SVG is drawn directly
     svg: str = ""  # static drawing whose colours are CSS custom properties; "" until it is rendered
     wide: bool = False  # whether the chart spans the page's width, not half of it
-    interactive: bool = (
-        True  # whether the page may replace the SVG by an interactive Vega chart
-    )
+    # whether the page may replace the SVG by an interactive Vega chart
+    interactive: bool = True
     # (severity, legend text) of each finding (detected problem) whose steps are shaded
     shaded: tuple[tuple[str, str], ...] = ()
     group: str = (
         ""  # heading of the group of charts that this one belongs to, "" for none
     )
     subject: str = (
-        ""  # second name, by which findings refer to this chart if no chart is named so
+        ""  # second name: findings refer to this chart if no chart is named so
     )
     # section of the overview page: ``lead`` (on top), ``reward``, ``open``, ``more`` (collapsed)
     place: PageSlot = "open"
@@ -261,9 +291,9 @@ class Chart:
     def sized(self, size: str) -> Chart:
         """Return a copy whose specifications are ``WIDTH[size]`` wide; ``svg`` is not redrawn."""
         padding = self.vega["padding"]
-        width = {"width": WIDTH[size] - padding["left"] - padding["right"]}
+        plot = {"width": WIDTH[size] - padding["left"] - padding["right"]}
         return replace(
-            self, wide=size == "wide", spec=self.spec | width, vega=self.vega | width
+            self, wide=size == "wide", spec=self.spec | plot, vega=self.vega | plot
         )
 
 
@@ -283,26 +313,31 @@ def fill(
     the right in pixels. The Vega form is {} for charts that ``draw.direct`` draws.
     """
     forms = _designs()[design]
+    x, y = axes
     values = dict(placeholders or {})
-    for channel, axis, ticks in zip("xy", axes, (6, 5), strict=True):
-        values |= axis.placeholders(channel, ticks)
-    spec, vega = (
-        {
-            **_fill_placeholders(forms[form], values),
-            "width": WIDTH[size] - PADDING["left"] - right,
-            "height": plot_height(size),
-            "padding": {**PADDING, "right": right},
-        }
-        if form in forms
-        else {}
-        for form in ("spec", "vega")
-    )
+    values |= x.placeholders("x", usual_count=6)
+    values |= y.placeholders("y", usual_count=5)
+    measures = {
+        "width": WIDTH[size] - PADDING["left"] - right,
+        "height": plot_height(size),
+        "padding": {**PADDING, "right": right},
+    }
+    spec: Spec = _fill_placeholders(forms["spec"], values) | measures
     spec["data"] = {"values": list(data["rows"])}
-    spec["layer"] = [x for x in spec["layer"] if "data" not in x or data.get(x["name"])]
+    layers = []
     for layer in spec["layer"]:
         if "data" in layer:
-            layer["data"] = {"values": list(data[layer["name"]])}
-    for source in vega.get("data", ()):
+            rows = data.get(layer["name"])
+            if not rows:
+                continue
+            layer["data"] = {"values": list(rows)}
+        layers.append(layer)
+    spec["layer"] = layers
+    if "vega" not in forms:
+        return spec, {}
+    vega: Spec = _fill_placeholders(forms["vega"], values) | measures
+    for source in vega["data"]:
+        # Sources that name another source get their rows from it.
         if "source" not in source:
             source["values"] = list(data.get(source["name"], ()))
     return spec, vega
@@ -318,24 +353,23 @@ def layer_named(spec: Spec, name: str) -> Spec:
 
 
 def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
+    """Return a copy of a design's node with ``values``; ``key``: the node's key in its dict."""
     if isinstance(node, dict):
-        return {
-            key: _fill_placeholders(inner, values, key)
-            for key, inner in node.items()
-            if not isinstance(inner, str) or values.get(inner, inner) is not None
-        }
+        filled = {}
+        for name, inner in node.items():
+            is_unset = isinstance(inner, str) and values.get(inner, inner) is None
+            if not is_unset:
+                filled[name] = _fill_placeholders(inner, values, name)
+        return filled
     if isinstance(node, list):
+        # Domains and ranges are lists of one placeholder, whose value is the whole list.
         if len(node) == 1 and isinstance(node[0], str) and node[0] in values:
             return values[node[0]]
         return [_fill_placeholders(inner, values) for inner in node]
     if isinstance(node, str):
-        return (
-            values[node]
-            if node in values
-            else message(node)
-            if key == "title"
-            else node
-        )
+        if node in values:
+            return values[node]
+        return message(node) if key == "title" else node
     return node
 
 

@@ -9,7 +9,15 @@ import pandas as pd
 
 from rlreport.check.finding import Rank, Severity, ToldFinding
 from rlreport.draw.chart import Chart
-from rlreport.draw.curves import DrawnCurve, Frame, curve_chart, floats, path_chart
+from rlreport.draw.curves import (
+    ChartStyle,
+    DrawnCurve,
+    Frame,
+    Path,
+    curve_chart,
+    floats,
+    path_chart,
+)
 from rlreport.draw.theme import DASHED, LIGHT
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import figure, message, sentences, translatable
@@ -21,55 +29,63 @@ Band = tuple[Floats, Floats, Floats]
 def comparison_charts(
     steps: Floats, base: Floats, new: Floats, band: Band, paths: Sequence[pd.DataFrame]
 ) -> list[Chart]:
+    """Return charts of both rewards, of their difference, and of reward against KL.
+
+    ``paths``: ``step``, ``distance`` and ``reward`` of BASE and of NEW, or [] without KL.
+    """
     charts = []
     if len(steps):
         frame = Frame(steps, _findings(steps, band))
-        difference, low, high = band
-        has_band = bool(np.isfinite(low).any())
-        charts = [
-            curve_chart(
-                frame,
-                "reward",
-                message("Reward of both runs"),
-                _runs(base, new)[::-1],
-                axis=message("mean reward"),
-                wide=True,
-            ),
-            curve_chart(
-                frame,
-                "difference",
-                message("Difference of the reward, NEW − BASE"),
-                [
-                    DrawnCurve(
-                        "difference", "NEW − BASE", difference, low=low, high=high
-                    )
-                ],
-                axis=message(
-                    "difference of the reward, with a 95% band for all steps at once"
-                )
-                if has_band
-                else message("difference of the reward, without a band"),
-                note=message(
-                    "The band is a 95% confidence band for all steps together; steps where it "
-                    "excludes 0 are marked."
-                )
-                if has_band
-                else "",
-            ),
-        ]
+        charts += [_reward_chart(frame, base, new), _difference_chart(frame, band)]
     if paths and not any(path.empty for path in paths):
         charts.append(_path_chart(paths))
     return [chart for chart in charts if chart is not None]
 
 
-def _runs(base: Floats, new: Floats) -> list[DrawnCurve]:
-    return [
+def _reward_chart(frame: Frame, base: Floats, new: Floats) -> Chart | None:
+    base_curve, new_curve = _curves(base, new)
+    return curve_chart(
+        frame,
+        "reward",
+        message("Reward of both runs"),
+        [new_curve, base_curve],
+        ChartStyle(message("mean reward"), wide=True),
+    )
+
+
+def _difference_chart(frame: Frame, band: Band) -> Chart | None:
+    difference, low, high = band
+    if np.isfinite(low).any():
+        axis = message(
+            "difference of the reward, with a 95% band for all steps at once"
+        )
+        note = message(
+            "The band is a 95% confidence band for all steps together; steps where it "
+            "excludes 0 are marked."
+        )
+    else:
+        axis = message("difference of the reward, without a band")
+        note = ""
+    curve = DrawnCurve("difference", "NEW − BASE", difference, low=low, high=high)
+    return curve_chart(
+        frame,
+        "difference",
+        message("Difference of the reward, NEW − BASE"),
+        [curve],
+        ChartStyle(axis),
+        note=note,
+    )
+
+
+def _curves(base: Floats, new: Floats) -> tuple[DrawnCurve, DrawnCurve]:
+    return (
         DrawnCurve("BASE", "BASE", base, LIGHT["muted"], DASHED),
         DrawnCurve("NEW", "NEW", new),
-    ]
+    )
 
 
 def _findings(steps: Floats, band: Band) -> list[ToldFinding]:
+    """Return findings that mark the steps where the whole band lies on one side of 0."""
     _, low, high = band
     below = translatable(
         "The whole band lies below 0 at {some:count} of {all:count} steps"
@@ -82,37 +98,38 @@ def _findings(steps: Floats, band: Band) -> list[ToldFinding]:
         ("below 0", Severity.WARNING, high < 0, below),
         ("above 0", Severity.INFO, low > 0, above),
     ):
-        if mask.any():
-            numbers = tuple(map(int, steps[mask]))
-            title = message(literal, some=len(numbers), all=len(steps))
-            findings.append(
-                ToldFinding(
-                    name,
-                    severity,
-                    Rank.NOTE,
-                    steps=numbers,
-                    charts=("difference",),
-                    title=title,
-                )
-            )
+        if not mask.any():
+            continue
+        marked_steps = tuple(map(int, steps[mask]))
+        finding = ToldFinding(
+            name,
+            severity,
+            Rank.NOTE,
+            steps=marked_steps,
+            charts=("difference",),
+            title=message(literal, some=len(marked_steps), all=len(steps)),
+        )
+        findings.append(finding)
     return findings
 
 
 def _path_chart(tables: Sequence[pd.DataFrame]) -> Chart:
+    base, new = tables
     paths = []
     endings = []
-    curves = _runs(*(floats(table, "reward") for table in tables))
+    curves = _curves(floats(base, "reward"), floats(new, "reward"))
     for curve, table in zip(curves, tables, strict=True):
+        steps = floats(table, "step")
         distance = floats(table, "distance")
-        paths.append((curve, floats(table, "step"), distance, {-1: curve.key}))
-        endings.append(
-            message(
-                "{name} ends with reward {reward} at a √KL of {distance}.",
-                name=curve.key,
-                reward=figure(curve.values[-1]),
-                distance=figure(distance[-1]),
-            )
+        label_at_end = {-1: curve.key}
+        paths.append(Path(curve, steps, distance, label_at_end))
+        ending = message(
+            "{name} ends with reward {reward} at a √KL of {distance}.",
+            name=curve.key,
+            reward=figure(curve.values[-1]),
+            distance=figure(distance[-1]),
         )
+        endings.append(ending)
     return path_chart(
         "reward_at_equal_kl",
         message("Reward at the same distance from the reference"),

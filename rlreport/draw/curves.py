@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
@@ -36,19 +37,23 @@ from rlreport.text.numbers import written
 MOST_POINTS = 400  # maximum number of points per curve
 AVERAGED_POINTS = 250  # maximum number of points with a range, which take more bytes
 SPARKLINE_POINTS = 50
+# Box of a sparkline, and the margin above and below its line
 _WIDTH = 100.0
 _HEIGHT = 24.0
 _MARGIN = 2.0
 
 # Decay factors of the moving averages offered to readers; noisy curves use the first one
 SMOOTHING = (0.6, 0.9)
-MOST_RANGES = (
-    3  # Maximum number of curves whose ranges are shaded where steps are averaged
-)
+# Maximum number of curves whose ranges are shaded where steps are averaged
+MOST_RANGES = 3
 LEAST_SMOOTHED = 10  # Minimum number of values of a curve that can be smoothed
 # Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
 # divided by the variance of the values; 1 for white noise
 NOISE = 0.08
+
+LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
+# A step axis that spans fewer steps than this has ticks at whole steps only
+MANY_STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +95,12 @@ class DrawnCurve:
         return bool(noise > NOISE and turns > len(steps) / 3)
 
     def arrays(self) -> dict[str, Floats]:
-        items = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: array for name, array in items if isinstance(array, np.ndarray)}
+        """Return field -> array, for ``values`` and those of the other fields that are set."""
+        items = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {n: value for n, value in items.items() if isinstance(value, np.ndarray)}
 
     def map(self, change: Callable[[Floats], Floats]) -> DrawnCurve:
+        """Return a copy with each array changed."""
         arrays = {name: change(array) for name, array in self.arrays().items()}
         return replace(self, **arrays)  # type: ignore[arg-type] # arrays only
 
@@ -112,38 +119,46 @@ def smoothed(values: Floats, factor: float) -> Floats:
 def is_sparse(values: Floats) -> bool:
     """Return whether most finite values have a gap before the next one; lines then bridge gaps."""
     finite = np.isfinite(values)
-    return bool(2 * (finite[1:] & finite[:-1]).sum() < finite.sum() - 1)
+    adjacent_pairs = (finite[1:] & finite[:-1]).sum()
+    return bool(2 * adjacent_pairs < finite.sum() - 1)
 
 
-def thinned(
-    steps: Floats, series: Sequence[DrawnCurve]
-) -> tuple[Floats, list[DrawnCurve], int]:
-    """Return (steps, curves, steps per point), averaged if there are over MOST_POINTS steps.
+class ThinnedCurves(NamedTuple):
+    """Curves whose points are means of ``group_size`` steps each (1: as logged)."""
+
+    steps: Floats
+    curves: list[DrawnCurve]
+    group_size: int
+
+
+def thinned(steps: Floats, curves: Sequence[DrawnCurve]) -> ThinnedCurves:
+    """Average adjacent steps if there are over MOST_POINTS of them.
 
     Averaged curves also have ``min`` and ``max``, the range of the values in each mean. Nothing is
     averaged if all curves are sparse, with at most MOST_POINTS values each.
     """
-    if len(steps) <= MOST_POINTS or all(
-        is_sparse(c.values) and np.isfinite(c.values).sum() <= MOST_POINTS
-        for c in series
-    ):
-        return steps, list(series), 1
-    group_size = -(-len(steps) // AVERAGED_POINTS)
+    if len(steps) <= MOST_POINTS or all(_has_few_points(c.values) for c in curves):
+        return ThinnedCurves(steps, list(curves), 1)
+    group_size = math.ceil(len(steps) / AVERAGED_POINTS)
     groups = np.arange(len(steps)) // group_size
 
     def reduced(values: Floats, reduction: str = "mean") -> Floats:
-        return (
-            pd.Series(values).groupby(groups).agg(reduction).to_numpy(dtype=np.float64)
-        )
+        grouped = pd.Series(values).groupby(groups)
+        return grouped.agg(reduction).to_numpy(dtype=np.float64)
 
-    group_steps = np.concatenate([steps[:1], reduced(steps)[1:-1], steps[-1:]])
-    curves = [
-        replace(
-            c.map(reduced), min=reduced(c.values, "min"), max=reduced(c.values, "max")
-        )
-        for c in series
-    ]
-    return group_steps, curves, group_size
+    # The axis still begins at the first step and ends at the last.
+    between = reduced(steps)[1:-1]
+    group_steps = np.concatenate([steps[:1], between, steps[-1:]])
+    averaged = []
+    for curve in curves:
+        low = reduced(curve.values, "min")
+        high = reduced(curve.values, "max")
+        averaged.append(replace(curve.map(reduced), min=low, max=high))
+    return ThinnedCurves(group_steps, averaged, group_size)
+
+
+def _has_few_points(values: Floats) -> bool:
+    return is_sparse(values) and np.isfinite(values).sum() <= MOST_POINTS
 
 
 def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
@@ -176,35 +191,34 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
     values = drawable(values)
     if len(values) < 2:
         return ""
-    at = np.arange(len(values)) if steps is None else steps.astype(np.float64)
-    across = _WIDTH * (at - at[0]) / (at[-1] - at[0])
-    if len(values) > SPARKLINE_POINTS:  # means of neighbours
-        groups = np.arange(len(values)) * SPARKLINE_POINTS // len(values)
-        means = pd.DataFrame({"x": across, "y": values}).groupby(groups).mean()
-        across = means.x.to_numpy()
-        values = means.y.to_numpy()
-    if is_sparse(values):
-        across, values = across[np.isfinite(values)], values[np.isfinite(values)]
+    positions = np.arange(len(values)) if steps is None else steps.astype(np.float64)
+    x = _WIDTH * (positions - positions[0]) / (positions[-1] - positions[0])
+    if len(values) > SPARKLINE_POINTS:
+        neighbours = np.arange(len(values)) * SPARKLINE_POINTS // len(values)
+        means = pd.DataFrame({"x": x, "y": values}).groupby(neighbours).mean()
+        x = means["x"].to_numpy()
+        values = means["y"].to_numpy()
     finite = np.isfinite(values)
     if finite.sum() < 2:
         return ""
-    low = float(values[finite].min())
-    high = float(values[finite].max())
-    share = (values - low) / (high - low) if high > low else np.full(len(values), 0.5)
-    down = _MARGIN + (1.0 - share) * (_HEIGHT - 2 * _MARGIN)
-    starts = ~np.append(False, finite[:-1])
-    return "".join(
-        f"{'M' if start else 'L'}{x:.4g} {y:.3g}"
-        for x, y, start in zip(
-            across[finite], down[finite], starts[finite], strict=True
-        )
-    )
+    # Each gap starts a new line, but lines of sparse values bridge their gaps.
+    starts = np.append(True, ~finite[:-1])[finite]
+    if is_sparse(values):
+        starts[1:] = False
+    y = _sparkline_heights(values[finite])
+    points = zip(starts, x[finite], y, strict=True)
+    return "".join(f"{'M' if start else 'L'}{x:.4g} {y:.3g}" for start, x, y in points)
 
 
-LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
-MANY_STEPS = (
-    6  # A step axis that spans fewer steps than this has ticks at whole steps only
-)
+def _sparkline_heights(values: Floats) -> Floats:
+    """Return y of finite values, downwards: the highest value at the margin on top."""
+    low = float(values.min())
+    high = float(values.max())
+    if high > low:
+        fractions = (values - low) / (high - low)
+    else:
+        fractions = np.full(len(values), 0.5)
+    return _MARGIN + (1.0 - fractions) * (_HEIGHT - 2 * _MARGIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +239,16 @@ class Frame:
         first = float(self.steps[0])
         last = float(self.steps[-1])
         half = max(0.5, abs(first) * 1e-9)  # far beyond 2**53, half a step would vanish
-        return (first, last) if last - first > half else (first - half, last + half)
+        if last - first > half:
+            return (first, last)
+        return (first - half, last + half)
 
     @property
     def edges(self) -> Floats:
         """Boundaries halfway between steps, and the axis limits at the ends; float64 (S + 1,)."""
+        first, last = self.extent
         middles = (self.steps[1:] + self.steps[:-1]) / 2
-        return np.concatenate([[self.extent[0]], middles, [self.extent[1]]])
+        return np.concatenate([[first], middles, [last]])
 
     def axis(self, count: int | None = None) -> Axis:
         """Return the x axis with about ``count`` ticks, or one per step if it spans few steps."""
@@ -271,99 +288,140 @@ def floats(table: pd.DataFrame, column: str) -> Floats:
     return drawable(table[column].to_numpy(dtype=np.float64, na_value=np.nan))
 
 
-def curve_chart(  # noqa: PLR0913, PLR0914
+@dataclass(frozen=True, slots=True)
+class ChartStyle:
+    """How a chart of curves looks, apart from its curves."""
+
+    axis: str = ""  # title of y with its unit, "" for "as logged"
+    wide: bool = False  # see ``Chart.wide``
+    percent: bool = False  # whether values are fractions of 1, shown as percentages
+    # of y; ``log`` needs positive values, ``symlog`` takes effect only beyond ±2
+    scale: Scale = "linear"
+    labels: int = 92  # pixels right of the plot for the curves' names, 0 for none
+
+
+def curve_chart(
     frame: Frame,
     name: str,
     title: str,
-    series: Sequence[DrawnCurve],
+    curves: Sequence[DrawnCurve],
+    style: ChartStyle,
     *,
-    axis: str = "",
-    wide: bool = False,
-    percent: bool = False,
-    note: str = "",
     omitted: int = 0,
-    labels: int = 92,
-    scale: Scale = "linear",
+    note: str = "",
 ) -> Chart | None:
     """Return a chart of curves over the steps; None if no curve has a value or a band.
 
-    The first of ``series`` is on top. ``axis`` is the title of y with its unit ("": "as logged");
-    it also says if steps are averaged. ``percent``: values are fractions of 1. ``omitted``: number
-    of curves not in ``series``. ``labels``: pixels for the curves' names, 0 for none. ``log`` needs
-    positive values; ``symlog`` takes effect beyond ±2. ``note`` ends the description.
+    The first of ``curves`` is on top. ``omitted``: number of curves that the chart leaves out.
+    ``note`` ends the description.
     """
-    curves = [curve.map(drawable) for curve in series]
-    curves = [curve for curve in curves if curve.has_line or curve.has_band]
-    if not curves:
+    logged = [curve.map(drawable) for curve in curves]
+    logged = [curve for curve in logged if curve.has_line or curve.has_band]
+    if not logged:
         return None
-    parts = [
-        in_words(curve, frame.steps, percent) for curve in curves if curve.has_line
-    ]
-    steps, curves, group_size = thinned(frame.steps, curves)
-    axis_titles = [axis, message("mean and range of {every} steps", every=group_size)]
-    if group_size == 1:
-        axis_titles = [axis or message("as logged")]
-    elif len(curves) > MOST_RANGES:
-        axis_titles = [axis, message("mean of {every} steps", every=group_size)]
-        curves = [replace(curve, min=None, max=None) for curve in curves]
-    y = _value_axis(curves, clauses(axis_titles), percent, scale)
-    rows = [row for curve in reversed(curves) for row in _rows(steps, curve)]
+    thin = _without_many_ranges(thinned(frame.steps, logged))
+    y = _value_axis(thin, style)
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
-    noisy = [curve.key for curve in curves if curve.noisy and scale != "log"]
-    drawn_rows = [
-        row | {"value": row["ema_6"]} if row["series"] in noisy else row for row in rows
-    ]
+    noisy = [curve.key for curve in thin.curves if curve.noisy and y.scale != "log"]
     marks = frame.marks(name)
-    marked = [  # the most severe on top
-        {"from": low, "to": high, "severity": mark.severity, "finding": mark.title}
-        for mark in sorted(marks, key=lambda mark: -mark.severity.order)
-        for low, high in mark.spans
+    # The most severe are drawn last, on top of the others.
+    by_severity = sorted(marks, key=lambda mark: -mark.severity.order)
+    rows: list[dict[str, Any]] = []
+    for curve in reversed(thin.curves):
+        rows += _rows(thin.steps, curve)
+    drawn_rows = _smoothed_rows(rows, noisy)
+    layers = _layers(rows, noisy, by_severity, y)
+    size = "wide" if style.wide else "half"
+    if style.labels:
+        layers["label"] = _labels(thin, drawn_rows, y, style.labels, plot_height(size))
+    x = frame.axis(min(12 if style.wide else 6, len(thin.steps)))
+    spec, vega = fill(
+        f"curves_{y.scale}",
+        {"rows": drawn_rows, **layers},
+        (x, y),
+        curve_styles(thin.curves),
+        size=size,
+        right=style.labels or 16,
+    )
+    _make_interactive(spec, rows, thin.curves, noisy, percent=style.percent)
+    sentences_on_curves = [
+        in_words(curve, frame.steps, style.percent)
+        for curve in logged
+        if curve.has_line
     ]
-    layers = {
+    remarks = _remarks(thin.group_size, noisy, by_severity, omitted)
+    return Chart(
+        name,
+        title,
+        sentences([*sentences_on_curves, *remarks, note]),
+        spec,
+        vega,
+        wide=style.wide,
+        shaded=tuple((mark.severity, mark.words) for mark in marks),
+        smoothed=bool(noisy),
+    )
+
+
+def _without_many_ranges(thin: ThinnedCurves) -> ThinnedCurves:
+    """Drop the ranges of averaged values if there are over MOST_RANGES curves."""
+    if thin.group_size == 1 or len(thin.curves) <= MOST_RANGES:
+        return thin
+    curves = [replace(curve, min=None, max=None) for curve in thin.curves]
+    return thin._replace(curves=curves)
+
+
+def _smoothed_rows(rows: Rows, noisy: Sequence[str]) -> Rows:
+    """Return the rows of the static drawing: with moving averages of the noisy curves."""
+    drawn_rows: list[Mapping[str, Any]] = []
+    for row in rows:
+        if row["series"] in noisy:
+            drawn_rows.append({**row, "value": row[_average_field(SMOOTHING[0])]})
+        else:
+            drawn_rows.append(row)
+    return drawn_rows
+
+
+def _layers(
+    rows: Rows, noisy: Sequence[str], marks: Sequence[Mark], y: Axis
+) -> dict[str, Rows]:
+    """Return the rows of those layers of the design ``curves`` that have data of their own."""
+    marked: list[dict[str, Any]] = []
+    for mark in marks:
+        finding = {"severity": mark.severity, "finding": mark.title}
+        marked += [{"from": low, "to": high} | finding for low, high in mark.spans]
+    return {
         "raw": [row for row in rows if row["series"] in noisy],
         "marked": marked,
         "marked_bar": marked,
         "zero": [{"zero": 0}] if y.low < 0 < y.high else [],
         "point": _point_rows(rows),
     }
-    size = "wide" if wide else "half"
-    if labels:
-        named = [
-            replace(c, title=label(c.title, max(22, labels // 6 - 6))) for c in curves
-        ]
-        layers["label"] = _labels(steps[-1], named, drawn_rows, y, plot_height(size))
-    spec, vega = fill(
-        f"curves_{y.scale}",
-        {"rows": drawn_rows, **layers},
-        (frame.axis(min(12 if wide else 6, len(steps))), y),
-        curve_styles(curves),
-        size=size,
-        right=labels or 16,
-    )
-    _make_interactive(spec, rows, curves, noisy, percent=percent)
+
+
+def _remarks(
+    group_size: int, noisy: Sequence[str], marks: Sequence[Mark], omitted: int
+) -> list[str]:
+    """Return sentences on how the chart differs from the logged values."""
+    remarks: list[str] = []
     if group_size > 1:
-        parts.append(
+        remarks.append(
             message("Each point is the mean of up to {every} steps.", every=group_size)
         )
     if noisy:
-        parts.append(
+        remarks.append(
             message("Noisy curves are smoothed; thin lines show the logged values.")
         )
     if marks:
-        titles = dict.fromkeys(row["finding"] for row in marked)
+        titles = dict.fromkeys(mark.title for mark in marks)
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
-        parts.append(message("Marked: {marks}.", marks=listed))
+        remarks.append(message("Marked: {marks}.", marks=listed))
     if omitted:
-        parts.append(
+        remarks.append(
             plural(
                 "{count} curve is left out.", "{count} curves are left out.", omitted
             )
         )
-    text = sentences([*parts, note])
-    shaded = tuple((mark.severity, mark.words) for mark in marks)
-    return Chart(
-        name, title, text, spec, vega, wide=wide, shaded=shaded, smoothed=bool(noisy)
-    )
+    return remarks
 
 
 def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
@@ -377,121 +435,166 @@ def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
 
 def curves_of(columns: Iterable[tuple[Any, Any]], prefix: str = "") -> list[DrawnCurve]:
     """Return a curve per (title, values), at most one per style; ``prefix`` starts its key."""
-    named = [(str(title), np.asarray(values, np.float64)) for title, values in columns]
-    keys = unique_names([title for title, _ in named])
-    return [
-        DrawnCurve(prefix + key, *curve, *style)
-        for key, curve, style in zip(keys, named, PALETTE, strict=False)
-    ]
+    titles = []
+    arrays = []
+    for title, values in columns:
+        titles.append(str(title))
+        arrays.append(np.asarray(values, np.float64))
+    curves = []
+    for key, title, values, style in zip(
+        unique_names(titles), titles, arrays, PALETTE, strict=False
+    ):
+        curves.append(DrawnCurve(prefix + key, title, values, *style))
+    return curves
+
+
+class Path(NamedTuple):
+    """A run's way through a plane: reward over another figure."""
+
+    curve: DrawnCurve  # its values are y
+    steps: Floats  # float64 (S,)
+    x: Floats  # float64 (S,)
+    labels: Mapping[int, str]  # index of a point, 0 or -1 -> text at it
 
 
 def path_chart(
-    name: str,
-    title: str,
-    description: str,
-    axis: str,
-    paths: Sequence[tuple[DrawnCurve, Floats, Floats, Mapping[int, str]]],
+    name: str, title: str, description: str, axis: str, paths: Sequence[Path]
 ) -> Chart:
-    """Return a chart of reward over ``axis``; a path: (curve, steps, x, {0 or -1: label})."""
-    rows = []
-    ends = []
-    for curve, steps, x, labels in paths:
-        selection = evenly(len(x), MOST_POINTS)
-        columns = {"x": x[selection], "y": curve.values[selection]}
+    """Return a chart of reward over ``axis``."""
+    rows: list[dict[str, Any]] = []
+    ends: list[dict[str, Any]] = []
+    for path in paths:
+        selection = evenly(len(path.x), MOST_POINTS)
+        x = path.x[selection]
+        y = path.curve.values[selection]
+        places = records({"x": x, "y": y})
         points = [
-            {"step": int(step), "series": curve.key} | row
-            for step, row in zip(steps[selection], records(columns), strict=True)
+            {"step": int(step), "series": path.curve.key} | place
+            for step, place in zip(path.steps[selection], places, strict=True)
         ]
         rows += points
-        ends += [points[i] | {"label": text} for i, text in labels.items()]
-    axes = (
-        Axis(*limits([x for _, _, x, _ in paths]), axis),
-        Axis(*limits([curve.values for curve, *_ in paths]), message("mean reward")),
+        for index, text in path.labels.items():
+            ends.append(points[index] | {"label": text})
+    x_limits = limits([path.x for path in paths])
+    y_limits = limits([path.curve.values for path in paths])
+    spec, vega = fill(
+        "paths",
+        {"rows": rows, "label": ends, "halo": ends},
+        (Axis(*x_limits, axis), Axis(*y_limits, message("mean reward"))),
+        curve_styles([path.curve for path in paths]),
+        right=72,
     )
-    styles = curve_styles([curve for curve, *_ in paths])
-    forms = fill(
-        "paths", {"rows": rows, "label": ends, "halo": ends}, axes, styles, right=72
-    )
-    return Chart(name, title, description, *forms)
+    return Chart(name, title, description, spec, vega)
 
 
-def _value_axis(
-    series: Sequence[DrawnCurve], title: str, percent: bool, scale: Scale
-) -> Axis:
-    values = np.concatenate(
-        [array for curve in series for array in curve.arrays().values()]
-    )
-    low = float(np.nanmin(values))
-    high = float(np.nanmax(values))
-    extent = limits([values], percent)
+def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
+    title = _axis_title(thin, style.axis)
+    arrays: list[Floats] = []
+    for curve in thin.curves:
+        arrays += curve.arrays().values()
+    low, high = limits(arrays, style.percent)
+    scale = style.scale
     if scale == "log":
-        factor = (high / low) ** 0.06
-        extent = (low / factor, high * factor)
+        # The margin is a factor: that of ``limits`` may reach 0.
+        values = np.concatenate(arrays)
+        least = float(np.nanmin(values))
+        most = float(np.nanmax(values))
+        factor = (most / least) ** 0.06
+        low = least / factor
+        high = most * factor
         title = message("{axis}, logarithmic", axis=title)
     elif scale == "symlog":
-        if extent[0] < -2 or extent[1] > 2:
+        if low < -2 or high > 2:
             title = message("{axis}, logarithmic beyond ±1", axis=title)
         else:
             scale = "linear"
-    return Axis(*extent, title, percent, scale=scale)
+    return Axis(low, high, title, style.percent, scale=scale)
+
+
+def _axis_title(thin: ThinnedCurves, title: str) -> str:
+    """Return the axis title; it also says if steps are averaged."""
+    every = thin.group_size
+    if every == 1:
+        return title or message("as logged")
+    if len(thin.curves) > MOST_RANGES:
+        averaged = message("mean of {every} steps", every=every)
+    else:
+        averaged = message("mean and range of {every} steps", every=every)
+    return clauses([title, averaged])
 
 
 def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
     columns: dict[str, Any] = {
         "step": [step if step % 1 else int(step) for step in steps.tolist()],
         "series": [curve.key] * len(steps),
-        "value": curve.values,
     }
-    columns |= {name: edge for name, edge in curve.arrays().items() if name != "values"}
+    for name, array in curve.arrays().items():
+        columns["value" if name == "values" else name] = array
     if np.isfinite(curve.values).sum() >= LEAST_SMOOTHED:
         for factor in SMOOTHING:
             averages = smoothed(curve.values, factor).tolist()
-            columns[f"ema_{factor * 10:.0f}"] = [
-                finite_or_none(value, 4) for value in averages
-            ]
+            # Four digits suffice for a line, and keep the page small.
+            rounded = [finite_or_none(value, 4) for value in averages]
+            columns[_average_field(factor)] = rounded
     rows = records(columns)
-    return (
-        [row for row in rows if row["value"] is not None]
-        if is_sparse(curve.values)
-        else rows
-    )
+    if is_sparse(curve.values):
+        # Without rows for its gaps, the line bridges them.
+        return [row for row in rows if row["value"] is not None]
+    return rows
 
 
-def _point_rows(rows: list[dict[str, Any]]) -> Rows:
+def _average_field(factor: float) -> str:
+    """Return the field of rows with the moving average of a decay factor: 0.6 -> "ema_6"."""
+    return f"ema_{factor * 10:.0f}"
+
+
+def _point_rows(rows: Rows) -> Rows:
     """Return rows to draw as points: values without an adjacent one, or all if up to four rows."""
+    # Curve of each row that has a value; None before the first row and after the last
     present = [row["series"] if row["value"] is not None else None for row in rows]
-    around = zip([None, *present], present, [*present[1:], None], strict=False)
-    return [
-        row
-        for row, (before, here, after) in zip(rows, around, strict=True)
-        if here is not None and (len(rows) <= 4 or here not in (before, after))
-    ]
+    padded = [None, *present, None]
+    points = []
+    for i, row in enumerate(rows):
+        before, here, after = padded[i : i + 3]
+        is_alone = here not in (before, after)
+        if here is not None and (is_alone or len(rows) <= 4):
+            points.append(row)
+    return points
 
 
 def _labels(
-    step: float, series: Sequence[DrawnCurve], rows: Rows, y: Axis, height: int
-) -> Rows:
-    """Return a row per line with its name, at its last value but moved apart if names overlap."""
-    scale = (y.high - y.low) / height
+    thin: ThinnedCurves, rows: Rows, y: Axis, width: int, height: int
+) -> list[dict[str, Any]]:
+    """Return a row per line with its name, at its last value but moved apart if names overlap.
+
+    ``width`` of the labels and ``height`` of the plot are in pixels.
+    """
     ends = {row["series"]: row["value"] for row in rows if row["value"] is not None}
-    named = sorted((c for c in series if c.has_line), key=lambda curve: ends[curve.key])
-    positions = spread_out(
-        np.array([(ends[c.key] - y.low) / scale for c in named]), height
-    )
-    return [
-        {
-            "step": float(step),
-            "series": c.key,
-            "y": finite_or_none(y.low + position * scale),
-            "label": c.title,
-        }
-        for position, c in zip(positions.tolist(), named, strict=True)
-    ]
+    curves = [curve for curve in thin.curves if curve.has_line]
+    curves.sort(key=lambda curve: ends[curve.key])
+    unit = (y.high - y.low) / height  # of y per pixel
+    values = np.array([ends[curve.key] for curve in curves], np.float64)
+    heights = (values - y.low) / unit
+    longest = max(22, width // 6 - 6)  # a character is about six pixels wide
+    labels = []
+    for curve, position in zip(
+        curves, spread_out(heights, height).tolist(), strict=True
+    ):
+        labels.append(
+            {
+                "step": float(thin.steps[-1]),
+                "series": curve.key,
+                "y": finite_or_none(y.low + position * unit),
+                "label": label(curve.title, longest),
+            }
+        )
+    return labels
 
 
 def spread_out(positions: Floats, height: float) -> Floats:
     """Return ascending pixel positions moved LABEL_GAP apart, the last at most at ``height``."""
     gaps = LABEL_GAP * np.arange(len(positions))
+    # Without the gaps, "LABEL_GAP above the one before" is "not below the one before".
     lowest: Floats = np.maximum.accumulate(positions - gaps)
     lowest = np.minimum(lowest, height - gaps[-1:])
     return lowest + gaps
@@ -514,37 +617,37 @@ def _make_interactive(
     spec["data"] = {"values": rows}
     spec["layer"] = [layer for layer in spec["layer"] if layer["name"] not in unused]
     _add_tooltip(spec, curves, percent)
-    if any("ema_9" in row for row in rows):
+    if any(_average_field(SMOOTHING[0]) in row for row in rows):
         _offer_smoothing(spec, noisy)
 
 
-def _add_tooltip(spec: Spec, series: Sequence[DrawnCurve], percent: bool) -> None:
-    tips = [("step", ",~f", message("step"))]
+def _add_tooltip(spec: Spec, curves: Sequence[DrawnCurve], percent: bool) -> None:
     form = ".1%" if percent else VALUE_FORMAT
-    tips += [
-        (f"{curve.key}_value", form, label(curve.title))
-        for curve in series
-        if curve.has_line
-    ]
-    for curve in series:
+    tips = [_tip("step", ",~f", message("step"))]
+    for curve in curves:
+        if curve.has_line:
+            tips.append(_tip(f"{curve.key}_value", form, label(curve.title)))
+    for curve in curves:
         name = label(curve.title)
         if curve.has_band:
-            tips += [
-                (f"{curve.key}_low", form, message("{name}, lower band", name=name)),
-                (f"{curve.key}_high", form, message("{name}, upper band", name=name)),
-            ]
+            lower = message("{name}, lower band", name=name)
+            upper = message("{name}, upper band", name=name)
+            tips.append(_tip(f"{curve.key}_low", form, lower))
+            tips.append(_tip(f"{curve.key}_high", form, upper))
         if curve.has_line and curve.min is not None:
-            tips += [
-                (f"{curve.key}_min", form, message("{name}, lowest", name=name)),
-                (f"{curve.key}_max", form, message("{name}, highest", name=name)),
-            ]
-    layer_named(spec, INTERACTION)["encoding"]["tooltip"] = [
-        {"field": field, "type": "quantitative", "format": form, "title": title}
-        for field, form, title in tips
-    ]
+            lowest = message("{name}, lowest", name=name)
+            highest = message("{name}, highest", name=name)
+            tips.append(_tip(f"{curve.key}_min", form, lowest))
+            tips.append(_tip(f"{curve.key}_max", form, highest))
+    layer_named(spec, INTERACTION)["encoding"]["tooltip"] = tips
+
+
+def _tip(field: str, form: str, title: str) -> dict[str, str]:
+    return {"field": field, "type": "quantitative", "format": form, "title": title}
 
 
 def _offer_smoothing(spec: Spec, noisy: Sequence[str]) -> None:
+    """Let the reader choose the smoothing; a thin line of the logged values goes behind."""
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
     del behind["encoding"]["size"]
@@ -553,12 +656,13 @@ def _offer_smoothing(spec: Spec, noisy: Sequence[str]) -> None:
         "strokeWidth": 1,
     }
     spec["layer"].insert(spec["layer"].index(line), behind)
+    # A chain of Vega conditionals: "condition ? field : …", the logged value last
     is_automatic = f"smoothing == 'auto' && indexof({list(noisy)}, datum.series) >= 0"
-    expression = f"{is_automatic} ? datum.ema_{SMOOTHING[0] * 10:.0f} : "
-    expression += "".join(
-        f"smoothing == {f} ? datum.ema_{f * 10:.0f} : " for f in SMOOTHING
-    )
-    line["transform"] = [{"calculate": f"{expression}datum.value", "as": "value"}]
+    expression = f"{is_automatic} ? datum.{_average_field(SMOOTHING[0])} : "
+    for factor in SMOOTHING:
+        expression += f"smoothing == {factor} ? datum.{_average_field(factor)} : "
+    expression += "datum.value"
+    line["transform"] = [{"calculate": expression, "as": "value"}]
     bind = {
         "input": "select",
         "options": ["auto", 0, *SMOOTHING],

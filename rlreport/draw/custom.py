@@ -27,9 +27,8 @@ from rlreport.text.messages import message
 
 CHARTS = "charts"  # Value of ``Note.kind`` that marks notes about chart functions that failed
 GROUP = message("Custom charts")
-MOST_BYTES = (
-    500_000  # Maximum size in bytes of a specification, which is embedded in the page
-)
+# Maximum size in bytes of a specification, which is embedded in the page
+MOST_BYTES = 500_000
 MOST_CHARTS = 12  # Maximum number of charts that one function may return
 PADDING = 4
 _REASON_CHARS = 200
@@ -44,7 +43,10 @@ class ChartFunction:
 
 def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
     """Run Python files and return their public functions; UsageError if a file has none."""
-    return [function for file in files for function in _functions_of_file(file)]
+    functions = []
+    for file in files:
+        functions += _functions_of_file(file)
+    return functions
 
 
 def custom_charts(
@@ -54,6 +56,11 @@ def custom_charts(
     *,
     quote: bool = True,
 ) -> tuple[list[Chart], list[Note]]:
+    """Return the charts that the functions draw, and a note on each function that failed.
+
+    ``texts`` is called for the functions that take the texts. Without ``quote``, notes have only
+    the kind of an error, as its message may contain what was logged.
+    """
     charts: list[Chart] = []
     notes = []
     for function in functions:
@@ -71,7 +78,10 @@ def custom_charts(
             )
             notes.append(Note(CHARTS, text, 1))
     names = unique_names([f"own_{chart.name}" for chart in charts])
-    return [replace(c, name=n) for c, n in zip(charts, names, strict=True)], notes
+    renamed = []
+    for chart, name in zip(charts, names, strict=True):
+        renamed.append(replace(chart, name=name))
+    return renamed, notes
 
 
 def _functions_of_file(file: Path) -> list[ChartFunction]:
@@ -105,32 +115,33 @@ def _functions_of_file(file: Path) -> list[ChartFunction]:
 def _charts_of(
     function: ChartFunction, tables: Tables, texts: Callable[[], pd.DataFrame]
 ) -> list[Chart]:
-    copies = {field.name: copy(getattr(tables, field.name)) for field in fields(tables)}
-    lengths = tables.responses[length_column(tables.responses)]
-    copies["responses"] = tables.responses.assign(length=lengths)
-    arguments = (
-        {"texts": texts()}
-        if "texts" in inspect.signature(function.call).parameters
-        else {}
-    )
-    result = function.call(Tables(**copies), **arguments)
+    arguments: dict[str, Any] = {}
+    if "texts" in inspect.signature(function.call).parameters:
+        arguments["texts"] = texts()
+    result = function.call(_copy_of(tables), **arguments)
     results = list(result) if isinstance(result, list | tuple | Iterator) else [result]
     if len(results) > MOST_CHARTS:
         raise ValueError(
             f"returned {len(results)} charts; the maximum is {MOST_CHARTS}"
         )
     title = function.name.replace("_", " ").capitalize()
-    summary = (
-        (inspect.getdoc(function.call) or title).split("\n\n")[0].replace("\n", " ")
-    )
-    names = [
-        function.name,
-        *(f"{function.name}_{i}" for i in range(2, len(results) + 1)),
-    ]
-    return [
-        _to_chart(chart, n, title, summary)
-        for chart, n in zip(results, names, strict=False)
-    ]
+    description = inspect.getdoc(function.call) or title
+    summary = description.split("\n\n")[0].replace("\n", " ")
+    charts = []
+    for number, chart in enumerate(results, 1):
+        name = function.name if number == 1 else f"{function.name}_{number}"
+        charts.append(_to_chart(chart, name, title, summary))
+    return charts
+
+
+def _copy_of(tables: Tables) -> Tables:
+    """Return a copy that the user's code may change, with ``length`` of the responses."""
+    copies = {}
+    for field in fields(tables):
+        copies[field.name] = copy(getattr(tables, field.name))
+    lengths = tables.responses[length_column(tables.responses)]
+    copies["responses"] = tables.responses.assign(length=lengths)
+    return Tables(**copies)
 
 
 def _to_chart(result: Any, name: str, title: str, summary: str) -> Chart:
@@ -154,17 +165,13 @@ def _apply_theme(spec: Spec) -> Spec:
             f"the specification has {size:,} bytes, more than the limit of "
             f"{MOST_BYTES:,}: aggregate its data"
         )
-    config = {**vega_config(), "mark": {"color": LIGHT["policy"]}}
-    # Built-in designs fix the positions of titles and labels; here Vega computes the layout.
-    config["axisX"] = {
-        k: v for k, v in config["axisX"].items() if k.startswith(("grid", "domain"))
-    }
-    config["axisY"] = {}
-    config["range"] = {"category": [colour for colour, _ in PALETTE]}
+    config = _default_config()
     for key, value in spec.get("config", {}).items():
         default = config.get(key)
-        merge = isinstance(default, dict) and isinstance(value, dict)
-        config[key] = default | value if merge else value
+        if isinstance(default, dict) and isinstance(value, dict):
+            config[key] = default | value
+        else:
+            config[key] = value
     datasets = spec.get("datasets", {})
     data = spec.get("data")
     if len(datasets) == 1 and isinstance(data, dict) and data.get("name") in datasets:
@@ -175,6 +182,20 @@ def _apply_theme(spec: Spec) -> Spec:
         spec["autosize"] = {"type": "fit", "contains": "padding"}
     padding = dict.fromkeys(("left", "right", "top", "bottom"), PADDING)
     return {**spec, "config": config, "padding": padding}
+
+
+def _default_config() -> dict[str, Any]:
+    """Return the Vega-Lite ``config`` of custom charts, which the user's own one overrides."""
+    config = {**vega_config(), "mark": {"color": LIGHT["policy"]}}
+    # Built-in designs fix the positions of titles and labels; here Vega computes the layout.
+    config["axisX"] = {
+        name: value
+        for name, value in config["axisX"].items()
+        if name.startswith(("grid", "domain"))
+    }
+    config["axisY"] = {}
+    config["range"] = {"category": [colour for colour, _ in PALETTE]}
+    return config
 
 
 def _reason(error: BaseException) -> str:

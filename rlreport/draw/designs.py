@@ -32,12 +32,14 @@ from rlreport.text.messages import translatable
 Channel = TypeVar("Channel", alt.Color, alt.Stroke, alt.StrokeDash, alt.Size)
 Look = dict[str, Any]
 ROWS = "rows"
+BAND = {"fillOpacity": 0.13}
 RAW = {"strokeOpacity": 0.4, "strokeWidth": 1}
 RANGE = {"fillOpacity": 0.3, "strokeOpacity": 0.3, "strokeWidth": 1}
 THIN = {"strokeWidth": 1, "color": LIGHT["muted"]}
 HALO = {"color": LIGHT["page"], "stroke": LIGHT["page"], "strokeWidth": 4}
 # Vega expression, true for responses that pass the page's filters; the page sets ``kept``
 PASSES_FILTERS = "datum.kept !== false"
+_AT = {"x": "x:Q", "y": "y:Q"}
 
 
 def curves(scale: Any) -> Spec:
@@ -74,7 +76,7 @@ def curves(scale: Any) -> Spec:
         _layer(
             "band",
             "area",
-            {"fillOpacity": 0.13},
+            BAND,
             x="step:Q",
             y="low:Q",
             y2="high:Q",
@@ -124,17 +126,19 @@ def paths() -> Spec:
     dash = _by_series(alt.StrokeDash)
     place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
     line = _layer("line", "line", {"strokeOpacity": 0.5}, **_plane(), order="step:Q")
-    tooltip = [_tip("step", ",d", title=translatable("step")), _tip("x"), _tip("y")]
+    step = _tip("step", ",d", title=translatable("step"))
     point = _layer(
-        "point", "circle", {"size": 22, "opacity": 1}, x="x:Q", y="y:Q", tooltip=tooltip
+        "point",
+        "circle",
+        {"size": 22, "opacity": 1},
+        **_AT,
+        tooltip=[step, _tip("x"), _tip("y")],
     )
     return _design(
         line.encode(color=color, strokeDash=dash),
         point.encode(color=color),
-        _data_layer("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
-        _data_layer(
-            "label", "text", place, x="x:Q", y="y:Q", text="label:N", color=color
-        ),
+        _data_layer("halo", "text", place | HALO, **_AT, text="label:N"),
+        _data_layer("label", "text", place, **_AT, text="label:N", color=color),
     )
 
 
@@ -145,28 +149,34 @@ def histogram() -> Spec:
     their number as ``weight``. Layers with their own data: ``ghost`` (the run's first step:
     ``low``, ``high``, ``share``) and ``key`` (the legend: ``px``, ``label``, ``colour``).
     """
-    place: Look = {"x": _x("low"), "x2": "high:Q", "y": _y("share"), "y2": alt.datum(0)}
+    place: Look = {
+        "x": _x("low"),
+        "x2": "high:Q",
+        "y": _y("share"),
+        "y2": alt.datum(0),
+    }
+    first_step = _ink("muted", fillOpacity=0.28, binSpacing=0)
     policy = _ink("policy", fillOpacity=0.7, binSpacing=1)
     reference = {
         "fill": LIGHT["reference"],
         "fillOpacity": 0,
         "stroke": LIGHT["reference"],
+        "strokeDash": [4, 2],
+        "strokeWidth": 1.5,
+        "binSpacing": 0,
     }
-    reference |= {"strokeDash": [4, 2], "strokeWidth": 1.5, "binSpacing": 0}
     tooltip = [
         _tip("low", title=translatable("from")),
         _tip("high", title=translatable("to")),
         _tip("share", ".1%", title=translatable("share")),
         _tip("count", ",d", title=translatable("responses")),
     ]
+    policy_bars = _layer("policy", "bar", policy, **place, tooltip=tooltip)
+    reference_bars = _layer("reference", "bar", reference, **place)
     return _design(
-        _data_layer(
-            "ghost", "bar", _ink("muted", fillOpacity=0.28, binSpacing=0), **place
-        ),
-        _bin_shares(
-            _layer("policy", "bar", policy, **place, tooltip=tooltip), "reward"
-        ),
-        _bin_shares(_layer("reference", "bar", reference, **place), "ref_reward"),
+        _data_layer("ghost", "bar", first_step, **place),
+        _bin_shares(policy_bars, "reward"),
+        _bin_shares(reference_bars, "ref_reward"),
         _data_layer(
             "key",
             "text",
@@ -181,6 +191,7 @@ def histogram() -> Spec:
 
 
 def _bin_shares(bars: Any, field: str) -> Any:
+    """Return bars of the share of responses in each bin of a field."""
     # Shares refer to all responses of the page, so that filters do not change the axis.
     return (
         bars.transform_filter(f"isValid(datum.{field})")
@@ -256,34 +267,40 @@ def _design(*layers: Any) -> Spec:
     for layer in spec["layer"]:
         if layer.get("data") == spec["data"]:
             del layer["data"]
-        for transform in layer.get("transform", []):
-            if "bin" in transform:
-                transform["bin"] = {
-                    "step": "$bins.step",
-                    "extent": ["$bins.low", "$bins.high"],
-                }
-        for channel in ("x", "y"):
-            place = layer["encoding"].get(channel, {})
-            if place.get("axis"):
-                place["title"] = f"${channel}.title"
-                place["scale"]["domain"] = [f"${channel}.low", f"${channel}.high"]
-                ticks = {"format": "format", "tickCount": "count", "values": "values"}
-                place["axis"] |= {
-                    key: f"${channel}.{name}" for key, name in ticks.items()
-                }
+        _add_placeholders(layer)
     return spec
+
+
+def _add_placeholders(layer: Spec) -> None:
+    """Put in the placeholders that ``chart.fill`` replaces: Altair would refuse some of them."""
+    for transform in layer.get("transform", []):
+        if "bin" in transform:
+            transform["bin"] = {
+                "step": "$bins.step",
+                "extent": ["$bins.low", "$bins.high"],
+            }
+    for channel in ("x", "y"):
+        encoding = layer["encoding"].get(channel, {})
+        if encoding.get("axis"):
+            encoding["title"] = f"${channel}.title"
+            encoding["scale"]["domain"] = [f"${channel}.low", f"${channel}.high"]
+            encoding["axis"] |= {
+                "format": f"${channel}.format",
+                "tickCount": f"${channel}.count",
+                "values": f"${channel}.values",
+            }
 
 
 def _layer(
     name: str, mark: Any, look: Look | None = None, data: str = ROWS, **encoding: Any
 ) -> Any:
-    chart = alt.Chart(
-        alt.NamedData(name=data), mark=alt.MarkDef(type=mark, **(look or {}))
-    )
+    look = look or {}
+    chart = alt.Chart(alt.NamedData(name=data), mark=alt.MarkDef(type=mark, **look))
     return chart.encode(**encoding).properties(name=name)
 
 
 def _data_layer(name: str, mark: str, look: Look, **encoding: Any) -> Any:
+    """Return a layer with data of its own, which have the layer's name."""
     return _layer(name, mark, look, name, **encoding)
 
 
@@ -300,15 +317,15 @@ def _x(field: str, **axis: Any) -> alt.X:
         labelSeparation=6,
         **axis,
     )
-    return alt.X(f"{field}:Q", scale=alt.Scale(nice=False, zero=False), axis=look)
+    scale = alt.Scale(nice=False, zero=False)
+    return alt.X(f"{field}:Q", scale=scale, axis=look)
 
 
 def _y(field: str, scale: Any = "linear") -> alt.Y:
     look = alt.Axis(titleX=-PADDING["left"], titleY=TITLES["y"])
-    kind = {} if scale == "linear" else {"type": scale}
-    return alt.Y(
-        f"{field}:Q", scale=alt.Scale(nice=False, zero=False, **kind), axis=look
-    )
+    options = {} if scale == "linear" else {"type": scale}
+    limits = alt.Scale(nice=False, zero=False, **options)
+    return alt.Y(f"{field}:Q", scale=limits, axis=look)
 
 
 def _plane() -> dict[str, Any]:
@@ -320,12 +337,16 @@ def _tip(field: str, format: str = VALUE_FORMAT, **options: Any) -> alt.Tooltip:
 
 
 def _by_series(channel: type[Channel]) -> Channel:
-    # The size of a line is its width; Vega warns of sizes of a nominal field.
-    name = {alt.StrokeDash: "dash", alt.Size: "width"}.get(channel, "color")
-    scale = alt.Scale(type="ordinal", domain=["$series.key"], range=[f"$series.{name}"])
-    return channel(
-        "series:O" if name == "width" else "series:N", scale=scale, legend=None
-    )
+    field = "series:N"
+    values = "$series.color"
+    if channel is alt.StrokeDash:
+        values = "$series.dash"
+    elif channel is alt.Size:
+        # The size of a line is its width; Vega warns of sizes of a nominal field.
+        values = "$series.width"
+        field = "series:O"
+    scale = alt.Scale(type="ordinal", domain=["$series.key"], range=[values])
+    return channel(field, scale=scale, legend=None)
 
 
 def _zero() -> Any:
@@ -353,15 +374,15 @@ def _mark_layers() -> list[Any]:
 def _brush(encodings: list[Any], **places: Any) -> Any:
     """Return an invisible layer of points, so that dragging selects responses, not bars."""
     brush = alt.selection_interval(name="brush", encodings=encodings)
-    return _layer(f"{INTERACTION}_brush", "point", {"opacity": 0}, **places).add_params(
-        brush
-    )
+    points = _layer(f"{INTERACTION}_brush", "point", {"opacity": 0}, **places)
+    return points.add_params(brush)
 
 
 def compile_designs() -> bytes:
     """Return the content of ``designs.json``: all designs; those that Vega draws also compiled."""
-    specs = {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
-    specs |= {"paths": paths()}
+    specs = {"paths": paths()}
+    for scale in ("linear", "log", "symlog"):
+        specs[f"curves_{scale}"] = curves(scale)
     designs = {
         name: {"spec": spec, "vega": _compile(spec)} for name, spec in specs.items()
     }
@@ -375,25 +396,22 @@ def compile_designs() -> bytes:
 def _compile(spec: Spec) -> Spec:
     import vl_convert  # starts V8
 
-    copy: dict[str, Any] = {
-        key: value for key, value in spec.items() if key != "params"
-    }
-    copy["layer"] = [
+    static: Spec = {key: value for key, value in spec.items() if key != "params"}
+    static["layer"] = [
         layer for layer in spec["layer"] if not layer["name"].startswith(INTERACTION)
     ]
-    vega: Spec = vl_convert.vegalite_to_vega(copy)
+    vega: Spec = vl_convert.vegalite_to_vega(static)
     grid_axes = {axis["scale"]: axis for axis in vega["axes"] if axis["grid"]}
     vega["axes"] = [axis for axis in vega["axes"] if not axis["grid"]]
     for axis in vega["axes"]:
         # Dropping overlapping labels depends on text widths, and therefore on installed fonts.
         axis |= {"labelOverlap": False, "values": f"${axis['scale']}.values"}
-        if (
-            axis["scale"] in grid_axes
-        ):  # one axis with a grid is drawn twice as fast as two axes
-            axis |= {"grid": True, "gridScale": grid_axes[axis["scale"]]["gridScale"]}
-    vega["axes"].sort(
-        key=lambda axis: not axis["grid"]
-    )  # draw grids below everything else
+        # One axis with a grid is drawn twice as fast as two axes.
+        grid = grid_axes.get(axis["scale"])
+        if grid is not None:
+            axis |= {"grid": True, "gridScale": grid["gridScale"]}
+    # Draw grids below everything else.
+    vega["axes"].sort(key=lambda axis: not axis["grid"])
     return vega
 
 

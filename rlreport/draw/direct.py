@@ -26,32 +26,32 @@ RIGHT = 12  # padding right of the plot of a step chart, in pixels
 PLOT_WIDTH = WIDTH["step"] - PADDING["left"] - RIGHT
 PLOT_HEIGHT = HEIGHT["step"] - PADDING["top"] - PADDING["bottom"]
 
-_TICKS_X, _TICKS_Y = 6, 5  # usual number of ticks, as in ``chart.fill``
+# Usual number of ticks, as in ``chart.fill``
+_TICKS_X = 6
+_TICKS_Y = 5
 _RADIUS = math.sqrt(26) / 2  # of a dot whose size is 26, as Vega defines sizes
 
 
 def draw(axes: Axes, marks: Iterable[str], description: str, language: Language) -> str:
     """Return a chart as SVG: axes with translated titles, and ``marks`` (SVG elements) as given."""
     x, y = axes
-    description, x_title, y_title = (
-        escape(printable(language.of(text))) for text in (description, x.title, y.title)
-    )
     grid = []
     y_labels = []
-    for value, label in zip(*_ticks(y, _TICKS_Y), strict=True):
-        place = _place(value, y, PLOT_HEIGHT, 0)
-        line = math.floor(
-            place + 0.5
-        )  # lines lie on whole pixels, so that they are sharp
+    for value, text in _ticks(y, _TICKS_Y):
+        height = _y_pixels(value, axes)
+        line = math.floor(height + 0.5)  # on a whole pixel, so that it is sharp
         grid.append(f'<path d="M0,{line}h{PLOT_WIDTH}"/>')
-        y_labels.append(f'<text x="-6" y="{_number(place + 3)}">{label}</text>')
-    x_labels = [
-        f'<text x="{_number(_place(value, x, 0, PLOT_WIDTH))}" y="15">{label}</text>'
-        for value, label in zip(*_ticks(x, _TICKS_X), strict=True)
-    ]
+        y_labels.append(f'<text x="-6" y="{_number(height + 3)}">{text}</text>')
+    x_labels = []
+    for value, text in _ticks(x, _TICKS_X):
+        place = _number(_x_pixels(value, axes))
+        x_labels.append(f'<text x="{place}" y="15">{text}</text>')
+    label = _escaped(description, language)
+    x_title = _escaped(x.title, language)
+    y_title = _escaped(y.title, language)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH["step"]} {HEIGHT["step"]}" '
-        f'width="100%" role="img" aria-label="{description}" fill="none" font-size="{SMALL}">'
+        f'width="100%" role="img" aria-label="{label}" fill="none" font-size="{SMALL}">'
         f'<g transform="translate({PADDING["left"]},{PADDING["top"]})">'
         '<g transform="translate(0.5,0.5)">'
         f'<g stroke="var(--line)" stroke-width="1">{"".join(grid)}</g>'
@@ -65,37 +65,37 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
     )
 
 
+def _escaped(text: str, language: Language) -> str:
+    return escape(printable(language.of(text)))
+
+
 def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
     """Return an SVG path, with attributes ``look``, of bars between two x and two y; "" if none."""
-    left, right = (_place(values, axes[0], 0, PLOT_WIDTH) for values in edges)
-    top, bottom = np.sort(
-        [_place(values, axes[1], PLOT_HEIGHT, 0) for values in ends], axis=0
-    )
+    left, right = (_x_pixels(values, axes) for values in edges)
+    top, bottom = np.sort([_y_pixels(values, axes) for values in ends], axis=0)
+    width = right - left
+    height = bottom - top
+    rectangles = np.column_stack([left, top, width, height]).tolist()
     path = "".join(
-        f"M{_number(x)},{_number(y)}h{_number(width)}v{_number(height)}h{_number(-width)}Z"
-        for x, y, width, height in zip(
-            left.tolist(), top.tolist(), (right - left).tolist(), (bottom - top).tolist(),
-            strict=True,
-        )
-    )  # fmt: skip
+        f"M{_number(x)},{_number(y)}h{_number(w)}v{_number(h)}h{_number(-w)}Z"
+        for x, y, w, h in rectangles
+    )
     return f'<path {look} shape-rendering="crispEdges" d="{path}"/>' if path else ""
 
 
 def dots(axes: Axes, x: Floats, y: Floats) -> str:
-    places = zip(
-        _place(x, axes[0], 0, PLOT_WIDTH).tolist(),
-        _place(y, axes[1], PLOT_HEIGHT, 0).tolist(),
-        strict=True,
-    )
+    across = _x_pixels(x, axes).tolist()
+    down = _y_pixels(y, axes).tolist()
     radius = _number(_RADIUS)
     circles = (
-        f'<circle cx="{_number(a)}" cy="{_number(b)}" r="{radius}"/>' for a, b in places
+        f'<circle cx="{_number(a)}" cy="{_number(b)}" r="{radius}"/>'
+        for a, b in zip(across, down, strict=True)
     )
     return f'<g fill="var(--policy)" fill-opacity="0.5">{"".join(circles)}</g>'
 
 
 def zero_line(axes: Axes) -> str:
-    y = _number(_place(0.0, axes[1], PLOT_HEIGHT, 0))
+    y = _number(_y_pixels(0.0, axes))
     return (
         f'<path stroke="var(--muted)" stroke-dasharray="2,2" d="M0,{y}h{PLOT_WIDTH}"/>'
     )
@@ -110,8 +110,17 @@ def legend(entries: Sequence[tuple[float, str, str]], language: Language) -> str
     return f'<g text-anchor="end">{"".join(texts)}</g>'
 
 
-def _place(values: Floats | float, axis: Axis, low: float, high: float) -> Floats:
-    return np.asarray(low + (values - axis.low) / (axis.high - axis.low) * (high - low))
+def _x_pixels(values: Floats | float, axes: Axes) -> Floats:
+    return _fraction(values, axes[0]) * PLOT_WIDTH
+
+
+def _y_pixels(values: Floats | float, axes: Axes) -> Floats:
+    """Return pixels from the top of the plot: its lower edge is at PLOT_HEIGHT."""
+    return np.asarray(PLOT_HEIGHT - _fraction(values, axes[1]) * PLOT_HEIGHT)
+
+
+def _fraction(values: Floats | float, axis: Axis) -> Floats:
+    return np.asarray((values - axis.low) / (axis.high - axis.low))
 
 
 def _number(value: Floats | float) -> str:
@@ -119,41 +128,50 @@ def _number(value: Floats | float) -> str:
     return "0" if text == "-0" else text
 
 
-def _ticks(axis: Axis, usual_count: int) -> tuple[list[float], list[str]]:
+def _ticks(axis: Axis, usual_count: int) -> list[tuple[float, str]]:
+    """Return the value and the label of each tick."""
     values, step = _tick_values(axis.low, axis.high, axis.count or usual_count)
-    return values, [_label(value, step, axis) for value in values]
+    return [(value, _label(value, step, axis)) for value in values]
 
 
 def _tick_values(low: float, high: float, count: float) -> tuple[list[float], float]:
     """Return about ``count`` multiples of a step (1, 2 or 5 × a power of ten), and the step."""
     rough = (high - low) / count
     power = math.floor(math.log10(rough))
-    error = rough / 10.0**power
-    factor = (
-        10
-        if error >= 50**0.5
-        else 5
-        if error >= 10**0.5
-        else 2
-        if error >= 2**0.5
-        else 1
-    )
-    # As in d3, divide by the inverse of steps below 1, which is a whole number and so exact.
-    inverse = 10.0**-power / factor if power < 0 else 0.0
+    factor = _round_factor(rough / 10.0**power)
     step = factor * 10.0**power
-    first, last = (
-        math.floor((limit * inverse if inverse else limit / step) + 0.5)
-        for limit in (low, high)
-    )
+    # As in d3, divide by the inverse of steps below 1, which is a whole number and so exact.
+    if power < 0:
+        inverse = 10.0**-power / factor
+        first = math.floor(low * inverse + 0.5)
+        last = math.floor(high * inverse + 0.5)
+    else:
+        inverse = 0.0
+        first = math.floor(low / step + 0.5)
+        last = math.floor(high / step + 0.5)
 
     def value(number: int) -> float:
         return number / inverse if inverse else number * step
 
-    first += value(first) < low
-    last -= value(last) > high
+    # The nearest multiples may lie outside of the limits.
+    if value(first) < low:
+        first += 1
+    if value(last) > high:
+        last -= 1
     if last < first and 0.5 <= count < 2:
         return _tick_values(low, high, 2 * count)
     return [value(number) for number in range(first, last + 1)], step
+
+
+def _round_factor(error: float) -> int:
+    """Return that of 1, 2, 5 and 10 which is nearest to ``error`` as a ratio, as d3 does."""
+    if error >= 50**0.5:
+        return 10
+    if error >= 10**0.5:
+        return 5
+    if error >= 2**0.5:
+        return 2
+    return 1
 
 
 def _label(value: float, step: float, axis: Axis) -> str:
@@ -168,7 +186,7 @@ def _label(value: float, step: float, axis: Axis) -> str:
     elif kind == "~e":
         digits = max(0, _exponent(largest - step) - _exponent(step))
         mantissa, exponent = f"{abs(value):.{digits}e}".split("e")
-        text = f"{_trimmed(mantissa)}e{'+' if int(exponent) >= 0 else '-'}{abs(int(exponent))}"
+        text = f"{_trimmed(mantissa)}e{int(exponent):+d}"
     elif kind == "~s":
         thousands = _exponent(largest) // 3  # such axes reach from 1e5 to below 1e26
         power = 3 * thousands
@@ -176,10 +194,12 @@ def _label(value: float, step: float, axis: Axis) -> str:
         text += "kMGTPEZY"[thousands - 1]
     else:
         text = f"{abs(value):,.{max(0, places)}f}"
-    return (sign if text.strip("0.,%") else "") + text
+    rounds_to_zero = not text.strip("0.,%")
+    return text if rounds_to_zero else sign + text
 
 
 def _exponent(value: float) -> int:
+    """Return the power of ten of a number's first digit."""
     return int(f"{abs(value):e}".partition("e")[2])
 
 

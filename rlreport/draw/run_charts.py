@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,15 +21,17 @@ from rlreport.draw.chart import (
     varies,
 )
 from rlreport.draw.curves import (
+    ChartStyle,
     DrawnCurve,
     Frame,
+    Path,
     curve_chart,
     curves_of,
     floats,
     path_chart,
 )
 from rlreport.draw.theme import PALETTE
-from rlreport.figures.ragged import Floats
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.turns import ENDING_WORDS, several_endings
 from rlreport.metrics.roles import ROLES, roles_of
 from rlreport.summarise.environments import environment_steps, environments_of
@@ -37,6 +40,8 @@ from rlreport.tables import Tables
 from rlreport.text.messages import figure, message, plural
 
 QUANTILES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+# Room for the curves' names, in pixels, where they come from the log
+LONG_LABELS = 150
 MOST_PARTS = 6  # maximum number of reward parts in a chart
 
 
@@ -46,28 +51,15 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     finite = np.isfinite(reward)
     if not finite.any():
         return
-    step, reward = tables.responses["step"].to_numpy()[finite], reward[finite]
-    values, indices = np.unique(reward, return_inverse=True)
-    few = len(values) <= len(PALETTE)
-    if few:
-        # Round as in the chart's data, to merge values that differ only by rounding errors.
-        rounded = pd.Series(
-            np.array([finite_or_none(value) for value in values])[indices]
-        )
-        counted = (
-            rounded.groupby(step).value_counts(normalize=True).unstack(fill_value=0)
-        )
-        shares = counted.reindex(frame.steps).sort_index(axis=1, ascending=False)
-        series = curves_of(shares.rename(columns=figure).items())
+    steps = tables.responses["step"].to_numpy()[finite]
+    rewards = pd.Series(reward[finite])
+    has_few_values = rewards.nunique() <= len(PALETTE)
+    if has_few_values:
+        curves = _reward_shares(rewards, steps, frame)
         axis = message("share of the step's responses with each reward")
         note = ""
     else:
-        quantiles = pd.Series(reward).groupby(step).quantile(QUANTILES)
-        p5, p25, p50, p75, p95 = quantiles.unstack().reindex(frame.steps).to_numpy().T
-        series = [
-            DrawnCurve("median", message("median"), p50, low=p25, high=p75),
-            DrawnCurve("p5_p95", "", np.full_like(p50, np.nan), low=p5, high=p95),
-        ]
+        curves = _reward_quantiles(rewards, steps, frame)
         axis = message("reward: median, middle 50%, middle 90%")
         note = message(
             "The dark band covers the middle half of the responses, the light one 90%."
@@ -76,11 +68,33 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         frame,
         "reward_distribution",
         message("Reward distribution"),
-        series,
-        axis=axis,
-        percent=few,
+        curves,
+        ChartStyle(axis, percent=has_few_values),
         note=note,
     )
+
+
+def _reward_shares(rewards: pd.Series, steps: Ints, frame: Frame) -> list[DrawnCurve]:
+    """Return a curve per reward, the highest first: its share of each step's responses."""
+    # Round as in the chart's data, to merge values that differ only by rounding errors.
+    rounded = rewards.map({value: finite_or_none(value) for value in rewards.unique()})
+    by_step = rounded.groupby(steps)
+    shares = by_step.value_counts(normalize=True).unstack(fill_value=0)
+    shares = shares.reindex(frame.steps).sort_index(axis=1, ascending=False)
+    return curves_of(shares.rename(columns=figure).items())
+
+
+def _reward_quantiles(
+    rewards: pd.Series, steps: Ints, frame: Frame
+) -> list[DrawnCurve]:
+    """Return the median of each step with a band, and a wider band without a line."""
+    by_step = rewards.groupby(steps).quantile(QUANTILES).unstack().reindex(frame.steps)
+    p5, p25, p50, p75, p95 = by_step.to_numpy().T
+    no_line = np.full_like(p50, np.nan)
+    return [
+        DrawnCurve("median", message("median"), p50, low=p25, high=p75),
+        DrawnCurve("p5_p95", "", no_line, low=p5, high=p95),
+    ]
 
 
 def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
@@ -90,15 +104,16 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         return
     means = tables.extras_by_step.set_index("step")[names].reindex(frame.steps)
     means = means.astype(np.float64).apply(drawable, raw=True)
-    widest = (means.max() - means.min()).fillna(-1.0).nlargest(MOST_PARTS).index
+    # A part without any mean varies least.
+    ranges = (means.max() - means.min()).fillna(-1.0)
+    widest = ranges.nlargest(MOST_PARTS).index
     drawn_names = [name for name in names if name in widest]
     yield curve_chart(
         frame,
         "reward_parts",
         message("Parts of the reward"),
         curves_of(means[drawn_names].items(), "part_"),
-        axis=message("mean of each part"),
-        labels=150,
+        ChartStyle(message("mean of each part"), labels=LONG_LABELS),
         omitted=len(names) - len(drawn_names),
     )
 
@@ -111,32 +126,32 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     table = tables.steps.dropna(subset=["kl_k1_mean", "reward_mean"])
     if len(table) < 3:
         return
-    step, kl, reward = (
-        floats(table, name) for name in ("step", "kl_k1_mean", "reward_mean")
-    )
+    steps = floats(table, "step")
+    kl = floats(table, "kl_k1_mean")
+    reward = floats(table, "reward_mean")
     indices = {"first": 0, "last": -1, "highest": int(reward.argmax())}
     words = {
         name: message(
             "{reward} at {kl} nats (step {step:count})",
             reward=figure(float(reward[index])),
             kl=figure(float(kl[index])),
-            step=int(step[index]),
+            step=int(steps[index]),
         )
         for name, index in indices.items()
     }
-    labels = {i: message("step {step:count}", step=int(step[i])) for i in (0, -1)}
+    labels = {i: message("step {step:count}", step=int(steps[i])) for i in (0, -1)}
+    curve = DrawnCurve("policy", message("policy"), reward)
     yield path_chart(
         "reward_kl_frontier",
         message("Reward against KL"),
         message("From reward {first} to {last}; highest reward {highest}.", **words),
         STEP["kl_k1_mean"].title,
-        [(DrawnCurve("policy", message("policy"), reward), step, kl, labels)],
+        [Path(curve, steps, kl, labels)],
     )
 
 
-MOST_TOOLS = (
-    5  # Maximum number of curves; the tools that answered the most calls are drawn
-)
+# Maximum number of curves; the tools that answered the most calls are drawn
+MOST_TOOLS = 5
 
 
 def tool_label(name: object) -> str:
@@ -147,61 +162,68 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     """Yield charts of errors and of empty answers by tool, if there are any and several tools."""
     if tables.tools.empty:
         return
-    by_step = tables.tools.set_index(["step", "tool"])
-    answers = tables.tools.groupby("tool")["answers"].sum()
-    order = answers.sort_values(ascending=False, kind="stable").index
-    for name, column, title, axis in (
-        ("tool_errors", "errors", message("Error rate of each tool"),
-         message("share of a tool's answers that are errors")),
-        ("empty_results", "empty", message("Empty answers of each tool"),
-         message("share of a tool's answers without text")),
-    ):  # fmt: skip
-        if len(order) < 2 or not by_step[column].any():
+    errors = ChartStyle(
+        message("share of a tool's answers that are errors"),
+        percent=True,
+        labels=LONG_LABELS,
+    )
+    empty = replace(errors, axis=message("share of a tool's answers without text"))
+    for name, column, title, style in (
+        ("tool_errors", "errors", message("Error rate of each tool"), errors),
+        ("empty_results", "empty", message("Empty answers of each tool"), empty),
+    ):
+        shares = _shares_by_tool(tables.tools, column)
+        if len(shares.columns) < 2 or not tables.tools[column].any():
             continue
-        rates: pd.DataFrame = (by_step[column] / by_step["answers"]).unstack()
-        shares = rates.reindex(frame.steps)[order[:MOST_TOOLS]]
+        drawn_shares = shares.reindex(frame.steps).iloc[:, :MOST_TOOLS]
+        columns = ((tool_label(tool), share) for tool, share in drawn_shares.items())
         yield curve_chart(
             frame,
             name,
             title,
-            curves_of(
-                ((tool_label(tool), share) for tool, share in shares.items()), "tool_"
-            ),
-            axis=axis,
-            percent=True,
-            labels=150,
-            omitted=len(order) - len(shares.columns),
+            curves_of(columns, "tool_"),
+            style,
+            omitted=len(shares.columns) - len(drawn_shares.columns),
         )
+
+
+def _shares_by_tool(tools: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return ``column`` per answer by step and tool, those with the most answers first."""
+    answers = tools.groupby("tool")["answers"].sum()
+    order = answers.sort_values(ascending=False, kind="stable").index
+    by_step = tools.set_index(["step", "tool"])
+    shares: pd.DataFrame = (by_step[column] / by_step["answers"]).unstack()
+    return shares[order]
 
 
 def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     """Yield a chart of how responses end, if some neither finish nor hit the token limit."""
-    ending = tables.responses["ending"]
-    if not several_endings(ending):
+    endings = tables.responses["ending"]
+    if not several_endings(endings):
         return
-    ending = ending[ending > 0]
-    steps = tables.responses["step"][ending.index]
-    shares = ending.groupby(steps).value_counts(normalize=True).unstack(fill_value=0)
+    known = endings[endings > 0]
+    by_step = known.groupby(tables.responses["step"][known.index])
+    shares = by_step.value_counts(normalize=True).unstack(fill_value=0)
     shares = shares.reindex(frame.steps)
-    curves = [
-        (message(text), shares[end])
-        for end, text in ENDING_WORDS.items()
-        if end in shares
-    ]
+    columns = []
+    for ending, text in ENDING_WORDS.items():
+        if ending in shares:
+            columns.append((message(text), shares[ending]))
     yield curve_chart(
         frame,
         "eos",
         message("How responses end"),
-        curves_of(curves, "ending_"),
-        axis=message("share of the step's responses whose ending is known"),
-        percent=True,
-        labels=150,
+        curves_of(columns, "ending_"),
+        ChartStyle(
+            message("share of the step's responses whose ending is known"),
+            percent=True,
+            labels=LONG_LABELS,
+        ),
     )
 
 
-MOST_ENVIRONMENTS = (
-    6  # maximum number of curves, those whose mean fell most or rose least
-)
+# Maximum number of curves, those whose mean fell most or rose least
+MOST_ENVIRONMENTS = 6
 
 
 def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
@@ -217,19 +239,24 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         means = steps.pivot(index="step", columns="environment", values=column)
         means.columns = environments.labels[: means.shape[1]]
         means = means.reindex(frame.steps).apply(drawable, raw=True)
-        part = -(-len(means) // 5)
-        change = means.iloc[-part:].mean() - means.iloc[:part].mean()
-        lowest = change.nsmallest(MOST_ENVIRONMENTS).index
-        drawn_names = [name for name in means if name in lowest]
+        drawn_names = _worst_environments(means)
         yield curve_chart(
             frame,
             f"{column}_environments",
             title,
             curves_of(means[drawn_names].items(), "environment_"),
-            axis=message("mean of each environment"),
-            labels=150,
+            ChartStyle(message("mean of each environment"), labels=LONG_LABELS),
             omitted=means.shape[1] - len(drawn_names),
         )
+
+
+def _worst_environments(means: pd.DataFrame) -> list[Hashable]:
+    """Return up to MOST_ENVIRONMENTS columns, those that fell most, in their order."""
+    fifth = math.ceil(len(means) / 5)
+    before = means.iloc[:fifth].mean()
+    change = means.iloc[-fifth:].mean() - before
+    lowest = change.nsmallest(MOST_ENVIRONMENTS).index
+    return [name for name in means if name in lowest]
 
 
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
@@ -244,23 +271,23 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
     shares = table.drop_duplicates(["step", "ngram"]).pivot(
         index="step", columns="ngram", values="share"
     )
-    series = [
+    curves = []
+    for i, text in enumerate(texts[:MOST_TEXTS]):
         # Quote the texts, as they may be blank or look like labels.
-        DrawnCurve(
-            f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i]
-        )
-        for i, text in enumerate(texts[:MOST_TEXTS])
-    ]
+        title = f"“{label(text, 18)}”"
+        curves.append(DrawnCurve(f"text_{i}", title, floats(shares, text), *PALETTE[i]))
     chart = curve_chart(
         Frame(shares.index.to_numpy(np.float64)),
         "spreading",
         message("Texts that spread"),
-        series,
-        axis=message("share of responses that contain the text"),
-        wide=True,
-        percent=True,
-        labels=170,
-        omitted=len(texts) - len(series),
+        curves,
+        ChartStyle(
+            message("share of responses that contain the text"),
+            wide=True,
+            percent=True,
+            labels=170,
+        ),
+        omitted=len(texts) - len(curves),
     )
     return [chart] if chart else []
 
@@ -282,15 +309,18 @@ CHART_OF_ROLE = {
     "grad_norm": "gradient_norm",
     "learning_rate": "learning_rate",
     "explained_variance": "explained_variance",
-    **dict.fromkeys(
-        ("mismatch_k3", "mismatch_lagged", "mismatch_prob", "mismatch_ratio"),
-        "mismatch",
-    ),
+    "mismatch_k3": "mismatch",
+    "mismatch_lagged": "mismatch",
+    "mismatch_prob": "mismatch",
+    "mismatch_ratio": "mismatch",
     "ess": "mismatch",
     "zero_variance": "groups",
     "failed": "failed_rollouts",
     "turn_limit": "turns",
-    **{role: role for role in ("tool_calls", "tool_errors", "lag", "dropped")},
+    "tool_calls": "tool_calls",
+    "tool_errors": "tool_errors",
+    "lag": "lag",
+    "dropped": "dropped",
 }
 
 # Matches names of ids, indices, hashes and seeds: a chart of their means is meaningless
@@ -314,9 +344,8 @@ class _Group:
     def varied(self) -> list[str]:
         """Names of the columns that vary: those with a role in the order of ROLES, then others."""
         roles = roles_of(self.values)
-        names = dict.fromkeys(
-            [*(roles[role] for role in ROLES if role in roles), *self.values]
-        )
+        with_role = [roles[role] for role in ROLES if role in roles]
+        names = dict.fromkeys([*with_role, *self.values])
         return [name for name in names if varies(self.values[name])]
 
     @property
@@ -328,31 +357,34 @@ class _Group:
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     """Yield a chart per varying extra column, then per varying metric, up to a maximum of each."""
     for group in _groups(tables):
-        apart = tables.metrics_apart and group.prefix == "metric_"
+        has_own_steps = tables.metrics_apart and group.prefix == "metric_"
+        extent = None if has_own_steps else frame.extent
         roles = {metric: role for role, metric in roles_of(group.values).items()}
-        keys = zip(unique_names(group.drawn), group.drawn, strict=True)
-        for rank, (key, name) in enumerate(keys):
-            chart_name = CHART_OF_ROLE.get(roles.get(name, ""), "")
+        drawn = group.drawn
+        for rank, (key, name) in enumerate(
+            zip(unique_names(drawn), drawn, strict=True)
+        ):
+            subject = CHART_OF_ROLE.get(roles.get(name, ""), "")
+            # A finding that refers to the subject is marked on this chart.
             findings = [
                 replace(finding, charts=(group.prefix + key,))
                 for finding in frame.findings
-                if chart_name in finding.charts
+                if subject in finding.charts
             ]
-            metric_frame = Frame(group.steps, findings, None if apart else frame.extent)
             chart = curve_chart(
-                metric_frame,
+                Frame(group.steps, findings, extent),
                 group.prefix + key,
                 label(name, 80),
                 [DrawnCurve(group.prefix + key, name, group.values[name])],
-                axis=group.axis,
-                labels=0,
-                scale=_scale(group.values[name]),
+                ChartStyle(group.axis, scale=_scale(group.values[name]), labels=0),
             )
-            main = rank < MOST_METRICS
-            heading = group.heading if main else message("More trainer metrics")
-            yield chart and replace(
-                chart, group=heading, subject=chart_name, interactive=main
-            )
+            if chart is None:
+                continue
+            if rank < MOST_METRICS:
+                yield replace(chart, group=group.heading, subject=subject)
+            else:
+                heading = message("More trainer metrics")
+                yield replace(chart, group=heading, subject=subject, interactive=False)
 
 
 def not_drawn(tables: Tables) -> list[str]:
@@ -371,16 +403,17 @@ def not_drawn(tables: Tables) -> list[str]:
 
 def _groups(tables: Tables) -> Iterator[_Group]:
     means = tables.extras_by_step
-    metrics = tables.metrics
     if "step" in means:
-        columns = _columns(means, {"step", *tables.reward_parts})
-        heading = message("Extra columns of the log")
-        steps = floats(means, "step")
         yield _Group(
-            "column_", heading, message("mean"), MOST_EXTRA_COLUMNS, steps, columns
+            prefix="column_",
+            heading=message("Extra columns of the log"),
+            axis=message("mean"),
+            most=MOST_EXTRA_COLUMNS,
+            steps=floats(means, "step"),
+            values=_columns(means, {"step", *tables.reward_parts}),
         )
-    if "step" in metrics:
-        metrics = metrics.sort_values("step")
+    if "step" in tables.metrics:
+        metrics = tables.metrics.sort_values("step")
         excluded_names = {"step"}
         limit = MOST_METRICS
         if tables.responses.empty:
@@ -388,15 +421,22 @@ def _groups(tables: Tables) -> Iterator[_Group]:
             roles = roles_of(map(str, metrics.columns[1:]))
             excluded_names |= {roles[role] for role in ROLE_COLUMNS if role in roles}
             limit = MOST_ALONE
-        columns = _columns(metrics, excluded_names)
-        heading = message("Trainer metrics")
-        steps = floats(metrics, "step")
-        yield _Group("metric_", heading, "", limit, steps, columns)
+        yield _Group(
+            prefix="metric_",
+            heading=message("Trainer metrics"),
+            axis="",
+            most=limit,
+            steps=floats(metrics, "step"),
+            values=_columns(metrics, excluded_names),
+        )
 
 
-def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
-    names = (name for name in map(str, table) if name not in left_out)
-    return {name: floats(table, name) for name in names if not _IDENTIFIER.search(name)}
+def _columns(table: pd.DataFrame, excluded_names: set[str]) -> dict[str, Floats]:
+    columns = {}
+    for name in map(str, table):
+        if name not in excluded_names and not _IDENTIFIER.search(name):
+            columns[name] = floats(table, name)
+    return columns
 
 
 def _scale(values: Floats) -> Scale:

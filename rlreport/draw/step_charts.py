@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rlreport.columns import RESPONSE
 from rlreport.draw.chart import (
     Axis,
+    Bins,
     Chart,
     Rows,
     bins,
@@ -20,7 +22,16 @@ from rlreport.draw.chart import (
     limits,
     records,
 )
-from rlreport.draw.direct import PLOT_WIDTH, RIGHT, bars, dots, draw, legend, zero_line
+from rlreport.draw.direct import (
+    PLOT_WIDTH,
+    RIGHT,
+    Axes,
+    bars,
+    dots,
+    draw,
+    legend,
+    zero_line,
+)
 from rlreport.draw.theme import LIGHT, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats
 from rlreport.tables import length_column
@@ -48,9 +59,7 @@ def step_charts(
     length = length_column(rows)
     rows = {name: drawable(values) for name, values in rows.items()}
     charts = (
-        _histogram(
-            rows["reward"], rows["ref_reward"], drawable(first_rewards), language
-        ),
+        _histogram(rows, drawable(first_rewards), language),
         _gap(rows, language),
         _plane(rows, "kl_k1", "step_reward_kl", message("Reward against KL"), language),
         _plane(
@@ -64,78 +73,112 @@ def step_charts(
     return [chart for chart in charts if chart is not None]
 
 
-def _histogram(  # noqa: PLR0914
-    reward: Floats, reference: Floats, first_step: Floats, language: Language
+class _Rewards(NamedTuple):
+    """The finite rewards of one group of responses in a histogram, and how they look."""
+
+    values: Floats
+    name: str
+    colour: str  # name of a colour in ``theme.LIGHT``, also the CSS property
+    look: str  # attributes of the bars
+
+    def shares(self, edges: Bins) -> Floats:
+        return counts(self.values, edges).numbers / len(self.values)
+
+    def drawn(self, edges: Bins, axes: Axes) -> str:
+        found = counts(self.values, edges)
+        shares = self.shares(edges)
+        edges_of_bars = (found.starts, found.ends)
+        return bars(axes, edges_of_bars, (shares, 0.0 * shares), self.look)
+
+
+def _histogram(
+    rows: Mapping[str, Floats], first_rewards: Floats, language: Language
 ) -> Chart | None:
-    policy, reference, ghost = (
-        x[np.isfinite(x)] for x in (reward, reference, first_step)
+    policy = _Rewards(
+        _finite(rows["reward"]),
+        message("policy"),
+        "policy",
+        'fill="var(--policy)" fill-opacity="0.7"',
     )
-    if not policy.size:
+    reference = _Rewards(
+        _finite(rows["ref_reward"]),
+        message("reference"),
+        "reference",
+        'stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
+    )
+    first_step = _Rewards(
+        _finite(first_rewards),
+        message("first step"),
+        "muted",
+        'fill="var(--muted)" fill-opacity="0.28"',
+    )
+    if not policy.values.size:
         return None
-    arrays = (policy, reference, ghost)
-    edges = bins(np.concatenate(arrays))
-    histograms = []
-    for values in arrays:
-        low, high, numbers = counts(values, *edges)
-        histograms.append(((low, high), numbers / len(values)))
-    highest = max(share for _, shares in histograms for share in shares.tolist())
-    names = [(message("policy"), "policy")]
-    words = [
-        message(
-            "Policy: mean {mean}, from {low} to {high}.",
-            mean=figure(float(policy.mean())),
-            low=figure(float(policy.min())),
-            high=figure(float(policy.max())),
-        )
-    ]
-    if reference.size:
-        names.append((message("reference"), "reference"))
-        words.append(
-            message("Reference: mean {mean}.", mean=figure(float(reference.mean())))
-        )
-    if ghost.size:
-        names.append((message("first step"), "muted"))
-        words.append(
-            message("First step: mean {mean}.", mean=figure(float(ghost.mean())))
-        )
+    groups = [group for group in (policy, reference, first_step) if group.values.size]
+    edges = bins(np.concatenate([group.values for group in groups]))
+    highest = max(float(group.shares(edges).max()) for group in groups)
+    share = message("share of responses")
     axes = (
-        Axis(*edges[1:], message("reward")),
-        Axis(0.0, 1.08 * highest, message("share of responses"), percent=True, count=4),
+        Axis(edges.low, edges.high, message("reward")),
+        Axis(0.0, 1.08 * highest, share, percent=True, count=4),
     )
-    key = _key(names)
-    (low, high), ghost_shares = histograms[2]
+    key = _key([(group.name, group.colour) for group in groups])
+    ghost: list[dict[str, Any]] = []
+    if first_step.values.size:
+        found = counts(first_step.values, edges)
+        shares = first_step.shares(edges)
+        ghost = records({"low": found.starts, "high": found.ends, "share": shares})
     spec = _page_spec(
         "histogram",
         axes,
         {
-            "ghost": records({"low": low, "high": high, "share": ghost_shares}),
+            "ghost": ghost,
             "key": [
-                {"px": x, "label": text, "colour": LIGHT[look]} for x, text, look in key
+                {"px": x, "label": text, "colour": LIGHT[colour]}
+                for x, text, colour in key
             ],
         },
-        dict(zip(("$bins.step", "$bins.low", "$bins.high"), edges, strict=True)),
+        {"$bins.step": edges.width, "$bins.low": edges.low, "$bins.high": edges.high},
     )
-    looks = (
-        'fill="var(--policy)" fill-opacity="0.7"',
-        'stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
-        'fill="var(--muted)" fill-opacity="0.28"',
-    )
-    marks = [
-        bars(axes, bin_edges, (shares, 0.0 * shares), look)
-        for (bin_edges, shares), look in zip(histograms, looks, strict=True)
-    ]
     # The first step is behind the others.
-    marks = [marks[-1], *marks[:-1], legend(key, language)]
-    description = sentences(words)
-    svg = draw(axes, marks, description, language)
+    behind_first = [first_step, policy, reference]
+    marks = [group.drawn(edges, axes) for group in behind_first if group.values.size]
+    description = _histogram_description(policy, reference, first_step)
+    svg = draw(axes, [*marks, legend(key, language)], description, language)
     return Chart(
         "step_reward", message("Reward of the responses"), description, spec, {}, svg
     )
 
 
+def _histogram_description(
+    policy: _Rewards, reference: _Rewards, first_step: _Rewards
+) -> str:
+    rewards = policy.values
+    words = [
+        message(
+            "Policy: mean {mean}, from {low} to {high}.",
+            mean=figure(float(rewards.mean())),
+            low=figure(float(rewards.min())),
+            high=figure(float(rewards.max())),
+        )
+    ]
+    if reference.values.size:
+        mean = figure(float(reference.values.mean()))
+        words.append(message("Reference: mean {mean}.", mean=mean))
+    if first_step.values.size:
+        mean = figure(float(first_step.values.mean()))
+        words.append(message("First step: mean {mean}.", mean=mean))
+    return sentences(words)
+
+
+def _finite(values: Floats) -> Floats:
+    return values[np.isfinite(values)]
+
+
 def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
-    gap = rows["reward_gap"][np.isfinite(rows["reward_gap"])]
-    if not (count := len(gap)):
+    gap = _finite(rows["reward_gap"])
+    count = len(gap)
+    if count == 0:
         return None
     words = plural(
         "{better:count} of {count} response beats the reference, {worse:count} fall short; mean "
@@ -147,27 +190,29 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
         worse=int((gap < 0).sum()),
         gap=figure(float(gap.mean())),
     )
-    axes = (
-        Axis(
-            0.0,
-            float(count),
-            message("responses, smallest gap first"),
-            format=",d",
-            count=min(6, count),
-        ),
-        Axis(*limits([np.append(gap, 0.0)]), message("reward − reference reward")),
+    x = Axis(
+        0.0,
+        float(count),
+        message("responses, smallest gap first"),
+        format=",d",
+        count=min(6, count),
     )
+    low, high = limits([np.append(gap, 0.0)])
+    axes = (x, Axis(low, high, message("reward − reference reward")))
     spec = _page_spec("ordered_bars", axes, {"zero": [{"zero": 0}]})
     # Let the axis fit the page's rows, which may be fewer than all logged responses.
     del layer_named(spec, "bars")["encoding"]["x"]["scale"]["domain"]
     # Of many responses, draw those at evenly spaced ranks, each for equally many.
     ordered = np.sort(gap)[evenly(count, MOST_BARS)]
-    ends = np.linspace(0.0, count, len(ordered) + 1)
+    edges = np.linspace(0.0, count, len(ordered) + 1)
+    starts = edges[:-1]
+    ends = edges[1:]
     marks = []
-    for side, look in ((ordered >= 0, "policy"), (ordered < 0, "reference")):
-        place = (ends[:-1][side], ends[1:][side])
+    for side, colour in ((ordered >= 0, "policy"), (ordered < 0, "reference")):
         gaps = ordered[side]
-        marks.append(bars(axes, place, (gaps, 0.0 * gaps), f'fill="var(--{look})"'))
+        look = f'fill="var(--{colour})"'
+        place = (starts[side], ends[side])
+        marks.append(bars(axes, place, (gaps, 0.0 * gaps), look))
     svg = draw(axes, [*marks, zero_line(axes)], words, language)
     return Chart("step_gap", message("Gap to the reference"), words, spec, {}, svg)
 
@@ -178,17 +223,18 @@ def _plane(
     finite = np.isfinite(rows[field]) & np.isfinite(rows["reward"])
     if not finite.any():
         return None
-    across = rows[field][finite]
-    up = rows["reward"][finite]
+    x = rows[field][finite]
+    y = rows["reward"][finite]
     titles = {field: RESPONSE[field].title, "reward": message("reward")}
-    x = Axis(*limits([across]), titles[field])
-    y = Axis(*limits([up]), titles["reward"])
-    words = plural("{count} response.", "{count} responses.", len(up))
-    if len(up) > MOST_DOTS:
-        words = sentences(
-            [words, message("The plot shows {most:count} of them.", most=MOST_DOTS)]
-        )
-    spec = _page_spec("scatter", (x, y), {})
+    axes = (
+        Axis(*limits([x]), titles[field]),
+        Axis(*limits([y]), titles["reward"]),
+    )
+    words = plural("{count} response.", "{count} responses.", len(y))
+    if len(y) > MOST_DOTS:
+        omission = message("The plot shows {most:count} of them.", most=MOST_DOTS)
+        words = sentences([words, omission])
+    spec = _page_spec("scatter", axes, {})
     # Name the fields like the columns of the page's dataset, which the brush filters.
     for layer in spec["layer"]:
         encoding = layer["encoding"]
@@ -203,10 +249,9 @@ def _plane(
             }
             for key, text in titles.items()
         )
-    selection = evenly(len(up), MOST_DOTS)
-    svg = draw(
-        (x, y), [dots((x, y), across[selection], up[selection])], words, language
-    )
+    selection = evenly(len(y), MOST_DOTS)
+    marks = [dots(axes, x[selection], y[selection])]
+    svg = draw(axes, marks, words, language)
     return Chart(name, title, words, spec, {}, svg)
 
 
@@ -217,16 +262,17 @@ def _page_spec(
     placeholders: dict[str, float] | None = None,
 ) -> Spec:
     """Return a Vega-Lite specification whose rows the page's script provides."""
-    spec, _ = fill(
-        design, {"rows": (), **data}, axes, placeholders, size="step", right=RIGHT
-    )
+    rows: dict[str, Rows] = {"rows": (), **data}
+    spec, _ = fill(design, rows, axes, placeholders, size="step", right=RIGHT)
     return spec | {"data": {"name": "rows"}}
 
 
 def _key(names: list[tuple[str, str]]) -> list[tuple[float, str, str]]:
+    """Return (right end in pixels, text, colour) of the legend's entries, the last one first."""
     right = float(PLOT_WIDTH)
     keys = []
     for text, colour in reversed(names):
         keys.append((right, text, colour))
+        # A character is about six pixels wide; entries are two characters apart.
         right -= 6 * len(text) + 12
     return keys

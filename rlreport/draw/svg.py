@@ -192,37 +192,34 @@ def _page_svg(drawing: ET.Element, name: str, description: str) -> str:
 def _simplify(
     element: ET.Element, prefix: str, variables: dict[str, str]
 ) -> list[ET.Element]:
+    """Return what a page needs of an element's children; ``prefix`` makes ids unique."""
     result: list[ET.Element] = []
     for child in element:
         tag = child.tag.removeprefix(SVG)
-        if (
-            tag == "a"
-        ):  # the static drawing has its marks, the interactive one its links
+        if tag == "a":
+            # The static drawing has its marks, the interactive one its links.
             result.extend(_simplify(child, prefix, variables))
             continue
-        if (
-            tag not in _TAGS
-            or child.get("display") == "none"
-            or child.get("class") == "background"
-        ):
+        if tag not in _TAGS or _is_invisible(child):
             continue
         inner = _simplify(child, prefix, variables)
-        attributes = _attributes(child, prefix, variables)
         if tag in ("g", "defs") and not inner:
             continue
-        if tag == "g":
-            if "mark-rect" in child.get("class", ""):
-                attributes["shape-rendering"] = (
-                    "crispEdges"  # avoids seams between cells
-                )
-            if not attributes:
-                result.extend(inner)
-                continue
+        attributes = _attributes(child, prefix, variables)
+        if tag == "g" and "mark-rect" in child.get("class", ""):
+            attributes["shape-rendering"] = "crispEdges"  # avoids seams between cells
+        if tag == "g" and not attributes:
+            result.extend(inner)
+            continue
         copy = ET.Element(tag, attributes)
         copy.text = child.text
         copy.extend(inner)
         result.append(copy)
     return result
+
+
+def _is_invisible(element: ET.Element) -> bool:
+    return element.get("display") == "none" or element.get("class") == "background"
 
 
 def _attributes(
@@ -234,19 +231,22 @@ def _attributes(
             continue
         if key in _GEOMETRY:
             attributes[key] = _round_numbers(value)
+        elif key in ("fill", "stroke") and value in variables:
+            attributes[key] = f"var({variables[value]})"
         elif key in ("fill", "stroke"):
-            attributes[key] = (
-                f"var({variables[value]})" if value in variables else value
-            )
+            attributes[key] = value
         elif key == "id":
             attributes[key] = prefix + value
         else:
-            attributes[key] = value.replace("url(#", f"url(#{prefix}").removesuffix(
-                "px"
-            )
+            address = value.replace("url(#", f"url(#{prefix}")
+            attributes[key] = address.removesuffix("px")
     return attributes
 
 
 @lru_cache(maxsize=4096)  # many symbols and ticks have equal geometry
 def _round_numbers(geometry: str) -> str:
-    return _NUMBER.sub(lambda number: f"{round(float(number[0]), 1) + 0.0:g}", geometry)
+    return _NUMBER.sub(_rounded, geometry)
+
+
+def _rounded(number: re.Match[str]) -> str:
+    return f"{round(float(number[0]), 1) + 0.0:g}"  # adding 0.0 turns -0.0 into 0.0

@@ -42,6 +42,7 @@ LINE = 1.75
 BOLD = 2.5
 THIN = 1.0
 
+# name: (in light mode, in dark mode)
 _COLOURS = {
     "page": ("#ffffff", "#14171a"),
     "panel": ("#f7f8fa", "#1b1f24"),
@@ -55,9 +56,8 @@ _COLOURS = {
     "info": ("#3b5b7a", "#94b8da"),
     "healthy": ("#1a7f4b", "#5cc48a"),
 }
-LIGHT, DARK = (
-    {name: pair[theme] for name, pair in _COLOURS.items()} for theme in (0, 1)
-)
+LIGHT = {name: light for name, (light, _) in _COLOURS.items()}
+DARK = {name: dark for name, (_, dark) in _COLOURS.items()}
 # Styles, in order of use, for curves without a fixed style; all colours differ
 PALETTE: tuple[Style, ...] = (
     (LIGHT["policy"], SOLID),

@@ -28,7 +28,7 @@ from rlreport.comparison.saved import (
     verdict_of,
 )
 from rlreport.draw.chart import Chart
-from rlreport.draw.curves import Frame, curve_chart, curves_of, sparkline
+from rlreport.draw.curves import ChartStyle, Frame, curve_chart, curves_of, sparkline
 from rlreport.draw.theme import PALETTE
 from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of
@@ -274,9 +274,7 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
         "reward",
         title,
         curves,
-        axis=text,
-        wide=True,
-        labels=labels,
+        ChartStyle(text, wide=True, labels=labels),
         omitted=omitted,
     )
     return chart and replace(chart, interactive=False)

@@ -40,12 +40,25 @@ OUT = Path(sys.argv[2])
 
 USUAL = {
     **{name: getattr(typing, name) for name in typing.__all__},
-    **{one.__name__: one for one in (asyncio, hashlib, json, math, os, shutil, threading, time)},
-    "uuid": uuid, "np": np, "numpy": np, "logger": logging, "Path": Path, "Enum": enum.Enum,
-    "dataclass": dataclasses.dataclass, "field": dataclasses.field, "asdict": dataclasses.asdict,
-    "defaultdict": collections.defaultdict, "UserDict": collections.UserDict, "ABC": ABC,
-    "abstractmethod": abstractmethod, "deepcopy": copy.deepcopy,
-}  # fmt: skip
+    **{
+        one.__name__: one
+        for one in (asyncio, hashlib, json, math, os, shutil, threading, time)
+    },
+    "uuid": uuid,
+    "np": np,
+    "numpy": np,
+    "logger": logging,
+    "Path": Path,
+    "Enum": enum.Enum,
+    "dataclass": dataclasses.dataclass,
+    "field": dataclasses.field,
+    "asdict": dataclasses.asdict,
+    "defaultdict": collections.defaultdict,
+    "UserDict": collections.UserDict,
+    "ABC": ABC,
+    "abstractmethod": abstractmethod,
+    "deepcopy": copy.deepcopy,
+}
 """What modules import of Python's library and NumPy."""
 
 
@@ -96,37 +109,60 @@ def verl(out: Path) -> None:
     )
     for step in (1, 2):
         dump["_dump_generations"](
-            self_of(global_steps=step), inputs=["user\n2+2?\nassistant\n"] * 2, outputs=["4", "5"],
-            gts=["4", "4"], scores=[1.0 * step, 0.0],
-            reward_extra_infos_dict={"acc": [True, False], "info": [{"a": 1}, {"a": 2}],
-                                     "ref_reward": [0.25, 0.5]},
+            self_of(global_steps=step),
+            inputs=["user\n2+2?\nassistant\n"] * 2,
+            outputs=["4", "5"],
+            gts=["4", "4"],
+            scores=[1.0 * step, 0.0],
+            reward_extra_infos_dict={
+                "acc": [True, False],
+                "info": [{"a": 1}, {"a": 2}],
+                "ref_reward": [0.25, 0.5],
+            },
             dump_path=str(out / "rollouts"),
-        )  # fmt: skip
+        )
 
 
 def agilerl(out: Path) -> None:
     made = code(
-        "AgileRL/AgileRL", "agilerl/training/llm/completion_logging.py",
-        "CompletionRecord", "truncate_middle", "CompletionWriter", "JsonlCompletionWriter",
-    )  # fmt: skip
+        "AgileRL/AgileRL",
+        "agilerl/training/llm/completion_logging.py",
+        "CompletionRecord",
+        "truncate_middle",
+        "CompletionWriter",
+        "JsonlCompletionWriter",
+    )
     writer = made["JsonlCompletionWriter"](out / "completions.jsonl")
     for step in (10, 20):
-        writer.write([
-            made["CompletionRecord"](
-                step=step, agent_index=agent, group_index=3, sample_index=sample,
-                reward=1.0 - sample, num_turns=1, completion_tokens=9, prompt="2+2?",
-                completion=made["truncate_middle"](f"It is {4 + sample}." + "x" * 90 * sample, 60),
-            )
-            for agent in range(2) for sample in range(2)
-        ])  # fmt: skip
+        writer.write(
+            [
+                made["CompletionRecord"](
+                    step=step,
+                    agent_index=agent,
+                    group_index=3,
+                    sample_index=sample,
+                    reward=1.0 - sample,
+                    num_turns=1,
+                    completion_tokens=9,
+                    prompt="2+2?",
+                    completion=made["truncate_middle"](
+                        f"It is {4 + sample}." + "x" * 90 * sample, 60
+                    ),
+                )
+                for agent in range(2)
+                for sample in range(2)
+            ]
+        )
     writer.close()
 
 
 def skyrl(out: Path) -> None:
     dump = code(
-        "NovaSky-AI/SkyRL", "skyrl/train/utils/trainer_utils.py",
-        "dump_per_dataset_eval_results", "sanitize_data_source",
-    )["dump_per_dataset_eval_results"]  # fmt: skip
+        "NovaSky-AI/SkyRL",
+        "skyrl/train/utils/trainer_utils.py",
+        "dump_per_dataset_eval_results",
+        "sanitize_data_source",
+    )["dump_per_dataset_eval_results"]
 
     def decode(text: str) -> str:
         return text
@@ -138,24 +174,32 @@ def skyrl(out: Path) -> None:
         outputs = {
             "prompt_token_ids": [turn[0] for turn in turns],
             "response_ids": [turn[1] for turn in turns],
-            "rewards": [[0.0, turn[2]] for turn in turns], "stop_reasons": ["stop"] * len(turns),
-        }  # fmt: skip
+            "rewards": [[0.0, turn[2]] for turn in turns],
+            "stop_reasons": ["stop"] * len(turns),
+        }
         about = {"data_source": "calc", "reward_spec": {"ground_truth": "8"}}
         extras = [{**about, "extra_info": {"index": index}} for index in indices]
         extras = extras or [about] * len(turns)
         dump(
-            out / "dumped_evals" / folder, self_of(decode=decode), outputs, ["calc"] * len(turns),
-            ["calc_env"] * len(turns), extras, {"eval/calc/avg_score": mean},
-        )  # fmt: skip
+            out / "dumped_evals" / folder,
+            self_of(decode=decode),
+            outputs,
+            ["calc"] * len(turns),
+            ["calc_env"] * len(turns),
+            extras,
+            {"eval/calc/avg_score": mean},
+        )
 
     ask = "<user>2+2, then double?"
     second = f"{ask}<assistant>4<tool>ok, 4"
     # Three trajectories, two of them of two turns: rewards 1, 0 and 1 with their last turns.
     turns = [
-        (ask, "<assistant>4", 0.0), (second, "<assistant>8", 1.0),
-        (ask, "<assistant>5", 0.0), (f"{ask}<assistant>5<tool>no", "<assistant>9", 0.0),
+        (ask, "<assistant>4", 0.0),
+        (second, "<assistant>8", 1.0),
+        (ask, "<assistant>5", 0.0),
+        (f"{ask}<assistant>5<tool>no", "<assistant>9", 0.0),
         (ask, "<assistant>8", 1.0),
-    ]  # fmt: skip
+    ]
     evaluate("global_step_4_evals", turns, 2 / 3)
     # The same, but a summary takes the place of the first turn in the second prompt.
     summed = [
@@ -171,9 +215,14 @@ def swift(out: Path) -> None:
     stub = self_of(dtype=type("dtype", (), {}), device=type("device", (), {}))
     check = code(repo, "swift/utils/utils.py", "check_json_format", torch=stub)
     writer = code(
-        repo, path, "JsonlWriter", Queue=lambda: None, check_json_format=check["check_json_format"],
-        is_master=lambda: True, is_last_rank=lambda: True,
-    )["JsonlWriter"]  # fmt: skip
+        repo,
+        path,
+        "JsonlWriter",
+        Queue=lambda: None,
+        check_json_format=check["check_json_format"],
+        is_master=lambda: True,
+        is_last_rank=lambda: True,
+    )["JsonlWriter"]
     mixin = "swift/megatron/trainers/rollout_mixin.py"
     table = code(repo, mixin, "_build_log_table")["_build_log_table"]
     own = code(
@@ -183,17 +232,23 @@ def swift(out: Path) -> None:
     megatron = writer(str(out / "megatron" / "completions.jsonl"), write_on_rank="last")
     for step in (1, 2):
         logs = {
-            "prompt": ["2+2?", "2+2?"], "completion": ["4", "5"], "advantages": [0.5, -0.5],
+            "prompt": ["2+2?", "2+2?"],
+            "completion": ["4", "5"],
+            "advantages": [0.5, -0.5],
             "rewards": {"Accuracy": [1.0, 0.0], "Format": [0.25 * step, 0.25 * step]},
-        }  # fmt: skip
+        }
         trainer = self_of(_step=step, _logs=logs)
         base = self_of(_build_log_table=lambda trainer=trainer: table(trainer))
         own["super"] = lambda base=base: base
         megatron.append(own["_build_log_table"](trainer))
     ray = code(
-        repo, "swift/ray/megatron/base_trainer.py", "_maybe_log_completions", "_decode_log_content",
-        JsonlWriter=writer, OnPolicySample=object,
-    )  # fmt: skip
+        repo,
+        "swift/ray/megatron/base_trainer.py",
+        "_maybe_log_completions",
+        "_decode_log_content",
+        JsonlWriter=writer,
+        OnPolicySample=object,
+    )
     (out / "ray").mkdir(parents=True)
     driver = self_of(args=self_of(log_completions=True, output_dir=str(out / "ray")))
     driver._format_log_prompt = lambda messages: messages[0]["content"]
@@ -213,8 +268,12 @@ def swift(out: Path) -> None:
 
 def roll(out: Path) -> None:
     timer = nullcontext(self_of(last=0.0))
-    write = code("alibaba/ROLL", "roll/pipeline/rlvr/utils.py", "write_to_json_process",
-                 Timer=lambda **_: timer)["write_to_json_process"]  # fmt: skip
+    write = code(
+        "alibaba/ROLL",
+        "roll/pipeline/rlvr/utils.py",
+        "write_to_json_process",
+        Timer=lambda **_: timer,
+    )["write_to_json_process"]
     clean = code("alibaba/ROLL", "roll/pipeline/agentic/utils.py", "remove_nan_items")
     ask = [
         {"role": "system", "content": "Use tools."},
@@ -226,30 +285,52 @@ def roll(out: Path) -> None:
         reward = float(attempt == 0)
         return {
             "trajectory_id": f"math_{step}_{step}_0_{attempt}_0_7_20260102_030405_000001",
-            "env_info": {"env_id": attempt, "group_id": 0, "tag": "math", "seed": 7,
-                         "episode_id": step, "max_steps": 3, "mode": "train"},
-            "timing_info": {"traj_save_time": "2026-01-02T03:04:05", "traj_time_env_total": 2.5},
+            "env_info": {
+                "env_id": attempt,
+                "group_id": 0,
+                "tag": "math",
+                "seed": 7,
+                "episode_id": step,
+                "max_steps": 3,
+                "mode": "train",
+            },
+            "timing_info": {
+                "traj_save_time": "2026-01-02T03:04:05",
+                "traj_time_env_total": 2.5,
+            },
             "length_info": {"num_actions": 2, "terminated": True, "truncated": False},
             "reward_info": {"episode_reward": reward, "step_rewards": [0.0, reward]},
-            "failure_info": {"failure_mode": "", "stop_reason": ("FINISH", "MAX_STEPS")[attempt],
-                             "error_messages": ["timeout"] if attempt else [],
-                             "test_output": "", "has_failure": False},
-            "metrics": {"env/math/num_actions": 2}, "last_observation": [],
-        }  # fmt: skip
+            "failure_info": {
+                "failure_mode": "",
+                "stop_reason": ("FINISH", "MAX_STEPS")[attempt],
+                "error_messages": ["timeout"] if attempt else [],
+                "test_output": "",
+                "has_failure": False,
+            },
+            "metrics": {"env/math/num_actions": 2},
+            "last_observation": [],
+        }
 
     for step in (3, 4):
         messages = [
-            [*ask, {"role": "assistant", "content": "calc(2+2)"},
-             {"role": "tool", "content": "4", "name": "calc"},
-             {"role": "assistant", "content": answer}]
+            [
+                *ask,
+                {"role": "assistant", "content": "calc(2+2)"},
+                {"role": "tool", "content": "4", "name": "calc"},
+                {"role": "assistant", "content": answer},
+            ]
             for answer in ("4", "5")
-        ]  # fmt: skip
+        ]
         data = {
             # A step's own sample carries nothing: only the last of a trajectory does.
-            "trajectory_data": [None, *(json.dumps(trajectory(step, a)) for a in (0, 1))],
+            "trajectory_data": [
+                None,
+                *(json.dumps(trajectory(step, a)) for a in (0, 1)),
+            ],
             "messages": [None, *(json.dumps([m]) for m in messages)],
-            "tools": [None, *["[]"] * 2], "exp_name": [None, *["agentic"] * 2],
-        }  # fmt: skip
+            "tools": [None, *["[]"] * 2],
+            "exp_name": [None, *["agentic"] * 2],
+        }
         kept = clean["remove_nan_items"](
             {k: np.array(v, dtype=object) for k, v in data.items()}
         )
@@ -279,26 +360,41 @@ def areal(out: Path) -> None:
     )
     for task, versions in ((7, [[2, 2, 3, 3]]), (8, [[3, 3, 3, 3]])):
         ids = np.array([[81, 63, 52, 46], [81, 63, 53, 46]])
-        asyncio.run(dump(
-            executor,
-            {"input_ids": ids, "rewards": np.array([1.0, task / 16]),
-             "loss_mask": np.array([[0, 0, 1, 1]] * 2), "attention_mask": np.ones((2, 4), int),
-             "versions": np.array(versions)},
-            task, False,
-        ))  # fmt: skip
+        asyncio.run(
+            dump(
+                executor,
+                {
+                    "input_ids": ids,
+                    "rewards": np.array([1.0, task / 16]),
+                    "loss_mask": np.array([[0, 0, 1, 1]] * 2),
+                    "attention_mask": np.ones((2, 4), int),
+                    "versions": np.array(versions),
+                },
+                task,
+                False,
+            )
+        )
 
 
 def open_instruct(out: Path) -> None:
     path = "open_instruct/rl_utils.py"
     save = code(
-        "allenai/open-instruct", path, "_save_rollouts", "RolloutRecord",
+        "allenai/open-instruct",
+        path,
+        "_save_rollouts",
+        "RolloutRecord",
         "_get_request_info_for_sample",
-    )["_save_rollouts"]  # fmt: skip
+    )["_save_rollouts"]
     info = self_of(
-        num_calls=[1, 0], timeouts=[0, 0], tool_errors=["no such file", ""], tool_outputs=["4", ""],
-        tool_runtimes=[0.5, 0.0], tool_calleds=[True, False], tool_call_stats=[[], []],
+        num_calls=[1, 0],
+        timeouts=[0, 0],
+        tool_errors=["no such file", ""],
+        tool_outputs=["4", ""],
+        tool_runtimes=[0.5, 0.0],
+        tool_calleds=[True, False],
+        tool_call_stats=[[], []],
         rollout_states=[{}, {}],
-    )  # fmt: skip
+    )
     batch = self_of(
         queries=[[17, 10]] * 2,
         scores=[10.0, 0.0],
@@ -306,9 +402,11 @@ def open_instruct(out: Path) -> None:
         ground_truths=[[19]] * 2,
     )
     result = self_of(
-        responses=[[19, 2], [20, 21]], finish_reasons=["stop", "length"], request_info=info,
+        responses=[[19, 2], [20, 21]],
+        finish_reasons=["stop", "length"],
+        request_info=info,
         logprobs=[[-0.5, -0.25], [-1.0, -2.0]],
-    )  # fmt: skip
+    )
     save(str(out), "run1", 3, batch, result, np.array([1.0, -1.0]), 2, 0)
 
 
@@ -343,9 +441,15 @@ def rllm(out: Path) -> None:
 
     def step(chat: list[Any], reward: float, done: bool) -> Any:
         return self_of(
-            observation="2+2?", thought="", action="4", reward=reward, done=done,
-            model_response=chat[-1]["content"], chat_completions=chat, info={},
-        )  # fmt: skip
+            observation="2+2?",
+            thought="",
+            action="4",
+            reward=reward,
+            done=done,
+            model_response=chat[-1]["content"],
+            chat_completions=chat,
+            info={},
+        )
 
     for attempt, reward in ((0, 1.0), (1, 0.0)):
         first = [user, {"role": "assistant", "content": "calc(2+2)"}]
@@ -355,23 +459,37 @@ def rllm(out: Path) -> None:
             {"role": "assistant", "content": "It is 4."},
         ]
         solver = self_of(
-            name="solver", uid=f"s{attempt}", reward=reward, info={"timing": {"total_time": 1.5}},
+            name="solver",
+            uid=f"s{attempt}",
+            reward=reward,
+            info={"timing": {"total_time": 1.5}},
             steps=[step(first, 0.0, False), step(last, reward, True)],
-        )  # fmt: skip
+        )
         judged = [
             {"role": "user", "content": "Right?"},
             {"role": "assistant", "content": "yes"},
         ]
-        judge = self_of(name="judge", uid=f"j{attempt}", reward=0.5, info={},
-                        steps=[step(judged, 0.5, True)])  # fmt: skip
+        judge = self_of(
+            name="judge",
+            uid=f"j{attempt}",
+            reward=0.5,
+            info={},
+            steps=[step(judged, 0.5, True)],
+        )
         log.log_episode(
             self_of(
-                id=f"t1:{attempt}", session_id=None, task={"question": "2+2?", "answer": "4"},
-                is_correct=reward > 0, termination_reason=self_of(value="env_done"),
-                metrics={"solver_acc": reward}, metadata={}, info={}, trajectories=[solver, judge],
+                id=f"t1:{attempt}",
+                session_id=None,
+                task={"question": "2+2?", "answer": "4"},
+                is_correct=reward > 0,
+                termination_reason=self_of(value="env_done"),
+                metrics={"solver_acc": reward},
+                metadata={},
+                info={},
+                trajectories=[solver, judge],
             ),
             step=5,
-        )  # fmt: skip
+        )
     store = code(
         RLLM,
         "rllm/eval/episode_store.py",
@@ -384,14 +502,25 @@ def rllm(out: Path) -> None:
     types_of = rllm_types()
     for i, right in enumerate((True, False)):
         made = types_of["Step"](
-            prompt_ids=[17, 10], response_ids=[19, 2 + i], logprobs=[-0.5, -0.25], weight_version=4,
-            chat_completions=[user, {"role": "assistant", "content": "4" if right else "5"}],
+            prompt_ids=[17, 10],
+            response_ids=[19, 2 + i],
+            logprobs=[-0.5, -0.25],
+            weight_version=4,
+            chat_completions=[
+                user,
+                {"role": "assistant", "content": "4" if right else "5"},
+            ],
             model_response="4" if right else "5",
-        )  # fmt: skip
-        run.write(i, types_of["Episode"](
-            id=f"t1:{i}", task={"question": "2+2?", "ground_truth": "4"}, is_correct=right,
-            trajectories=[types_of["Trajectory"](name="solver", steps=[made])],
-        ))  # fmt: skip
+        )
+        run.write(
+            i,
+            types_of["Episode"](
+                id=f"t1:{i}",
+                task={"question": "2+2?", "ground_truth": "4"},
+                is_correct=right,
+                trajectories=[types_of["Trajectory"](name="solver", steps=[made])],
+            ),
+        )
 
 
 def nemo_rl(out: Path) -> None:
@@ -400,13 +529,21 @@ def nemo_rl(out: Path) -> None:
     repo = "NVIDIA-NeMo/RL"
     packed = type("PackedTensor", (), {})
     batches = code(
-        repo, "nemo_rl/distributed/batched_data_dict.py", "BatchedDataDict", "SlicedDataDict",
-        torch=torch, DictT=typing.TypeVar("DictT"), PackedTensor=packed,
-    )  # fmt: skip
+        repo,
+        "nemo_rl/distributed/batched_data_dict.py",
+        "BatchedDataDict",
+        "SlicedDataDict",
+        torch=torch,
+        DictT=typing.TypeVar("DictT"),
+        PackedTensor=packed,
+    )
     write = code(
-        repo, "nemo_rl/utils/logger.py", "log_batched_dict_as_jsonl", torch=torch,
+        repo,
+        "nemo_rl/utils/logger.py",
+        "log_batched_dict_as_jsonl",
+        torch=torch,
         BatchedDataDict=batches["BatchedDataDict"],
-    )["log_batched_dict_as_jsonl"]  # fmt: skip
+    )["log_batched_dict_as_jsonl"]
     logger = self_of(base_log_dir=str(out))
 
     def padded(*rows: list[float]) -> list[list[float]]:
@@ -419,9 +556,13 @@ def nemo_rl(out: Path) -> None:
         "token_loss_mask": padded([0, 0, 0, 1, 1], [0, 0, 0, 1, 0, 0, 1, 1]),
         "sample_loss_mask": torch.tensor([1.0, 1.0]),
         "advantages": padded([0.5] * 5, [-0.5] * 8),
-        "generation_logprobs": padded([0, 0, 0, -0.5, -0.25], [0, 0, 0, -1, 0, 0, -0.75, -0.125]),
-        "prev_logprobs": padded([0, -3, -3, -0.75, -0.25], [0, -3, -3, -1, -3, -3, -0.5, -0.25]),
-    }  # fmt: skip
+        "generation_logprobs": padded(
+            [0, 0, 0, -0.5, -0.25], [0, 0, 0, -1, 0, 0, -0.75, -0.125]
+        ),
+        "prev_logprobs": padded(
+            [0, -3, -3, -0.75, -0.25], [0, -3, -3, -1, -3, -3, -0.5, -0.25]
+        ),
+    }
     content = [["2+2?", "4."], ["2+2?", "calc(2+2)", "4", "It is 5."]]
     agent = [{"type": "responses_api_agents", "name": "math_agent"}] * 2
     for step, rewards in ((1, [1.0, 0.0]), (2, [1.0, 0.5])):
@@ -449,8 +590,16 @@ async def _now(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    write({
-        "verl": verl, "agilerl": agilerl, "skyrl": skyrl, "swift": swift,
-        "roll_agentic": roll, "areal": areal, "open_instruct": open_instruct, "rllm": rllm,
-        "nemo_rl": nemo_rl,
-    })  # fmt: skip
+    write(
+        {
+            "verl": verl,
+            "agilerl": agilerl,
+            "skyrl": skyrl,
+            "swift": swift,
+            "roll_agentic": roll,
+            "areal": areal,
+            "open_instruct": open_instruct,
+            "rllm": rllm,
+            "nemo_rl": nemo_rl,
+        }
+    )

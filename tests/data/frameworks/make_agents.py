@@ -15,9 +15,11 @@ def verifiers(out: Path) -> None:
     for episode in made:
         write_episode(out / "eval", episode)
     write = code(
-        "PrimeIntellect-ai/prime-rl", "src/prime_rl/monitors/file.py", "log_episodes",
+        "PrimeIntellect-ai/prime-rl",
+        "src/prime_rl/monitors/file.py",
+        "log_episodes",
         orjson=__import__("orjson"),
-    )["log_episodes"]  # fmt: skip
+    )["log_episodes"]
     monitor = self_of(output_dir=out / "prime")
     asyncio.run(write(monitor, made, 3, "train", "all"))
     # As EpisodeCollection.vf_episodes makes them: the trained traces alone, advantage stamped.
@@ -46,8 +48,15 @@ def _episodes() -> list[Any]:
     ) -> Any:
         parent = i - 1 if i else None
         sampled = any(mask)
-        return v1.MessageNode(parent=parent, message=message, sampled=sampled, token_ids=ids,
-                           mask=mask, timestamp=100.0 + i, **streams)  # fmt: skip
+        return v1.MessageNode(
+            parent=parent,
+            message=message,
+            sampled=sampled,
+            token_ids=ids,
+            mask=mask,
+            timestamp=100.0 + i,
+            **streams,
+        )
 
     def solver(name: str, answer: str, reward: float, cut: bool) -> Any:
         call = v1.ToolCall(id="c1", name="calc", arguments='{"x": "2+2"}')
@@ -56,15 +65,35 @@ def _episodes() -> list[Any]:
         )
         nodes = [
             node(0, v1.UserMessage(content="2+2?"), [1, 2], [False, False]),
-            node(1, ask, [3, 4, 5], [False, True, True], logprobs=[-0.5, -1.0],
-                 trainer_logprobs=[-0.5, -1.5], reference_logprobs=[-1.0, -2.0],
-                 entropies=[0.5, 1.0], advantages=[0.75, 0.75]),
-            node(2, v1.ToolMessage(tool_call_id="c1", content="4", name="calc"), [6, 7],
-                 [False, False]),
-            node(3, v1.AssistantMessage(content=answer), [8, 9], [False, True], logprobs=[-0.25],
-                 trainer_logprobs=[-0.25], reference_logprobs=[-0.5], entropies=[0.0],
-                 advantages=[0.75]),
-        ]  # fmt: skip
+            node(
+                1,
+                ask,
+                [3, 4, 5],
+                [False, True, True],
+                logprobs=[-0.5, -1.0],
+                trainer_logprobs=[-0.5, -1.5],
+                reference_logprobs=[-1.0, -2.0],
+                entropies=[0.5, 1.0],
+                advantages=[0.75, 0.75],
+            ),
+            node(
+                2,
+                v1.ToolMessage(tool_call_id="c1", content="4", name="calc"),
+                [6, 7],
+                [False, False],
+            ),
+            node(
+                3,
+                v1.AssistantMessage(content=answer),
+                [8, 9],
+                [False, True],
+                logprobs=[-0.25],
+                trainer_logprobs=[-0.25],
+                reference_logprobs=[-0.5],
+                entropies=[0.0],
+                advantages=[0.75],
+            ),
+        ]
         reasons = ["tool_calls", "length" if cut else "stop"]
         calls = [
             v1.ModelCall(
@@ -75,14 +104,25 @@ def _episodes() -> list[Any]:
             )
             for n, why, s in zip((1, 3), reasons, (101.0, 104.0), strict=True)
         ]
-        timing = v1.Timing(start=100.0, agent=v1.AgentSpan(start=100.5, end=106.0),
-                        scoring=v1.TimeSpan(start=106.0, end=107.0))  # fmt: skip
+        timing = v1.Timing(
+            start=100.0,
+            agent=v1.AgentSpan(start=100.5, end=106.0),
+            scoring=v1.TimeSpan(start=106.0, end=107.0),
+        )
         return v1.WireTrace(
-            id=name, verifiers=version, task=task, agent=agent("solver", True), nodes=nodes,
-            calls=calls, rewards={"right": v1.Reward(score=2 * reward, weight=0.5), "none": None},
-            metrics={"num_turns": 2.0}, is_completed=True, ok=True,
-            stop_condition="agent_completed", timing=timing,
-        )  # fmt: skip
+            id=name,
+            verifiers=version,
+            task=task,
+            agent=agent("solver", True),
+            nodes=nodes,
+            calls=calls,
+            rewards={"right": v1.Reward(score=2 * reward, weight=0.5), "none": None},
+            metrics={"num_turns": 2.0},
+            is_completed=True,
+            ok=True,
+            stop_condition="agent_completed",
+            timing=timing,
+        )
 
     def judge(name: str) -> Any:
         nodes = [
@@ -90,17 +130,29 @@ def _episodes() -> list[Any]:
             node(1, v1.AssistantMessage(content="no"), [3], [True], logprobs=[-0.125]),
         ]
         return v1.WireTrace(
-            id=name, verifiers=version, task=task, agent=agent("judge", False), nodes=nodes,
-            rewards={"right": v1.Reward(score=9.0)}, is_completed=True, ok=True,
-            stop_condition="agent_completed", timing=v1.Timing(start=100.0),
-        )  # fmt: skip
+            id=name,
+            verifiers=version,
+            task=task,
+            agent=agent("judge", False),
+            nodes=nodes,
+            rewards={"right": v1.Reward(score=9.0)},
+            is_completed=True,
+            ok=True,
+            stop_condition="agent_completed",
+            timing=v1.Timing(start=100.0),
+        )
 
     def episode(name: str, traces: list[Any], **standing: Any) -> Any:
         work = v1.TrainWorkInfo(step=3, policy=v1.PolicySpan(start=1, end=2))
         return v1.WireEpisode(
-            id=name, env=v1.EnvInfo(id="calc"), task=task, group=v1.GroupInfo(id="g0"),
-            run=v1.TrainRunInfo(id="r", work=work), traces=traces, **standing,
-        )  # fmt: skip
+            id=name,
+            env=v1.EnvInfo(id="calc"),
+            task=task,
+            group=v1.GroupInfo(id="g0"),
+            run=v1.TrainRunInfo(id="r", work=work),
+            traces=traces,
+            **standing,
+        )
 
     failed = [v1.Error(type="SandboxError", message="no box")]
     return [
@@ -130,18 +182,21 @@ def art(out: Path) -> None:
             trajectories=[
                 Trajectory(
                     messages_and_choices=[
-                        {"role": "user", "content": "2+2?"}, choice("", "tool_calls", [call]),
+                        {"role": "user", "content": "2+2?"},
+                        choice("", "tool_calls", [call]),
                         {"role": "tool", "content": "4", "tool_call_id": "c1"},
                         choice(answer, "stop"),
                     ],
-                    reward=reward, metrics={"duration": 1.25}, metadata={"id": 3},
+                    reward=reward,
+                    metrics={"duration": 1.25},
+                    metadata={"id": 3},
                 )
                 for answer, reward in (("It is 4.", 1.0), ("It is 5.", 0.25 * group))
             ],
             exceptions=[],
         )
         for group in range(2)
-    ]  # fmt: skip
+    ]
     folder = out / "trajectories" / "train"
     folder.mkdir(parents=True)
     write_trajectory_groups_parquet(groups, folder / "0004.parquet")

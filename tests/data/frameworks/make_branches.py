@@ -24,27 +24,38 @@ AFTER = ("user:2+2? So far: 4.",)
 CALLS: dict[str, dict[str, tuple[str, ...]]] = {
     # Compacted after a retry, then a sub-agent answers before the final response.
     "t0": {
-        "a": FIRST, "b": (*FIRST, "tool:4", "So 4."), "c": (*SUM_UP, "Um."),
-        "d": (*SUM_UP, "2+2 is 4."), "e": (*AFTER, "ask(checker)"), "f": ("user:4?", "Yes."),
+        "a": FIRST,
+        "b": (*FIRST, "tool:4", "So 4."),
+        "c": (*SUM_UP, "Um."),
+        "d": (*SUM_UP, "2+2 is 4."),
+        "e": (*AFTER, "ask(checker)"),
+        "f": ("user:4?", "Yes."),
         "g": (*AFTER, "ask(checker)", "tool:Yes.", "It is 4."),
     },
     # A sub-agent answers after the final response.
     "t1": {"a": FIRST, "g": (*FIRST, "tool:4", "It is 5."), "f": ("user:5?", "No.")},
     # Compacted, and then once more without success: only the first context is trained on.
     "t2": {
-        "a": FIRST, "b": (*FIRST, "tool:4", "So 4."), "d": (*SUM_UP, "2+2 is 4."),
+        "a": FIRST,
+        "b": (*FIRST, "tool:4", "So 4."),
+        "d": (*SUM_UP, "2+2 is 4."),
         "e": (*AFTER, "ask(checker)"),
         "c": (*AFTER, "ask(checker)", "tool:Yes.", "user:Summarise.", "Um."),
     },
     "left": {"a": FIRST, "b": (*FIRST, "tool:4", "So 4."), "e": (*AFTER, "It is 4.")},
     "judge": {"a": ("user:Is it right?", "Hm."), "c": ("user:Is it right?", "Yes.")},
-}  # fmt: skip
+}
 EDGES = {
-    "t0": ("b-compaction_attempt-c", "b-compaction_attempt-d", "d-compaction-e",
-           "e-subagent_call-f", "f-subagent_return-g"),
+    "t0": (
+        "b-compaction_attempt-c",
+        "b-compaction_attempt-d",
+        "d-compaction-e",
+        "e-subagent_call-f",
+        "f-subagent_return-g",
+    ),
     "t1": ("a-subagent_call-f",),
     "t2": ("d-compaction-e", "e-compaction_attempt-c"),
-}  # fmt: skip
+}
 """Trace to what its harness says of pairs of its calls."""
 
 STEP = 4
@@ -54,7 +65,7 @@ STEP = 4
 def trace(name: str) -> Any:
     v1 = names_of(
         "verifiers.v1", "types", "configs.agent", "graph", "semantic", "task", "trace"
-    )  # fmt: skip
+    )
 
     def message(text: str) -> Any:
         role, _, content = text.partition(":")
@@ -66,14 +77,21 @@ def trace(name: str) -> Any:
 
     is_judge = name == "judge"
     agent = v1.AgentInfo(
-        config=v1.WireAgentConfig(model="m"), name="judge" if is_judge else "solver",
+        config=v1.WireAgentConfig(model="m"),
+        name="judge" if is_judge else "solver",
         trainable=not is_judge,
-    )  # fmt: skip
+    )
     task = v1.TraceTask(
         type="Calc", data=v1.WireTaskData(idx=0, prompt=ASKED, answer="4")
     )
-    made = v1.WireTrace(id=name, task=task, agent=agent, is_completed=True, ok=True,
-                     timing=v1.Timing(start=100.0))  # fmt: skip
+    made = v1.WireTrace(
+        id=name,
+        task=task,
+        agent=agent,
+        is_completed=True,
+        ok=True,
+        timing=v1.Timing(start=100.0),
+    )
     made.rewards = {"right": v1.Reward(score=2 * REWARDS.get(name, 5.0), weight=0.5)}
     for request, (*prompt, answer) in CALLS[name].items():
         ids: list[int] = []
@@ -85,13 +103,26 @@ def trace(name: str) -> Any:
             ]
             spans.append((start, len(ids)))
         words = [sum(map(ord, word)) for word in answer.split()]
-        tokens = v1.TurnTokens(prompt_ids=[*ids, 1], completion_ids=words, message_spans=spans,
-                            completion_logprobs=[-0.5] * len(words))  # fmt: skip
-        response = v1.Response(id=request, created=0, model="m", message=message(answer),
-                            finish_reason="stop", tokens=tokens)  # fmt: skip
+        tokens = v1.TurnTokens(
+            prompt_ids=[*ids, 1],
+            completion_ids=words,
+            message_spans=spans,
+            completion_logprobs=[-0.5] * len(words),
+        )
+        response = v1.Response(
+            id=request,
+            created=0,
+            model="m",
+            message=message(answer),
+            finish_reason="stop",
+            tokens=tokens,
+        )
         node = v1.prepare_turn(made, list(map(message, prompt))).commit(response)
-        made.calls.append(v1.ModelCall(node=node, finish_reason="stop",
-                                    acp=v1.ACPInfo(request_id=request)))  # fmt: skip
+        made.calls.append(
+            v1.ModelCall(
+                node=node, finish_reason="stop", acp=v1.ACPInfo(request_id=request)
+            )
+        )
     edges = [edge.split("-") for edge in EDGES.get(name, ())]
     made.add_semantic_edges(
         v1.SemanticEdgeSet(
@@ -112,9 +143,14 @@ def episode(*traces: Any) -> Any:
     v1 = names_of("verifiers.v1", "episode")
     run = v1.TrainRunInfo(id="r", work=v1.TrainWorkInfo(step=STEP - 1))
     return v1.WireEpisode(
-        id=f"e-{traces[0].id}", env=v1.EnvInfo(id="calc"), task=traces[0].task,
-        group=v1.GroupInfo(id="g0"), run=run, traces=list(traces), ok=True,
-    )  # fmt: skip
+        id=f"e-{traces[0].id}",
+        env=v1.EnvInfo(id="calc"),
+        task=traces[0].task,
+        group=v1.GroupInfo(id="g0"),
+        run=run,
+        traces=list(traces),
+        ok=True,
+    )
 
 
 def trainer_updates(traces: list[Any]) -> list[Any]:
@@ -127,9 +163,13 @@ def trainer_updates(traces: list[Any]) -> list[Any]:
         for branch, mask in found["iter_trainable_branches"](one):
             size = len(mask)
             flags = tensor(mask)
-            batch = {"trace_ids": [one.id], "branch_indices": [branch.index],
-                     "sequence_lengths": [size], "loss_mask": flags,
-                     "env_names": ["calc"] * size}  # fmt: skip
+            batch = {
+                "trace_ids": [one.id],
+                "branch_indices": [branch.index],
+                "sequence_lengths": [size],
+                "loss_mask": flags,
+                "env_names": ["calc"] * size,
+            }
             output = {
                 "logprobs": tensor([-0.5] * size),
                 "entropy": tensor([0.25] * size),
@@ -142,10 +182,20 @@ def prime(out: Path) -> None:
     traces = [trace(name) for name in REWARDS]
     episodes = [episode(traces[0], trace("judge")), *map(episode, traces[1:])]
     clock = self_of(time=lambda: 200.0)
-    stamps = code(REPO, "src/prime_rl/orchestrator/annotations.py", "stamp_arrival", "stamp_batch",
-                  make_update=make_update(), time=clock)  # fmt: skip
-    credit = code(REPO, "src/prime_rl/orchestrator/algo/routing.py", "assign_advantages",
-                  "scalar_advantage")  # fmt: skip
+    stamps = code(
+        REPO,
+        "src/prime_rl/orchestrator/annotations.py",
+        "stamp_arrival",
+        "stamp_batch",
+        make_update=make_update(),
+        time=clock,
+    )
+    credit = code(
+        REPO,
+        "src/prime_rl/orchestrator/algo/routing.py",
+        "assign_advantages",
+        "scalar_advantage",
+    )
     stamps["stamp_arrival"](episodes, "train", STEP - 1)
 
     async def write() -> None:
@@ -170,12 +220,21 @@ def prime(out: Path) -> None:
 CHATS = (
     # A context is compacted before the last call, and a sub-agent answers in between.
     [("user", ASKED), ("assistant", "calc(2+2)")],
-    [("user", ASKED), ("assistant", "calc(2+2)"), ("tool", "4"), ("assistant", "So 4.")],
+    [
+        ("user", ASKED),
+        ("assistant", "calc(2+2)"),
+        ("tool", "4"),
+        ("assistant", "So 4."),
+    ],
     [("user", "2+2? So far: 4."), ("assistant", "ask(checker)")],
     [("user", "4?"), ("assistant", "Yes.")],
-    [("user", "2+2? So far: 4."), ("assistant", "ask(checker)"), ("tool", "Yes."),
-     ("assistant", "It is 4.")],
-)  # fmt: skip
+    [
+        ("user", "2+2? So far: 4."),
+        ("assistant", "ask(checker)"),
+        ("tool", "Yes."),
+        ("assistant", "It is 4."),
+    ],
+)
 
 
 def chat_of(pairs: list[tuple[str, str]]) -> list[dict[str, str]]:
@@ -188,8 +247,12 @@ def rllm(out: Path) -> None:
     types = rllm_types()
 
     def trajectory(name: str, reward: float, chats: Any) -> Any:
-        steps = [types["Step"](id="s", chat_completions=chat_of(chat), model_response=chat[-1][1])
-                 for chat in chats]  # fmt: skip
+        steps = [
+            types["Step"](
+                id="s", chat_completions=chat_of(chat), model_response=chat[-1][1]
+            )
+            for chat in chats
+        ]
         return types["Trajectory"](uid=name, name=name, reward=reward, steps=steps)
 
     for attempt, reward in enumerate((1.0, 0.0)):

@@ -26,22 +26,40 @@ def inspect(out: Path) -> None:
 
     call = ToolCall(id="c1", function="calc", arguments={"x": "2+2"})
     thinks = model.ChatMessageAssistant(
-        content=[model.ContentReasoning(reasoning="Use it."), model.ContentText(text="")],
-        tool_calls=[call], source="generate",
-    )  # fmt: skip
-    tool = model.ChatMessageTool(content="", tool_call_id="c1", function="calc",
-                           error=ToolCallError("timeout", "too slow"))  # fmt: skip
+        content=[
+            model.ContentReasoning(reasoning="Use it."),
+            model.ContentText(text=""),
+        ],
+        tool_calls=[call],
+        source="generate",
+    )
+    tool = model.ChatMessageTool(
+        content="",
+        tool_call_id="c1",
+        function="calc",
+        error=ToolCallError("timeout", "too slow"),
+    )
     samples = []
     for epoch, (answer, grade, reason) in enumerate(
         (("It is 4.", "C", "stop"), ("It is", "I", "max_tokens")), 1
     ):
         reply = model.ChatMessageAssistant(content=answer, source="generate")
-        samples.append(log.EvalSample(
-            id="q1", epoch=epoch, input="2+2?", target="4", total_time=1.5 * epoch,
-            messages=[asked, thinks, tool, reply], output=output(reason, reply),
-            scores={"match": Score(value=grade), "graded": Score(value={"style": 0.25})},
-            metadata={"level": 2},
-        ))  # fmt: skip
+        samples.append(
+            log.EvalSample(
+                id="q1",
+                epoch=epoch,
+                input="2+2?",
+                target="4",
+                total_time=1.5 * epoch,
+                messages=[asked, thinks, tool, reply],
+                output=output(reason, reply),
+                scores={
+                    "match": Score(value=grade),
+                    "graded": Score(value={"style": 0.25}),
+                },
+                metadata={"level": 2},
+            )
+        )
     reply = model.ChatMessageAssistant(content="7", source="generate")
     logprobs = model.Logprobs(
         content=[
@@ -49,18 +67,34 @@ def inspect(out: Path) -> None:
             model.Logprob(token=".", logprob=-1.5),
         ]
     )
-    samples.append(log.EvalSample(
-        id=2, epoch=1, input=[model.ChatMessageUser(content="3+4?")], target=["7", "seven"],
-        messages=[model.ChatMessageUser(content="3+4?"), reply],
-        output=output("stop", reply, logprobs),
-        scores={"match": Score(value="P")}, limit=log.EvalSampleLimit(type="token", limit=9),
-    ))  # fmt: skip
-    samples.append(log.EvalSample(
-        id=3, epoch=1, input="1+1?", target="2",
-        error=log.EvalError(message="no box", traceback="", traceback_ansi=""),
-    ))  # fmt: skip
-    spec = log.EvalSpec(created="2026-01-01T00:00:00+00:00", task="sums", model="mockllm/m",
-                    dataset=log.EvalDataset(), config=log.EvalConfig())  # fmt: skip
+    samples.append(
+        log.EvalSample(
+            id=2,
+            epoch=1,
+            input=[model.ChatMessageUser(content="3+4?")],
+            target=["7", "seven"],
+            messages=[model.ChatMessageUser(content="3+4?"), reply],
+            output=output("stop", reply, logprobs),
+            scores={"match": Score(value="P")},
+            limit=log.EvalSampleLimit(type="token", limit=9),
+        )
+    )
+    samples.append(
+        log.EvalSample(
+            id=3,
+            epoch=1,
+            input="1+1?",
+            target="2",
+            error=log.EvalError(message="no box", traceback="", traceback_ansi=""),
+        )
+    )
+    spec = log.EvalSpec(
+        created="2026-01-01T00:00:00+00:00",
+        task="sums",
+        model="mockllm/m",
+        dataset=log.EvalDataset(),
+        config=log.EvalConfig(),
+    )
     out.mkdir()
     log.write_eval_log(
         log.EvalLog(eval=spec, status="success", samples=samples), out / "sums.eval"
@@ -73,10 +107,20 @@ def lm_eval(out: Path) -> None:
     def sample(
         doc_id: int, arguments: list, resps: list, metrics: dict, how: str
     ) -> dict:
-        return {"doc_id": doc_id, "doc": {"question": "2+2?"}, "target": "4",
-                "arguments": arguments, "resps": resps,
-                "filtered_resps": [r[0] for r in resps], "filter": how, "metrics": list(metrics),
-                "doc_hash": "d", "prompt_hash": "p", "target_hash": "t", **metrics}  # fmt: skip
+        return {
+            "doc_id": doc_id,
+            "doc": {"question": "2+2?"},
+            "target": "4",
+            "arguments": arguments,
+            "resps": resps,
+            "filtered_resps": [r[0] for r in resps],
+            "filter": how,
+            "metrics": list(metrics),
+            "doc_hash": "d",
+            "prompt_hash": "p",
+            "target_hash": "t",
+            **metrics,
+        }
 
     tracker = EvaluationTracker(output_path=str(out))
     tracker.general_config_tracker.model_name_sanitized = "m"
@@ -95,9 +139,14 @@ def lm_eval(out: Path) -> None:
     ]
     tracker.save_results_samples("gsm8k", generated)
     choices = [
-        sample(0, [("Q: 2+2?", " 3"), ("Q: 2+2?", " 4")], [[(-2.5, False)], [(-0.5, True)]],
-               {"acc": 1.0, "acc_norm": 0.0}, "none")
-    ]  # fmt: skip
+        sample(
+            0,
+            [("Q: 2+2?", " 3"), ("Q: 2+2?", " 4")],
+            [[(-2.5, False)], [(-0.5, True)]],
+            {"acc": 1.0, "acc_norm": 0.0},
+            "none",
+        )
+    ]
     tracker.save_results_samples("sums", choices)
 
 
@@ -114,19 +163,39 @@ def atif(out: Path) -> None:
         steps = [
             t.Step(step_id=1, source="system", message="You add."),
             t.Step(step_id=2, source="user", message="2+2?"),
-            t.Step(step_id=3, source="agent", message="", reasoning_content="Use it.",
-                 tool_calls=[call], observation=seen, model_name="m",
-                 metrics=t.Metrics(prompt_token_ids=[1, 2], completion_token_ids=[3, 4],
-                                 logprobs=[-0.5, -1.0], completion_tokens=2)),
-            t.Step(step_id=4, source="agent", message=answer,
-                 metrics=t.Metrics(prompt_token_ids=[1, 2, 3, 4, 5], completion_token_ids=[6],
-                                 logprobs=[-0.25], completion_tokens=1)),
-        ]  # fmt: skip
+            t.Step(
+                step_id=3,
+                source="agent",
+                message="",
+                reasoning_content="Use it.",
+                tool_calls=[call],
+                observation=seen,
+                model_name="m",
+                metrics=t.Metrics(
+                    prompt_token_ids=[1, 2],
+                    completion_token_ids=[3, 4],
+                    logprobs=[-0.5, -1.0],
+                    completion_tokens=2,
+                ),
+            ),
+            t.Step(
+                step_id=4,
+                source="agent",
+                message=answer,
+                metrics=t.Metrics(
+                    prompt_token_ids=[1, 2, 3, 4, 5],
+                    completion_token_ids=[6],
+                    logprobs=[-0.25],
+                    completion_tokens=1,
+                ),
+            ),
+        ]
         made = t.Trajectory(
-            session_id=f"s{trial}", agent=t.Agent(name="terminus-2", version="2.0", model_name="m"),
+            session_id=f"s{trial}",
+            agent=t.Agent(name="terminus-2", version="2.0", model_name="m"),
             final_metrics=t.FinalMetrics(total_completion_tokens=3, total_cost_usd=0.5),
             steps=steps,
-        )  # fmt: skip
+        )
         folder = out / f"sums__{trial}"
         (folder / "agent").mkdir(parents=True)
         (folder / "agent" / "trajectory.json").write_text(
@@ -134,13 +203,20 @@ def atif(out: Path) -> None:
         )
         # The members of TrialResult that are read; the model needs a whole job's configuration.
         result = {
-            "task_name": "sums", "trial_name": folder.name,
+            "task_name": "sums",
+            "trial_name": folder.name,
             "verifier_result": {"rewards": {"reward": reward}},
-            "agent_execution": {"started_at": "2026-01-01T00:00:00Z",
-                                "finished_at": "2026-01-01T00:00:02.5Z"},
-            "exception_info": {"exception_type": "AgentTimeoutError", "exception_message": "slow"}
-            if trial else None,
-        }  # fmt: skip
+            "agent_execution": {
+                "started_at": "2026-01-01T00:00:00Z",
+                "finished_at": "2026-01-01T00:00:02.5Z",
+            },
+            "exception_info": {
+                "exception_type": "AgentTimeoutError",
+                "exception_message": "slow",
+            }
+            if trial
+            else None,
+        }
         (folder / "result.json").write_text(json.dumps(result))
 
 

@@ -41,16 +41,30 @@ def _output(task: int, index: int, call: int) -> list[Row]:
         }
     ]
     if call == 0:
-        tokens = {"prompt_token_ids": PROMPT[task], "generation_token_ids": [5, 6],
-                  "generation_log_probs": [-0.5, -0.25]}  # fmt: skip
+        tokens = {
+            "prompt_token_ids": PROMPT[task],
+            "generation_token_ids": [5, 6],
+            "generation_log_probs": [-0.5, -0.25],
+        }
         return [
-            {"type": "reasoning", "id": "rs_1",
-             "summary": [{"type": "summary_text", "text": "I add."}]},
-            {"type": "function_call", "call_id": f"call_{index}", "name": "add",
-             "arguments": '{"a": 2}', **tokens},
-        ]  # fmt: skip
-    tokens = {"prompt_token_ids": [*PROMPT[task], 5, 6, 7, 8], "generation_token_ids": [9 + index],
-              "generation_log_probs": [-1.0]}  # fmt: skip
+            {
+                "type": "reasoning",
+                "id": "rs_1",
+                "summary": [{"type": "summary_text", "text": "I add."}],
+            },
+            {
+                "type": "function_call",
+                "call_id": f"call_{index}",
+                "name": "add",
+                "arguments": '{"a": 2}',
+                **tokens,
+            },
+        ]
+    tokens = {
+        "prompt_token_ids": [*PROMPT[task], 5, 6, 7, 8],
+        "generation_token_ids": [9 + index],
+        "generation_log_probs": [-1.0],
+    }
     return [
         {
             "type": "message",
@@ -77,10 +91,13 @@ async def _collect(out: Path, step: int) -> None:
     from responses_api_agents.simple_agent import app  # type: ignore[import-not-found]
 
     config = app.SimpleAgentConfig(
-        host="", port=1, entrypoint="", name="calc",
+        host="",
+        port=1,
+        entrypoint="",
+        name="calc",
         model_server={"type": "responses_api_models", "name": "policy"},
         resources_server={"type": "resources_servers", "name": "tools"},
-    )  # fmt: skip
+    )
     agent = app.SimpleAgent(config=config, server_client=MagicMock(spec=ServerClient))
     agent.server_client.global_config_dict = {}
 
@@ -94,9 +111,18 @@ async def _collect(out: Path, step: int) -> None:
         ) -> MagicMock:
             if server_name == "policy":
                 output = _output(task, index, next(calls))
-                return _reply({"id": "resp_1", "created_at": 0, "model": "policy",
-                               "object": "response", "output": output, "tools": [],
-                               "parallel_tool_calls": True, "tool_choice": "auto"})  # fmt: skip
+                return _reply(
+                    {
+                        "id": "resp_1",
+                        "created_at": 0,
+                        "model": "policy",
+                        "object": "response",
+                        "output": output,
+                        "tools": [],
+                        "parallel_tool_calls": True,
+                        "tool_choice": "auto",
+                    }
+                )
             if url_path == "/verify":
                 return _reply(await _verified(json, step, task, index))
             if url_path.endswith("/v1/responses"):
@@ -116,15 +142,30 @@ async def _collect(out: Path, step: int) -> None:
     collection = rollout_collection.RolloutCollectionHelper
     out.mkdir(parents=True)
     questions = out / "questions.jsonl"
-    questions.write_text("".join(
-        json.dumps({"responses_create_params": {"input": [
-            {"role": "system", "content": "You add."}, {"role": "user", "content": question}]},
-            "expected_answer": str(4 + 3 * i)}) + "\n" for i, question in enumerate(QUESTIONS)
-    ))  # fmt: skip
+    questions.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "responses_create_params": {
+                        "input": [
+                            {"role": "system", "content": "You add."},
+                            {"role": "user", "content": question},
+                        ]
+                    },
+                    "expected_answer": str(4 + 3 * i),
+                }
+            )
+            + "\n"
+            for i, question in enumerate(QUESTIONS)
+        )
+    )
     settings = rollout_collection.RolloutCollectionConfig(
-        input_jsonl_fpath=str(questions), output_jsonl_fpath=str(out / "rollouts.jsonl"),
-        agent_name="calc", num_repeats=2, disable_aggregation=True,
-    )  # fmt: skip
+        input_jsonl_fpath=str(questions),
+        output_jsonl_fpath=str(out / "rollouts.jsonl"),
+        agent_name="calc",
+        num_repeats=2,
+        disable_aggregation=True,
+    )
     with (
         patch.object(rollout_collection, "get_global_config_dict", dict),
         patch.object(collection, "run_examples", lambda _, rows, **__: map(run, rows)),
@@ -146,15 +187,27 @@ async def _verified(request: Row, step: int, task: int, index: int) -> Row:
     import pydantic
 
     made = code(
-        REPO, "resources_servers/finance_agent_v2/app.py", "RubricJudgement",
-        "aggregate_rubric_scores", BaseModel=pydantic.BaseModel, Field=pydantic.Field,
-    )  # fmt: skip
+        REPO,
+        "resources_servers/finance_agent_v2/app.py",
+        "RubricJudgement",
+        "aggregate_rubric_scores",
+        BaseModel=pydantic.BaseModel,
+        Field=pydantic.Field,
+    )
     made["RubricJudgement"].model_rebuild(_types_namespace=made)
     judged = [
-        made["RubricJudgement"](criteria=said, score=score, votes=[score] * 3, severity=severity,
-                                reasons=[f"{said}: {score}."] * 3)
-        for said, score, severity in (("names the sum", 1 - index, 3.0), ("is brief", 1, 1.0))
-    ]  # fmt: skip
+        made["RubricJudgement"](
+            criteria=said,
+            score=score,
+            votes=[score] * 3,
+            severity=severity,
+            reasons=[f"{said}: {score}."] * 3,
+        )
+        for said, score, severity in (
+            ("names the sum", 1 - index, 3.0),
+            ("is brief", 1, 1.0),
+        )
+    ]
     scores = made["aggregate_rubric_scores"](judged)
 
     @judge_failsafe
@@ -162,9 +215,10 @@ async def _verified(request: Row, step: int, task: int, index: int) -> Row:
         if (step, index) == (1, 1):
             raise JudgeError("the judge did not answer")
         return body.model_dump(mode="json") | {
-            "reward": scores["rubric_partial_credit"], **scores,
+            "reward": scores["rubric_partial_credit"],
+            **scores,
             "rubric_judgements": [one.model_dump(mode="json") for one in judged],
-        }  # fmt: skip
+        }
 
     reply = await verify(body=base.BaseVerifyRequest.model_validate(request))
     return reply if isinstance(reply, dict) else json.loads(reply.body)

@@ -41,25 +41,45 @@ def tensor(values: list[Any]) -> Tensor:
 
 def monitor(out: Path, producer: str, chunk_bytes: int) -> Any:
     """Return the file monitor of a process, with the methods of prime-rl."""
-    chunks = code(REPO, f"{MONITOR}/traces/chunks.py", "chunk_path", "chunk_numbers", "seal",
-                  "ChunkedJsonl", pyzstd=__import__("pyzstd"), LEVEL=3,
-                  FRAME_BYTES=1 << 10)  # fmt: skip
+    chunks = code(
+        REPO,
+        f"{MONITOR}/traces/chunks.py",
+        "chunk_path",
+        "chunk_numbers",
+        "seal",
+        "ChunkedJsonl",
+        pyzstd=__import__("pyzstd"),
+        LEVEL=3,
+        FRAME_BYTES=1 << 10,
+    )
     update = code(REPO, f"{MONITOR}/traces/update.py", "update_index_row")
     traces = out / "monitors" / "file" / "traces"
     around = {
         "orjson": orjson,
         "OPTS": orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY,
-        "ChunkedJsonl": chunks["ChunkedJsonl"], "update_index_row": update["update_index_row"],
+        "ChunkedJsonl": chunks["ChunkedJsonl"],
+        "update_index_row": update["update_index_row"],
         "get_trace_stream": lambda _: traces / "stream",
         "get_annotations_dir": lambda _: traces / "annotations",
         "get_index_path": lambda folder: folder.with_name(f"{folder.name}.index.jsonl"),
         "index_row": lambda line, record, chunk, offset: {
-            "line": line, "id": record["id"], "chunk": chunk, "offset": offset
+            "line": line,
+            "id": record["id"],
+            "chunk": chunk,
+            "offset": offset,
         },
         "sanitize": lambda metrics: (metrics, []),
-    }  # fmt: skip
-    methods = code(REPO, f"{MONITOR}/monitor.py", "log_metrics", "_stream", "log_episodes",
-                   "log_annotations", "finalize", **around)  # fmt: skip
+    }
+    methods = code(
+        REPO,
+        f"{MONITOR}/monitor.py",
+        "log_metrics",
+        "_stream",
+        "log_episodes",
+        "log_annotations",
+        "finalize",
+        **around,
+    )
     config = self_of(chunk_bytes=chunk_bytes, compress=True, float_decimals=4)
     one = self_of(
         output_dir=out, producer=producer, config=config, _streams={}, _logged=0
@@ -97,10 +117,20 @@ def make_update() -> Any:
 
 
 def annotation_writer() -> Any:
-    names = ("AnnotationWriter", "_tensor_to_floats", "_sampled_positions", "_mismatch_kl",
-             "_tensor_to_optional_bools")  # fmt: skip
-    found = code(REPO, "src/prime_rl/trainer/rl/annotations.py", *names,
-                 torch=self_of(float32=None, exp=np.exp), make_update=make_update())  # fmt: skip
+    names = (
+        "AnnotationWriter",
+        "_tensor_to_floats",
+        "_sampled_positions",
+        "_mismatch_kl",
+        "_tensor_to_optional_bools",
+    )
+    found = code(
+        REPO,
+        "src/prime_rl/trainer/rl/annotations.py",
+        *names,
+        torch=self_of(float32=None, exp=np.exp),
+        make_update=make_update(),
+    )
     return found["AnnotationWriter"](self_of(cp_enabled=False), None, 4)
 
 
@@ -116,12 +146,18 @@ def updates_of_the_trainer(traces: list[Any]) -> list[Any]:
             logprobs[place] = value
         writer.export(
             {
-                "trace_ids": [trace.id], "branch_indices": [0], "sequence_lengths": [len(mask)],
-                "loss_mask": tensor(mask), "env_names": ["calc"] * len(mask), "rl_weights": None,
-                "ref_kl_weights": None, "inference_logprobs": tensor([-1.0] * len(mask)),
+                "trace_ids": [trace.id],
+                "branch_indices": [0],
+                "sequence_lengths": [len(mask)],
+                "loss_mask": tensor(mask),
+                "env_names": ["calc"] * len(mask),
+                "rl_weights": None,
+                "ref_kl_weights": None,
+                "inference_logprobs": tensor([-1.0] * len(mask)),
             },
-            {"logprobs": tensor(logprobs), "entropy": tensor([0.5] * len(mask))}, {},
-        )  # fmt: skip
+            {"logprobs": tensor(logprobs), "entropy": tensor([0.5] * len(mask))},
+            {},
+        )
     return list(writer._pending)
 
 
@@ -149,13 +185,15 @@ def prime(out: Path) -> None:
             REPO, "src/prime_rl/monitors/kind/trace_updates.py", "annotations_path"
         )
         around = {
-            "orjson": orjson, "make_update": make_update(),
+            "orjson": orjson,
+            "make_update": make_update(),
             "annotations_path": paths["annotations_path"],
             "get_traces_dir": lambda folder: folder / "traces",
             "get_step_path": lambda folder, number: folder / f"step_{number}",
-            "get_kind_traces_dir": lambda folder, number, kind:
-                folder / "traces" / f"step_{number}" / kind,
-        }  # fmt: skip
+            "get_kind_traces_dir": lambda folder, number, kind: (
+                folder / "traces" / f"step_{number}" / kind
+            ),
+        }
         solver = solvers[0]
         for layout in ("step", "kind"):
             module = f"src/prime_rl/monitors/{layout}/file.py"

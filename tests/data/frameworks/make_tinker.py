@@ -73,9 +73,12 @@ async def main() -> None:
             await do_group_rollout(builder, Policy())
         )  # one that no tree shows
         records = serialize_rollout_summaries(
-            split=name.replace("_", "/"), iteration=iteration, trajectory_groups_P=groups,
-            taglist_P=[["sums"]] * 2, sampling_client_steps_P=[iteration - 1] * 2,
-        )  # fmt: skip
+            split=name.replace("_", "/"),
+            iteration=iteration,
+            trajectory_groups_P=groups,
+            taglist_P=[["sums"]] * 2,
+            sampling_client_steps_P=[iteration - 1] * 2,
+        )
         store.write_rollouts(iteration, records, base_name=name)
         store.write_logtree(iteration, trace.to_dict(), base_name=name)
 

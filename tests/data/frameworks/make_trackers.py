@@ -9,9 +9,12 @@ import pandas as pd
 from make import OUT, code, self_of  # type: ignore[import-not-found]
 
 COLUMNS: dict[str, list[Any]] = {
-    "prompt": ["2+2?"] * 2, "completion": ["4", "5"], "accuracy_reward": [1.0, 0.0],
-    "format_reward": [0.5, float("nan")], "advantage": [0.75, -0.75],
-}  # fmt: skip
+    "prompt": ["2+2?"] * 2,
+    "completion": ["4", "5"],
+    "accuracy_reward": [1.0, 0.0],
+    "format_reward": [0.5, float("nan")],
+    "advantage": [0.75, -0.75],
+}
 
 
 def completions(step: int) -> pd.DataFrame:
@@ -48,31 +51,47 @@ def trackio(out: Path) -> None:
                     )._to_dict(*place)
                     for answer, reward in (("It is 4.", 1.0 * step), ("It is 5.", 0.0))
                 ]
-            SQLiteStorage.bulk_log(project, "run1", [{"loss": 0.5, "completions": made}],
-                                   steps=[step], timestamps=["2026-01-01T00:00:00"])  # fmt: skip
+            SQLiteStorage.bulk_log(
+                project,
+                "run1",
+                [{"loss": 0.5, "completions": made}],
+                steps=[step],
+                timestamps=["2026-01-01T00:00:00"],
+            )
 
     def bulk_log(metrics: dict[str, Any], step: int) -> None:
         made = [
             trace._to_dict("async_grpo", "run1", step) for trace in metrics["rollouts"]
         ]
-        SQLiteStorage.bulk_log("async_grpo", "run1", [{"rollouts": made}], steps=[step],
-                               timestamps=["2026-01-01T00:00:00"])  # fmt: skip
+        SQLiteStorage.bulk_log(
+            "async_grpo",
+            "run1",
+            [{"rollouts": made}],
+            steps=[step],
+            timestamps=["2026-01-01T00:00:00"],
+        )
 
     log = code(
-        "huggingface/trl", "trl/experimental/async_grpo/async_grpo_trainer.py",
-        "log_rollout_traces", is_trackio_available=lambda: True,
+        "huggingface/trl",
+        "trl/experimental/async_grpo/async_grpo_trainer.py",
+        "log_rollout_traces",
+        is_trackio_available=lambda: True,
         trackio=self_of(Trace=tracker.Trace, log=bulk_log),
-    )["log_rollout_traces"]  # fmt: skip
+    )["log_rollout_traces"]
     for version in (1, 2):
         samples = [
             self_of(
-                prompt=messages(answer)[:1], completion=messages(answer)[1:], group_id=7,
+                prompt=messages(answer)[:1],
+                completion=messages(answer)[1:],
+                group_id=7,
                 metrics={"reward": reward, "reward_std": 0.5, "rewards/right": reward},
-                advantage=reward - 0.5, model_version=version, input_ids=[1] * 9,
+                advantage=reward - 0.5,
+                model_version=version,
+                input_ids=[1] * 9,
                 completion_mask=[0] * 4 + [1] * 5,
             )
             for answer, reward in (("It is 4.", 1.0), ("It is 5.", 0.0)) * 10
-        ]  # fmt: skip
+        ]
         log(samples, version, ["trackio"])
     rows = SQLiteStorage._read_table_rows(out / "traces.db", "traces")
     for project in ("tables", "traces", "async_grpo"):

@@ -24,10 +24,17 @@ t.chat_template = (
     "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
 )
 config = Qwen2Config(
-    vocab_size=len(vocab), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-    num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
-    pad_token_id=0, eos_token_id=1, bos_token_id=1,
-)  # fmt: skip
+    vocab_size=len(vocab),
+    hidden_size=16,
+    intermediate_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    max_position_embeddings=64,
+    pad_token_id=0,
+    eos_token_id=1,
+    bos_token_id=1,
+)
 
 
 def length_reward(completions, log_extra=None, **kw):
@@ -48,14 +55,30 @@ def data(n):
 
 
 args = GRPOConfig(
-    output_dir=out, per_device_train_batch_size=4, per_device_eval_batch_size=4, num_generations=4,
-    max_completion_length=6, logging_steps=1, max_steps=3, log_completions=True, report_to=[],
-    eval_strategy="steps", eval_steps=2, save_strategy="no", use_cpu=True, bf16=False,
-    gradient_checkpointing=False, seed=1,
-)  # fmt: skip
+    output_dir=out,
+    per_device_train_batch_size=4,
+    per_device_eval_batch_size=4,
+    num_generations=4,
+    max_completion_length=6,
+    logging_steps=1,
+    max_steps=3,
+    log_completions=True,
+    report_to=[],
+    eval_strategy="steps",
+    eval_steps=2,
+    save_strategy="no",
+    use_cpu=True,
+    bf16=False,
+    gradient_checkpointing=False,
+    seed=1,
+)
 tr = GRPOTrainer(
-    model=Qwen2ForCausalLM(config), args=args, reward_funcs=[length_reward, letter_reward],
-    train_dataset=data(4), eval_dataset=data(1), processing_class=t,
-)  # fmt: skip
+    model=Qwen2ForCausalLM(config),
+    args=args,
+    reward_funcs=[length_reward, letter_reward],
+    train_dataset=data(4),
+    eval_dataset=data(1),
+    processing_class=t,
+)
 tr.train()
 tr.state.save_to_json(out + "/trainer_state.json")

@@ -62,23 +62,32 @@ def verl_v1(out: Path) -> None:
     )
     ids = iter([*UIDS, *UIDS])
     made = code(
-        "verl-project/verl", "verl/trainer/ppo/v1/trainer_base.py", "_validate",
-        "_write_generations", "_dump_generations", "_log_rollout_data", tq=queue,
+        "verl-project/verl",
+        "verl/trainer/ppo/v1/trainer_base.py",
+        "_validate",
+        "_write_generations",
+        "_dump_generations",
+        "_log_rollout_data",
+        tq=queue,
         uuid=self_of(uuid4=lambda: next(ids)),
-        marked_timer=lambda *_, **__: nullcontext(), staticmethod=lambda function: function,
+        marked_timer=lambda *_, **__: nullcontext(),
+        staticmethod=lambda function: function,
         tu=self_of(get_tensordict=Rows, assign_non_tensor_data=lambda *_: None),
-    )  # fmt: skip
+    )
     batch = self_of(keys=list(ROWS), partition_id="train")
     trainer = self_of(
-        global_steps=1, _dump_futures=[], val_dataloader=[{"raw_prompt": UIDS}],
+        global_steps=1,
+        _dump_futures=[],
+        val_dataloader=[{"raw_prompt": UIDS}],
         agent_loop_manager=self_of(generate_sequences=lambda _: None),
         replay_buffer=self_of(sample=lambda **_: (batch, {})),
         reward_loop_manager=self_of(reward_loop_worker_handles=[]),
         tokenizer=self_of(pad_token_id=0, decode=lambda text, **_: str(text)),
         config=self_of(trainer={"validation_data_dir": str(out / "validation")}),
-        _maybe_log_val_generations=lambda **_: None, _val_metrics_update=lambda *given: given,
+        _maybe_log_val_generations=lambda **_: None,
+        _val_metrics_update=lambda *given: given,
         _write_generations=made["_write_generations"],
-    )  # fmt: skip
+    )
     trainer._dump_generations = made["_dump_generations"].__get__(trainer)
     with ThreadPoolExecutor(1) as trainer._dump_executor:
         for trainer.global_steps in (1, 2):
