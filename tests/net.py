@@ -264,7 +264,7 @@ SPLIT = {"rllm", "swift", "prime_rl", "miles", "verifiers", "trackio"}
 PICKLED = {"slime", "miles-rollout_data"}
 """Dumps that only torch reads, which not every environment has; ``slime_export`` has the same."""
 
-INNER = ("has_texts", "file", "line", "offset", "length", "prompt_hash", "group_hash", "line_hash",
+INNER = ("has_texts", "file", "line", "offset", "prompt_hash", "group_hash",
          "response_hash")  # fmt: skip
 TEXTS = ("prompt", "response", "ref_response", "ground_truth", "errors", "turns", "conversation",
          "raw_tokens", "tokens")  # fmt: skip

@@ -44,9 +44,9 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 def starts_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     starts: list[int] = []
 
-    def read(ranges: Any, *settings: Any) -> Any:
+    def read(ranges: Any, settings: Any) -> Any:
         starts.extend(one.start for one in ranges)
-        return read_chunk(ranges, *settings)
+        return read_chunk(ranges, settings)
 
     monkeypatch.setattr(chunks, "read_chunk", read)
     return starts

@@ -17,7 +17,6 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.tokens import KEPT
 from rlreport.read.kept_rows import Hashes
 from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import MAX_PROMPTS, mix
@@ -31,7 +30,6 @@ MAX_EXTREMES = (
 )
 _CHARS_PER_WORD = 3
 _BYTES_PER_CHAR = 2  # of UTF-8, roughly, in mixed languages
-_BYTES_PER_TOKEN = 4 * (1 + len(KEPT)) + 1
 
 # Metrics whose lowest and highest values in a step make a response interesting to show
 METRICS = (
@@ -56,16 +54,14 @@ class Choice(NamedTuple):
     sample: NDArray[
         np.bool_
     ]  # (R,), which are in the sample for figures of texts and tokens
-    # (R,), which keep the values of all their tokens; of others with more than 2 * EDGE sampled
-    # tokens, only the first and last EDGE are kept, for figures of texts and tokens
-    whole: NDArray[np.bool_]
 
 
 def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
-    """Choose the responses to read with texts, and those of them that keep all tokens."""
+    """Choose the responses whose texts and tokens are used, and those of them to sample."""
     sample = sampled_rows(responses, file_names)
     values = responses[list(METRICS)].to_numpy(np.float64)
-    rank, texts, tokens = _step_ranks(responses, values), *_bytes_of(responses)
+    rank = _step_ranks(responses, values)
+    texts = _bytes_of_texts(responses)
     chosen = np.zeros(len(responses), np.bool_)
     chosen[sample] = True
     chosen[np.flatnonzero(responses["tool_errors"].to_numpy(np.float64) > 0)[:1]] = True
@@ -89,11 +85,7 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
     )
     chosen[first[~np.isin(ids, prompts[chosen])]] = True
     rows = np.flatnonzero(chosen)
-    cost = (texts + tokens)[rows]
-    order = np.argsort(rank[rows], kind="stable")
-    whole = np.zeros(len(rows), np.bool_)
-    whole[order] = np.cumsum(cost[order]) <= MAX_CHOSEN_BYTES
-    return Choice(rows, np.isin(rows, sample), whole)
+    return Choice(rows, np.isin(rows, sample))
 
 
 def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
@@ -114,12 +106,10 @@ def extremeness(values: Floats) -> Ints:
     return smallest
 
 
-def _bytes_of(responses: pd.DataFrame) -> tuple[Floats, Floats]:
-    names = ("response_chars", "ref_response_chars", "response_tokens", "env_tokens")
-    text, reference, tokens, others = (
-        np.nan_to_num(responses[name].to_numpy(np.float64)) for name in names
-    )
-    return _BYTES_PER_CHAR * (text + reference), _BYTES_PER_TOKEN * (tokens + others)
+def _bytes_of_texts(responses: pd.DataFrame) -> Floats:
+    lengths = responses[["response_chars", "ref_response_chars"]].to_numpy(np.float64)
+    sizes: Floats = _BYTES_PER_CHAR * np.nansum(lengths, axis=1)
+    return sizes
 
 
 def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:

@@ -22,7 +22,8 @@ from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.changed import Change
 from rlreport.read.record import ParsedRow
 from rlreport.read.remarks import LogPosition, Remarks
-from rlreport.read.rollouts import RolloutPart, rollout_part
+from rlreport.read.rollouts import rollout_part
+from rlreport.read.spool import Parcel, PartFolder
 from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.tokens import structure_of
@@ -99,9 +100,16 @@ class Chunk:
     changes: list[Change] = field(
         default_factory=list
     )  # ranges of logs that changed meanwhile
-    parts: list[RolloutPart] | None = (
-        None  # texts and tokens of all rows, if they are kept
-    )
+    parts: list[Parcel] = field(default_factory=list)  # texts and tokens of all rows
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSettings:
+    """What a worker needs to read a range besides the range itself."""
+
+    options: ReadOptions
+    gae: GaeOptions
+    folder: PartFolder  # takes texts and tokens
 
 
 class Place(NamedTuple):
@@ -112,17 +120,16 @@ class Place(NamedTuple):
     sub: int  # index of the row if one logged JSON object has several
     validation: bool
     left_out: int  # 0 for a response, else FAILED or FILTERED (only its number counts) or BRANCH
-    line_hash: int  # 0 in files that do not consist of lines
 
 
 def batch_columns(
     rows: Sequence[ParsedRow],
     places: Sequence[Place],
-    options: ReadOptions,
-    gae: GaeOptions,
+    settings: RangeSettings,
     chunk: Chunk,
 ) -> Columns:
     """Return ``rows`` as columns, (R,) each; add extras, tools, texts and remarks to ``chunk``."""
+    options = settings.options
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
     texts = [clean_text(row.response, options.pad_tokens) for row in rows]
@@ -138,10 +145,10 @@ def batch_columns(
         )
         sampled = None if tokens is None else tokens.sampled_only()
         if tokens is not None and sampled is not None:
-            token_figures = sampled.figures(gae).derive()
+            token_figures = sampled.figures(settings.gae).derive()
             _add_token_columns(columns, tokens, sampled, token_figures)
-    if chunk.parts is not None:
-        chunk.parts.append(rollout_part(rows, tokens, token_figures, texts, options))
+    part = rollout_part(rows, tokens, token_figures, texts, options)
+    chunk.parts.append(settings.folder.put(part.packed()))
     _set_finished(columns, rows, texts, sampled)
     chunk.rows += len(rows)
     return columns
@@ -192,7 +199,7 @@ def _row_columns(
     ]
     groups = [0 if row.group is None else text_hash(row.group) or 1 for row in rows]
     columns: Columns = {
-        name: np.array(values, np.uint64 if name == "line_hash" else np.int64)
+        name: np.array(values, np.int64)
         for name, values in zip(Place._fields, zip(*places, strict=True), strict=True)
     }
     columns |= {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from rlreport.read.changed import (
     first_changes,
     incomplete_from,
 )
-from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
-from rlreport.read.chunk import Chunk
+from rlreport.read.choice import choose_rows
+from rlreport.read.chunk import Chunk, RangeSettings
 from rlreport.read.detect import (
     FORMAT,
     PATH_STEP,
@@ -39,9 +39,9 @@ from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.listing import Listing, find_sources, is_url, of_run
 from rlreport.read.ranges import read_cached, read_chunk
 from rlreport.read.remarks import NO_STEP, ODDITIES, LogPosition
-from rlreport.read.reread import read_chosen
-from rlreport.read.rollouts import RolloutSpool, RowIds
+from rlreport.read.rollouts import RowIds
 from rlreport.read.sample import with_sample
+from rlreport.read.spool import PartFolder, RolloutSpool, part_folder
 from rlreport.read.tables import (
     Scan,
     carried_fields,
@@ -61,11 +61,6 @@ from rlreport.text.messages import message, translatable
 
 _BYTES_PER_SECOND = (
     50e6  # of logs that one process reads, to decide whether to use several
-)
-# Texts and tokens of smaller logs are kept when the table is read, so that no row is read twice
-KEPT_BYTES = 256 << 20
-_PACKED_FACTOR = (
-    10  # how many times larger than the file the rows of a packed file may be
 )
 
 # Kind of the note that the responses of a split are shown, but not checked for problems
@@ -124,11 +119,7 @@ def read_logs(  # noqa: PLR0914, PLR0917
     if not files.sources and not metrics:
         files.notes[:0] = absent_notes(paths)
     ranges = byte_ranges(files.sources, files.formats)
-    # The cache keeps the table and the chosen rows apart, as the choice changes while a run grows.
-    unpacked = sum(
-        part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges
-    )
-    spool = RolloutSpool() if not options.cache and unpacked <= KEPT_BYTES else None
+    spool = RolloutSpool()
     chunks = read_chunks(ranges, options, gae, progress, workers, spool)
     name = safe_text(_name(paths))
     scan, order = _scan(
@@ -138,17 +129,11 @@ def read_logs(  # noqa: PLR0914, PLR0917
         return scan
     names = [source.name for source in files.sources]
     choice = choose_rows(scan.responses, names)
-    index = order[choice.rows]
-    # Packed logs may be larger than expected, and the same rows lose tokens in every build.
-    if spool is None or index.max() >= len(spool) or not choice.whole.all():
-        spool, index = read_chosen(
-            scan.responses, choice, files, options, gae, workers, progress
-        )
     scan.responses.loc[choice.rows, "has_texts"] = 1
     table = scan.responses.iloc[choice.rows]
     step, n, file, line = table[["step", "n", "file", "line"]].to_numpy(np.int64).T
     places = RowIds(choice.rows, step, n, file, line, names)
-    scan.rollouts = spool.rollouts(places, index)
+    scan.rollouts = spool.rollouts(places, order[choice.rows])
     return with_sample(scan, choice.rows[choice.sample], options, workers)
 
 
@@ -158,29 +143,28 @@ def read_chunks(  # noqa: PLR0917
     gae: GaeOptions,
     progress: Progress,
     workers: Workers,
-    spool: RolloutSpool | None = None,
+    spool: RolloutSpool,
 ) -> list[Chunk]:
-    """Return a chunk per group of byte ranges; add texts and tokens to ``spool`` while they fit."""
+    """Return a chunk per group of byte ranges; move their texts and tokens to ``spool``."""
     groups = grouped_ranges(ranges)
     store = store_at(options.cache) if options.cache else None
-    shared = options, gae, store, spool is not None
-    chunks: list[Chunk] = []
     size = sum(part.weight for part in ranges)
-    with progress.phase(message("reading"), size, "B") as advance:
-        for group, chunk in zip(
-            groups,
-            workers.map(_read, groups, shared, seconds=size / _BYTES_PER_SECOND),
-            strict=True,
-        ):
-            if chunk.parts is None or (
-                spool is not None and spool.size > MAX_CHOSEN_BYTES
-            ):
-                spool = None
-            elif spool is not None:
-                spool.extend(chunk.parts)
-            chunk.parts = None
-            chunks.append(chunk)
-            advance(sum(part.weight for part in group))
+    chunks: list[Chunk] = []
+    # Nodes of a cluster may share no folder with this machine: their parts come back in memory.
+    on_cluster = options.ray is not None
+    with (
+        nullcontext(PartFolder()) if on_cluster else part_folder() as folder,
+        progress.phase(message("reading"), size, "B") as advance,
+    ):
+        shared = RangeSettings(options, gae, folder), store
+        seconds = size / _BYTES_PER_SECOND
+        # Closed before the folder is removed, so that no worker writes to it any more
+        with closing(workers.map(_read, groups, shared, seconds=seconds)) as results:
+            for group, chunk in zip(groups, results, strict=True):
+                spool.take(chunk.parts)
+                chunk.parts = []
+                chunks.append(chunk)
+                advance(sum(part.weight for part in group))
     if store:
         store.trim()
     return chunks
@@ -188,15 +172,15 @@ def read_chunks(  # noqa: PLR0917
 
 def _read(
     group: Sequence[ByteRange],
-    shared: tuple[ReadOptions, GaeOptions, Store | None, bool],
+    shared: tuple[RangeSettings, Store | None],
 ) -> Chunk:
-    options, gae, store, keep = shared
-    if options.ray is not None:
+    settings, store = shared
+    if settings.options.ray is not None:
         _check_files_of_node(group)
     if store is None:
-        chunk = read_chunk(group, options, gae, keep=MAX_CHOSEN_BYTES if keep else 0)
+        chunk = read_chunk(group, settings)
     else:
-        chunk = read_cached(group, options, gae, store)
+        chunk = read_cached(group, settings, store)
     # Only now, as a table in the cache can be that of another build.
     chunk.changes = _changes(group, chunk)
     return chunk

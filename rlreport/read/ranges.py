@@ -17,7 +17,6 @@ from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import AssumedStep
 from rlreport.formats.containers import iterate
 from rlreport.formats.renamed import RLBoard
-from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.chunk import (
     BRANCH,
     CODES,
@@ -27,6 +26,7 @@ from rlreport.read.chunk import (
     Item,
     Place,
     RangeCounts,
+    RangeSettings,
     batch_columns,
     joined_columns,
 )
@@ -49,6 +49,7 @@ from rlreport.read.remarks import (
     Remarks,
     UnreadLine,
 )
+from rlreport.read.spool import PartFolder, packed_part
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.messages import message
 
@@ -59,19 +60,15 @@ _END = 2**62
 _UNUSABLE = (RowError, RecursionError, OverflowError)
 
 
-def read_chunk(
-    ranges: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, *, keep: int = 0
-) -> Chunk:
-    """Read byte ranges into a chunk, with texts and tokens if these fit in ``keep`` bytes."""
-    chunk = Chunk(parts=[] if keep else None)
+def read_chunk(ranges: Sequence[ByteRange], settings: RangeSettings) -> Chunk:
+    """Read byte ranges into a chunk; put texts and tokens into the folder for them."""
+    chunk = Chunk()
     columns = list[Columns]()
     for batch in in_batches(
         _rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES
     ):
         rows, places = zip(*batch, strict=True)
-        columns.append(batch_columns(rows, places, options, gae, chunk))
-        if chunk.parts and sum(part.size for part in chunk.parts) > keep:
-            chunk.parts = None
+        columns.append(batch_columns(rows, places, settings, chunk))
     chunk.columns = joined_columns(columns)
     return chunk
 
@@ -127,9 +124,8 @@ class _RangeReader:
                         message("longer than {most:count} bytes", most=MAX_LINE)
                     )
                 obj, lenient = load_object(line)
-                digest = xxhash.xxh3_64_intdigest(line)
                 for row, place in self._rows_of_object(
-                    obj, offset, len(line), digest, torn=torn
+                    obj, offset, len(line), torn=torn
                 ):
                     if lenient and self._part.format.id == RLBoard.id:
                         self._chunk.remarks.add("tolerant", self._position(offset))
@@ -163,7 +159,6 @@ class _RangeReader:
         obj: dict[str, Any],
         offset: int,
         length: int,
-        digest: int = 0,
         *,
         torn: bool = False,
     ) -> Iterator[tuple[ParsedRow, Place]]:
@@ -199,7 +194,7 @@ class _RangeReader:
                 and part.format.step_in_path(obj, name) is None
             ):
                 remarks.add(NO_STEP, position)
-            yield row, Place(*position, length, sub, validation, left_out, digest)
+            yield row, Place(*position, length, sub, validation, left_out)
 
     def _position(self, offset: int) -> LogPosition:
         return LogPosition(self._part.file, offset, self.lines)
@@ -213,38 +208,69 @@ class _RangeReader:
 
 
 def read_cached(
-    group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, store: Store
+    group: Sequence[ByteRange], settings: RangeSettings, store: Store
 ) -> Chunk:
     """Return the chunk of byte ranges from the cache; else read it, and cache it if possible."""
-    key = _key(group, options, gae)
+    key = _key(group, settings)
     files = [part.file for part in group]
-    if key and (data := store.get(key)):
-        return _renumber_files(_decode(data), files)
+    cached = _cached_chunk(key, settings.folder, store) if key else None
+    if cached is not None:
+        return _renumber_files(cached, files)
     # Number only the files of these ranges: another build may list other files.
     numbered = [replace(part, file=number) for number, part in enumerate(group)]
-    chunk = read_chunk(numbered, options, gae)
+    chunk = read_chunk(numbered, settings)
     # Lines that cannot be read are few: ranges with one are read again in each build.
-    if key and not chunk.remarks.unread and key == _key(group, options, gae):
+    if key and not chunk.remarks.unread and key == _key(group, settings):
         with suppress(TypeError):  # a value that JSON cannot represent
-            store.put(key, _encode(chunk))
+            head = _encode(chunk)
+            # One by one, so that the parts of a large compressed file need little memory
+            for number, parcel in enumerate(chunk.parts):
+                store.put(_part_key(key, number), packed_part(parcel))
+            store.put(key, head)
     return _renumber_files(chunk, files)
 
 
-def _key(group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions) -> bytes:
+def _cached_chunk(key: bytes, folder: PartFolder, store: Store) -> Chunk | None:
+    data = store.get(key)
+    if data is None:
+        return None
+    chunk, parts = _decode(data)
+    for number in range(parts):
+        packed = store.get(_part_key(key, number))
+        if packed is None:  # it was removed, as the cache is full, or is damaged
+            return None
+        chunk.parts.append(folder.put(packed))
+    return chunk
+
+
+def _part_key(key: bytes, number: int) -> bytes:
+    return key + b" part %d" % number
+
+
+def _key(group: Sequence[ByteRange], settings: RangeSettings) -> bytes:
+    options = settings.options
     formats = format_keys([part.format for part in group], options.tokenizer)
     if not formats:
         return b""
     contents = [part.source.digest(part.start, part.stop) for part in group]
     if not all(contents):
         return b""
-    settings = replace(
+    same_rows = replace(
         options, workers=0, strict=False, restarts="all", metrics=(), cache="", ray=None
     )  # fmt: skip
     ranges = [
         (part.source.name, part.start, part.stop is None, content)
         for part, content in zip(group, contents, strict=True)
     ]
-    parts = "chunk", program(), settings, options.pad_tokens, gae, ranges, formats
+    parts = (
+        "chunk",
+        program(),
+        same_rows,
+        options.pad_tokens,
+        settings.gae,
+        ranges,
+        formats,
+    )
     return repr(parts).encode(errors="surrogatepass")
 
 
@@ -282,6 +308,7 @@ def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
 
 
 def _encode(chunk: Chunk) -> bytes:
+    """Return all of a chunk but its parts, of which it has the number only."""
     remarks = chunk.remarks
     head = {
         "rows": chunk.rows,
@@ -296,6 +323,7 @@ def _encode(chunk: Chunk) -> bytes:
         "oddities": {
             kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()
         },
+        "parts": len(chunk.parts),
     }
     arrays = list(chunk.columns.values())
     for extra in chunk.extras.values():
@@ -303,7 +331,8 @@ def _encode(chunk: Chunk) -> bytes:
     return pack(head, arrays)
 
 
-def _decode(data: bytes) -> Chunk:
+def _decode(data: bytes) -> tuple[Chunk, int]:
+    """Return a chunk without its parts, and their number."""
     head, arrays = unpack(data)
     columns = dict(zip(head["columns"], arrays, strict=False))
     pairs = iter(arrays[len(columns) :])
@@ -316,7 +345,7 @@ def _decode(data: bytes) -> Chunk:
         for name, texts in head["extras"]
     }
     oddities = head["oddities"].items()
-    return Chunk(
+    chunk = Chunk(
         head["rows"],
         columns,
         extras,
@@ -328,3 +357,4 @@ def _decode(data: bytes) -> Chunk:
             {kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in oddities}
         ),
     )
+    return chunk, head["parts"]

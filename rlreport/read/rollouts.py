@@ -1,26 +1,24 @@
 """Texts, tokens and values per token of the chosen responses, as columns in temporary files.
 
 ``rollout_part`` converts rows that were just parsed to a ``RolloutPart``, in any process.
-``RolloutSpool`` appends parts to files; ``Rollouts`` maps these files into memory, and is what all
-later stages use instead of the logs.
+``spool.RolloutSpool`` appends the parts of all rows to files; ``Rollouts`` are the chosen ones of
+them, with these files mapped into memory, and what all later stages use instead of the logs.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from rlreport.errors import OutputError
-from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
+from rlreport.figures.ragged import Floats, Ints, offsets_of
 from rlreport.figures.tokens import KEPT, TokenFigures
 from rlreport.figures.turns import is_number
 from rlreport.options import ReadOptions
@@ -29,7 +27,7 @@ from rlreport.read.token_rows import TokenRows
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
-from rlreport.text.tokens import Style, detect_style, readable_tokens
+from rlreport.text.tokens import Style, readable_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +87,11 @@ class Rollout:
 EDGE = 1024
 
 TEXTS = ("prompt", "response", "ref_response", "ground_truth", "details")
-_ABSENT = -1  # start of a text that is not logged
+ABSENT = -1  # start of a text that is not logged
 _STYLE_TOKENS = 5000  # token strings from which their encoding is detected
+# Bits of ``flags``
 HAS_TOKENS = 1
 HAS_MASK = 2
-IS_CUT = 4  # bits of ``flags``
 
 Floats32 = NDArray[np.float32]
 Ids = NDArray[np.int32]
@@ -114,20 +112,15 @@ class Numbers(dict[str, int]):
 class RolloutPart:
     """Texts and tokens of R responses with N tokens in total."""
 
-    # int64 (R, len(TEXTS), 2): where each text starts and ends in ``texts``; _ABSENT if not logged
+    # int64 (R, len(TEXTS), 2): where each text starts and ends in ``texts``; ABSENT if not logged
     spans: Ints
     texts: NDArray[np.uint8]  # UTF-8
     lengths: Ints  # int64 (R,), number of tokens of each response
-    flags: NDArray[np.uint8]  # (R,): HAS_TOKENS, HAS_MASK, IS_CUT
+    flags: NDArray[np.uint8]  # (R,): HAS_TOKENS, HAS_MASK
     ids: Ids  # (N,), tokens as indices of ``vocabulary``; 0 in responses without token strings
     sampled: NDArray[np.bool_]  # (N,), whether the policy sampled the token
     figures: dict[str, Floats32]  # name in KEPT -> (N,), NaN where not logged
     vocabulary: list[str] = field(repr=False)  # token strings as logged
-
-    @property
-    def size(self) -> int:
-        """Approximate size of texts and tokens in bytes."""
-        return len(self.texts) + len(self.ids) * (5 + 4 * len(self.figures))
 
     def packed(self) -> bytes:
         head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
@@ -145,18 +138,14 @@ class RolloutPart:
         )
 
 
-def rollout_part(  # noqa: PLR0917
+def rollout_part(
     rows: Sequence[ParsedRow],
     tokens: TokenRows | None,
     figures: TokenFigures,
     responses: Sequence[str],
     options: ReadOptions,
-    whole: NDArray[np.bool_] | None = None,
 ) -> RolloutPart:
-    """Convert R parsed rows, given figures of their sampled tokens and their cleaned responses.
-
-    Of rows that are not ``whole``, only the first and last EDGE sampled tokens are kept.
-    """
+    """Convert R parsed rows, given figures of their sampled tokens and their cleaned responses."""
     clean = partial(as_text, pads=options.pad_tokens)
     blob = bytearray()
     sizes = np.full(len(rows), -1)
@@ -165,7 +154,7 @@ def rollout_part(  # noqa: PLR0917
 
     def put(text: str | None) -> tuple[int, int]:
         if text is None:
-            return _ABSENT, _ABSENT
+            return ABSENT, ABSENT
         start = len(blob)
         blob.extend(text.encode())
         return start, len(blob)
@@ -206,16 +195,11 @@ def rollout_part(  # noqa: PLR0917
         [],
     )
     if tokens is not None:
-        _add_tokens(part, tokens, figures, whole)
+        _add_tokens(part, tokens, figures)
     return part
 
 
-def _add_tokens(
-    part: RolloutPart,
-    tokens: TokenRows,
-    figures: TokenFigures,
-    whole: NDArray[np.bool_] | None,
-) -> None:
+def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> None:
     rows = tokens.rows
     size = int(tokens.offsets[-1])
     flags = part.flags
@@ -237,16 +221,6 @@ def _add_tokens(
         if (values := figures.get(name)) is not None:
             part.figures[name] = np.full(size, np.nan, np.float32)
             part.figures[name][part.sampled] = _as_float32(values)
-    sampled_lengths = row_sums(part.sampled.astype(float), tokens.offsets)
-    cut = (sampled_lengths > 2 * EDGE) & (False if whole is None else ~whole[rows])
-    if cut.any():
-        keep = _edges(part.sampled, tokens.offsets) | np.repeat(~cut, tokens.lengths)
-        part.lengths[rows] = row_sums(keep.astype(float), tokens.offsets).astype(
-            np.int64
-        )
-        flags[rows[cut]] = IS_CUT | flags[rows[cut]] & HAS_TOKENS
-        part.ids, part.sampled = part.ids[keep], part.sampled[keep]
-        part.figures = {name: flat[keep] for name, flat in part.figures.items()}
 
 
 def _as_float32(values: Floats) -> Floats32:
@@ -254,104 +228,6 @@ def _as_float32(values: Floats) -> Floats32:
         narrow = values.astype(np.float32)
     narrow[np.isinf(narrow)] = np.nan
     return narrow
-
-
-def _edges(sampled: NDArray[np.bool_], offsets: Ints) -> NDArray[np.bool_]:
-    """Return which tokens are among the first or last EDGE sampled tokens of their row, (N,)."""
-    rank = np.cumsum(sampled) - 1
-    # Rank among the row's sampled tokens, from the start and from the end.
-    before = np.concatenate([[0], np.cumsum(sampled)])
-    first, last = (
-        np.repeat(before[bounds], np.diff(offsets))
-        for bounds in (offsets[:-1], offsets[1:])
-    )
-    edges: NDArray[np.bool_] = sampled & ((rank - first < EDGE) | (last - rank <= EDGE))
-    return edges
-
-
-class _File:
-    """A column in an unnamed temporary file, which is deleted when its process ends."""
-
-    def __init__(self, dtype: type[np.generic]) -> None:
-        self.dtype = dtype
-        self.size = 0
-        self._file: IO[bytes] | None = None
-
-    def append(self, values: NDArray[Any]) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="rlreport-")  # noqa: SIM115 - kept open
-        self._file.write(np.ascontiguousarray(values, self.dtype).data)
-        self._file.flush()  # here, where a full disk is reported
-        self.size += len(values)
-
-    def mapped(self) -> NDArray[Any]:
-        if self._file is None or not self.size:
-            return np.empty(0, self.dtype)
-        # Slices of a plain array are made faster than those of a memmap.
-        return np.memmap(self._file, self.dtype, "r", shape=(self.size,)).view(
-            np.ndarray
-        )
-
-
-class RolloutSpool:
-    def __init__(self) -> None:
-        no_rows = np.zeros((0, len(TEXTS), 2), np.int64), np.zeros(0, np.int64)
-        # spans, lengths and flags of each part
-        self._rows = [(*no_rows, np.zeros(0, np.uint8))]
-        self._numbers = Numbers()
-        self._texts = _File(np.uint8)
-        self._ids = _File(np.int32)
-        self._sampled = _File(np.bool_)
-        self._figures = dict[str, _File]()
-        self.size = 0
-
-    def __len__(self) -> int:
-        return sum(len(lengths) for _, lengths, _ in self._rows)
-
-    def extend(self, parts: Iterable[RolloutPart]) -> None:
-        try:
-            for part in parts:
-                self._append(part)
-        except OSError as error:
-            raise OutputError(
-                f"cannot write temporary files to {tempfile.gettempdir()}: {error.strerror}"
-            ) from None
-
-    def _append(self, part: RolloutPart) -> None:
-        spans = np.where(part.spans == _ABSENT, _ABSENT, part.spans + self._texts.size)
-        self._rows.append((spans, part.lengths, part.flags))
-        numbers = self._numbers.of(part.vocabulary)
-        for name in {*part.figures, *self._figures}:
-            if name not in self._figures:
-                self._figures[name] = _File(np.float32)
-                self._figures[name].append(np.full(self._ids.size, np.nan))
-            values = part.figures.get(name)
-            self._figures[name].append(
-                np.full(len(part.ids), np.nan) if values is None else values
-            )
-        self._texts.append(part.texts)
-        self._sampled.append(part.sampled)
-        self._ids.append(numbers[part.ids] if len(part.ids) else part.ids)
-        self.size += part.size
-
-    def rollouts(self, places: RowIds, order: Ints) -> Rollouts:
-        """Return the appended responses at the indices ``order``, with the ids ``places``."""
-        spans, lengths, flags = map(np.concatenate, zip(*self._rows, strict=True))
-        starts = offsets_of(lengths)[:-1]
-        vocabulary = list(self._numbers)
-        return Rollouts(
-            places=places,
-            spans=spans[order],
-            starts=starts[order],
-            lengths=lengths[order],
-            flags=flags[order],
-            texts=self._texts.mapped(),
-            ids=self._ids.mapped(),
-            sampled=self._sampled.mapped(),
-            figures={n: self._figures[n].mapped() for n in KEPT if n in self._figures},
-            vocabulary=vocabulary,
-            style=detect_style(vocabulary[:_STYLE_TOKENS]),
-        )
 
 
 class RowIds(NamedTuple):
@@ -386,7 +262,7 @@ class Rollouts(RolloutPart):
     def text(self, name: str, index: int) -> str | None:
         """Return a text of a response (by its index), None if it is not logged."""
         start, stop = self.spans[index, TEXTS.index(name)].tolist()
-        return None if start == _ABSENT else self.texts[start:stop].tobytes().decode()
+        return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
 
     def take(self, rows: Sequence[int] | Ints) -> Rollouts:
         """Return the responses in ``rows``, ascending, with arrays in memory instead of files."""
@@ -396,7 +272,7 @@ class Rollouts(RolloutPart):
         size = 0
         for span in spans.reshape(-1, 2):
             start, stop = span.tolist()
-            if start != _ABSENT:
+            if start != ABSENT:
                 data.append(self.texts[start:stop])
                 span[:] = size, size + stop - start
                 size += stop - start
@@ -426,7 +302,7 @@ class Rollouts(RolloutPart):
     def read(
         self, rows: Sequence[int] | Ints, with_tokens: int | None = None
     ) -> list[Rollout]:
-        """Return responses, the first ``with_tokens`` (None: all) with tokens, unless IS_CUT."""
+        """Return responses, the first ``with_tokens`` (None: all) with tokens."""
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
@@ -435,8 +311,6 @@ class Rollouts(RolloutPart):
         for number, index in enumerate(with_values.tolist()):
             flags = int(self.flags[index])
             rollout = rollouts[number]
-            if flags & IS_CUT:
-                continue
             tokens = slice(
                 start := int(self.starts[index]), start + int(self.lengths[index])
             )
@@ -480,12 +354,6 @@ class Rollouts(RolloutPart):
         }
         logged = {name: v for name, v in values.items() if not np.isnan(v).all()}
         return TokenFigures(logged).derive()
-
-
-def no_rollouts() -> Rollouts:
-    nothing = np.zeros(0, np.int64)
-    places = RowIds(nothing, nothing, nothing, nothing, nothing, [])
-    return RolloutSpool().rollouts(places, nothing)
 
 
 class Selection(NamedTuple):

@@ -20,7 +20,6 @@ from rlreport.read.rollouts import (
     EDGE,
     HAS_MASK,
     HAS_TOKENS,
-    IS_CUT,
     Numbers,
     Rollouts,
     Selection,
@@ -146,20 +145,19 @@ class _Collector:
         pairs = (ids[:-1].astype(np.int64) << 32) + ids[1:]
         distinct = 1 + np.count_nonzero(np.diff(np.sort(pairs)))
         self._distinct_2.append(distinct / len(pairs) if len(pairs) else np.nan)
-        cut = bool(flags & IS_CUT)
-        all_units.append((row, self._edges(ids, cut=cut)))
+        all_units.append((row, self._edges(ids)))
         values = np.full((len(FIGURES), len(ids)), np.nan, np.float32)
         if flags & HAS_TOKENS:
             for i, name in enumerate(FIGURES):
                 if (logged := figures.get(name)) is not None:
                     values[i] = np.clip(logged[sampled], -_LARGEST, _LARGEST)
-        if cut or len(ids) > 2 * EDGE:
+        if len(ids) > 2 * EDGE:
             gap = np.full((len(FIGURES), 1), np.nan, np.float32)
             values = np.concatenate([values[:, :EDGE], gap, values[:, -EDGE:]], axis=1)
         self._values.append(values)
 
-    def _edges(self, ids: Ids, *, cut: bool = False) -> Ids:
-        if len(ids) <= 2 * EDGE and not cut:
+    def _edges(self, ids: Ids) -> Ids:
+        if len(ids) <= 2 * EDGE:
             return ids
         return np.concatenate([ids[:EDGE], self._numbers.of([GAP]), ids[-EDGE:]])
 

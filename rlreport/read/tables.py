@@ -23,7 +23,8 @@ from rlreport.read.chunk import (
 )
 from rlreport.read.grades import clear_missing_grades
 from rlreport.read.kept_rows import Hashes, LogRows
-from rlreport.read.rollouts import Rollouts, no_rollouts
+from rlreport.read.rollouts import Rollouts
+from rlreport.read.spool import no_rollouts
 from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample, listed_tool
 from rlreport.text.clean import number_as_text
 
