@@ -22,7 +22,7 @@ from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.changed import Change
 from rlreport.read.record import ParsedRow
 from rlreport.read.remarks import LogPosition, Remarks
-from rlreport.read.rollouts import rollout_part
+from rlreport.read.rollouts import CleanTexts, rollout_part
 from rlreport.read.spool import Parcel, PartFolder
 from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
@@ -132,7 +132,7 @@ def batch_columns(
     options = settings.options
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
-    texts = [clean_text(row.response, options.pad_tokens) for row in rows]
+    texts = _clean_texts(rows, options.pad_tokens)
     columns = _row_columns(rows, places, texts, options)
     token_figures = TokenFigures()
     # Logged numbers may be as large as float64 allows; overflow yields infinity.
@@ -149,7 +149,7 @@ def batch_columns(
             _add_token_columns(columns, tokens, sampled, token_figures)
     part = rollout_part(rows, tokens, token_figures, texts, options)
     chunk.parts.append(settings.folder.put(part.packed()))
-    _set_finished(columns, rows, texts, sampled)
+    _set_finished(columns, rows, texts.responses, sampled)
     chunk.rows += len(rows)
     return columns
 
@@ -186,17 +186,24 @@ def _collect_remarks(
         chunk.reward_parts.update(row.parts)
 
 
+def _clean_texts(rows: Sequence[ParsedRow], pads: tuple[str, ...]) -> CleanTexts:
+    return CleanTexts(
+        responses=[clean_text(row.response, pads) for row in rows],
+        references=[
+            None if row.reference is None else clean_text(row.reference, pads)
+            for row in rows
+        ],
+    )
+
+
 def _row_columns(
     rows: Sequence[ParsedRow],
     places: Sequence[Place],
-    texts: Sequence[str],
+    texts: CleanTexts,
     options: ReadOptions,
 ) -> Columns:
     pads = options.pad_tokens
     prompts = [_prompt_hash(row.prompt, pads, options.system_end_token) for row in rows]
-    references = [
-        None if r.reference is None else clean_text(r.reference, pads) for r in rows
-    ]
     groups = [0 if row.group is None else text_hash(row.group) or 1 for row in rows]
     columns: Columns = {
         name: np.array(values, np.int64)
@@ -206,11 +213,12 @@ def _row_columns(
         "step": np.array([row.step for row in rows], np.int64),
         "prompt_hash": np.array(prompts, np.uint64),
         "group_hash": np.array(groups, np.uint64),
-        "response_hash": np.array(list(map(text_hash, texts)), np.uint64),
-        "response_chars": np.array(list(map(len, texts)), np.int64),
-        "structure": np.array(list(map(structure_of, texts)), np.int64),
+        "response_hash": np.array(list(map(text_hash, texts.responses)), np.uint64),
+        "response_chars": np.array(list(map(len, texts.responses)), np.int64),
+        "structure": np.array(list(map(structure_of, texts.responses)), np.int64),
         "ref_response_chars": np.array(
-            [np.nan if text is None else len(text) for text in references], np.float64
+            [np.nan if text is None else len(text) for text in texts.references],
+            np.float64,
         ),
         "carried": np.array(list(map(_field_bits, rows)), np.int64),
         "rollout": np.array(list(map(_rollout, rows)), np.float64),

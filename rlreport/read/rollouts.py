@@ -138,14 +138,24 @@ class RolloutPart:
         )
 
 
+Clean = Callable[[object], str]
+
+
+class CleanTexts(NamedTuple):
+    """Texts of R rows without padding tokens; None where a row logs no reference."""
+
+    responses: Sequence[str]
+    references: Sequence[str | None]
+
+
 def rollout_part(
     rows: Sequence[ParsedRow],
     tokens: TokenRows | None,
     figures: TokenFigures,
-    responses: Sequence[str],
+    texts: CleanTexts,
     options: ReadOptions,
 ) -> RolloutPart:
-    """Convert R parsed rows, given figures of their sampled tokens and their cleaned responses."""
+    """Convert R parsed rows, given figures of their sampled tokens and their cleaned texts."""
     clean = partial(as_text, pads=options.pad_tokens)
     blob = bytearray()
     sizes = np.full(len(rows), -1)
@@ -159,44 +169,56 @@ def rollout_part(
         blob.extend(text.encode())
         return start, len(blob)
 
-    @cache
+    @cache  # the responses of a group have the same prompt
     def put_prompt(prompt: str) -> tuple[int, int]:
         return put(clean_prompt(prompt, options.pad_tokens, options.system_end_token))
 
     spans = []
-    for row, response, size in zip(rows, responses, sizes.tolist(), strict=True):
-        label = row.carried.get("ground_truth")
-        errors = row.carried.get("errors") or []
-        conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
+    of_rows = zip(rows, sizes.tolist(), *texts, strict=True)
+    for row, size, response, reference in of_rows:
         # If padding was dropped, the token positions of turns are no longer valid.
-        fits = size == row.tokens.size
-        details: dict[str, Any] = {
-            "turns": _prompt_turns(row.carried.get("prompt_turns"), clean),
-            "conversation": [_turn(turn, clean, spans=fits) for turn in conversation],
-            "errors": list(
-                map(clean, errors if isinstance(errors, list) else [errors])
-            ),
-        }
-        spans += [
-            put_prompt(row.prompt),
-            put(response),
-            put(None if row.reference is None else clean(row.reference)),
-            put(None if isinstance(label, dict | list | None) else clean(str(label))),
-            put(orjson.dumps(details).decode() if any(details.values()) else None),
-        ]
+        has_all_tokens = size == row.tokens.size
+        # In the order of TEXTS
+        spans.append(put_prompt(row.prompt))
+        spans.append(put(response))
+        spans.append(put(reference))
+        spans.append(put(_label_of(row, clean)))
+        spans.append(put(_details_of(row, clean, spans=has_all_tokens)))
     part = RolloutPart(
-        np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
-        np.frombuffer(blob, np.uint8),
-        np.zeros(len(rows), np.int64),
-        np.zeros(len(rows), np.uint8),
-        np.zeros(0, np.int32),
-        np.zeros(0, np.bool_),
-        {},
-        [],
+        spans=np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
+        texts=np.frombuffer(blob, np.uint8),
+        lengths=np.zeros(len(rows), np.int64),
+        flags=np.zeros(len(rows), np.uint8),
+        ids=np.zeros(0, np.int32),
+        sampled=np.zeros(0, np.bool_),
+        figures={},
+        vocabulary=[],
     )
     if tokens is not None:
         _add_tokens(part, tokens, figures)
     return part
+
+
+def _label_of(row: ParsedRow, clean: Clean) -> str | None:
+    label = row.carried.get("ground_truth")
+    return None if isinstance(label, dict | list | None) else clean(str(label))
+
+
+def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
+    """Return the turns and errors of a row as JSON, None if it has none."""
+    prompt_turns = row.carried.get("prompt_turns")
+    conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
+    errors = row.carried.get("errors") or []
+    if not (prompt_turns or conversation or errors):  # as most rows
+        return None
+    if not isinstance(errors, list):
+        errors = [errors]
+    details = {
+        "turns": _prompt_turns(prompt_turns, clean),
+        "conversation": [_turn(turn, clean, spans=spans) for turn in conversation],
+        "errors": [clean(error) for error in errors],
+    }
+    return orjson.dumps(details).decode() if any(details.values()) else None
 
 
 def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> None:
@@ -374,9 +396,6 @@ def as_text(value: object, pads: tuple[str, ...] = ()) -> str:
         except RecursionError:
             value = "…"
     return clean_text(value, pads)
-
-
-Clean = Callable[[object], str]
 
 
 def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:

@@ -144,7 +144,8 @@ class RolloutSpool:
     def _append(self, part: RolloutPart) -> None:
         is_logged = part.spans != ABSENT
         spans = np.where(is_logged, part.spans + self._texts.size, ABSENT)
-        self._rows.append(_RowFields(spans, part.lengths, part.flags))
+        # Copies: the arrays of an unpacked part keep all its bytes in memory.
+        self._rows.append(_RowFields(spans, part.lengths.copy(), part.flags.copy()))
         for name in part.figures:
             if name not in self._figures:
                 self._figures[name] = _Column(np.float32)
