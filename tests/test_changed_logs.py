@@ -14,7 +14,7 @@ import pytest
 import rlreport
 from rlreport.read import logs
 from rlreport.read.changed import CHANGED, Change, incomplete_from
-from rlreport.read.lines import byte_ranges
+from rlreport.read.limits import ReadLimits
 from tests.reading import kinds, read, row, write
 from tests.running import rlreport as run
 
@@ -53,7 +53,7 @@ def before_range(
         return read(*given)
 
     patch.setattr(logs, "_read", reading)
-    patch.setattr(logs, "byte_ranges", partial(byte_ranges, range_bytes=STEP_BYTES))
+    patch.setattr(logs, "LIMITS", ReadLimits(range_bytes=STEP_BYTES))
 
 
 def replace(log: Path) -> None:

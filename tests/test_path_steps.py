@@ -9,6 +9,7 @@ import pytest
 
 from rlreport.options import ReadOptions
 from rlreport.read.detect import FORMAT, PATH_STEP, detect_formats, path_steps
+from rlreport.read.limits import ReadLimits
 from rlreport.read.listing import find_sources
 from rlreport.read.remarks import NO_STEP
 from rlreport.read.tables import Scan
@@ -190,13 +191,11 @@ def test_mapped_rows_and_messages_have_the_step_of_the_path(tmp_path: Path) -> N
     assert PATH_STEP in kinds(scan)
 
 
-def test_steps_of_paths_are_cached_and_found_in_ranges(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "rlreport.read.lines.byte_ranges.__kwdefaults__", {"range_bytes": 64}
-    )
+def test_steps_of_paths_are_cached_and_found_in_ranges(tmp_path):
+    limits = ReadLimits(range_bytes=64)
     folder = logs(tmp_path / "logs", "r_1.jsonl", "r_2.jsonl", rows=9)
     for _ in range(2):
-        scan = read(folder, cache=str(tmp_path / "kept"))
+        scan = read(folder, cache=str(tmp_path / "kept"), limits=limits)
         assert steps_of(scan) == {"r_1.jsonl": [1], "r_2.jsonl": [2]}
     (folder / "r_2.jsonl").unlink()  # now it may be a run of one step
     assert steps_of(read(folder, cache=str(tmp_path / "kept"))) == {"r_1.jsonl": [0]}

@@ -16,7 +16,7 @@ from rlreport.errors import RlreportError, UsageError
 from rlreport.flows.build import build_report
 from rlreport.options import BuildOptions
 from rlreport.read import logs
-from rlreport.read.lines import byte_ranges
+from rlreport.read.limits import ReadLimits
 from rlreport.read.listing import find_sources
 from rlreport.system import ray_executor
 from rlreport.system.workers import Progress, Workers
@@ -55,8 +55,7 @@ def log(tmp_path_factory) -> Path:
 @pytest.fixture
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Byte ranges of 256 KiB, a task each."""
-    assert byte_ranges.__kwdefaults__
-    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 256 << 10)
+    monkeypatch.setattr(logs, "LIMITS", ReadLimits(range_bytes=256 << 10))
 
 
 class Killing(Progress):

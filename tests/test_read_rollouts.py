@@ -25,9 +25,9 @@ from rlreport.errors import RlreportError
 from rlreport.figures.rounding import rounded
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.pages.plan import extremes
-from rlreport.read import choice
-from rlreport.read.choice import MAX_SAMPLED, METRICS, Choice, choose_rows, sampled_rows
+from rlreport.read.choice import METRICS, Choice, choose_rows, sampled_rows
 from rlreport.read.chunk import RangeSettings
+from rlreport.read.limits import LIMITS
 from rlreport.read.lines import ByteRange
 from rlreport.read.listing import find_sources
 from rlreport.read.ranges import read_chunk
@@ -93,10 +93,8 @@ def run_of(
 def assert_within_limits(table: pd.DataFrame) -> Choice:
     chosen = choose_rows(table, ["a"])
     assert (np.diff(chosen.rows) > 0).all()
-    assert len(chosen.rows) <= choice.MAX_CHOSEN
-    assert (
-        table["response_chars"].to_numpy()[chosen.rows].sum() <= choice.MAX_CHOSEN_BYTES
-    )
+    assert len(chosen.rows) <= LIMITS.chosen
+    assert table["response_chars"].to_numpy()[chosen.rows].sum() <= LIMITS.chosen_bytes
     return chosen
 
 
@@ -110,9 +108,7 @@ def test_extremes_of_every_step_are_chosen_within_the_limits(steps, each, length
     # Of each step 256 rows are chosen, or half as many until they fit; 7 are extreme here.
     rows = len(sampled_rows(table, ["a"])) + 2 * len(METRICS) + 8 * steps
     chars = rows * table["response_chars"].iloc[0]
-    assume(
-        rows <= choice.MAX_CHOSEN - MAX_PROMPTS and 2 * chars <= choice.MAX_CHOSEN_BYTES
-    )
+    assume(rows <= LIMITS.chosen - MAX_PROMPTS and 2 * chars <= LIMITS.chosen_bytes)
     for name in set(METRICS) & {"reward", "kl_k1", "surprisal_mean"}:
         by_step = table[name].to_numpy().reshape(steps, each)
         for ends in (by_step.argmin(axis=1), by_step.argmax(axis=1)):
@@ -321,7 +317,7 @@ def test_of_a_larger_run_each_step_gives_the_same_power_of_two(steps, each, expe
 def test_a_run_of_8192_responses_is_sampled_whole_with_its_validation() -> None:
     table = sampled_run(64, 16, 8)
     table.loc[table.index % 2 == 1, "validation"] = 1
-    assert len(sampled_rows(table, ["a"])) == MAX_SAMPLED == 8192
+    assert len(sampled_rows(table, ["a"])) == LIMITS.sampled == 8192
     more = pd.concat([table, table[-2:]], ignore_index=True)
     assert not more["validation"].to_numpy()[sampled_rows(more, ["a"])].any()
 
@@ -364,8 +360,8 @@ def test_every_step_is_sampled_and_all_bounds_hold(
     table = sampled_run(steps, each, 1, tokens=length)
     rows = sampled_rows(table, ["a"])
     assert (np.diff(rows) > 0).all()
-    assert len(rows) <= choice.MAX_SAMPLED
-    assert len(rows) * min(length, 2 * EDGE) <= choice.MAX_SAMPLED_TOKENS
+    assert len(rows) <= LIMITS.sampled
+    assert len(rows) * min(length, 2 * EDGE) <= LIMITS.sampled_tokens
     assert set(table["step"].to_numpy()[rows]) == set(range(steps))
 
 

@@ -11,6 +11,7 @@ import pytest
 from rlreport.errors import UsageError
 from rlreport.flows.build import check_logs
 from rlreport.options import BuildOptions, ReadOptions
+from rlreport.read.limits import ReadLimits
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
 from rlreport.summarise.run import summarise
@@ -418,16 +419,13 @@ def test_responses_that_count_in_part_are_noted(tmp_path: Path) -> None:
     assert {note.kind: note.count for note in scan.notes} == {"shortened": 1}
 
 
-def test_validation_outside_the_sample_does_not_make_figures_sampled(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr("rlreport.read.choice.MAX_SAMPLED", 6)
+def test_validation_outside_the_sample_does_not_make_figures_sampled(tmp_path):
     lines = [
         row(0, split=split)
         for split in ("train", "train", "val", "val")
         for _ in range(3)
     ]
-    scan = read(write(tmp_path / "a.jsonl", lines))
+    scan = read(write(tmp_path / "a.jsonl", lines), limits=ReadLimits(sampled=6))
     assert (scan.sampled, scan.sampled_of, len(scan.responses)) == (6, 6, 12)
 
 

@@ -25,6 +25,7 @@ from numpy.testing import assert_array_equal
 from rlreport.errors import UsageError
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.detect import detect_formats
+from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.lines import ByteRange, LogFormat, byte_ranges
 from rlreport.read.listing import find_sources
 from rlreport.read.logs import read_chunks, read_logs
@@ -68,8 +69,15 @@ def test_reading_moves_the_log_once_and_detection_a_hundredth(store, log):
     store.forget()
     ranges = byte_ranges(found.sources, found.formats, range_bytes=8 << 20)
     spool = RolloutSpool()
-    settings = ReadOptions(), GaeOptions(), Progress(), Workers(1)
-    chunks = read_chunks(ranges, *settings, spool)
+    chunks = read_chunks(
+        ranges,
+        ReadOptions(),
+        GaeOptions(),
+        limits=LIMITS,
+        progress=Progress(),
+        workers=Workers(1),
+        spool=spool,
+    )
     assert sum(chunk.rows for chunk in chunks) == 2_500
     assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
 
@@ -281,7 +289,9 @@ def assert_same(found: Scan, wanted: Scan) -> None:
 @settings(max_examples=15 * SEARCH, deadline=None)
 @given(cuts=st.lists(st.floats(0, 1), max_size=8))
 def test_cuts_at_any_byte_give_the_same_tables(ranks, whole, cuts):
-    def cut(sources: list[Source], formats: list[LogFormat]) -> list[ByteRange]:
+    def cut(
+        sources: list[Source], formats: list[LogFormat], *, range_bytes: int
+    ) -> list[ByteRange]:
         return [
             ByteRange(i, source, *ends, formats[i])
             for i, source in enumerate(sources)
@@ -294,21 +304,21 @@ def test_cuts_at_any_byte_give_the_same_tables(ranks, whole, cuts):
         assert_same(read(ranks), whole)
 
 
-def test_small_buffers_and_small_batches_change_nothing(ranks, whole, monkeypatch):
-    monkeypatch.setattr("rlreport.read.lines._BUFFER", 700)
-    monkeypatch.setattr("rlreport.read.ranges._BATCH_ROWS", 7)
-    assert_same(read(ranks), whole)
+def test_small_pieces_and_small_batches_change_nothing(ranks, whole):
+    limits = ReadLimits(piece_bytes=700, batch_rows=7)
+    assert_same(read(ranks, limits=limits), whole)
 
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_any_number_of_processes_reads_the_same(ranks, whole, monkeypatch, workers):
     monkeypatch.setattr("rlreport.system.workers.FORK_SECONDS", 0)
     monkeypatch.setattr("rlreport.system.workers.SPAWN_SECONDS", 0)
-    assert byte_ranges.__kwdefaults__
-    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 7_000)
+    limits = ReadLimits(range_bytes=7_000)
     sources = find_sources([ranks]).sources
-    assert len(byte_ranges(sources, [LogFormat()] * len(sources))) > 10
-    assert_same(read_logs([ranks], ReadOptions(workers=workers), GaeOptions()), whole)
+    formats = [LogFormat()] * len(sources)
+    assert len(byte_ranges(sources, formats, range_bytes=limits.range_bytes)) > 10
+    options = ReadOptions(workers=workers)
+    assert_same(read_logs([ranks], options, limits=limits), whole)
 
 
 def _unpacked(packed: bytes) -> tuple[bytes, bool]:

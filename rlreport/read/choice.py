@@ -18,16 +18,10 @@ from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.kept_rows import Hashes
+from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import MAX_PROMPTS, mix
 
-MAX_SAMPLED = 8192
-MAX_SAMPLED_TOKENS = 4_000_000
-MAX_CHOSEN = 16384
-MAX_CHOSEN_BYTES = 512 << 20
-MAX_EXTREMES = (
-    256  # responses of a step chosen for their extreme figures, if all steps have room
-)
 _CHARS_PER_WORD = 3
 _BYTES_PER_CHAR = 2  # of UTF-8, roughly, in mixed languages
 
@@ -56,9 +50,11 @@ class Choice(NamedTuple):
     ]  # (R,), which are in the sample for figures of texts and tokens
 
 
-def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
+def choose_rows(
+    responses: pd.DataFrame, file_names: Sequence[str], limits: ReadLimits = LIMITS
+) -> Choice:
     """Choose the responses whose texts and tokens are used, and those of them to sample."""
-    sample = sampled_rows(responses, file_names)
+    sample = sampled_rows(responses, file_names, limits)
     values = responses[list(METRICS)].to_numpy(np.float64)
     rank = _step_ranks(responses, values)
     texts = _bytes_of_texts(responses)
@@ -68,17 +64,7 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
     # Of equal extremes of the run, choose the latest, as ``choose.extremes`` does.
     ends = np.where(np.isfinite(values), [[[1]], [[-1]]] * values, np.inf)[:, ::-1]
     chosen[len(values) - 1 - ends.argmin(axis=1)] = True
-    whole_run = len(responses) <= MAX_CHOSEN and texts.sum() <= MAX_CHOSEN_BYTES
-    per_step = len(responses) if whole_run else MAX_EXTREMES
-    while not whole_run and per_step > 0:  # 0 if there are too many steps
-        wanted = chosen | (rank < per_step)
-        if (
-            wanted.sum() <= MAX_CHOSEN - MAX_PROMPTS
-            and texts[wanted].sum() <= MAX_CHOSEN_BYTES
-        ):
-            break
-        per_step //= 2
-    chosen |= rank < per_step
+    chosen |= rank < _rows_per_step(chosen, rank, texts, limits)
     prompts = responses["prompt_id"].to_numpy()
     ids, first = (
         values[:MAX_PROMPTS] for values in np.unique(prompts, return_index=True)
@@ -86,6 +72,22 @@ def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
     chosen[first[~np.isin(ids, prompts[chosen])]] = True
     rows = np.flatnonzero(chosen)
     return Choice(rows, np.isin(rows, sample))
+
+
+def _rows_per_step(
+    chosen: NDArray[np.bool_], rank: Ints, texts: Floats, limits: ReadLimits
+) -> int:
+    """Return how many of each step to choose, besides ``chosen``; 0 if there are too many steps."""
+    if len(rank) <= limits.chosen and texts.sum() <= limits.chosen_bytes:
+        return len(rank)
+    per_step = limits.extremes
+    while per_step > 0:
+        wanted = chosen | (rank < per_step)
+        has_room = wanted.sum() <= limits.chosen - MAX_PROMPTS
+        if has_room and texts[wanted].sum() <= limits.chosen_bytes:
+            break
+        per_step //= 2
+    return per_step
 
 
 def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
@@ -112,17 +114,19 @@ def _bytes_of_texts(responses: pd.DataFrame) -> Floats:
     return sizes
 
 
-def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
+def sampled_rows(
+    responses: pd.DataFrame, file_names: Sequence[str], limits: ReadLimits = LIMITS
+) -> Ints:
     """Return the rows of the response table to sample for text statistics, ascending, int64.
 
-    Logs within MAX_SAMPLED and MAX_SAMPLED_TOKENS are sampled whole. Otherwise take k training
-    responses per step, in random but repeatable order (by a hash of their location), keeping
-    responses of the same group together. k is the largest power of two that respects both limits,
-    so a growing run rarely changes its sample. If even k = 1 is too many, take one response of
-    every m-th step, with m a power of two.
+    Logs within the limits ``sampled`` and ``sampled_tokens`` are sampled whole. Otherwise take k
+    training responses per step, in random but repeatable order (by a hash of their location),
+    keeping responses of the same group together. k is the largest power of two that respects both
+    limits, so a growing run rarely changes its sample. If even k = 1 is too many, take one response
+    of every m-th step, with m a power of two.
     """
     cost = _cost(responses)
-    if len(responses) <= MAX_SAMPLED and cost.sum() <= MAX_SAMPLED_TOKENS:
+    if _fits(cost, limits):
         return np.arange(len(responses))
     rows = np.flatnonzero(responses["validation"].to_numpy() == 0)
     step = responses["step"].to_numpy()[rows]
@@ -132,16 +136,20 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
     order = np.lexsort((priority, group, priority[first][member], step))
     rank = pd.Series(step[order]).groupby(step[order]).cumcount().to_numpy()
     ordinal = np.unique(step[order], return_inverse=True)[1]
-    per_step = MAX_SAMPLED
+    per_step = limits.sampled
     every = 1
     while True:
         chosen = rows[order[(rank < per_step) & (ordinal % every == 0)]]
-        if len(chosen) <= MAX_SAMPLED and cost[chosen].sum() <= MAX_SAMPLED_TOKENS:
+        if _fits(cost[chosen], limits):
             return np.sort(chosen)
         if per_step > 1:
             per_step //= 2
         else:
             every *= 2
+
+
+def _fits(cost: Floats, limits: ReadLimits) -> bool:
+    return len(cost) <= limits.sampled and cost.sum() <= limits.sampled_tokens
 
 
 def _cost(responses: pd.DataFrame) -> Floats:

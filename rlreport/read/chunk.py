@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import xxhash
@@ -20,6 +20,7 @@ from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tok
 from rlreport.figures.turns import Ending
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.changed import Change
+from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.record import ParsedRow
 from rlreport.read.remarks import LogPosition, Remarks
 from rlreport.read.rollouts import CleanTexts, rollout_part
@@ -54,7 +55,6 @@ _ENDINGS = tuple(EOS_TOKENS)
 _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
 
 Columns = dict[str, NDArray[np.generic]]
-Item = TypeVar("Item")
 
 
 class RangeCounts(NamedTuple):
@@ -110,6 +110,7 @@ class RangeSettings:
     options: ReadOptions
     gae: GaeOptions
     folder: PartFolder  # takes texts and tokens
+    limits: ReadLimits = LIMITS
 
 
 class Place(NamedTuple):

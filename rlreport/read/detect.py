@@ -22,7 +22,6 @@ from rlreport.formats.trl import TRL, repeated_files
 from rlreport.options import ReadOptions
 from rlreport.read.lines import (
     DAMAGED,
-    MAX_LINE,
     ByteRange,
     Lines,
     LogFormat,
@@ -397,7 +396,7 @@ def _peek(source: Source) -> _Peek:
     objects: list[dict[str, Any]] = []
     if _container(source) == "lines":
         # Limit the range, so that a file of broken lines is not read to its end.
-        for line in Lines(ByteRange(0, source, 0, min(_HEAD, source.size)), MAX_LINE):
+        for line in Lines(ByteRange(0, source, 0, min(_HEAD, source.size))):
             with suppress(RowError, RecursionError):
                 objects.append(load_object(line.data or b"")[0])
             if len(objects) >= MAX_PEEKED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from rlreport.read.detect import (
 )
 from rlreport.read.grades import dropped_rows, missing_grade_notes
 from rlreport.read.kept_rows import LogRows, log_rows
+from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.listing import Listing, find_sources, is_url, of_run
 from rlreport.read.ranges import read_cached, read_chunk
@@ -53,28 +54,26 @@ from rlreport.read.tables import (
     tools_used,
 )
 from rlreport.system.cache import Store, store_at
-from rlreport.system.stores import shown
+from rlreport.system.stores import Source, shown
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message, translatable
 
-_BYTES_PER_SECOND = (
-    50e6  # of logs that one process reads, to decide whether to use several
-)
+# Of logs that one process reads, to decide whether to use several
+_BYTES_PER_SECOND = 50e6
 
 # Kind of the note that the responses of a split are shown, but not checked for problems
 SPLIT = "split"
 
-UNREAD_FIELDS = (
-    "not_taken"  # Kind of the note that the logs have fields that are not recognized
-)
+# Kind of the note that the logs have fields that are not recognized
+UNREAD_FIELDS = "not_taken"
 _MAX_SHOWN = 20
 _END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
 
 
-def read_logs(  # noqa: PLR0914, PLR0917
+def read_logs(  # noqa: PLR0917
     paths: Sequence[str | Path],
     options: ReadOptions | None = None,
     gae: GaeOptions | None = None,
@@ -82,6 +81,7 @@ def read_logs(  # noqa: PLR0914, PLR0917
     metrics: Iterable[Path] = (),
     workers: Workers | None = None,
     used: Iterable[Path] = (),
+    limits: ReadLimits | None = None,
 ) -> Scan:
     """Read logs from files, folders, globs and URLs into tables.
 
@@ -92,35 +92,31 @@ def read_logs(  # noqa: PLR0914, PLR0917
             ``options.strict`` is set and anything was skipped or repaired.
         UsageError: a path does not exist, or an option does not fit the logs.
     """
-    options, gae = options or ReadOptions(), gae or GaeOptions()
+    options = options or ReadOptions()
+    gae = gae or GaeOptions()
     progress = progress or Progress()
+    limits = limits or LIMITS
     if workers is None:
-        with Workers(options.workers, options.ray) as started_workers:
+        with Workers(options.workers, options.ray) as started:
             return read_logs(
-                paths, options, gae, progress, metrics, started_workers, used
+                paths, options, gae, progress, metrics, started, used, limits
             )
-    listing = (
-        of_run(find_sources(paths), options.run) if options.run else find_sources(paths)
-    )
-    if (
-        options.ray is not None
-    ):  # relative paths mean something else on other nodes of a cluster
-        if options.tokenizer:
-            options = replace(
-                options, tokenizer=str(Path(options.tokenizer).absolute())
-            )
-        listing.sources = [
-            source
-            if source.store
-            else replace(source, path=str(Path(source.path).absolute()))
-            for source in listing.sources
-        ]
+    if options.ray is not None:
+        options = _with_absolute_tokenizer(options)
+    listing = _listing(paths, options)
     files = detect_formats(listing, options, [*metrics, *used])
     if not files.sources and not metrics:
         files.notes[:0] = absent_notes(paths)
-    ranges = byte_ranges(files.sources, files.formats)
     spool = RolloutSpool()
-    chunks = read_chunks(ranges, options, gae, progress, workers, spool)
+    chunks = read_chunks(
+        byte_ranges(files.sources, files.formats, range_bytes=limits.range_bytes),
+        options,
+        gae,
+        limits=limits,
+        progress=progress,
+        workers=workers,
+        spool=spool,
+    )
     name = safe_text(_name(paths))
     scan, order = _scan(
         name, chunks, listing, files, options, with_metrics=bool(metrics)
@@ -128,35 +124,69 @@ def read_logs(  # noqa: PLR0914, PLR0917
     if scan.responses.empty:
         return scan
     names = [source.name for source in files.sources]
-    choice = choose_rows(scan.responses, names)
+    choice = choose_rows(scan.responses, names, limits)
     scan.responses.loc[choice.rows, "has_texts"] = 1
-    table = scan.responses.iloc[choice.rows]
-    step, n, file, line = table[["step", "n", "file", "line"]].to_numpy(np.int64).T
-    places = RowIds(choice.rows, step, n, file, line, names)
-    scan.rollouts = spool.rollouts(places, order[choice.rows])
-    return with_sample(scan, choice.rows[choice.sample], options, workers)
+    ids = _ids_of(scan.responses, choice.rows, names)
+    scan.rollouts = spool.rollouts(ids, order[choice.rows])
+    return with_sample(scan, choice.rows[choice.sample], options, workers, limits)
 
 
-def read_chunks(  # noqa: PLR0917
+def _listing(paths: Sequence[str | Path], options: ReadOptions) -> Listing:
+    listing = find_sources(paths)
+    if options.run:
+        listing = of_run(listing, options.run)
+    if options.ray is not None:
+        listing.sources = [_with_absolute_path(source) for source in listing.sources]
+    return listing
+
+
+# Relative paths mean something else on other nodes of a cluster.
+
+
+def _with_absolute_path(source: Source) -> Source:
+    if source.store:
+        return source
+    return replace(source, path=str(Path(source.path).absolute()))
+
+
+def _with_absolute_tokenizer(options: ReadOptions) -> ReadOptions:
+    if not options.tokenizer:
+        return options
+    return replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
+
+
+def _ids_of(responses: pd.DataFrame, rows: Ints, file_names: list[str]) -> RowIds:
+    table = responses.iloc[rows]
+    return RowIds(
+        row=rows,
+        step=table["step"].to_numpy(np.int64),
+        n=table["n"].to_numpy(np.int64),
+        file=table["file"].to_numpy(np.int64),
+        line=table["line"].to_numpy(np.int64),
+        names=file_names,
+    )
+
+
+def read_chunks(
     ranges: Sequence[ByteRange],
     options: ReadOptions,
     gae: GaeOptions,
+    *,
+    limits: ReadLimits,
     progress: Progress,
     workers: Workers,
     spool: RolloutSpool,
 ) -> list[Chunk]:
     """Return a chunk per group of byte ranges; move their texts and tokens to ``spool``."""
-    groups = grouped_ranges(ranges)
+    groups = grouped_ranges(ranges, limits.range_bytes)
     store = store_at(options.cache) if options.cache else None
     size = sum(part.weight for part in ranges)
     chunks: list[Chunk] = []
-    # Nodes of a cluster may share no folder with this machine: their parts come back in memory.
-    on_cluster = options.ray is not None
     with (
-        nullcontext(PartFolder()) if on_cluster else part_folder() as folder,
+        _folder_for_parts(options) as folder,
         progress.phase(message("reading"), size, "B") as advance,
     ):
-        shared = RangeSettings(options, gae, folder), store
+        shared = RangeSettings(options, gae, folder, limits), store
         seconds = size / _BYTES_PER_SECOND
         # Closed before the folder is removed, so that no worker writes to it any more
         with closing(workers.map(_read, groups, shared, seconds=seconds)) as results:
@@ -168,6 +198,13 @@ def read_chunks(  # noqa: PLR0917
     if store:
         store.trim()
     return chunks
+
+
+def _folder_for_parts(options: ReadOptions) -> AbstractContextManager[PartFolder]:
+    if options.ray is None:
+        return part_folder()
+    # Nodes of a cluster may share no folder with this machine: their parts come back in memory.
+    return nullcontext(PartFolder())
 
 
 def _read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -23,17 +23,15 @@ from rlreport.read.chunk import (
     Chunk,
     Columns,
     Extra,
-    Item,
     Place,
     RangeCounts,
     RangeSettings,
     batch_columns,
     joined_columns,
 )
+from rlreport.read.limits import ReadLimits
 from rlreport.read.lines import (
     DAMAGED,
-    MAX_LINE,
-    RANGE_BYTES,
     ByteRange,
     Lines,
     LogFormat,
@@ -53,8 +51,6 @@ from rlreport.read.spool import PartFolder, packed_part
 from rlreport.system.cache import Store, pack, program, unpack
 from rlreport.text.messages import message
 
-_BATCH_BYTES = 1 << 22
-_BATCH_ROWS = 16384
 _END = 2**62
 # Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers
 _UNUSABLE = (RowError, RecursionError, OverflowError)
@@ -64,64 +60,68 @@ def read_chunk(ranges: Sequence[ByteRange], settings: RangeSettings) -> Chunk:
     """Read byte ranges into a chunk; put texts and tokens into the folder for them."""
     chunk = Chunk()
     columns = list[Columns]()
-    for batch in in_batches(
-        _rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES
-    ):
+    for batch in _batches(_rows(ranges, chunk, settings.limits), settings.limits):
         rows, places = zip(*batch, strict=True)
         columns.append(batch_columns(rows, places, settings, chunk))
     chunk.columns = joined_columns(columns)
     return chunk
 
 
-def in_batches(
-    items: Iterable[Item], size: Callable[[Item], int], most: int
-) -> Iterator[list[Item]]:
-    """Yield lists of consecutive items; a list is full at size ``most`` or at _BATCH_ROWS items."""
-    batch = list[Item]()
-    total = 0
-    for item in items:
-        batch.append(item)
-        total += size(item)
-        if total >= most or len(batch) >= _BATCH_ROWS:
+_PlacedRow = tuple[ParsedRow, Place]
+
+
+def _batches(
+    placed_rows: Iterable[_PlacedRow], limits: ReadLimits
+) -> Iterator[list[_PlacedRow]]:
+    """Yield lists of consecutive rows; a list is full at the limit of rows or of their bytes."""
+    batch: list[_PlacedRow] = []
+    size = 0
+    for row, place in placed_rows:
+        batch.append((row, place))
+        size += place.length
+        if size >= limits.batch_bytes or len(batch) >= limits.batch_rows:
             yield batch
             batch = []
-            total = 0
+            size = 0
     if batch:
         yield batch
 
 
 def _rows(
-    ranges: Sequence[ByteRange], chunk: Chunk
-) -> Iterator[tuple[ParsedRow, Place]]:
+    ranges: Sequence[ByteRange], chunk: Chunk, limits: ReadLimits
+) -> Iterator[_PlacedRow]:
     sources = [part.source for part in ranges]
     if len(ranges) > 1:  # small files
-        sources = with_content(sources, RANGE_BYTES)
+        sources = with_content(sources, limits.range_bytes)
     for part, source in zip(ranges, sources, strict=True):
-        reader = _RangeReader(replace(part, source=source), chunk)
-        has_lines = part.format.container == "lines"
-        yield from reader.rows_of_lines() if has_lines else reader.rows_of_container()
-        chunk.counts.append(
-            RangeCounts(part.file, part.start, reader.lines, reader.unread)
-        )
+        reader = _RangeReader(replace(part, source=source), chunk, limits)
+        if part.format.container == "lines":
+            yield from reader.rows_of_lines()
+        else:
+            yield from reader.rows_of_container()
+        counts = RangeCounts(part.file, part.start, reader.lines, reader.unread)
+        chunk.counts.append(counts)
 
 
 class _RangeReader:
-    def __init__(self, part: ByteRange, chunk: Chunk) -> None:
-        # lines, or objects of a file without lines; and how many lines or rows are unusable
-        self.lines = self.unread = 0
+    def __init__(self, part: ByteRange, chunk: Chunk, limits: ReadLimits) -> None:
+        self.lines = 0  # or objects of a file without lines
+        self.unread = 0  # unusable lines or rows
         self._part = part
         self._chunk = chunk
+        self._limits = limits
 
-    def rows_of_lines(self) -> Iterator[tuple[ParsedRow, Place]]:
-        lines = Lines(self._part, MAX_LINE)
+    def rows_of_lines(self) -> Iterator[_PlacedRow]:
+        longest = self._limits.line_bytes
+        lines = Lines(self._part, longest, self._limits.piece_bytes)
         for offset, line, torn in lines:
             self.lines += 1
             if line is not None and (not line or line.isspace()):
                 continue
             try:
-                if line is None or len(line) > MAX_LINE:
+                if line is None or len(line) > longest:
                     raise RowError(
-                        message("longer than {most:count} bytes", most=MAX_LINE)
+                        message("longer than {most:count} bytes", most=longest)
                     )
                 obj, lenient = load_object(line)
                 for row, place in self._rows_of_object(
@@ -137,7 +137,7 @@ class _RangeReader:
             why = message("cannot be read further: {why}", why=lines.damage)
             self._add_unread(_END, why, torn=True)
 
-    def rows_of_container(self) -> Iterator[tuple[ParsedRow, Place]]:
+    def rows_of_container(self) -> Iterator[_PlacedRow]:
         part = self._part
         try:  # noqa: PLR1702
             with part.source.open() as stream:
@@ -161,7 +161,7 @@ class _RangeReader:
         length: int,
         *,
         torn: bool = False,
-    ) -> Iterator[tuple[ParsedRow, Place]]:
+    ) -> Iterator[_PlacedRow]:
         part = self._part
         name = self._part.source.name
         remarks = self._chunk.remarks

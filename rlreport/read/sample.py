@@ -16,6 +16,7 @@ from rlreport.figures.rounding import significant
 from rlreport.figures.tokens import TokenFigures, find_loops
 from rlreport.options import ReadOptions
 from rlreport.read.chunk import MAX_TEXT
+from rlreport.read.limits import ReadLimits
 from rlreport.read.rollouts import (
     EDGE,
     HAS_MASK,
@@ -37,7 +38,6 @@ _LARGEST = (
     2.0**40
 )  # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
-_JOB_ROWS = 256
 _ROWS_PER_SECOND = 4_000  # that one process collects, to decide whether to use several
 
 Ids = NDArray[np.int32]
@@ -49,6 +49,9 @@ class Units(NamedTuple):
     rows: Ints  # ascending
     lengths: Ints
     ids: Ids
+
+    def renumbered(self, numbers: Ids) -> Units:
+        return self._replace(ids=numbers[self.ids])
 
 
 class Part(NamedTuple):
@@ -69,23 +72,27 @@ class Part(NamedTuple):
     strings: list[str]
 
 
-def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) -> Scan:
+def with_sample(
+    scan: Scan, rows: Ints, options: ReadOptions, workers: Workers, limits: ReadLimits
+) -> Scan:
     """Return the scan with text samples of ``rows``; set ``distinct_2`` and ``loop_share``."""
-    starts = range(0, len(rows), _JOB_ROWS)
-    jobs = [
-        Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts
-    ]
+    jobs = []
+    for start in range(0, len(rows), limits.sample_job_rows):
+        of_job = rows[start : start + limits.sample_job_rows]
+        jobs.append(Selection(scan.rollouts, of_job))
     seconds = len(rows) / _ROWS_PER_SECOND
     strings = Numbers()
     parts = []
     for part in workers.map(_collect, jobs, options, seconds=seconds):
+        # Each part numbers the strings it found; number them across all parts.
         numbers = strings.of(part.strings)
-        units, words, references = (
-            text._replace(ids=numbers[text.ids]) for text in part[:3]
+        renumbered = part._replace(
+            units=part.units.renumbered(numbers),
+            words=part.words.renumbered(numbers),
+            references=part.references.renumbered(numbers),
+            strings=[],
         )
-        parts.append(
-            part._replace(units=units, words=words, references=references, strings=[])
-        )
+        parts.append(renumbered)
     return _with_texts(scan, rows, parts, list(strings))
 
 
