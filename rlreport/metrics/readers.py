@@ -42,7 +42,7 @@ from rlreport.system.documents import (
     read_bounded,
 )
 from rlreport.system.stores import Source
-from rlreport.tables import Note
+from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import message, translatable
 
 # Why rows of a metrics file are not used
@@ -74,7 +74,8 @@ class LeftOut:
         """Return one note per reason, without text from the log."""
         found = self.found.items()
         return [
-            Note("metrics", message(why), n, file, line) for why, (n, line) in found
+            Note(NoteKind.METRICS, message(why), n, file, line)
+            for why, (n, line) in found
         ]
 
 

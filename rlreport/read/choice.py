@@ -21,6 +21,7 @@ from rlreport.read.kept_rows import Hashes
 from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import MAX_PROMPTS, mix
+from rlreport.tables import RowRole
 
 _CHARS_PER_WORD = 3
 _BYTES_PER_CHAR = 2  # of UTF-8, roughly, in mixed languages
@@ -60,18 +61,27 @@ def choose_rows(
     texts = _bytes_of_texts(responses)
     chosen = np.zeros(len(responses), np.bool_)
     chosen[sample] = True
-    chosen[np.flatnonzero(responses["tool_errors"].to_numpy(np.float64) > 0)[:1]] = True
-    # Of equal extremes of the run, choose the latest, as ``choose.extremes`` does.
-    ends = np.where(np.isfinite(values), [[[1]], [[-1]]] * values, np.inf)[:, ::-1]
-    chosen[len(values) - 1 - ends.argmin(axis=1)] = True
+    tool_errors = responses["tool_errors"].to_numpy(np.float64)
+    chosen[np.flatnonzero(tool_errors > 0)[:1]] = True
+    chosen[_extremes_of_run(values)] = True
     chosen |= rank < _rows_per_step(chosen, rank, texts, limits)
     prompts = responses["prompt_id"].to_numpy()
-    ids, first = (
-        values[:MAX_PROMPTS] for values in np.unique(prompts, return_index=True)
-    )
-    chosen[first[~np.isin(ids, prompts[chosen])]] = True
+    ids, first = np.unique(prompts, return_index=True)
+    without_response = ~np.isin(ids, prompts[chosen])
+    without_response[MAX_PROMPTS:] = False
+    chosen[first[without_response]] = True
     rows = np.flatnonzero(chosen)
     return Choice(rows, np.isin(rows, sample))
+
+
+def _extremes_of_run(values: Floats) -> Ints:
+    """Return rows with the lowest and highest value of each column, (2, columns)."""
+    lowest_first = np.stack([values, -values])
+    lowest_first[~np.isfinite(lowest_first)] = np.inf
+    # Of equal extremes, the latest, as ``pages.plan.extremes`` does: the first from the end.
+    from_end = lowest_first[:, ::-1].argmin(axis=1)
+    rows: Ints = len(values) - 1 - from_end
+    return rows
 
 
 def _rows_per_step(
@@ -128,7 +138,7 @@ def sampled_rows(
     cost = _cost(responses)
     if _fits(cost, limits):
         return np.arange(len(responses))
-    rows = np.flatnonzero(responses["validation"].to_numpy() == 0)
+    rows = np.flatnonzero(responses["validation"].to_numpy() == RowRole.TRAINING)
     step = responses["step"].to_numpy()[rows]
     priority = _priorities(responses, file_names)[rows]
     group = responses["group"].to_numpy()[rows]

@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,19 +27,28 @@ from rlreport.read.remarks import LogPosition, Remarks
 from rlreport.read.rollouts import CleanTexts, rollout_part
 from rlreport.read.spool import Parcel, PartFolder
 from rlreport.read.token_rows import TokenRows, token_rows
+from rlreport.tables import NoteKind
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.tokens import structure_of
 
-# Codes in column ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
-FROM_REASON = 1
-FROM_TOKEN = 2
-FROM_TEXT = 3
 
-# Codes in ``left_out``: rollouts that are counted by step only, and branches that were not trained
-FAILED = 1
-FILTERED = 2
-BRANCH = 3
-CODES = {"failed": FAILED, "filtered_out": FILTERED, "branch": BRANCH}
+class FinishSource(IntEnum):
+    """What says whether a response is finished: codes in column ``finish_source``."""
+
+    UNKNOWN = 0
+    REASON = 1  # the logged reason
+    TOKEN = 2  # the last token
+    TEXT = 3
+
+
+class LeftOut(IntEnum):
+    """Why a row is in no table, and only counted by step: codes in column ``left_out``."""
+
+    NO = 0
+    FAILED = 1
+    FILTERED = 2
+    UNTRAINED_BRANCH = 3  # shown if its rollout has a trained row
+
 
 MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
@@ -120,7 +130,7 @@ class Place(NamedTuple):
     length: int
     sub: int  # index of the row if one logged JSON object has several
     validation: bool
-    left_out: int  # 0 for a response, else FAILED or FILTERED (only its number counts) or BRANCH
+    left_out: LeftOut
 
 
 def batch_columns(
@@ -165,9 +175,9 @@ def _collect_remarks(
     ):
         kinds = list(row.oddities)
         if row.tokens.uneven:
-            kinds.append("unequal_lengths")
+            kinds.append(NoteKind.UNEQUAL_LENGTHS)
         if len(row.response) > MAX_TEXT:
-            kinds.append("long_text")
+            kinds.append(NoteKind.LONG_TEXT)
         for kind in kinds:
             remarks.add(kind, position)
         for name, value in row.extras:
@@ -331,9 +341,9 @@ def _set_finished(
 ) -> None:
     ending = np.array([row.ending or 0 for row in rows], np.int8)
     finished: Floats = (ending == Ending.FINISHED).astype(np.float64)
-    source = np.where(np.isin(ending, (0, Ending.OTHER)), 0, FROM_REASON).astype(
-        np.int8
-    )
+    source = np.where(
+        np.isin(ending, (0, Ending.OTHER)), FinishSource.UNKNOWN, FinishSource.REASON
+    ).astype(np.int8)
     finished[source == 0] = np.nan
     has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
@@ -341,11 +351,11 @@ def _set_finished(
             has_tokens[row] = strings is not None
             if strings and not source[row]:
                 finished[row] = strings[-1] in EOS_TOKENS
-                source[row] = FROM_TOKEN
+                source[row] = FinishSource.TOKEN
     for i in np.flatnonzero((source == 0) & ~has_tokens).tolist():
         stripped = texts[i].rstrip()
         finished[i] = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
-        source[i] = FROM_TEXT
+        source[i] = FinishSource.TEXT
     columns |= {"ending": ending, "finished": finished, "finish_source": source}
 
 

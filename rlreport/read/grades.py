@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.tables import Note
+from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import message, translatable
 
 
@@ -23,9 +23,6 @@ class Missing(IntEnum):
     ERROR = 4
 
 
-MISSING_GRADES = (
-    "missing_grades"  # Kind of the notes on responses without a grade (valid reward)
-)
 _NOTES = {
     Missing.NULL: translatable(
         "responses whose reward is null, left out of figures of the reward"
@@ -143,7 +140,7 @@ def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float6
 def missing_grade_notes(kinds: NDArray[np.int8]) -> list[Note]:
     counts = np.bincount(kinds, minlength=len(Missing) + 1).tolist()
     return [
-        Note(MISSING_GRADES, message(_NOTES[k]), counts[k])
+        Note(NoteKind.MISSING_GRADES, message(_NOTES[k]), counts[k])
         for k in Missing
         if counts[k]
     ]

@@ -15,31 +15,18 @@ from rlreport.errors import UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
-from rlreport.read.absent import ABSENT, absent_notes
-from rlreport.read.changed import (
-    CHANGED,
-    Change,
-    change_notes,
-    first_changes,
-    incomplete_from,
-)
+from rlreport.read.absent import absent_notes
+from rlreport.read.changed import Change, change_notes, first_changes, incomplete_from
 from rlreport.read.choice import choose_rows
 from rlreport.read.chunk import Chunk, RangeSettings
-from rlreport.read.detect import (
-    FORMAT,
-    PATH_STEP,
-    REPORTS,
-    SIBLING,
-    LogFiles,
-    detect_formats,
-)
+from rlreport.read.detect import LogFiles, detect_formats
 from rlreport.read.grades import dropped_rows, missing_grade_notes
 from rlreport.read.kept_rows import LogRows, log_rows
 from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.listing import Listing, find_sources, is_url, of_run
 from rlreport.read.ranges import read_cached, read_chunk
-from rlreport.read.remarks import NO_STEP, ODDITIES, LogPosition
+from rlreport.read.remarks import ODDITIES, LogPosition
 from rlreport.read.rollouts import RowIds
 from rlreport.read.sample import with_sample
 from rlreport.read.spool import PartFolder, RolloutSpool, part_folder
@@ -56,18 +43,21 @@ from rlreport.read.tables import (
 from rlreport.system.cache import Store, store_at
 from rlreport.system.stores import Source, shown
 from rlreport.system.workers import Progress, Workers
-from rlreport.tables import BadLine, LogFile, Note
+from rlreport.tables import HARMLESS, BadLine, LogFile, Note, NoteKind, RowRole
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message, translatable
 
 # Of logs that one process reads, to decide whether to use several
 _BYTES_PER_SECOND = 50e6
 
-# Kind of the note that the responses of a split are shown, but not checked for problems
-SPLIT = "split"
 
-# Kind of the note that the logs have fields that are not recognized
-UNREAD_FIELDS = "not_taken"
+# Kinds of notes that say why rows are in no table
+_OMISSIONS = (
+    NoteKind.UNTRAINED,
+    NoteKind.FILTERED_OUT,
+    NoteKind.FAILED,
+    NoteKind.OTHER_SPLIT_ROWS,
+)
 _MAX_SHOWN = 20
 _END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
@@ -272,17 +262,7 @@ def _scan(
     notes = [*change_notes(changes, names), *_notes(rows, files, options)]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
-    harmless = (
-        UNREAD_FIELDS,
-        FORMAT,
-        SPLIT,
-        SIBLING,
-        PATH_STEP,
-        NO_STEP,
-        REPORTS,
-        "branches",
-    )
-    problems = [note for note in notes if note.kind not in harmless]
+    problems = [note for note in notes if note.kind not in HARMLESS]
     if options.strict and (bad_lines or problems):
         raise UnusableInputError(_strict_message(bad_lines, bad_count, problems))
     tools = tool_table(rows)
@@ -344,13 +324,14 @@ def _with_split(
     split = responses["validation"].to_numpy()
     main = files.formats[0].main
     watched = files.formats[0].watched or ""
-    if (split == 1).any():
+    in_validation = split == RowRole.VALIDATION
+    if in_validation.any():
         text = message(
             "responses of split {watched} are shown, but only those of {main} are judged",
             watched=watched,
             main=main,
         )
-        notes.append(Note(SPLIT, text, int((split == 1).sum())))
+        notes.append(Note(NoteKind.SPLIT, text, int(in_validation.sum())))
     return extras.assign(split=np.array([main, watched, "branch"], object)[split])
 
 
@@ -402,26 +383,34 @@ def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
         for (kind, oddity), place in zip(oddities, places, strict=True)
     ]
     for i, note in enumerate(notes):
-        if note.kind == NO_STEP and note.count < rows.chunk.rows:
+        if note.kind == NoteKind.NO_STEP and note.count < rows.chunk.rows:
             text = translatable(
                 "{count:count} rows without a step, the first in {file}, are read as step 0, "
                 "although other rows have a step"
             )
-            notes[i] = Note(FORMAT, message(text, count=note.count, file=note.file), 1)
+            notes[i] = Note(
+                NoteKind.FORMAT, message(text, count=note.count, file=note.file), 1
+            )
     if files.unread:
         names = ", ".join(
             f"{name} ({kind})" for name, kind in sorted(files.unread.items())
         )
         notes.append(
             Note(
-                UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=names), 1
+                NoteKind.UNREAD_FIELDS,
+                message("unrecognized fields: {fields}", fields=names),
+                1,
             )
         )
     if rows.chunk.extras_dropped:
-        notes.append(Note("many_extras", message(ODDITIES["many_extras"]), 1))
+        notes.append(
+            Note(NoteKind.MANY_EXTRAS, message(ODDITIES[NoteKind.MANY_EXTRAS]), 1)
+        )
     for source in files.sources:
         if not source.size:
-            notes.append(Note("empty_file", message("an empty file"), 1, source.name))
+            notes.append(
+                Note(NoteKind.EMPTY_FILE, message("an empty file"), 1, source.name)
+            )
     notes += files.notes
     steps = (
         np.unique(rows.chunk.columns["step"][rows.order])
@@ -434,7 +423,7 @@ def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
             "it is the step, pass --step-from-path",
             step=int(steps[0]),
         )
-        notes.append(Note(FORMAT, text, 1, files.numbered))
+        notes.append(Note(NoteKind.FORMAT, text, 1, files.numbered))
     return [*notes, *rows.notes]
 
 
@@ -467,7 +456,9 @@ def _no_data_message(
     if not files.sources and not bad:
         # Name a file of each reason, first folders, then files that --map could read.
         refused = [note for note in notes if note.file]
-        refused.sort(key=lambda note: (note.kind != ABSENT, "--map " not in note.text))
+        refused.sort(
+            key=lambda note: (note.kind != NoteKind.ABSENT, "--map " not in note.text)
+        )
         named = list({note.text: note for note in refused}.values())[:_MAX_NAMED]
         reasons = [f"{note.file}: {note.text}" for note in named]
         if len(refused) > len(named):
@@ -478,10 +469,11 @@ def _no_data_message(
         first = bad[0]
         where = f"{first.file}, line {first.line:,}" if first.line else first.file
         text += f"; unreadable lines or files: {bad_count:,}, the first: {where}: {first.reason}"
-    kinds = ("untrained", "filtered_out", "failed", "other_split_rows")
-    omissions = [n for n in notes if n.kind in kinds]
+    omissions = [note for note in notes if note.kind in _OMISSIONS]
     text += "".join(f"; {note.count:,} {note.text}" for note in omissions)
-    return text + "".join(f"; {n.file} {n.text}" for n in notes if n.kind == CHANGED)
+    return text + "".join(
+        f"; {n.file} {n.text}" for n in notes if n.kind == NoteKind.CHANGED
+    )
 
 
 def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:

@@ -18,11 +18,10 @@ from rlreport.fields import AssumedStep
 from rlreport.formats.containers import iterate
 from rlreport.formats.renamed import RLBoard
 from rlreport.read.chunk import (
-    BRANCH,
-    CODES,
     Chunk,
     Columns,
     Extra,
+    LeftOut,
     Place,
     RangeCounts,
     RangeSettings,
@@ -39,18 +38,19 @@ from rlreport.read.lines import (
     with_content,
 )
 from rlreport.read.record import ParsedRow, load_object, parse_record
-from rlreport.read.remarks import (
-    MAX_UNREAD,
-    NO_STEP,
-    LogPosition,
-    Oddity,
-    Remarks,
-    UnreadLine,
-)
+from rlreport.read.remarks import MAX_UNREAD, LogPosition, Oddity, Remarks, UnreadLine
 from rlreport.read.spool import PartFolder, packed_part
 from rlreport.system.cache import Store, pack, program, unpack
+from rlreport.tables import NoteKind
 from rlreport.text.messages import message
 
+# ``RowMetadata.left_out`` -> its code
+_LEFT_OUT = {
+    "": LeftOut.NO,
+    "failed": LeftOut.FAILED,
+    "filtered_out": LeftOut.FILTERED,
+    "untrained": LeftOut.UNTRAINED_BRANCH,
+}
 _END = 2**62
 # Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers
 _UNUSABLE = (RowError, RecursionError, OverflowError)
@@ -128,7 +128,9 @@ class _RangeReader:
                     obj, offset, len(line), torn=torn
                 ):
                     if lenient and self._part.format.id == RLBoard.id:
-                        self._chunk.remarks.add("tolerant", self._position(offset))
+                        self._chunk.remarks.add(
+                            NoteKind.TOLERANT, self._position(offset)
+                        )
                     yield row, place
             except _UNUSABLE as error:
                 self._add_unread(offset, reason_of(error), torn=torn)
@@ -176,25 +178,26 @@ class _RangeReader:
                 self._add_unread(offset, reason_of(error), torn=torn)
                 continue
             split = row.metadata.split or part.format.split
+            is_main = split == part.format.main
+            if not is_main and split != part.format.watched:
+                remarks.add(NoteKind.OTHER_SPLIT_ROWS, position)
+                continue
             kind = row.metadata.left_out
-            validation = split != part.format.main
-            if validation and split != part.format.watched:
-                kind = "other_split_rows"
-            elif kind == "untrained" and "rollout_id" in row.carried:
-                kind = "branch"
-            left_out = CODES.get(kind, 0)
-            if (
-                kind and left_out != BRANCH
-            ):  # branches are counted once their rollout is known
-                remarks.add(kind, position)
-                if not left_out:
+            left_out = _LEFT_OUT[kind]
+            if left_out is LeftOut.UNTRAINED_BRANCH:
+                # Without its rollout, nothing shows that it is a branch of a trained one. Branches
+                # are counted later, when their rollouts are known.
+                if "rollout_id" not in row.carried:
+                    remarks.add(NoteKind.UNTRAINED, position)
                     continue
+            elif left_out:
+                remarks.add(NoteKind(kind), position)
             if (
                 isinstance(row.step, AssumedStep)
                 and part.format.step_in_path(obj, name) is None
             ):
-                remarks.add(NO_STEP, position)
-            yield row, Place(*position, length, sub, validation, left_out)
+                remarks.add(NoteKind.NO_STEP, position)
+            yield row, Place(*position, length, sub, not is_main, left_out)
 
     def _position(self, offset: int) -> LogPosition:
         return LogPosition(self._part.file, offset, self.lines)
@@ -354,7 +357,10 @@ def _decode(data: bytes) -> tuple[Chunk, int]:
         list(map(tuple, head["tools"])),
         [RangeCounts(*one) for one in head["counts"]],
         Remarks(
-            {kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in oddities}
+            {
+                NoteKind(kind): Oddity(times, LogPosition(*at))
+                for kind, (times, at) in oddities
+            }
         ),
     )
     return chunk, head["parts"]

@@ -226,11 +226,10 @@ def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> 
     size = int(tokens.offsets[-1])
     flags = part.flags
     numbers = Numbers()
-    flags[rows] |= np.array(
-        [HAS_TOKENS * (row is not None) for row in tokens.strings], np.uint8
-    )
+    has_tokens = np.array([row is not None for row in tokens.strings], bool)
+    flags[rows[has_tokens]] |= HAS_TOKENS
     if tokens.masked is not None:
-        flags[rows] |= np.uint8(HAS_MASK) * tokens.masked
+        flags[rows[tokens.masked]] |= HAS_MASK
     strings: Any = chain.from_iterable(
         [""] * length if row is None else row
         for row, length in zip(tokens.strings, tokens.lengths.tolist(), strict=True)
@@ -240,7 +239,8 @@ def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> 
     part.sampled = np.ones(size, np.bool_) if tokens.sampled is None else tokens.sampled
     part.lengths[rows] = tokens.lengths
     for name in KEPT:
-        if (values := figures.get(name)) is not None:
+        values = figures.get(name)
+        if values is not None:
             part.figures[name] = np.full(size, np.nan, np.float32)
             part.figures[name][part.sampled] = _as_float32(values)
 
@@ -333,19 +333,15 @@ class Rollouts(RolloutPart):
         for number, index in enumerate(with_values.tolist()):
             flags = int(self.flags[index])
             rollout = rollouts[number]
-            tokens = slice(
-                start := int(self.starts[index]), start + int(self.lengths[index])
-            )
+            start = int(self.starts[index])
+            tokens = slice(start, start + int(self.lengths[index]))
             if flags & HAS_TOKENS:
-                names = self.vocabulary
-                rollout.raw_tokens = list(
-                    map(names.__getitem__, self.ids[tokens].tolist())
-                )
+                ids = self.ids[tokens].tolist()
+                rollout.raw_tokens = [self.vocabulary[number] for number in ids]
                 rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
             if self.lengths[index]:
-                rollout.figures = figures.between(
-                    *offsets[number : number + 2].tolist()
-                )
+                first, stop = offsets[number : number + 2].tolist()
+                rollout.figures = figures.between(first, stop)
             rollout.sampled = self.sampled[tokens] if flags & HAS_MASK else None
         return rollouts
 
@@ -408,10 +404,12 @@ def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
 
 def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
     def text(name: str) -> str | None:
-        return clean(value) if isinstance(value := turn.get(name), str) else None
+        value = turn.get(name)
+        return clean(value) if isinstance(value, str) else None
 
     def number(name: str) -> float | None:
-        return float(value) if is_number(value := turn.get(name)) else None
+        value = turn.get(name)
+        return float(value) if is_number(value) else None
 
     calls = turn.get("calls")
     error = turn.get("error")

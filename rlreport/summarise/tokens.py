@@ -12,7 +12,7 @@ from rlreport.figures.ragged import Floats, row_ends
 from rlreport.figures.rounding import difference
 from rlreport.read.rollouts import EDGE
 from rlreport.summarise.steps import rounded_columns, window_size
-from rlreport.tables import GAP, TextSample, TokenSample
+from rlreport.tables import GAP, RowRole, TextSample, TokenSample
 from rlreport.text.tokens import detect_style, token_text
 
 USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
@@ -132,7 +132,9 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
 def _windows(
     responses: pd.DataFrame, step: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
+    steps = np.unique(
+        responses.loc[responses["validation"] == RowRole.TRAINING, "step"].to_numpy()
+    )
     size = window_size(len(steps))
     if 2 * size > len(steps):
         return np.zeros(len(step), bool), np.zeros(len(step), bool)
