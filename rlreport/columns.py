@@ -74,9 +74,8 @@ RESPONSE_COLUMNS = (
     _inner("file", "", "index into the files read", "int32"),
     _inner("line", "", "line number in that file, from 1", "int64"),
     _inner("offset", "bytes", "where the line starts (decompressed bytes)", "int64"),
-    _inner("length", "bytes", "length of the line without its line end", "int64"),
     _inner("sub", "", "row inside the line, for formats that log several in one", "int32"),
-    _inner("has_texts", "", "1 if its texts and tokens were read for quotes and pages", "int8"),
+    _inner("has_texts", "", "1 if its texts and tokens are used for quotes and pages", "int8"),
     _inner("prompt_id", "", "index into the prompt table, by cleaned prompt text", "int32"),
     _inner("prompt_hash", "", "hash of the whole cleaned prompt: the same in every run", "uint64"),
     _inner("group", "", "ordinal of the group: same group_id (else prompt) and step", "int32"),
@@ -150,7 +149,6 @@ RESPONSE_COLUMNS = (
     _inner("ratio_outside", "", "share of those tokens with exp(new − old) outside 1 ± 0.2"),
     _inner("validation", "", "1: of the validation split, 2: branch of a rollout that was not "
            "trained; both are shown but not judged", "int8"),
-    _inner("line_hash", "", "hash of the line that it was read from, 0 without one", "uint64"),
     _inner("response_hash", "", "hash of the cleaned response text", "uint64"),
     _inner("missing_grade", "", "1: reward is null, 2: judge failed, 3: masked, 4: error", "int8"),
     _inner("masked_reward", "", "sequence reward if the trainer masked the response"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
 from typing import Any
 
 import numpy as np
@@ -38,11 +39,88 @@ class BadLine:
     torn: bool = False
 
 
+class NoteKind(StrEnum):
+    """What a ``Note`` is about."""
+
+    # Values of rows that are repaired or left out; ``read.remarks`` has their texts
+    UNEQUAL_LENGTHS = "unequal_lengths"
+    SENTINEL = "sentinel"
+    PADS = "pads"
+    NESTED = "nested"
+    NOT_TOKENS = "not_tokens"
+    NOT_A_NUMBER = "not_a_number"
+    NOT_TEXT = "not_text"
+    TOLERANT = "tolerant"
+    REASONLESS = "reasonless"
+    BAD_MASK = "bad_mask"
+    BAD_TURNS = "bad_turns"
+    BAD_SPANS = "bad_spans"
+    LONG_TEXT = "long_text"
+    MANY_EXTRAS = "many_extras"
+    UNREAD_FIELDS = "not_taken"  # fields that are not recognized
+    MISSING_GRADES = "missing_grades"  # responses without a valid reward
+
+    # Rows that count in part or not at all
+    UNTRAINED = "untrained"
+    FILTERED_OUT = "filtered_out"
+    FAILED = "failed"
+    BRANCHES = "branches"
+    SPLIT = "split"  # responses of a split that are shown but not judged
+    OTHER_SPLIT_ROWS = "other_split_rows"
+    RESTART = "restart"
+    SHORTENED = "shortened"
+    MIXED_UNITS = "mixed_units"
+
+    # Steps and runs
+    NO_STEP = "no_step"  # neither rows nor paths have a step
+    PATH_STEP = "path_step"  # rows without a step get that of their path
+    SEVERAL_RUNS = "several_runs"  # the logs look like several runs
+    SEVERAL_STARTS = "several_starts"  # one log holds several starts of a run
+
+    # Files
+    FORMAT = "format"  # how a file is read, if its reader has to know
+    NOT_A_LOG = "not_a_log"
+    OTHER_FILE = "other_file"  # a file that is not named like a log
+    EMPTY_FILE = "empty_file"
+    REPEATED_FILE = "repeated_file"
+    CHANGED = "changed"  # a log changed while it was read
+    SIBLING = "sibling"  # files that are read together with a log next to them
+    REPORTS = "reports"  # reports of rlreport lie among the logs
+    OTHER_SPLIT = "other_split"  # files of a data split that are not read
+    ABSENT = "absent"  # what a folder lacks
+
+    # What is beside the logs
+    METRICS = "metrics"
+    CARD = "card"
+    CHARTS = "charts"  # chart functions that failed
+    NOTES = "notes"  # the file of the author's notes
+
+
+# Kinds of notes that are no problem: ``--strict`` allows them.
+HARMLESS = frozenset(
+    {
+        NoteKind.UNREAD_FIELDS,
+        NoteKind.FORMAT,
+        NoteKind.SPLIT,
+        NoteKind.SIBLING,
+        NoteKind.PATH_STEP,
+        NoteKind.NO_STEP,
+        NoteKind.REPORTS,
+        NoteKind.BRANCHES,
+    }
+)
+
+# Kinds of notes that consist of names from the logs: redaction replaces their texts as a whole,
+# those with names of splits always, those with names of fields if names are redacted, too.
+WITH_SPLIT_NAMES = frozenset({NoteKind.SPLIT, NoteKind.OTHER_SPLIT})
+WITH_FIELD_NAMES = frozenset({NoteKind.UNREAD_FIELDS})
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """A remark about the logs; ``count``: the number of files, lines or rows it concerns."""
 
-    kind: str
+    kind: NoteKind
     text: str
     count: int
     file: str | None = None
@@ -58,10 +136,12 @@ class MetricsFile:
     metrics: list[str]
 
 
-# Values of the column ``validation``, which is 0 in rows of training: rows of validation, and of
-# branches that were not trained
-IN_VALIDATION = 1
-IN_BRANCH = 2
+class RowRole(IntEnum):
+    """What a response is to the run: values of the column ``validation``."""
+
+    TRAINING = 0
+    VALIDATION = 1
+    BRANCH = 2  # a branch of a rollout that was not trained
 
 
 def counted_responses(splits: pd.Series | NDArray[np.int8]) -> str:
@@ -93,8 +173,8 @@ def counted_in_all(splits: pd.Series | NDArray[np.int8]) -> str:
 
 def _by_kind(splits: pd.Series | NDArray[np.int8]) -> tuple[int, int, int]:
     values = np.asarray(splits)
-    validation = int((values == IN_VALIDATION).sum())
-    branches = int((values == IN_BRANCH).sum())
+    validation = int((values == RowRole.VALIDATION).sum())
+    branches = int((values == RowRole.BRANCH).sum())
     return len(values) - validation - branches, validation, branches
 
 
@@ -248,24 +328,24 @@ class Tables(LogTables):
         """
         if self.responses.empty:
             return self
-        in_training = self.responses["validation"].to_numpy() == 0
+        in_training = self.responses["validation"].to_numpy() == RowRole.TRAINING
         has_responses = self.steps["responses"] > 0
         if in_training.all() and has_responses.all():
             return self
         new_rows = np.cumsum(in_training) - 1
+        samples: dict[str, Any] = {}
+        for name in _SAMPLES:
+            sample = getattr(self, name)
+            if sample is not None:
+                samples[name] = replace(sample, rows=new_rows[sample.rows])
+        tools_used = self.tools_used[in_training[: len(self.tools_used)]]
         return replace(
             self,
             responses=self.responses[in_training].reset_index(drop=True),
             extras=self.extras[in_training].reset_index(drop=True),
-            tools_used=self.tools_used[in_training[: len(self.tools_used)]].reset_index(
-                drop=True
-            ),
+            tools_used=tools_used.reset_index(drop=True),
             steps=self.steps[has_responses].reset_index(drop=True),
-            **{
-                name: replace(sample, rows=new_rows[sample.rows])
-                for name in _SAMPLES
-                if (sample := getattr(self, name)) is not None
-            },
+            **samples,
         )
 
     def mark_in_progress(self) -> Tables:
@@ -311,23 +391,22 @@ class Tables(LogTables):
         low, high = np.searchsorted(
             self.responses["step"].to_numpy(), (start, stop)
         ).tolist()
-        samples: dict[str, Any] = {
-            name: _cut(sample, low, high)
-            for name in _SAMPLES
-            if (sample := getattr(self, name)) is not None
-        }
-        frames: dict[str, Any] = {
-            name: frame[(frame["step"] >= start) & (frame["step"] < stop)].reset_index(
-                drop=True
-            )
-            for name in ("steps", "validation", "extras_by_step", "tools", "metrics")
-            if "step" in (frame := getattr(self, name))
-        }
-        broken_steps = {
-            name: steps_inside
-            for name, steps in self.metrics_broken.items()
-            if (steps_inside := [step for step in steps if start <= step < stop])
-        }
+        samples: dict[str, Any] = {}
+        for name in _SAMPLES:
+            sample = getattr(self, name)
+            if sample is not None:
+                samples[name] = _cut(sample, low, high)
+        frames: dict[str, Any] = {}
+        for name in ("steps", "validation", "extras_by_step", "tools", "metrics"):
+            frame = getattr(self, name)
+            if "step" in frame:
+                is_inside = (frame["step"] >= start) & (frame["step"] < stop)
+                frames[name] = frame[is_inside].reset_index(drop=True)
+        broken_steps = {}
+        for name, steps in self.metrics_broken.items():
+            steps_inside = [step for step in steps if start <= step < stop]
+            if steps_inside:
+                broken_steps[name] = steps_inside
         return replace(
             self,
             responses=self.responses.iloc[low:high].reset_index(drop=True),
@@ -339,7 +418,7 @@ class Tables(LogTables):
 
     def validation_tables(self) -> Tables | None:
         """Return tables with responses, extras and steps of validation, and no samples, or None."""
-        in_validation = self.responses["validation"].to_numpy() == 1
+        in_validation = self.responses["validation"].to_numpy() == RowRole.VALIDATION
         if not in_validation.any():
             return None
         return replace(

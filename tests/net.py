@@ -269,10 +269,8 @@ INNER = (
     "file",
     "line",
     "offset",
-    "length",
     "prompt_hash",
     "group_hash",
-    "line_hash",
     "response_hash",
 )
 TEXTS = (

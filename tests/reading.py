@@ -11,6 +11,7 @@ import pandas as pd
 
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.options import GaeOptions, ReadOptions
+from rlreport.read.limits import ReadLimits
 from rlreport.read.logs import read_logs
 from rlreport.read.tables import Scan
 from rlreport.summarise.tokens import token_table
@@ -69,8 +70,9 @@ def damage(data: bytearray, rng: random.Random, tricks: Sequence[bytes]) -> None
         data[at:at] = data[other : other + rng.randint(1, 400)]
 
 
-def read(*paths: Path | str, **options: Any) -> Scan:
-    return read_logs(list(paths), ReadOptions(workers=1, **options), GaeOptions())
+def read(*paths: Path | str, limits: ReadLimits | None = None, **options: Any) -> Scan:
+    settings = ReadOptions(workers=1, **options)
+    return read_logs(list(paths), settings, GaeOptions(), limits=limits)
 
 
 def kinds(scan: Scan) -> set[str]:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read import ranges as chunks
-from rlreport.read.lines import byte_ranges
+from rlreport.read.limits import ReadLimits
 from rlreport.read.logs import read_logs
 from rlreport.read.ranges import read_chunk
 from rlreport.read.rollouts import Rollouts
@@ -36,17 +36,16 @@ RANGE = 2_000
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut files every 2,000 bytes, and read each range by itself."""
-    monkeypatch.setattr(byte_ranges, "__kwdefaults__", {"range_bytes": RANGE})
-    monkeypatch.setattr("rlreport.read.lines.RANGE_BYTES", RANGE)
+    monkeypatch.setattr("rlreport.read.logs.LIMITS", ReadLimits(range_bytes=RANGE))
 
 
 @pytest.fixture
 def starts_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     starts: list[int] = []
 
-    def read(ranges: Any, *settings: Any) -> Any:
+    def read(ranges: Any, settings: Any) -> Any:
         starts.extend(one.start for one in ranges)
-        return read_chunk(ranges, *settings)
+        return read_chunk(ranges, settings)
 
     monkeypatch.setattr(chunks, "read_chunk", read)
     return starts

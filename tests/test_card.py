@@ -10,11 +10,12 @@ import pytest
 import rlreport
 from rlreport.about.card import MOST_ENTRIES, run_card
 from rlreport.about.secrets import is_secret
-from rlreport.about.several_runs import SEVERAL_RUNS, several_runs
+from rlreport.about.several_runs import several_runs
 from rlreport.errors import UsageError
 from rlreport.flows.build import check_logs
 from rlreport.options import BuildOptions
 from rlreport.summarise.run import summarise
+from rlreport.tables import NoteKind
 from tests.forms import OTHERS, everything
 from tests.reading import read, row, write
 from tests.running import build
@@ -380,7 +381,9 @@ def reported(out, logs, **options):
     """Return what a report tells of several runs, which is a warning, too."""
     report = rlreport.build(logs, out / "out.md", workers=1, **options)
     found = {finding.id: finding.severity for finding in report.verdict.findings}
-    told = [note.text for note in report.tables.notes if note.kind == SEVERAL_RUNS]
+    told = [
+        note.text for note in report.tables.notes if note.kind == NoteKind.SEVERAL_RUNS
+    ]
     assert found.get("mixed_runs") == ("warning" if told else None)
     return " ".join(told)
 

@@ -13,8 +13,9 @@ import pytest
 
 import rlreport
 from rlreport.read import logs
-from rlreport.read.changed import CHANGED, Change, incomplete_from
-from rlreport.read.lines import byte_ranges
+from rlreport.read.changed import Change, incomplete_from
+from rlreport.read.limits import ReadLimits
+from rlreport.tables import NoteKind
 from tests.reading import kinds, read, row, write
 from tests.running import rlreport as run
 
@@ -53,7 +54,7 @@ def before_range(
         return read(*given)
 
     patch.setattr(logs, "_read", reading)
-    patch.setattr(logs, "byte_ranges", partial(byte_ranges, range_bytes=STEP_BYTES))
+    patch.setattr(logs, "LIMITS", ReadLimits(range_bytes=STEP_BYTES))
 
 
 def replace(log: Path) -> None:
@@ -156,9 +157,9 @@ def test_a_list_that_is_cut_while_it_is_read_is_named(tmp_path, monkeypatch):
     other = write(tmp_path / "other.jsonl", lines(range(STEPS)))
     before_range(0, partial(os.truncate, log, 100), monkeypatch)
     scan = read(log, other)
-    assert [(note.text, note.file) for note in scan.notes if note.kind == CHANGED] == [
-        ("was cut while it was read: 100 bytes of 2.24 kB", "log.json")
-    ]
+    assert [
+        (note.text, note.file) for note in scan.notes if note.kind == NoteKind.CHANGED
+    ] == [("was cut while it was read: 100 bytes of 2.24 kB", "log.json")]
     assert scan.incomplete_from is None
 
 
@@ -169,7 +170,7 @@ def test_what_was_cached_of_a_log_that_was_cut_is_not_used_with_the_warning(
     with monkeypatch.context() as patch:
         before_range(HALF, partial(os.truncate, log, STEP_BYTES * HALF), patch)
         first = read(log, cache=cache)
-    assert kinds(first) == {CHANGED}
+    assert kinds(first) == {NoteKind.CHANGED}
     again = read(log, cache=cache)
     assert (kinds(again), again.incomplete_from) == (set(), None)
     assert len(again.responses) == len(first.responses) == HALF * GROUP

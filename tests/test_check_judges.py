@@ -13,7 +13,7 @@ import pytest
 from rlreport.check import run_checks
 from rlreport.check.finding import Onset
 from rlreport.check.registry import CHECKS
-from rlreport.tables import BadLine, LogFile, Note, Tables
+from rlreport.tables import BadLine, LogFile, Note, NoteKind, Tables
 from tests.reading import read, row, write
 from tests.tables_builder import (
     INDEX,
@@ -679,7 +679,7 @@ def test_a_torn_last_line_and_cut_arrays_are_only_told() -> None:
         severity("broken_log", replace(tables(), bad_lines=[torn], bad_count=1))
         == "info"
     )
-    cut = Note("unequal_lengths", "cut to the shorter", 3)
+    cut = Note(NoteKind.UNEQUAL_LENGTHS, "cut to the shorter", 3)
     assert severity("broken_log", replace(tables(), notes=[cut])) == "info"
 
 

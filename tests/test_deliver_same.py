@@ -26,12 +26,12 @@ SEVERAL = """
 import json, os, sys
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads of NumPy would keep this process from forking
 from rlreport.cli.main import main
-from rlreport.read import choice, lines, logs, reread, sample
+from rlreport.read import logs
+from rlreport.read.limits import ReadLimits
 from rlreport.system import workers
 # All workers take part in reading, sampling and rendering a short log, part of which is sampled.
 workers.FORK_SECONDS = 0
-lines.byte_ranges.__kwdefaults__["range_bytes"] = 10_000
-choice.MAX_SAMPLED, sample._JOB_ROWS, logs.KEPT_BYTES, reread._PART_ROWS = 12, 4, 0, 4
+logs.LIMITS = ReadLimits(range_bytes=10_000, sampled=12, sample_job_rows=4)
 for number, arguments in enumerate(json.loads(sys.argv[1])):
     try:
         main(arguments)

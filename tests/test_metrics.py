@@ -18,8 +18,8 @@ from rlreport.flows.build import check_logs
 from rlreport.metrics.find import MAX_BROKEN, find_and_read, find_metrics
 from rlreport.metrics.roles import in_unit_of, known_keys, roles_of
 from rlreport.options import BuildOptions
-from rlreport.read.detect import FORMAT
 from rlreport.system.stores import zstd
+from rlreport.tables import NoteKind
 from tests.net import RUNS, WRITTEN
 from tests.reading import row, write
 
@@ -66,7 +66,7 @@ def test_without_tensorboard_a_folder_of_events_says_what_to_install(
     (note,) = (
         note for note in report.tables.notes if "rlreport[tensorboard]" in note.text
     )
-    assert note.kind == FORMAT  # printed on the terminal, too
+    assert note.kind == NoteKind.FORMAT  # printed on the terminal, too
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])

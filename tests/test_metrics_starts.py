@@ -12,9 +12,8 @@ import pandas as pd
 import pytest
 
 import rlreport
-from rlreport.about.several_runs import SEVERAL_STARTS
 from rlreport.metrics.find import TrainerMetrics, find_and_read
-from rlreport.read.detect import FORMAT
+from rlreport.tables import NoteKind
 from tests.reading import write
 
 Row = dict[str, Any]
@@ -222,7 +221,7 @@ def test_event_files_of_several_starts_in_one_folder_are_several_starts(tmp_path
         tensorboard(tmp_path, rows[: 100 - 30 * i], 1_700_000_000 + 1000 * i)
     read = find_and_read([tmp_path])
     assert len(read.table) == 40
-    assert [note.kind for note in read.notes] == [SEVERAL_STARTS]
+    assert [note.kind for note in read.notes] == [NoteKind.SEVERAL_STARTS]
     assert "3 starts" in notes(read) and "100, 70, 40 steps" in notes(read)
 
 
@@ -271,7 +270,9 @@ def test_the_longest_last_start_is_judged_and_what_is_left_out_is_said(tmp_path)
     jsonl(tmp_path / "logs", logged(range(1, 41), 0.2, 0.3) + UP)
     report = built(tmp_path)
     assert report.verdict.level == "healthy"
-    said = [str(note.text) for note in report.tables.notes if note.kind == FORMAT]
+    said = [
+        str(note.text) for note in report.tables.notes if note.kind == NoteKind.FORMAT
+    ]
     assert "the 40 steps of the starts before it are left out" in said[0]
 
 

@@ -12,7 +12,7 @@ from rlreport.pages.data import note_in_words
 from rlreport.pages.figures import change
 from rlreport.pages.table import number_cell
 from rlreport.pages.template_files import package_folder
-from rlreport.tables import Note
+from rlreport.tables import Note, NoteKind
 from rlreport.text.numbers import MINUS, byte_size, exact, written
 from tests.running import SEARCH
 
@@ -148,10 +148,12 @@ def test_a_change_has_sign_and_direction(now, before, kind, expected):
 
 def test_a_note_has_its_place_and_its_count():
     words = {
-        Note("x", "odd", 1): "odd",
-        Note("x", "odd", 1, "a.jsonl"): "odd (a.jsonl)",
-        Note("x", "odd", 1, "a.jsonl", 1200): "odd (a.jsonl, line 1,200)",
-        Note("x", "odd", 2, "a.jsonl", 3): "odd (2 in total, first in a.jsonl, line 3)",
-        Note("x", "odd", 2): "odd (2 in total)",
+        Note(NoteKind.FORMAT, "odd", 1): "odd",
+        Note(NoteKind.FORMAT, "odd", 1, "a.jsonl"): "odd (a.jsonl)",
+        Note(NoteKind.FORMAT, "odd", 1, "a.jsonl", 1200): "odd (a.jsonl, line 1,200)",
+        Note(
+            NoteKind.FORMAT, "odd", 2, "a.jsonl", 3
+        ): "odd (2 in total, first in a.jsonl, line 3)",
+        Note(NoteKind.FORMAT, "odd", 2): "odd (2 in total)",
     }
     assert [note_in_words(note) for note in words] == list(words.values())

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from rlreport.options import ReadOptions
-from rlreport.read.detect import FORMAT, PATH_STEP, detect_formats, path_steps
+from rlreport.read.detect import detect_formats, path_steps
+from rlreport.read.limits import ReadLimits
 from rlreport.read.listing import find_sources
-from rlreport.read.remarks import NO_STEP
 from rlreport.read.tables import Scan
+from rlreport.tables import NoteKind
 from tests.reading import kinds, read, row, write
 from tests.running import build
 from tests.test_read_clusters import zipped
@@ -85,10 +86,13 @@ DOUBTFUL = [
 @pytest.mark.parametrize(
     ("names", "kind"),
     [
-        *((names, PATH_STEP) for names in FOUND),
-        *(({f"{name}.jsonl": 0 for name in names}, NO_STEP) for names in NO_STEPS),
+        *((names, NoteKind.PATH_STEP) for names in FOUND),
         *(
-            ({f"{name}.jsonl": 7 * ("-7/" in name) for name in names}, FORMAT)
+            ({f"{name}.jsonl": 0 for name in names}, NoteKind.NO_STEP)
+            for names in NO_STEPS
+        ),
+        *(
+            ({f"{name}.jsonl": 7 * ("-7/" in name) for name in names}, NoteKind.FORMAT)
             for names in DOUBTFUL
         ),
     ],
@@ -99,15 +103,17 @@ def test_a_step_in_the_path_is_read_and_noted_and_other_numbers_are_none(
     scan = read(logs(tmp_path / "logs", *names), strict=True)
     assert steps_of(scan) == {name: [step] for name, step in names.items()}
     (note,) = (note for note in scan.notes if note.kind == kind)
-    if kind == PATH_STEP:
+    if kind == NoteKind.PATH_STEP:
         assert note.count == len(names)
         assert note.text.endswith(f"such as step {names[str(note.file)]}")
-        assert FORMAT not in kinds(scan)
-    elif kind == NO_STEP:
+        assert NoteKind.FORMAT not in kinds(scan)
+    elif kind == NoteKind.NO_STEP:
         assert note.text.startswith("no row has a step, so the run is one step")
         assert "--map step=FIELD or --step-from-path" in note.text
         assert note.count == 2 * len(names)
-        assert {PATH_STEP, FORMAT}.isdisjoint(kinds(scan)) and "step" not in scan.fields
+        assert {NoteKind.PATH_STEP, NoteKind.FORMAT}.isdisjoint(
+            kinds(scan)
+        ) and "step" not in scan.fields
     else:
         assert f"all rows have step {max(names.values())}, although" in note.text
         assert "--step-from-path" in note.text
@@ -132,11 +138,11 @@ def test_files_without_a_step_beside_files_with_one_are_warned_about(
         write(tmp_path / "logs" / name, [row(step), row(step)])
     scan = read(tmp_path / "logs")
     assert sorted({*scan.responses["step"]} - {10}) == [0, 20]
-    (note,) = (note for note in scan.notes if note.kind == FORMAT)
+    (note,) = (note for note in scan.notes if note.kind == NoteKind.FORMAT)
     assert note.text.startswith(
         f"2 rows without a step, the first in {first}, are read as step 0"
     )
-    assert NO_STEP not in kinds(scan)
+    assert NoteKind.NO_STEP not in kinds(scan)
     assert scan.fields.get("step", 0) == 2 * len(logged)
 
 
@@ -146,11 +152,11 @@ def test_files_without_a_step_beside_files_with_one_are_warned_about(
         (
             {"step_1/r.jsonl": 1, "step_2/r.jsonl": 2, "step_10/r.json": 10},
             {1, 2, 10},
-            PATH_STEP,
+            NoteKind.PATH_STEP,
         ),
-        ({"x_1.jsonl": 1, "x_2.jsonl": 2}, {1, 2}, PATH_STEP),
-        ({"1/r.jsonl": 0, "2/r.jsonl": 0}, {0}, FORMAT),
-        ({"rank_1.jsonl": 0, "rank_2.jsonl": 0}, {0}, NO_STEP),
+        ({"x_1.jsonl": 1, "x_2.jsonl": 2}, {1, 2}, NoteKind.PATH_STEP),
+        ({"1/r.jsonl": 0, "2/r.jsonl": 0}, {0}, NoteKind.FORMAT),
+        ({"rank_1.jsonl": 0, "rank_2.jsonl": 0}, {0}, NoteKind.NO_STEP),
     ],
 )
 def test_paths_in_a_zip_are_like_paths_of_files(members, steps, noted, tmp_path):
@@ -163,12 +169,14 @@ def test_paths_in_a_zip_are_like_paths_of_files(members, steps, noted, tmp_path)
     assert {rollout.response: rollout.step for rollout in rollouts} == members
     assert set(scan.responses["step"]) == steps
     assert noted in kinds(scan)
-    if noted == PATH_STEP:
-        assert kinds(scan).isdisjoint({FORMAT, NO_STEP})
-    if noted == FORMAT:
+    if noted == NoteKind.PATH_STEP:
+        assert kinds(scan).isdisjoint({NoteKind.FORMAT, NoteKind.NO_STEP})
+    if noted == NoteKind.FORMAT:
         scan = read(tmp_path, step_from_path=r"(\d+)/r\.jsonl$")
         assert set(scan.responses["step"]) == {1, 2}
-        assert kinds(scan).isdisjoint({PATH_STEP, FORMAT, NO_STEP})
+        assert kinds(scan).isdisjoint(
+            {NoteKind.PATH_STEP, NoteKind.FORMAT, NoteKind.NO_STEP}
+        )
 
 
 @pytest.mark.parametrize(
@@ -186,30 +194,28 @@ def test_rows_of_one_step_in_paths_of_several_are_noted(names, noted, tmp_path):
         write(tmp_path / name, [row(4)])
     scan = read(tmp_path, strict=True)
     assert set(scan.responses["step"]) == {4}
-    notes = [note for note in scan.notes if note.kind == FORMAT]
+    notes = [note for note in scan.notes if note.kind == NoteKind.FORMAT]
     assert [
         note.text.startswith("all rows have step 4, although") for note in notes
     ] == [True] * noted
     if noted:
         scan = read(tmp_path, step_from_path=r"_(\d)")
         assert set(scan.responses["step"]) == {1, 2}
-        assert FORMAT not in kinds(scan)
+        assert NoteKind.FORMAT not in kinds(scan)
 
 
 def test_mapped_rows_and_messages_have_the_step_of_the_path(tmp_path: Path) -> None:
     logs(tmp_path, "iter_3/a.jsonl", "iter_4/a.jsonl", answer="x")
     scan = read(tmp_path, mapping={"response": "answer"})
     assert sorted(set(scan.responses["step"])) == [3, 4]
-    assert PATH_STEP in kinds(scan)
+    assert NoteKind.PATH_STEP in kinds(scan)
 
 
-def test_steps_of_paths_are_cached_and_found_in_ranges(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "rlreport.read.lines.byte_ranges.__kwdefaults__", {"range_bytes": 64}
-    )
+def test_steps_of_paths_are_cached_and_found_in_ranges(tmp_path):
+    limits = ReadLimits(range_bytes=64)
     folder = logs(tmp_path / "logs", "r_1.jsonl", "r_2.jsonl", rows=9)
     for _ in range(2):
-        scan = read(folder, cache=str(tmp_path / "kept"))
+        scan = read(folder, cache=str(tmp_path / "kept"), limits=limits)
         assert steps_of(scan) == {"r_1.jsonl": [1], "r_2.jsonl": [2]}
     (folder / "r_2.jsonl").unlink()  # now it may be a run of one step
     assert steps_of(read(folder, cache=str(tmp_path / "kept"))) == {"r_1.jsonl": [0]}

@@ -15,8 +15,8 @@ from rlreport.api import build
 from rlreport.errors import RlreportError, UsageError
 from rlreport.flows.build import build_report
 from rlreport.options import BuildOptions
-from rlreport.read import logs, reread
-from rlreport.read.lines import byte_ranges
+from rlreport.read import logs
+from rlreport.read.limits import ReadLimits
 from rlreport.read.listing import find_sources
 from rlreport.system import ray_executor
 from rlreport.system.workers import Progress, Workers
@@ -54,10 +54,8 @@ def log(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Byte ranges of 256 KiB and parts of 16 texts, a task each."""
-    monkeypatch.setattr(reread, "_PART_ROWS", 16)
-    assert byte_ranges.__kwdefaults__
-    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 256 << 10)
+    """Byte ranges of 256 KiB, a task each."""
+    monkeypatch.setattr(logs, "LIMITS", ReadLimits(range_bytes=256 << 10))
 
 
 class Killing(Progress):
@@ -91,7 +89,6 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
     many_tasks: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(logs, "KEPT_BYTES", 0)
     store.put_folder(log.parent, "cluster/run")
     url = f"s3://{BUCKET}/cluster/run"
     out = f"s3://{BUCKET}/cluster/report"
@@ -100,7 +97,7 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
     assert len([name for name in wanted if name.startswith("steps/")]) == 20
     build(url, tmp_path / "whole", ray=nodes.address)
     assert files_below(tmp_path / "whole") == wanted
-    killing = Killing(nodes, ["reading", "reading texts", "rendering"])
+    killing = Killing(nodes, ["reading", "rendering"])
     with Workers(ray=nodes.address) as workers:
         options = BuildOptions(ray=nodes.address)
         build_report([url], out, options, progress=killing, workers=workers)

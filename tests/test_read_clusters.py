@@ -15,9 +15,12 @@ import pytest
 
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import GaeOptions, ReadOptions
+from rlreport.read.chunk import RangeSettings
+from rlreport.read.limits import ReadLimits
 from rlreport.read.lines import ByteRange, Lines
 from rlreport.read.listing import find_sources
 from rlreport.read.ranges import read_chunk
+from rlreport.read.spool import PartFolder
 from rlreport.system.stores import zstd
 from tests.reading import kinds, read, row, token_figures, tokens, write
 
@@ -27,11 +30,10 @@ PACKED = pytest.mark.parametrize(
 )
 
 
-def test_line_over_the_limit_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setattr("rlreport.read.ranges.MAX_LINE", 500)
+def test_line_over_the_limit_is_skipped(tmp_path):
     write(tmp_path / "a.jsonl", [GOOD, row(response="x" * 9_000_000), row(5)])
     write(tmp_path / "empty.jsonl", [])
-    scan = read(tmp_path)
+    scan = read(tmp_path, limits=ReadLimits(line_bytes=500))
     assert scan.responses["step"].tolist() == [0, 5]
     assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [
         (2, "longer than 500 bytes")
@@ -239,7 +241,8 @@ def test_rows_appended_while_reading_are_not_read(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(path.read_bytes())
     part = ByteRange(0, source, 0, source.size)
-    assert read_chunk([part], ReadOptions(), GaeOptions()).rows == 2
+    settings = RangeSettings(ReadOptions(), GaeOptions(), PartFolder())
+    assert read_chunk([part], settings).rows == 2
 
 
 def text_of(*rows: dict) -> str:

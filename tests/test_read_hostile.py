@@ -94,10 +94,9 @@ def test_values_of_any_type_mean_the_same_in_strict_and_in_lenient_json(
         {note.kind: note.count for note in scan.notes} for scan in (strict, lenient)
     ]
     assert counts[0] | {"tolerant": len(ODD)} == counts[1]
-    position = ["offset", "length", "line_hash"]
     pd.testing.assert_frame_equal(
-        strict.responses.drop(columns=position, errors="ignore"),
-        lenient.responses.drop(columns=position, errors="ignore"),
+        strict.responses.drop(columns="offset"),
+        lenient.responses.drop(columns="offset"),
     )
     pd.testing.assert_frame_equal(token_figures(strict), token_figures(lenient))
     assert (strict.ngrams is None) == (lenient.ngrams is None)

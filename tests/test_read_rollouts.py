@@ -2,9 +2,12 @@
 
 import gzip
 import json
+import os
 import pickle
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
@@ -18,16 +21,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.errors import RlreportError, UnusableInputError
+from rlreport.errors import RlreportError
 from rlreport.figures.rounding import rounded
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.pages.plan import extremes
-from rlreport.read import choice, reread
-from rlreport.read.choice import MAX_SAMPLED, METRICS, Choice, choose_rows, sampled_rows
+from rlreport.read.choice import METRICS, Choice, choose_rows, sampled_rows
+from rlreport.read.chunk import RangeSettings
+from rlreport.read.limits import LIMITS
 from rlreport.read.lines import ByteRange
 from rlreport.read.listing import find_sources
 from rlreport.read.ranges import read_chunk
 from rlreport.read.rollouts import EDGE, Rollout, Selection
+from rlreport.read.spool import RolloutSpool, part_folder
 from rlreport.read.tables import MAX_PROMPTS, Scan
 from rlreport.summarise.tokens import step_bigrams
 from rlreport.tables import GAP
@@ -51,9 +56,7 @@ def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
 
 
 @pytest.mark.ci
-def test_rows_that_are_read_again_are_those_that_were_kept(
-    shared_data, tmp_path, monkeypatch
-):
+def test_rows_of_a_cache_are_those_that_were_read(shared_data, tmp_path):
     seen: set[tuple[str, ...]] = set()
     quirks = [
         RUNS / "quirks" / name for name in ("escapes", "ground_truths", "token_strings")
@@ -67,11 +70,9 @@ def test_rows_that_are_read_again_are_those_that_were_kept(
         if kind in seen:
             continue
         seen.add(kind)
-        with monkeypatch.context() as patch:
-            patch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
-            others = [read(path, cache=str(tmp_path / "cache")) for _ in range(2)]
+        others = [read(path, cache=str(tmp_path / "cache")) for _ in range(2)]
         rows = range(len(kept.responses))
-        for other in others:  # read again, and from the cache
+        for other in others:  # written to the cache, and from it
             pd.testing.assert_frame_equal(other.responses, kept.responses)
             assert_same(other.rollouts.read(rows), kept.rollouts.read(rows))
 
@@ -92,10 +93,8 @@ def run_of(
 def assert_within_limits(table: pd.DataFrame) -> Choice:
     chosen = choose_rows(table, ["a"])
     assert (np.diff(chosen.rows) > 0).all()
-    assert len(chosen.rows) <= choice.MAX_CHOSEN
-    assert (
-        table["response_chars"].to_numpy()[chosen.rows].sum() <= choice.MAX_CHOSEN_BYTES
-    )
+    assert len(chosen.rows) <= LIMITS.chosen
+    assert table["response_chars"].to_numpy()[chosen.rows].sum() <= LIMITS.chosen_bytes
     return chosen
 
 
@@ -109,9 +108,7 @@ def test_extremes_of_every_step_are_chosen_within_the_limits(steps, each, length
     # Of each step 256 rows are chosen, or half as many until they fit; 7 are extreme here.
     rows = len(sampled_rows(table, ["a"])) + 2 * len(METRICS) + 8 * steps
     chars = rows * table["response_chars"].iloc[0]
-    assume(
-        rows <= choice.MAX_CHOSEN - MAX_PROMPTS and 2 * chars <= choice.MAX_CHOSEN_BYTES
-    )
+    assume(rows <= LIMITS.chosen - MAX_PROMPTS and 2 * chars <= LIMITS.chosen_bytes)
     for name in set(METRICS) & {"reward", "kl_k1", "surprisal_mean"}:
         by_step = table[name].to_numpy().reshape(steps, each)
         for ends in (by_step.argmin(axis=1), by_step.argmax(axis=1)):
@@ -138,37 +135,9 @@ def test_the_choice_repeats_and_small_runs_are_chosen_whole() -> None:
     small = run_of(rng, 10, 100, 300)
     large = run_of(rng, 100, 500, 300)
     assert choose_rows(small, ["a"]).rows.tolist() == list(range(1000))
-    assert choose_rows(small, ["a"]).whole.all()
     np.testing.assert_array_equal(
         choose_rows(large, ["a"]).rows, choose_rows(large, ["a"]).rows
     )
-
-
-@pytest.fixture
-def long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scan:
-    """A run read again with room for the tokens of one response, of two with 3,000."""
-    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
-    monkeypatch.setattr("rlreport.read.choice.MAX_CHOSEN_BYTES", 200_000)
-    words = [f"w{i % 7}" for i in range(3000)]
-    rows = [
-        tokens(*words, step=0, reward=1.0),
-        tokens(*words, step=0, reward=0.0),
-        row(1),
-    ]
-    return read(write(tmp_path / "a.jsonl", rows))
-
-
-def test_tokens_beyond_the_limit_count_by_their_ends_and_are_not_shown(
-    long: Scan,
-) -> None:
-    first, second, third = long.rollouts.read([0, 1, 2])
-    assert [len(one.raw_tokens) for one in (first, second, third)] == [3000, 0, 0]
-    assert second.response
-    sample = long.ngrams
-    assert sample is not None
-    assert np.diff(sample.offsets).tolist() == [2 * EDGE + 1] * 2
-    ends = np.split(sample.units, sample.offsets[1:-1])
-    np.testing.assert_array_equal(ends[0], ends[1])
 
 
 def test_a_pickled_selection_holds_its_responses_only(tmp_path: Path) -> None:
@@ -184,7 +153,7 @@ def test_a_pickled_selection_holds_its_responses_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
-def test_a_log_that_changes_before_it_is_read_again_is_refused(
+def test_a_log_that_changes_after_it_was_read_is_reported_as_it_was(
     name, tmp_path, monkeypatch
 ):
     def write_log(text: str) -> Path:
@@ -197,61 +166,102 @@ def test_a_log_that_changes_before_it_is_read_again_is_refused(
         write_log("Bye there.")
         return choose_rows(*arguments)
 
-    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
     monkeypatch.setattr("rlreport.read.logs.choose_rows", choose_after_change)
-    with pytest.raises(UnusableInputError, match="changed while being read"):
-        read(write_log("Hi, there."))
+    scan = read(write_log("Hi, there."))
+    assert scan.rollouts.read([len(scan.responses) - 1])[0].response == "Hi, there."
 
 
-@pytest.mark.parametrize("limit", ["logs.MAX_CHOSEN_BYTES", "choice.MAX_CHOSEN_BYTES"])
-def test_kept_rows_beyond_the_limit_equal_those_that_are_read_again(
-    limit, tmp_path, monkeypatch
-):
-    log = tmp_path / "a.jsonl.gz"
-    rows = [tokens(*["a"] * 3000, step=step, reward=float(step)) for step in range(3)]
-    log.write_bytes(gzip.compress(write(tmp_path / "a.jsonl", rows).read_bytes()))
-    monkeypatch.setattr(f"rlreport.read.{limit}", 200_000)
-    kept = read(log)
-    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
-    again = read(log)
-    np.testing.assert_array_equal(kept.rollouts.lengths, again.rollouts.lengths)
-    assert_same(kept.rollouts.read(range(3)), again.rollouts.read(range(3)))
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files, empty."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
 
-def test_a_plain_log_is_read_again_in_parts_and_a_packed_one_at_once(
-    tmp_path, monkeypatch
-):
-    plain = write(tmp_path / "a.jsonl", [row(step) for step in range(10)])
-    packed = tmp_path / "b.jsonl.gz"
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
-    read_parts = reread._read_parts
-    sizes = []
-
-    def counted(rows, shared):
-        sizes.append(len(rows.file))
-        return read_parts(rows, shared)
-
-    monkeypatch.setattr(reread, "_read_parts", counted)
-    monkeypatch.setattr(reread, "_PART_ROWS", 4)
-    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
-    read(plain)
-    read(packed)
-    assert sizes == [4, 4, 2, 10]
-
-
-def test_rows_of_a_packed_log_are_kept_up_to_a_limit_only(tmp_path: Path) -> None:
-    write(
-        tmp_path / "a.jsonl",
-        [row(step, response="long " * 1000) for step in range(2000)],
+def packed_log(folder: Path, rows: int) -> Path:
+    plain = write(
+        folder / "a.jsonl", [row(step, response="long " * 1000) for step in range(rows)]
     )
-    log = find_sources([tmp_path / "a.jsonl"])
-    part = ByteRange(0, log.sources[0])
-    few, none = (
-        read_chunk([part], ReadOptions(), GaeOptions(), keep=keep)
-        for keep in (10**8, 10**6)
+    packed = plain.with_name("a.jsonl.gz")
+    packed.write_bytes(gzip.compress(plain.read_bytes(), 1))
+    plain.unlink()
+    return packed
+
+
+def test_a_worker_writes_the_texts_of_a_packed_log_to_disk_while_it_reads(
+    tmp_path, temporary
+):
+    (source,) = find_sources([packed_log(tmp_path, 2000)]).sources
+    with part_folder() as folder:
+        settings = RangeSettings(ReadOptions(), GaeOptions(), folder)
+        chunk = read_chunk([ByteRange(0, source)], settings)
+        files = [part for part in chunk.parts if isinstance(part, Path)]
+        assert len(files) == len(chunk.parts) == 3  # of 4 MiB of the log each
+        assert sum(file.stat().st_size for file in files) > 10**7
+    assert not list(temporary.iterdir())
+
+
+def test_the_disk_never_holds_two_copies_of_all_texts(tmp_path, temporary):
+    (source,) = find_sources([packed_log(tmp_path, 2000)]).sources
+    spool = RolloutSpool()
+    with part_folder() as folder:
+        assert folder.path
+        settings = RangeSettings(ReadOptions(), GaeOptions(), folder)
+        parts = read_chunk([ByteRange(0, source)], settings).parts
+        left = []
+        for part in parts:
+            spool.take([part])
+            left.append(len(list(folder.path.iterdir())))
+    assert left == [2, 1, 0]
+
+
+def test_an_error_on_the_way_leaves_no_temporary_file(tmp_path, temporary, monkeypatch):
+    def failing(spool: RolloutSpool, part: Any) -> None:
+        (folder,) = temporary.iterdir()
+        assert list(folder.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RolloutSpool, "_append", failing)
+    with pytest.raises(KeyboardInterrupt):
+        read(packed_log(tmp_path, 2000))
+    assert not list(temporary.iterdir())
+
+
+def test_a_figure_that_begins_late_is_nan_before(tmp_path: Path) -> None:
+    without = tokens("a", "b", "c", ref_logprobs=None)
+    rows = [{**without, "step": step} for step in range(3)]
+    write(tmp_path / "1.jsonl", rows)
+    write(tmp_path / "2.jsonl", [tokens("a", step=3)])
+    spool_figures = read(tmp_path).rollouts.figures["log_ratio"]
+    assert np.isnan(spool_figures).tolist() == [True] * 9 + [False]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_build_that_is_interrupted_while_it_reads_leaves_no_temporary_file(
+    number, tmp_path, monkeypatch
+):
+    log = packed_log(tmp_path, 200)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    code = (
+        "import os, pathlib, sys, tempfile\n"
+        "from rlreport.cli.main import main\n"
+        "from rlreport.read.spool import RolloutSpool\n"
+        "def interrupt(*_):\n"
+        "    assert list(pathlib.Path(tempfile.gettempdir()).glob('*/*'))\n"
+        "    os.kill(os.getpid(), int(sys.argv.pop()))\n"
+        "RolloutSpool._append = interrupt\n"
+        "main(sys.argv[1:-1])"
     )
-    assert sum(part.size for part in few.parts or ()) > 10**7
-    assert (none.parts, none.rows) == (None, few.rows)
+    command = [sys.executable, "-c", code, "check", str(log), str(int(number))]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment
+    )
+    assert ended.returncode == 128 + number, ended.stderr
+    assert not list(temporary.iterdir())
 
 
 def test_a_full_disk_of_temporary_files_is_named(tmp_path: Path) -> None:
@@ -307,7 +317,7 @@ def test_of_a_larger_run_each_step_gives_the_same_power_of_two(steps, each, expe
 def test_a_run_of_8192_responses_is_sampled_whole_with_its_validation() -> None:
     table = sampled_run(64, 16, 8)
     table.loc[table.index % 2 == 1, "validation"] = 1
-    assert len(sampled_rows(table, ["a"])) == MAX_SAMPLED == 8192
+    assert len(sampled_rows(table, ["a"])) == LIMITS.sampled == 8192
     more = pd.concat([table, table[-2:]], ignore_index=True)
     assert not more["validation"].to_numpy()[sampled_rows(more, ["a"])].any()
 
@@ -350,8 +360,8 @@ def test_every_step_is_sampled_and_all_bounds_hold(
     table = sampled_run(steps, each, 1, tokens=length)
     rows = sampled_rows(table, ["a"])
     assert (np.diff(rows) > 0).all()
-    assert len(rows) <= choice.MAX_SAMPLED
-    assert len(rows) * min(length, 2 * EDGE) <= choice.MAX_SAMPLED_TOKENS
+    assert len(rows) <= LIMITS.sampled
+    assert len(rows) * min(length, 2 * EDGE) <= LIMITS.sampled_tokens
     assert set(table["step"].to_numpy()[rows]) == set(range(steps))
 
 

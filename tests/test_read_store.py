@@ -24,11 +24,12 @@ from numpy.testing import assert_array_equal
 
 from rlreport.errors import UsageError
 from rlreport.options import GaeOptions, ReadOptions
-from rlreport.read.choice import Choice
 from rlreport.read.detect import detect_formats
+from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.lines import ByteRange, LogFormat, byte_ranges
 from rlreport.read.listing import find_sources
 from rlreport.read.logs import read_chunks, read_logs
+from rlreport.read.spool import RolloutSpool
 from rlreport.read.tables import Scan
 from rlreport.system.stores import Source, shown, zstd
 from rlreport.system.workers import Progress, Workers
@@ -59,7 +60,7 @@ def test_a_report_of_logs_in_a_store_is_that_of_the_same_logs_on_disk(
     assert files_below(tmp_path / "remote") == files_below(tmp_path / "local")
 
 
-def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(store, log):
+def test_reading_moves_the_log_once_and_detection_a_hundredth(store, log):
     size = store.put_folder(log.parent, "large")
     listing = find_sources([f"s3://{BUCKET}/large"])
     store.forget()
@@ -67,29 +68,18 @@ def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(store, log)
     assert sum(request.sent for request in store.requests()) <= 0.01 * size
     store.forget()
     ranges = byte_ranges(found.sources, found.formats, range_bytes=8 << 20)
-    chunks = read_chunks(ranges, ReadOptions(), GaeOptions(), Progress(), Workers(1))
+    spool = RolloutSpool()
+    chunks = read_chunks(
+        ranges,
+        ReadOptions(),
+        GaeOptions(),
+        limits=LIMITS,
+        progress=Progress(),
+        workers=Workers(1),
+        spool=spool,
+    )
     assert sum(chunk.rows for chunk in chunks) == 2_500
     assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
-
-
-def test_scattered_rows_are_read_again_without_what_lies_between(
-    store, log, monkeypatch
-):
-    store.put_folder(log.parent, "scattered")
-    wanted = np.arange(0, 2_500, 50)
-    every = np.ones(len(wanted), bool)
-    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
-
-    def choose(*_: object) -> Choice:
-        store.forget()
-        return Choice(wanted, every, every)
-
-    monkeypatch.setattr("rlreport.read.logs.choose_rows", choose)
-    scan = read(f"s3://{BUCKET}/scattered")
-    lengths = scan.responses["length"].to_numpy()[wanted]
-    assert sum(request.sent for request in store.requests()) == lengths.sum()
-    rollouts = scan.rollouts.read(wanted[:3])
-    assert [r.response.split()[0] for r in rollouts] == ["0", "50", "100"]
 
 
 @pytest.fixture(scope="module")
@@ -99,19 +89,12 @@ def small(store: Store) -> str:
     return f"s3://{BUCKET}/small"
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_many_small_objects_are_requested_together(store, small, monkeypatch, kept):
-    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", kept << 28)
+def test_many_small_objects_are_requested_together(store, small, monkeypatch):
     asked = Mock(wraps=store.system.cat_ranges)
     monkeypatch.setattr(store.system, "cat_ranges", asked)
     assert len(read(small).responses) == 300
     together = [len(call.args[0]) for call in asked.call_args_list]
-    assert together == [
-        16,
-        256,
-        44,
-        *([] if kept else [300]),
-    ]  # detection, table, chosen rows
+    assert together == [16, 256, 44]  # detection, then rows
 
 
 def test_of_many_files_alike_a_few_are_looked_at(store: Store, small: str) -> None:
@@ -306,7 +289,9 @@ def assert_same(found: Scan, wanted: Scan) -> None:
 @settings(max_examples=15 * SEARCH, deadline=None)
 @given(cuts=st.lists(st.floats(0, 1), max_size=8))
 def test_cuts_at_any_byte_give_the_same_tables(ranks, whole, cuts):
-    def cut(sources: list[Source], formats: list[LogFormat]) -> list[ByteRange]:
+    def cut(
+        sources: list[Source], formats: list[LogFormat], *, range_bytes: int
+    ) -> list[ByteRange]:
         return [
             ByteRange(i, source, *ends, formats[i])
             for i, source in enumerate(sources)
@@ -319,21 +304,21 @@ def test_cuts_at_any_byte_give_the_same_tables(ranks, whole, cuts):
         assert_same(read(ranks), whole)
 
 
-def test_small_buffers_and_small_batches_change_nothing(ranks, whole, monkeypatch):
-    monkeypatch.setattr("rlreport.read.lines._BUFFER", 700)
-    monkeypatch.setattr("rlreport.read.ranges._BATCH_ROWS", 7)
-    assert_same(read(ranks), whole)
+def test_small_pieces_and_small_batches_change_nothing(ranks, whole):
+    limits = ReadLimits(piece_bytes=700, batch_rows=7)
+    assert_same(read(ranks, limits=limits), whole)
 
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_any_number_of_processes_reads_the_same(ranks, whole, monkeypatch, workers):
     monkeypatch.setattr("rlreport.system.workers.FORK_SECONDS", 0)
     monkeypatch.setattr("rlreport.system.workers.SPAWN_SECONDS", 0)
-    assert byte_ranges.__kwdefaults__
-    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 7_000)
+    limits = ReadLimits(range_bytes=7_000)
     sources = find_sources([ranks]).sources
-    assert len(byte_ranges(sources, [LogFormat()] * len(sources))) > 10
-    assert_same(read_logs([ranks], ReadOptions(workers=workers), GaeOptions()), whole)
+    formats = [LogFormat()] * len(sources)
+    assert len(byte_ranges(sources, formats, range_bytes=limits.range_bytes)) > 10
+    options = ReadOptions(workers=workers)
+    assert_same(read_logs([ranks], options, limits=limits), whole)
 
 
 def _unpacked(packed: bytes) -> tuple[bytes, bool]:
@@ -369,9 +354,7 @@ def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) ->
         assert early == (cut not in ends)
 
 
-def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(ranks, monkeypatch):
-    monkeypatch.setattr("rlreport.read.logs.KEPT_BYTES", 0)
-
+def test_progress_adds_up_to_all_bytes(ranks):
     counts: list[list[float]] = []
 
     class Counting(Progress):
@@ -380,7 +363,6 @@ def test_progress_adds_up_to_all_bytes_and_all_chosen_responses(ranks, monkeypat
             counts.append(count)
             return nullcontext(lambda amount: count.__setitem__(0, count[0] + amount))
 
-    scan = read_logs([ranks], ReadOptions(workers=1), GaeOptions(), Counting())
+    read_logs([ranks], ReadOptions(workers=1), GaeOptions(), Counting())
     size = sum(path.stat().st_size for path in ranks.iterdir())
-    rows = len(scan.responses)
-    assert counts == [[size, size], [rows, rows]]
+    assert counts == [[size, size]]

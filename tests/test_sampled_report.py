@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import rlreport
-from rlreport.read import choice
+from rlreport.read import logs
+from rlreport.read.limits import ReadLimits
 from tests.forms import everything
 from tests.pages_reading import rows_data
 from tests.reading import row, tokens, write
@@ -25,7 +26,7 @@ NOTE = f"from a sample of {SAMPLED:,} of {STEPS * EACH:,} responses"
 def small_sample():
     """Samples of a sixteenth of the usual size, so that logs can be short."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "MAX_SAMPLED", LIMIT)
+        patch.setattr(logs, "LIMITS", ReadLimits(sampled=LIMIT))
         yield
 
 

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlreport.about.card import configured
-from rlreport.tables import Note, Tables
+from rlreport.tables import Note, NoteKind, RowRole, Tables
 from rlreport.text.messages import message
 
-SEVERAL_RUNS = "several_runs"  # Kind of the note that the logs look like several runs
-# Kind of the note that one log holds several starts of a run
-SEVERAL_STARTS = "several_starts"
 _MAX_NAMED = 3  # names listed in a note
 _MIN_SHARED_FRACTION = (
     0.8  # minimum fraction of steps (or prompts) that several runs share
@@ -46,7 +43,9 @@ def several_runs(
     """Return a note (with names if ``named``) if the logs look like several runs, else None."""
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
-    rows = tables.responses.loc[tables.responses["validation"] == 0, ["file", "step"]]
+    rows = tables.responses.loc[
+        tables.responses["validation"] == RowRole.TRAINING, ["file", "step"]
+    ]
     steps = rows.drop_duplicates().groupby("file")["step"].agg(set)
     steps_of: dict[str, set[int]] = {}
     files_of: dict[str, set[str]] = {}
@@ -83,7 +82,7 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
         return None
     # Names of runs and common steps suffice; with other names, prompts must be the same, too.
     columns = ["step", "prompt_id"] if other_names else ["step"]
-    in_training = tables.responses["validation"] == 0
+    in_training = tables.responses["validation"] == RowRole.TRAINING
     keys = tables.responses.loc[in_training, ["file", *columns]].drop_duplicates()
     files_with_key = keys.groupby(columns).size()
     shared = int((files_with_key == len(names)).sum())
@@ -105,7 +104,7 @@ def _note(names: list[str], why: str, *, named: bool) -> Note:
         runs=len(names),
         why=why,
     )
-    return Note(SEVERAL_RUNS, text, len(names))
+    return Note(NoteKind.SEVERAL_RUNS, text, len(names))
 
 
 def _has_configuration(logs: Sequence[str | Path], top: str) -> bool:

@@ -53,25 +53,27 @@ def say_json(document: bytes) -> None:
 
 
 def print_report(report: Report) -> None:
-    from rlreport.about.several_runs import SEVERAL_RUNS, SEVERAL_STARTS
     from rlreport.deliver.publish import page_at
-    from rlreport.draw.custom import CHARTS
-    from rlreport.pages.author_notes import NOTES
-    from rlreport.read.changed import CHANGED, change_in_words
-    from rlreport.read.detect import FORMAT
-    from rlreport.read.remarks import NO_STEP
-    from rlreport.tables import counted_responses
+    from rlreport.read.changed import change_in_words
+    from rlreport.tables import NoteKind, counted_responses
 
     translate = report.language.of
     for line in skipped_lines(report.tables):
         say(translate(line), err=True)
     for note in report.tables.notes:
-        if note.kind == CHANGED:
+        if note.kind == NoteKind.CHANGED:
             say(
                 translate(message("warning: {note}", note=change_in_words(note))),
                 err=True,
             )
-    printed_kinds = (FORMAT, NO_STEP, SEVERAL_RUNS, SEVERAL_STARTS, CHARTS, NOTES)
+    printed_kinds = (
+        NoteKind.FORMAT,
+        NoteKind.NO_STEP,
+        NoteKind.SEVERAL_RUNS,
+        NoteKind.SEVERAL_STARTS,
+        NoteKind.CHARTS,
+        NoteKind.NOTES,
+    )
     for text in dict.fromkeys(
         note.text for note in report.tables.notes if note.kind in printed_kinds
     ):

@@ -22,10 +22,9 @@ from rlreport.draw.chart import Chart, label, unique_names
 from rlreport.draw.svg import drawn_alone
 from rlreport.draw.theme import HEIGHT, LIGHT, PALETTE, WIDTH, Spec, vega_config
 from rlreport.errors import UsageError, stop_if_signalled
-from rlreport.tables import Note, Tables, length_column
+from rlreport.tables import Note, NoteKind, Tables, length_column
 from rlreport.text.messages import message
 
-CHARTS = "charts"  # Value of ``Note.kind`` that marks notes about chart functions that failed
 GROUP = message("Custom charts")
 # Maximum size in bytes of a specification, which is embedded in the page
 MOST_BYTES = 500_000
@@ -76,7 +75,7 @@ def custom_charts(
                 file=function.file,
                 reason=_reason(error) if quote else type(error).__name__,
             )
-            notes.append(Note(CHARTS, text, 1))
+            notes.append(Note(NoteKind.CHARTS, text, 1))
     names = unique_names([f"own_{chart.name}" for chart in charts])
     renamed = []
     for chart, name in zip(charts, names, strict=True):

@@ -12,7 +12,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from rlreport.about.card import Card, run_card
-from rlreport.about.several_runs import SEVERAL_STARTS, several_runs
+from rlreport.about.several_runs import several_runs
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Finding
 from rlreport.check.judge import with_excerpts
@@ -42,11 +42,10 @@ from rlreport.pages.redact import (
 )
 from rlreport.pages.report import ReportBuilder, page_context
 from rlreport.pages.table import KeyFigure
-from rlreport.read.detect import REPORTS
 from rlreport.read.rollouts import Rollouts
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
-from rlreport.tables import Note, Tables
+from rlreport.tables import Note, NoteKind, Tables
 from rlreport.text.language import ENGLISH, Language
 
 DATA_SHARE = (
@@ -99,11 +98,11 @@ def build_report(  # noqa: PLR0914
     author_notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
 
     name, rollouts, tables = load_run(logs, options, card, progress, workers)
-    remarks += [Note("card", text, 1) for text in card.notes]
+    remarks += [Note(NoteKind.CARD, text, 1) for text in card.notes]
     tables = replace(tables, notes=[*tables.notes, *remarks])
     # The report does not say so: else a second build into the logs' folder would have other bytes.
     tables = replace(
-        tables, notes=[note for note in tables.notes if note.kind != REPORTS]
+        tables, notes=[note for note in tables.notes if note.kind != NoteKind.REPORTS]
     )
     tables = _with_several_runs(logs, tables, options)
     if options.redact_names:
@@ -178,7 +177,7 @@ def _with_several_runs(
 ) -> Tables:
     """Return the tables with a note first if the logs look like several runs."""
     if options.merge:
-        notes = [note for note in tables.notes if note.kind != SEVERAL_STARTS]
+        notes = [note for note in tables.notes if note.kind != NoteKind.SEVERAL_STARTS]
         return replace(tables, notes=notes)
     note = several_runs(logs, tables, named=not options.redact_names)
     return replace(tables, notes=[note, *tables.notes]) if note else tables

@@ -27,12 +27,11 @@ from rlreport.metrics import readers
 from rlreport.metrics.readers import LeftOut
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
-from rlreport.read.detect import FORMAT
 from rlreport.read.lines import DAMAGED
 from rlreport.read.listing import COMPRESSIONS, name_in_logs, names_of_runs
 from rlreport.system.documents import LimitError, load_json
 from rlreport.system.own_output import is_own_folder, refuse_own_output
-from rlreport.tables import MetricsFile, Note
+from rlreport.tables import MetricsFile, Note, NoteKind
 from rlreport.text.messages import message
 
 __all__ = [
@@ -322,7 +321,7 @@ def find_and_read(
             result.runs = sorted(by_run)
         table.extend(of_run)
     result.table, result.broken = table.frame()
-    result.notes += [Note("metrics", limit, 1) for limit in table.limits]
+    result.notes += [Note(NoteKind.METRICS, limit, 1) for limit in table.limits]
     return result
 
 
@@ -351,7 +350,9 @@ def _table_of_run(
                 raise
             why = message("trainer metrics not read: {why}", why=str(error))
             # What can be installed is told at once, not on the data page only.
-            kind = FORMAT if isinstance(error, MissingExtraError) else "metrics"
+            kind = NoteKind.METRICS
+            if isinstance(error, MissingExtraError):
+                kind = NoteKind.FORMAT
             result.notes.append(Note(kind, why, 1, name))
             result.unread.append(source.path)
             continue

@@ -41,7 +41,7 @@ from rlreport.system.documents import (
     read_bounded,
 )
 from rlreport.system.stores import Source
-from rlreport.tables import Note
+from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import message, translatable
 
 # Why rows of a metrics file are not used
@@ -73,7 +73,7 @@ class LeftOut:
     def notes(self, file: str) -> list[Note]:
         """Return one note per reason, without text from the log."""
         return [
-            Note("metrics", message(why), count, file, self._first_lines[why])
+            Note(NoteKind.METRICS, message(why), count, file, self._first_lines[why])
             for why, count in self._counts.items()
         ]
 

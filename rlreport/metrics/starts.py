@@ -25,13 +25,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.about.several_runs import SEVERAL_STARTS
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.formats.metric_rows import COUNTER, NO_METRICS
 from rlreport.metrics.roles import roles_of
-from rlreport.read.detect import FORMAT
 from rlreport.read.restarts import begins_afresh
-from rlreport.tables import Note
+from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import listed, message, plural, span
 
 # If more than one in this many changes of the step is a fall, the log is in no order
@@ -313,7 +311,7 @@ def start_notes(found: Arrangement) -> list[Note]:
             count=len(found.lengths),
             lengths=listed(lengths),
         )
-        notes.append(Note(SEVERAL_STARTS, text, len(found.lengths)))
+        notes.append(Note(NoteKind.SEVERAL_STARTS, text, len(found.lengths)))
     elif len(found.lengths) > 1:
         text = message(
             "{count} starts in one log of trainer metrics: the last one, of {last:count} steps, is "
@@ -323,7 +321,7 @@ def start_notes(found: Arrangement) -> list[Note]:
             last=found.lengths[-1],
             earlier=sum(found.lengths[:-1]),
         )
-        notes.append(Note(FORMAT, text, len(found.lengths) - 1))
+        notes.append(Note(NoteKind.FORMAT, text, len(found.lengths) - 1))
     if found.set_back:
         text = plural(
             "the step of the trainer metrics is set back {count} time while training goes on: "
@@ -332,12 +330,12 @@ def start_notes(found: Arrangement) -> list[Note]:
             "steps are numbered on from there",
             found.set_back,
         )
-        notes.append(Note(FORMAT, text, found.set_back))
+        notes.append(Note(NoteKind.FORMAT, text, found.set_back))
     if found.repeated:
         text = message(
             "trainer metrics logged again, as after a resumption from a checkpoint: {steps}; the "
             "later rows count",
             steps=span((found.repeated[0], found.repeated[-1])),
         )
-        notes.append(Note("metrics", text, len(found.repeated)))
+        notes.append(Note(NoteKind.METRICS, text, len(found.repeated)))
     return notes

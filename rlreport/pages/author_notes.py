@@ -18,7 +18,7 @@ from rlreport.read.detect import NOTES_FILE
 from rlreport.read.listing import is_url
 from rlreport.system.documents import read_bounded
 from rlreport.system.own_output import is_own_file, refuse_own_output
-from rlreport.tables import Note
+from rlreport.tables import Note, NoteKind
 from rlreport.text.clean import printable, shortened
 from rlreport.text.messages import message
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-NOTES = "notes"  # ``Note.kind`` of warnings about the file of the author's notes
 MOST_BYTES = 64_000
 _MOST_NAMED, _LONGEST_NAME = 10, 60  # broken links in a warning, and characters of each
 _KINDS = "step|response|prompt|chart|finding"
@@ -87,7 +86,7 @@ def read_notes(
         text = message(
             "notes.md is left out because texts are redacted; pass --notes to include it"
         )
-        return "", [Note(NOTES, text, 1)]
+        return "", [Note(NoteKind.NOTES, text, 1)]
     try:
         text = read_bounded(path, MOST_BYTES).decode("utf-8-sig")
     except (OSError, RowError, UnicodeDecodeError) as error:
@@ -97,7 +96,9 @@ def read_notes(
         if given:
             why = why if path.exists() else "there is no such file"
             raise UsageError(f"--notes {given}: {why}") from None
-        return "", [Note(NOTES, message("notes.md cannot be read: {why}", why=why), 1)]
+        return "", [
+            Note(NoteKind.NOTES, message("notes.md cannot be read: {why}", why=why), 1)
+        ]
     return printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n"), []
 
 

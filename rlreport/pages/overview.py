@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from rlreport.about.card import card_view
-from rlreport.about.several_runs import SEVERAL_RUNS
 from rlreport.columns import RESPONSE, STEP
 from rlreport.draw.chart import Chart, evenly
 from rlreport.draw.run_charts import not_drawn
@@ -37,9 +36,8 @@ from rlreport.pages.table import (
     table,
 )
 from rlreport.read.changed import changes_in_words
-from rlreport.read.remarks import NO_STEP
 from rlreport.read.rollouts import Rollout
-from rlreport.tables import Tables, counted_responses
+from rlreport.tables import NoteKind, Tables, counted_responses
 from rlreport.text.clean import shortened
 from rlreport.text.messages import (
     format_message,
@@ -116,9 +114,9 @@ def _warnings(context: RunContext) -> str:
     several_runs_lead = context.verdict.level == "unjudged" and context.verdict.lead
     texts = []
     for note in tables.notes:
-        if note.kind == NO_STEP:
+        if note.kind == NoteKind.NO_STEP:
             texts.append(message("{one:capital}.", one=note.text))
-        elif note.kind == SEVERAL_RUNS and not several_runs_lead:
+        elif note.kind == NoteKind.SEVERAL_RUNS and not several_runs_lead:
             texts.append(note.text)
     return sentences([*texts, changes_in_words(tables.notes, tables.judged_before)])
 

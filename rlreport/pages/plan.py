@@ -20,7 +20,7 @@ from rlreport.figures.tokens import LOGGED
 from rlreport.options import ReportOptions
 from rlreport.read.choice import METRICS, extremeness
 from rlreport.read.tables import mix
-from rlreport.tables import IN_BRANCH, Tables, counted_in_all, length_column
+from rlreport.tables import RowRole, Tables, counted_in_all, length_column
 from rlreport.text.messages import message, translatable
 
 # Fraction of a step's shown responses that have extreme metrics; the others are sampled
@@ -58,7 +58,7 @@ class Extreme:
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
     """Return the last response at each of ``_ENDS`` (but no branch), then the first tool error."""
     result = []
-    branches = responses["validation"].to_numpy() == IN_BRANCH
+    branches = responses["validation"].to_numpy() == RowRole.BRANCH
     for label, metric, end, at_token in _ENDS:
         column = length_column(responses) if metric == "response_tokens" else metric
         values = np.where(branches, np.nan, responses[column].to_numpy(np.float64))
@@ -87,7 +87,7 @@ def rank_by_interest(
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
     is_pinned = np.isin(responses["n"].to_numpy(), np.fromiter(pinned, np.int64))
     rank[is_pinned] = -1
-    branches = responses["validation"].to_numpy() == IN_BRANCH
+    branches = responses["validation"].to_numpy() == RowRole.BRANCH
     if branches.any():  # a branch gets the rank of the trained response of its rollout
         trained = (
             pd.Series(rank).mask(branches).groupby(responses["rollout"].to_numpy())

@@ -15,7 +15,7 @@ from rlreport.pages.plan import Extreme, extremes
 from rlreport.pages.redact import redacted, response_numbers
 from rlreport.pages.table import Cell, TableView, name_cell, number_columns_of, table
 from rlreport.read.rollouts import Rollout
-from rlreport.tables import IN_BRANCH, Tables
+from rlreport.tables import RowRole, Tables
 from rlreport.text.chat import turns, turns_as_text
 from rlreport.text.messages import message, sentences
 
@@ -74,7 +74,7 @@ def _prompts(
     context: RunContext, addresses: Addresses, shown: Container[int]
 ) -> TableView:
     tables = context.tables
-    judged = tables.prompts[tables.prompts["validation"] != IN_BRANCH]
+    judged = tables.prompts[tables.prompts["validation"] != RowRole.BRANCH]
     prompts = judged.sort_values(
         ["never_won", "losing_streak", "reward_gain", "prompt_id"],
         ascending=[False, False, True, True],

@@ -19,11 +19,14 @@ from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.verdict import Judged
 from rlreport.metrics.roles import PLAIN_NAMES, in_unit_of, roles_of
 from rlreport.pages.listed import is_numeric
-from rlreport.read.detect import OTHER_SPLIT
-from rlreport.read.logs import SPLIT, UNREAD_FIELDS
 from rlreport.read.rollouts import Numbers, Rollout, Rollouts, Turn
 from rlreport.summarise.environments import environments_of
-from rlreport.tables import Tables, listed_tool
+from rlreport.tables import (
+    WITH_FIELD_NAMES,
+    WITH_SPLIT_NAMES,
+    Tables,
+    listed_tool,
+)
 from rlreport.text.messages import Message, message
 
 # Roles of turns that stay readable; any other name of a role may be private text of the log
@@ -33,7 +36,6 @@ _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 USUAL_SPLITS = frozenset(("train", "val", "eval", "branch"))
 
 _NAMELESS = message("[a note that contains a name]")
-_OF_SPLITS = (SPLIT, OTHER_SPLIT)  # kinds of notes that name splits
 
 # Pattern of a message's part from the first quotation mark on, which may quote the logs
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
@@ -121,7 +123,9 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
         notes=[
             replace(
                 note,
-                text=_NAMELESS if note.kind in _OF_SPLITS else _unquoted(note.text),
+                text=_NAMELESS
+                if note.kind in WITH_SPLIT_NAMES
+                else _unquoted(note.text),
             )
             for note in tables.notes
         ],
@@ -207,7 +211,9 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
             replace(
                 note,
                 file=note.file and alias(note.file),
-                text=_NAMELESS if note.kind == UNREAD_FIELDS else nameless(note.text),
+                text=_NAMELESS
+                if note.kind in WITH_FIELD_NAMES
+                else nameless(note.text),
             )
             for note in tables.notes
         ],

@@ -26,7 +26,7 @@ from rlreport.pages.plan import StepPlan
 from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, strings_of
 from rlreport.pages.table import ColumnView, TableView, name_cell, table
 from rlreport.read.rollouts import Rollout
-from rlreport.tables import IN_BRANCH, counted_in_all, counted_responses
+from rlreport.tables import RowRole, counted_in_all, counted_responses
 from rlreport.text.chat import turns_as_text
 from rlreport.text.clean import shortened
 from rlreport.text.messages import listed, message, sentences
@@ -209,7 +209,7 @@ def _summary(count: int, shown: int, splits: pd.Series) -> str:
     branches = message(
         "Those of branches are listed only if the filter of splits selects them."
     )
-    has_branches = bool((splits == IN_BRANCH).any())
+    has_branches = bool((splits == RowRole.BRANCH).any())
     return sentences(
         [
             in_all,

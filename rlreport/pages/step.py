@@ -48,7 +48,7 @@ from rlreport.pages.table import (
 from rlreport.pages.token_data import figures_present, pack_tokens, token_metrics
 from rlreport.read.rollouts import Rollout
 from rlreport.summarise.steps import NO_VARIANCE
-from rlreport.tables import IN_BRANCH, counted_in_all
+from rlreport.tables import RowRole, counted_in_all
 from rlreport.text.messages import message
 from rlreport.text.numbers import NumberKind
 
@@ -171,7 +171,7 @@ def step_view(
     all_steps = [Link(message("all steps"), overview)]
     data = _data(job, rows, context)
     # Training responses are judged; if there are none, those of validation.
-    training = job.columns["validation"] == 0
+    training = job.columns["validation"] == RowRole.TRAINING
     judged = training if training.any() else ~training
     charts: list[Chart] = []
     if np.count_nonzero(judged) >= LEAST_CHARTED:
@@ -250,7 +250,7 @@ def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
     keys = [column.key for column in context.columns]
     present = figures_present(rollouts)
     logged = job.columns["advantage_logged_mean"]
-    ranked = job.columns["validation"] != IN_BRANCH
+    ranked = job.columns["validation"] != RowRole.BRANCH
     return {
         "run": context.run,
         "step": str(job.plan.step),

@@ -9,11 +9,9 @@ from itertools import islice
 from pathlib import Path
 
 from rlreport.read.listing import is_url
-from rlreport.tables import Note
+from rlreport.tables import Note, NoteKind
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import Message, message
-
-ABSENT = "absent"  # Kind of the note that says what a folder lacks
 
 _MAX_FOLDERS = 2_000  # Maximum number of folders that are looked at
 _MAX_NAMED = 3  # Maximum number of folders that are named
@@ -31,9 +29,9 @@ _WEIGHTS = re.compile(
 def absent_notes(paths: Sequence[str | Path]) -> list[Note]:
     """Return what each folder lacks, or is: empty, of W&B without a run file, a checkpoint."""
     notes: list[Note] = []
-    for folder in (Path(path) for path in paths if not is_url(str(path))):
-        if folder.is_dir():
-            notes += islice(_notes_on(folder), _MAX_NAMED)
+    for path in paths:
+        if not is_url(str(path)) and Path(path).is_dir():
+            notes += islice(_notes_on(Path(path)), _MAX_NAMED)
     return notes
 
 
@@ -42,15 +40,16 @@ def _notes_on(root: Path) -> Iterator[Note]:
     for here, folders, names in islice(os.walk(root), _MAX_FOLDERS):
         folders.sort()
         empty = empty and not names
-        if text := _lacks(Path(here), names):
-            yield Note(ABSENT, text, 1, _name(root, Path(here)))
+        text = _lacks(Path(here), names)
+        if text:
+            yield Note(NoteKind.ABSENT, text, 1, _name(root, Path(here)))
     if empty:
         text = message(
             "an empty folder; looked for rollouts ({rollouts}) and trainer metrics ({metrics})",
             rollouts=_ROLLOUTS,
             metrics=_METRICS,
         )
-        yield Note(ABSENT, text, 1, _name(root, root))
+        yield Note(NoteKind.ABSENT, text, 1, _name(root, root))
 
 
 _ROLLOUTS = ".jsonl, .json, .parquet, .db, .eval"

@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Ints
-from rlreport.tables import Note
+from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import message, sentences
-
-CHANGED = "changed"  # Kind of the note that a log changed while it was read
 
 
 class Change(NamedTuple):
@@ -36,7 +34,7 @@ def first_changes(changes: Sequence[Change]) -> dict[int, Change]:
 
 def change_notes(changes: Mapping[int, Change], names: Sequence[str]) -> list[Note]:
     return [
-        Note(CHANGED, change.how, 1, names[file])
+        Note(NoteKind.CHANGED, change.how, 1, names[file])
         for file, change in sorted(changes.items())
     ]
 
@@ -47,7 +45,7 @@ def change_in_words(note: Note) -> str:
 
 def changes_in_words(notes: Sequence[Note], unjudged: int | None) -> str:
     """Return sentences on the changes that ``notes`` tell, and on the first step not judged."""
-    changes = [note for note in notes if note.kind == CHANGED]
+    changes = [note for note in notes if note.kind == NoteKind.CHANGED]
     if not changes:
         return ""
     if len(changes) == 1:

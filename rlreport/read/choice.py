@@ -17,21 +17,14 @@ import xxhash
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.tokens import KEPT
 from rlreport.read.kept_rows import Hashes
+from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.rollouts import EDGE
 from rlreport.read.tables import MAX_PROMPTS, mix
+from rlreport.tables import RowRole
 
-MAX_SAMPLED = 8192
-MAX_SAMPLED_TOKENS = 4_000_000
-MAX_CHOSEN = 16384
-MAX_CHOSEN_BYTES = 512 << 20
-MAX_EXTREMES = (
-    256  # responses of a step chosen for their extreme figures, if all steps have room
-)
 _CHARS_PER_WORD = 3
 _BYTES_PER_CHAR = 2  # of UTF-8, roughly, in mixed languages
-_BYTES_PER_TOKEN = 4 * (1 + len(KEPT)) + 1
 
 # Metrics whose lowest and highest values in a step make a response interesting to show
 METRICS = (
@@ -56,44 +49,55 @@ class Choice(NamedTuple):
     sample: NDArray[
         np.bool_
     ]  # (R,), which are in the sample for figures of texts and tokens
-    # (R,), which keep the values of all their tokens; of others with more than 2 * EDGE sampled
-    # tokens, only the first and last EDGE are kept, for figures of texts and tokens
-    whole: NDArray[np.bool_]
 
 
-def choose_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Choice:
-    """Choose the responses to read with texts, and those of them that keep all tokens."""
-    sample = sampled_rows(responses, file_names)
+def choose_rows(
+    responses: pd.DataFrame, file_names: Sequence[str], limits: ReadLimits = LIMITS
+) -> Choice:
+    """Choose the responses whose texts and tokens are used, and those of them to sample."""
+    sample = sampled_rows(responses, file_names, limits)
     values = responses[list(METRICS)].to_numpy(np.float64)
-    rank, texts, tokens = _step_ranks(responses, values), *_bytes_of(responses)
+    rank = _step_ranks(responses, values)
+    texts = _bytes_of_texts(responses)
     chosen = np.zeros(len(responses), np.bool_)
     chosen[sample] = True
-    chosen[np.flatnonzero(responses["tool_errors"].to_numpy(np.float64) > 0)[:1]] = True
-    # Of equal extremes of the run, choose the latest, as ``choose.extremes`` does.
-    ends = np.where(np.isfinite(values), [[[1]], [[-1]]] * values, np.inf)[:, ::-1]
-    chosen[len(values) - 1 - ends.argmin(axis=1)] = True
-    whole_run = len(responses) <= MAX_CHOSEN and texts.sum() <= MAX_CHOSEN_BYTES
-    per_step = len(responses) if whole_run else MAX_EXTREMES
-    while not whole_run and per_step > 0:  # 0 if there are too many steps
+    tool_errors = responses["tool_errors"].to_numpy(np.float64)
+    chosen[np.flatnonzero(tool_errors > 0)[:1]] = True
+    chosen[_extremes_of_run(values)] = True
+    chosen |= rank < _rows_per_step(chosen, rank, texts, limits)
+    prompts = responses["prompt_id"].to_numpy()
+    ids, first = np.unique(prompts, return_index=True)
+    without_response = ~np.isin(ids, prompts[chosen])
+    without_response[MAX_PROMPTS:] = False
+    chosen[first[without_response]] = True
+    rows = np.flatnonzero(chosen)
+    return Choice(rows, np.isin(rows, sample))
+
+
+def _extremes_of_run(values: Floats) -> Ints:
+    """Return rows with the lowest and highest value of each column, (2, columns)."""
+    lowest_first = np.stack([values, -values])
+    lowest_first[~np.isfinite(lowest_first)] = np.inf
+    # Of equal extremes, the latest, as ``pages.plan.extremes`` does: the first from the end.
+    from_end = lowest_first[:, ::-1].argmin(axis=1)
+    rows: Ints = len(values) - 1 - from_end
+    return rows
+
+
+def _rows_per_step(
+    chosen: NDArray[np.bool_], rank: Ints, texts: Floats, limits: ReadLimits
+) -> int:
+    """Return how many of each step to choose, besides ``chosen``; 0 if there are too many steps."""
+    if len(rank) <= limits.chosen and texts.sum() <= limits.chosen_bytes:
+        return len(rank)
+    per_step = limits.extremes
+    while per_step > 0:
         wanted = chosen | (rank < per_step)
-        if (
-            wanted.sum() <= MAX_CHOSEN - MAX_PROMPTS
-            and texts[wanted].sum() <= MAX_CHOSEN_BYTES
-        ):
+        has_room = wanted.sum() <= limits.chosen - MAX_PROMPTS
+        if has_room and texts[wanted].sum() <= limits.chosen_bytes:
             break
         per_step //= 2
-    chosen |= rank < per_step
-    prompts = responses["prompt_id"].to_numpy()
-    ids, first = (
-        values[:MAX_PROMPTS] for values in np.unique(prompts, return_index=True)
-    )
-    chosen[first[~np.isin(ids, prompts[chosen])]] = True
-    rows = np.flatnonzero(chosen)
-    cost = (texts + tokens)[rows]
-    order = np.argsort(rank[rows], kind="stable")
-    whole = np.zeros(len(rows), np.bool_)
-    whole[order] = np.cumsum(cost[order]) <= MAX_CHOSEN_BYTES
-    return Choice(rows, np.isin(rows, sample), whole)
+    return per_step
 
 
 def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
@@ -114,27 +118,27 @@ def extremeness(values: Floats) -> Ints:
     return smallest
 
 
-def _bytes_of(responses: pd.DataFrame) -> tuple[Floats, Floats]:
-    names = ("response_chars", "ref_response_chars", "response_tokens", "env_tokens")
-    text, reference, tokens, others = (
-        np.nan_to_num(responses[name].to_numpy(np.float64)) for name in names
-    )
-    return _BYTES_PER_CHAR * (text + reference), _BYTES_PER_TOKEN * (tokens + others)
+def _bytes_of_texts(responses: pd.DataFrame) -> Floats:
+    lengths = responses[["response_chars", "ref_response_chars"]].to_numpy(np.float64)
+    sizes: Floats = _BYTES_PER_CHAR * np.nansum(lengths, axis=1)
+    return sizes
 
 
-def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
+def sampled_rows(
+    responses: pd.DataFrame, file_names: Sequence[str], limits: ReadLimits = LIMITS
+) -> Ints:
     """Return the rows of the response table to sample for text statistics, ascending, int64.
 
-    Logs within MAX_SAMPLED and MAX_SAMPLED_TOKENS are sampled whole. Otherwise take k training
-    responses per step, in random but repeatable order (by a hash of their location), keeping
-    responses of the same group together. k is the largest power of two that respects both limits,
-    so a growing run rarely changes its sample. If even k = 1 is too many, take one response of
-    every m-th step, with m a power of two.
+    Logs within the limits ``sampled`` and ``sampled_tokens`` are sampled whole. Otherwise take k
+    training responses per step, in random but repeatable order (by a hash of their location),
+    keeping responses of the same group together. k is the largest power of two that respects both
+    limits, so a growing run rarely changes its sample. If even k = 1 is too many, take one response
+    of every m-th step, with m a power of two.
     """
     cost = _cost(responses)
-    if len(responses) <= MAX_SAMPLED and cost.sum() <= MAX_SAMPLED_TOKENS:
+    if _fits(cost, limits):
         return np.arange(len(responses))
-    rows = np.flatnonzero(responses["validation"].to_numpy() == 0)
+    rows = np.flatnonzero(responses["validation"].to_numpy() == RowRole.TRAINING)
     step = responses["step"].to_numpy()[rows]
     priority = _priorities(responses, file_names)[rows]
     group = responses["group"].to_numpy()[rows]
@@ -142,16 +146,20 @@ def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
     order = np.lexsort((priority, group, priority[first][member], step))
     rank = pd.Series(step[order]).groupby(step[order]).cumcount().to_numpy()
     ordinal = np.unique(step[order], return_inverse=True)[1]
-    per_step = MAX_SAMPLED
+    per_step = limits.sampled
     every = 1
     while True:
         chosen = rows[order[(rank < per_step) & (ordinal % every == 0)]]
-        if len(chosen) <= MAX_SAMPLED and cost[chosen].sum() <= MAX_SAMPLED_TOKENS:
+        if _fits(cost[chosen], limits):
             return np.sort(chosen)
         if per_step > 1:
             per_step //= 2
         else:
             every *= 2
+
+
+def _fits(cost: Floats, limits: ReadLimits) -> bool:
+    return len(cost) <= limits.sampled and cost.sum() <= limits.sampled_tokens
 
 
 def _cost(responses: pd.DataFrame) -> Floats:

@@ -6,8 +6,9 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import xxhash
@@ -20,23 +21,34 @@ from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tok
 from rlreport.figures.turns import Ending
 from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.changed import Change
+from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.record import ParsedRow
 from rlreport.read.remarks import LogPosition, Remarks
-from rlreport.read.rollouts import RolloutPart, rollout_part
+from rlreport.read.rollouts import CleanTexts, rollout_part
+from rlreport.read.spool import Parcel, PartFolder
 from rlreport.read.token_rows import TokenRows, token_rows
+from rlreport.tables import NoteKind
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.tokens import structure_of
 
-# Codes in column ``finish_source``: ``finished`` is from ``ending``, last token or text; 0: none
-FROM_REASON = 1
-FROM_TOKEN = 2
-FROM_TEXT = 3
 
-# Codes in ``left_out``: rollouts that are counted by step only, and branches that were not trained
-FAILED = 1
-FILTERED = 2
-BRANCH = 3
-CODES = {"failed": FAILED, "filtered_out": FILTERED, "branch": BRANCH}
+class FinishSource(IntEnum):
+    """What says whether a response is finished: codes in column ``finish_source``."""
+
+    UNKNOWN = 0
+    REASON = 1  # the logged reason
+    TOKEN = 2  # the last token
+    TEXT = 3
+
+
+class LeftOut(IntEnum):
+    """Why a row is in no table, and only counted by step: codes in column ``left_out``."""
+
+    NO = 0
+    FAILED = 1
+    FILTERED = 2
+    UNTRAINED_BRANCH = 3  # shown if its rollout has a trained row
+
 
 MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
@@ -53,7 +65,6 @@ _ENDINGS = tuple(EOS_TOKENS)
 _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
 
 Columns = dict[str, NDArray[np.generic]]
-Item = TypeVar("Item")
 
 
 class RangeCounts(NamedTuple):
@@ -99,9 +110,17 @@ class Chunk:
     changes: list[Change] = field(
         default_factory=list
     )  # ranges of logs that changed meanwhile
-    parts: list[RolloutPart] | None = (
-        None  # texts and tokens of all rows, if they are kept
-    )
+    parts: list[Parcel] = field(default_factory=list)  # texts and tokens of all rows
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSettings:
+    """What a worker needs to read a range besides the range itself."""
+
+    options: ReadOptions
+    gae: GaeOptions
+    folder: PartFolder  # takes texts and tokens
+    limits: ReadLimits = LIMITS
 
 
 class Place(NamedTuple):
@@ -111,21 +130,20 @@ class Place(NamedTuple):
     length: int
     sub: int  # index of the row if one logged JSON object has several
     validation: bool
-    left_out: int  # 0 for a response, else FAILED or FILTERED (only its number counts) or BRANCH
-    line_hash: int  # 0 in files that do not consist of lines
+    left_out: LeftOut
 
 
 def batch_columns(
     rows: Sequence[ParsedRow],
     places: Sequence[Place],
-    options: ReadOptions,
-    gae: GaeOptions,
+    settings: RangeSettings,
     chunk: Chunk,
 ) -> Columns:
     """Return ``rows`` as columns, (R,) each; add extras, tools, texts and remarks to ``chunk``."""
+    options = settings.options
     positions = [LogPosition(*place[:3]) for place in places]
     _collect_remarks(rows, positions, chunk)
-    texts = [clean_text(row.response, options.pad_tokens) for row in rows]
+    texts = _clean_texts(rows, options.pad_tokens)
     columns = _row_columns(rows, places, texts, options)
     token_figures = TokenFigures()
     # Logged numbers may be as large as float64 allows; overflow yields infinity.
@@ -138,11 +156,11 @@ def batch_columns(
         )
         sampled = None if tokens is None else tokens.sampled_only()
         if tokens is not None and sampled is not None:
-            token_figures = sampled.figures(gae).derive()
+            token_figures = sampled.figures(settings.gae).derive()
             _add_token_columns(columns, tokens, sampled, token_figures)
-    if chunk.parts is not None:
-        chunk.parts.append(rollout_part(rows, tokens, token_figures, texts, options))
-    _set_finished(columns, rows, texts, sampled)
+    part = rollout_part(rows, tokens, token_figures, texts, options)
+    chunk.parts.append(settings.folder.put(part.packed()))
+    _set_finished(columns, rows, texts.responses, sampled)
     chunk.rows += len(rows)
     return columns
 
@@ -157,9 +175,9 @@ def _collect_remarks(
     ):
         kinds = list(row.oddities)
         if row.tokens.uneven:
-            kinds.append("unequal_lengths")
+            kinds.append(NoteKind.UNEQUAL_LENGTHS)
         if len(row.response) > MAX_TEXT:
-            kinds.append("long_text")
+            kinds.append(NoteKind.LONG_TEXT)
         for kind in kinds:
             remarks.add(kind, position)
         for name, value in row.extras:
@@ -179,31 +197,39 @@ def _collect_remarks(
         chunk.reward_parts.update(row.parts)
 
 
+def _clean_texts(rows: Sequence[ParsedRow], pads: tuple[str, ...]) -> CleanTexts:
+    return CleanTexts(
+        responses=[clean_text(row.response, pads) for row in rows],
+        references=[
+            None if row.reference is None else clean_text(row.reference, pads)
+            for row in rows
+        ],
+    )
+
+
 def _row_columns(
     rows: Sequence[ParsedRow],
     places: Sequence[Place],
-    texts: Sequence[str],
+    texts: CleanTexts,
     options: ReadOptions,
 ) -> Columns:
     pads = options.pad_tokens
     prompts = [_prompt_hash(row.prompt, pads, options.system_end_token) for row in rows]
-    references = [
-        None if r.reference is None else clean_text(r.reference, pads) for r in rows
-    ]
     groups = [0 if row.group is None else text_hash(row.group) or 1 for row in rows]
     columns: Columns = {
-        name: np.array(values, np.uint64 if name == "line_hash" else np.int64)
+        name: np.array(values, np.int64)
         for name, values in zip(Place._fields, zip(*places, strict=True), strict=True)
     }
     columns |= {
         "step": np.array([row.step for row in rows], np.int64),
         "prompt_hash": np.array(prompts, np.uint64),
         "group_hash": np.array(groups, np.uint64),
-        "response_hash": np.array(list(map(text_hash, texts)), np.uint64),
-        "response_chars": np.array(list(map(len, texts)), np.int64),
-        "structure": np.array(list(map(structure_of, texts)), np.int64),
+        "response_hash": np.array(list(map(text_hash, texts.responses)), np.uint64),
+        "response_chars": np.array(list(map(len, texts.responses)), np.int64),
+        "structure": np.array(list(map(structure_of, texts.responses)), np.int64),
         "ref_response_chars": np.array(
-            [np.nan if text is None else len(text) for text in references], np.float64
+            [np.nan if text is None else len(text) for text in texts.references],
+            np.float64,
         ),
         "carried": np.array(list(map(_field_bits, rows)), np.int64),
         "rollout": np.array(list(map(_rollout, rows)), np.float64),
@@ -315,9 +341,9 @@ def _set_finished(
 ) -> None:
     ending = np.array([row.ending or 0 for row in rows], np.int8)
     finished: Floats = (ending == Ending.FINISHED).astype(np.float64)
-    source = np.where(np.isin(ending, (0, Ending.OTHER)), 0, FROM_REASON).astype(
-        np.int8
-    )
+    source = np.where(
+        np.isin(ending, (0, Ending.OTHER)), FinishSource.UNKNOWN, FinishSource.REASON
+    ).astype(np.int8)
     finished[source == 0] = np.nan
     has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
@@ -325,11 +351,11 @@ def _set_finished(
             has_tokens[row] = strings is not None
             if strings and not source[row]:
                 finished[row] = strings[-1] in EOS_TOKENS
-                source[row] = FROM_TOKEN
+                source[row] = FinishSource.TOKEN
     for i in np.flatnonzero((source == 0) & ~has_tokens).tolist():
         stripped = texts[i].rstrip()
         finished[i] = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
-        source[i] = FROM_TEXT
+        source[i] = FinishSource.TEXT
     columns |= {"ending": ending, "finished": finished, "finish_source": source}
 
 

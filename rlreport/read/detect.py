@@ -22,7 +22,6 @@ from rlreport.formats.trl import TRL, repeated_files
 from rlreport.options import ReadOptions
 from rlreport.read.lines import (
     DAMAGED,
-    MAX_LINE,
     ByteRange,
     Lines,
     LogFormat,
@@ -31,23 +30,12 @@ from rlreport.read.lines import (
 )
 from rlreport.read.listing import LINE_SUFFIXES, Listing, is_url
 from rlreport.read.record import load_object
-from rlreport.read.remarks import (
-    FORMAT as FORMAT,
-)  # of the note on how a format interpreted a file
 from rlreport.system.stores import Source
-from rlreport.tables import Note
+from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import message
 
 MAX_PEEKED = 20  # Number of objects at the start of a file used to detect its format
 
-SIBLING = "sibling"  # Kind of the note on files that are read together with a log next to them
-# Kind of the note that rows without a step get the step in the path of their file
-PATH_STEP = "path_step"
-
-REPORTS = "reports"  # Kind of the note that reports of rlreport lie among the logs
-OTHER_SPLIT = (
-    "other_split"  # Kind of the note that the files of a data split are not read
-)
 # Name of the file with the author's notes in a folder of logs; it is not a log
 NOTES_FILE = "notes.md"
 
@@ -133,7 +121,7 @@ def detect_formats(  # noqa: C901
     }
     read_together: list[str] = []
 
-    def leave_out(source: Source, kind: str, text: str) -> None:
+    def leave_out(source: Source, kind: NoteKind, text: str) -> None:
         path = Path(source.path).resolve()
         if not used_paths.isdisjoint((path, *path.parents)):
             return
@@ -144,12 +132,14 @@ def detect_formats(  # noqa: C901
 
     for source, detection in zip(listing.sources, detections, strict=True):
         if detection.remark:
-            files.notes.append(Note(FORMAT, detection.remark, 1, source.name))
+            files.notes.append(Note(NoteKind.FORMAT, detection.remark, 1, source.name))
         if detection.damaged:
             listing.unreadable.append((source.name, detection.reason))
         elif detection.format is None:
             leave_out(
-                source, "not_a_log", message("not read: {why}", why=detection.reason)
+                source,
+                NoteKind.NOT_A_LOG,
+                message("not read: {why}", why=detection.reason),
             )
         if detection.format is None:
             continue
@@ -160,7 +150,9 @@ def detect_formats(  # noqa: C901
             add_unread_field(files.unread, name, kind)
         files.sources.append(source)
         files.formats.append(detection.format)
-    for source in (other for other in listing.other if other.name != NOTES_FILE):
+    for source in listing.other:
+        if source.name == NOTES_FILE:
+            continue
         why = message(
             "not named like a log, so not read; to read it, give its own path"
         )
@@ -169,15 +161,17 @@ def detect_formats(  # noqa: C901
                 "CSV is read as trainer metrics only, which need a column named step and rows of "
                 "numbers"
             )
-        leave_out(source, "other_file", why)
+        leave_out(source, NoteKind.OTHER_FILE, why)
     if listing.reports:
         text = message("left out: reports written by rlreport")
         files.notes.append(
-            Note(REPORTS, text, len(listing.reports), listing.reports[0])
+            Note(NoteKind.REPORTS, text, len(listing.reports), listing.reports[0])
         )
     if read_together:
         text = message("read together with the rollouts")
-        files.notes.append(Note(SIBLING, text, len(read_together), min(read_together)))
+        files.notes.append(
+            Note(NoteKind.SIBLING, text, len(read_together), min(read_together))
+        )
     chosen = _without_repeats(_chosen_splits(files, row_splits, options.split))
     return _with_path_steps(chosen, stepless)
 
@@ -194,19 +188,20 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
         for name, paths in members.items()
         for path in paths or [name]
     }
-    if named := [path for path, step in steps.items() if step is not None]:
+    named = [path for path, step in steps.items() if step is not None]
+    if named:
         text = message(
             "files with rows without a step; the step in their paths is used, such as step {step}",
             step=steps[min(named)],
         )
-        files.notes.append(Note(PATH_STEP, text, len(named), min(named)))
-    pairs = zip(files.sources, files.formats, strict=True)
-    paths = {
-        *steps,
-        *(source.name for source, one in pairs if one.id in _NUMBERED_BY_STEP),
-    }
+        files.notes.append(Note(NoteKind.PATH_STEP, text, len(named), min(named)))
+    paths = set(steps)
+    for source, log_format in zip(files.sources, files.formats, strict=True):
+        if log_format.id in _NUMBERED_BY_STEP:
+            paths.add(source.name)
     plain = {_NO_STEPS.sub("", path) for path in paths}
-    if len(plain) > len({re.sub(r"\d+", "#", path) for path in plain}):
+    patterns = {re.sub(r"\d+", "#", path) for path in plain}
+    if len(plain) > len(patterns):
         files.numbered = min(paths)
     for i, source in enumerate(files.sources):
         inside = [source.name, *members.get(source.name, ())]
@@ -221,12 +216,15 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
     The step is the number after a word such as ``step``, else the number at the end of the file's
     name, if there are files whose names differ only in that number.
     """
-    steps = {n: step for n in names if (step := step_in_path(n, STEP_WORD)) is not None}
+    steps: dict[str, int] = {}
     series: dict[tuple[str, str], dict[str, int]] = {}
     for name in names:
-        if name not in steps and (
-            match := _LAST_NUMBER.fullmatch(_NO_STEPS.sub("", name))
-        ):
+        step = step_in_path(name, STEP_WORD)
+        if step is not None:
+            steps[name] = step
+            continue
+        match = _LAST_NUMBER.fullmatch(_NO_STEPS.sub("", name))
+        if match:
             series.setdefault((match[1], match[3]), {})[name] = int(match[2])
     for numbers in series.values():
         if len(set(numbers.values())) > 1:
@@ -248,7 +246,7 @@ def _without_repeats(files: LogFiles) -> LogFiles:
         "files that repeat earlier rows (of {file}) under a new step, as TRL does; left out",
         file=min(repeats.values()),
     )
-    files.notes.append(Note("repeated_file", text, len(repeats), min(repeats)))
+    files.notes.append(Note(NoteKind.REPEATED_FILE, text, len(repeats), min(repeats)))
     return files.only(
         [i for i, source in enumerate(files.sources) if source.name not in repeats]
     )
@@ -282,7 +280,7 @@ def _chosen_splits(
                 "files of split {split} not read (--split {split} reads them)",
                 split=split,
             )
-            files.notes.append(Note(OTHER_SPLIT, text, len(names), names[0]))
+            files.notes.append(Note(NoteKind.OTHER_SPLIT, text, len(names), names[0]))
     files.formats = [replace(one, main=main, watched=watched) for one in files.formats]
     return files.only(
         [i for i, split in enumerate(by_path) if split in ("", main, watched)]
@@ -301,30 +299,32 @@ def _detections(
     peeks: dict[int, _Peek] = {}
 
     def detect_from_start(numbers: list[int]) -> None:
-        for n, peek in zip(numbers, _peeks([sources[n] for n in numbers]), strict=True):
-            peeks[n] = peek
-            detections[n] = _detect(sources[n], options, listed, peek)
+        wanted = [sources[number] for number in numbers]
+        for number, peek in zip(numbers, _peeks(wanted), strict=True):
+            peeks[number] = peek
+            detections[number] = _detect(sources[number], options, listed, peek)
 
+    samples = [_evenly_spaced(numbers) for numbers in by_pattern.values()]
     detect_from_start(
-        [n for numbers in by_pattern.values() for n in _evenly_spaced(numbers)]
-    )
+        list(chain.from_iterable(samples))
+    )  # at once, as each request is slow
     disagreeing: list[int] = []
-    for numbers in by_pattern.values():
-        sample = _evenly_spaced(numbers)
-        rest = [n for n in numbers if n not in detections]
-        kinds = {
-            (d.format and d.format.id, d.reason, d.splits)
-            for d in (detections[n] for n in sample)
-        }
+    for numbers, sample in zip(by_pattern.values(), samples, strict=True):
+        rest = [number for number in numbers if number not in detections]
+        kinds = {_kind_of(detections[number]) for number in sample}
         if len(kinds) > 1:
             disagreeing += rest
-        else:
-            peek = peeks[sample[-1]]
-            detections.update(
-                (n, _detect(sources[n], options, listed, peek)) for n in rest
-            )
+            continue
+        peek = peeks[sample[-1]]
+        for number in rest:
+            detections[number] = _detect(sources[number], options, listed, peek)
     detect_from_start(disagreeing)
-    return [detections[n] for n in range(len(sources))]
+    return [detections[number] for number in range(len(sources))]
+
+
+def _kind_of(detection: _Detection) -> tuple[str | None, str, frozenset[str]]:
+    identity = detection.format.id if detection.format else None
+    return identity, detection.reason, detection.splits
 
 
 def _evenly_spaced(numbers: list[int]) -> list[int]:
@@ -348,7 +348,8 @@ def _peeks(sources: list[Source]) -> Iterator[_Peek]:
 def _detect(
     source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek
 ) -> _Detection:
-    container, (objects, problem) = _container(source), peek
+    container = _container(source)
+    objects, problem = peek
     detected = detect(
         source.name,
         objects,
@@ -397,7 +398,7 @@ def _peek(source: Source) -> _Peek:
     objects: list[dict[str, Any]] = []
     if _container(source) == "lines":
         # Limit the range, so that a file of broken lines is not read to its end.
-        for line in Lines(ByteRange(0, source, 0, min(_HEAD, source.size)), MAX_LINE):
+        for line in Lines(ByteRange(0, source, 0, min(_HEAD, source.size))):
             with suppress(RowError, RecursionError):
                 objects.append(load_object(line.data or b"")[0])
             if len(objects) >= MAX_PEEKED:

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Ints
 from rlreport.read.chunk import (
-    BRANCH,
-    FAILED,
-    FILTERED,
     Chunk,
     Columns,
     Extra,
+    LeftOut,
     joined_columns,
 )
 from rlreport.read.detect import LogFiles
@@ -28,7 +26,7 @@ from rlreport.read.restarts import (
     starts_of,
     superseded_rows,
 )
-from rlreport.tables import IN_BRANCH, Note
+from rlreport.tables import Note, NoteKind, RowRole
 from rlreport.text.messages import message, translatable
 
 Hashes = NDArray[np.uint64]
@@ -66,8 +64,8 @@ def log_rows(  # noqa: PLR0914
     if not columns:
         return rows
     left_out = columns["left_out"]
-    untrained = left_out == BRANCH
-    responses = (left_out == 0) | untrained
+    untrained = left_out == LeftOut.UNTRAINED_BRANCH
+    responses = (left_out == LeftOut.NO) | untrained
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
     keep = np.ones(len(responses), dtype=bool)
@@ -76,7 +74,7 @@ def log_rows(  # noqa: PLR0914
     for file, index in _rows_by_file(columns):
         steps = columns["step"][index].astype(np.int64)
         name = files.sources[file].name
-        in_validation = columns["validation"][index] == 1
+        in_validation = columns["validation"][index] == RowRole.VALIDATION
         older = superseded_rows(steps, in_validation)
         starts = starts_of(
             steps, in_validation, columns["prompt_hash"][index].astype(np.uint64)
@@ -104,12 +102,12 @@ def log_rows(  # noqa: PLR0914
                 repeats & ~np.isnan(rollout[index]) & responses[index]
                 | untrained[index]
             )
-            columns["validation"][index[branches]] = IN_BRANCH
+            columns["validation"][index[branches]] = RowRole.BRANCH
     _mark_older_files(rows, keep, repeated, files, keep_restarted=keep_restarted)
     responses &= ~_without_trained_row(rows, responses & keep, files)
-    training = keep & (columns["validation"] == 0)
-    rows.failed = _by_step(columns, training & (left_out == FAILED))
-    rows.filtered = _by_step(columns, training & (left_out == FILTERED))
+    training = keep & (columns["validation"] == RowRole.TRAINING)
+    rows.failed = _by_step(columns, training & (left_out == LeftOut.FAILED))
+    rows.filtered = _by_step(columns, training & (left_out == LeftOut.FILTERED))
     rows.repeated = _by_step(columns, training & responses & repeated)
     response_rows = np.flatnonzero(keep & responses)
     names = ("sub", "offset", "file", "validation", "step")
@@ -124,18 +122,25 @@ def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mas
     step, file = (
         rows.chunk.columns[name].astype(np.int64) for name in ("step", "file")
     )
-    branches = responses & (rows.chunk.columns["validation"] == IN_BRANCH)
+    branches = responses & (rows.chunk.columns["validation"] == RowRole.BRANCH)
     alone: Mask = branches & ~np.isin(step, step[responses & ~branches])
-    kinds = (
-        ("branches", branches & ~alone, _BRANCHES),
-        ("untrained", alone, ODDITIES["untrained"]),
+    rows.notes += _notes_by_file(
+        NoteKind.BRANCHES, _BRANCHES, file[branches & ~alone], files
     )
-    for kind, mask, text in kinds:
-        for number in np.unique(file[mask]).tolist():
-            count = int((file[mask] == number).sum())
-            name = files.sources[number].name
-            rows.notes.append(Note(kind, message(text), count, name))
+    text = ODDITIES[NoteKind.UNTRAINED]
+    rows.notes += _notes_by_file(NoteKind.UNTRAINED, text, file[alone], files)
     return alone
+
+
+def _notes_by_file(
+    kind: NoteKind, text: str, file: Ints, files: LogFiles
+) -> list[Note]:
+    """Return a note for each file in ``file``, the file of each row concerned."""
+    numbers, counts = np.unique(file, return_counts=True)
+    return [
+        Note(kind, message(text), count, files.sources[number].name)
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
+    ]
 
 
 def _by_step(columns: Columns, selection: Mask) -> dict[int, int]:
@@ -153,8 +158,10 @@ def _mark_older_files(
     file, step, validation = (
         columns[name].astype(np.int64) for name in ("file", "step", "validation")
     )
-    training = keep & (columns["left_out"] == 0) & (validation == 0)
-    split_steps = 2 * step + (validation == 1)
+    training = (
+        keep & (columns["left_out"] == LeftOut.NO) & (validation == RowRole.TRAINING)
+    )
+    split_steps = 2 * step + (validation == RowRole.VALIDATION)
     prompts = columns["prompt_hash"].astype(np.uint64)[training]
     for older, newer in later_attempts(file[training], step[training], prompts, names):
         again = (

@@ -16,6 +16,7 @@ from rlreport.fields import AssumedStep
 from rlreport.formats.base import Where
 from rlreport.formats.registry import RowReader
 from rlreport.formats.renamed import RLBoard
+from rlreport.read.limits import LIMITS
 from rlreport.system.stores import Source, range_pieces, read_ranges, zstd
 from rlreport.text.messages import message
 
@@ -90,7 +91,6 @@ def with_content(sources: Sequence[Source], most: int) -> list[Source]:
     return [local_copies.get(source, source) for source in sources]
 
 
-_BUFFER = 1 << 20
 # Decompressed bytes per read; before damaged data, at most this many intact bytes are lost
 _SLICE = 16 << 10
 
@@ -99,10 +99,6 @@ BOM = b"\xef\xbb\xbf"
 DAMAGED = (OSError, EOFError, zlib.error, zstd.ZstdError)
 
 
-# Files are cut at multiples of this, so appending to a file does not change earlier ranges
-RANGE_BYTES = 32 << 20
-
-MAX_LINE = 256_000_000  # bytes of a line; longer ones are skipped
 _NO_END = 2**62
 _GROUP_FILES = 256
 _SMALL_BYTES = 4 << 20
@@ -139,7 +135,7 @@ def byte_ranges(
     sources: Sequence[Source],
     formats: Sequence[LogFormat],
     *,
-    range_bytes: int = RANGE_BYTES,
+    range_bytes: int = LIMITS.range_bytes,
 ) -> list[ByteRange]:
     """Return the ranges of all files; uncompressed lines are cut every ``range_bytes``."""
     ranges: list[ByteRange] = []
@@ -151,12 +147,15 @@ def byte_ranges(
     return ranges
 
 
-def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
+def grouped_ranges(
+    ranges: Sequence[ByteRange], range_bytes: int
+) -> list[list[ByteRange]]:
+    """Return groups of small files next to each other, as large as a range; others alone."""
     groups: list[list[ByteRange]] = [[]]
     size = 0
     for part in ranges:
         last = groups[-1]
-        fits = size + part.weight <= RANGE_BYTES and len(last) < _GROUP_FILES
+        fits = size + part.weight <= range_bytes and len(last) < _GROUP_FILES
         if (
             last  # noqa: PLR0916
             and last[-1].small
@@ -185,12 +184,13 @@ class Lines:
     """The lines of a byte range, including blank ones, but not lines added since the listing."""
 
     part: ByteRange
-    max_line: int
+    max_line: int = LIMITS.line_bytes
+    piece_bytes: int = LIMITS.piece_bytes
     damage: str | None = None  # why the rest of the file could not be read
 
     def __iter__(self) -> Iterator[Line]:
         with closing(self._pieces()) as pieces:
-            yield from self._lines(io.BufferedReader(_Pieces(pieces), _BUFFER))
+            yield from self._lines(io.BufferedReader(_Pieces(pieces), self.piece_bytes))
 
     def _pieces(self) -> Generator[bytes]:
         source = self.part.source
@@ -206,10 +206,9 @@ class Lines:
                     raise OSError(0, message("it was replaced by another file"))
                 stream.seek(start)
                 # ``read`` would discard decompressed data when the file is damaged or ends early.
+                size = _SLICE if source.compression else self.piece_bytes
                 read1 = cast("io.BufferedIOBase", stream).read1
-                yield from iter(
-                    partial(read1, _SLICE if source.compression else _BUFFER), b""
-                )
+                yield from iter(partial(read1, size), b"")
         except DAMAGED as error:
             self.damage = reason_of(error)
 
@@ -254,7 +253,7 @@ class _Pieces(io.RawIOBase):
 
 def _skip_line(stream: io.BufferedIOBase) -> int:
     skipped = 0
-    while piece := stream.readline(_BUFFER):
+    while piece := stream.readline(LIMITS.piece_bytes):
         skipped += len(piece)
         if piece.endswith(b"\n"):
             break

@@ -178,7 +178,8 @@ def _local_files(text: str, listing: Listing) -> Iterator[Path]:
 def _is_report(path: Path, root: Path, listing: Listing) -> bool:
     """Return whether rlreport wrote a file, or a folder between it and ``root``; list it if so."""
     inner_folders = path.relative_to(root).parents
-    for folder in (root / inner for inner in inner_folders):
+    for inner in inner_folders:
+        folder = root / inner
         if is_own_folder(folder):
             listing.reports.append(str(folder))
             return True
@@ -225,7 +226,8 @@ def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
             folders.clear()
             continue
         folders.sort()
-        for path in (Path(here) / name for name in sorted(names)):
+        for name in sorted(names):
+            path = Path(here) / name
             if is_own_file(path):
                 listing.reports.append(str(path))
             else:

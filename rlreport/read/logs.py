@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,33 +15,21 @@ from rlreport.errors import UnusableInputError, UsageError
 from rlreport.figures.ragged import Ints
 from rlreport.figures.tokens import correctness
 from rlreport.options import GaeOptions, ReadOptions
-from rlreport.read.absent import ABSENT, absent_notes
-from rlreport.read.changed import (
-    CHANGED,
-    Change,
-    change_notes,
-    first_changes,
-    incomplete_from,
-)
-from rlreport.read.choice import MAX_CHOSEN_BYTES, choose_rows
-from rlreport.read.chunk import Chunk
-from rlreport.read.detect import (
-    FORMAT,
-    PATH_STEP,
-    REPORTS,
-    SIBLING,
-    LogFiles,
-    detect_formats,
-)
+from rlreport.read.absent import absent_notes
+from rlreport.read.changed import Change, change_notes, first_changes, incomplete_from
+from rlreport.read.choice import choose_rows
+from rlreport.read.chunk import Chunk, RangeSettings
+from rlreport.read.detect import LogFiles, detect_formats
 from rlreport.read.grades import dropped_rows, missing_grade_notes
 from rlreport.read.kept_rows import LogRows, log_rows
+from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.listing import Listing, find_sources, is_url, of_run
 from rlreport.read.ranges import read_cached, read_chunk
-from rlreport.read.remarks import NO_STEP, ODDITIES, LogPosition
-from rlreport.read.reread import read_chosen
-from rlreport.read.rollouts import RolloutSpool, RowIds
+from rlreport.read.remarks import ODDITIES, LogPosition
+from rlreport.read.rollouts import RowIds
 from rlreport.read.sample import with_sample
+from rlreport.read.spool import PartFolder, RolloutSpool, part_folder
 from rlreport.read.tables import (
     Scan,
     carried_fields,
@@ -53,33 +41,29 @@ from rlreport.read.tables import (
     tools_used,
 )
 from rlreport.system.cache import Store, store_at
-from rlreport.system.stores import shown
+from rlreport.system.stores import Source, shown
 from rlreport.system.workers import Progress, Workers
-from rlreport.tables import BadLine, LogFile, Note
+from rlreport.tables import HARMLESS, BadLine, LogFile, Note, NoteKind, RowRole
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message, translatable
 
-_BYTES_PER_SECOND = (
-    50e6  # of logs that one process reads, to decide whether to use several
-)
-# Texts and tokens of smaller logs are kept when the table is read, so that no row is read twice
-KEPT_BYTES = 256 << 20
-_PACKED_FACTOR = (
-    10  # how many times larger than the file the rows of a packed file may be
-)
+# Of logs that one process reads, to decide whether to use several
+_BYTES_PER_SECOND = 50e6
 
-# Kind of the note that the responses of a split are shown, but not checked for problems
-SPLIT = "split"
 
-UNREAD_FIELDS = (
-    "not_taken"  # Kind of the note that the logs have fields that are not recognized
+# Kinds of notes that say why rows are in no table
+_OMISSIONS = (
+    NoteKind.UNTRAINED,
+    NoteKind.FILTERED_OUT,
+    NoteKind.FAILED,
+    NoteKind.OTHER_SPLIT_ROWS,
 )
 _MAX_SHOWN = 20
 _END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
 
 
-def read_logs(  # noqa: PLR0914, PLR0917
+def read_logs(  # noqa: PLR0917
     paths: Sequence[str | Path],
     options: ReadOptions | None = None,
     gae: GaeOptions | None = None,
@@ -87,6 +71,7 @@ def read_logs(  # noqa: PLR0914, PLR0917
     metrics: Iterable[Path] = (),
     workers: Workers | None = None,
     used: Iterable[Path] = (),
+    limits: ReadLimits | None = None,
 ) -> Scan:
     """Read logs from files, folders, globs and URLs into tables.
 
@@ -97,39 +82,31 @@ def read_logs(  # noqa: PLR0914, PLR0917
             ``options.strict`` is set and anything was skipped or repaired.
         UsageError: a path does not exist, or an option does not fit the logs.
     """
-    options, gae = options or ReadOptions(), gae or GaeOptions()
+    options = options or ReadOptions()
+    gae = gae or GaeOptions()
     progress = progress or Progress()
+    limits = limits or LIMITS
     if workers is None:
-        with Workers(options.workers, options.ray) as started_workers:
+        with Workers(options.workers, options.ray) as started:
             return read_logs(
-                paths, options, gae, progress, metrics, started_workers, used
+                paths, options, gae, progress, metrics, started, used, limits
             )
-    listing = (
-        of_run(find_sources(paths), options.run) if options.run else find_sources(paths)
-    )
-    if (
-        options.ray is not None
-    ):  # relative paths mean something else on other nodes of a cluster
-        if options.tokenizer:
-            options = replace(
-                options, tokenizer=str(Path(options.tokenizer).absolute())
-            )
-        listing.sources = [
-            source
-            if source.store
-            else replace(source, path=str(Path(source.path).absolute()))
-            for source in listing.sources
-        ]
+    if options.ray is not None:
+        options = _with_absolute_tokenizer(options)
+    listing = _listing(paths, options)
     files = detect_formats(listing, options, [*metrics, *used])
     if not files.sources and not metrics:
         files.notes[:0] = absent_notes(paths)
-    ranges = byte_ranges(files.sources, files.formats)
-    # The cache keeps the table and the chosen rows apart, as the choice changes while a run grows.
-    unpacked = sum(
-        part.weight * (_PACKED_FACTOR if part.stop is None else 1) for part in ranges
+    spool = RolloutSpool()
+    chunks = read_chunks(
+        byte_ranges(files.sources, files.formats, range_bytes=limits.range_bytes),
+        options,
+        gae,
+        limits=limits,
+        progress=progress,
+        workers=workers,
+        spool=spool,
     )
-    spool = RolloutSpool() if not options.cache and unpacked <= KEPT_BYTES else None
-    chunks = read_chunks(ranges, options, gae, progress, workers, spool)
     name = safe_text(_name(paths))
     scan, order = _scan(
         name, chunks, listing, files, options, with_metrics=bool(metrics)
@@ -137,66 +114,100 @@ def read_logs(  # noqa: PLR0914, PLR0917
     if scan.responses.empty:
         return scan
     names = [source.name for source in files.sources]
-    choice = choose_rows(scan.responses, names)
-    index = order[choice.rows]
-    # Packed logs may be larger than expected, and the same rows lose tokens in every build.
-    if spool is None or index.max() >= len(spool) or not choice.whole.all():
-        spool, index = read_chosen(
-            scan.responses, choice, files, options, gae, workers, progress
-        )
+    choice = choose_rows(scan.responses, names, limits)
     scan.responses.loc[choice.rows, "has_texts"] = 1
-    table = scan.responses.iloc[choice.rows]
-    step, n, file, line = table[["step", "n", "file", "line"]].to_numpy(np.int64).T
-    places = RowIds(choice.rows, step, n, file, line, names)
-    scan.rollouts = spool.rollouts(places, index)
-    return with_sample(scan, choice.rows[choice.sample], options, workers)
+    ids = _ids_of(scan.responses, choice.rows, names)
+    scan.rollouts = spool.rollouts(ids, order[choice.rows])
+    return with_sample(scan, choice.rows[choice.sample], options, workers, limits)
 
 
-def read_chunks(  # noqa: PLR0917
+def _listing(paths: Sequence[str | Path], options: ReadOptions) -> Listing:
+    listing = find_sources(paths)
+    if options.run:
+        listing = of_run(listing, options.run)
+    if options.ray is not None:
+        listing.sources = [_with_absolute_path(source) for source in listing.sources]
+    return listing
+
+
+# Relative paths mean something else on other nodes of a cluster.
+
+
+def _with_absolute_path(source: Source) -> Source:
+    if source.store:
+        return source
+    return replace(source, path=str(Path(source.path).absolute()))
+
+
+def _with_absolute_tokenizer(options: ReadOptions) -> ReadOptions:
+    if not options.tokenizer:
+        return options
+    return replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
+
+
+def _ids_of(responses: pd.DataFrame, rows: Ints, file_names: list[str]) -> RowIds:
+    table = responses.iloc[rows]
+    return RowIds(
+        row=rows,
+        step=table["step"].to_numpy(np.int64),
+        n=table["n"].to_numpy(np.int64),
+        file=table["file"].to_numpy(np.int64),
+        line=table["line"].to_numpy(np.int64),
+        names=file_names,
+    )
+
+
+def read_chunks(
     ranges: Sequence[ByteRange],
     options: ReadOptions,
     gae: GaeOptions,
+    *,
+    limits: ReadLimits,
     progress: Progress,
     workers: Workers,
-    spool: RolloutSpool | None = None,
+    spool: RolloutSpool,
 ) -> list[Chunk]:
-    """Return a chunk per group of byte ranges; add texts and tokens to ``spool`` while they fit."""
-    groups = grouped_ranges(ranges)
+    """Return a chunk per group of byte ranges; move their texts and tokens to ``spool``."""
+    groups = grouped_ranges(ranges, limits.range_bytes)
     store = store_at(options.cache) if options.cache else None
-    shared = options, gae, store, spool is not None
-    chunks: list[Chunk] = []
     size = sum(part.weight for part in ranges)
-    with progress.phase(message("reading"), size, "B") as advance:
-        for group, chunk in zip(
-            groups,
-            workers.map(_read, groups, shared, seconds=size / _BYTES_PER_SECOND),
-            strict=True,
-        ):
-            if chunk.parts is None or (
-                spool is not None and spool.size > MAX_CHOSEN_BYTES
-            ):
-                spool = None
-            elif spool is not None:
-                spool.extend(chunk.parts)
-            chunk.parts = None
-            chunks.append(chunk)
-            advance(sum(part.weight for part in group))
+    chunks: list[Chunk] = []
+    with (
+        _folder_for_parts(options) as folder,
+        progress.phase(message("reading"), size, "B") as advance,
+    ):
+        shared = RangeSettings(options, gae, folder, limits), store
+        seconds = size / _BYTES_PER_SECOND
+        # Closed before the folder is removed, so that no worker writes to it any more
+        with closing(workers.map(_read, groups, shared, seconds=seconds)) as results:
+            for group, chunk in zip(groups, results, strict=True):
+                spool.take(chunk.parts)
+                chunk.parts = []
+                chunks.append(chunk)
+                advance(sum(part.weight for part in group))
     if store:
         store.trim()
     return chunks
 
 
+def _folder_for_parts(options: ReadOptions) -> AbstractContextManager[PartFolder]:
+    if options.ray is None:
+        return part_folder()
+    # Nodes of a cluster may share no folder with this machine: their parts come back in memory.
+    return nullcontext(PartFolder())
+
+
 def _read(
     group: Sequence[ByteRange],
-    shared: tuple[ReadOptions, GaeOptions, Store | None, bool],
+    shared: tuple[RangeSettings, Store | None],
 ) -> Chunk:
-    options, gae, store, keep = shared
-    if options.ray is not None:
+    settings, store = shared
+    if settings.options.ray is not None:
         _check_files_of_node(group)
     if store is None:
-        chunk = read_chunk(group, options, gae, keep=MAX_CHOSEN_BYTES if keep else 0)
+        chunk = read_chunk(group, settings)
     else:
-        chunk = read_cached(group, options, gae, store)
+        chunk = read_cached(group, settings, store)
     # Only now, as a table in the cache can be that of another build.
     chunk.changes = _changes(group, chunk)
     return chunk
@@ -251,17 +262,7 @@ def _scan(
     notes = [*change_notes(changes, names), *_notes(rows, files, options)]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
-    harmless = (
-        UNREAD_FIELDS,
-        FORMAT,
-        SPLIT,
-        SIBLING,
-        PATH_STEP,
-        NO_STEP,
-        REPORTS,
-        "branches",
-    )
-    problems = [note for note in notes if note.kind not in harmless]
+    problems = [note for note in notes if note.kind not in HARMLESS]
     if options.strict and (bad_lines or problems):
         raise UnusableInputError(_strict_message(bad_lines, bad_count, problems))
     tools = tool_table(rows)
@@ -323,13 +324,14 @@ def _with_split(
     split = responses["validation"].to_numpy()
     main = files.formats[0].main
     watched = files.formats[0].watched or ""
-    if (split == 1).any():
+    in_validation = split == RowRole.VALIDATION
+    if in_validation.any():
         text = message(
             "responses of split {watched} are shown, but only those of {main} are judged",
             watched=watched,
             main=main,
         )
-        notes.append(Note(SPLIT, text, int((split == 1).sum())))
+        notes.append(Note(NoteKind.SPLIT, text, int(in_validation.sum())))
     return extras.assign(split=np.array([main, watched, "branch"], object)[split])
 
 
@@ -381,26 +383,34 @@ def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
         for (kind, oddity), place in zip(oddities, places, strict=True)
     ]
     for i, note in enumerate(notes):
-        if note.kind == NO_STEP and note.count < rows.chunk.rows:
+        if note.kind == NoteKind.NO_STEP and note.count < rows.chunk.rows:
             text = translatable(
                 "{count:count} rows without a step, the first in {file}, are read as step 0, "
                 "although other rows have a step"
             )
-            notes[i] = Note(FORMAT, message(text, count=note.count, file=note.file), 1)
+            notes[i] = Note(
+                NoteKind.FORMAT, message(text, count=note.count, file=note.file), 1
+            )
     if files.unread:
         names = ", ".join(
             f"{name} ({kind})" for name, kind in sorted(files.unread.items())
         )
         notes.append(
             Note(
-                UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=names), 1
+                NoteKind.UNREAD_FIELDS,
+                message("unrecognized fields: {fields}", fields=names),
+                1,
             )
         )
     if rows.chunk.extras_dropped:
-        notes.append(Note("many_extras", message(ODDITIES["many_extras"]), 1))
+        notes.append(
+            Note(NoteKind.MANY_EXTRAS, message(ODDITIES[NoteKind.MANY_EXTRAS]), 1)
+        )
     for source in files.sources:
         if not source.size:
-            notes.append(Note("empty_file", message("an empty file"), 1, source.name))
+            notes.append(
+                Note(NoteKind.EMPTY_FILE, message("an empty file"), 1, source.name)
+            )
     notes += files.notes
     steps = (
         np.unique(rows.chunk.columns["step"][rows.order])
@@ -413,7 +423,7 @@ def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
             "it is the step, pass --step-from-path",
             step=int(steps[0]),
         )
-        notes.append(Note(FORMAT, text, 1, files.numbered))
+        notes.append(Note(NoteKind.FORMAT, text, 1, files.numbered))
     return [*notes, *rows.notes]
 
 
@@ -446,7 +456,9 @@ def _no_data_message(
     if not files.sources and not bad:
         # Name a file of each reason, first folders, then files that --map could read.
         refused = [note for note in notes if note.file]
-        refused.sort(key=lambda note: (note.kind != ABSENT, "--map " not in note.text))
+        refused.sort(
+            key=lambda note: (note.kind != NoteKind.ABSENT, "--map " not in note.text)
+        )
         named = list({note.text: note for note in refused}.values())[:_MAX_NAMED]
         reasons = [f"{note.file}: {note.text}" for note in named]
         if len(refused) > len(named):
@@ -457,10 +469,11 @@ def _no_data_message(
         first = bad[0]
         where = f"{first.file}, line {first.line:,}" if first.line else first.file
         text += f"; unreadable lines or files: {bad_count:,}, the first: {where}: {first.reason}"
-    kinds = ("untrained", "filtered_out", "failed", "other_split_rows")
-    omissions = [n for n in notes if n.kind in kinds]
+    omissions = [note for note in notes if note.kind in _OMISSIONS]
     text += "".join(f"; {note.count:,} {note.text}" for note in omissions)
-    return text + "".join(f"; {n.file} {n.text}" for n in notes if n.kind == CHANGED)
+    return text + "".join(
+        f"; {n.file} {n.text}" for n in notes if n.kind == NoteKind.CHANGED
+    )
 
 
 def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -17,23 +17,20 @@ from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import AssumedStep
 from rlreport.formats.containers import iterate
 from rlreport.formats.renamed import RLBoard
-from rlreport.options import GaeOptions, ReadOptions
 from rlreport.read.chunk import (
-    BRANCH,
-    CODES,
     Chunk,
     Columns,
     Extra,
-    Item,
+    LeftOut,
     Place,
     RangeCounts,
+    RangeSettings,
     batch_columns,
     joined_columns,
 )
+from rlreport.read.limits import ReadLimits
 from rlreport.read.lines import (
     DAMAGED,
-    MAX_LINE,
-    RANGE_BYTES,
     ByteRange,
     Lines,
     LogFormat,
@@ -41,98 +38,99 @@ from rlreport.read.lines import (
     with_content,
 )
 from rlreport.read.record import ParsedRow, load_object, parse_record
-from rlreport.read.remarks import (
-    MAX_UNREAD,
-    NO_STEP,
-    LogPosition,
-    Oddity,
-    Remarks,
-    UnreadLine,
-)
+from rlreport.read.remarks import MAX_UNREAD, LogPosition, Oddity, Remarks, UnreadLine
+from rlreport.read.spool import PartFolder, packed_part
 from rlreport.system.cache import Store, pack, program, unpack
+from rlreport.tables import NoteKind
 from rlreport.text.messages import message
 
-_BATCH_BYTES = 1 << 22
-_BATCH_ROWS = 16384
+# ``RowMetadata.left_out`` -> its code
+_LEFT_OUT = {
+    "": LeftOut.NO,
+    "failed": LeftOut.FAILED,
+    "filtered_out": LeftOut.FILTERED,
+    "untrained": LeftOut.UNTRAINED_BRANCH,
+}
 _END = 2**62
 # Exceptions raised by unusable lines; JSON may nest too deep or hold too large integers
 _UNUSABLE = (RowError, RecursionError, OverflowError)
 
 
-def read_chunk(
-    ranges: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, *, keep: int = 0
-) -> Chunk:
-    """Read byte ranges into a chunk, with texts and tokens if these fit in ``keep`` bytes."""
-    chunk = Chunk(parts=[] if keep else None)
+def read_chunk(ranges: Sequence[ByteRange], settings: RangeSettings) -> Chunk:
+    """Read byte ranges into a chunk; put texts and tokens into the folder for them."""
+    chunk = Chunk()
     columns = list[Columns]()
-    for batch in in_batches(
-        _rows(ranges, chunk), lambda item: item[1].length, _BATCH_BYTES
-    ):
+    for batch in _batches(_rows(ranges, chunk, settings.limits), settings.limits):
         rows, places = zip(*batch, strict=True)
-        columns.append(batch_columns(rows, places, options, gae, chunk))
-        if chunk.parts and sum(part.size for part in chunk.parts) > keep:
-            chunk.parts = None
+        columns.append(batch_columns(rows, places, settings, chunk))
     chunk.columns = joined_columns(columns)
     return chunk
 
 
-def in_batches(
-    items: Iterable[Item], size: Callable[[Item], int], most: int
-) -> Iterator[list[Item]]:
-    """Yield lists of consecutive items; a list is full at size ``most`` or at _BATCH_ROWS items."""
-    batch = list[Item]()
-    total = 0
-    for item in items:
-        batch.append(item)
-        total += size(item)
-        if total >= most or len(batch) >= _BATCH_ROWS:
+_PlacedRow = tuple[ParsedRow, Place]
+
+
+def _batches(
+    placed_rows: Iterable[_PlacedRow], limits: ReadLimits
+) -> Iterator[list[_PlacedRow]]:
+    """Yield lists of consecutive rows; a list is full at the limit of rows or of their bytes."""
+    batch: list[_PlacedRow] = []
+    size = 0
+    for row, place in placed_rows:
+        batch.append((row, place))
+        size += place.length
+        if size >= limits.batch_bytes or len(batch) >= limits.batch_rows:
             yield batch
             batch = []
-            total = 0
+            size = 0
     if batch:
         yield batch
 
 
 def _rows(
-    ranges: Sequence[ByteRange], chunk: Chunk
-) -> Iterator[tuple[ParsedRow, Place]]:
+    ranges: Sequence[ByteRange], chunk: Chunk, limits: ReadLimits
+) -> Iterator[_PlacedRow]:
     sources = [part.source for part in ranges]
     if len(ranges) > 1:  # small files
-        sources = with_content(sources, RANGE_BYTES)
+        sources = with_content(sources, limits.range_bytes)
     for part, source in zip(ranges, sources, strict=True):
-        reader = _RangeReader(replace(part, source=source), chunk)
-        has_lines = part.format.container == "lines"
-        yield from reader.rows_of_lines() if has_lines else reader.rows_of_container()
-        chunk.counts.append(
-            RangeCounts(part.file, part.start, reader.lines, reader.unread)
-        )
+        reader = _RangeReader(replace(part, source=source), chunk, limits)
+        if part.format.container == "lines":
+            yield from reader.rows_of_lines()
+        else:
+            yield from reader.rows_of_container()
+        counts = RangeCounts(part.file, part.start, reader.lines, reader.unread)
+        chunk.counts.append(counts)
 
 
 class _RangeReader:
-    def __init__(self, part: ByteRange, chunk: Chunk) -> None:
-        # lines, or objects of a file without lines; and how many lines or rows are unusable
-        self.lines = self.unread = 0
+    def __init__(self, part: ByteRange, chunk: Chunk, limits: ReadLimits) -> None:
+        self.lines = 0  # or objects of a file without lines
+        self.unread = 0  # unusable lines or rows
         self._part = part
         self._chunk = chunk
+        self._limits = limits
 
-    def rows_of_lines(self) -> Iterator[tuple[ParsedRow, Place]]:
-        lines = Lines(self._part, MAX_LINE)
+    def rows_of_lines(self) -> Iterator[_PlacedRow]:
+        longest = self._limits.line_bytes
+        lines = Lines(self._part, longest, self._limits.piece_bytes)
         for offset, line, torn in lines:
             self.lines += 1
             if line is not None and (not line or line.isspace()):
                 continue
             try:
-                if line is None or len(line) > MAX_LINE:
+                if line is None or len(line) > longest:
                     raise RowError(
-                        message("longer than {most:count} bytes", most=MAX_LINE)
+                        message("longer than {most:count} bytes", most=longest)
                     )
                 obj, lenient = load_object(line)
-                digest = xxhash.xxh3_64_intdigest(line)
                 for row, place in self._rows_of_object(
-                    obj, offset, len(line), digest, torn=torn
+                    obj, offset, len(line), torn=torn
                 ):
                     if lenient and self._part.format.id == RLBoard.id:
-                        self._chunk.remarks.add("tolerant", self._position(offset))
+                        self._chunk.remarks.add(
+                            NoteKind.TOLERANT, self._position(offset)
+                        )
                     yield row, place
             except _UNUSABLE as error:
                 self._add_unread(offset, reason_of(error), torn=torn)
@@ -141,7 +139,7 @@ class _RangeReader:
             why = message("cannot be read further: {why}", why=lines.damage)
             self._add_unread(_END, why, torn=True)
 
-    def rows_of_container(self) -> Iterator[tuple[ParsedRow, Place]]:
+    def rows_of_container(self) -> Iterator[_PlacedRow]:
         part = self._part
         try:  # noqa: PLR1702
             with part.source.open() as stream:
@@ -163,10 +161,9 @@ class _RangeReader:
         obj: dict[str, Any],
         offset: int,
         length: int,
-        digest: int = 0,
         *,
         torn: bool = False,
-    ) -> Iterator[tuple[ParsedRow, Place]]:
+    ) -> Iterator[_PlacedRow]:
         part = self._part
         name = self._part.source.name
         remarks = self._chunk.remarks
@@ -181,25 +178,26 @@ class _RangeReader:
                 self._add_unread(offset, reason_of(error), torn=torn)
                 continue
             split = row.metadata.split or part.format.split
+            is_main = split == part.format.main
+            if not is_main and split != part.format.watched:
+                remarks.add(NoteKind.OTHER_SPLIT_ROWS, position)
+                continue
             kind = row.metadata.left_out
-            validation = split != part.format.main
-            if validation and split != part.format.watched:
-                kind = "other_split_rows"
-            elif kind == "untrained" and "rollout_id" in row.carried:
-                kind = "branch"
-            left_out = CODES.get(kind, 0)
-            if (
-                kind and left_out != BRANCH
-            ):  # branches are counted once their rollout is known
-                remarks.add(kind, position)
-                if not left_out:
+            left_out = _LEFT_OUT[kind]
+            if left_out is LeftOut.UNTRAINED_BRANCH:
+                # Without its rollout, nothing shows that it is a branch of a trained one. Branches
+                # are counted later, when their rollouts are known.
+                if "rollout_id" not in row.carried:
+                    remarks.add(NoteKind.UNTRAINED, position)
                     continue
+            elif left_out:
+                remarks.add(NoteKind(kind), position)
             if (
                 isinstance(row.step, AssumedStep)
                 and part.format.step_in_path(obj, name) is None
             ):
-                remarks.add(NO_STEP, position)
-            yield row, Place(*position, length, sub, validation, left_out, digest)
+                remarks.add(NoteKind.NO_STEP, position)
+            yield row, Place(*position, length, sub, not is_main, left_out)
 
     def _position(self, offset: int) -> LogPosition:
         return LogPosition(self._part.file, offset, self.lines)
@@ -213,38 +211,69 @@ class _RangeReader:
 
 
 def read_cached(
-    group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions, store: Store
+    group: Sequence[ByteRange], settings: RangeSettings, store: Store
 ) -> Chunk:
     """Return the chunk of byte ranges from the cache; else read it, and cache it if possible."""
-    key = _key(group, options, gae)
+    key = _key(group, settings)
     files = [part.file for part in group]
-    if key and (data := store.get(key)):
-        return _renumber_files(_decode(data), files)
+    cached = _cached_chunk(key, settings.folder, store) if key else None
+    if cached is not None:
+        return _renumber_files(cached, files)
     # Number only the files of these ranges: another build may list other files.
     numbered = [replace(part, file=number) for number, part in enumerate(group)]
-    chunk = read_chunk(numbered, options, gae)
+    chunk = read_chunk(numbered, settings)
     # Lines that cannot be read are few: ranges with one are read again in each build.
-    if key and not chunk.remarks.unread and key == _key(group, options, gae):
+    if key and not chunk.remarks.unread and key == _key(group, settings):
         with suppress(TypeError):  # a value that JSON cannot represent
-            store.put(key, _encode(chunk))
+            head = _encode(chunk)
+            # One by one, so that the parts of a large compressed file need little memory
+            for number, parcel in enumerate(chunk.parts):
+                store.put(_part_key(key, number), packed_part(parcel))
+            store.put(key, head)
     return _renumber_files(chunk, files)
 
 
-def _key(group: Sequence[ByteRange], options: ReadOptions, gae: GaeOptions) -> bytes:
+def _cached_chunk(key: bytes, folder: PartFolder, store: Store) -> Chunk | None:
+    data = store.get(key)
+    if data is None:
+        return None
+    chunk, parts = _decode(data)
+    for number in range(parts):
+        packed = store.get(_part_key(key, number))
+        if packed is None:  # it was removed, as the cache is full, or is damaged
+            return None
+        chunk.parts.append(folder.put(packed))
+    return chunk
+
+
+def _part_key(key: bytes, number: int) -> bytes:
+    return key + b" part %d" % number
+
+
+def _key(group: Sequence[ByteRange], settings: RangeSettings) -> bytes:
+    options = settings.options
     formats = format_keys([part.format for part in group], options.tokenizer)
     if not formats:
         return b""
     contents = [part.source.digest(part.start, part.stop) for part in group]
     if not all(contents):
         return b""
-    settings = replace(
+    same_rows = replace(
         options, workers=0, strict=False, restarts="all", metrics=(), cache="", ray=None
     )  # fmt: skip
     ranges = [
         (part.source.name, part.start, part.stop is None, content)
         for part, content in zip(group, contents, strict=True)
     ]
-    parts = "chunk", program(), settings, options.pad_tokens, gae, ranges, formats
+    parts = (
+        "chunk",
+        program(),
+        same_rows,
+        options.pad_tokens,
+        settings.gae,
+        ranges,
+        formats,
+    )
     return repr(parts).encode(errors="surrogatepass")
 
 
@@ -282,6 +311,7 @@ def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
 
 
 def _encode(chunk: Chunk) -> bytes:
+    """Return all of a chunk but its parts, of which it has the number only."""
     remarks = chunk.remarks
     head = {
         "rows": chunk.rows,
@@ -296,6 +326,7 @@ def _encode(chunk: Chunk) -> bytes:
         "oddities": {
             kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()
         },
+        "parts": len(chunk.parts),
     }
     arrays = list(chunk.columns.values())
     for extra in chunk.extras.values():
@@ -303,7 +334,8 @@ def _encode(chunk: Chunk) -> bytes:
     return pack(head, arrays)
 
 
-def _decode(data: bytes) -> Chunk:
+def _decode(data: bytes) -> tuple[Chunk, int]:
+    """Return a chunk without its parts, and their number."""
     head, arrays = unpack(data)
     columns = dict(zip(head["columns"], arrays, strict=False))
     pairs = iter(arrays[len(columns) :])
@@ -316,7 +348,7 @@ def _decode(data: bytes) -> Chunk:
         for name, texts in head["extras"]
     }
     oddities = head["oddities"].items()
-    return Chunk(
+    chunk = Chunk(
         head["rows"],
         columns,
         extras,
@@ -325,6 +357,10 @@ def _decode(data: bytes) -> Chunk:
         list(map(tuple, head["tools"])),
         [RangeCounts(*one) for one in head["counts"]],
         Remarks(
-            {kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in oddities}
+            {
+                NoteKind(kind): Oddity(times, LogPosition(*at))
+                for kind, (times, at) in oddities
+            }
         ),
     )
+    return chunk, head["parts"]

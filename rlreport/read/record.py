@@ -31,15 +31,25 @@ from rlreport.figures.turns import (
 from rlreport.formats.logged import SHORT
 from rlreport.read.grades import missing_grade
 from rlreport.system import coerce
+from rlreport.tables import NoteKind
 from rlreport.text.clean import safe_text, safe_value
 from rlreport.text.messages import message, translatable
 
 NAN = float("nan")
 # Standard fields kept in ``ParsedRow.carried``; the response table only stores whether they exist
 _CARRIED = (
-    "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
-    "errors", "seconds", "trainable", "filtered_out", "rollout_id",
-)  # fmt: skip
+    "ground_truth",
+    "token_ids",
+    "prompt_turns",
+    "turns",
+    "response_mask",
+    "policy_version",
+    "errors",
+    "seconds",
+    "trainable",
+    "filtered_out",
+    "rollout_id",
+)
 
 _END_FIELDS = ("finish_reason", "stop_reason", "stop_condition", "termination_reason")
 # Result of ``kind_of`` -> the same with an article
@@ -91,9 +101,7 @@ class ParsedRow(NamedTuple):
         str, object
     ]  # further standard field (see ``_CARRIED``) -> value as logged
     parts: Sequence[str]  # names of the extras that are components of the reward
-    oddities: Sequence[
-        str
-    ]  # kinds of repaired or dropped values, keys of ``notes.ODDITIES``
+    oddities: Sequence[NoteKind]  # of repaired or dropped values
     metadata: RowMetadata
     missing_grade: (
         int  # 0 if the reward is valid, else why not: a code of ``notes.Missing``
@@ -141,33 +149,44 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
     for name in REQUIRED:
         if name not in record:
             raise RowError(message("{field} is missing", field=name))
-    oddities: list[str] = []
+    oddities: list[NoteKind] = []
     step = _step_of(record["step"])
     prompt = _text(record, "prompt")
     response = _text(record, "response")
     rewards = _rewards(record, oddities)
     reference = record.get("ref_response")
     if reference is not None and not isinstance(reference, str):
-        oddities.append("not_text")
+        oddities.append(NoteKind.NOT_TEXT)
         reference = None
     ending = _ending(record, oddities)
     tokens = _tokens(record, oddities)
-    oddities += normalize_turns_and_mask(record, tokens.size, cut=tokens.uneven)
+    problems = normalize_turns_and_mask(record, tokens.size, cut=tokens.uneven)
+    oddities += map(NoteKind, problems)
     tokens.mask = _mask(record, tokens.size)
     extras, parts = _extras(record)
     group = record.get("group_id")
     # NaN is not a group. ``str`` may raise RecursionError, which the caller reports as a bad row.
     group = None if group is None or group != group else str(group)
     return ParsedRow(
-        step, prompt, response, rewards, reference, group, ending, tokens, extras,
-        {name: record[name] for name in _CARRIED if record.get(name) is not None},
-        parts, oddities, row_metadata(record, step, prompt, response),
-        missing_grade(record, null=coerce.is_null(record["reward"])),
-    )  # fmt: skip
+        step=step,
+        prompt=prompt,
+        response=response,
+        rewards=rewards,
+        reference=reference,
+        group=group,
+        ending=ending,
+        tokens=tokens,
+        extras=extras,
+        carried={n: record[n] for n in _CARRIED if record.get(n) is not None},
+        parts=parts,
+        oddities=oddities,
+        metadata=row_metadata(record, step, prompt, response),
+        missing_grade=missing_grade(record, null=coerce.is_null(record["reward"])),
+    )
 
 
 def _rewards(
-    record: dict[str, Any], oddities: list[str]
+    record: dict[str, Any], oddities: list[NoteKind]
 ) -> tuple[float, float, float, float]:
     rewards = []
     for name in REWARDS:
@@ -181,7 +200,7 @@ def _rewards(
                     "reward is not a number: {value}", value=f"{value!r:.60}"
                 )
                 raise RowError(text) from None
-            oddities.append("not_a_number")
+            oddities.append(NoteKind.NOT_A_NUMBER)
         rewards.append(number)
     return tuple(rewards)  # type: ignore[return-value]
 
@@ -191,7 +210,7 @@ def _number(value: object) -> float:
     return number if abs(number) <= LARGEST_NUMBER else NAN
 
 
-def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
+def _tokens(record: dict[str, Any], oddities: list[NoteKind]) -> TokenFields:
     fields = TokenFields()
     tokens: Any = record.get("response_tokens")
     if tokens is not None:
@@ -203,7 +222,7 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
             fields.tokens = tokens
             fields.fit(len(tokens))
         except TypeError:
-            oddities.append("not_tokens")
+            oddities.append(NoteKind.NOT_TOKENS)
     for name in TOKEN_ARRAYS:
         values = record.get(name)
         if values is None or values == []:
@@ -217,7 +236,7 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
         try:
             floats = _floats_of(values)
         except RowError:
-            oddities.append("nested")
+            oddities.append(NoteKind.NESTED)
             continue
         fields.arrays[name] = floats
         fields.fit(len(floats))
@@ -250,13 +269,13 @@ def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list
 
 def _mask(record: dict[str, Any], size: int) -> bytes | None:
     """Return 1 per sampled and 0 per other token; None if neither mask nor turns show it."""
-    if (logged := record.get("response_mask")) is not None:
+    logged = record.get("response_mask")
+    if logged is not None:
         return bytes(map(bool, logged))
-    spans = [
-        t["tokens"]
-        for t in record.get("turns") or ()
-        if not t["sampled"] and "tokens" in t
-    ]
+    spans = []
+    for turn in record.get("turns") or ():
+        if not turn["sampled"] and "tokens" in turn:
+            spans.append(turn["tokens"])
     if not spans or size < 0:
         return None
     mask = bytearray(b"\1" * size)
@@ -265,11 +284,10 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
     return bytes(mask)
 
 
-def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
-    reasons = [
-        reason for name in _END_FIELDS if (reason := record.get(name)) is not None
-    ]
-    endings = [ending for reason in reasons if (ending := ending_of(reason))]
+def _ending(record: dict[str, Any], oddities: list[NoteKind]) -> Ending | None:
+    logged = [record.get(name) for name in _END_FIELDS]
+    reasons = [reason for reason in logged if reason is not None]
+    endings = [ending for ending in map(ending_of, reasons) if ending]
     completed = record.get("is_completed")
     for ending in endings:
         # The last reply of a conversation may end by itself although a limit stopped it then.
@@ -280,7 +298,7 @@ def _ending(record: dict[str, Any], oddities: list[str]) -> Ending | None:
     if endings or completed is True:
         return Ending.FINISHED
     if reasons:
-        oddities.append("reasonless")
+        oddities.append(NoteKind.REASONLESS)
         return Ending.OTHER
     return None
 

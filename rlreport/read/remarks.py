@@ -5,16 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rlreport.tables import NoteKind
 from rlreport.text.messages import translatable
 
-# Two attempts share at least this many steps, where each has at least this fraction of its usual
-# rows, and at least this fraction of the older rows has a prompt that occurs in the newer files
-# Kind of the note on how a file is read that its reader has to know; see ``read.detect``
-FORMAT = "format"
-
 MAX_UNREAD = 1000  # Maximum number of unusable lines that are listed; further ones are only counted
-
-NO_STEP = "no_step"  # Kind of the note that neither rows nor paths have a step
 
 
 class LogPosition(NamedTuple):
@@ -43,12 +37,12 @@ class Remarks:
     """Problems of the lines that were read, added in the order of the logs."""
 
     # kind (a key of ODDITIES) -> number and first position
-    oddities: dict[str, Oddity] = field(default_factory=dict)
+    oddities: dict[NoteKind, Oddity] = field(default_factory=dict)
     # the first MAX_UNREAD lines that could not be used
     unread: list[UnreadLine] = field(default_factory=list)
     unread_count: int = 0  # number of all lines that could not be used
 
-    def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
+    def add(self, kind: NoteKind, position: LogPosition, count: int = 1) -> None:
         """Count ``count`` more oddities of a kind, the first of which is at ``position``."""
         times, first = self.oddities.get(kind, (0, position))
         self.oddities[kind] = Oddity(times + count, first)
@@ -63,50 +57,58 @@ class Remarks:
 
 # Kind of invalid or unusual value -> text of the note on it, shown after their number
 ODDITIES = {
-    "unequal_lengths": translatable(
+    NoteKind.UNEQUAL_LENGTHS: translatable(
         "token arrays of unequal length, cut to the shortest"
     ),
-    "sentinel": translatable(
+    NoteKind.SENTINEL: translatable(
         "tokens with a log-probability above 0, treated as padding and left out"
     ),
-    "pads": translatable("pad tokens at the start or end of responses, dropped"),
-    "nested": translatable("token arrays that are not lists of numbers, left out"),
-    "not_tokens": translatable(
+    NoteKind.PADS: translatable("pad tokens at the start or end of responses, dropped"),
+    NoteKind.NESTED: translatable(
+        "token arrays that are not lists of numbers, left out"
+    ),
+    NoteKind.NOT_TOKENS: translatable(
         "response_tokens that are not a list of strings, left out"
     ),
-    "not_a_number": translatable("optional rewards that are not numbers, left out"),
-    "not_text": translatable("reference responses that are not text, left out"),
-    "tolerant": translatable(
+    NoteKind.NOT_A_NUMBER: translatable(
+        "optional rewards that are not numbers, left out"
+    ),
+    NoteKind.NOT_TEXT: translatable("reference responses that are not text, left out"),
+    NoteKind.TOLERANT: translatable(
         "lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"
     ),
-    "reasonless": translatable("unknown finish reasons, counted as “another reason”"),
-    "bad_mask": translatable(
+    NoteKind.REASONLESS: translatable(
+        "unknown finish reasons, counted as “another reason”"
+    ),
+    NoteKind.BAD_MASK: translatable(
         "response masks that do not match the tokens or contain values other than 0 and 1, ignored"
     ),
-    "bad_turns": translatable(
+    NoteKind.BAD_TURNS: translatable(
         "rows whose turns are not a list of objects with a role; turns ignored"
     ),
-    "bad_spans": translatable(
+    NoteKind.BAD_SPANS: translatable(
         "rows with token spans of turns that overlap or exceed the response; spans ignored"
     ),
-    "untrained": translatable(
+    NoteKind.UNTRAINED: translatable(
         "rows of agents that are not trained, left out of the figures"
     ),
-    "filtered_out": translatable(
+    NoteKind.FILTERED_OUT: translatable(
         "rollouts filtered out before training or not trained yet, left out of the figures"
     ),
-    "failed": translatable(
+    NoteKind.FAILED: translatable(
         "rollouts that failed before the policy wrote anything, only counted by step"
     ),
-    "other_split_rows": translatable(
+    NoteKind.OTHER_SPLIT_ROWS: translatable(
         "rows of other splits, skipped (read them with --split)"
     ),
-    "long_text": translatable(
+    NoteKind.LONG_TEXT: translatable(
         "responses of over 4,194,304 characters; words after that are not counted"
     ),
-    NO_STEP: translatable(
+    NoteKind.NO_STEP: translatable(
         "no row has a step, so the run is one step; if a field or the paths have it, pass "
         "--map step=FIELD or --step-from-path REGEX"
     ),
-    "many_extras": translatable("extra scalar fields beyond the first 64, left out"),
+    NoteKind.MANY_EXTRAS: translatable(
+        "extra scalar fields beyond the first 64, left out"
+    ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.about.several_runs import RANK, SEVERAL_STARTS
+from rlreport.about.several_runs import RANK
 from rlreport.figures.ragged import Ints
-from rlreport.read.remarks import FORMAT
-from rlreport.tables import Note
+from rlreport.tables import Note, NoteKind
 from rlreport.text.messages import message, translatable
 
 _RANK = re.compile("[-_.]?(?<![a-z])" + RANK.replace("{more}", ""), re.IGNORECASE)
@@ -93,15 +93,14 @@ def begins_afresh(steps: Ints, counted: Ints, *, before: Ints) -> bool:
     first = counted[1] if counted[0] == 0 and len(counted) > 1 else counted[0]
     if steps[0] > first:
         return False
-    enough = min(_REPEATED_STEPS, -(-len(before) // 2))
+    enough = min(_REPEATED_STEPS, math.ceil(len(before) / 2))
     return len(np.intersect1d(steps, counted)) >= enough
 
 
 def start_note(starts: Ints, steps: Ints, name: str) -> tuple[Note, bool]:
     """Return a note on several starts in a file, and whether the last one alone is the run."""
-    lengths = [
-        len(np.unique(steps[starts == start])) for start in range(int(starts[-1]) + 1)
-    ]
+    last = int(starts[-1])
+    lengths = [len(np.unique(steps[starts == start])) for start in range(last + 1)]
     if lengths[-1] > max(lengths[:-1]):
         text = message(
             "{count} starts in one log: the last one, of {last:count} steps, is the run; the rows "
@@ -109,7 +108,8 @@ def start_note(starts: Ints, steps: Ints, name: str) -> tuple[Note, bool]:
             count=len(lengths),
             last=lengths[-1],
         )
-        return Note(FORMAT, text, int((starts < starts[-1]).sum()), name), True
+        left_out = int((starts < last).sum())
+        return Note(NoteKind.FORMAT, text, left_out, name), True
     text = message(
         "{count} starts in one log, of {lengths} steps: they are no one run, and figures and "
         "charts mix them. If they are one training, pass --merge; --restarts last keeps the last "
@@ -117,7 +117,7 @@ def start_note(starts: Ints, steps: Ints, name: str) -> tuple[Note, bool]:
         count=len(lengths),
         lengths=tuple(lengths[:_MAX_LENGTHS]),
     )
-    return Note(SEVERAL_STARTS, text, len(lengths), name), False
+    return Note(NoteKind.SEVERAL_STARTS, text, len(lengths), name), False
 
 
 def later_attempts(
@@ -200,4 +200,4 @@ def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
             "steps {steps} were logged again, as after a restart; all rows kept (--restarts last "
             "leaves out these rows)"
         )
-    return Note("restart", message(text, steps=span), len(steps), name)
+    return Note(NoteKind.RESTART, message(text, steps=span), len(steps), name)

@@ -1,26 +1,24 @@
 """Texts, tokens and values per token of the chosen responses, as columns in temporary files.
 
 ``rollout_part`` converts rows that were just parsed to a ``RolloutPart``, in any process.
-``RolloutSpool`` appends parts to files; ``Rollouts`` maps these files into memory, and is what all
-later stages use instead of the logs.
+``spool.RolloutSpool`` appends the parts of all rows to files; ``Rollouts`` are the chosen ones of
+them, with these files mapped into memory, and what all later stages use instead of the logs.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from rlreport.errors import OutputError
-from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
+from rlreport.figures.ragged import Floats, Ints, offsets_of
 from rlreport.figures.tokens import KEPT, TokenFigures
 from rlreport.figures.turns import is_number
 from rlreport.options import ReadOptions
@@ -29,7 +27,7 @@ from rlreport.read.token_rows import TokenRows
 from rlreport.system.cache import pack, unpack
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
-from rlreport.text.tokens import Style, detect_style, readable_tokens
+from rlreport.text.tokens import Style, readable_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +87,11 @@ class Rollout:
 EDGE = 1024
 
 TEXTS = ("prompt", "response", "ref_response", "ground_truth", "details")
-_ABSENT = -1  # start of a text that is not logged
+ABSENT = -1  # start of a text that is not logged
 _STYLE_TOKENS = 5000  # token strings from which their encoding is detected
+# Bits of ``flags``
 HAS_TOKENS = 1
 HAS_MASK = 2
-IS_CUT = 4  # bits of ``flags``
 
 Floats32 = NDArray[np.float32]
 Ids = NDArray[np.int32]
@@ -114,20 +112,15 @@ class Numbers(dict[str, int]):
 class RolloutPart:
     """Texts and tokens of R responses with N tokens in total."""
 
-    # int64 (R, len(TEXTS), 2): where each text starts and ends in ``texts``; _ABSENT if not logged
+    # int64 (R, len(TEXTS), 2): where each text starts and ends in ``texts``; ABSENT if not logged
     spans: Ints
     texts: NDArray[np.uint8]  # UTF-8
     lengths: Ints  # int64 (R,), number of tokens of each response
-    flags: NDArray[np.uint8]  # (R,): HAS_TOKENS, HAS_MASK, IS_CUT
+    flags: NDArray[np.uint8]  # (R,): HAS_TOKENS, HAS_MASK
     ids: Ids  # (N,), tokens as indices of ``vocabulary``; 0 in responses without token strings
     sampled: NDArray[np.bool_]  # (N,), whether the policy sampled the token
     figures: dict[str, Floats32]  # name in KEPT -> (N,), NaN where not logged
     vocabulary: list[str] = field(repr=False)  # token strings as logged
-
-    @property
-    def size(self) -> int:
-        """Approximate size of texts and tokens in bytes."""
-        return len(self.texts) + len(self.ids) * (5 + 4 * len(self.figures))
 
     def packed(self) -> bytes:
         head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
@@ -145,18 +138,24 @@ class RolloutPart:
         )
 
 
-def rollout_part(  # noqa: PLR0917
+Clean = Callable[[object], str]
+
+
+class CleanTexts(NamedTuple):
+    """Texts of R rows without padding tokens; None where a row logs no reference."""
+
+    responses: Sequence[str]
+    references: Sequence[str | None]
+
+
+def rollout_part(
     rows: Sequence[ParsedRow],
     tokens: TokenRows | None,
     figures: TokenFigures,
-    responses: Sequence[str],
+    texts: CleanTexts,
     options: ReadOptions,
-    whole: NDArray[np.bool_] | None = None,
 ) -> RolloutPart:
-    """Convert R parsed rows, given figures of their sampled tokens and their cleaned responses.
-
-    Of rows that are not ``whole``, only the first and last EDGE sampled tokens are kept.
-    """
+    """Convert R parsed rows, given figures of their sampled tokens and their cleaned texts."""
     clean = partial(as_text, pads=options.pad_tokens)
     blob = bytearray()
     sizes = np.full(len(rows), -1)
@@ -165,66 +164,72 @@ def rollout_part(  # noqa: PLR0917
 
     def put(text: str | None) -> tuple[int, int]:
         if text is None:
-            return _ABSENT, _ABSENT
+            return ABSENT, ABSENT
         start = len(blob)
         blob.extend(text.encode())
         return start, len(blob)
 
-    @cache
+    @cache  # the responses of a group have the same prompt
     def put_prompt(prompt: str) -> tuple[int, int]:
         return put(clean_prompt(prompt, options.pad_tokens, options.system_end_token))
 
     spans = []
-    for row, response, size in zip(rows, responses, sizes.tolist(), strict=True):
-        label = row.carried.get("ground_truth")
-        errors = row.carried.get("errors") or []
-        conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
+    of_rows = zip(rows, sizes.tolist(), *texts, strict=True)
+    for row, size, response, reference in of_rows:
         # If padding was dropped, the token positions of turns are no longer valid.
-        fits = size == row.tokens.size
-        details: dict[str, Any] = {
-            "turns": _prompt_turns(row.carried.get("prompt_turns"), clean),
-            "conversation": [_turn(turn, clean, spans=fits) for turn in conversation],
-            "errors": list(
-                map(clean, errors if isinstance(errors, list) else [errors])
-            ),
-        }
-        spans += [
-            put_prompt(row.prompt),
-            put(response),
-            put(None if row.reference is None else clean(row.reference)),
-            put(None if isinstance(label, dict | list | None) else clean(str(label))),
-            put(orjson.dumps(details).decode() if any(details.values()) else None),
-        ]
+        has_all_tokens = size == row.tokens.size
+        # In the order of TEXTS
+        spans.append(put_prompt(row.prompt))
+        spans.append(put(response))
+        spans.append(put(reference))
+        spans.append(put(_label_of(row, clean)))
+        spans.append(put(_details_of(row, clean, spans=has_all_tokens)))
     part = RolloutPart(
-        np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
-        np.frombuffer(blob, np.uint8),
-        np.zeros(len(rows), np.int64),
-        np.zeros(len(rows), np.uint8),
-        np.zeros(0, np.int32),
-        np.zeros(0, np.bool_),
-        {},
-        [],
+        spans=np.array(spans, np.int64).reshape(len(rows), len(TEXTS), 2),
+        texts=np.frombuffer(blob, np.uint8),
+        lengths=np.zeros(len(rows), np.int64),
+        flags=np.zeros(len(rows), np.uint8),
+        ids=np.zeros(0, np.int32),
+        sampled=np.zeros(0, np.bool_),
+        figures={},
+        vocabulary=[],
     )
     if tokens is not None:
-        _add_tokens(part, tokens, figures, whole)
+        _add_tokens(part, tokens, figures)
     return part
 
 
-def _add_tokens(
-    part: RolloutPart,
-    tokens: TokenRows,
-    figures: TokenFigures,
-    whole: NDArray[np.bool_] | None,
-) -> None:
+def _label_of(row: ParsedRow, clean: Clean) -> str | None:
+    label = row.carried.get("ground_truth")
+    return None if isinstance(label, dict | list | None) else clean(str(label))
+
+
+def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
+    """Return the turns and errors of a row as JSON, None if it has none."""
+    prompt_turns = row.carried.get("prompt_turns")
+    conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
+    errors = row.carried.get("errors") or []
+    if not (prompt_turns or conversation or errors):  # as most rows
+        return None
+    if not isinstance(errors, list):
+        errors = [errors]
+    details = {
+        "turns": _prompt_turns(prompt_turns, clean),
+        "conversation": [_turn(turn, clean, spans=spans) for turn in conversation],
+        "errors": [clean(error) for error in errors],
+    }
+    return orjson.dumps(details).decode() if any(details.values()) else None
+
+
+def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> None:
     rows = tokens.rows
     size = int(tokens.offsets[-1])
     flags = part.flags
     numbers = Numbers()
-    flags[rows] |= np.array(
-        [HAS_TOKENS * (row is not None) for row in tokens.strings], np.uint8
-    )
+    has_tokens = np.array([row is not None for row in tokens.strings], bool)
+    flags[rows[has_tokens]] |= HAS_TOKENS
     if tokens.masked is not None:
-        flags[rows] |= np.uint8(HAS_MASK) * tokens.masked
+        flags[rows[tokens.masked]] |= HAS_MASK
     strings: Any = chain.from_iterable(
         [""] * length if row is None else row
         for row, length in zip(tokens.strings, tokens.lengths.tolist(), strict=True)
@@ -234,19 +239,10 @@ def _add_tokens(
     part.sampled = np.ones(size, np.bool_) if tokens.sampled is None else tokens.sampled
     part.lengths[rows] = tokens.lengths
     for name in KEPT:
-        if (values := figures.get(name)) is not None:
+        values = figures.get(name)
+        if values is not None:
             part.figures[name] = np.full(size, np.nan, np.float32)
             part.figures[name][part.sampled] = _as_float32(values)
-    sampled_lengths = row_sums(part.sampled.astype(float), tokens.offsets)
-    cut = (sampled_lengths > 2 * EDGE) & (False if whole is None else ~whole[rows])
-    if cut.any():
-        keep = _edges(part.sampled, tokens.offsets) | np.repeat(~cut, tokens.lengths)
-        part.lengths[rows] = row_sums(keep.astype(float), tokens.offsets).astype(
-            np.int64
-        )
-        flags[rows[cut]] = IS_CUT | flags[rows[cut]] & HAS_TOKENS
-        part.ids, part.sampled = part.ids[keep], part.sampled[keep]
-        part.figures = {name: flat[keep] for name, flat in part.figures.items()}
 
 
 def _as_float32(values: Floats) -> Floats32:
@@ -254,104 +250,6 @@ def _as_float32(values: Floats) -> Floats32:
         narrow = values.astype(np.float32)
     narrow[np.isinf(narrow)] = np.nan
     return narrow
-
-
-def _edges(sampled: NDArray[np.bool_], offsets: Ints) -> NDArray[np.bool_]:
-    """Return which tokens are among the first or last EDGE sampled tokens of their row, (N,)."""
-    rank = np.cumsum(sampled) - 1
-    # Rank among the row's sampled tokens, from the start and from the end.
-    before = np.concatenate([[0], np.cumsum(sampled)])
-    first, last = (
-        np.repeat(before[bounds], np.diff(offsets))
-        for bounds in (offsets[:-1], offsets[1:])
-    )
-    edges: NDArray[np.bool_] = sampled & ((rank - first < EDGE) | (last - rank <= EDGE))
-    return edges
-
-
-class _File:
-    """A column in an unnamed temporary file, which is deleted when its process ends."""
-
-    def __init__(self, dtype: type[np.generic]) -> None:
-        self.dtype = dtype
-        self.size = 0
-        self._file: IO[bytes] | None = None
-
-    def append(self, values: NDArray[Any]) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="rlreport-")  # noqa: SIM115 - kept open
-        self._file.write(np.ascontiguousarray(values, self.dtype).data)
-        self._file.flush()  # here, where a full disk is reported
-        self.size += len(values)
-
-    def mapped(self) -> NDArray[Any]:
-        if self._file is None or not self.size:
-            return np.empty(0, self.dtype)
-        # Slices of a plain array are made faster than those of a memmap.
-        return np.memmap(self._file, self.dtype, "r", shape=(self.size,)).view(
-            np.ndarray
-        )
-
-
-class RolloutSpool:
-    def __init__(self) -> None:
-        no_rows = np.zeros((0, len(TEXTS), 2), np.int64), np.zeros(0, np.int64)
-        # spans, lengths and flags of each part
-        self._rows = [(*no_rows, np.zeros(0, np.uint8))]
-        self._numbers = Numbers()
-        self._texts = _File(np.uint8)
-        self._ids = _File(np.int32)
-        self._sampled = _File(np.bool_)
-        self._figures = dict[str, _File]()
-        self.size = 0
-
-    def __len__(self) -> int:
-        return sum(len(lengths) for _, lengths, _ in self._rows)
-
-    def extend(self, parts: Iterable[RolloutPart]) -> None:
-        try:
-            for part in parts:
-                self._append(part)
-        except OSError as error:
-            raise OutputError(
-                f"cannot write temporary files to {tempfile.gettempdir()}: {error.strerror}"
-            ) from None
-
-    def _append(self, part: RolloutPart) -> None:
-        spans = np.where(part.spans == _ABSENT, _ABSENT, part.spans + self._texts.size)
-        self._rows.append((spans, part.lengths, part.flags))
-        numbers = self._numbers.of(part.vocabulary)
-        for name in {*part.figures, *self._figures}:
-            if name not in self._figures:
-                self._figures[name] = _File(np.float32)
-                self._figures[name].append(np.full(self._ids.size, np.nan))
-            values = part.figures.get(name)
-            self._figures[name].append(
-                np.full(len(part.ids), np.nan) if values is None else values
-            )
-        self._texts.append(part.texts)
-        self._sampled.append(part.sampled)
-        self._ids.append(numbers[part.ids] if len(part.ids) else part.ids)
-        self.size += part.size
-
-    def rollouts(self, places: RowIds, order: Ints) -> Rollouts:
-        """Return the appended responses at the indices ``order``, with the ids ``places``."""
-        spans, lengths, flags = map(np.concatenate, zip(*self._rows, strict=True))
-        starts = offsets_of(lengths)[:-1]
-        vocabulary = list(self._numbers)
-        return Rollouts(
-            places=places,
-            spans=spans[order],
-            starts=starts[order],
-            lengths=lengths[order],
-            flags=flags[order],
-            texts=self._texts.mapped(),
-            ids=self._ids.mapped(),
-            sampled=self._sampled.mapped(),
-            figures={n: self._figures[n].mapped() for n in KEPT if n in self._figures},
-            vocabulary=vocabulary,
-            style=detect_style(vocabulary[:_STYLE_TOKENS]),
-        )
 
 
 class RowIds(NamedTuple):
@@ -386,7 +284,7 @@ class Rollouts(RolloutPart):
     def text(self, name: str, index: int) -> str | None:
         """Return a text of a response (by its index), None if it is not logged."""
         start, stop = self.spans[index, TEXTS.index(name)].tolist()
-        return None if start == _ABSENT else self.texts[start:stop].tobytes().decode()
+        return None if start == ABSENT else self.texts[start:stop].tobytes().decode()
 
     def take(self, rows: Sequence[int] | Ints) -> Rollouts:
         """Return the responses in ``rows``, ascending, with arrays in memory instead of files."""
@@ -396,7 +294,7 @@ class Rollouts(RolloutPart):
         size = 0
         for span in spans.reshape(-1, 2):
             start, stop = span.tolist()
-            if start != _ABSENT:
+            if start != ABSENT:
                 data.append(self.texts[start:stop])
                 span[:] = size, size + stop - start
                 size += stop - start
@@ -426,7 +324,7 @@ class Rollouts(RolloutPart):
     def read(
         self, rows: Sequence[int] | Ints, with_tokens: int | None = None
     ) -> list[Rollout]:
-        """Return responses, the first ``with_tokens`` (None: all) with tokens, unless IS_CUT."""
+        """Return responses, the first ``with_tokens`` (None: all) with tokens."""
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
@@ -435,21 +333,15 @@ class Rollouts(RolloutPart):
         for number, index in enumerate(with_values.tolist()):
             flags = int(self.flags[index])
             rollout = rollouts[number]
-            if flags & IS_CUT:
-                continue
-            tokens = slice(
-                start := int(self.starts[index]), start + int(self.lengths[index])
-            )
+            start = int(self.starts[index])
+            tokens = slice(start, start + int(self.lengths[index]))
             if flags & HAS_TOKENS:
-                names = self.vocabulary
-                rollout.raw_tokens = list(
-                    map(names.__getitem__, self.ids[tokens].tolist())
-                )
+                ids = self.ids[tokens].tolist()
+                rollout.raw_tokens = [self.vocabulary[number] for number in ids]
                 rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
             if self.lengths[index]:
-                rollout.figures = figures.between(
-                    *offsets[number : number + 2].tolist()
-                )
+                first, stop = offsets[number : number + 2].tolist()
+                rollout.figures = figures.between(first, stop)
             rollout.sampled = self.sampled[tokens] if flags & HAS_MASK else None
         return rollouts
 
@@ -482,12 +374,6 @@ class Rollouts(RolloutPart):
         return TokenFigures(logged).derive()
 
 
-def no_rollouts() -> Rollouts:
-    nothing = np.zeros(0, np.int64)
-    places = RowIds(nothing, nothing, nothing, nothing, nothing, [])
-    return RolloutSpool().rollouts(places, nothing)
-
-
 class Selection(NamedTuple):
     """Responses of a run, by ``rows`` of the response table; a pickle contains only these."""
 
@@ -508,9 +394,6 @@ def as_text(value: object, pads: tuple[str, ...] = ()) -> str:
     return clean_text(value, pads)
 
 
-Clean = Callable[[object], str]
-
-
 def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
     return [
         (as_text(turn[0]), clean(turn[1]))
@@ -521,10 +404,12 @@ def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
 
 def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
     def text(name: str) -> str | None:
-        return clean(value) if isinstance(value := turn.get(name), str) else None
+        value = turn.get(name)
+        return clean(value) if isinstance(value, str) else None
 
     def number(name: str) -> float | None:
-        return float(value) if is_number(value := turn.get(name)) else None
+        value = turn.get(name)
+        return float(value) if is_number(value) else None
 
     calls = turn.get("calls")
     error = turn.get("error")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -16,18 +17,18 @@ from rlreport.figures.rounding import significant
 from rlreport.figures.tokens import TokenFigures, find_loops
 from rlreport.options import ReadOptions
 from rlreport.read.chunk import MAX_TEXT
+from rlreport.read.limits import ReadLimits
 from rlreport.read.rollouts import (
     EDGE,
     HAS_MASK,
     HAS_TOKENS,
-    IS_CUT,
     Numbers,
     Rollouts,
     Selection,
 )
 from rlreport.read.tables import Scan
 from rlreport.system.workers import Workers
-from rlreport.tables import GAP, Note, TextSample, TokenSample
+from rlreport.tables import GAP, Note, NoteKind, RowRole, TextSample, TokenSample
 from rlreport.text.clean import clean_text, safe_text, without_special
 from rlreport.text.messages import message
 from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
@@ -38,7 +39,6 @@ _LARGEST = (
     2.0**40
 )  # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
-_JOB_ROWS = 256
 _ROWS_PER_SECOND = 4_000  # that one process collects, to decide whether to use several
 
 Ids = NDArray[np.int32]
@@ -50,6 +50,9 @@ class Units(NamedTuple):
     rows: Ints  # ascending
     lengths: Ints
     ids: Ids
+
+    def renumbered(self, numbers: Ids) -> Units:
+        return self._replace(ids=numbers[self.ids])
 
 
 class Part(NamedTuple):
@@ -70,23 +73,27 @@ class Part(NamedTuple):
     strings: list[str]
 
 
-def with_sample(scan: Scan, rows: Ints, options: ReadOptions, workers: Workers) -> Scan:
+def with_sample(
+    scan: Scan, rows: Ints, options: ReadOptions, workers: Workers, limits: ReadLimits
+) -> Scan:
     """Return the scan with text samples of ``rows``; set ``distinct_2`` and ``loop_share``."""
-    starts = range(0, len(rows), _JOB_ROWS)
-    jobs = [
-        Selection(scan.rollouts, rows[start : start + _JOB_ROWS]) for start in starts
-    ]
+    jobs = []
+    for start in range(0, len(rows), limits.sample_job_rows):
+        of_job = rows[start : start + limits.sample_job_rows]
+        jobs.append(Selection(scan.rollouts, of_job))
     seconds = len(rows) / _ROWS_PER_SECOND
     strings = Numbers()
     parts = []
     for part in workers.map(_collect, jobs, options, seconds=seconds):
+        # Each part numbers the strings it found; number them across all parts.
         numbers = strings.of(part.strings)
-        units, words, references = (
-            text._replace(ids=numbers[text.ids]) for text in part[:3]
+        renumbered = part._replace(
+            units=part.units.renumbered(numbers),
+            words=part.words.renumbered(numbers),
+            references=part.references.renumbered(numbers),
+            strings=[],
         )
-        parts.append(
-            part._replace(units=units, words=words, references=references, strings=[])
-        )
+        parts.append(renumbered)
     return _with_texts(scan, rows, parts, list(strings))
 
 
@@ -120,46 +127,48 @@ class _Collector:
 
     def add(self, row: int, index: int, figures: TokenFigures) -> None:
         rollouts = self._rollouts
-        text = rollouts.text("response", index) or ""
         flags = int(rollouts.flags[index])
+        has_tokens = bool(flags & HAS_TOKENS)
         start = int(rollouts.starts[index])
-        sampled = rollouts.sampled[start : start + rollouts.lengths[index]]
-        tokens = rollouts.ids[start : start + rollouts.lengths[index]][sampled]
-        if flags & HAS_TOKENS and flags & HAS_MASK:  # omit tool outputs
-            strings = [rollouts.vocabulary[number] for number in tokens.tolist()]
-            text = clean_text(
-                "".join(readable_tokens(strings, detect_style(strings))), self._pads
-            )
+        stop = start + int(rollouts.lengths[index])
+        sampled = rollouts.sampled[start:stop]
+        tokens = rollouts.ids[start:stop][sampled]
+        text = rollouts.text("response", index) or ""
+        if has_tokens and flags & HAS_MASK:  # omit tool outputs
+            text = self._text_of(tokens)
         text = text[:MAX_TEXT]
         reference = rollouts.text("ref_response", index)
         self._labels.append(holds_label(text, rollouts.text("ground_truth", index)))
-        self._is_token.append(bool(flags & HAS_TOKENS))
+        self._is_token.append(has_tokens)
         all_units, words, references = self._texts
-        words.append(
-            (row, self._edges(self._numbers.of(spaced_units(without_special(text)))))
-        )
+        spaced = self._numbers.of(spaced_units(without_special(text)))
+        words.append((row, self._edges(spaced)))
         if reference is not None:
-            ids = self._numbers.of(spaced_units(reference[:MAX_TEXT]))
-            references.append((row, self._edges(ids)))
+            spaced = self._numbers.of(spaced_units(reference[:MAX_TEXT]))
+            references.append((row, self._edges(spaced)))
         # Until all tokens are numbered at once, they are −1 minus their index in the vocabulary.
-        ids = -1 - tokens if flags & HAS_TOKENS else self._numbers.of(units(text))
-        pairs = (ids[:-1].astype(np.int64) << 32) + ids[1:]
-        distinct = 1 + np.count_nonzero(np.diff(np.sort(pairs)))
-        self._distinct_2.append(distinct / len(pairs) if len(pairs) else np.nan)
-        cut = bool(flags & IS_CUT)
-        all_units.append((row, self._edges(ids, cut=cut)))
+        ids = -1 - tokens if has_tokens else self._numbers.of(units(text))
+        self._distinct_2.append(_distinct_bigrams(ids))
+        all_units.append((row, self._edges(ids)))
         values = np.full((len(FIGURES), len(ids)), np.nan, np.float32)
-        if flags & HAS_TOKENS:
+        if has_tokens:
             for i, name in enumerate(FIGURES):
-                if (logged := figures.get(name)) is not None:
+                logged = figures.get(name)
+                if logged is not None:
                     values[i] = np.clip(logged[sampled], -_LARGEST, _LARGEST)
-        if cut or len(ids) > 2 * EDGE:
+        if len(ids) > 2 * EDGE:
             gap = np.full((len(FIGURES), 1), np.nan, np.float32)
             values = np.concatenate([values[:, :EDGE], gap, values[:, -EDGE:]], axis=1)
         self._values.append(values)
 
-    def _edges(self, ids: Ids, *, cut: bool = False) -> Ids:
-        if len(ids) <= 2 * EDGE and not cut:
+    def _text_of(self, tokens: Ids) -> str:
+        vocabulary = self._rollouts.vocabulary
+        strings = [vocabulary[number] for number in tokens.tolist()]
+        readable = readable_tokens(strings, detect_style(strings))
+        return clean_text("".join(readable), self._pads)
+
+    def _edges(self, ids: Ids) -> Ids:
+        if len(ids) <= 2 * EDGE:
             return ids
         return np.concatenate([ids[:EDGE], self._numbers.of([GAP]), ids[-EDGE:]])
 
@@ -183,6 +192,15 @@ class _Collector:
             np.concatenate(self._values, axis=1),
             [string[:_MAX_STRING] for string in self._numbers],
         )
+
+
+def _distinct_bigrams(ids: Ids) -> float:
+    """Return distinct bigrams / all bigrams, NaN without bigrams."""
+    bigrams = (ids[:-1].astype(np.int64) << 32) + ids[1:]
+    if not len(bigrams):
+        return np.nan
+    distinct = 1 + np.count_nonzero(np.diff(np.sort(bigrams)))
+    return float(distinct / len(bigrams))
 
 
 def _as_units(texts: list[tuple[int, Ids]]) -> Units:
@@ -217,59 +235,80 @@ def _normalize(text: str) -> str:
     return _THOUSANDS.sub("", " ".join(text.lower().split()))
 
 
-def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -> Scan:  # noqa: PLR0914
-    training = scan.responses["validation"].to_numpy() == 0
-    everything, words, references = (
-        Units(*(np.concatenate(arrays) for arrays in zip(*texts, strict=True)))
-        for texts in zip(*(part[:3] for part in parts), strict=True)
-    )
-    is_token, labels, distinct_2 = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("is_token", "labels", "distinct_2")
-    )
-    lengths = everything.lengths
-    scan.responses["distinct_2"] = pd.Series(significant(distinct_2), rows)
-    in_loops = find_loops(words.ids, offsets_of(words.lengths))[:, 2] / np.maximum(
-        words.lengths, 1
-    )
-    scan.responses["loop_share"] = pd.Series(significant(in_loops), rows)
+def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -> Scan:
+    training = scan.responses["validation"].to_numpy() == RowRole.TRAINING
     trained = training[rows]
-    filled = trained & (lengths > 0)
-    mostly_tokens = 2 * np.count_nonzero(filled & is_token) >= np.count_nonzero(filled)
-    unit = "token" if mostly_tokens and filled.any() else "word"
+    all_units = _joined([part.units for part in parts])
+    words = _joined([part.words for part in parts])
+    references = _joined([part.references for part in parts])
+    is_token = np.concatenate([part.is_token for part in parts])
+    labels = np.concatenate([part.labels for part in parts])
+    _set_columns(scan.responses, rows, parts, words)
+    unit = _usual_unit(is_token[trained & (all_units.lengths > 0)])
     of_unit = trained & (is_token == (unit == "token"))
-    texts, places = _text_sample(everything, of_unit, strings, unit)
+    ngrams, places = _text_sample(all_units, of_unit, strings, unit)
+    others = np.count_nonzero(trained & ~of_unit) if ngrams is not None else 0
+    longer = np.count_nonzero(all_units.lengths > 2 * EDGE)
+    tokens = None
+    if ngrams is not None and unit == "token":
+        figures = np.concatenate([part.figures for part in parts], axis=1)[:, places]
+        tokens = TokenSample(ngrams, **dict(zip(FIGURES, figures, strict=True)))
+    of_training = training[references.rows]
+    is_whole_run = len(rows) == len(training)
+    return replace(
+        scan,
+        ngrams=ngrams,
+        words=_text_sample(words, trained, strings, "word", labels)[0],
+        ref_words=_text_sample(references, of_training, strings, "word")[0],
+        tokens=tokens,
+        sampled=len(rows),
+        sampled_of=len(training) if is_whole_run else int(training.sum()),
+        notes=[*scan.notes, *_notes_on_sample(int(longer), int(others))],
+    )
+
+
+def _set_columns(
+    responses: pd.DataFrame, rows: Ints, parts: list[Part], words: Units
+) -> None:
+    distinct_2 = np.concatenate([part.distinct_2 for part in parts])
+    responses["distinct_2"] = pd.Series(significant(distinct_2), rows)
+    in_loops = find_loops(words.ids, offsets_of(words.lengths))[:, 2]
+    loop_share = in_loops / np.maximum(words.lengths, 1)
+    responses["loop_share"] = pd.Series(significant(loop_share), rows)
+
+
+def _notes_on_sample(longer: int, others: int) -> list[Note]:
+    """Return notes on the responses over the limit of length, and on those of another unit."""
     notes = []
-    if longer := np.count_nonzero(lengths > 2 * EDGE):
+    if longer:
         text = message(
             "responses of over {most:count} tokens or words; figures of texts and tokens use only "
             "the first and the last {edge:count}",
             most=2 * EDGE,
             edge=EDGE,
         )
-        notes.append(Note("shortened", text, int(longer)))
-    if texts is not None and (others := np.count_nonzero(trained & ~of_unit)):
+        notes.append(Note(NoteKind.SHORTENED, text, longer))
+    if others:
         text = message(
             "responses with token strings while most have none, or the reverse; left out of "
             "figures of texts and tokens"
         )
-        notes.append(Note("mixed_units", text, int(others)))
-    tokens = None
-    if unit == "token" and texts is not None:
-        chosen = np.concatenate([part.figures for part in parts], axis=1)[:, places]
-        tokens = TokenSample(texts, **dict(zip(FIGURES, chosen, strict=True)))
-    return replace(
-        scan,
-        ngrams=texts,
-        words=_text_sample(words, trained, strings, "word", labels)[0],
-        ref_words=_text_sample(references, training[references.rows], strings, "word")[
-            0
-        ],
-        tokens=tokens,
-        sampled=len(rows),
-        sampled_of=len(training) if len(rows) == len(training) else int(training.sum()),
-        notes=[*scan.notes, *notes],
+        notes.append(Note(NoteKind.MIXED_UNITS, text, others))
+    return notes
+
+
+def _joined(texts: Sequence[Units]) -> Units:
+    return Units(
+        rows=np.concatenate([text.rows for text in texts]),
+        lengths=np.concatenate([text.lengths for text in texts]),
+        ids=np.concatenate([text.ids for text in texts]),
     )
+
+
+def _usual_unit(is_token: NDArray[np.bool_]) -> str:
+    """Return the unit of figures of texts, given whether each response has tokens."""
+    mostly_tokens = 2 * np.count_nonzero(is_token) >= len(is_token)
+    return "token" if len(is_token) and mostly_tokens else "word"
 
 
 def _text_sample(
@@ -282,10 +321,9 @@ def _text_sample(
     places = np.flatnonzero(np.repeat(keep, units.lengths))
     if not len(places):
         return None, places
-    offsets, labels = (
-        offsets_of(units.lengths[keep]),
-        None if labels is None else labels[keep],
-    )
+    offsets = offsets_of(units.lengths[keep])
+    if labels is not None:
+        labels = labels[keep]
     ids, used = pd.factorize(units.ids[places])
     strings = [vocabulary[number] for number in used.tolist()]
     sample = TextSample(

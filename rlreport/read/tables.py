@@ -15,16 +15,16 @@ from rlreport.figures.rounding import difference
 from rlreport.figures.turns import MAX_TOOLS, Ending, ToolCounts
 from rlreport.read.chunk import (
     FIELD_BITS,
-    FROM_TEXT,
-    FROM_TOKEN,
     MAX_EXTRAS,
     Columns,
+    FinishSource,
     RangeCounts,
 )
 from rlreport.read.grades import clear_missing_grades
 from rlreport.read.kept_rows import Hashes, LogRows
-from rlreport.read.rollouts import Rollouts, no_rollouts
-from rlreport.tables import IN_BRANCH, LogTables, Note, TokenSample, listed_tool
+from rlreport.read.rollouts import Rollouts
+from rlreport.read.spool import no_rollouts
+from rlreport.tables import LogTables, Note, RowRole, TokenSample, listed_tool
 from rlreport.text.clean import number_as_text
 
 MAX_PROMPTS = 2_000  # Prompts whose text is read; further ones are listed without it
@@ -89,7 +89,9 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     group = columns["group_hash"].astype(np.uint64)
     group = np.where(group == 0, prompt.astype(np.uint64), group)
     # Branches are in no group.
-    group = np.where(columns["validation"] == IN_BRANCH, np.arange(len(order)), group)
+    group = np.where(
+        columns["validation"] == RowRole.BRANCH, np.arange(len(order)), group
+    )
     columns["group"] = _ids(step, columns["validation"], group)
     if "rollout" in columns:
         numbers, _ = pd.factorize(columns["rollout"])
@@ -133,7 +135,7 @@ def _set_endings(columns: Columns, turns: Floats) -> None:
         columns[n] for n in ("finish_source", "ending", "finished")
     )
     del columns["finish_source"]
-    for kind in (FROM_TOKEN, FROM_TEXT):
+    for kind in (FinishSource.TOKEN, FinishSource.TEXT):
         # If no response of the run has an end token, the log may omit them: finished is unknown.
         if not finished[source == kind].any():
             finished[source == kind] = np.nan
@@ -218,7 +220,7 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
     columns = rows.chunk.columns
     table = pd.DataFrame(rows.chunk.tools, columns=["row", *names[1:]])
     is_training: NDArray[np.bool_] = np.zeros(rows.chunk.rows, dtype=bool)
-    is_training[rows.order] = columns["validation"][rows.order] == 0
+    is_training[rows.order] = columns["validation"][rows.order] == RowRole.TRAINING
     table = table[is_training[table["row"]]]
     table["step"] = columns["step"][table["row"]]
     answers = table.groupby("tool")["answers"].sum()

@@ -16,6 +16,7 @@ from rlreport.figures.tokens import LOGGED, TokenFigures, token_figures
 from rlreport.options import GaeOptions
 from rlreport.read.record import TokenFields
 from rlreport.read.remarks import LogPosition, Remarks
+from rlreport.tables import NoteKind
 
 PADDING_LOGP = (
     1e-3  # A log-probability above this marks padding; rounding alone never reaches it
@@ -75,7 +76,8 @@ class TokenRows:
         if keep is None:
             return self
         tokens = self._select(keep)
-        if (rewards := self.arrays.get("token_rewards")) is not None:
+        rewards = self.arrays.get("token_rewards")
+        if rewards is not None:
             tokens.arrays["token_rewards"] = _fold_rewards(
                 rewards, keep, self.offsets, tokens.offsets
             )
@@ -101,7 +103,8 @@ class TokenRows:
                 nan_values = nan_values - sums.astype(np.int64)
         strings = list(self.strings)
         for i in np.flatnonzero(sizes != self.lengths).tolist():
-            if row := strings[i]:
+            row = strings[i]
+            if row:
                 kept = keep[self.offsets[i] : self.offsets[i + 1]].tobytes()
                 first = kept.find(1)
                 stop = kept.rfind(1) + 1
@@ -144,7 +147,7 @@ def token_rows(
     )
     drop = _sentinels(tokens)
     padding = _end_padding(tokens, drop, pad_tokens)
-    for kind, mask in (("sentinel", drop), ("pads", padding)):
+    for kind, mask in ((NoteKind.SENTINEL, drop), (NoteKind.PADS, padding)):
         hits = np.flatnonzero(mask)
         if remarks is not None and len(hits):
             first = rows[np.searchsorted(offsets, hits[0], side="right") - 1]
@@ -191,12 +194,12 @@ def _sentinels(tokens: TokenRows) -> Bools:
     """Return which sampled tokens have a logprob or ref_logprob above PADDING_LOGP, bool (N,)."""
     drop = np.zeros(int(tokens.offsets[-1]), dtype=bool)
     for name in ("logprobs", "ref_logprobs"):
-        if (logp := tokens.arrays.get(name)) is not None:
+        logp = tokens.arrays.get(name)
+        if logp is not None:
             drop |= logp > PADDING_LOGP
+    # A trainer may log any number for an environment's token.
     if tokens.sampled is not None:
-        drop &= (
-            tokens.sampled
-        )  # a trainer may log any number for an environment's token
+        drop &= tokens.sampled
     return drop
 
 
@@ -205,27 +208,29 @@ def _end_padding(
 ) -> Bools:
     """Return which tokens except ``sentinels`` are padding at either end of a row, bool (N,)."""
     padding = np.zeros(len(sentinels), dtype=bool)
-    for strings, start in zip(tokens.strings, tokens.offsets.tolist(), strict=False):
+    starts = tokens.offsets[:-1].tolist()
+    for strings, start in zip(tokens.strings, starts, strict=True):
         if not strings:
             continue
+        end = start + len(strings)
+        dropped = sentinels[start:end]
         first = 0
         stop = len(strings)
-        while first < stop and (
-            strings[first] in pad_tokens or sentinels[start + first]
-        ):
+        while first < stop and (strings[first] in pad_tokens or dropped[first]):
             first += 1
-        while stop > first and (
-            strings[stop - 1] in pad_tokens or sentinels[start + stop - 1]
-        ):
+        while stop > first and (strings[stop - 1] in pad_tokens or dropped[stop - 1]):
             stop -= 1
-        padding[start : start + first] = padding[
-            start + stop : start + len(strings)
-        ] = True
+        padding[start : start + first] = True
+        padding[start + stop : end] = True
     return padding & ~sentinels
 
 
 def _fold_rewards(rewards: Floats, sampled: Bools, old: Ints, new: Ints) -> Floats:
+    """Return rewards of sampled tokens, with those of others added; offsets ``old`` and ``new``."""
     row = np.repeat(np.arange(len(old) - 1), np.diff(old))
+    # The place among sampled tokens of the last one before each token, or of the row's first
     place = np.clip(np.cumsum(sampled) - 1, new[row], new[row + 1] - 1)
-    paid = np.flatnonzero(~sampled & np.isfinite(rewards) & (np.diff(new)[row] > 0))
-    return rewards[sampled] + np.bincount(place[paid], rewards[paid], int(new[-1]))
+    has_sampled = np.diff(new)[row] > 0
+    paid = np.flatnonzero(~sampled & np.isfinite(rewards) & has_sampled)
+    added = np.bincount(place[paid], rewards[paid], int(new[-1]))
+    return rewards[sampled] + added

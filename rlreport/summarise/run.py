@@ -10,18 +10,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.about.several_runs import SEVERAL_STARTS
 from rlreport.columns import PROMPT_COLUMNS
 from rlreport.errors import UsageError
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import difference
 from rlreport.metrics.find import TrainerMetrics
-from rlreport.read.detect import FORMAT
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import rounded_columns, step_tables, trainer_steps
 from rlreport.summarise.tokens import USED, step_bigrams, token_table
-from rlreport.tables import LogTables, Note, Tables
+from rlreport.tables import LogTables, Note, NoteKind, Tables
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
@@ -149,7 +147,9 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     if not scan.responses.empty:
         # The rollouts tell the run, and its metrics are those of the last start.
         of_metrics = [
-            replace(note, kind=FORMAT) if note.kind == SEVERAL_STARTS else note
+            replace(note, kind=NoteKind.FORMAT)
+            if note.kind == NoteKind.SEVERAL_STARTS
+            else note
             for note in of_metrics
         ]
     shared["notes"] = [*scan.notes, *of_metrics]
@@ -170,7 +170,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
         text = message(
             "trainer metrics at steps far from those of rollouts, in separate charts"
         )
-        tables.notes.append(Note("metrics", text, len(metrics.table)))
+        tables.notes.append(Note(NoteKind.METRICS, text, len(metrics.table)))
     return tables
 
 

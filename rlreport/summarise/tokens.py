@@ -12,7 +12,7 @@ from rlreport.figures.ragged import Floats, row_ends
 from rlreport.figures.rounding import difference
 from rlreport.read.rollouts import EDGE
 from rlreport.summarise.steps import rounded_columns, window_size
-from rlreport.tables import GAP, TextSample, TokenSample
+from rlreport.tables import GAP, RowRole, TextSample, TokenSample
 from rlreport.text.tokens import detect_style, token_text
 
 USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
@@ -134,7 +134,7 @@ def _windows(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which texts are of the first window of the run, and which of the last, bool (T,)."""
     step = responses["step"].to_numpy()[texts.rows]
-    is_training = responses["validation"] == 0
+    is_training = responses["validation"] == RowRole.TRAINING
     steps = np.unique(responses.loc[is_training, "step"].to_numpy())
     size = window_size(len(steps))
     if 2 * size > len(steps):  # they would overlap

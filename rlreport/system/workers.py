@@ -78,7 +78,7 @@ class Workers:
         *,
         seconds: float = math.inf,
         ahead: int = AHEAD,
-    ) -> Iterator[Result]:
+    ) -> Generator[Result]:
         """Yield ``function(job, shared)`` for each job, in the order of the jobs.
 
         ``function`` is at the top level of a module, as it may be pickled, like the jobs. Forked

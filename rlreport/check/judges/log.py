@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.about.several_runs import SEVERAL_RUNS, SEVERAL_STARTS
 from rlreport.check import quantities
 from rlreport.check.check import FAILURES, Check
 from rlreport.check.evidence import Ranking
@@ -18,7 +17,7 @@ from rlreport.check.run import Run
 from rlreport.figures.ragged import Ints, spans
 from rlreport.read.changed import changes_in_words
 from rlreport.summarise.steps import most_common
-from rlreport.tables import Tables
+from rlreport.tables import NoteKind, Tables
 from rlreport.text.messages import Message, format_message, sentences, translatable
 
 Bools = NDArray[np.bool_]
@@ -352,7 +351,9 @@ def broken_log(check: Check, run: Run) -> Result:
         *_early_ranks(tables, run.steps),
     ]
     # The reader cut token arrays of unequal length, which padding had caused.
-    unequal = [note.count for note in tables.notes if note.kind == "unequal_lengths"]
+    unequal = [
+        note.count for note in tables.notes if note.kind == NoteKind.UNEQUAL_LENGTHS
+    ]
     if sum(unequal):
         faults.append(_Fault(Severity.INFO, "unequal", {"unequal": sum(unequal)}))
     if not faults:
@@ -466,7 +467,7 @@ def _early_ranks(tables: Tables, order: Ints) -> Iterator[_Fault]:
 
 
 # Kind of a note that the logs are not those of one run -> kind of the finding
-NOT_ONE_RUN = {SEVERAL_RUNS: "runs", SEVERAL_STARTS: "starts"}
+NOT_ONE_RUN = {NoteKind.SEVERAL_RUNS: "runs", NoteKind.SEVERAL_STARTS: "starts"}
 
 
 @Check(
