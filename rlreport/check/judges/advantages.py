@@ -65,8 +65,7 @@ class _AdvantageMismatch(Limits):
 class _Advantages(NamedTuple):
     """The advantages of a run beside those computed from its rewards."""
 
-    logged: Floats  # (rows,)
-    usual: Floats  # the same, NaN for those that are far too large, (rows,)
+    usual: Floats  # as logged, NaN for those that are far too large, (rows,)
     size: float  # typical size of the logged ones
     recomputed: Floats  # (rows,)
     error: Floats  # size of what rewards do not explain, (rows,)
@@ -175,7 +174,6 @@ def _advantages(run: Run) -> _Advantages:
     is_far = error > FAR / 2 * size
     far = np.where(is_far, np.abs(logged) / size, np.nan)
     return _Advantages(
-        logged=logged,
         usual=usual,
         size=size,
         recomputed=recomputed,
