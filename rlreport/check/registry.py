@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rlreport.check.check import Check
 from rlreport.check.judges import (
+    advantages,
     agents,
     diversity,
     environments,
@@ -50,7 +51,7 @@ CHECKS: tuple[Check, ...] = (
     policy.no_updates,
     sampler.negative_kl,
     sampler.value_divergence,
-    groups.advantage_mismatch,
+    advantages.advantage_mismatch,
     groups.zero_variance_groups,
     groups.dropped_groups,
     policy.entropy_explosion,
