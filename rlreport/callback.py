@@ -45,17 +45,14 @@ class ReportCallback:
         logs = [path for path in candidates if path.is_dir()][:1]
         from rlreport import build
 
+        options = {"metrics": [metrics], **self._options}
         try:
             state.save_to_json(str(metrics))
-            build(
-                logs or [folder], self._out, **{"metrics": [metrics], **self._options}
-            )
+            build(logs or [folder], self._out, **options)
         except Exception as error:  # the script may still have to save the model
-            hint = (
-                ""
-                if logs
-                else "; this trainer writes no rollouts: log them with RolloutWriter"
-            )
+            hint = ""
+            if not logs:
+                hint = "; this trainer writes no rollouts: log them with RolloutWriter"
             warnings.warn(f"no report was built: {error}{hint}", stacklevel=2)
 
     def __getattr__(self, name: str) -> Any:

@@ -38,7 +38,10 @@ class RowError(ValueError):
     @property
     def reason(self) -> str:
         """The error message, which pages can translate; ``str(error)`` is always English."""
-        return str(self) if not self.args or type(self.args[0]) is str else self.args[0]
+        if self.args and type(self.args[0]) is not str:
+            reason: str = self.args[0]  # a message that can be translated
+            return reason
+        return str(self)
 
 
 class UnreadRow(dict[str, Any]):

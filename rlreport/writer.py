@@ -128,29 +128,16 @@ def _end_torn_line(file: int) -> None:
 def _validate(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row to write, its numbers normalized; raise UsageError if a value is invalid."""
     result: dict[str, Any] = {}
-    sizes: dict[str, int] = {}
+    token_counts: dict[str, int] = {}
     for name, original in row.items():
         value = _array_or_number(original) if hasattr(original, "detach") else original
-        # One number may apply to all tokens, such as the advantage in GRPO.
-        is_scalar = (
-            isinstance(value, int | float | None) or getattr(value, "shape", None) == ()
-        )
-        if name in _TOKEN_FIELDS and not is_scalar:
-            sizes[name] = _token_count(name, value)
+        if name in _TOKEN_FIELDS and not _is_scalar(value):
+            token_counts[name] = _token_count(name, value)
         else:
             value = _number(name, value)
         result[name] = value
-    for name, size in sizes.items():
-        first, expected = next(iter(sizes.items()))
-        if size != expected:
-            raise UsageError(
-                f"{name} has {size} entries, {first} has {expected}; expected one per token"
-            )
-    step = result["step"]
-    if isinstance(step, bool) or not isinstance(step, int | np.integer):
-        if not isinstance(step, float | np.floating) or not float(step).is_integer():
-            raise UsageError(f"step must be an integer, got {step!r:.60}")
-        result["step"] = int(step)
+    _check_counts(token_counts)
+    result["step"] = _whole_step(result["step"])
     for name in ("prompt", "response"):
         if not isinstance(result[name], str):
             raise UsageError(f"{name} must be text, got {result[name]!r:.60}")
@@ -161,7 +148,37 @@ def _validate(row: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def _is_scalar(value: Any) -> bool:
+    """Return whether a value is one number, which may apply to all tokens, as GRPO's advantage."""
+    if isinstance(value, int | float | None):
+        return True
+    return getattr(value, "shape", None) == ()
+
+
+def _check_counts(token_counts: dict[str, int]) -> None:
+    """Raise UsageError if fields differ in their number of tokens."""
+    if not token_counts:
+        return
+    first, expected = next(iter(token_counts.items()))
+    for name, count in token_counts.items():
+        if count != expected:
+            raise UsageError(
+                f"{name} has {count} entries, {first} has {expected}; expected one per token"
+            )
+
+
+def _whole_step(step: Any) -> Any:
+    """Return a step as an integer; raise UsageError if it is not whole."""
+    if isinstance(step, int | np.integer) and not isinstance(step, bool):
+        return step
+    is_float = isinstance(step, float | np.floating)
+    if not is_float or not float(step).is_integer():
+        raise UsageError(f"step must be an integer, got {step!r:.60}")
+    return int(step)
+
+
 def _number(name: str, value: Any) -> Any:
+    """Return the number in an array, tensor or list of one; other values unchanged."""
     is_array = hasattr(value, "shape")
     if not is_array and not (name in _NUMBERS and isinstance(value, list | tuple)):
         return value
@@ -191,13 +208,16 @@ def _encode(row: dict[str, Any]) -> bytes:
     except TypeError:
         # orjson refuses lone surrogates and integers beyond 64 bits.
         try:
-            text = json.dumps(
-                row, default=lambda value: np.asarray(_array_or_number(value)).tolist()
-            )
+            text = json.dumps(row, default=_as_plain)
         except (TypeError, ValueError) as error:
             raise UsageError(f"a field cannot be written as JSON: {error}") from error
         plain = safe_value(json.loads(text, parse_constant=lambda name: None))
         return json.dumps(plain, ensure_ascii=False).encode() + b"\n"
+
+
+def _as_plain(value: Any) -> Any:
+    """Return a tensor or array as nested lists, or a number if 0-dimensional."""
+    return np.asarray(_array_or_number(value)).tolist()
 
 
 def _array_or_number(value: Any) -> Any:

@@ -162,10 +162,11 @@ def is_secret(name: str, value: Scalar) -> bool:
 
 def _is_harmless(name: str, text: str) -> bool:
     """Return whether a name is not suspect, or has a harmless value: ``max_tokens`` with 512."""
-    parts = ["_".join(_words(part)) for part in name.split(".") if _is_suspect(part)]
-    if not parts or _is_reference(text):
+    suspect = filter(_is_suspect, name.split("."))
+    names = ["_".join(_words(part)) for part in suspect]
+    if not names or _is_reference(text):
         return True
-    return all(_is_harmless_item(parts, item) for item in text.split(", "))
+    return all(_is_harmless_item(names, item) for item in text.split(", "))
 
 
 def _is_harmless_item(names: list[str], value: str) -> bool:

@@ -192,8 +192,9 @@ def ending_of(reason: object) -> Ending | None:
     """Return how a response ended by its logged reason, such as "stop"; None if it is unknown."""
     if not isinstance(reason, str) or len(reason) > _LONGEST_REASON:
         return None
+    plain = _BLANKS.sub("_", reason.strip().lower())
     # Enumerations are logged with their name: "TerminationReason.MAX_TURNS_EXCEEDED".
-    word = _BLANKS.sub("_", reason.strip().lower()).rpartition(".")[2]
+    _, _, word = plain.rpartition(".")
     return _ENDINGS.get(word) or _ENDINGS.get(_REACHED.sub("", word))
 
 

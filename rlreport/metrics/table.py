@@ -74,8 +74,12 @@ class Part(NamedTuple):
         return self.in_order(np.flatnonzero(kept[self.pieces]))
 
     def in_order(self, rows: Ints) -> Part:
+        """Return the values at ``rows``, in this order."""
         return Part(
-            self.steps[rows], self.values[rows], self.broken[rows], self.pieces[rows]
+            steps=self.steps[rows],
+            values=self.values[rows],
+            broken=self.broken[rows],
+            pieces=self.pieces[rows],
         )
 
 

@@ -55,7 +55,9 @@ class Environments:
 
 def environments_of(tables: Tables) -> Environments | None:
     """Return the environments by a field in ENVIRONMENT_FIELDS; None without a suitable field."""
-    fields = {str(name).lower(): str(name) for name in reversed(tables.extras.columns)}
+    # Of fields that differ in case only, the first counts.
+    columns = [str(name) for name in reversed(tables.extras.columns)]
+    fields = {name.lower(): name for name in columns}
     for name in ENVIRONMENT_FIELDS:
         if name not in fields:
             continue

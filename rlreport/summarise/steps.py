@@ -130,8 +130,8 @@ def _counts_by_step(steps: pd.DataFrame, counts: Mapping[int, int]) -> pd.Series
 
 def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the table of steps of a run without rollouts: only columns in ROLE_COLUMNS are set."""
-    responses = pd.DataFrame({c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS})
-    nothing = step_table(responses, pd.DataFrame(_NO_BIGRAMS))
+    columns = {c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS}
+    nothing = step_table(pd.DataFrame(columns), pd.DataFrame(_NO_BIGRAMS))
     steps = _reindex(nothing, metrics["step"].to_numpy())
     roles = roles_of(map(str, metrics.columns[1:]))
     for role, column in ROLE_COLUMNS.items():
@@ -284,7 +284,8 @@ def passes_of(responses: pd.DataFrame) -> Passes:
     correct = responses["correct"].to_numpy()
     group = responses.groupby(["step", "group"]).ngroup().to_numpy()
     _, first = np.unique(group, return_index=True)
-    n = np.bincount(group, np.isfinite(correct), len(first)).astype(np.float64)
+    graded = np.bincount(group, np.isfinite(correct), len(first))
+    n = graded.astype(np.float64)
     k = most_common(n[n > 0]) or 1
     if k == 1:
         n[:] = np.nan

@@ -81,7 +81,8 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
     step = responses["step"].to_numpy()[texts.rows]
     step_of_unit = np.repeat(step, np.diff(texts.offsets))
     # A pair of units as one number: the first unit in the upper 32 bits
-    pairs = texts.units[:-1].astype(np.int64) << 32 | texts.units[1:]
+    upper = texts.units[:-1].astype(np.int64) << 32
+    pairs = upper | texts.units[1:]
     has_next = np.ones(len(texts.units), bool)
     has_next[row_ends(texts.offsets)] = False
     if GAP in texts.vocabulary:
@@ -104,7 +105,8 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
     """
     row = np.full(len(sample.vocabulary), -1, np.int64)
     position = row.copy()
-    kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
+    logged_kl = responses["kl_k1"].to_numpy()[sample.rows]
+    kl = np.nan_to_num(logged_kl, nan=-np.inf)
     tokens = responses["response_tokens"].to_numpy()[sample.rows]
     # The last assignment wins: the response with the largest KL, and its first occurrence.
     for i in np.argsort(-kl, kind="stable")[::-1].tolist():

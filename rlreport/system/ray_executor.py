@@ -35,7 +35,8 @@ class RayCluster:
         spread = self._ray.remote(num_gpus=0, scheduling_strategy="SPREAD")
         self._task = spread(_run_task)
         self._running: set[Any] = set()
-        self._cpus = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        cpus = self._ray.cluster_resources().get("CPU", 1)
+        self._cpus = max(1, int(cpus))
 
     def map(
         self, function: Callable[[Any, Any], Any], jobs: Sequence[Any], shared: Any

@@ -212,11 +212,11 @@ def _safe_start() -> Iterator[None]:
 
 def _safe_path(path: Sequence[str]) -> list[str]:
     """Return the folders to import from without the current one, which may be untrusted."""
-    folders = [folder for folder in path if folder]
-    # Python puts the folder of the script first.
-    if folders and folders[0] == path[0] and Path(folders[0]).resolve() == Path.cwd():
-        return [folder for folder in folders if folder != folders[0]]
-    return folders
+    unsafe = {""}  # stands for the current folder
+    script_folder = path[0] if path else ""  # Python puts it first
+    if Path(script_folder).resolve() == Path.cwd():
+        unsafe.add(script_folder)
+    return [folder for folder in path if folder not in unsafe]
 
 
 @contextmanager
