@@ -25,7 +25,11 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 def program() -> str | None:
     """Where Chromium is; None lets Playwright use its own, if ``playwright install`` got one."""
-    return next((found for name in NAMES if (found := shutil.which(name))), None)
+    for name in NAMES:
+        found = shutil.which(name)
+        if found:
+            return found
+    return None
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,8 @@ from tests.net import DUMPS, WRITTEN
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
-BEGIN, END = "<!-- formats: python -m tests.format_table -->", "<!-- end of formats -->"
+BEGIN = "<!-- formats: python -m tests.format_table -->"
+END = "<!-- end of formats -->"
 NOTHING = "–"
 
 Row = dict[str, Any]
@@ -154,7 +155,9 @@ def _names(names: dict[str, str]) -> Callable[[list[Row]], str]:
 
 
 def _turns(rows: list[Row]) -> str:
-    turns = [turn for row in rows for turn in row.get("turns", [])]
+    turns = []
+    for row in rows:
+        turns += row.get("turns", [])
     if not turns:
         return NOTHING
     parts = {
@@ -208,7 +211,8 @@ def tested() -> dict[str, str]:
     """Return the framework and version of each format's dump, from the dumps' README."""
     found: dict[str, list[str]] = {}
     for line in (DUMPS / "README.md").read_text().splitlines():
-        if match := re.fullmatch(r"\| `([\w/]+)` \| ([^|]+?) \| .*", line):
+        match = re.fullmatch(r"\| `([\w/]+)` \| ([^|]+?) \| .*", line)
+        if match is not None:
             folder = match[1].split("/")[0].removesuffix("_branches")
             identity = {
                 "prime_rl": "verifiers",

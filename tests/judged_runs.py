@@ -53,7 +53,8 @@ def made(
 
 
 def plain(rng: Any, step: int, length: int = 12) -> list[str]:
-    return [WORDS[i] for i in np.minimum(rng.zipf(1.3, length) - 1, len(WORDS) - 1)]
+    ranks = rng.zipf(1.3, length) - 1
+    return [WORDS[rank] for rank in np.minimum(ranks, len(WORDS) - 1)]
 
 
 def spread(step: int, start: int = 15) -> float:
@@ -240,7 +241,8 @@ NULL_STEPS = 40
 RESPONSES = 64
 PROMPTS = 150
 GROUP = 4
-UNITS, VOCABULARY = 24, 400
+UNITS = 24
+VOCABULARY = 400
 NULL_WORDS = [f"w{i}" for i in range(VOCABULARY)]
 
 

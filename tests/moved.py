@@ -115,7 +115,8 @@ def moved(values: Any, way: str) -> Any:
     bits = array.view(_INTEGERS[array.dtype.itemsize])
     ones = (bits ^ (bits >> 1) ^ (bits >> 2) ^ (bits >> 3)) & 1
     up = ones == (way == "odd")
-    towards = np.where(up, array.dtype.type(np.inf), array.dtype.type(-np.inf))
+    infinity = array.dtype.type(np.inf)
+    towards = np.where(up, infinity, -infinity)
     free = np.isfinite(array) & (array != 0) & (array != 1)
     result = np.where(free, np.nextafter(array, towards), array)
     return result.reshape(np.shape(values))[()]

@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,8 @@ def carried(page: str) -> str:
     for key, value in json.loads(node(page, "rows-data")).items():
         inner = value.items() if isinstance(value, dict) else [("", value)]
         lines += [f"{key} {name}: {cut(one)}" for name, one in inner]
-    if packed := node(page, "tokens-data").strip():
+    packed = node(page, "tokens-data").strip()
+    if packed:
         header, ids, columns = unpack(packed)
         lines.append(f"tokens {len(ids)}, {cut(header['n'])}, {cut(header['text'])}")
         lines += [f"{name}: {array(values)}" for name, values in columns.items()]
@@ -205,11 +207,14 @@ def chart(path: Path) -> str:
 
     json.loads(path.read_text("utf-8"), object_hook=collect)
     names = {
-        str(one[key]) for one in objects for key in ("title", "field") if one.get(key)
+        str(one[key])
+        for one, key in product(objects, ("title", "field"))
+        if one.get(key)
     }
     lines = [f"{path.stem}: {sorted(names)}"]
     for one in objects:
-        if isinstance(rows := one.get("values"), list) and isinstance(rows[0], dict):
+        rows = one.get("values")
+        if isinstance(rows, list) and isinstance(rows[0], dict):
             lines += [f"{len(rows)} rows", *sums(pd.DataFrame(rows))]
     return "\n".join(lines)
 
@@ -449,9 +454,8 @@ def main(accept: bool) -> int:
             shown += difference(name, texts, read_kept(name))
             if accept:
                 shutil.rmtree(KEPT / name, ignore_errors=True)
-                for path, text in (
-                    (KEPT / name / file, text) for file, text in texts.items()
-                ):
+                for file, text in texts.items():
+                    path = KEPT / name / file
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_text(f"{text}\n", "utf-8")
     print(shown, end="")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,7 @@ def write_list(folder: Path, steps: int, each: int) -> Path:
 
     made = [
         row(step, prompt=text(step, n), response=text(step, n), reward=random.normal())
-        for step in range(steps)
-        for n in range(each)
+        for step, n in product(range(steps), range(each))
     ]
     examples = tuple(Example(step, 3) for step in range(steps))
     _build(folder, made, [replace(FOUND, evidence=examples)], "report")

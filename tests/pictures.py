@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from tests.browser import program
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
-WIDTH, SCALE = 1400, 1.5
+WIDTH = 1400
+SCALE = 1.5
 PANEL = 2350  # of a window in which the panel of a response is as wide as WIDTH
 RESPONSE = "steps/59.html#r=12"  # one of those that the verdict is about
 BELOW = {

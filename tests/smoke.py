@@ -35,9 +35,12 @@ def main(logs: Path, out: Path) -> None:
     )
     for name, run in (("healthy", healthy), ("broken", broken)):
         rlreport("build", run, "-o", out / name, "--cache", out / "cache", "--quiet")
-    for suffix in (form.suffix for form in FORMS.values() if not form.folder):
-        rlreport("build", healthy, "-o", out / f"run{suffix}", "--quiet")
-        assert (out / f"run{suffix}").stat().st_size > 100
+    for form in FORMS.values():
+        if form.folder:
+            continue
+        file = out / f"run{form.suffix}"
+        rlreport("build", healthy, "-o", file, "--quiet")
+        assert file.stat().st_size > 100
     about = json.loads((out / "broken" / "data" / "report.json").read_text("utf-8"))
     assert about["verdict"]["lead"] == "reward_hacking_token"
     assert about["responses"] == 1440

@@ -1,6 +1,7 @@
 """Tables of a made-up run, from arrays, and what single checks find in them."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -112,14 +113,13 @@ def response_table(given: dict[str, Any]) -> pd.DataFrame:
 
 def sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSample:
     """Return a sample that keeps every response, given its units."""
-    flat = [part for text in texts for part in text]
+    flat = [*chain.from_iterable(texts)]
     vocabulary = sorted(set(flat))
     number = {part: i for i, part in enumerate(vocabulary)}
+    lengths = [len(text) for text in texts]
     return TextSample(
         rows=np.arange(len(texts)),
-        offsets=np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(
-            np.int64
-        ),
+        offsets=np.cumsum([0, *lengths]).astype(np.int64),
         units=np.array([number[part] for part in flat], dtype=np.int32),
         vocabulary=vocabulary,
         unit=unit,
@@ -129,7 +129,7 @@ def sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSample:
 def word_sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSample:
     if unit == "word":
         return sample([spaced_units(" ".join(text)) for text in texts], "word")
-    style = detect_style({part for text in texts for part in text})
+    style = detect_style(set(chain.from_iterable(texts)))
     joined = ["".join(readable_tokens(text, style)) for text in texts]
     return sample([spaced_units(without_special(text)) for text in joined], "word")
 

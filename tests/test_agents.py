@@ -1,5 +1,6 @@
 """Agents: what is wrong with their tools is found at its turn, and only trained branches count."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,9 @@ def branched(step: int, member: int) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def branches(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = [
-        row
-        for step in range(6)
-        for member in range(3)
-        for row in branched(step, member)
-    ]
+    rows = []
+    for step, member in product(range(6), range(3)):
+        rows += branched(step, member)
     return write(tmp_path_factory.mktemp("branches") / "log.jsonl", rows)
 
 

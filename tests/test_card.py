@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -141,12 +142,12 @@ SNIPPETS: dict[str, tuple[str, ...]] = {
 
 _MARKED = re.compile("«(.+?)»")
 
-CASES = [
-    (suffix, re.sub("[«»]", "", snippet), tuple(_MARKED.findall(snippet)))
-    for suffix, snippets in SNIPPETS.items()
-    for snippet in snippets
-]
-"""(suffix, configuration, the secrets in it)."""
+# (suffix, configuration, the secrets in it)
+CASES: list[tuple[str, str, tuple[str, ...]]] = []
+for _suffix, _snippets in SNIPPETS.items():
+    for _snippet in _snippets:
+        _secrets = tuple(_MARKED.findall(_snippet))
+        CASES.append((_suffix, re.sub("[«»]", "", _snippet), _secrets))
 
 
 CONFIGURATIONS = Path(__file__).parent / "data" / "configurations"
@@ -323,7 +324,9 @@ def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_pa
     rlreport.build(logs, out, config=configs, meta=meta, workers=1)
     whole = everything(out).decode("utf-8", "replace")
     whole += html.unescape(whole)
-    secrets = ["meta-hush", *(secret for _, _, found in CASES for secret in found)]
+    secrets = ["meta-hush"]
+    for _, _, found in CASES:
+        secrets += found
     assert len(secrets) > 90
     assert [secret for secret in secrets if secret in whole] == []
     if form in ("folder", "html"):
@@ -424,8 +427,7 @@ def test_two_runs_in_one_folder_are_not_judged_and_the_sentence_says_what_to_do(
     ):  # one learns, the other unlearns
         rows = [
             row(s, prompt=f"p{n}", reward=n + change * s)
-            for s in range(30)
-            for n in range(8)
+            for s, n in product(range(30), range(8))
         ]
         write(logs / name / "a.jsonl", rows)
     report = rlreport.build(logs, tmp_path / "out", workers=1)

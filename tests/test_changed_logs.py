@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from rlreport.tables import NoteKind
 from tests.reading import kinds, read, row, write
 from tests.running import rlreport as run
 
-STEPS, GROUP = 20, 8
+STEPS = 20
+GROUP = 8
 HALF = STEPS // 2
 
 
@@ -28,8 +30,7 @@ def lines(steps: range, reward: float = 0.5) -> list[bytes]:
     return [
         json.dumps(row(step, prompt=f"question {n}", reward=reward)).encode().ljust(120)
         + b"\n"
-        for step in steps
-        for n in range(GROUP)
+        for step, n in product(steps, range(GROUP))
     ]
 
 
@@ -200,7 +201,11 @@ def columns(*files: list[int]) -> dict[str, np.ndarray]:
             None,
         ),  # a dump of a step is of that step only
         ([[0, 0], [1, 1], [2, 2]], {2: 9}, 2),
-        ([[0, 0], [1, 1], [2, 2]], {1: 9, 2: 9}, 1),
+        (
+            [[0, 0], [1, 1], [2, 2]],
+            {1: 9, 2: 9},
+            1,
+        ),
     ],
 )
 def test_steps_of_which_rows_may_be_missing_are_those_that_may_follow_in_the_log(

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from email import message_from_bytes, policy
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -212,8 +213,7 @@ def logs(tmp_path_factory):
     rows = [
         tokens(EVIL, "x", step=step, reward=float(step + i % 2), prompt=EVIL)
         | {"response": f"{EVIL} {'hack ' * step} {i}", EVIL: 1.5 + i, "text": EVIL}
-        for step in range(6)
-        for i in range(8)
+        for step, i in product(range(6), range(8))
     ]
     lines = [json.dumps(row) for row in rows]
     lines += [json.dumps({"step": EVIL}), "{" + EVIL, json.dumps([EVIL])]
@@ -404,7 +404,9 @@ def test_files_whose_names_are_no_utf8_stay_apart_and_pictures_of_such_a_name_ar
 
 def test_a_lone_surrogate_in_any_field_is_made_safe(tmp_path: Path) -> None:
     fields = ("split", "agent", "group_id", "note", "prompt", "\ud800")
-    rows = [{**row(step), field: "a\ud800"} for field in fields for step in range(3)]
+    rows = [
+        {**row(step), field: "a\ud800"} for field, step in product(fields, range(3))
+    ]
     rows.append(
         {**row(3), "turns": [{"role": "tool", "name": "\udfff", "text": "x\udc00"}]}
     )

@@ -372,10 +372,8 @@ def test_an_earlier_report_says_what_its_logs_say(runs, built, loss, tmp_path, s
     base = tmp_path / f"report{suffix}" if suffix else built
     if suffix:
         rlreport.build(runs["main"], base, workers=1)
-    of_logs, (of_report, outcome) = (
-        comparison_json(loss[1]),
-        compared(base, runs["lost"]),
-    )
+    of_logs = comparison_json(loss[1])
+    of_report, outcome = compared(base, runs["lost"])
     assert of_report["verdict"] == of_logs["verdict"]
     assert of_report["flips"] == of_logs["flips"]
     assert of_report["curves"] == of_logs["curves"]
@@ -400,8 +398,9 @@ def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path):
         ("same", ["--require-evidence"], 3),
     ):
         out = tmp_path / str(status)
-        given = ["compare", str(runs["main"]), str(runs[new]), "-o", str(out), *options]
-        result = CliRunner().invoke(main, given)
+        sides = [str(runs["main"]), str(runs[new])]
+        arguments = ["compare", *sides, "-o", str(out), *options]
+        result = CliRunner().invoke(main, arguments)
         assert result.exit_code == status, result.output
         assert comparison_json(out)["gate"]["exit"] == status
         assert (out / "compare.html").exists()
@@ -554,7 +553,10 @@ def test_a_second_seed_with_other_prompts_is_compared_unpaired_and_counted(
 ):
     other = write_run(tmp_path / "other", seed=3, name="q")
     some = write_run(tmp_path / "some", seed=3, prompts=range(20, 60))
-    for second, pairs, only in ((other, 0, (48, 48)), (some, 28, (12, 20))):
+    for second, pairs, only in (
+        (other, 0, (48, 48)),
+        (some, 28, (12, 20)),
+    ):
         found, outcome = compared([runs["main"], second], runs["same"])
         verdict = found["verdict"]
         assert (verdict["paired"], verdict["pairs"]) == (pairs > 0, pairs)

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -84,8 +85,7 @@ def test_no_exported_table_has_a_character_that_a_terminal_obeys(tmp_path):
             f"name{clear}": n,
             "task": f"{n}{clear}",
         }
-        for step in range(3)
-        for n in range(4)
+        for step, n in product(range(3), range(4))
     ]
     log = write(tmp_path / "run" / "log.jsonl", rows)
     metrics = [{"step": step, f"loss{clear}": 0.5} for step in range(3)]

@@ -80,17 +80,21 @@ def assert_course(course: dict[str, Any], tables: dict[str, pd.DataFrame]) -> No
     # The formula of docs/checks.md, written a second time
     count = len(values)
     least = 1 if course["quantity"] == "watched_reward" else 3
-    size = min(max(least, min(10, math.floor(count / 20 + 0.5))), max(1, count // 3))
-    means = [sum(values[i : i + size]) / size for i in range(len(values) - size + 1)]
+    twentieth = min(10, math.floor(count / 20 + 0.5))
+    size = min(max(least, twentieth), max(1, count // 3))
+    windows = [values[i : i + size] for i in range(count - size + 1)]
+    means = [sum(window) / size for window in windows]
     best = (min if course["lower_is_better"] else max)(means)
-    for name, mean in (("first", means[0]), ("best", best), ("last", means[-1])):
+    expected = {"first": means[0], "best": best, "last": means[-1]}
+    for name, mean in expected.items():
         assert course[name]["value"] == pytest.approx(mean, abs=1e-6), name
         start = steps.index(course[name]["steps"][0])
         assert means[start] == pytest.approx(mean, abs=1e-6)
         assert course[name]["steps"][1] == steps[start + size - 1]
     phases = course["phases"]
     assert 1 <= len(phases) <= 5
-    assert (phases[0]["steps"][0], phases[-1]["steps"][1]) == (steps[0], steps[-1])
+    assert phases[0]["steps"][0] == steps[0]
+    assert phases[-1]["steps"][1] == steps[-1]
     for phase in phases:
         assert (phase["kind"] in ("rise", "recovery")) == (phase["to"] > phase["from"])
         assert (phase["kind"] == "fall") == (phase["to"] < phase["from"])
@@ -153,7 +157,12 @@ def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(
 def test_phases_tell_rise_plateau_collapse_and_recovery() -> None:
     rng = np.random.default_rng(3)
     levels = np.concatenate(
-        [np.linspace(0, 1, 40), np.ones(30), np.zeros(30), np.linspace(0, 0.8, 40)]
+        [
+            np.linspace(0, 1, 40),
+            np.ones(30),
+            np.zeros(30),
+            np.linspace(0, 0.8, 40),
+        ]
     )
     series = Series(np.arange(140), levels + rng.normal(0, 0.02, 140))
     course = course_of(series, "reward_mean")
@@ -179,7 +188,11 @@ def test_a_spike_is_no_phase_and_noise_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "keep"), [([43, 42, 43, 42, 43, 42, 41], 30), ([45, 46, 45], 60)]
+    ("end", "keep"),
+    [
+        ([43, 42, 43, 42, 43, 42, 41], 30),
+        ([45, 46, 45], 60),
+    ],
 )
 def test_the_best_checkpoint_is_kept_where_validation_slipped(
     end: list[int], keep: int

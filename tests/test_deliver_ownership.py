@@ -316,9 +316,12 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("suffix", "text"), [(s, text) for s in FOREIGN for text in FOREIGN[s]]
-)
+FOREIGN_TEXTS: list[tuple[str, str]] = []
+for _suffix, _texts in FOREIGN.items():
+    FOREIGN_TEXTS += [(_suffix, _text) for _text in _texts]
+
+
+@pytest.mark.parametrize(("suffix", "text"), FOREIGN_TEXTS)
 def test_a_file_that_merely_mentions_rlreport_is_never_overwritten(
     log, tmp_path, suffix, text
 ):

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ def log(tmp_path_factory):
     A text spreads with the reward, so that a finding has n-grams to tell of.
     """
     random = np.random.default_rng(0)
-    words = [f"{a}{b}qzxwv{a}" for a in "bcdfghjklm" for b in "aeiou"]
+    words = [f"{a}{b}qzxwv{a}" for a, b in product("bcdfghjklm", "aeiou")]
     rows = []
     for step in range(STEPS):
         for i in range(24):
@@ -103,8 +104,7 @@ def test_pass_at_k_stays_and_says_k(tmp_path):
             "reward": i / 8,
             "correct": i == 1,
         }
-        for step in range(3)
-        for i in range(8)
+        for step, i in product(range(3), range(8))
     ]
     log = write_log(tmp_path / "log.jsonl", rows)
     out = tmp_path / "out"
@@ -128,11 +128,9 @@ def folder(built):
 
 def test_neither_hashes_nor_exact_lengths_tell_a_short_text(folder, log):
     held = everything(folder)
-    strings = {
-        token
-        for line in log.read_text().splitlines()
-        for token in json.loads(line).get("response_tokens", ())
-    }
+    strings: set[str] = set()
+    for line in log.read_text().splitlines():
+        strings.update(json.loads(line).get("response_tokens", ()))
     for token in strings:
         for digest in (
             xxhash.xxh3_64_hexdigest(token.encode()),

@@ -59,7 +59,10 @@ LATE = ("markdown", "email", "html")
 
 def build_twice(log, place, forms):
     """Build forms by one worker in the folder a, and by two in b, where another form is first."""
-    for folder, workers, order in (("a", 1, forms), ("b", 2, forms[::-1])):
+    for folder, workers, order in (
+        ("a", 1, forms),
+        ("b", 2, forms[::-1]),
+    ):
         (place / folder).mkdir()
         outs = [str(place / folder / f"{form}{FORMS[form]}") for form in order]
         builds = [

@@ -6,6 +6,7 @@ import email.header
 import email.policy
 import re
 from html.parser import HTMLParser
+from itertools import product
 from urllib.parse import unquote
 
 import cmarkgfm
@@ -159,8 +160,7 @@ def test_a_smaller_limit_leaves_out_responses_first_and_then_steps(tmp_path):
             response=f"answer {step} " * 30,
             reward=step + i / 3,
         )
-        for step in range(30)
-        for i in range(2)
+        for step, i in product(range(30), range(2))
     ]
     log = write(tmp_path / "log.jsonl", rows)
     out = tmp_path / "run.md"
@@ -246,7 +246,8 @@ def test_the_summary_is_appended_to_the_job_s_page(tmp_path, monkeypatch):
 
 def test_what_it_leaves_out_is_not_what_pages_of_steps_would(tmp_path):
     rows = [
-        row(step, response=f"{n}", reward=n) for step in range(3) for n in range(200)
+        row(step, response=f"{n}", reward=n)
+        for step, n in product(range(3), range(200))
     ]
     made = rlreport.build(write(tmp_path / "a.jsonl", rows), tmp_path / "o.md")
     assert "are shown with their text" not in (tmp_path / "o.md").read_text("utf-8")
@@ -334,9 +335,8 @@ def test_the_body_is_short_and_needs_nothing_from_outside(parsed):
     assert not re.search(
         r"https?:|//|data:|@import|url\(", html.replace("<!DOCTYPE", "")
     )
-    assert not [
-        name for _, attrs in elements for name in attrs if name.startswith("on")
-    ]
+    for _, attrs in elements:
+        assert not [name for name in attrs if name.startswith("on")]
     assert f"onload=document.title='{MARK}'" not in html
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from textwrap import dedent
 
@@ -74,7 +75,8 @@ BAD = """
 
 @pytest.fixture
 def logs(tmp_path):
-    rows = [row(step, reward=float(i)) for step in range(3) for i in range(2)]
+    rewards = product(range(3), (0.0, 1.0))
+    rows = [row(step, reward=reward) for step, reward in rewards]
     return write(tmp_path / "log.jsonl", rows)
 
 

@@ -125,7 +125,21 @@ def marks(svg: ET.Element) -> list[tuple[str, list[float]]]:
     """(what is drawn, its place) of all texts, bars, dots and lines of a drawing, sorted."""
     found: list[tuple[str, list[float]]] = []
     _collect(svg, (0.0, 0.0), {}, found)
-    return sorted(found, key=lambda mark: (mark[0], [round(x, 1) for x in mark[1]]))
+    found.sort(key=_rounded)
+    return found
+
+
+def _rounded(mark: tuple[str, list[float]]) -> tuple[str, list[float]]:
+    what, place = mark
+    return what, [round(number, 1) for number in place]
+
+
+def _offset(
+    element: ET.Element, x: str, y: str, origin: tuple[float, float]
+) -> list[float]:
+    """Return an element's place by its attributes x and y."""
+    left, top = origin
+    return [left + float(element.get(x, 0)), top + float(element.get(y, 0))]
 
 
 def _collect(
@@ -152,12 +166,12 @@ def _collect(
     tag = element.tag.removeprefix(SVG)
     numbers = NUMBER.findall(element.get("d", ""))
     if tag == "text":
-        place = [x + float(element.get("x", 0)), y + float(element.get("y", 0))]
+        place = _offset(element, "x", "y", (x, y))
         found.append(
             (f"text {element.text} {fill} {look.get('text-anchor', 'start')}", place)
         )
     elif tag == "circle" or "A" in element.get("d", ""):
-        place = [x + float(element.get("cx", 0)), y + float(element.get("cy", 0))]
+        place = _offset(element, "cx", "cy", (x, y))
         radius = float(element.get("r") or numbers[0])
         found.append((f"dot {fill} {look.get('fill-opacity')}", [*place, radius]))
     elif tag == "line" or (numbers and "v" not in element.get("d", "")):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import product
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -66,8 +67,7 @@ def noise(
         [
             {"step": step, "reward": random.normal(), "response_chars": 9}
             | {name: draw(random) for name, draw in (columns or {}).items()}
-            for step in range(steps)
-            for _ in range(each)
+            for step, _ in product(range(steps), range(each))
         ]
     )
 
@@ -206,12 +206,16 @@ ODD = (
     np.nan,
 )
 
+LARGE = np.linspace(-1.0, 1.0, 20).tolist()
+SUBNORMAL = np.linspace(0.0, 1e-310, 700).tolist()
 numbers = st.one_of(
-    st.floats(), st.sampled_from((*ODD, np.inf, -np.inf)), st.floats(-9, 9)
+    st.floats(),
+    st.sampled_from((*ODD, np.inf, -np.inf)),
+    st.floats(-9, 9),
 )
-runs = st.lists(
-    st.lists(st.tuples(*[numbers] * len(FIGURES)), min_size=1, max_size=5), max_size=3
-)
+figures = st.tuples(*[numbers] * len(FIGURES))
+steps = st.lists(figures, min_size=1, max_size=5)
+runs = st.lists(steps, max_size=3)
 
 
 @pytest.mark.ci
@@ -224,11 +228,16 @@ runs = st.lists(
 @example([[(0.3,) * 5, (0.30000000000000004,) * 5]])
 @example([[(1e308,) * 5, (-1e308,) * 5]])
 @example(
-    [[(LARGEST, -LARGEST, 5e-324, 1.0, 0.0)] * 3 + [(-LARGEST, LARGEST, 0.0, 2.0, 1.0)]]
+    [
+        [
+            *[(LARGEST, -LARGEST, 5e-324, 1.0, 0.0)] * 3,
+            (-LARGEST, LARGEST, 0.0, 2.0, 1.0),
+        ]
+    ]
 )
 @example([[(5e-324,) * 5, (1e-323,) * 5], [(2e-323,) * 5]])
-@example([[(v * 1e308, -v, v, v, v)] for v in np.linspace(-1.0, 1.0, 20).tolist()])
-@example([[(v, -v, v, v, v) for v in np.linspace(0.0, 1e-310, 700).tolist()]])
+@example([[(v * 1e308, -v, v, v, v)] for v in LARGE])
+@example([[(v, -v, v, v, v) for v in SUBNORMAL]])
 def test_any_figures_draw_without_a_warning(run: list[list[tuple[float, ...]]]) -> None:
     table = table_of_rows(
         [
@@ -282,8 +291,7 @@ def test_rewards_of_any_size_build_without_a_warning(tmp_path, rewards):
             "reward_parts": {"a": reward, "b": 1.0},
             "own": reward,
         }
-        for step in range(2)
-        for reward in rewards
+        for step, reward in product(range(2), rewards)
     ]
     logs = write(tmp_path / "log.jsonl", rows)
     api.build(logs, tmp_path / "report", workers=1)

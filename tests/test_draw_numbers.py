@@ -1,7 +1,7 @@
 """Marks stand where the data say: baked charts are read back and compared with pandas."""
 
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -109,8 +109,7 @@ def test_spreading_texts_are_drawn_most_telling_first():
     shares = pd.DataFrame(
         [
             {"step": s, "ngram": n, "share": i / 10}
-            for i, n in enumerate(names)
-            for s in (1, 2)
+            for (i, n), s in product(enumerate(names), (1, 2))
         ]
     )
     (chart,) = drawn(token_charts(shares))

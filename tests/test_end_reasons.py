@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,9 +74,13 @@ ENDS: dict[Ending, list[dict[str, Any]]] = {
 def test_only_what_ended_by_itself_is_finished_and_only_limits_of_tokens_cut_off(
     tmp_path: Path,
 ):
-    rows = [row(turns=TURNS, **fields) for some in ENDS.values() for fields in some]
+    rows = []
+    expected = []
+    for ending, rollouts in ENDS.items():
+        for fields in rollouts:
+            rows.append(row(turns=TURNS, **fields))
+            expected.append(ending)
     scan = read(write(tmp_path / "a.jsonl", rows))
-    expected = [ending for ending, some in ENDS.items() for _ in some]
     assert scan.responses["ending"].tolist() == expected
     assert finished(scan) == [float(ending == Ending.FINISHED) for ending in expected]
     assert cut_off(scan) == [float(ending == Ending.CUT_OFF) for ending in expected]
@@ -128,8 +133,7 @@ def unfinished(tmp_path: Path, numbers: Sequence[int], **fields: Any) -> Scan:
     """Read a log of 24 steps, each with responses of these numbers of turns, not completed."""
     rows = [
         row(step, turns=TURNS * turns, **{"is_completed": False, **fields})
-        for step in range(24)
-        for turns in numbers
+        for step, turns in product(range(24), numbers)
     ]
     return read(write(tmp_path / "a.jsonl", rows))
 
@@ -204,8 +208,7 @@ def test_filtered_rollouts_are_counted_by_step_and_in_no_figure(tmp_path: Path) 
     filtered = {"filtered_out": True, "reward": 100.0, "response": "Never trained."}
     rows = [
         row(step, **(filtered if n < step else {}))
-        for step in range(3)
-        for n in range(4)
+        for step, n in product(range(3), range(4))
     ]
     scan = read(write(tmp_path / "a.jsonl", rows))
     steps = summarise(scan).steps

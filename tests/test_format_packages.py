@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,7 @@ def log(tmp_path: Path) -> Path:
             "points": day + i,
             "mood": i / 2,
         }
-        for day in (1, 2)
-        for i in range(3)
+        for day, i in product((1, 2), range(3))
     ]
     rows.append(
         {"day": 3, "asked": "How was it?", "said": "…", "points": None, "mood": 0.0}

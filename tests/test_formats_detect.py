@@ -296,7 +296,13 @@ KEYS = st.sampled_from(
     ]
 )
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=4),
+    ),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4)
     ),

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import sys
 import zipfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,7 @@ def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teache
             log,
             [
                 {**row, **arrays, "step": step, "teacher_logprobs": [-0.5 - gap] * 8}
-                for step, gap in enumerate(gaps.tolist(), 1)
-                for _ in range(4)
+                for (step, gap), _ in product(enumerate(gaps.tolist(), 1), range(4))
             ],
         )
     )
@@ -229,7 +229,10 @@ def test_slime_dumps_are_read_without_running_their_pickle() -> None:
     pytest.importorskip("torch")
     assert len(same_as_exported(DUMPS / "slime")) == 9
     scan = read(DUMPS / "slime", split="train")
-    assert by_step(scan) == {1: np.mean([1.0, 0.0, 0.25]), 2: np.mean([2.0, 0.0, 0.25])}
+    assert by_step(scan) == {
+        1: np.mean([1.0, 0.0, 0.25]),
+        2: np.mean([2.0, 0.0, 0.25]),
+    }
     assert scan.bad_count == 0
     assert scan.responses["response_tokens"].tolist() == [4.0, 4.0, 2.0] * 2
     assert by_step(read(DUMPS / "slime", split="eval")) == {2: 5.0}

@@ -5,6 +5,7 @@ import json
 import random
 import re
 import shutil
+from itertools import product
 
 import numpy as np
 import pytest
@@ -28,8 +29,7 @@ def runs(tmp_path_factory):
         logs = root / "logs" / f"{k}"
         rows = [
             {"step": s, "prompt": f"p{n}", "response": f"r {n}", "reward": s + k}
-            for s in range(10)
-            for n in range(4)
+            for s, n in product(range(10), range(4))
         ]
         write(logs / "a.jsonl", rows)
         config = {"algo": {"lr": 10.0**-k, "same": 1}, "model": f"<b>m{k}</b>"}
@@ -381,8 +381,7 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
                         "response": f"r {n}",
                         "reward": float(rng.random() < 0.2 + s / 60),
                     }
-                    for s in range(30)
-                    for n in range(8)
+                    for s, n in product(range(30), range(8))
                 ],
             )
         if kind != "rollouts":

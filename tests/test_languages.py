@@ -88,11 +88,10 @@ def spoken(tmp_path_factory):
 def parts_of(file: Path) -> list[str]:
     """The texts of a form that people read."""
     if file.is_dir():
-        return [
-            t
-            for page in sorted(file.rglob("*.html"))
-            for t in pseudo.texts_of(page.read_text())
-        ]
+        texts = []
+        for page in sorted(file.rglob("*.html")):
+            texts += pseudo.texts_of(page.read_text())
+        return texts
     text = file.read_text("utf-8")
     if file.suffix == ".html":
         return pseudo.texts_of(text)
@@ -115,9 +114,8 @@ def parts_of(file: Path) -> list[str]:
     ]
 
 
-FORMS = [
-    f"{what}{suffix}" for what in ("report", "compared") for suffix in OTHERS.values()
-]
+FORMS = [f"report{suffix}" for suffix in OTHERS.values()]
+FORMS += [f"compared{suffix}" for suffix in OTHERS.values()]
 FORMS += ["index.html"]
 
 
@@ -296,9 +294,15 @@ def three(tmp_path_factory):
     """One run in English, in Chinese, and in English again, one after another."""
     folder = tmp_path_factory.mktemp("three")
     logs = pseudo.log(folder / "run", steps=9, each=8)
-    made = [folder / name for name in ("first", "chinese", "again")]
-    for out, lang, workers in zip(made, ("en", "zh", "en"), (1, 2, 1), strict=True):
+    made = []
+    for name, lang, workers in (
+        ("first", "en", 1),
+        ("chinese", "zh", 2),
+        ("again", "en", 1),
+    ):
+        out = folder / name
         rlreport.build(logs, out, lang=lang, title="ω", workers=workers)
+        made.append(out)
     return made
 
 

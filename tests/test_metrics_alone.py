@@ -67,10 +67,12 @@ def events(steps: int = STEPS, **changed: Callable[[int], float]) -> Events:
         "learning_rate": lambda s: 1e-6 * (1 - s / steps),
         "mystery/αβ": lambda s: float(s % 7),
     }
-    return [
-        {"step": s, **{k: f(s) for k, f in {**usual, **changed}.items()}}
-        for s in range(steps)
-    ]
+    metrics = {**usual, **changed}
+    logged = []
+    for step in range(steps):
+        values = {name: metric(step) for name, metric in metrics.items()}
+        logged.append({"step": step, **values})
+    return logged
 
 
 def state(path: Path, logged: Events) -> Path:
@@ -78,8 +80,10 @@ def state(path: Path, logged: Events) -> Path:
 
 
 def table(path: Path, logged: Events) -> Path:
-    cells = [[str(value) for value in event.values()] for event in logged]
-    path.write_text("\n".join(map(",".join, [list(logged[0]), *cells])), "utf-8")
+    lines = [",".join(logged[0])]
+    for event in logged:
+        lines.append(",".join(map(str, event.values())))
+    path.write_text("\n".join(lines), "utf-8")
     return path
 
 
@@ -552,7 +556,9 @@ def test_a_long_cell_of_a_table_is_no_number(tmp_path: Path) -> None:
     read = find_and_read([tmp_path])
     assert read.table["step"].tolist() == [0, 2, 5]
     assert read.table["reward"].tolist() == [0.5, 1.5, 2.5]
-    assert [(note.count, note.line) for note in read.notes] == [(2, 5), (1, 7)]
+    two, one = read.notes
+    assert (two.count, two.line) == (2, 5)
+    assert (one.count, one.line) == (1, 7)
 
 
 NOT_FINITE = re.compile(r"\b(nan|inf)\b(?! metrics)")
@@ -566,9 +572,9 @@ def _sparse(rng: np.random.Generator) -> Events:
     logged: Events = [{"step": stride * step} for step in range(steps)]
     for name in rng.choice(names, rng.integers(1, 9), replace=False).tolist():
         kind = rng.choice(["all", "one", "few", "start", "nan", "inf", "constant"])
-        values = {"nan": np.full(steps, np.nan), "inf": np.full(steps, np.inf)}.get(
-            str(kind), np.full(steps, 0.5) if kind == "constant" else rng.random(steps)
-        )
+        values = np.full(steps, 0.5) if kind == "constant" else rng.random(steps)
+        if kind in ("nan", "inf"):
+            values = np.full(steps, float(kind))
         present = {
             "one": np.arange(steps) == rng.integers(steps),
             "few": rng.random(steps) < 2 / steps,
@@ -601,7 +607,8 @@ def test_the_metrics_are_exported_as_logged(tmp_path: Path) -> None:
         "αβ/x": "αβ/x",
     }
     logged: Events = [
-        {"step": s, "reward": s / 7, **dict.fromkeys(names, s / 3)} for s in (0, 5)
+        {"step": step, "reward": step / 7, **dict.fromkeys(names, step / 3)}
+        for step in (0, 5)
     ]
     logged[1]["αβ/x"] = float("nan")
     report = rlreport.build(write(tmp_path / "m.jsonl", logged), tmp_path / "out")
@@ -636,12 +643,9 @@ def test_columns_without_any_value_are_left_out_of_the_json_only(
     data = Path(report.out) / "data"
     about = json.loads((data / "report.json").read_bytes())
     validate(about, "report")
-    columns = {
-        name
-        for row in about["steps"]
-        for name, value in row.items()
-        if value is not None
-    }
+    columns = set()
+    for row in about["steps"]:
+        columns |= {name for name, value in row.items() if value is not None}
     assert {"step", "responses", "reward_mean"} <= columns == set(about["steps"][0])
     header = (
         (data / "steps.csv").read_text().partition("\n")[0].replace('"', "").split(",")
@@ -668,13 +672,17 @@ def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logge
 
 
 def test_steps_of_a_database_that_are_no_numbers_cost_their_row(tmp_path: Path) -> None:
-    path = trackio(tmp_path / "a.db", one=[*events(3), {**events(1)[0], "step": None}])
+    broken = {**events(1)[0], "step": None}
+    path = trackio(tmp_path / "a.db", one=[*events(3), broken])
     found = find_and_read([], [path])
     assert found.table["step"].tolist() == [0, 1, 2]
     assert "whole number" in found.notes[0].text
 
 
-@given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=6))
+CHANGES = st.tuples(st.integers(0, 4000), st.integers(0, 255))  # place, byte
+
+
+@given(st.lists(CHANGES, max_size=6))
 def test_a_damaged_run_file_of_wandb_is_read_or_refused(
     tmp_path_factory, changes
 ) -> None:

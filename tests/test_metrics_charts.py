@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def state(path: Path, **metrics: list[float]) -> Path:
 def logs(tmp_path):
     write(
         tmp_path / "run" / "rank_0.jsonl",
-        [row(s, reward=i) for s in STEPS for i in range(2)],
+        [row(s, reward=i) for s, i in product(STEPS, range(2))],
     )
     return tmp_path / "run"
 
@@ -281,7 +282,8 @@ def test_positive_metrics_over_decades_have_a_logarithmic_axis():
 @pytest.fixture
 def learning(tmp_path):
     """A run of ten steps whose trainer logged what its 256 rollouts a step earned."""
-    rows = [row(s, reward=float(i < 2)) for s in range(10) for i in range(4)]
+    rewards = (1.0, 1.0, 0.0, 0.0)
+    rows = [row(step, reward=reward) for step, reward in product(range(10), rewards)]
     write(tmp_path / "run" / "rank_0.jsonl", rows)
     return tmp_path / "run"
 

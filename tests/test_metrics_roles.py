@@ -12,7 +12,8 @@ from rlreport.metrics.roles import Key, known_keys
 from rlreport.options import BuildOptions
 from tests.reading import write
 
-STEPS, START = 60, 35
+STEPS = 60
+START = 35
 
 # Role -> its value in a healthy run, in the unit of the role
 AT_REST = {

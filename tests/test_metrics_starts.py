@@ -41,12 +41,11 @@ def logged(
 def in_turns(*writers: Sequence[Row], size: int) -> list[Row]:
     """Rows of several writers, ``size`` of each at a time."""
     starts = range(0, len(writers[0]), size)
-    return [
-        row
-        for start in starts
-        for rows in writers
-        for row in rows[start : start + size]
-    ]
+    turns: list[Row] = []
+    for start in starts:
+        for rows in writers:
+            turns += rows[start : start + size]
+    return turns
 
 
 def with_late_evaluations(rows: Sequence[Row]) -> list[Row]:
@@ -60,6 +59,9 @@ def with_late_evaluations(rows: Sequence[Row]) -> list[Row]:
 
 UP = logged(range(1, 101))
 FLAT = [logged(range(1, 101), 0.4, 0.4, seed) for seed in range(3)]
+EPOCHS: list[Row] = []
+for _epoch, _rows in enumerate(FLAT):
+    EPOCHS += [{**_row, "epoch": _epoch} for _row in _rows]
 NOT_JUDGED = "several_starts"
 LEFT_OUT = "is the run"
 NUMBERED_ON = "is set back"
@@ -121,12 +123,12 @@ CASES: dict[str, tuple[list[Row], range, str]] = {
         NUMBERED_ON,
     ),
     "set back by every epoch": (
-        [{**row, "epoch": epoch} for epoch, rows in enumerate(FLAT) for row in rows],
+        EPOCHS,
         range(1, 301),
         NUMBERED_ON,
     ),
     "steps and epochs set back": (
-        [{**row, "epoch": row["step"] / 50} for rows in FLAT for row in rows],
+        [{**row, "epoch": row["step"] / 50} for row in EPOCHS],
         range(1, 101),
         NOT_JUDGED,
     ),
@@ -154,7 +156,7 @@ def history(folder: Path, rows: list[Row]) -> Path:
 
 def mlflow(folder: Path, rows: list[Row]) -> Path:
     write(folder / "run" / "meta.yaml", ["run_id: 0\n"])
-    for name in {name for row in rows for name in row} - {"step"}:
+    for name in set().union(*rows) - {"step"}:
         lines = [
             f"{i} {row[name]} {row['step']}\n"
             for i, row in enumerate(rows)

@@ -22,7 +22,8 @@ def root(
 
 @pytest.mark.parametrize("name", net.NAMES)
 def test_what_is_kept_is_found_again(name: str, root: Path) -> None:
-    if difference := net.difference(name, net.found(name, root), net.read_kept(name)):
+    difference = net.difference(name, net.found(name, root), net.read_kept(name))
+    if difference:
         pytest.fail(f"{difference}make written", pytrace=False)
 
 

@@ -185,7 +185,8 @@ def test_links_lead_into_the_report_and_the_rest_is_text_and_noted(built, form):
 
 def test_a_mail_has_the_notes_in_both_parts(built):
     mail = mailparser.parse_from_bytes(built(LINKS, "email").read_bytes())
-    (html,), (text,) = mail.text_html, mail.text_plain
+    (html,) = mail.text_html
+    (text,) = mail.text_plain
     assert html.index(">Notes</h2>") < html.index('class="sentence')
     assert '<a href="https://example.org/7?a=1&amp;b=2"' in html and "step two" in html
     assert (
@@ -318,9 +319,8 @@ def test_no_text_takes_long_or_grows_without_end():
 
 
 def test_a_target_is_written_exactly():
-    targets = Targets(
-        Addresses(frozenset({5})), {(5, 1)}, {7}, {"own_x y": "Mine"}, {"f"}
-    )
+    addresses = Addresses(frozenset({5}))
+    targets = Targets(addresses, {(5, 1)}, {7}, {"own_x y": "Mine"}, {"f"})
     assert ">Mine</a>" in render_notes("[](<chart:own_x y>)", targets).html
     there = (
         "step:5",

@@ -107,7 +107,13 @@ def in_browser(browser):
     max_examples=6 * SEARCH,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(st.lists(st.one_of(st.floats(), _HALVES, _DECIMALS), min_size=200, max_size=400))
+@given(
+    st.lists(
+        st.one_of(st.floats(), _HALVES, _DECIMALS),
+        min_size=200,
+        max_size=400,
+    )
+)
 def test_the_browser_writes_numbers_as_python_does(in_browser, values):
     kinds: tuple[Any, ...] = ("number", "count", "share")
     expected = [

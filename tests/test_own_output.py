@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,7 @@ def write_rollouts(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
         {"step": step, "prompt": f"p{n}", "response": "yes", "reward": float(n % 2)}
-        for step in range(6)
-        for n in range(4)
+        for step, n in product(range(6), range(4))
     ]
     (folder / "rank_0.jsonl").write_text(
         "".join(f"{json.dumps(row)}\n" for row in rows)

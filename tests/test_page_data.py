@@ -5,6 +5,8 @@ import io
 import json
 import re
 from dataclasses import replace
+from itertools import product
+from operator import add
 
 import numpy as np
 import pandas as pd
@@ -50,11 +52,10 @@ def test_a_formula_is_text_and_a_number_stays_a_number():
     assert cells(table)[1:] == [["'=1+1", "-1.5"], ["'-x", ""], ["-1.5", "-1e-09"]]
 
 
-@given(
-    st.lists(
-        st.text() | st.sampled_from(BEGINS).flatmap(lambda c: st.text().map(c.__add__))
-    )
-)
+FORMULAS = st.builds(add, st.sampled_from(BEGINS), st.text())
+
+
+@given(st.lists(st.text() | FORMULAS))
 def test_no_text_begins_a_formula(texts):
     clean = [
         text.replace("\0", "").encode("utf-8", "replace").decode() for text in texts
@@ -128,13 +129,17 @@ def test_nothing_is_packed_without_tokens_and_the_same_to_the_same_bytes():
 
 
 def test_the_references_log_probabilities_are_kept_unless_log_ratios_tell_them_all():
-    for logp, kept in (([-1.0, -2.0], False), ([-1.0, np.nan], True)):
+    for logp, kept in (
+        ([-1.0, -2.0], False),
+        ([-1.0, np.nan], True),
+    ):
         policy = np.array(logp)
         reference = np.array([-0.5, -0.25])
         figures = TokenFigures(
             logp=policy, ref_logp=reference, log_ratio=policy - reference
         )
-        one = Rollout(0, 1, "f", 1, "p", "ab", raw_tokens=["a", "b"], tokens=["a", "b"])
+        texts = ["a", "b"]
+        one = Rollout(0, 1, "f", 1, "p", "ab", raw_tokens=texts, tokens=texts)
         columns = unpack(pack_tokens([replace(one, figures=figures)], 6))[2]
         assert ("ref_logp" in columns) == kept
         known = columns["ref_logp"] if kept else columns["logp"] - columns["log_ratio"]
@@ -165,9 +170,12 @@ def test_values_keep_their_significant_digits(digits, values):
 @given(st.integers(-99999, 99999), st.integers(0, 5))
 def test_short_decimals_are_kept_exactly(mantissa, places):
     value = np.array([mantissa / 10**places])
-    m, e = decimal(value, 6)
-    back = m[0] / 10.0 ** -float(e[0]) if e[0] < 0 else m[0] * 10.0 ** float(e[0])
-    assert back == value[0]
+    (digits,), (exponent,) = decimal(value, 6)
+    # As the page's script does: divide by a power that is exact.
+    if exponent < 0:
+        assert digits / 10.0 ** -float(exponent) == value[0]
+    else:
+        assert digits * 10.0 ** float(exponent) == value[0]
 
 
 SYSTEM = "system: You are <helpful> and brief.\nuser: "
@@ -183,9 +191,12 @@ QUESTIONS = [f"{word} is {k} of {k * k}?" for k, word in enumerate("ABCDEFGHIJ")
         ([SYSTEM + q for q in QUESTIONS[:8]] + QUESTIONS[8:], (SYSTEM,)),
         ([SYSTEM + q for q in QUESTIONS[:7]] + QUESTIONS[7:], ()),
         # Environments have beginnings of their own.
-        ([one + q for one in (SYSTEM, CODER) for q in QUESTIONS], (CODER, SYSTEM)),
+        ([one + q for one, q in product((SYSTEM, CODER), QUESTIONS)], (CODER, SYSTEM)),
         (
-            [f"{k} is another system prompt\n{q}" for k in range(9) for q in QUESTIONS],
+            [
+                f"{k} is another system prompt\n{q}"
+                for k, q in product(range(9), QUESTIONS)
+            ],
             (),
         ),
         # Too few, too short, or shared by a few long prompts only.

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,9 @@ def test_a_bad_update_costs_nothing_but_itself(run: Path, lines: list[bytes]) ->
             "trace_id": "t1",
             "branches": [{"index": 0, name: [None, None, value, *[-0.5] * 5]}],
         }
-        for name in ("trainer_logprobs", "entropies", "advantages")
-        for value in (None, "x", 10**400)
+        for name, value in product(
+            ("trainer_logprobs", "entropies", "advantages"), (None, "x", 10**400)
+        )
     ]
     append(run, *bad, *lines)
     # Neither this file of other updates nor ids that JSON escapes change what is read.

@@ -5,6 +5,7 @@ import json
 import random
 import re
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,8 @@ from tests.pages_reading import page_tokens
 from tests.reading import described_kl, read, write
 from tests.schemas import validate
 
-GAMMA, LAM = 1.0, 0.95
+GAMMA = 1.0
+LAM = 0.95
 EOS = "<|endoftext|>"
 AVERAGED = (
     "reward",
@@ -100,9 +102,9 @@ def expected(row: dict) -> dict[str, float]:
 )
 def token_run(request, shared_data, real_report):
     logs = sorted((shared_data / request.param).glob("*.jsonl"))
-    rows = [
-        json.loads(line) for log in logs for line in log.read_text("utf-8").splitlines()
-    ]
+    rows = []
+    for log in logs:
+        rows += [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     for row in rows:
         row["figures"] = token_figures(row)
     return rows, real_report(request.param)
@@ -114,9 +116,9 @@ HALF_A_UNIT = 5.1e-10
 
 def test_a_run_of_texts_has_no_token_figures_and_names_its_incomplete_step(tmp_path):
     texts = {"prompt": "Say hi.", "response": "Hi there.", "reward": 1.0}
-    rows = [
-        {"step": s, **texts} for s, size in enumerate((4, 4, 4, 2)) for _ in range(size)
-    ]
+    rows: list[dict[str, Any]] = []
+    for step, size in enumerate((4, 4, 4, 2)):
+        rows += [{"step": step, **texts}] * size
     report = tmp_path / "report"
     rlreport.build(write(tmp_path / "log.jsonl", rows), report, workers=1)
     steps = pd.read_csv(report / "data" / "steps.csv").set_index("step")
@@ -151,7 +153,9 @@ def test_steps_equal_numpy(token_run):
         figures = [row["figures"] for row in mine]
         of_rows = pd.DataFrame([expected(row) for row in mine])
         reward = of_rows["reward"].to_numpy()
-        pairs = [p for row in mine for p in pairwise(row["response_tokens"])]
+        pairs: list[tuple[str, str]] = []
+        for row in mine:
+            pairs += pairwise(row["response_tokens"])
         wanted = {
             **{
                 f"{name.removesuffix('_mean')}_mean": of_rows[name].mean()
@@ -251,4 +255,6 @@ def test_key_figures_of_the_overview_are_means_over_the_named_windows(token_run)
             for part in (steps[:size], steps[-size:])
         ]
         expected = [float(np.mean(part)) for part in by_step]
-        assert [float(shown[0][0]), float(shown[-1][0])] == pytest.approx(expected)
+        first = float(shown[0][0])
+        last = float(shown[-1][0])
+        assert [first, last] == pytest.approx(expected)

@@ -87,9 +87,13 @@ def test_equal_values_have_no_variance_whatever_their_mean() -> None:
 def test_the_position_of_the_largest_is_the_first_of_values_equal_to_ten_digits() -> (
     None
 ):
-    flat = np.array(
-        [0.1, 0.7, np.nextafter(0.7, 1), np.nan, 0.6, -2.0, -3.0, np.inf, np.inf, 0, 0]
-    )
+    rows = [
+        [0.1, 0.7, np.nextafter(0.7, 1), np.nan, 0.6],
+        [-2.0, -3.0],
+        [np.inf, np.inf],
+        [0, 0],
+    ]
+    flat = np.concatenate(rows)
     largest, position = ragged.row_first_maxima(flat, np.array([0, 5, 7, 9, 9, 11]))
     np.testing.assert_array_equal(largest, [0.7, -2.0, np.inf, np.nan, 0.0])
     np.testing.assert_array_equal(position, [1, 0, 0, np.nan, 0])
@@ -125,7 +129,8 @@ def test_a_product_of_counts_is_the_same_in_any_order() -> None:
         again = rounding.exact_product(counts[:, order], values[order])
         assert (found == again).all()
     np.testing.assert_allclose(found, counts @ values, rtol=1e-9, atol=1e-9)
-    assert rounding.exact_product(counts[:, :0], values[:0, 0]).tolist() == [0.0] * 50
+    of_nothing = rounding.exact_product(counts[:, :0], values[:0, 0])
+    assert of_nothing.tolist() == [0.0] * 50
 
 
 def test_values_that_cancel_have_the_mean_0() -> None:

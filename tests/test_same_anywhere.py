@@ -149,9 +149,9 @@ def test_gzip_has_the_same_header_from_every_version_of_python(tmp_path: Path) -
     rlreport.build(short_log(tmp_path / "logs"), out, workers=1)
     rlreport.build(tmp_path / "logs", tmp_path / "report.html", workers=1)
     files = {**files_of(out), "report.html": (tmp_path / "report.html").read_bytes()}
-    embedded = {
-        start for content in files.values() for start in GZIPPED.findall(content)
-    }
+    embedded = set()
+    for content in files.values():
+        embedded.update(GZIPPED.findall(content))
     assert embedded == {b"H4sIAAAAAAAA/"}
     (packed,) = (content for name, content in files.items() if name.endswith(".csv.gz"))
     assert packed.startswith(bytes([31, 139, 8, 0, 0, 0, 0, 0, 0, 255]))

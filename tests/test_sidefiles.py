@@ -241,11 +241,17 @@ def test_parquet_values_are_those_of_pyarrow(rows, use_dictionary, tmp_path):
             "text": ["a", None, "b", "a"],
             "texts": [["x", None], None, [], ["y"]],
             "messages": [[{"role": "u", "content": None}], [None], None, []],
-            "nested": [{"a": "q", "b": [1, None]}, None, {"a": None, "b": None}, {}],
+            "nested": [
+                {"a": "q", "b": [1, None]},
+                None,
+                {"a": None, "b": None},
+                {},
+            ],
             "numbers": [None, 1.5, float("inf"), 2.0],
             "lists": [[["a"], None], [], None, [[]]],
             "map": pa.array(
-                [[("k", "v")], [], None, []], pa.map_(pa.string(), pa.string())
+                [[("k", "v")], [], None, []],
+                pa.map_(pa.string(), pa.string()),
             ),
             "large": pa.array(["a", "b", None, "c"], pa.large_string()),
             "category": pa.array(["a", "b", None, "a"]).dictionary_encode(),

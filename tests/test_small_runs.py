@@ -1,6 +1,7 @@
 """What short runs, equal means and the bars of response lists look like."""
 
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -19,8 +20,7 @@ from tests.tables_builder import table_of_rows, tables_of
 def test_no_tick_lies_between_two_steps(steps):
     rows = [
         {"step": s, "reward": 0.1 * n + 0.01 * s}
-        for s in range(steps)
-        for n in range(8)
+        for s, n in product(range(steps), range(8))
     ]
     tables = tables_of(table_of_rows(rows))
     (chart,) = (one for one in drawn(overview_charts(tables)) if one.name == "reward")
@@ -33,8 +33,7 @@ def test_no_tick_lies_between_two_steps(steps):
 def test_log_probabilities_without_token_strings_are_no_choice_of_token_data(tmp_path):
     rows = [
         row(step, reward=0.1 * n, logprobs=[-0.5, -1.0], ref_logprobs=[-0.7, -1.1])
-        for step in range(3)
-        for n in range(4)
+        for step, n in product(range(3), range(4))
     ]
     assert (
         rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run").left_out

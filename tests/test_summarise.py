@@ -54,7 +54,10 @@ def test_tables_have_the_documented_columns_and_dtypes():
 
 
 def test_groups_count_those_with_several_responses_alone():
-    table = responses(reward=[1.0, 1.0, 0.0, 1.0, 5.0], group=[0, 0, 1, 1, 2])
+    table = responses(
+        reward=[1.0, 1.0, 0.0, 1.0, 5.0],
+        group=[0, 0, 1, 1, 2],
+    )
     row = steps_of(table).iloc[0]
     assert row["groups"] == 2
     assert row["zero_variance_groups"] == 0.5
@@ -107,7 +110,8 @@ def test_right_is_what_the_log_says_else_the_higher_of_two_rewards():
 
 def test_equal_texts_in_a_step_are_duplicates_of_each_other():
     hashes = np.array([5, 5, 6, 5, 6], np.uint64)
-    table = responses(reward=np.zeros(5), step=[0, 0, 0, 1, 1], response_hash=hashes)
+    steps = [0, 0, 0, 1, 1]
+    table = responses(reward=np.zeros(5), step=steps, response_hash=hashes)
     assert steps_of(table)["duplicate_rate"].tolist() == [pytest.approx(2 / 3), 0.0]
 
 
@@ -121,8 +125,9 @@ def test_nan_rewards_are_skipped_and_win_rates_need_both():
 
 
 def test_the_usual_step_is_what_at_least_half_of_all_steps_are():
-    assert most_common(np.array([8, 8, 8, 3])) == 8
-    assert incomplete(np.array([8, 8, 8, 3])).tolist() == [False, False, False, True]
+    sizes = np.array([8, 8, 8, 3])
+    assert most_common(sizes) == 8
+    assert incomplete(sizes).tolist() == [False, False, False, True]
     assert most_common(np.array([5, 6, 7, 8])) is None
     assert not incomplete(np.array([5, 6, 7, 8])).any()
 
@@ -196,7 +201,11 @@ def test_the_middle_that_was_left_out_of_a_long_response_is_no_token():
 
 
 def test_a_tokens_example_is_the_sampled_response_with_the_largest_kl_that_holds_it():
-    table = responses(step=[0, 0, 1, 1], n=[0, 1, 0, 1], kl_k1=[1.0, 3.0, 3.0, np.nan])
+    table = responses(
+        step=[0, 0, 1, 1],
+        n=[0, 1, 0, 1],
+        kl_k1=[1.0, 3.0, 3.0, np.nan],
+    )
     units = [["Ġa", "Ġc"], ["Ġc", "Ġb", "Ġc"], ["Ġb", "Ġc"], ["Ġa", "Ġb"]]
     tokens = token_table(token_sample(units), table).set_index("raw")
     # The earliest on a tie; an unknown KL comes last.
@@ -218,7 +227,8 @@ def test_a_token_in_the_last_part_of_a_long_response_has_its_place_there():
     units = [*(["a"] * EDGE), GAP, *(["a"] * (EDGE - 1)), "b"]
     table = token_table(token_sample([units]), responses(response_tokens=[5000.0]))
     tokens = table.set_index("raw")
-    assert (example(tokens, "a"), example(tokens, "b")) == ((0, 0, 0), (0, 0, 4999))
+    assert example(tokens, "a") == (0, 0, 0)
+    assert example(tokens, "b") == (0, 0, 4999)
 
 
 def example(tokens: pd.DataFrame, raw: str) -> tuple[int, ...]:

@@ -81,7 +81,9 @@ def table_of(out: Path) -> dict[str, list[float | None]]:
 def expected(
     rows: list[dict[str, Any]], tool: str, size: Callable[[Any], int]
 ) -> list[float]:
-    turns = [(row["step"], turn) for row in rows for turn in row["turns"]]
+    turns = []
+    for row in rows:
+        turns += [(row["step"], turn) for turn in row["turns"]]
     own = [(step, turn) for step, turn in turns if turn.get("tool") == tool]
     total = sum(size(turn) for _, turn in turns)
 
@@ -114,7 +116,9 @@ def test_turns_tokens_and_errors_are_those_of_the_log_and_a_failed_call_is_two_a
         length = lambda turn: turn["tokens"][1] - turn["tokens"][0]  # noqa: E731
         assert table[tool][:7] == pytest.approx(expected(rows, tool, length))
     assert sum(row[3] or 0 for row in table.values()) == pytest.approx(1)
-    policy = [turn for row in rows for turn in row["turns"] if turn["sampled"]]
+    policy = []
+    for row in rows:
+        policy += [turn for turn in row["turns"] if turn["sampled"]]
     assert table["the policy"][:2] == pytest.approx(
         [len(policy), len(policy) / len(rows)]
     )
@@ -146,9 +150,10 @@ def test_the_chart_of_a_tools_errors_shows_their_share_of_its_answers(tmp_path):
     drawn = json.loads(chart.read_text("utf-8"))["data"]["values"]
     nameless = [one for one in drawn if one["series"] == "tool_tool_without_a_name"]
     for one in nameless:
-        turns = [
-            turn for row in rows if row["step"] == one["step"] for turn in row["turns"]
-        ]
+        turns = []
+        for row in rows:
+            if row["step"] == one["step"]:
+                turns += row["turns"]
         failed = ["error" in turn for turn in turns if turn.get("tool") == ""]
         assert one["value"] == pytest.approx(np.mean(failed), rel=1e-4)
     assert max(one["value"] for one in nameless) > 0.5

@@ -36,7 +36,8 @@ def array(name: str) -> Any:
 @pytest.mark.parametrize("more", [{}, {"reward_parts": {"x": 1.0}}])
 def test_token_figures_count_sampled_tokens_only(tmp_path, kind, more):
     """Further fields send the row another way through the reader: the numbers are the same."""
-    rows = [masked([kind(m) for m in MASK], **more), masked([1] * 10, **more)]
+    mask = [kind(value) for value in MASK]
+    rows = [masked(mask, **more), masked([1] * 10, **more)]
     scan = read(write(tmp_path / "log.jsonl", rows))
     found, every = (scan.responses.iloc[i] for i in range(2))
     for response, keep in ((found, KEEP), (every, np.ones(10, bool))):
@@ -96,7 +97,14 @@ def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
 
 
 def test_a_mask_that_fits_no_tokens_is_left_out_with_its_reason(tmp_path: Path) -> None:
-    masks = [MASK[:-1], [*MASK, 1], [0.5] * 10, [2] * 10, ["1"] * 10, "1111111111"]
+    masks = [
+        MASK[:-1],
+        [*MASK, 1],
+        [0.5] * 10,
+        [2] * 10,
+        ["1"] * 10,
+        "1111111111",
+    ]
     scan = read(write(tmp_path / "log.jsonl", [*map(masked, masks), tokens("x")]))
     assert scan.responses["response_tokens"].tolist() == [10] * len(masks) + [1]
     assert {note.kind: note.count for note in scan.notes} == {"bad_mask": len(masks)}
@@ -207,38 +215,37 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     assert rollout.sampled.tolist() == [True] * 2 + [False] * 3 + [True] * 5
 
 
-ERRORS = {
-    text: kind
-    for kind, texts in {
-        "others": (
-            "Error: boom",
-            "<returncode>1</returncode>",
-            "Error:\nout of memory",
-        ),
-        "exceptions": ("ValueError: x", "Traceback (most recent call last):\n  File"),
-        "not_found": (
-            'Output:\n{"error": "no such city"}',
-            "Exit code: 127\nfoo: command not found",
-            "RESULT c2:\nstatus: failed\nstderr:\nsnippet not found",
-        ),
-        "arguments": ('{"status": "error", "message": "missing 1 required argument"}',),
-        "timeouts": ("<|im_start|>tool\nExecution timed out after 5 s",),
-        "permissions": ("Permission denied", "HTTP 403"),
-        "": (
-            "Exit code: 0",
-            "Standard error: 0.3",
-            "error: 0.03",
-            "Error: none",
-            "400 results",
-            "",
-            '{"error": null, "city": "Rome"}',
-            "The word error: is a noun",
-            "RESULT c1:\nstatus: success\nstdout:\nerror[E0432]",
-            "Error analysis: see below",
-        ),
-    }.items()
-    for text in texts
+KINDS_OF_ERRORS = {
+    "others": (
+        "Error: boom",
+        "<returncode>1</returncode>",
+        "Error:\nout of memory",
+    ),
+    "exceptions": ("ValueError: x", "Traceback (most recent call last):\n  File"),
+    "not_found": (
+        'Output:\n{"error": "no such city"}',
+        "Exit code: 127\nfoo: command not found",
+        "RESULT c2:\nstatus: failed\nstderr:\nsnippet not found",
+    ),
+    "arguments": ('{"status": "error", "message": "missing 1 required argument"}',),
+    "timeouts": ("<|im_start|>tool\nExecution timed out after 5 s",),
+    "permissions": ("Permission denied", "HTTP 403"),
+    "": (
+        "Exit code: 0",
+        "Standard error: 0.3",
+        "error: 0.03",
+        "Error: none",
+        "400 results",
+        "",
+        '{"error": null, "city": "Rome"}',
+        "The word error: is a noun",
+        "RESULT c1:\nstatus: success\nstdout:\nerror[E0432]",
+        "Error analysis: see below",
+    ),
 }
+ERRORS: dict[str, str] = {}
+for _kind, _texts in KINDS_OF_ERRORS.items():
+    ERRORS |= dict.fromkeys(_texts, _kind)
 
 
 @pytest.mark.parametrize("text", ERRORS)
@@ -357,7 +364,9 @@ def test_a_tool_that_returns_nothing_is_found_by_its_name(
 ) -> None:
     make, name = EMPTY_RESULTS[run]
     rng = np.random.default_rng(0)
-    rows = [one for step in range(40) for one in called(step, make(step, rng))]
+    rows = []
+    for step in range(40):
+        rows += called(step, make(step, rng))
     scan = read(write(tmp_path / "log.jsonl", rows))
     assert scan.responses["empty_results"].sum() == sum(
         not one["turns"][1]["text"] for one in rows
@@ -465,7 +474,10 @@ def test_seats_that_are_not_trained_and_failures_are_no_responses(
 
 def test_validation_is_followed_beside_training(tmp_path: Path) -> None:
     rows = [row(0, reward=9.0, split="validation")] * 30
-    rows += [row(s, reward=float(s), split="train", prompt=f"p{s}") for s in (1, 2, 2)]
+    rows += [
+        row(step, reward=float(step), split="train", prompt=f"p{step}")
+        for step in (1, 2, 2)
+    ]
     rows += [tokens("v", "v", "w", step=2, reward=7.0, split="val", prompt="p2")]
     scan = read(write(tmp_path / "log.jsonl", rows))
     tables = summarise(scan)
@@ -485,9 +497,12 @@ def test_validation_is_followed_beside_training(tmp_path: Path) -> None:
 
 
 def test_a_step_whose_rollouts_all_failed_is_seen(tmp_path: Path) -> None:
-    rows = [row(s, reward=0.1 * s, prompt=f"p{i}") for s in range(9) for i in range(4)]
+    rows = []
+    for step in range(9):
+        rows += [row(step, reward=0.1 * step, prompt=f"p{i}") for i in range(4)]
     lost = row(0, reward=None, response="", errors=["SandboxError"])
-    rows += [{**lost, "step": s} for s in range(9, 13) for _ in range(4)]
+    for step in range(9, 13):
+        rows += [{**lost, "step": step}] * 4
     log = write(tmp_path / "log.jsonl", rows)
     tables = summarise(read(log))
     assert tables.steps["step"].tolist() == list(range(13))

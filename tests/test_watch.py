@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,7 @@ def watched(tmp_path, monkeypatch):
 def rows(first: int, last: int) -> list[dict[str, object]]:
     return [
         tokens("a", "b", step=step, prompt=f"{n}")
-        for step in range(first, last)
-        for n in "12"
+        for step, n in product(range(first, last), "12")
     ]
 
 

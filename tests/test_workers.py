@@ -79,7 +79,12 @@ def test_results_come_in_the_order_of_their_jobs(count, start):
 
 @pytest.mark.parametrize(
     ("forks", "seconds", "processes"),
-    [(True, 0.1, 0), (True, 1, 2), (False, 1, 0), (False, 10, 2)],
+    [
+        (True, 0.1, 0),
+        (True, 1, 2),
+        (False, 1, 0),
+        (False, 10, 2),
+    ],
 )
 def test_processes_start_only_for_work_that_is_worth_it(
     monkeypatch, forks, seconds, processes, below

@@ -61,7 +61,12 @@ def test_lists_arrays_and_tensors_are_the_same_to_a_reader(tmp_path: Path) -> No
             finished=np.bool_(True),
             kl=np.float32(0.5),
         )
-        for one in ([0.5], np.array([0.5]), np.array([[0.5]]), tensor([0.5])):
+        for one in (
+            [0.5],
+            np.array([0.5]),
+            np.array([[0.5]]),
+            tensor([0.5]),
+        ):
             writer.write(
                 **{**ROW, "reward": one, "step": np.int64(1)}, kl=np.array([0.25])
             )
@@ -84,7 +89,13 @@ def test_nan_and_infinity_become_null_but_in_rewards(tmp_path: Path) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(st.characters()),
+    ),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(st.text(max_size=3), inner, max_size=3)

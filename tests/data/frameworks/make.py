@@ -358,7 +358,8 @@ def areal(out: Path) -> None:
             decode=lambda ids, skip_special_tokens: "".join(map(chr, ids))
         ),
     )
-    for task, versions in ((7, [[2, 2, 3, 3]]), (8, [[3, 3, 3, 3]])):
+    versions_of_task = {7: [[2, 2, 3, 3]], 8: [[3, 3, 3, 3]]}
+    for task, versions in versions_of_task.items():
         ids = np.array([[81, 63, 52, 46], [81, 63, 53, 46]])
         asyncio.run(
             dump(
@@ -407,7 +408,8 @@ def open_instruct(out: Path) -> None:
         request_info=info,
         logprobs=[[-0.5, -0.25], [-1.0, -2.0]],
     )
-    save(str(out), "run1", 3, batch, result, np.array([1.0, -1.0]), 2, 0)
+    advantages = np.array([1.0, -1.0])
+    save(str(out), "run1", 3, batch, result, advantages, 2, 0)
 
 
 RLLM = "rllm-org/rllm"
@@ -552,15 +554,23 @@ def nemo_rl(out: Path) -> None:
     # Two responses to one prompt: one of a single turn, one that calls a tool in between.
     tokens = {
         "input_lengths": torch.tensor([5, 8]),
-        "token_ids": [[1, 2, 3, 4, 5, 0, 0, 0, 0], [1, 2, 3, 6, 7, 8, 9, 4, 0]],
-        "token_loss_mask": padded([0, 0, 0, 1, 1], [0, 0, 0, 1, 0, 0, 1, 1]),
+        "token_ids": [
+            [1, 2, 3, 4, 5, 0, 0, 0, 0],
+            [1, 2, 3, 6, 7, 8, 9, 4, 0],
+        ],
+        "token_loss_mask": padded(
+            [0, 0, 0, 1, 1],
+            [0, 0, 0, 1, 0, 0, 1, 1],
+        ),
         "sample_loss_mask": torch.tensor([1.0, 1.0]),
         "advantages": padded([0.5] * 5, [-0.5] * 8),
         "generation_logprobs": padded(
-            [0, 0, 0, -0.5, -0.25], [0, 0, 0, -1, 0, 0, -0.75, -0.125]
+            [0, 0, 0, -0.5, -0.25],
+            [0, 0, 0, -1, 0, 0, -0.75, -0.125],
         ),
         "prev_logprobs": padded(
-            [0, -3, -3, -0.75, -0.25], [0, -3, -3, -1, -3, -3, -0.5, -0.25]
+            [0, -3, -3, -0.75, -0.25],
+            [0, -3, -3, -1, -3, -3, -0.5, -0.25],
         ),
     }
     content = [["2+2?", "4."], ["2+2?", "calc(2+2)", "4", "It is 5."]]

@@ -16,7 +16,8 @@ import orjson
 from make import code, self_of, write  # type: ignore[import-not-found]
 from make_agents import _episodes  # type: ignore[import-not-found]
 
-REPO, MONITOR = "PrimeIntellect-ai/prime-rl", "src/prime_rl/monitors/file"
+REPO = "PrimeIntellect-ai/prime-rl"
+MONITOR = "src/prime_rl/monitors/file"
 ADVANTAGE = {"s0": 0.75, "s1": -0.75}
 TRAINED_AT = 4
 """The step at which the solver's first trace was trained; it was logged at step 3."""
