@@ -24,7 +24,11 @@ export function specFor(spec, colours, { zoom, log, smoothing }) {
     return copy;
   }
   const pointer = copy.layer.find(({ name }) => name === "interaction");
-  copy.params.push({ name: "zoom", select: { type: "interval", encodings: ["x"] }, views: [pointer.name] });
+  copy.params.push({
+    name: "zoom",
+    select: { type: "interval", encodings: ["x"] },
+    views: [pointer.name],
+  });
   copy.layer.unshift(pointedAt());
   const inside = zoom && !log && within(copy.data?.values ?? [], zoom);
   for (const layer of copy.layer) {
@@ -33,7 +37,8 @@ export function specFor(spec, colours, { zoom, log, smoothing }) {
       y.scale = { ...y.scale, domain: inside };
     }
     if (!["label", "marked_bar"].includes(layer.name)) layer.mark = { ...layer.mark, clip: true };
-    if (zoom && layer.encoding.x?.axis) Object.assign(layer.encoding.x.scale, { domain: zoom, zero: false });
+    if (zoom && layer.encoding.x?.axis)
+      Object.assign(layer.encoding.x.scale, { domain: zoom, zero: false });
   }
   if (zoom) copy.layer = copy.layer.filter(({ name }) => name !== "marked_bar");
   if (zoom || log) placeLabels(copy, zoom);
@@ -57,12 +62,18 @@ function placeLabels(spec, zoom) {
   const [low, high] = scale.domain.map(axis);
   const labels = [];
   for (const label of layer.data.values) {
-    const last = spec.data.values.findLast(({ series, step, value }) => series === label.series && step >= from && step <= to && Number.isFinite(value));
+    const last = spec.data.values.findLast(
+      ({ series, step, value }) =>
+        series === label.series && step >= from && step <= to && Number.isFinite(value),
+    );
     const place = last && (spec.height * (high - axis(last.value))) / (high - low);
-    if (Number.isFinite(place)) labels.push({ ...label, place: Math.min(Math.max(place, 0), spec.height) });
+    if (Number.isFinite(place))
+      labels.push({ ...label, place: Math.min(Math.max(place, 0), spec.height) });
   }
   labels.sort((a, b) => b.place - a.place);
-  labels.forEach((label, i) => i && (label.place = Math.min(label.place, labels[i - 1].place - LABEL_GAP)));
+  labels.forEach(
+    (label, i) => i && (label.place = Math.min(label.place, labels[i - 1].place - LABEL_GAP)),
+  );
   layer.data = { values: labels };
   layer.transform = [];
   layer.encoding.x = { value: "width" };
@@ -72,7 +83,9 @@ function placeLabels(spec, zoom) {
 /** Returns the extent of the values between two steps, with a margin; null if they do not differ. */
 function within(rows, [from, to]) {
   const shown = rows.filter(({ step }) => step >= from && step <= to);
-  const values = shown.flatMap(({ value, low, high }) => [value, low, high]).filter((value) => Number.isFinite(value));
+  const values = shown
+    .flatMap(({ value, low, high }) => [value, low, high])
+    .filter((value) => Number.isFinite(value));
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const air = 0.06 * (high - low);
   return high > low ? [low - air, high + air] : null;
@@ -94,7 +107,9 @@ function pointedAt() {
 
 /** Returns the y encodings of all layers with a y axis, which have the same scale and title. */
 function yAxes(spec) {
-  return (spec.layer ?? []).map((layer) => layer.encoding?.y).filter((place) => place?.axis && place.scale);
+  return (spec.layer ?? [])
+    .map((layer) => layer.encoding?.y)
+    .filter((place) => place?.axis && place.scale);
 }
 
 /**
@@ -104,7 +119,12 @@ function yAxes(spec) {
  */
 export function positive(spec, rows) {
   const [axis] = yAxes(spec);
-  if (!axis || axis.scale.type || !spec.layer?.some(({ mark }) => ["line", "circle"].includes(mark.type))) return null;
+  if (
+    !axis ||
+    axis.scale.type ||
+    !spec.layer?.some(({ mark }) => ["line", "circle"].includes(mark.type))
+  )
+    return null;
   const values = rows
     .filter(({ kept }) => kept !== false)
     .map((row) => row[axis.field])
@@ -126,11 +146,16 @@ function logarithmic(spec) {
   }
   for (const layer of spec.layer) {
     // Values of 0 or below are not on the axis; a band is cut at its edge.
-    const fields = Object.entries(layer.encoding).filter(([key, place]) => /^y2?$/.test(key) && place.field);
+    const fields = Object.entries(layer.encoding).filter(
+      ([key, place]) => /^y2?$/.test(key) && place.field,
+    );
     layer.mark = { ...layer.mark, clip: true };
     layer.transform = [
       ...(layer.transform ?? []),
-      ...fields.map(([, { field }]) => ({ calculate: `isValid(datum['${field}']) ? max(datum['${field}'], ${low / air}) : null`, as: field })),
+      ...fields.map(([, { field }]) => ({
+        calculate: `isValid(datum['${field}']) ? max(datum['${field}'], ${low / air}) : null`,
+        as: field,
+      })),
     ];
   }
   spec.layer = spec.layer.filter(({ name }) => name !== "zero");

@@ -34,7 +34,8 @@ export class Shared {
   /** Sets a signal in all charts that have it, except `source`. */
   signal(name, value, source) {
     for (const chart of this.charts) {
-      if (chart !== source && chart.view && chart.has(name)) chart.view.signal(name, value).runAsync();
+      if (chart !== source && chart.view && chart.has(name))
+        chart.view.signal(name, value).runAsync();
     }
   }
 }
@@ -50,7 +51,11 @@ export function smoothingTools(tools, charts, shared) {
     back.hidden = !shared.zoom;
     back.textContent = shared.zoom ? zoomed(shared.zoom) : "";
   });
-  tools.append(el("label", {}, ...nodes("Smoothing {choice}", { choice: select })), back, el("span", { class: "note" }, message("Drag over a chart to zoom, double-click to zoom out.")));
+  tools.append(
+    el("label", {}, ...nodes("Smoothing {choice}", { choice: select })),
+    back,
+    el("span", { class: "note" }, message("Drag over a chart to zoom, double-click to zoom out.")),
+  );
 }
 
 /** @param {[number, number]} zoom */
@@ -77,13 +82,25 @@ export function shadeFindings(root, charts, signal) {
   const show = (event) => {
     const leaves = event.type === "pointerout" || event.type === "focusout";
     const target = leaves ? event.relatedTarget : event.target;
-    const finding = /** @type {HTMLElement | null | undefined} */ (target?.closest?.(".finding[data-charts]"));
+    const finding = /** @type {HTMLElement | null | undefined} */ (
+      target?.closest?.(".finding[data-charts]")
+    );
     if (finding === current) return;
     current = finding;
     const { charts: names = "", from, to, words = "" } = finding?.dataset ?? {};
     for (const chart of all) {
       const named = finding && names.split(" ").includes(chart.figure.dataset.chart ?? "");
-      chart.point(named ? { from: Number(from), to: Number(to), colour: inkOf(finding), severity: severityOf(finding) } : null, words);
+      chart.point(
+        named
+          ? {
+              from: Number(from),
+              to: Number(to),
+              colour: inkOf(finding),
+              severity: severityOf(finding),
+            }
+          : null,
+        words,
+      );
     }
   };
   for (const name of ["pointerover", "pointerout", "focusin", "focusout"]) {

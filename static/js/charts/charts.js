@@ -29,7 +29,9 @@ function readSpec(figure) {
   const spec = readJson(figure, "script.spec");
   const columns = Object.entries(spec.data?.columns ?? {});
   if (columns.length) {
-    const values = columns[0][1].map((_, i) => Object.fromEntries(columns.map(([field, cells]) => [field, cells[i]])));
+    const values = columns[0][1].map((_, i) =>
+      Object.fromEntries(columns.map(([field, cells]) => [field, cells[i]])),
+    );
     spec.data = { values };
   }
   return spec;
@@ -62,15 +64,24 @@ export class Chart {
     const { signal } = hooks;
     document.addEventListener("rlreport:theme", () => this.view && this.draw(), { signal });
     this.resized = new ResizeObserver(() => this.fit());
-    this.plot.addEventListener("pointerdown", (event) => (this.pointerDownX = event.clientX), { signal });
+    this.plot.addEventListener("pointerdown", (event) => (this.pointerDownX = event.clientX), {
+      signal,
+    });
     this.plot.addEventListener("pointerup", () => setTimeout(() => this.dragged()), { signal });
-    this.plot.addEventListener("dblclick", () => {
-      clearTimeout(this.click);
-      shared.zoomTo(null);
-    }, { signal });
+    this.plot.addEventListener(
+      "dblclick",
+      () => {
+        clearTimeout(this.click);
+        shared.zoomTo(null);
+      },
+      { signal },
+    );
     this.menu = menu("⋯", (sheet) => this.fillMenu(sheet));
     this.menu.node.classList.add("chart-menu");
-    this.menu.button.setAttribute("aria-label", message("Menu of the chart {title}", { title: this.title }));
+    this.menu.button.setAttribute(
+      "aria-label",
+      message("Menu of the chart {title}", { title: this.title }),
+    );
     /** Note that the interactive chart has only part of the responses. */
     this.partial = el("span", { class: "smoothed" }, hooks.partial);
     figure.querySelector("figcaption")?.append(this.menu.node);
@@ -93,22 +104,40 @@ export class Chart {
 
   /** Returns the rows of data that the chart shows. @returns {Record<string, any>[]} */
   values() {
-    if (!this.showsResponses) return this.spec.data?.values ?? Object.values(this.spec.datasets ?? {}).flat();
-    return this.rows().filter(({ kept }) => kept).map(({ kept, ...row }) => row);
+    if (!this.showsResponses)
+      return this.spec.data?.values ?? Object.values(this.spec.datasets ?? {}).flat();
+    return this.rows()
+      .filter(({ kept }) => kept)
+      .map(({ kept, ...row }) => row);
   }
 
   /** Fills the chart's menu: logarithmic axis, if it makes sense, and downloads. */
   fillMenu(sheet) {
-    const name = [this.hooks.page, this.figure.dataset.chart].filter(Boolean).join("-").replace(/[^\p{L}\p{N}_-]+/gu, "_");
-    const box = el("input", { type: "checkbox", onchange: () => {
-      this.log = box.checked;
-      this.draw();
-    } });
+    const name = [this.hooks.page, this.figure.dataset.chart]
+      .filter(Boolean)
+      .join("-")
+      .replace(/[^\p{L}\p{N}_-]+/gu, "_");
+    const box = el("input", {
+      type: "checkbox",
+      onchange: () => {
+        this.log = box.checked;
+        this.draw();
+      },
+    });
     box.checked = this.log;
-    const formats = Object.entries(FORMATS).map(([label, download]) => el("button", { type: "button", onclick: () => {
-      sheet.hidePopover();
-      download(this, name).catch((error) => console.warn("Download failed:", error));
-    } }, label));
+    const formats = Object.entries(FORMATS).map(([label, download]) =>
+      el(
+        "button",
+        {
+          type: "button",
+          onclick: () => {
+            sheet.hidePopover();
+            download(this, name).catch((error) => console.warn("Download failed:", error));
+          },
+        },
+        label,
+      ),
+    );
     sheet.replaceChildren(
       ...(positive(this.spec, this.values()) ? [el("label", {}, box, message("Log y"))] : []),
       el("div", { class: "formats" }, ...formats),
@@ -146,8 +175,14 @@ export class Chart {
       const embed = await this.hooks.loadVega();
       const colours = themeColours();
       const { zoom, smoothing } = this.shared;
-      const source = this.showsResponses ? { ...this.spec, data: { name: "rows", values: this.rows() } } : this.spec;
-      const spec = specFor({ ...source, config: this.config }, colours, { zoom, smoothing, log: this.log });
+      const source = this.showsResponses
+        ? { ...this.spec, data: { name: "rows", values: this.rows() } }
+        : this.spec;
+      const spec = specFor({ ...source, config: this.config }, colours, {
+        zoom,
+        smoothing,
+        log: this.log,
+      });
       if (spec.mark || spec.layer) spec.width = this.inner();
       const place = el("div");
       const result = await embed(place, spec, {
@@ -186,7 +221,8 @@ export class Chart {
 
   fit() {
     const width = this.inner();
-    if (this.view && (this.spec.mark || this.spec.layer) && this.view.width() !== width) this.view.width(width).runAsync();
+    if (this.view && (this.spec.mark || this.spec.layer) && this.view.width() !== width)
+      this.view.width(width).runAsync();
   }
 
   listen() {
@@ -205,7 +241,10 @@ export class Chart {
     });
     if (this.overSteps) {
       // One crosshair on all charts of the page: the one under the pointer leads.
-      view.addSignalListener("at", (_name, step) => this.plot.matches(":hover") && this.shared.signal("at", step, this));
+      view.addSignalListener(
+        "at",
+        (_name, step) => this.plot.matches(":hover") && this.shared.signal("at", step, this),
+      );
       view.addEventListener("mouseout", () => this.shared.signal("at", null, this));
     }
     if (!this.showsResponses) return;
@@ -249,7 +288,14 @@ export class Chart {
     const whole = span && { ...span, to: Number.isNaN(span.to) ? end : span.to };
     this.view?.data("pointed", whole ? [whole] : []).runAsync();
     this.figure.querySelector(".pointed")?.remove();
-    if (span) this.menu.node.before(el("span", { class: `shaded pointed ${span.severity}` }, message("shaded: {words}", { words })));
+    if (span)
+      this.menu.node.before(
+        el(
+          "span",
+          { class: `shaded pointed ${span.severity}` },
+          message("shaded: {words}", { words }),
+        ),
+      );
   }
 
   /** Updates the chart's responses after the list's filters changed. */
@@ -301,12 +347,20 @@ export function mountCharts(root, hooks) {
   const shared = new Shared();
   const config = readJson(root, "script.chart-config");
   for (const figure of root.querySelectorAll("figure.chart")) {
-    if (figure.querySelector("script.spec")) charts.set(figure, new Chart(/** @type {HTMLElement} */ (figure), hooks, shared, config));
+    if (figure.querySelector("script.spec"))
+      charts.set(figure, new Chart(/** @type {HTMLElement} */ (figure), hooks, shared, config));
   }
   const tools = el("div", { class: "chart-tools" });
-  (root.querySelector("section.charts:not(.alone)") ?? root.querySelector("section.charts"))?.before(tools);
-  if ([...charts.values()].some((chart) => chart.has("smoothing"))) smoothingTools(tools, charts.values(), shared);
-  const explore = mountExplore(tools, hooks, (figure, spec) => new Chart(figure, hooks, shared, config, spec));
+  (
+    root.querySelector("section.charts:not(.alone)") ?? root.querySelector("section.charts")
+  )?.before(tools);
+  if ([...charts.values()].some((chart) => chart.has("smoothing")))
+    smoothingTools(tools, charts.values(), shared);
+  const explore = mountExplore(
+    tools,
+    hooks,
+    (figure, spec) => new Chart(figure, hooks, shared, config, spec),
+  );
   shadeFindings(root, charts.values(), hooks.signal);
   const idle = globalThis.requestIdleCallback ?? ((run) => setTimeout(run, 50));
   /** @type {Chart[]} */
@@ -321,14 +375,17 @@ export function mountCharts(root, hooks) {
     }
     busy = false;
   };
-  const seen = new IntersectionObserver((entries) => {
-    for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
-      seen.unobserve(target);
-      queue.push(/** @type {Chart} */ (charts.get(target)));
-    }
-    work();
-  }, { rootMargin: "200px" });
+  const seen = new IntersectionObserver(
+    (entries) => {
+      for (const { isIntersecting, target } of entries) {
+        if (!isIntersecting) continue;
+        seen.unobserve(target);
+        queue.push(/** @type {Chart} */ (charts.get(target)));
+      }
+      work();
+    },
+    { rootMargin: "200px" },
+  );
   for (const figure of charts.keys()) seen.observe(figure);
   hooks.signal.addEventListener("abort", () => {
     tools.remove();

@@ -27,7 +27,10 @@ export function themeColours() {
 /** @param {string} colour "rgb(1, 2, 3)" */
 function hex(colour) {
   const parts = colour.match(/\d+/g) ?? [];
-  return `#${parts.slice(0, 3).map((part) => Number(part).toString(16).padStart(2, "0")).join("")}`;
+  return `#${parts
+    .slice(0, 3)
+    .map((part) => Number(part).toString(16).padStart(2, "0"))
+    .join("")}`;
 }
 
 /**
@@ -40,5 +43,7 @@ export function recoloured(value, colours) {
   if (typeof value === "string") return colours.get(value.toLowerCase()) ?? value;
   if (Array.isArray(value)) return value.map((item) => recoloured(item, colours));
   if (!value || typeof value !== "object") return value;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, recoloured(item, colours)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [key, recoloured(item, colours)]),
+  );
 }

@@ -13,7 +13,9 @@ export function loadVega() {
 
 /** Returns whether the report contains Vega; mail attachments do not. */
 export function hasVega() {
-  return document.querySelector("script.vega-data") !== null || document.body.dataset.vega !== undefined;
+  return (
+    document.querySelector("script.vega-data") !== null || document.body.dataset.vega !== undefined
+  );
 }
 
 async function load() {

@@ -53,8 +53,10 @@ function describe(header) {
 function fromData(header, at, nodes, data) {
   const about = describe(header);
   const { key } = about;
-  if (key === "n") return { ...about, written: "count", numbers: Float64Array.from(data.n), strings: null };
-  const { written = "number", group = "" } = data.columns.find((column) => column.key === key) ?? {};
+  if (key === "n")
+    return { ...about, written: "count", numbers: Float64Array.from(data.n), strings: null };
+  const { written = "number", group = "" } =
+    data.columns.find((column) => column.key === key) ?? {};
   Object.assign(about, { written, group });
   if (data.values[key]) return { ...about, numbers: toNumbers(data.values[key]), strings: null };
   const logged = data.texts[key] ?? data.strings[key] ?? [];
@@ -77,7 +79,11 @@ function fromCells(header, at, nodes) {
   const isText = about.kind === "text" || about.kind === "token";
   const numbers = isText ? null : Float64Array.from(cells, cellNumber);
   const readable = numbers?.some((value) => !Number.isNaN(value));
-  return { ...about, numbers: readable ? numbers : null, strings: readable ? null : cells.map(cellText) };
+  return {
+    ...about,
+    numbers: readable ? numbers : null,
+    strings: readable ? null : cells.map(cellText),
+  };
 }
 
 /** Returns a cell's number: `data-v` or else the `title`, its exact value; NaN without either. */

@@ -132,15 +132,23 @@ export class Rows {
       .filter(([key]) => !without.has(key))
       .map(([key, [low, high]]) => ({ numbers: this.column(key)?.numbers, low, high }));
     const texts = this.query ? this.texts() : null;
-    const required = [...this.words].map(([key, words]) => ({ key, strings: this.column(key)?.strings, words, exact: this.filters.has(key) }));
+    const required = [...this.words].map(([key, words]) => ({
+      key,
+      strings: this.column(key)?.strings,
+      words,
+      exact: this.filters.has(key),
+    }));
     const found = [];
     for (const i of this.listable()) {
       if (texts && !texts[i].includes(this.query)) continue;
       // NaN fails both comparisons, so a missing value is outside every range.
-      const inside = ({ numbers, low, high }) => !numbers || (numbers[i] >= low && numbers[i] <= high);
+      const inside = ({ numbers, low, high }) =>
+        !numbers || (numbers[i] >= low && numbers[i] <= high);
       const holds = ({ key, strings, words, exact }) => {
         if (!strings) return true;
-        return exact ? valuesOf(key, strings[i]).includes(words) : (strings[i] ?? "").toLowerCase().includes(words);
+        return exact
+          ? valuesOf(key, strings[i]).includes(words)
+          : (strings[i] ?? "").toLowerCase().includes(words);
       };
       if (limits.every(inside) && required.every(holds)) found.push(i);
     }
@@ -166,7 +174,8 @@ export class Rows {
     if (numbers) {
       return (a, b) => {
         const [x, y] = [numbers[a], numbers[b]];
-        if (Number.isNaN(x) || Number.isNaN(y)) return Number(Number.isNaN(x)) - Number(Number.isNaN(y));
+        if (Number.isNaN(x) || Number.isNaN(y))
+          return Number(Number.isNaN(x)) - Number(Number.isNaN(y));
         return x === y ? 0 : x < y ? -sign : sign;
       };
     }
@@ -202,7 +211,10 @@ const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)/g;
 
 /** Writes control characters out, which a terminal would obey. @param {string} text */
 function withoutControls(text) {
-  return text.replace(CONTROL, (control) => `\\x${control.charCodeAt(0).toString(16).padStart(2, "0")}`);
+  return text.replace(
+    CONTROL,
+    (control) => `\\x${control.charCodeAt(0).toString(16).padStart(2, "0")}`,
+  );
 }
 
 /**
@@ -225,12 +237,16 @@ export function csvOf(header, lines) {
 /** Returns the listed rows as CSV. @param {Rows} rows */
 export function toCsv(rows) {
   const lines = rows.order.map((i) => rows.columns.map((column) => valueAt(column, i)));
-  return csvOf(rows.columns.map((column) => column.key), lines);
+  return csvOf(
+    rows.columns.map((column) => column.key),
+    lines,
+  );
 }
 
 /** Returns the listed rows as JSON. @param {Rows} rows */
 export function toJson(rows) {
-  const record = (i) => Object.fromEntries(rows.columns.map((column) => [column.key, valueAt(column, i)]));
+  const record = (i) =>
+    Object.fromEntries(rows.columns.map((column) => [column.key, valueAt(column, i)]));
   return JSON.stringify(rows.order.map(record), null, 1);
 }
 

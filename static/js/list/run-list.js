@@ -33,10 +33,15 @@ export async function mountRunList(root, section, packed, address, signal) {
   /** Step → its data, for steps that were opened. @type {Map<number, Promise<any>>} */
   const loaded = new Map();
   const ofStep = (step) => {
-    if (!loaded.has(step)) loaded.set(step, textsOfStep(step).then((texts) => forPanel(texts, data, rowIds)));
+    if (!loaded.has(step))
+      loaded.set(
+        step,
+        textsOfStep(step).then((texts) => forPanel(texts, data, rowIds)),
+      );
     return /** @type {Promise<any>} */ (loaded.get(step));
   };
-  const hrefOf = (i) => data.address.replace("{step}", data.values.step[i]).replace("{n}", data.n[i]);
+  const hrefOf = (i) =>
+    data.address.replace("{step}", data.values.step[i]).replace("{n}", data.n[i]);
   const open = (i) => {
     if (i !== null && i < 0) return; // not in the list
     const replace = address.get("r") !== null && i !== null;
@@ -46,15 +51,31 @@ export async function mountRunList(root, section, packed, address, signal) {
   const text = (column, i) => search.excerpt(column, i);
   const view = new TableView(section, read, { href: hrefOf, open, signal, text });
   const panel = new Panel(/** @type {HTMLElement} */ (root.querySelector("section.response")), {
-    data, rows, packed: "", address, go: open, signal,
+    data,
+    rows,
+    packed: "",
+    address,
+    go: open,
+    signal,
     locate: async (i) => {
       const part = await ofStep(data.values.step[i]);
       return { data: part, at: part.n.indexOf(data.n[i]) };
     },
     rowOf: (part, at) => rowIds.indexOf(`${part.step}-${part.n[at]}`),
     links: (part, at) => [
-      el("a", { class: "related", href: data.address.replace("{step}", part.step).replace("{n}", part.n[at]) }, message("Tokens and charts, step {step}", { step: part.step })),
-      el("a", { class: "related", href: data.prompt.replaceAll("{prompt}", part.prompts[at]) }, message("All responses to this prompt")),
+      el(
+        "a",
+        {
+          class: "related",
+          href: data.address.replace("{step}", part.step).replace("{n}", part.n[at]),
+        },
+        message("Tokens and charts, step {step}", { step: part.step }),
+      ),
+      el(
+        "a",
+        { class: "related", href: data.prompt.replaceAll("{prompt}", part.prompts[at]) },
+        message("All responses to this prompt"),
+      ),
     ],
   });
   mountToolbar(section, view);
@@ -64,11 +85,28 @@ export async function mountRunList(root, section, packed, address, signal) {
 }
 
 /** Returns a step's data for the response panel: its texts, and figures from the list. */
-function forPanel(texts, { columns, strings, values: { step, prompt_id, worth, ...values } }, rowIds) {
+function forPanel(
+  texts,
+  { columns, strings, values: { step, prompt_id, worth, ...values } },
+  rowIds,
+) {
   const places = texts.n.map((n) => rowIds.indexOf(`${texts.step}-${n}`));
-  const ofStep = (all) => Object.fromEntries(Object.entries(all).map(([key, column]) => [key, places.map((place) => column[place] ?? null)]));
+  const ofStep = (all) =>
+    Object.fromEntries(
+      Object.entries(all).map(([key, column]) => [
+        key,
+        places.map((place) => column[place] ?? null),
+      ]),
+    );
   const row = message("Step {step}, response {n}", { step: texts.step, n: "{n}" });
-  return { ...texts, columns, values: ofStep(values), strings: ofStep(strings), ranks: {}, titles: { row } };
+  return {
+    ...texts,
+    columns,
+    values: ofStep(values),
+    strings: ofStep(strings),
+    ranks: {},
+    titles: { row },
+  };
 }
 
 /** Searches whole texts after loading them, and returns excerpts around the matches. */
@@ -91,12 +129,22 @@ class Search {
     const { rows, data } = this;
     const searching = rows.query || [...rows.words.keys()].some((key) => data.texts[key]);
     const absent = data.total - rows.size;
-    if (searching) this.loading ??= this.load().catch((error) => {
-      console.warn(error);
-      this.status = message("The texts could not be loaded: only what the list shows is searched.");
-      this.queryChanged();
-    });
-    const unshown = absent ? plural("{count} response that the report does not show is not searched.", "{count} responses that the report does not show are not searched.", absent, { count: written(absent, "count") }) : "";
+    if (searching)
+      this.loading ??= this.load().catch((error) => {
+        console.warn(error);
+        this.status = message(
+          "The texts could not be loaded: only what the list shows is searched.",
+        );
+        this.queryChanged();
+      });
+    const unshown = absent
+      ? plural(
+          "{count} response that the report does not show is not searched.",
+          "{count} responses that the report does not show are not searched.",
+          absent,
+          { count: written(absent, "count") },
+        )
+      : "";
     this.note.textContent = searching ? this.status || unshown : "";
   }
 
@@ -104,8 +152,14 @@ class Search {
     const { rows, data } = this;
     this.status = message("Loading the texts…");
     const steps = [...new Set(data.values.step)];
-    const parts = new Map(await Promise.all(steps.map(async (step) => /** @type {[number, any]} */ ([step, await this.ofStep(step)]))));
-    const at = new Map([...parts].map(([step, part]) => [step, new Map(part.n.map((n, k) => [n, k]))]));
+    const parts = new Map(
+      await Promise.all(
+        steps.map(async (step) => /** @type {[number, any]} */ ([step, await this.ofStep(step)])),
+      ),
+    );
+    const at = new Map(
+      [...parts].map(([step, part]) => [step, new Map(part.n.map((n, k) => [n, k]))]),
+    );
     const texts = rows.columns.filter(({ key }) => data.texts[key]);
     for (let i = 0; i < rows.size; i += 1) {
       const part = parts.get(data.values.step[i]);

@@ -18,15 +18,21 @@ import { formatSort, parseSort, searchable } from "./rows.js";
 export function keepInUrl(rows, address, signal, prefix = "") {
   /** @type {string | null} the state that was read or written last */
   let current = null;
-  const matches = (key) => key.startsWith(prefix) && /^(sort|q|(min|max|has)\..*)$/.test(key.slice(prefix.length));
+  const matches = (key) =>
+    key.startsWith(prefix) && /^(sort|q|(min|max|has)\..*)$/.test(key.slice(prefix.length));
   const read = () => {
     const entries = address.entries().filter(([key]) => matches(key));
     if (JSON.stringify(entries) === current) return;
-    readEntries(rows, entries.map(([key, value]) => [key.slice(prefix.length), value]));
+    readEntries(
+      rows,
+      entries.map(([key, value]) => [key.slice(prefix.length), value]),
+    );
     rows.update();
   };
   const write = () => {
-    const entries = toEntries(rows).map(([key, value]) => /** @type {[string, string]} */ ([prefix + key, value]));
+    const entries = toEntries(rows).map(
+      ([key, value]) => /** @type {[string, string]} */ ([prefix + key, value]),
+    );
     current = JSON.stringify(entries);
     address.replace(matches, entries);
   };
@@ -47,7 +53,8 @@ function readEntries(rows, entries) {
     const text = value.trim();
     if (!kind || !text) continue;
     if (kind === "has") {
-      if (rows.column(key)?.strings) rows.words.set(key, rows.filters.has(key) ? value : text.toLowerCase());
+      if (rows.column(key)?.strings)
+        rows.words.set(key, rows.filters.has(key) ? value : text.toLowerCase());
     } else if (rows.column(key)?.numbers && Number.isFinite(Number(text))) {
       const [low, high] = rows.ranges.get(key) ?? [-Infinity, Infinity];
       rows.ranges.set(key, kind === "min" ? [Number(text), high] : [low, Number(text)]);

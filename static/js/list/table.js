@@ -125,7 +125,8 @@ export class TableView {
 
   addNearRows() {
     const { box } = this;
-    if (box.scrollTop + box.clientHeight > box.scrollHeight - NEAR_PX) this.showRows(this.shown + CHUNK);
+    if (box.scrollTop + box.clientHeight > box.scrollHeight - NEAR_PX)
+      this.showRows(this.shown + CHUNK);
   }
 
   /** Shows at least the first `count` rows. @param {number} count */
@@ -160,7 +161,9 @@ export class TableView {
   }
 
   emptyRow() {
-    const text = this.rows.size ? message("No row matches the search and the filters.") : message("Nothing to list.");
+    const text = this.rows.size
+      ? message("No row matches the search and the filters.")
+      : message("Nothing to list.");
     return el("tr", { class: "empty" }, el("td", { colspan: this.renderedColumns.length }, text));
   }
 
@@ -171,7 +174,10 @@ export class TableView {
     this.renderedColumns.forEach((column, k) => {
       if (k === cells.length) node.append(this.cell(column, i));
       if (cells[k].hidden === column.shown) cells[k].hidden = !column.shown;
-      const text = this.options.text && column.kind === "text" && column.strings?.[i] != null ? this.options.text(column, i) : null;
+      const text =
+        this.options.text && column.kind === "text" && column.strings?.[i] != null
+          ? this.options.text(column, i)
+          : null;
       const clamp = text !== null && cells[k].querySelector(".clamp");
       if (clamp && clamp.textContent !== text) clamp.textContent = text;
     });
@@ -182,21 +188,43 @@ export class TableView {
   cell(column, i) {
     const value = valueAt(column, i);
     if (column === this.renderedColumns[0]) {
-      const badges = (this.options.badges?.(i) ?? []).flatMap((name) => [" ", el("span", { class: "badge" }, name)]);
-      return el("td", { class: column.kind }, el("a", { href: this.options.href(i) }, value), ...badges);
+      const badges = (this.options.badges?.(i) ?? []).flatMap((name) => [
+        " ",
+        el("span", { class: "badge" }, name),
+      ]);
+      return el(
+        "td",
+        { class: column.kind },
+        el("a", { href: this.options.href(i) }, value),
+        ...badges,
+      );
     }
     if (column.key === "n") return el("td", { class: "number" }, value);
     if (column.numbers) {
       const number = column.numbers[i];
       const look = this.options.cellClass?.(column, i) ?? barClass(column, number);
-      return el("td", { class: `number ${look}`, title: exact(number) }, written(number, column.written));
+      return el(
+        "td",
+        { class: `number ${look}`, title: exact(number) },
+        written(number, column.written),
+      );
     }
-    if (column.kind === "token") return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
+    if (column.kind === "token")
+      return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
     const title = value === null ? message("not logged") : null;
     const text = value === null ? MISSING : valuesOf(column.key, String(value)).join(", ");
-    const size = Math.max(0, ...(column.prefixes ?? []).filter((one) => text.startsWith(one) && text.slice(one.length).trim()).map((one) => one.length));
+    const size = Math.max(
+      0,
+      ...(column.prefixes ?? [])
+        .filter((one) => text.startsWith(one) && text.slice(one.length).trim())
+        .map((one) => one.length),
+    );
     const shared = size > 0 && el("span", { class: "shared" }, text.slice(0, size));
-    return el("td", { class: "text", "data-key": column.key, title }, el("div", { class: "clamp", dir: "auto" }, shared, text.slice(size)));
+    return el(
+      "td",
+      { class: "text", "data-key": column.key, title },
+      el("div", { class: "clamp", dir: "auto" }, shared, text.slice(size)),
+    );
   }
 
   /** @param {string} key @param {boolean} shown */
@@ -231,13 +259,21 @@ export class TableView {
 
 /** @param {import("./rows.js").Column} column @returns {HTMLTableCellElement} */
 export function headerCell({ key, kind, label, unit, help }) {
-  return el("th", { scope: "col", class: kind, "data-key": key, title: help }, ...breakable(label), unit && el("span", { class: "unit" }, unit));
+  return el(
+    "th",
+    { scope: "col", class: kind, "data-key": key, title: help },
+    ...breakable(label),
+    unit && el("span", { class: "unit" }, unit),
+  );
 }
 
 /** Returns the class of a number's bar, whose length is in twentieths of the column's maximum. */
 function barClass(column, number) {
   if (WITHOUT_BAR.includes(column.key)) return "";
-  column.largest ??= column.numbers.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
+  column.largest ??= column.numbers.reduce(
+    (most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most),
+    0,
+  );
   const share = Math.abs(number) / column.largest;
   return share > 0 && Number.isFinite(share) ? `bar-${Math.ceil(20 * share)}` : "";
 }

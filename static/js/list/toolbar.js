@@ -20,7 +20,11 @@ const MAX_OPTION_CHARS = 80;
 export function mountToolbar(section, view) {
   const { rows } = view;
   const label = section.querySelector("caption")?.textContent ?? "";
-  const search = el("input", { type: "search", placeholder: message("Search"), "aria-label": message("Search {list}", { list: label }) });
+  const search = el("input", {
+    type: "search",
+    placeholder: message("Search"),
+    "aria-label": message("Search {list}", { list: label }),
+  });
   search.addEventListener("input", () => rows.search(search.value));
   search.addEventListener("keydown", (event) => {
     if (event.key === "Escape") search.blur();
@@ -48,7 +52,17 @@ export function mountToolbar(section, view) {
     const column = rows.column(key);
     return column ? [{ key, node: filterSelect(rows, column, all) }] : [];
   });
-  const tools = [hasStrings && search, ...selects.map(({ node }) => node), filter.node, columnMenu(view).node, hasText && full, csv, json, total, chips];
+  const tools = [
+    hasStrings && search,
+    ...selects.map(({ node }) => node),
+    filter.node,
+    columnMenu(view).node,
+    hasText && full,
+    csv,
+    json,
+    total,
+    chips,
+  ];
   section.querySelector(".list-tools")?.append(...tools.filter(Boolean));
   const remove = (change) => {
     change();
@@ -56,10 +70,19 @@ export function mountToolbar(section, view) {
   };
   const show = () => {
     const [shown, all] = [rows.order.length, rows.listable().length];
-    total.textContent = message("{shown} of {all}", { shown: written(shown, "count"), all: written(all, "count") });
+    total.textContent = message("{shown} of {all}", {
+      shown: written(shown, "count"),
+      all: written(all, "count"),
+    });
     chips.replaceChildren(
-      ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => remove(() => rows.limit(key, null)))),
-      ...[...rows.words].map(([key, words]) => chip(message("{name}: {value}", { name: nameOf(rows, key), value: words }), () => remove(() => rows.require(key, "")))),
+      ...[...rows.ranges].map(([key, range]) =>
+        chip(between(rows, key, range), () => remove(() => rows.limit(key, null))),
+      ),
+      ...[...rows.words].map(([key, words]) =>
+        chip(message("{name}: {value}", { name: nameOf(rows, key), value: words }), () =>
+          remove(() => rows.require(key, "")),
+        ),
+      ),
     );
     for (const { key, node } of selects) node.value = rows.words.get(key) ?? "";
     if (document.activeElement !== search && searchable(search.value.trim()) !== rows.query) {
@@ -72,7 +95,16 @@ export function mountToolbar(section, view) {
 
 /** @param {string} words @param {() => void} remove */
 function chip(words, remove) {
-  return el("button", { type: "button", dir: "auto", "aria-label": message("Remove the filter {words}", { words }), onclick: remove }, `${words} ✕`);
+  return el(
+    "button",
+    {
+      type: "button",
+      dir: "auto",
+      "aria-label": message("Remove the filter {words}", { words }),
+      onclick: remove,
+    },
+    `${words} ✕`,
+  );
 }
 
 /** @param {Rows} rows @param {string} key */
@@ -95,17 +127,29 @@ function filterSelect(rows, column, all) {
   const texts = [...new Set(column.strings)];
   const names = [...new Set(texts.flatMap((text) => valuesOf(column.key, text)))].sort();
   const options = names.map((name) => el("option", { value: name }, name));
-  const select = el("select", { "aria-label": column.label }, el("option", { value: "" }, all), ...options);
+  const select = el(
+    "select",
+    { "aria-label": column.label },
+    el("option", { value: "" }, all),
+    ...options,
+  );
   select.addEventListener("change", () => rows.require(column.key, select.value));
   return select;
 }
 
 /** Creates the menu in which filters on one column at a time are edited. @param {Rows} rows */
 function filterMenu(rows) {
-  let current = rows.column("reward")?.key ?? rows.columns.find((column) => column.numbers)?.key ?? rows.columns[0].key;
+  let current =
+    rows.column("reward")?.key ??
+    rows.columns.find((column) => column.numbers)?.key ??
+    rows.columns[0].key;
   return menu(message("Filter"), (sheet) => {
-    const options = grouped(rows.columns, ({ key, label }) => el("option", { value: key, selected: key === current }, label));
-    const groups = options.map(([name, items]) => (name ? el("optgroup", { label: name }, ...items) : items)).flat();
+    const options = grouped(rows.columns, ({ key, label }) =>
+      el("option", { value: key, selected: key === current }, label),
+    );
+    const groups = options
+      .map(([name, items]) => (name ? el("optgroup", { label: name }, ...items) : items))
+      .flat();
     const pick = el("select", {}, ...groups);
     const fields = el("div", { class: "range" });
     const show = () => {
@@ -149,12 +193,25 @@ function wordsInput(rows, column) {
     if (distinct.size > MAX_OPTIONS && !whole) break;
   }
   // A part of a value would find nothing where whole values are compared.
-  const few = whole || distinct.size <= MAX_OPTIONS && [...distinct].every((text) => text.length <= MAX_OPTION_CHARS);
+  const few =
+    whole ||
+    (distinct.size <= MAX_OPTIONS &&
+      [...distinct].every((text) => text.length <= MAX_OPTION_CHARS));
   const any = el("option", { value: "" }, message("anything"));
-  const option = (text) => el("option", { value: text, selected: [text, text.toLowerCase()].includes(current) }, text);
+  const option = (text) =>
+    el("option", { value: text, selected: [text, text.toLowerCase()].includes(current) }, text);
   const input = few
-    ? el("select", { "aria-label": message("{column} contains", { column: column.label }) }, any, ...[...distinct].sort().map(option))
-    : el("input", { type: "text", "aria-label": message("{column} contains", { column: column.label }), value: current });
+    ? el(
+        "select",
+        { "aria-label": message("{column} contains", { column: column.label }) },
+        any,
+        ...[...distinct].sort().map(option),
+      )
+    : el("input", {
+        type: "text",
+        "aria-label": message("{column} contains", { column: column.label }),
+        value: current,
+      });
   input.addEventListener("input", () => rows.require(column.key, input.value.trim()));
   return [message("contains"), input];
 }
@@ -164,7 +221,10 @@ function rangeInputs(rows, column) {
   const finite = /** @type {Float64Array} */ (column.numbers).filter(Number.isFinite);
   const ends = [Math.min, Math.max].map((most) => finite.reduce((a, b) => most(a, b), finite[0]));
   const current = rows.ranges.get(column.key) ?? [-Infinity, Infinity];
-  const labels = [message("{column} from", { column: column.label }), message("{column} to", { column: column.label })];
+  const labels = [
+    message("{column} from", { column: column.label }),
+    message("{column} to", { column: column.label }),
+  ];
   const inputs = labels.map((label, k) => {
     const input = el("input", {
       type: "number",
@@ -184,7 +244,10 @@ function rangeInputs(rows, column) {
     rows.limit(column.key, range.some(Number.isFinite) ? range : null);
   };
   for (const input of inputs) input.addEventListener("input", apply);
-  return [[message("from"), inputs[0]], [message("to"), inputs[1]]];
+  return [
+    [message("from"), inputs[0]],
+    [message("to"), inputs[1]],
+  ];
 }
 
 /** @param {import("./table.js").TableView} view */
@@ -198,7 +261,9 @@ function columnMenu(view) {
       return el("label", { title: column.help }, box, column.label, unit);
     });
     sheet.replaceChildren(
-      ...boxes.flatMap(([name, items]) => (name ? [el("fieldset", {}, el("legend", {}, name), ...items)] : items)),
+      ...boxes.flatMap(([name, items]) =>
+        name ? [el("fieldset", {}, el("legend", {}, name), ...items)] : items,
+      ),
     );
   });
 }

@@ -7,7 +7,9 @@ const LEFT = "rlreport-left";
 /** Restores the scroll position after a reload, and starts to look for newer reports. */
 export function stayFresh() {
   const run = /** @type {any} */ (globalThis).rlreportSteps;
-  const script = /** @type {HTMLScriptElement | null} */ (document.querySelector('script[src*="data/run.js"]'));
+  const script = /** @type {HTMLScriptElement | null} */ (
+    document.querySelector('script[src*="data/run.js"]')
+  );
   if (!run?.live || !script) return;
   comeBack();
   const { live, built } = run;
@@ -22,7 +24,10 @@ export function stayFresh() {
     document.head.append(again);
   };
   // Do not reload a hidden page, or while the reader types.
-  setInterval(() => document.hidden || document.activeElement?.matches("input, select, textarea") || look(), live * 1000);
+  setInterval(
+    () => document.hidden || document.activeElement?.matches("input, select, textarea") || look(),
+    live * 1000,
+  );
 }
 
 /** Reloads; the scroll position is stored, while the URL holds sort, filters and open response. */

@@ -35,13 +35,16 @@ export function mount(root, address) {
   let list = null;
   /** @type {ReturnType<typeof mountTable> | null} */
   let steps = null;
-  for (const section of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("section.list"))) {
+  for (const section of /** @type {NodeListOf<HTMLElement>} */ (
+    root.querySelectorAll("section.list")
+  )) {
     if (packed) {
       mountRunList(root, section, packed, address, signal).then((mounted) => {
         list = mounted;
         if (list) update(root, list, address);
       });
-    } else if (section.classList.contains("responses")) list = mountResponses(root, section, data, address, signal);
+    } else if (section.classList.contains("responses"))
+      list = mountResponses(root, section, data, address, signal);
     else {
       const table = mountTable(section, address, signal);
       if (section.classList.contains("steps")) steps = table;
@@ -61,9 +64,15 @@ export function mount(root, address) {
     openStep,
     openResponse: (n) => list?.open(data.n.indexOf(n)),
     page: root.dataset.title ?? "",
-    table: hasVega() ? list ?? steps : null,
+    table: hasVega() ? (list ?? steps) : null,
     rows: list?.chartRows ?? null,
-    partial: data?.total > data?.n.length ? message("{shown} of {all} responses", { shown: written(data.n.length, "count"), all: written(data.total, "count") }) : "",
+    partial:
+      data?.total > data?.n.length
+        ? message("{shown} of {all} responses", {
+            shown: written(data.n.length, "count"),
+            all: written(data.total, "count"),
+          })
+        : "",
     brushed: (ranges) => list?.brushed(ranges),
   });
   list?.rows.listeners.add(charts.update);
@@ -121,16 +130,27 @@ function mountResponses(root, section, data, address, signal) {
   const view = new TableView(section, read, { open, href, signal, badges });
   const packed = root.querySelector("script.tokens-data")?.textContent?.trim() ?? "";
   const panel = new Panel(/** @type {HTMLElement} */ (root.querySelector("section.response")), {
-    data, rows, packed, address, go: open, signal,
+    data,
+    rows,
+    packed,
+    address,
+    go: open,
+    signal,
   });
   mountToolbar(section, view);
   keepInUrl(rows, address, signal);
   const keys = Object.keys(data.values);
   const chartRows = (without) => {
     const passing = new Set(rows.passing(without));
-    return rows.listable().map((i) =>
-      Object.fromEntries([["n", data.n[i]], ...keys.map((key) => [key, data.values[key][i]]), ["kept", passing.has(i)]]),
-    );
+    return rows
+      .listable()
+      .map((i) =>
+        Object.fromEntries([
+          ["n", data.n[i]],
+          ...keys.map((key) => [key, data.values[key][i]]),
+          ["kept", passing.has(i)],
+        ]),
+      );
   };
   const brushed = (ranges) => {
     for (const [key, range] of ranges) {
@@ -154,7 +174,9 @@ function update(root, list, address) {
   const i = wanted === null ? -1 : list.view.rowIds.indexOf(wanted);
   if (i !== list.panel.open) {
     const before = list.panel.open;
-    const focused = [list.panel.node, list.view.table].some((part) => part.contains(document.activeElement));
+    const focused = [list.panel.node, list.view.table].some((part) =>
+      part.contains(document.activeElement),
+    );
     if (i < 0) list.panel.close();
     else scrollToResponse(list.panel, list.panel.show(i), before < 0, address);
     list.view.select(i);
@@ -177,7 +199,8 @@ async function scrollToResponse(panel, shown, fresh, address) {
   // Beside the list the panel scrolls by itself, below it the page does.
   const beside = matchMedia("(min-width: 1100px)").matches;
   if (!beside && (address.get("token") ?? address.get("turn")) !== null) return;
-  const toHead = () => (beside || !(panel.conversation?.found >= 0)) && panel.node.scrollIntoView({ block: "start" });
+  const toHead = () =>
+    (beside || !(panel.conversation?.found >= 0)) && panel.node.scrollIntoView({ block: "start" });
   toHead();
   await shown;
   toHead();
@@ -185,14 +208,21 @@ async function scrollToResponse(panel, shown, fresh, address) {
 
 /** Scrolls to the chart or finding that the URL names. */
 function showNamed(root, address) {
-  const name = ["chart", "finding"].flatMap((kind) => (address.get(kind) === null ? [] : [`${kind}=${address.get(kind)}`]))[0];
+  const name = ["chart", "finding"].flatMap((kind) =>
+    address.get(kind) === null ? [] : [`${kind}=${address.get(kind)}`],
+  )[0];
   if (name === root.dataset.named) return; // something else of the URL changed
   root.dataset.named = name ?? "";
   const node = name && root.querySelector(`[id="${CSS.escape(name)}"]`);
   if (!node) return;
   const own = node.matches(".finding") && node.querySelector("details");
   if (own) own.open = true;
-  for (let fold = node.parentElement?.closest("details"); fold; fold = fold.parentElement?.closest("details")) fold.open = true;
+  for (
+    let fold = node.parentElement?.closest("details");
+    fold;
+    fold = fold.parentElement?.closest("details")
+  )
+    fold.open = true;
   node.scrollIntoView({ block: "start" });
 }
 
@@ -205,28 +235,73 @@ function bindings(root, list) {
     found.push({ keys: ["]"], what: message("next step"), run: link("a[rel=next]") });
   }
   if (root.querySelector("input[type=search]")) {
-    found.push({ keys: ["/"], what: message("search"), run: () => root.querySelector("input[type=search]").focus() });
+    found.push({
+      keys: ["/"],
+      what: message("search"),
+      run: () => root.querySelector("input[type=search]").focus(),
+    });
   }
   if (!list) return found;
   if (root.querySelector(".step-nav")) {
-    found.push({ keys: ["{"], what: message("the same prompt at an earlier step"), run: () => list.panel.samePrompt(-1) });
-    found.push({ keys: ["}"], what: message("the same prompt at a later step"), run: () => list.panel.samePrompt(1) });
+    found.push({
+      keys: ["{"],
+      what: message("the same prompt at an earlier step"),
+      run: () => list.panel.samePrompt(-1),
+    });
+    found.push({
+      keys: ["}"],
+      what: message("the same prompt at a later step"),
+      run: () => list.panel.samePrompt(1),
+    });
   }
   return [
     ...found,
     { keys: ["j"], what: message("next response"), run: () => list.panel.move(1) },
     { keys: ["k"], what: message("previous response"), run: () => list.panel.move(-1) },
-    { keys: ["n"], what: message("next most extreme token"), run: () => list.panel.tokens?.jump(1) },
-    { keys: ["N"], what: message("previous most extreme token"), run: () => list.panel.tokens?.jump(-1) },
-    { keys: ["w"], what: message("most extreme token of the metric"), run: () => list.panel.tokens?.worst() },
+    {
+      keys: ["n"],
+      what: message("next most extreme token"),
+      run: () => list.panel.tokens?.jump(1),
+    },
+    {
+      keys: ["N"],
+      what: message("previous most extreme token"),
+      run: () => list.panel.tokens?.jump(-1),
+    },
+    {
+      keys: ["w"],
+      what: message("most extreme token of the metric"),
+      run: () => list.panel.tokens?.worst(),
+    },
     { keys: ["t"], what: message("next turn"), run: () => list.panel.conversation?.next(1) },
     { keys: ["T"], what: message("previous turn"), run: () => list.panel.conversation?.next(-1) },
-    { keys: ["e"], what: message("next error of a tool"), run: () => list.panel.conversation?.error(1) },
-    { keys: ["E"], what: message("previous error of a tool"), run: () => list.panel.conversation?.error(-1) },
-    { keys: ["b"], what: message("next branch of the rollout"), run: () => list.panel.nextBranch() },
+    {
+      keys: ["e"],
+      what: message("next error of a tool"),
+      run: () => list.panel.conversation?.error(1),
+    },
+    {
+      keys: ["E"],
+      what: message("previous error of a tool"),
+      run: () => list.panel.conversation?.error(-1),
+    },
+    {
+      keys: ["b"],
+      what: message("next branch of the rollout"),
+      run: () => list.panel.nextBranch(),
+    },
     { keys: ["a"], what: message("last answer"), run: () => list.panel.conversation?.lastAnswer() },
-    { keys: ["Escape"], what: message("close"), run: () => !list.panel.node.hidden && list.open(null) },
-    { keys: [], shown: "← → ↑ ↓", what: message("move between tokens, once one has the focus"), run: () => {} },
+    {
+      keys: ["Escape"],
+      what: message("close"),
+      run: () => !list.panel.node.hidden && list.open(null),
+    },
+    {
+      keys: [],
+      shown: "← → ↑ ↓",
+      what: message("move between tokens, once one has the focus"),
+      run: () => {},
+    },
     { keys: [], shown: "↑ ↓", what: message("move between the rows of a list"), run: () => {} },
   ];
 }

@@ -37,7 +37,8 @@ export class Conversation {
     /** Index of the first turn that contains the search text, -1 if none does. */
     this.found = -1;
     this.items = turns.map((turn, k) => item(turn, k));
-    const go = (label, key, run) => el("button", { type: "button", title: message("Key {key}", { key }), onclick: run }, label);
+    const go = (label, key, run) =>
+      el("button", { type: "button", title: message("Key {key}", { key }), onclick: run }, label);
     const sampled = turns.filter((turn) => turn.sampled).length;
     const wrong = turns.filter((turn) => turn.error).length;
     this.node = el(
@@ -46,13 +47,22 @@ export class Conversation {
       el(
         "div",
         { class: "spine-tools" },
-        el("h3", {}, message("Turns ({count}, {sampled} of the policy)", { count: written(turns.length, "count"), sampled: written(sampled, "count") })),
+        el(
+          "h3",
+          {},
+          message("Turns ({count}, {sampled} of the policy)", {
+            count: written(turns.length, "count"),
+            sampled: written(sampled, "count"),
+          }),
+        ),
         go(message("Next turn"), "t", () => this.next(1)),
-        wrong > 0 && go(message("Next error ({count})", { count: wrong }), "e", () => this.error(1)),
+        wrong > 0 &&
+          go(message("Next error ({count})", { count: wrong }), "e", () => this.error(1)),
         wrong > 1 && go(message("Previous error"), "E", () => this.error(-1)),
         go(message("Last answer"), "a", () => this.lastAnswer()),
       ),
-      errors.length > 0 && el("ul", { class: "errors" }, ...errors.map((error) => el("li", { dir: "auto" }, error))),
+      errors.length > 0 &&
+        el("ul", { class: "errors" }, ...errors.map((error) => el("li", { dir: "auto" }, error))),
       el("ol", {}, ...this.items),
     );
   }
@@ -62,7 +72,8 @@ export class Conversation {
     this.turns.forEach((turn, k) => {
       if (!query || !searchable(Object.values(turn).flat(2).join("\n")).includes(query)) return;
       if (this.found < 0) this.found = k;
-      for (const fold of this.items[k].querySelectorAll("button.fold, details > summary")) /** @type {HTMLElement} */ (fold).click();
+      for (const fold of this.items[k].querySelectorAll("button.fold, details > summary"))
+        /** @type {HTMLElement} */ (fold).click();
     });
     mark("found", this.node, [query]);
     if (this.found >= 0) this.show(this.found);
@@ -121,9 +132,16 @@ function item(turn, k) {
       error && el("span", { class: "severity critical" }, ` ${message("✕ error")}`),
       facts.length > 0 && el("span", { class: "facts" }, ` ${facts.join(" · ")}`),
     ),
-    error && !turn.text.startsWith(error) && el("p", { class: "error", dir: "auto" }, ...folded(error)),
+    error &&
+      !turn.text.startsWith(error) &&
+      el("p", { class: "error", dir: "auto" }, ...folded(error)),
     turn.thinking && thought(turn.thinking, true),
-    turn.text && el("div", { class: "prose", dir: "auto" }, ...(turn.sampled ? splitThinking(turn.text) : folded(turn.text))),
+    turn.text &&
+      el(
+        "div",
+        { class: "prose", dir: "auto" },
+        ...(turn.sampled ? splitThinking(turn.text) : folded(turn.text)),
+      ),
     !turn.text && !error && !turn.sampled && el("p", { class: "note" }, message("(empty)")),
     ...(turn.calls ?? []).map(([name, given]) => call(name, given)),
   );
@@ -137,7 +155,8 @@ export function splitThinking(text) {
     const opened = text.indexOf(OPEN, at);
     const closed = text.indexOf(CLOSE, opened < 0 ? at : opened);
     // If the chat template opens the thinking, the text has only the closing tag.
-    const begun = at === 0 && text.indexOf(CLOSE) >= 0 && (opened < 0 || text.indexOf(CLOSE) < opened);
+    const begun =
+      at === 0 && text.indexOf(CLOSE) >= 0 && (opened < 0 || text.indexOf(CLOSE) < opened);
     if (begun) {
       at = text.indexOf(CLOSE);
       parts.push(thought(text.slice(0, at), true));
@@ -153,21 +172,34 @@ export function splitThinking(text) {
     parts.push(thought(text.slice(opened + OPEN.length, end), closed >= 0));
     at = end + CLOSE.length;
   }
-  return parts.map((part, k) => (k && typeof part === "string" ? part.replace(/^\n+/, "") : part)).filter(Boolean);
+  return parts
+    .map((part, k) => (k && typeof part === "string" ? part.replace(/^\n+/, "") : part))
+    .filter(Boolean);
 }
 
 /** @param {string} text @param {boolean} closed */
 function thought(text, closed) {
   const places = { count: written(text.length, "count") };
-  const length = closed ? message("Thinking, {count} characters", places) : message("Thinking, {count} characters, never closed", places);
-  return el("details", { class: "thought" }, el("summary", {}, length), el("div", { class: "prose", dir: "auto" }, text.trim()));
+  const length = closed
+    ? message("Thinking, {count} characters", places)
+    : message("Thinking, {count} characters, never closed", places);
+  return el(
+    "details",
+    { class: "thought" },
+    el("summary", {}, length),
+    el("div", { class: "prose", dir: "auto" }, text.trim()),
+  );
 }
 
 /** Returns head and tail of a long text, and a button that shows the rest. @param {string} text */
 function folded(text) {
   if (text.length <= FOLD_FROM) return [text];
   const [from, to] = [whole(text, HEAD), whole(text, text.length - TAIL)];
-  const button = el("button", { type: "button", class: "fold" }, message("… {count} characters more …", { count: written(to - from, "count") }));
+  const button = el(
+    "button",
+    { type: "button", class: "fold" },
+    message("… {count} characters more …", { count: written(to - from, "count") }),
+  );
   button.addEventListener("click", () => button.replaceWith(text.slice(from, to)));
   return [text.slice(0, from), button, text.slice(to)];
 }
@@ -183,7 +215,11 @@ function call(name, given) {
   return el(
     "div",
     { class: "call" },
-    el("span", { class: "role" }, ...nodes("calls {tool}", { tool: el("code", { dir: "auto" }, name || "?") })),
+    el(
+      "span",
+      { class: "role" },
+      ...nodes("calls {tool}", { tool: el("code", { dir: "auto" }, name || "?") }),
+    ),
     el("pre", { dir: "auto" }, ...folded(laidOut(given))),
   );
 }

@@ -9,7 +9,9 @@ export function words(text) {
   const cut = new Intl.Segmenter(undefined, { granularity: "word" });
   return Array.from(cut.segment(text), ({ segment }) => segment).flatMap((segment) =>
     // The segmenter guesses words of Han characters; compare single characters instead.
-    /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]+$/u.test(segment) ? [...segment] : [segment],
+    /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]+$/u.test(segment)
+      ? [...segment]
+      : [segment],
   );
 }
 

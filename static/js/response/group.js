@@ -37,10 +37,15 @@ export function groupStrip(data, i, { text, open }) {
       el(
         "button",
         {
-          type: "button", title: said, "aria-label": said, disabled: one.at < 0,
-          "aria-current": one.n === data.n[i] ? "true" : null, onclick: () => open(one.at),
+          type: "button",
+          title: said,
+          "aria-label": said,
+          disabled: one.at < 0,
+          "aria-current": one.n === data.n[i] ? "true" : null,
+          onclick: () => open(one.at),
         },
-        verdict && el("span", { class: verdict, "aria-hidden": "true" }, verdict === "right" ? "✓ " : "✗ "),
+        verdict &&
+          el("span", { class: verdict, "aria-hidden": "true" }, verdict === "right" ? "✓ " : "✗ "),
         el("span", { class: "num" }, written(one.reward)),
         el("span", { class: "unit num" }, ` ${written(one.length, "count")}`),
       ),
@@ -86,17 +91,38 @@ export function branchStrip(data, i, open) {
   const cells = members.map((n, k) => {
     const at = data.n.indexOf(n);
     const said = listed([
-      logged("extra:split", at) === BRANCH ? logged("extra:branch", at) || message("not trained") : message("trained"),
+      logged("extra:split", at) === BRANCH
+        ? logged("extra:branch", at) || message("not trained")
+        : message("trained"),
       logged("extra:agent", at),
       logged("ending", at),
-      data.values.reward?.[at] != null && message("reward {reward}", { reward: written(data.values.reward[at]) }),
+      data.values.reward?.[at] != null &&
+        message("reward {reward}", { reward: written(data.values.reward[at]) }),
       k > 0 && parting(data, first, at),
     ]);
-    return el("li", {}, el("button", { type: "button", "aria-current": at === i ? "true" : null, onclick: () => open(at) }, `${k + 1} · ${said}`));
+    return el(
+      "li",
+      {},
+      el(
+        "button",
+        { type: "button", "aria-current": at === i ? "true" : null, onclick: () => open(at) },
+        `${k + 1} · ${said}`,
+      ),
+    );
   });
   if (!cells.length) return [];
-  const title = message("{count} branches of this rollout (key {key}); figures include only the trained one", { count: cells.length, key: "b" });
-  return [el("section", { class: "group", "aria-label": message("Branches") }, el("p", { class: "group-title" }, title), el("ul", {}, ...cells))];
+  const title = message(
+    "{count} branches of this rollout (key {key}); figures include only the trained one",
+    { count: cells.length, key: "b" },
+  );
+  return [
+    el(
+      "section",
+      { class: "group", "aria-label": message("Branches") },
+      el("p", { class: "group-title" }, title),
+      el("ul", {}, ...cells),
+    ),
+  ];
 }
 
 /** Returns the turn from which on a branch differs from the first branch. */
@@ -104,22 +130,46 @@ function parting(data, first, at) {
   const prompts = data.texts.prompt;
   if (prompts && prompts[first] !== prompts[at]) return message("another prompt");
   const [one, other] = [first, at].map((place) => data.conversation?.[data.n[place]] ?? []);
-  const alike = (turn, k) => ["role", "text", "calls"].every((key) => String(turn[key]) === String(one[k]?.[key]));
+  const alike = (turn, k) =>
+    ["role", "text", "calls"].every((key) => String(turn[key]) === String(one[k]?.[key]));
   const turn = other.findIndex((each, k) => !alike(each, k));
   return turn >= 0 && message("differs from turn {turn} on", { turn: turn + 1 });
 }
 
 /** Returns a line with the group's mean and std and the advantage, or that it gives no signal. */
 function groupLine({ values, right, advantage: source }, i, rewards) {
-  const [mean, std, advantage] = ["group_mean", "group_std", "group_advantage"].map((key) => values[key]?.[i] ?? null);
+  const [mean, std, advantage] = ["group_mean", "group_std", "group_advantage"].map(
+    (key) => values[key]?.[i] ?? null,
+  );
   if (mean === null || std === null) return null;
   const figures = { mean: written(mean), std: written(std), advantage: written(advantage) };
   const logged = source === "logged" ? (values.advantage_mean?.[i] ?? null) : null;
-  if (logged !== null && (advantage !== null || logged !== 0)) return el("p", { class: "note" }, message("mean {mean}, population std {std}; advantage {logged}, as logged", { ...figures, logged: written(logged) }));
-  if (advantage !== null) return el("p", { class: "note" }, message("mean {mean}, population std {std}; advantage (reward − mean) / std = {advantage}, computed", figures));
-  if (right?.[i] === 1) return el("p", { class: "note" }, message("all correct: equal rewards give no advantage"));
-  if (right?.[i] === 0) return el("p", { class: "note" }, message("all wrong: equal rewards give no advantage"));
-  return rewards.length > 1 && el("p", { class: "note" }, message("equal rewards ({mean}) give no advantage", figures));
+  if (logged !== null && (advantage !== null || logged !== 0))
+    return el(
+      "p",
+      { class: "note" },
+      message("mean {mean}, population std {std}; advantage {logged}, as logged", {
+        ...figures,
+        logged: written(logged),
+      }),
+    );
+  if (advantage !== null)
+    return el(
+      "p",
+      { class: "note" },
+      message(
+        "mean {mean}, population std {std}; advantage (reward − mean) / std = {advantage}, computed",
+        figures,
+      ),
+    );
+  if (right?.[i] === 1)
+    return el("p", { class: "note" }, message("all correct: equal rewards give no advantage"));
+  if (right?.[i] === 0)
+    return el("p", { class: "note" }, message("all wrong: equal rewards give no advantage"));
+  return (
+    rewards.length > 1 &&
+    el("p", { class: "note" }, message("equal rewards ({mean}) give no advantage", figures))
+  );
 }
 
 /** @returns {Sibling} */
@@ -141,14 +191,32 @@ function comparison(best, worst, text) {
   node.addEventListener("toggle", () => {
     if (node.childElementCount > 1) return;
     const side = ({ n, at, reward }, literal) => {
-      const body = el("div", { class: "prose", dir: "auto" }, text("response", at) || message("(empty)"));
-      return { body, node: el("div", {}, el("p", { class: "label" }, message(literal, { n, reward: written(reward) })), body) };
+      const body = el(
+        "div",
+        { class: "prose", dir: "auto" },
+        text("response", at) || message("(empty)"),
+      );
+      return {
+        body,
+        node: el(
+          "div",
+          {},
+          el("p", { class: "label" }, message(literal, { n, reward: written(reward) })),
+          body,
+        ),
+      };
     };
     const [one, other] = [
       side(best, marked("Best: response {n}, reward {reward}")),
       side(worst, marked("Worst: response {n}, reward {reward}")),
     ];
-    const button = differenceButton(message("Mark differences from the worst"), text("response", best.at) ?? "", text("response", worst.at) ?? "", one.body, other.body);
+    const button = differenceButton(
+      message("Mark differences from the worst"),
+      text("response", best.at) ?? "",
+      text("response", worst.at) ?? "",
+      one.body,
+      other.body,
+    );
     node.append(button, el("div", { class: "side-by-side" }, one.node, other.node));
     button.click();
   });

@@ -19,8 +19,11 @@ export function linePlot(lines, pick) {
   const x = (i) => (WIDTH * (i + 0.5)) / size;
   const y = (value) => HEIGHT - (HEIGHT * (value - low)) / (high - low);
   const here = svg("line", { class: "here", y1: 0, y2: HEIGHT, x1: -9, x2: -9 });
-  const zero = low < 0 && high > 0 && svg("line", { class: "zero", x1: 0, x2: WIDTH, y1: y(0), y2: y(0) });
-  const [first, second] = lines.map(({ label, unit }) => (unit ? message("{label}, {unit}", { label, unit }) : label));
+  const zero =
+    low < 0 && high > 0 && svg("line", { class: "zero", x1: 0, x2: WIDTH, y1: y(0), y2: y(0) });
+  const [first, second] = lines.map(({ label, unit }) =>
+    unit ? message("{label}, {unit}", { label, unit }) : label,
+  );
   const name = second === undefined ? first : message("{first} and {second}", { first, second });
   const ends = { name, low: written(low), high: written(high) };
   const plot = svg(
@@ -30,10 +33,15 @@ export function linePlot(lines, pick) {
       viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
       preserveAspectRatio: "none",
       role: "img",
-      "aria-label": message("{name} over {count} positions, from {low} to {high}", { ...ends, count: written(size, "count") }),
+      "aria-label": message("{name} over {count} positions, from {low} to {high}", {
+        ...ends,
+        count: written(size, "count"),
+      }),
     },
     zero,
-    ...lines.map(({ values }, k) => svg("path", { d: path(values, x, y), class: k ? "second" : null })),
+    ...lines.map(({ values }, k) =>
+      svg("path", { d: path(values, x, y), class: k ? "second" : null }),
+    ),
     here,
   );
   plot.addEventListener("click", (event) => {

@@ -69,7 +69,8 @@ function middleOf(values, metric) {
  */
 export function extremes(values, metric) {
   const middle = middleOf(values, metric);
-  const size = (x) => (metric.signed ? Math.abs(x - middle) : SMALL_IS_EXTREME.has(metric.key) ? -x : x);
+  const size = (x) =>
+    metric.signed ? Math.abs(x - middle) : SMALL_IS_EXTREME.has(metric.key) ? -x : x;
   return [...values.keys()]
     .filter((i) => !Number.isNaN(values[i]))
     .sort((a, b) => size(values[b]) - size(values[a]) || a - b);

@@ -18,7 +18,11 @@ import { marked, message } from "../shared/words.js";
 const SHORT_TRUTH = 80;
 const GLYPHS = { critical: "✕", warning: "▲", info: "i" };
 /** @type {Record<string, string>} */
-const SEVERITIES = { critical: marked("critical"), warning: marked("warning"), info: marked("note") };
+const SEVERITIES = {
+  critical: marked("critical"),
+  warning: marked("warning"),
+  info: marked("note"),
+};
 
 /** @typedef {{data: any, at: number}} Located row data, and the index of a response in them */
 
@@ -50,7 +54,11 @@ export class Panel {
     /** @type {Conversation | null} */
     this.conversation = null;
     const button = (label, key, run, props = {}) =>
-      el("button", { type: "button", title: message("Key {key}", { key }), onclick: run, ...props }, label);
+      el(
+        "button",
+        { type: "button", title: message("Key {key}", { key }), onclick: run, ...props },
+        label,
+      );
     // Reuse the controls of the head for every response, so that they keep the focus.
     this.previous = button(message("← Previous"), "k", () => this.move(-1));
     this.next = button(message("Next →"), "j", () => this.move(1));
@@ -63,7 +71,8 @@ export class Panel {
     this.at = -1;
     this.locate = locate ?? ((i) => ({ data, at: i }));
     this.rowOf = rowOf ?? ((_, at) => at);
-    this.links = links ?? ((data, at) => [...samePromptLinks(data, at, address), timelineLink(data, at)]);
+    this.links =
+      links ?? ((data, at) => [...samePromptLinks(data, at, address), timelineLink(data, at)]);
     this.tip = new Tip(document.body, signal);
     this.stepScales = new Map();
     rows.listeners.add(() => this.showPlace());
@@ -91,9 +100,15 @@ export class Panel {
     const turns = data.conversation?.[n];
     this.conversation = turns ? new Conversation(turns, data.errors?.[n] ?? []) : null;
     const truth = text("ground_truth");
-    const short = truth !== null && truth.trim() !== "" && truth.length <= SHORT_TRUTH && !truth.includes("\n");
+    const short =
+      truth !== null && truth.trim() !== "" && truth.length <= SHORT_TRUTH && !truth.includes("\n");
     const texts = textsSection(
-      { prompt: text("prompt"), response: turns ? null : text("response"), ref_response: text("ref_response"), ground_truth: short ? null : truth },
+      {
+        prompt: text("prompt"),
+        response: turns ? null : text("response"),
+        ref_response: text("ref_response"),
+        ground_truth: short ? null : truth,
+      },
       data.turns[n] ?? [],
       { query: this.rows.query, highlights: data.highlights, titles: data.titles },
     );
@@ -103,16 +118,29 @@ export class Panel {
     const strip = [...branchStrip(data, at, open), ...groupStrip(data, at, { text, open })];
     const focused = /** @type {HTMLElement} */ (document.activeElement);
     const inside = this.node.contains(focused);
-    this.node.replaceChildren(this.head(n, text), ...this.badges(n), line, ...strip, texts.node, ...(this.conversation ? [this.conversation.node] : []), holder, ...folded);
+    this.node.replaceChildren(
+      this.head(n, text),
+      ...this.badges(n),
+      line,
+      ...strip,
+      texts.node,
+      ...(this.conversation ? [this.conversation.node] : []),
+      holder,
+      ...folded,
+    );
     this.node.hidden = false;
     this.node.setAttribute("aria-label", this.title(n));
     this.node.scrollTop = 0;
-    if (was >= 0 && this.node.getBoundingClientRect().top < 0) this.node.scrollIntoView({ block: "start" });
+    if (was >= 0 && this.node.getBoundingClientRect().top < 0)
+      this.node.scrollIntoView({ block: "start" });
     texts.remark();
     this.conversation?.mark(this.rows.query);
     this.showPlace();
     // Re-inserting a focused button blurs it; a disabled one cannot have the focus.
-    if (inside) (focused.isConnected && !focused.matches(":disabled") ? focused : this.node).focus({ preventScroll: true });
+    if (inside)
+      (focused.isConnected && !focused.matches(":disabled") ? focused : this.node).focus({
+        preventScroll: true,
+      });
     const turn = this.address.get("turn");
     if (turn === "error") this.conversation?.error(1);
     else if (turn !== null) this.conversation?.go(Math.min(Number(turn) || 0, turns?.length - 1));
@@ -162,7 +190,11 @@ export class Panel {
     );
     this.status.textContent = "";
     const where = this.data.where[this.at];
-    const list = el("button", { type: "button", class: "to-list", "aria-pressed": "false" }, message("List"));
+    const list = el(
+      "button",
+      { type: "button", class: "to-list", "aria-pressed": "false" },
+      message("List"),
+    );
     list.addEventListener("click", () => {
       const on = this.node.parentElement?.classList.toggle("listing") ?? false;
       list.setAttribute("aria-pressed", String(on));
@@ -192,7 +224,13 @@ export class Panel {
     if (this.open < 0) return;
     const { order } = this.rows;
     const at = order.indexOf(this.open);
-    this.place.textContent = at < 0 ? message("not in the filtered list") : message("{place} of {all} listed", { place: written(at + 1, "count"), all: written(order.length, "count") });
+    this.place.textContent =
+      at < 0
+        ? message("not in the filtered list")
+        : message("{place} of {all} listed", {
+            place: written(at + 1, "count"),
+            all: written(order.length, "count"),
+          });
     this.previous.disabled = at === 0 || !order.length;
     this.next.disabled = at === order.length - 1;
   }
@@ -217,7 +255,10 @@ export class Panel {
     const there = samePrompt(this.data, this.at)[way < 0 ? 0 : 1];
     if (there) location.assign(hrefOf(this.address, there));
     else if (this.open >= 0) {
-      this.status.textContent = way < 0 ? message("No earlier step shows this prompt.") : message("No later step shows this prompt.");
+      this.status.textContent =
+        way < 0
+          ? message("No earlier step shows this prompt.")
+          : message("No later step shows this prompt.");
     }
   }
 
@@ -229,9 +270,20 @@ export class Panel {
       el(
         "li",
         {},
-        el("span", { class: `severity ${severity}` }, el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[severity]), ` ${message(SEVERITIES[severity] ?? severity)}`),
+        el(
+          "span",
+          { class: `severity ${severity}` },
+          el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[severity]),
+          ` ${message(SEVERITIES[severity] ?? severity)}`,
+        ),
         ` ${title} `,
-        token !== null && this.packed && el("button", { type: "button", onclick: () => this.tokens?.pick(token) }, message("Go to token {token}", { token })),
+        token !== null &&
+          this.packed &&
+          el(
+            "button",
+            { type: "button", onclick: () => this.tokens?.pick(token) },
+            message("Go to token {token}", { token }),
+          ),
       ),
     );
     return [el("ul", { class: "findings" }, ...items)];
@@ -244,11 +296,26 @@ export class Panel {
     const tokens = await this.decoding;
     if (this.open !== i) return;
     if (!tokens.spans.has(n)) {
-      holder.append(el("p", { class: "note" }, message("The report contains no token values of this response.")));
+      holder.append(
+        el(
+          "p",
+          { class: "note" },
+          message("The report contains no token values of this response."),
+        ),
+      );
       return;
     }
     const { address, tip, stepScales } = this;
     const about = { turns: this.data.conversation?.[n] ?? [], given: this.data.given?.[n] ?? [] };
-    this.tokens = new TokenView(holder, { ...about, data: tokens, n, metrics: this.data.metrics, nan: this.data.nan ?? [], address, tip, stepScales });
+    this.tokens = new TokenView(holder, {
+      ...about,
+      data: tokens,
+      n,
+      metrics: this.data.metrics,
+      nan: this.data.nan ?? [],
+      address,
+      tip,
+      stepScales,
+    });
   }
 }

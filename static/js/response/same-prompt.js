@@ -54,7 +54,17 @@ export function samePrompt(data, i) {
 export function samePromptLinks(data, i, address) {
   const [earlier, later] = samePrompt(data, i);
   const link = (id, label, key) => {
-    const node = id && el("a", { class: "same-prompt", href: hrefOf(address, id), title: message("The same prompt, key {key}", { key }) }, label(id[0]));
+    const node =
+      id &&
+      el(
+        "a",
+        {
+          class: "same-prompt",
+          href: hrefOf(address, id),
+          title: message("The same prompt, key {key}", { key }),
+        },
+        label(id[0]),
+      );
     // The address may change after the link was created.
     node?.addEventListener("click", () => (node.href = hrefOf(address, id)));
     return node;
@@ -74,7 +84,11 @@ export function timelineLink(data, i) {
   const href = stepsOfRun()?.prompt;
   const prompt = data.prompts?.[i];
   if (!href || prompt === undefined) return null;
-  return el("a", { class: "related", href: href.replaceAll("{prompt}", prompt) }, message("All responses to this prompt"));
+  return el(
+    "a",
+    { class: "related", href: href.replaceAll("{prompt}", prompt) },
+    message("All responses to this prompt"),
+  );
 }
 
 /**
@@ -86,8 +100,13 @@ export function timelineLink(data, i) {
  * @param {() => number} open index of the open response, -1 for none
  */
 export function keepPrompt(root, data, address, open) {
-  for (const [rel, side] of /** @type {[string, 0 | 1][]} */ ([["prev", 0], ["next", 1]])) {
-    const link = /** @type {HTMLAnchorElement | null} */ (root.querySelector(`.step-nav a[rel=${rel}]`));
+  for (const [rel, side] of /** @type {[string, 0 | 1][]} */ ([
+    ["prev", 0],
+    ["next", 1],
+  ])) {
+    const link = /** @type {HTMLAnchorElement | null} */ (
+      root.querySelector(`.step-nav a[rel=${rel}]`)
+    );
     if (!link) continue;
     const step = (link.getAttribute("href") ?? "").replace(/^.*\//, "").replace(/\.html$/, "");
     link.addEventListener("click", () => {

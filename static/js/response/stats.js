@@ -31,12 +31,28 @@ const LABELS = { finished: marked("Ended") };
 export function stats(data, i, truth) {
   // If an advantage is logged, show it; the group's line has the computed one.
   const logged = (data.values.advantage_mean?.[i] ?? null) !== null;
-  const known = data.columns.filter(({ key }) => (data.values[key]?.[i] ?? null) !== null && !(logged && key === "group_advantage"));
+  const known = data.columns.filter(
+    ({ key }) => (data.values[key]?.[i] ?? null) !== null && !(logged && key === "group_advantage"),
+  );
   const place = ({ key }) => (FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length);
   const first = known.toSorted((a, b) => place(a) - place(b)).slice(0, IN_LINE);
   const rest = known.filter((column) => !first.includes(column));
-  const list = (columns, name) => el("dl", { class: `response-figures ${name}` }, ...columns.map((column) => stat(data, i, column)));
-  const folded = el("details", { class: "all-figures" }, el("summary", {}, plural("{count} more figure", "{count} more figures", rest.length, { count: rest.length })), list(rest, "rest"));
+  const list = (columns, name) =>
+    el(
+      "dl",
+      { class: `response-figures ${name}` },
+      ...columns.map((column) => stat(data, i, column)),
+    );
+  const folded = el(
+    "details",
+    { class: "all-figures" },
+    el(
+      "summary",
+      {},
+      plural("{count} more figure", "{count} more figures", rest.length, { count: rest.length }),
+    ),
+    list(rest, "rest"),
+  );
   const line = list(first, "line");
   if (truth) line.children[0].after(words("ground_truth", message("Ground truth"), truth));
   for (const { key, label, help } of data.columns) {
@@ -48,12 +64,19 @@ export function stats(data, i, truth) {
 
 /** @param {string} key @param {string} label @param {string | Node} text @param {string} [help] */
 function words(key, label, text, help) {
-  return el("div", { "data-figure": key }, el("dt", { title: help }, label), el("dd", { dir: "auto" }, text));
+  return el(
+    "div",
+    { "data-figure": key },
+    el("dt", { title: help }, label),
+    el("dd", { dir: "auto" }, text),
+  );
 }
 
 function stat(data, i, { key, label, unit, help, written: how }) {
   const value = data.values[key][i];
-  const word = (key === "finished" && data.strings?.ending?.[i]) || (WORDS[key]?.[value] && message(WORDS[key][value]));
+  const word =
+    (key === "finished" && data.strings?.ending?.[i]) ||
+    (WORDS[key]?.[value] && message(WORDS[key][value]));
   const rank = !word ? rankOf(data, key, i) : null;
   return el(
     "div",
@@ -64,7 +87,12 @@ function stat(data, i, { key, label, unit, help, written: how }) {
       {},
       el("span", { title: exact(value) }, word || written(value, how)),
       unit && el("span", { class: "unit" }, ` ${unit}`),
-      rank && el("span", { class: "rank" }, message(", {rank} of {all}", { rank: ordinal(rank), all: data.total })),
+      rank &&
+        el(
+          "span",
+          { class: "rank" },
+          message(", {rank} of {all}", { rank: ordinal(rank), all: data.total }),
+        ),
     ),
   );
 }

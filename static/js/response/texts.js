@@ -44,12 +44,30 @@ export function textsSection(texts, turns, { query, highlights, titles = {} }) {
       long && shortened(body, text.length),
     );
   });
-  if (texts.response !== null && texts.ref_response !== null) parts.splice(+(texts.prompt !== null), 0, differenceButton(titles.other ? message("Mark differences from {other}", { other: titles.other }) : message("Mark differences from the reference response"), texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
+  if (texts.response !== null && texts.ref_response !== null)
+    parts.splice(
+      +(texts.prompt !== null),
+      0,
+      differenceButton(
+        titles.other
+          ? message("Mark differences from {other}", { other: titles.other })
+          : message("Mark differences from the reference response"),
+        texts.response,
+        texts.ref_response,
+        bodies.get("response"),
+        bodies.get("ref_response"),
+      ),
+    );
   node.append(el("div", { class: "side-by-side" }, ...parts));
   const remark = () => {
     mark("found", node, query ? [query] : []);
     const response = bodies.get("response");
-    if (response) mark("finding", response, highlights.map((text) => text.toLowerCase()));
+    if (response)
+      mark(
+        "finding",
+        response,
+        highlights.map((text) => text.toLowerCase()),
+      );
   };
   return { node, remark };
 }
@@ -57,7 +75,11 @@ export function textsSection(texts, turns, { query, highlights, titles = {} }) {
 /** Cuts a text to its beginning; returns a button that shows the whole text. @param {HTMLElement} body @param {number} length */
 export function shortened(body, length) {
   body.classList.add("cut");
-  const button = el("button", { type: "button", class: "whole" }, message("Show all {count} characters", { count: written(length, "count") }));
+  const button = el(
+    "button",
+    { type: "button", class: "whole" },
+    message("Show all {count} characters", { count: written(length, "count") }),
+  );
   button.addEventListener("click", () => {
     body.classList.remove("cut");
     button.remove();
@@ -67,7 +89,12 @@ export function shortened(body, length) {
 
 /** @param {[string, string]} turn */
 function turn([role, text]) {
-  return el("div", { class: "turn" }, el("span", { class: "role" }, role), el("span", { dir: "auto" }, text));
+  return el(
+    "div",
+    { class: "turn" },
+    el("span", { class: "role" }, role),
+    el("span", { dir: "auto" }, text),
+  );
 }
 
 /**
@@ -88,8 +115,11 @@ export function differenceButton(label, after, before, afterBody, beforeBody) {
     }
     button.setAttribute("aria-pressed", String(on));
     const side = (kind, tag) =>
-      (runs ?? []).filter((run) => run.kind === "same" || run.kind === kind)
-        .map((run) => (run.kind === "same" ? document.createTextNode(run.text) : el(tag, {}, run.text)));
+      (runs ?? [])
+        .filter((run) => run.kind === "same" || run.kind === kind)
+        .map((run) =>
+          run.kind === "same" ? document.createTextNode(run.text) : el(tag, {}, run.text),
+        );
     afterBody.replaceChildren(...(runs ? side("added", "ins") : [after]));
     beforeBody.replaceChildren(...(runs ? side("removed", "del") : [before]));
   });

@@ -25,8 +25,17 @@ export class TokenTable {
     this.at = -1;
     /** @type {TableView | null} */
     this.view = null;
-    this.options = { open: pick, href, signal, cellClass: (column, i) => this.cellClass(column, i) };
-    this.node = el("details", { class: "token-table" }, el("summary", {}, message("Every metric of every token")));
+    this.options = {
+      open: pick,
+      href,
+      signal,
+      cellClass: (column, i) => this.cellClass(column, i),
+    };
+    this.node = el(
+      "details",
+      { class: "token-table" },
+      el("summary", {}, message("Every metric of every token")),
+    );
     this.node.addEventListener("toggle", () => this.node.open && this.build());
     addEventListener("beforeprint", () => this.build(), { signal });
   }
@@ -38,7 +47,11 @@ export class TokenTable {
       "table",
       {},
       el("caption", {}, caption),
-      el("colgroup", {}, ...this.columns.map(({ key, kind }) => el("col", { class: kind, "data-key": key }))),
+      el(
+        "colgroup",
+        {},
+        ...this.columns.map(({ key, kind }) => el("col", { class: kind, "data-key": key })),
+      ),
       el("thead", {}, el("tr", {}, ...this.columns.map(headerCell))),
       el("tbody"),
     );
@@ -47,7 +60,11 @@ export class TokenTable {
     this.node.append(section);
     const rowIds = Array.from({ length: this.size }, (_, i) => String(i));
     const rows = new Rows(this.columns, this.size);
-    this.view = new TableView(section, { rows, nodes: rowIds.map(() => null), rowIds }, this.options);
+    this.view = new TableView(
+      section,
+      { rows, nodes: rowIds.map(() => null), rowIds },
+      this.options,
+    );
     mountToolbar(section, this.view);
     this.view.render();
     this.view.select(this.at);
@@ -64,7 +81,9 @@ export class TokenTable {
   /** @param {import("../list/rows.js").Column} column @param {number} i */
   cellClass({ key, numbers }, i) {
     const metric = this.byKey.get(key);
-    return metric ? this.source.scale(metric).className(/** @type {Float64Array} */ (numbers)[i]) : "";
+    return metric
+      ? this.source.scale(metric).className(/** @type {Float64Array} */ (numbers)[i])
+      : "";
   }
 
   /** @param {number} i */
@@ -78,8 +97,31 @@ export class TokenTable {
 function tokenColumns(texts, metrics, { values }) {
   const common = { unit: "", group: "", help: "", shown: true };
   return [
-    { ...common, key: "n", label: message("Position"), kind: "number", written: "count", numbers: Float64Array.from(texts.keys()), strings: null },
-    { ...common, key: "text", label: message("Token"), kind: "token", written: "number", numbers: null, strings: texts.map((text) => visible(text).trim() || "·") },
-    ...metrics.map((metric) => ({ ...common, ...metric, kind: "number", written: /** @type {const} */ ("number"), numbers: values(metric), strings: null })),
+    {
+      ...common,
+      key: "n",
+      label: message("Position"),
+      kind: "number",
+      written: "count",
+      numbers: Float64Array.from(texts.keys()),
+      strings: null,
+    },
+    {
+      ...common,
+      key: "text",
+      label: message("Token"),
+      kind: "token",
+      written: "number",
+      numbers: null,
+      strings: texts.map((text) => visible(text).trim() || "·"),
+    },
+    ...metrics.map((metric) => ({
+      ...common,
+      ...metric,
+      kind: "number",
+      written: /** @type {const} */ ("number"),
+      numbers: values(metric),
+      strings: null,
+    })),
   ];
 }

@@ -87,7 +87,11 @@ export class TokenText {
   fold() {
     let run = [];
     for (const block of [...this.blocks, null]) {
-      if (block && this.grey.has(block) && (!run.length || block.previousElementSibling === run.at(-1))) {
+      if (
+        block &&
+        this.grey.has(block) &&
+        (!run.length || block.previousElementSibling === run.at(-1))
+      ) {
         run.push(block);
         continue;
       }
@@ -99,7 +103,11 @@ export class TokenText {
   /** @param {HTMLElement[]} blocks */
   hide(blocks) {
     const tokens = blocks.reduce((sum, block) => sum + block.childElementCount, 0);
-    const button = el("button", { type: "button", class: "fold" }, plural("… {count} token more …", "… {count} tokens more …", tokens, { count: tokens }));
+    const button = el(
+      "button",
+      { type: "button", class: "fold" },
+      plural("… {count} token more …", "… {count} tokens more …", tokens, { count: tokens }),
+    );
     for (const block of blocks) block.hidden = true;
     button.addEventListener("click", () => {
       for (const block of blocks) block.hidden = false;
@@ -205,12 +213,16 @@ const ROOM_PX = 96;
 /** Scrolls to a token, in the page and in every scrollable element. @param {HTMLElement} span */
 function reveal(span) {
   // The browser estimates heights of blocks that are not visible, so scroll several times.
-  for (let turn = 0; turn < 3 && !inSight(span); turn += 1) span.scrollIntoView({ block: "center", inline: "nearest" });
+  for (let turn = 0; turn < 3 && !inSight(span); turn += 1)
+    span.scrollIntoView({ block: "center", inline: "nearest" });
 }
 
 /** @param {HTMLElement} span */
 function inSight(span) {
   const { top, bottom } = span.getBoundingClientRect();
   const box = span.closest(".response")?.getBoundingClientRect();
-  return top >= Math.max(0, box?.top ?? 0) + ROOM_PX && bottom <= Math.min(innerHeight, box?.bottom ?? innerHeight) - ROOM_PX / 2;
+  return (
+    top >= Math.max(0, box?.top ?? 0) + ROOM_PX &&
+    bottom <= Math.min(innerHeight, box?.bottom ?? innerHeight) - ROOM_PX / 2
+  );
 }

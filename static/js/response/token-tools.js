@@ -15,16 +15,27 @@ export class TokenTools {
    */
   constructor(metrics, on) {
     const choice = (name, first) => {
-      const options = metrics.map(({ key, label, help }) => el("option", { value: key, title: help }, label));
+      const options = metrics.map(({ key, label, help }) =>
+        el("option", { value: key, title: help }, label),
+      );
       const select = el("select", { name }, ...first, ...options);
       select.addEventListener("change", () => on.set({ [name]: select.value || null }));
       return select;
     };
     this.metric = choice("metric", []);
     this.beside = choice("b", [el("option", { value: "" }, message("none"))]);
-    this.scale = el("select", { name: "scale" }, el("option", { value: "" }, message("response")), el("option", { value: "step" }, message("step")));
+    this.scale = el(
+      "select",
+      { name: "scale" },
+      el("option", { value: "" }, message("response")),
+      el("option", { value: "step" }, message("step")),
+    );
     this.scale.addEventListener("change", () => on.set({ scale: this.scale.value || null }));
-    this.next = el("button", { type: "button", title: message("Key n; N goes back"), onclick: on.jump });
+    this.next = el("button", {
+      type: "button",
+      title: message("Key n; N goes back"),
+      onclick: on.jump,
+    });
     this.spaces = el("input", { type: "checkbox", onchange: () => on.spaces(this.spaces.checked) });
     this.everyLine = el("input", { type: "checkbox", onchange: on.lines });
     this.node = el(
@@ -54,15 +65,27 @@ export class TokenTools {
  * @param {boolean} byStep
  */
 export function legend(metric, scale, byStep) {
-  const bins = Array.from({ length: scale.bins }, (_, k) => el("span", { class: `${scale.prefix}-${k + 1}` }));
+  const bins = Array.from({ length: scale.bins }, (_, k) =>
+    el("span", { class: `${scale.prefix}-${k + 1}` }),
+  );
   const ends = [written(scale.low), written(scale.high)];
   const [low, high] = scale.reversed ? ends.reverse() : ends;
   const clip = clipped(scale, byStep);
-  const middle = scale.middle ? message("centred on the median, {middle}; {clip}", { middle: written(scale.middle), clip }) : clip;
+  const middle = scale.middle
+    ? message("centred on the median, {middle}; {clip}", { middle: written(scale.middle), clip })
+    : clip;
   return [
     el("strong", {}, metric.label),
     el("span", { class: "ends" }, low),
-    el("span", { class: "bins", role: "img", "aria-label": message("colours from {low} to {high}", { low, high }) }, ...bins),
+    el(
+      "span",
+      {
+        class: "bins",
+        role: "img",
+        "aria-label": message("colours from {low} to {high}", { low, high }),
+      },
+      ...bins,
+    ),
     el("span", { class: "ends" }, withUnit(high, metric.unit)),
     el("span", { class: "unit" }, middle),
   ];
@@ -71,7 +94,8 @@ export function legend(metric, scale, byStep) {
 /** Returns a note on which values the scale covers, and how many are beyond it. */
 function clipped(scale, byStep) {
   const places = { share: CLIP * 100, count: written(scale.clipped, "count") };
-  if (!scale.clipped) return byStep ? message("scale of the step") : message("scale of the response");
+  if (!scale.clipped)
+    return byStep ? message("scale of the step") : message("scale of the response");
   return byStep
     ? plural(
         "clipped at the {share}th percentile of the step, {count} token beyond",

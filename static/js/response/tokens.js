@@ -55,9 +55,14 @@ export class TokenView {
     this.plots = [];
     this.texts = Array.from(data.ids.subarray(this.start, this.end), (id) => data.vocabulary[id]);
     const available = metrics.filter((metric) => valuesOf(data, metric.key));
-    const withValues = available.filter((metric) => this.values(metric).some((value) => !Number.isNaN(value)));
+    const withValues = available.filter((metric) =>
+      this.values(metric).some((value) => !Number.isNaN(value)),
+    );
     this.metrics = withValues.length ? withValues : available;
-    this.withoutValues = [...available.filter((metric) => !this.metrics.includes(metric)).map(({ label }) => label), ...nan];
+    this.withoutValues = [
+      ...available.filter((metric) => !this.metrics.includes(metric)).map(({ label }) => label),
+      ...nan,
+    ];
     this.at = -1;
     /** @type {Map<string, number[]>} */
     this.ranked = new Map();
@@ -71,24 +76,61 @@ export class TokenView {
     });
     this.pair = el("div", { class: "token-pair" });
     this.lines = el("div", { class: "lines" });
-    const href = (i) => format(address.path, new URLSearchParams({ r: String(n), token: String(i) }));
-    const source = { values: (metric) => this.values(metric), scale: (metric) => this.scale(metric) };
-    this.table = new TokenTable(this.texts, this.metrics, source, { pick: (i) => this.pick(i), href, signal });
-    const head = el("h3", {}, message("Tokens ({count})", { count: written(this.texts.length, "count") }));
+    const href = (i) =>
+      format(address.path, new URLSearchParams({ r: String(n), token: String(i) }));
+    const source = {
+      values: (metric) => this.values(metric),
+      scale: (metric) => this.scale(metric),
+    };
+    this.table = new TokenTable(this.texts, this.metrics, source, {
+      pick: (i) => this.pick(i),
+      href,
+      signal,
+    });
+    const head = el(
+      "h3",
+      {},
+      message("Tokens ({count})", { count: written(this.texts.length, "count") }),
+    );
     const meanings = el(
       "details",
       { class: "folded" },
       el("summary", {}, message("What these figures mean")),
-      el("dl", { class: "meanings" }, ...this.metrics.flatMap((metric) => [el("dt", {}, metric.label, metric.unit && el("span", { class: "unit" }, ` ${metric.unit}`)), el("dd", {}, metric.help)])),
+      el(
+        "dl",
+        { class: "meanings" },
+        ...this.metrics.flatMap((metric) => [
+          el(
+            "dt",
+            {},
+            metric.label,
+            metric.unit && el("span", { class: "unit" }, ` ${metric.unit}`),
+          ),
+          el("dd", {}, metric.help),
+        ]),
+      ),
     );
-    const empty = this.withoutValues.length && el("p", { class: "note" }, message("NaN or missing in all tokens: {names}.", { names: listed(this.withoutValues) }));
+    const empty =
+      this.withoutValues.length &&
+      el(
+        "p",
+        { class: "note" },
+        message("NaN or missing in all tokens: {names}.", { names: listed(this.withoutValues) }),
+      );
     // Readers would not find a plot below a long text.
-    const body = this.texts.length > LONG ? [this.lines, this.table.node, this.pair] : [this.pair, this.lines, this.table.node];
+    const body =
+      this.texts.length > LONG
+        ? [this.lines, this.table.node, this.pair]
+        : [this.pair, this.lines, this.table.node];
     root.append(...[head, this.tools.node, empty, ...body, meanings].filter(Boolean));
     root.addEventListener("keydown", (event) => this.key(event));
     /** @type {HTMLElement | null} the token that the tooltip describes */
     this.described = null;
-    document.addEventListener("scroll", () => this.moveTip(), { capture: true, passive: true, signal });
+    document.addEventListener("scroll", () => this.moveTip(), {
+      capture: true,
+      passive: true,
+      signal,
+    });
     this.sync();
   }
 
@@ -104,7 +146,10 @@ export class TokenView {
 
   /** @param {Metric} metric */
   values(metric) {
-    return /** @type {Float64Array} */ (valuesOf(this.data, metric.key)).subarray(this.start, this.end);
+    return /** @type {Float64Array} */ (valuesOf(this.data, metric.key)).subarray(
+      this.start,
+      this.end,
+    );
   }
 
   /** @param {Metric} metric @returns {Scale} */
@@ -133,7 +178,8 @@ export class TokenView {
       this.draw();
     }
     const token = this.address.get("token");
-    const wanted = token === null ? this.at : Math.max(0, Math.min(this.texts.length - 1, Number(token) || 0));
+    const wanted =
+      token === null ? this.at : Math.max(0, Math.min(this.texts.length - 1, Number(token) || 0));
     // Show the tooltip of a token that the URL names.
     if (wanted !== this.at) this.select(wanted, true);
   }
@@ -159,7 +205,10 @@ export class TokenView {
   draw() {
     this.shown.forEach((metric, k) => {
       const [values, scale] = [this.values(metric), this.scale(metric)];
-      this.views[k].node.setAttribute("aria-label", message("Tokens coloured by {metric}", { metric: metric.label }));
+      this.views[k].node.setAttribute(
+        "aria-label",
+        message("Tokens coloured by {metric}", { metric: metric.label }),
+      );
       this.views[k].colour((i) => scale.className(values[i]));
       this.legends[k].replaceChildren(...legend(metric, scale, this.byStep));
     });
@@ -192,7 +241,8 @@ export class TokenView {
     this.at = i;
     const [first] = this.views;
     const held = this.views.find((text) => text.node.contains(document.activeElement)) ?? first;
-    for (const text of this.views) text.select(i, { focus: focus && text === held, describedBy: this.tip.id });
+    for (const text of this.views)
+      text.select(i, { focus: focus && text === held, describedBy: this.tip.id });
     for (const plot of this.plots) plot.select(i);
     this.table.select(i);
     if (focus) this.describe(i, held.span(i));
@@ -216,7 +266,10 @@ export class TokenView {
     });
     const shown = visible(this.texts[i]).trimEnd() || message("part of a character");
     const places = { i, shown, raw };
-    const head = raw === this.texts[i] ? message("{i}: {shown}", places) : message("{i}: {shown}  (logged as {raw})", places);
+    const head =
+      raw === this.texts[i]
+        ? message("{i}: {shown}", places)
+        : message("{i}: {shown}  (logged as {raw})", places);
     this.tip.show(head, lines, beside.getBoundingClientRect());
     this.described = beside;
   }

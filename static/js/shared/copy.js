@@ -33,7 +33,9 @@ export function copies(button, text) {
   const label = button.textContent;
   button.setAttribute("aria-live", "polite");
   button.addEventListener("click", async () => {
-    button.textContent = (await copyText(text())) ? message("Copied") : message("The browser refused to copy");
+    button.textContent = (await copyText(text()))
+      ? message("Copied")
+      : message("The browser refused to copy");
     setTimeout(() => (button.textContent = label), 1500);
   });
 }

@@ -41,7 +41,9 @@ function fill(node, props, children) {
 
 /** Returns a name as nodes, which may be broken after "_", ".", "/", ":" like names in the page's HTML. @param {string} name */
 export function breakable(name) {
-  return name.split(/(?<=[_./:])(?=[^_./:])/).flatMap((part, at) => (at ? [el("wbr"), part] : [part]));
+  return name
+    .split(/(?<=[_./:])(?=[^_./:])/)
+    .flatMap((part, at) => (at ? [el("wbr"), part] : [part]));
 }
 
 let ids = 0;

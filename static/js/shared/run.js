@@ -18,5 +18,5 @@ import { readJson } from "./dom.js";
  */
 export function stepsOfRun() {
   // The one file's node is parsed once.
-  return (/** @type {any} */ (globalThis).rlreportSteps ??= readJson(document, "script.steps-data"));
+  return /** @type {any} */ (globalThis.rlreportSteps ??= readJson(document, "script.steps-data"));
 }

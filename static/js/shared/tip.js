@@ -23,7 +23,12 @@ export class Tip {
    */
   show(title, lines, beside) {
     const rows = lines.map(({ label, value, picked }) =>
-      el("tr", { class: picked && "picked" }, el("th", { scope: "row" }, label), el("td", {}, value)),
+      el(
+        "tr",
+        { class: picked && "picked" },
+        el("th", { scope: "row" }, label),
+        el("td", {}, value),
+      ),
     );
     const head = title && el("p", { class: "raw" }, title);
     this.node.replaceChildren(...(head ? [head] : []), el("table", {}, el("tbody", {}, ...rows)));
