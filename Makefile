@@ -46,7 +46,7 @@ docs: $(VENV)/installed report $(OUT)/reward_hacking_zh
 browser:
 	tests/install-browser
 
-# TypeScript and prettier, which check the scripts of pages.
+# TypeScript, prettier and eslint, which check the scripts of pages.
 node_modules/.package-lock.json: package-lock.json
 	tests/install-script-tools
 
@@ -58,7 +58,7 @@ TIMED = $(BIN)/pytest -m timed $(shell grep -l 'mark\.timed' tests/test_*.py)
 
 SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema vendor
 
-SCRIPTS = static/js
+SCRIPTS = static/js eslint.config.js
 
 # All side by side: one waits for types else.
 lint: $(VENV)/installed-test node_modules/.package-lock.json
@@ -73,6 +73,7 @@ lint-types:
 
 lint-scripts:
 	node_modules/.bin/prettier --check --log-level warn $(SCRIPTS)
+	node_modules/.bin/eslint $(SCRIPTS)
 	node_modules/.bin/tsc
 
 lint-files:

@@ -38,14 +38,9 @@ export function mountKeys(place, bindings) {
   }
 
   document.addEventListener("keydown", (event) => {
-    // Brackets need Option or AltGr on many keyboards.
-    const bracket = event.altKey && "[]{}".includes(event.key);
-    if (event.metaKey || event.defaultPrevented || ((event.ctrlKey || event.altKey) && !bracket))
-      return;
+    if (event.defaultPrevented || isForBrowser(event)) return;
     if (isTyping(event)) {
-      // Escape leaves a field; a dialog closes by itself.
-      const field = /** @type {HTMLElement} */ (event.target);
-      if (event.key === "Escape" && field.matches("input, select")) field.blur();
+      leaveField(event);
       return;
     }
     // The browser closes the open menu, unless the event is prevented.
@@ -55,4 +50,17 @@ export function mountKeys(place, bindings) {
     event.preventDefault();
     found.run(event.key);
   });
+}
+
+/** Returns whether a key is the browser's. @param {KeyboardEvent} event */
+function isForBrowser(event) {
+  // Brackets need Option or AltGr on many keyboards.
+  const isBracket = event.altKey && "[]{}".includes(event.key);
+  return event.metaKey || ((event.ctrlKey || event.altKey) && !isBracket);
+}
+
+/** Leaves a field on Escape; a dialog closes by itself. @param {KeyboardEvent} event */
+function leaveField(event) {
+  const field = /** @type {HTMLElement} */ (event.target);
+  if (event.key === "Escape" && field.matches("input, select")) field.blur();
 }

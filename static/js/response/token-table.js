@@ -1,5 +1,9 @@
 /** A folded table of all metrics of all tokens, built when it is first opened. */
 
+/** @import { Column, NumberColumn } from "../list/rows.js" */
+/** @import { Metric } from "../shared/types.d.ts" */
+/** @import { Scale } from "./metrics.js" */
+
 import { Rows } from "../list/rows.js";
 import { TableView, headerCell } from "../list/table.js";
 import { mountToolbar } from "../list/toolbar.js";
@@ -7,8 +11,11 @@ import { el } from "../shared/dom.js";
 import { message } from "../shared/words.js";
 import { visible } from "./token-text.js";
 
-/** @typedef {import("./metrics.js").Metric} Metric */
-/** @typedef {{values: (metric: Metric) => Float64Array, scale: (metric: Metric) => import("./metrics.js").Scale}} Source */
+/**
+ * @typedef {object} Source of the values of a response's tokens, and of their colours
+ * @property {(metric: Metric) => Float64Array} values
+ * @property {(metric: Metric) => Scale} scale
+ */
 
 export class TokenTable {
   /**
@@ -25,6 +32,7 @@ export class TokenTable {
     this.at = -1;
     /** @type {TableView | null} */
     this.view = null;
+    /** @type {import("../list/table.js").Options} */
     this.options = {
       open: pick,
       href,
@@ -78,12 +86,10 @@ export class TokenTable {
     this.view.select(this.at);
   }
 
-  /** @param {import("../list/rows.js").Column} column @param {number} i */
+  /** Returns the class of a cell's colour, "" for what is not a metric. @param {NumberColumn} column @param {number} i */
   cellClass({ key, numbers }, i) {
     const metric = this.byKey.get(key);
-    return metric
-      ? this.source.scale(metric).className(/** @type {Float64Array} */ (numbers)[i])
-      : "";
+    return metric ? this.source.scale(metric).className(numbers[i]) : "";
   }
 
   /** @param {number} i */
@@ -93,7 +99,7 @@ export class TokenTable {
   }
 }
 
-/** @returns {import("../list/rows.js").Column[]} */
+/** @param {string[]} texts @param {Metric[]} metrics @param {Source} source @returns {Column[]} */
 function tokenColumns(texts, metrics, { values }) {
   const common = { unit: "", group: "", help: "", shown: true };
   return [
