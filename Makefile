@@ -58,7 +58,7 @@ TIMED = $(BIN)/pytest -m timed $(shell grep -l 'mark\.timed' tests/test_*.py)
 
 SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema vendor
 
-SCRIPTS = static/js eslint.config.js
+SCRIPTS = static/js tests/js eslint.config.js
 
 # All side by side: one waits for types else.
 lint: $(VENV)/installed-test node_modules/.package-lock.json

@@ -4,9 +4,9 @@ import js from "@eslint/js";
 export default [
   js.configs.recommended,
   {
-    files: ["static/js/**/*.js"],
+    files: ["static/js/**/*.js", "tests/js/**/*.js"],
     rules: {
-      "no-undef": "off", // tsc knows the names of browsers
+      "no-undef": "off", // tsc knows the names that browsers have
       complexity: ["error", 10],
       "max-depth": ["error", 4],
       "max-lines-per-function": ["error", { max: 50, skipComments: true, skipBlankLines: true }],
