@@ -62,7 +62,10 @@ function addInteraction(spec) {
   }
 }
 
-/** Returns a layer, empty at first, that shades the steps of the finding under the pointer. @returns {Layer} */
+/**
+ * Returns a layer, empty at first, that shades the steps of the finding under the pointer.
+ * @returns {Layer}
+ */
 function pointedAt() {
   return {
     name: "pointed",
@@ -132,14 +135,23 @@ function placeLabels(spec, shownSteps) {
   layer.encoding.y = { field: "place", type: "quantitative", scale: null };
 }
 
-/** Returns how far a value lies below the top of an axis, 1 at its bottom. @param {number} value @param {Scale} scale */
+/**
+ * Returns how far a value lies below the top of an axis, 1 at its bottom.
+ * @param {number} value
+ * @param {Scale} scale
+ */
 function depthOf(value, { type, domain }) {
   const onAxis = type === "log" ? Math.log : Number;
   const [bottom, top] = /** @type {Range} */ (domain).map(onAxis);
   return (top - onAxis(value)) / (top - bottom);
 }
 
-/** Returns the last value of a curve between two steps, NaN if there is none. @param {Row[]} rows @param {string | undefined} series @param {Range} steps */
+/**
+ * Returns the last value of a curve between two steps, NaN if there is none.
+ * @param {Row[]} rows
+ * @param {string | undefined} series
+ * @param {Range} steps
+ */
 function lastValue(rows, series, [from, to]) {
   const last = rows.findLast(
     ({ series: of, step = NaN, value }) =>
@@ -204,7 +216,11 @@ function makeLogarithmic(spec) {
   }
 }
 
-/** Returns transforms that raise a layer's values of 0 or below, which the axis lacks, to its edge. @param {Layer} layer @param {number} edge */
+/**
+ * Returns transforms that raise a layer's values of 0 or below, which the axis lacks, to its edge.
+ * @param {Layer} layer
+ * @param {number} edge
+ */
 function cutAt(layer, edge) {
   const { y, y2 } = /** @type {{y?: Axis, y2?: Axis}} */ (layer.encoding);
   const fields = [y?.field, y2?.field].filter((field) => field !== undefined);

@@ -20,7 +20,10 @@ export class Shared {
     this.listeners = new Set();
   }
 
-  /** Zooms all charts over the steps to a range of steps; null shows all. @param {Range | null} zoom */
+  /**
+   * Zooms all charts over the steps to a range of steps; null shows all.
+   * @param {Range | null} zoom
+   */
   zoomTo(zoom) {
     if (zoom === this.zoom) return;
     this.zoom = zoom;
@@ -111,7 +114,11 @@ export function shadeFindings(root, charts, signal) {
   }
 }
 
-/** Returns the finding that the pointer or the focus is in after an event. @param {Event} event @returns {HTMLElement | null} */
+/**
+ * Returns the finding that the pointer or the focus is in after an event.
+ * @param {Event} event
+ * @returns {HTMLElement | null}
+ */
 function findingOf(event) {
   const leaves = event.type === "pointerout" || event.type === "focusout";
   const { target, relatedTarget } = /** @type {PointerEvent | FocusEvent} */ (event);
@@ -119,7 +126,11 @@ function findingOf(event) {
   return now instanceof Element ? now.closest(".finding[data-charts]") : null;
 }
 
-/** Returns what a chart shades for a finding, null if it does not show it. @param {HTMLElement} finding @param {Chart} chart */
+/**
+ * Returns what a chart shades for a finding, null if it does not show it.
+ * @param {HTMLElement} finding
+ * @param {Chart} chart
+ */
 function shadeOf(finding, chart) {
   const { charts = "", from, to, words = "" } = finding.dataset;
   if (!charts.split(" ").includes(chart.figure.dataset.chart ?? "")) return null;

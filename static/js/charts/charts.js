@@ -153,7 +153,10 @@ export class Chart {
     return words.join("-").replace(/[^\p{L}\p{N}_-]+/gu, "_");
   }
 
-  /** Fills the chart's menu: logarithmic axis, if it makes sense, and downloads. @param {HTMLElement} sheet */
+  /**
+   * Fills the chart's menu: logarithmic axis, if it makes sense, and downloads.
+   * @param {HTMLElement} sheet
+   */
   fillMenu(sheet) {
     const box = el("input", { type: "checkbox" });
     box.checked = this.log;
@@ -214,7 +217,12 @@ export class Chart {
         // Errors only: Vega would also warn of a series without values, which is harmless.
         logLevel: 1,
         defaultStyle: false,
-        /** @param {unknown} _handler @param {MouseEvent} event @param {Item} _item @param {unknown} value */
+        /**
+         * @param {unknown} _handler
+         * @param {MouseEvent} event
+         * @param {Item} _item
+         * @param {unknown} value
+         */
         tooltip: (_handler, event, _item, value) => this.showTip(event, value),
       });
       const isOutdated = draw !== this.draws || this.hooks.signal.aborted;
@@ -287,7 +295,11 @@ export class Chart {
     }
   }
 
-  /** Opens the response or step that was clicked, unless a second click follows. @param {MouseEvent} event @param {Item} [item] */
+  /**
+   * Opens the response or step that was clicked, unless a second click follows.
+   * @param {MouseEvent} event
+   * @param {Item} [item]
+   */
   clicked(event, item) {
     clearTimeout(this.click);
     if (Math.abs(event.clientX - this.pointerDownX) > DRAG_PX) return;
@@ -315,7 +327,10 @@ export class Chart {
     }
   }
 
-  /** Filters the list by what the reader brushed over, by column. @param {Record<string, Range> | null} value */
+  /**
+   * Filters the list by what the reader brushed over, by column.
+   * @param {Record<string, Range> | null} value
+   */
   brush(value) {
     /** @type {Map<string, Range | null>} */
     const ranges = new Map();
@@ -352,7 +367,11 @@ export class Chart {
     this.view.data("rows", this.rows()).runAsync();
   }
 
-  /** Shows a tooltip beside the pointer. @param {MouseEvent} event @param {unknown} value a text or texts by label */
+  /**
+   * Shows a tooltip beside the pointer.
+   * @param {MouseEvent} event
+   * @param {unknown} value a text or texts by label
+   */
   showTip(event, value) {
     if (value === null || value === undefined || value === "") {
       this.hooks.tip.hide();
@@ -414,7 +433,11 @@ export function mountCharts(root, hooks) {
   };
 }
 
-/** Draws each chart once it is near the viewport, one after another. @param {Chart[]} charts @param {AbortSignal} signal */
+/**
+ * Draws each chart once it is near the viewport, one after another.
+ * @param {Chart[]} charts
+ * @param {AbortSignal} signal
+ */
 function drawWhenNear(charts, signal) {
   const byFigure = new Map(charts.map((chart) => [/** @type {Element} */ (chart.figure), chart]));
   /** @type {Chart[]} */

@@ -115,7 +115,12 @@ function scatter(xColumn, yColumn, id, values) {
   };
 }
 
-/** @param {"x" | "y"} field @param {NumberColumn} column @param {object} title its place @returns {Channel} */
+/**
+ * @param {"x" | "y"} field
+ * @param {NumberColumn} column
+ * @param {object} title its place
+ * @returns {Channel}
+ */
 function channel(field, column, title) {
   return {
     field,

@@ -59,7 +59,12 @@ function columnOfCells(header, cells) {
   return { ...header, numbers: null, strings: cells.map(cellText) };
 }
 
-/** @param {Header[]} headers @param {HTMLTableRowElement[]} rendered @param {ListData} data @returns {Read} */
+/**
+ * @param {Header[]} headers
+ * @param {HTMLTableRowElement[]} rendered
+ * @param {ListData} data
+ * @returns {Read}
+ */
 function fromData(headers, rendered, data) {
   const rowIds = idsOf(data);
   const byId = new Map(rendered.map((row) => [row.dataset.n, row]));

@@ -26,7 +26,9 @@
 const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 /** Matches a text that is a number. */
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
-/** Column of data splits; branches that were not trained are listed only if its filter selects them. */
+/**
+ * Column of data splits; branches that were not trained are listed only if its filter selects them.
+ */
 const SPLIT = "extra:split";
 export const BRANCH = "branch";
 /** Column of the tools that answered in a response, whose text has one of them a line. */
@@ -64,7 +66,10 @@ export class Rows {
     this.ranges = new Map();
     /** @type {Map<string, string>} column key → words that its text must contain, in lower case */
     this.words = new Map();
-    /** @type {Map<string, string>} key of a column that is filtered by whole values → label of "all values" */
+    /**
+     * @type {Map<string, string>} key of a column that is filtered by whole values → label of "all
+     *   values"
+     */
     this.filters = new Map();
     this.query = "";
     /** @type {number[]} indices of the rows that pass the filters, in sorted order */
@@ -127,7 +132,10 @@ export class Rows {
     for (const listener of [...this.listeners]) listener();
   }
 
-  /** Returns the rows to list: without branches, unless the split filter selects them. @returns {number[]} */
+  /**
+   * Returns the rows to list: without branches, unless the split filter selects them.
+   * @returns {number[]}
+   */
   listable() {
     const splits = this.words.has(SPLIT) ? null : this.column(SPLIT)?.strings;
     return Array.from({ length: this.size }, (_, i) => i).filter((i) => splits?.[i] !== BRANCH);
@@ -147,7 +155,10 @@ export class Rows {
     return this.listable().filter((i) => tests.every((passes) => passes(i)));
   }
 
-  /** Returns a test of rows for each range, except those on the columns `without`. @param {Set<string>} without */
+  /**
+   * Returns a test of rows for each range, except those on the columns `without`.
+   * @param {Set<string>} without
+   */
   rangeTests(without) {
     /** @type {((i: number) => boolean)[]} */
     const tests = [];
@@ -200,7 +211,11 @@ export class Rows {
 
 // The next two are alike, but one function for both would be slower by a fifth.
 
-/** @param {Float64Array} numbers NaN for missing ones @param {boolean} down @returns {Comparison} */
+/**
+ * @param {Float64Array} numbers NaN for missing ones
+ * @param {boolean} down
+ * @returns {Comparison}
+ */
 function byNumber(numbers, down) {
   const smallerFirst = down ? 1 : -1;
   return (a, b) => {
@@ -238,7 +253,10 @@ export function formatSort(sort) {
   return sort.map(({ key, down }) => (down ? `-${key}` : key)).join(",");
 }
 
-/** Returns whether CSV readers would change a text: a formula, "0007", "true". @param {string} text */
+/**
+ * Returns whether CSV readers would change a text: a formula, "0007", "true".
+ * @param {string} text
+ */
 function changedByPrograms(text) {
   if (NUMBER.test(text)) return String(Number(text)) !== text;
   return FORMULA.test(text) || /^(true|false|nan|inf(inity)?)$/i.test(text);

@@ -70,12 +70,22 @@ export async function mountRunList(root, section, address, signal) {
   return { section, rows, view, panel, open };
 }
 
-/** Returns the address of a response. @param {RunListData} data @param {number | string | null} step @param {number} n */
+/**
+ * Returns the address of a response.
+ * @param {RunListData} data
+ * @param {number | string | null} step
+ * @param {number} n
+ */
 function addressOf(data, step, n) {
   return data.address.replace("{step}", String(step)).replace("{n}", String(n));
 }
 
-/** Returns links to a response's step and to the responses to its prompt. @param {RunListData} data @param {PanelData} part @param {number} at */
+/**
+ * Returns links to a response's step and to the responses to its prompt.
+ * @param {RunListData} data
+ * @param {PanelData} part
+ * @param {number} at
+ */
 function linksOf(data, part, at) {
   const { step } = part;
   const prompt = String(part.prompts?.[at]);
@@ -118,7 +128,11 @@ class Steps {
     return { data, at: data.n.indexOf(this.list.n[i]) };
   }
 
-  /** Returns a step's data for the panel: its texts, and figures from the list. @param {StepTexts} texts @returns {PanelData} */
+  /**
+   * Returns a step's data for the panel: its texts, and figures from the list.
+   * @param {StepTexts} texts
+   * @returns {PanelData}
+   */
   forPanel(texts) {
     const { columns, strings, values } = this.list;
     const places = texts.n.map((n) => this.rowIds.indexOf(`${texts.step}-${n}`));

@@ -65,7 +65,11 @@ export function mountStepList(root, section, data, { address, signal }) {
   };
 }
 
-/** Returns names of the findings that cite response i, each once. @param {RowsData} data @param {number} i */
+/**
+ * Returns names of the findings that cite response i, each once.
+ * @param {RowsData} data
+ * @param {number} i
+ */
 function badgesOf(data, i) {
   const badges = data.badges[data.n[i]] ?? [];
   return [...new Set(badges.map(({ name }) => name))];

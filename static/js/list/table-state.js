@@ -39,7 +39,11 @@ export function keepInUrl(rows, address, signal, prefix = "") {
   read();
 }
 
-/** Puts the state that parameters say into rows, without updating them. @param {Rows} rows @param {Entry[]} entries */
+/**
+ * Puts the state that parameters say into rows, without updating them.
+ * @param {Rows} rows
+ * @param {Entry[]} entries
+ */
 export function readEntries(rows, entries) {
   const parameters = new Map(entries);
   rows.query = searchable((parameters.get("q") ?? "").trim());
@@ -61,14 +65,24 @@ function readWords(rows, key, value) {
   rows.words.set(key, words);
 }
 
-/** Reads an end of a range. @param {Rows} rows @param {string} kind "min" or "max" @param {string} key @param {number} end */
+/**
+ * Reads an end of a range.
+ * @param {Rows} rows
+ * @param {string} kind "min" or "max"
+ * @param {string} key
+ * @param {number} end
+ */
 function readEnd(rows, kind, key, end) {
   if (!rows.column(key)?.numbers || !Number.isFinite(end)) return;
   const [low, high] = rows.ranges.get(key) ?? [-Infinity, Infinity];
   rows.ranges.set(key, kind === "min" ? [end, high] : [low, end]);
 }
 
-/** Returns the parameters that say the state of rows; without what is usual. @param {Rows} rows @returns {Entry[]} */
+/**
+ * Returns the parameters that say the state of rows; without what is usual.
+ * @param {Rows} rows
+ * @returns {Entry[]}
+ */
 export function toEntries(rows) {
   /** @type {Entry[]} */
   const entries = [];

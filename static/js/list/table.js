@@ -92,7 +92,10 @@ export class TableView {
     }
   }
 
-  /** Opens the row that was clicked, unless the reader selects text or wants a new tab. @param {MouseEvent} event */
+  /**
+   * Opens the row that was clicked, unless the reader selects text or wants a new tab.
+   * @param {MouseEvent} event
+   */
   clicked(event) {
     const target = /** @type {Element} */ (event.target);
     const row = target.closest("tr");
@@ -110,7 +113,11 @@ export class TableView {
     }
   }
 
-  /** Returns whether a link is the row's name, and not followed as the row opens here. @param {Element} link @param {HTMLTableRowElement} row */
+  /**
+   * Returns whether a link is the row's name, and not followed as the row opens here.
+   * @param {Element} link
+   * @param {HTMLTableRowElement} row
+   */
   isOwnLink(link, row) {
     return this.options.open !== undefined && link.closest("td") === row.cells[0];
   }
@@ -171,7 +178,10 @@ export class TableView {
     if (row) this.reveal(row);
   }
 
-  /** Scrolls the table, not the page, so that a row is visible below the header. @param {HTMLElement} row */
+  /**
+   * Scrolls the table, not the page, so that a row is visible below the header.
+   * @param {HTMLElement} row
+   */
   reveal(row) {
     const [outer, inner] = [this.box.getBoundingClientRect(), row.getBoundingClientRect()];
     const top = outer.top + this.head.offsetHeight;
@@ -186,7 +196,10 @@ export class TableView {
     return el("tr", { class: "empty" }, el("td", { colspan: this.renderedColumns.length }, text));
   }
 
-  /** Returns the node of row i, with cells for all columns that were shown so far. @param {number} i */
+  /**
+   * Returns the node of row i, with cells for all columns that were shown so far.
+   * @param {number} i
+   */
   row(i) {
     const node = (this.nodes[i] ??= el("tr", { "data-n": this.rowIds[i] }));
     const { cells } = node;
@@ -198,7 +211,12 @@ export class TableView {
     return node;
   }
 
-  /** Replaces the text of a cell by its excerpt, if the list has excerpts. @param {Element} cell @param {Column} column @param {number} i */
+  /**
+   * Replaces the text of a cell by its excerpt, if the list has excerpts.
+   * @param {Element} cell
+   * @param {Column} column
+   * @param {number} i
+   */
   showExcerpt(cell, column, i) {
     const { text } = this.options;
     if (!text || column.kind !== "text" || (column.strings?.[i] ?? null) === null) return;
@@ -218,7 +236,11 @@ export class TableView {
     return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
   }
 
-  /** Returns the first cell of a row: a link and badges. @param {Column} column @param {number} i */
+  /**
+   * Returns the first cell of a row: a link and badges.
+   * @param {Column} column
+   * @param {number} i
+   */
   nameCell(column, i) {
     const names = this.options.badges?.(i) ?? [];
     const badges = names.flatMap((name) => [" ", el("span", { class: "badge" }, name)]);
@@ -283,7 +305,11 @@ function textCell(column, value) {
   return el("td", { class: "text", "data-key": column.key }, clamp);
 }
 
-/** Returns the length of a text's longest shared beginning, after which it goes on. @param {string} text @param {string[]} prefixes */
+/**
+ * Returns the length of a text's longest shared beginning, after which it goes on.
+ * @param {string} text
+ * @param {string[]} prefixes
+ */
 function sharedLength(text, prefixes) {
   const found = prefixes.filter((one) => text.startsWith(one) && text.slice(one.length).trim());
   return Math.max(0, ...found.map((one) => one.length));

@@ -10,7 +10,9 @@ import { menu } from "../shared/menu.js";
 import { searchable, toCsv, toJson, valuesOf } from "./rows.js";
 import { message } from "../shared/words.js";
 
-/** Maximum number of distinct values of a column to offer them as options instead of a text field. */
+/**
+ * Maximum number of distinct values of a column to offer them as options instead of a text field.
+ */
 const MAX_OPTIONS = 30;
 const MAX_OPTION_CHARS = 80;
 
@@ -96,7 +98,11 @@ function countOf(rows) {
   });
 }
 
-/** Returns a button for each filter, which removes it. @param {Rows} rows @param {() => void} removed called after it */
+/**
+ * Returns a button for each filter, which removes it.
+ * @param {Rows} rows
+ * @param {() => void} removed called after it
+ */
 function filterChips(rows, removed) {
   /** @param {string} words @param {() => void} remove */
   const chip = (words, remove) => {
@@ -145,7 +151,12 @@ function filterSelects(rows) {
   return selects;
 }
 
-/** Creates a select of a column's values. @param {Rows} rows @param {Column} column @param {string} all */
+/**
+ * Creates a select of a column's values.
+ * @param {Rows} rows
+ * @param {Column} column
+ * @param {string} all
+ */
 function filterSelect(rows, column, all) {
   const texts = [...new Set(column.strings)];
   const names = new Set(texts.flatMap((text) => valuesOf(column.key, text)));
@@ -212,7 +223,11 @@ function filterFields(rows, column) {
   return [el("label", {}, message("contains"), wordsInput(rows, column))];
 }
 
-/** Creates the filter of a text column: a select for few values, else a text field. @param {Rows} rows @param {Column} column */
+/**
+ * Creates the filter of a text column: a select for few values, else a text field.
+ * @param {Rows} rows
+ * @param {Column} column
+ */
 function wordsInput(rows, column) {
   const label = message("{column} contains", { column: column.label });
   const current = rows.words.get(column.key) ?? "";
@@ -252,7 +267,11 @@ function optionsOf(rows, column) {
   return isWhole || areShort ? [...values].sort() : null;
 }
 
-/** Creates the two ends of the filter of a column of numbers. @param {Rows} rows @param {NumberColumn} column */
+/**
+ * Creates the two ends of the filter of a column of numbers.
+ * @param {Rows} rows
+ * @param {NumberColumn} column
+ */
 function rangeFields(rows, column) {
   const finite = column.numbers.filter(Number.isFinite);
   const [low, high] = rows.ranges.get(column.key) ?? [-Infinity, Infinity];
@@ -268,7 +287,11 @@ function rangeFields(rows, column) {
   return [el("label", {}, message("from"), from), el("label", {}, message("to"), to)];
 }
 
-/** Returns the least or largest number, written, "" for none. @param {Float64Array} numbers @param {(a: number, b: number) => number} most */
+/**
+ * Returns the least or largest number, written, "" for none.
+ * @param {Float64Array} numbers
+ * @param {(a: number, b: number) => number} most
+ */
 function extreme(numbers, most) {
   return numbers.length ? written(numbers.reduce((a, b) => most(a, b))) : "";
 }

@@ -78,7 +78,12 @@ function responseBindings({ panel, open }) {
   ];
 }
 
-/** Returns keys that are handled where they have an effect. @param {string} shown @param {string} what @returns {Binding} */
+/**
+ * Returns keys that are handled where they have an effect.
+ * @param {string} shown
+ * @param {string} what
+ * @returns {Binding}
+ */
 function listedOnly(shown, what) {
   return { keys: [], shown, what, run: () => {} };
 }

@@ -29,7 +29,12 @@ export function follow(root, list, address) {
   document.title = i < 0 ? title : message("Response {n} · {page}", named);
 }
 
-/** Opens row i instead of the open one, −1 for none. @param {ResponseList} list @param {number} i @param {Address} address */
+/**
+ * Opens row i instead of the open one, −1 for none.
+ * @param {ResponseList} list
+ * @param {number} i
+ * @param {Address} address
+ */
 function change(list, i, address) {
   const { panel, view } = list;
   const before = panel.open;
@@ -68,7 +73,11 @@ async function scrollToHead(panel, shown, address) {
   toHead();
 }
 
-/** Scrolls to the chart or finding that the URL names. @param {HTMLElement} root @param {Address} address */
+/**
+ * Scrolls to the chart or finding that the URL names.
+ * @param {HTMLElement} root
+ * @param {Address} address
+ */
 function showNamed(root, address) {
   const id = namedIn(address);
   if (id === (root.dataset.named ?? null)) return; // something else of the URL changed
@@ -82,7 +91,10 @@ function showNamed(root, address) {
   node.scrollIntoView({ block: "start" });
 }
 
-/** Returns the id of the chart or finding that the URL names, null for none. @param {Address} address */
+/**
+ * Returns the id of the chart or finding that the URL names, null for none.
+ * @param {Address} address
+ */
 function namedIn(address) {
   for (const kind of ["chart", "finding"]) {
     const name = address.get(kind);

@@ -6,7 +6,10 @@ import { el, svg } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { message } from "../shared/words.js";
 
-/** Size of the curve's box, in its own units; the curve keeps a distance from its upper and lower end. */
+/**
+ * Size of the curve's box, in its own units; the curve keeps a distance from its upper and lower
+ * end.
+ */
 const WIDTH = 100;
 const HEIGHT = 28;
 const AIR = 2;
@@ -54,7 +57,11 @@ export function mountScrubber(place, run, current) {
   place.append(svg("svg", box, svg("path", { d: curve(rewards) }), line), slider, words);
 }
 
-/** Shows the link to the last step, which was not known when the page was written. @param {HTMLElement} place @param {string} href */
+/**
+ * Shows the link to the last step, which was not known when the page was written.
+ * @param {HTMLElement} place
+ * @param {string} href
+ */
 function linkToLast(place, href) {
   const link = /** @type {HTMLAnchorElement | null | undefined} */ (
     place.parentElement?.querySelector(".step-nav a.last")
@@ -64,7 +71,11 @@ function linkToLast(place, href) {
   link.hidden = false;
 }
 
-/** Returns a step in words, to be shown and to be read aloud. @param {number} step @param {number | null} reward */
+/**
+ * Returns a step in words, to be shown and to be read aloud.
+ * @param {number} step
+ * @param {number | null} reward
+ */
 function describedStep(step, reward) {
   const places = { step, reward: written(reward) };
   if (reward === null) {
@@ -79,7 +90,10 @@ function describedStep(step, reward) {
   };
 }
 
-/** Returns SVG path data of the rewards over the steps, with gaps at missing ones. @param {(number | null)[]} rewards */
+/**
+ * Returns SVG path data of the rewards over the steps, with gaps at missing ones.
+ * @param {(number | null)[]} rewards
+ */
 export function curve(rewards) {
   const known = rewards.filter((reward) => reward !== null);
   const low = Math.min(...known);

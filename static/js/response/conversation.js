@@ -64,7 +64,10 @@ export class Conversation {
     );
   }
 
-  /** Highlights a search text, unfolds its turns and scrolls to the first. @param {string} query lower case */
+  /**
+   * Highlights a search text, unfolds its turns and scrolls to the first.
+   * @param {string} query lower case
+   */
   mark(query) {
     this.turns.forEach((turn, k) => {
       if (!query || !searchable(Object.values(turn).flat(2).join("\n")).includes(query)) return;
@@ -133,7 +136,11 @@ function sideOf({ error, sampled }) {
   return sampled ? "sampled" : "given";
 }
 
-/** Returns the line above a turn: its number, its role and its facts. @param {Turn} turn @param {number} k */
+/**
+ * Returns the line above a turn: its number, its role and its facts.
+ * @param {Turn} turn
+ * @param {number} k
+ */
 function roleOf(turn, k) {
   const { role, tool, error } = turn;
   const facts = factsOf(turn);
@@ -245,7 +252,11 @@ function folded(text) {
   return [text.slice(0, from), button, text.slice(to)];
 }
 
-/** Returns an index near `at` that does not split a surrogate pair. @param {string} text @param {number} at */
+/**
+ * Returns an index near `at` that does not split a surrogate pair.
+ * @param {string} text
+ * @param {number} at
+ */
 function whole(text, at) {
   const code = text.charCodeAt(at);
   return code >= 0xdc00 && code < 0xe000 ? at + 1 : at;
@@ -265,7 +276,10 @@ function call(name, given) {
   );
 }
 
-/** Indents a JSON text; other texts, and numbers that parsing would change, stay as they are. @param {string} text */
+/**
+ * Indents a JSON text; other texts, and numbers that parsing would change, stay as they are.
+ * @param {string} text
+ */
 function laidOut(text) {
   try {
     const value = JSON.parse(text);

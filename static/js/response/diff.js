@@ -42,7 +42,11 @@ export function difference(before, after) {
   ]);
 }
 
-/** Returns how many of the numbers from 0 to below `most` pass before the first that does not. @param {number} most @param {(k: number) => boolean} passes */
+/**
+ * Returns how many of the numbers from 0 to below `most` pass before the first that does not.
+ * @param {number} most
+ * @param {(k: number) => boolean} passes
+ */
 function countAlike(most, passes) {
   let count = 0;
   while (count < most && passes(count)) count += 1;

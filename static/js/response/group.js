@@ -239,7 +239,11 @@ export function branchStrip(data, i, open) {
   );
 }
 
-/** Returns what is known of a branch; null for what is not. @param {PanelData} data @param {number} at */
+/**
+ * Returns what is known of a branch; null for what is not.
+ * @param {PanelData} data
+ * @param {number} at
+ */
 function branchFacts(data, at) {
   /** @param {string} key */
   const logged = (key) => data.strings[key]?.[at] ?? null;
@@ -253,7 +257,12 @@ function branchFacts(data, at) {
   ];
 }
 
-/** Returns the turn from which on a branch differs from the first branch, null if none does. @param {PanelData} data @param {number} first @param {number} at */
+/**
+ * Returns the turn from which on a branch differs from the first branch, null if none does.
+ * @param {PanelData} data
+ * @param {number} first
+ * @param {number} at
+ */
 function parting(data, first, at) {
   const prompts = data.texts.prompt;
   if (prompts && prompts[first] !== prompts[at]) return message("another prompt");

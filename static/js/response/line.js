@@ -73,7 +73,11 @@ function nameOf(lines) {
   return second === undefined ? first : message("{first} and {second}", { first, second });
 }
 
-/** Returns the least and the largest finite value, apart in any case. @param {Float64Array[]} all @returns {[number, number]} */
+/**
+ * Returns the least and the largest finite value, apart in any case.
+ * @param {Float64Array[]} all
+ * @returns {[number, number]}
+ */
 function extent(all) {
   let low = Infinity;
   let high = -Infinity;
@@ -111,7 +115,12 @@ export function path(values, x, y) {
   return data;
 }
 
-/** Returns the indices of the least and the largest value in a range, ascending; none for NaN alone. @param {Float64Array} values @param {number} start @param {number} end */
+/**
+ * Returns the indices of the least and the largest value in a range, ascending; none for NaN alone.
+ * @param {Float64Array} values
+ * @param {number} start
+ * @param {number} end
+ */
 function extremesOf(values, start, end) {
   let least = -1;
   let most = -1;

@@ -23,7 +23,10 @@ function k3(ratio) {
   return ratio * ratio * SERIES.reduce((total, factor) => total * ratio + factor, 0);
 }
 
-/** Metric → those it is derived from, and how. @type {Record<string, [string[], (...x: number[]) => number]>} */
+/**
+ * Metric → those it is derived from, and how.
+ * @type {Record<string, [string[], (...x: number[]) => number]>}
+ */
 const DERIVED = {
   ref_logp: [["logp", "log_ratio"], (logp, ratio) => logp - ratio],
   // k3 of the inverse ratio, an estimate of KL(policy‖reference).
@@ -59,13 +62,19 @@ export function valuesOf(data, key) {
 /** Metrics whose smallest values are the extremes. */
 const SMALL_IS_EXTREME = new Set(["logp", "ref_logp", "prob", "ref_prob", "sampler_logp"]);
 
-/** Metrics whose extremes are the values furthest from the median, as their usual level is not 0. */
+/**
+ * Metrics whose extremes are the values furthest from the median, as their usual level is not 0.
+ */
 const AROUND_MEDIAN = new Set(["value", "return"]);
 
 /** Metrics that are between 0 and 1 in any response. */
 const PROBABILITIES = new Set(["prob", "ref_prob"]);
 
-/** Returns the usual level of a metric: 0 or the median. @param {Float64Array} values @param {Metric} metric */
+/**
+ * Returns the usual level of a metric: 0 or the median.
+ * @param {Float64Array} values
+ * @param {Metric} metric
+ */
 function middleOf(values, metric) {
   if (!AROUND_MEDIAN.has(metric.key)) return 0;
   return quantile(values.filter(Number.isFinite).sort(), 0.5);
@@ -132,7 +141,12 @@ export class Scale {
     this.clipped = beyond.length;
   }
 
-  /** Returns the values at both ends of the colours. @param {Float64Array} finite @param {Metric} metric @returns {[number, number]} */
+  /**
+   * Returns the values at both ends of the colours.
+   * @param {Float64Array} finite
+   * @param {Metric} metric
+   * @returns {[number, number]}
+   */
   ends(finite, metric) {
     if (PROBABILITIES.has(metric.key)) return [0, 1];
     if (!metric.signed) return oneSidedEnds(finite.toSorted());
@@ -150,7 +164,11 @@ export class Scale {
   }
 }
 
-/** Returns ends that hold 0 and most values. @param {Float64Array} sorted @returns {[number, number]} */
+/**
+ * Returns ends that hold 0 and most values.
+ * @param {Float64Array} sorted
+ * @returns {[number, number]}
+ */
 function oneSidedEnds(sorted) {
   const low = Math.min(0, quantile(sorted, 1 - CLIP));
   // If most values are 0, the largest counts, unless there are smaller ones to colour.

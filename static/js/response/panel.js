@@ -116,7 +116,10 @@ export class Panel {
     return this.node.contains(focused) ? focused : null;
   }
 
-  /** Keeps the focus in the panel after its parts were replaced. @param {HTMLElement} part that had it */
+  /**
+   * Keeps the focus in the panel after its parts were replaced.
+   * @param {HTMLElement} part that had it
+   */
   focusAgain(part) {
     // Re-inserting a focused button blurs it; a disabled one cannot have the focus.
     const canKeep = part.isConnected && !part.matches(":disabled");
@@ -129,7 +132,10 @@ export class Panel {
     if (top < 0) this.node.scrollIntoView({ block: "start" });
   }
 
-  /** Fills the panel with a response; returns its texts and the place of its tokens. @param {Located} located */
+  /**
+   * Fills the panel with a response; returns its texts and the place of its tokens.
+   * @param {Located} located
+   */
   showParts({ data, at }) {
     const n = data.n[at];
     /** @param {string} key @param {number} [place] */
@@ -193,7 +199,10 @@ export class Panel {
     this.node.parentElement?.classList.remove("listing");
   }
 
-  /** Shows a message that the URL names a response which the report does not show. @param {string} n */
+  /**
+   * Shows a message that the URL names a response which the report does not show.
+   * @param {string} n
+   */
   showMissing(n) {
     this.close();
     this.node.replaceChildren(
@@ -271,7 +280,10 @@ export class Panel {
     this.go(this.rowOf(data, data.n.indexOf(next)));
   }
 
-  /** Goes to a response to the same prompt at an earlier (−1) or later (1) step. @param {number} way */
+  /**
+   * Goes to a response to the same prompt at an earlier (−1) or later (1) step.
+   * @param {number} way
+   */
   samePrompt(way) {
     const { data, at } = this;
     if (!data || at < 0) return;
@@ -340,7 +352,11 @@ function conversationOf(data, n) {
   return turns ? new Conversation(turns, data.errors?.[n] ?? []) : null;
 }
 
-/** Returns the turns of a response, and the tokens that the policy did not sample. @param {PanelData} data @param {number} n */
+/**
+ * Returns the turns of a response, and the tokens that the policy did not sample.
+ * @param {PanelData} data
+ * @param {number} n
+ */
 function turnsOf(data, n) {
   return { turns: data.conversation?.[n] ?? [], given: data.given?.[n] ?? [] };
 }
@@ -363,7 +379,11 @@ function titleOf(data, n) {
   return other ? other.replace("{n}", String(n)) : message("Response {n}", { n });
 }
 
-/** Creates the menu that copies a response, its link or its place in the log. @param {() => string} response @param {string} where */
+/**
+ * Creates the menu that copies a response, its link or its place in the log.
+ * @param {() => string} response
+ * @param {string} where
+ */
 function copyMenu(response, where) {
   /** @param {string} label @param {() => string} text */
   const copyButton = (label, text) => {

@@ -68,7 +68,11 @@ export function stats(data, i, truth) {
   return { line, rest };
 }
 
-/** Returns the columns of numbers that are known of response i. @param {PanelData} data @param {number} i */
+/**
+ * Returns the columns of numbers that are known of response i.
+ * @param {PanelData} data
+ * @param {number} i
+ */
 function knownFigures({ columns, values }, i) {
   /** @param {string} key */
   const isKnown = (key) => (values[key]?.[i] ?? null) !== null;
@@ -87,7 +91,12 @@ function moreFigures(count) {
   return plural("{count} more figure", "{count} more figures", count, { count });
 }
 
-/** @param {PanelData} data @param {number} i @param {ColumnData[]} columns @param {string} name of the list */
+/**
+ * @param {PanelData} data
+ * @param {number} i
+ * @param {ColumnData[]} columns
+ * @param {string} name of the list
+ */
 function figureList(data, i, columns, name) {
   const figures = columns.map((column) => stat(data, i, column));
   return el("dl", { class: `response-figures ${name}` }, ...figures);
@@ -119,7 +128,12 @@ function stat(data, i, column) {
   );
 }
 
-/** Returns the word for a figure's value, null if it is a number. @param {PanelData} data @param {number} i @param {string} key */
+/**
+ * Returns the word for a figure's value, null if it is a number.
+ * @param {PanelData} data
+ * @param {number} i
+ * @param {string} key
+ */
 function wordOf(data, i, key) {
   const ending = data.strings?.ending?.[i];
   if (key === "finished" && ending) return ending;
@@ -133,7 +147,12 @@ function rankNote(rank, all) {
   return el("span", { class: "rank" }, said);
 }
 
-/** Returns the response's rank in the step, null if too few values are distinct. @param {PanelData} data @param {string} key @param {number} i */
+/**
+ * Returns the response's rank in the step, null if too few values are distinct.
+ * @param {PanelData} data
+ * @param {string} key
+ * @param {number} i
+ */
 function rankOf(data, key, i) {
   const ranks = data.ranks[key];
   const rank = ranks?.[i];

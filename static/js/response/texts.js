@@ -72,13 +72,20 @@ function isLong(key, text) {
   return text.length > (key === "prompt" ? MOST_PROMPT_CHARS : MOST_CHARS);
 }
 
-/** @param {string | undefined} other name of the text to compare with, if it is not the reference */
+/**
+ * @param {string | undefined} other name of the text to compare with, if it is not the reference
+ */
 function differenceLabel(other) {
   if (other) return message("Mark differences from {other}", { other });
   return message("Mark differences from the reference response");
 }
 
-/** @param {Key} key @param {string} text @param {[string, string][]} turns @returns {(Node | string)[]} */
+/**
+ * @param {Key} key
+ * @param {string} text
+ * @param {[string, string][]} turns
+ * @returns {(Node | string)[]}
+ */
 function contentOf(key, text, turns) {
   /** @type {(Node | string)[]} */
   const content = [];
@@ -144,7 +151,11 @@ export function differenceButton(label, after, before) {
   return button;
 }
 
-/** Returns the text of one side, with what only it has marked. @param {import("./diff.js").Run[]} runs @param {"added" | "removed"} own */
+/**
+ * Returns the text of one side, with what only it has marked.
+ * @param {import("./diff.js").Run[]} runs
+ * @param {"added" | "removed"} own
+ */
 function markedRuns(runs, own) {
   const nodes = [];
   for (const { kind, text } of runs) {

@@ -86,7 +86,11 @@ export class TokenTable {
     this.view.select(this.at);
   }
 
-  /** Returns the class of a cell's colour, "" for what is not a metric. @param {NumberColumn} column @param {number} i */
+  /**
+   * Returns the class of a cell's colour, "" for what is not a metric.
+   * @param {NumberColumn} column
+   * @param {number} i
+   */
   cellClass({ key, numbers }, i) {
     const metric = this.byKey.get(key);
     return metric ? this.source.scale(metric).className(numbers[i]) : "";

@@ -96,7 +96,12 @@ export class TokenText {
     });
   }
 
-  /** Returns whether the last block ends before token i. @param {number} i @param {boolean} isGrey @param {boolean} endsLine whether the token before i does */
+  /**
+   * Returns whether the last block ends before token i.
+   * @param {number} i
+   * @param {boolean} isGrey
+   * @param {boolean} endsLine whether the token before i does
+   */
   isFull(i, isGrey, endsLine) {
     const length = i - this.starts[this.starts.length - 1];
     // Grey blocks are short, so that most of a long text of the environment can be folded.
@@ -141,7 +146,12 @@ export class TokenText {
     blocks[0].before(button);
   }
 
-  /** Opens a block. @param {number} start @param {boolean} isGrey @param {HTMLElement | null} heading */
+  /**
+   * Opens a block.
+   * @param {number} start
+   * @param {boolean} isGrey
+   * @param {HTMLElement | null} heading
+   */
   open(start, isGrey, heading) {
     const block = el("div", { class: isGrey ? "block given" : "block" });
     if (isGrey) this.grey.add(block);
@@ -201,7 +211,11 @@ export class TokenText {
     reveal(span);
   }
 
-  /** Returns the token nearest to i one line up (−1) or down (1). @param {number} i @param {number} way */
+  /**
+   * Returns the token nearest to i one line up (−1) or down (1).
+   * @param {number} i
+   * @param {number} way
+   */
   vertical(i, way) {
     const from = this.span(i).getBoundingClientRect();
     let best = i;

@@ -87,7 +87,11 @@ export function legend(metric, scale, byStep) {
   ];
 }
 
-/** Returns a note on which values the scale covers, and how many are beyond it. @param {Scale} scale @param {boolean} byStep */
+/**
+ * Returns a note on which values the scale covers, and how many are beyond it.
+ * @param {Scale} scale
+ * @param {boolean} byStep
+ */
 function clipNote(scale, byStep) {
   const count = scale.clipped;
   if (!count) return byStep ? message("scale of the step") : message("scale of the response");

@@ -80,7 +80,10 @@ export class TokenView {
     this.sync();
   }
 
-  /** Splits the metrics that the page has into those with a value here and those without. @param {Metric[]} metrics */
+  /**
+   * Splits the metrics that the page has into those with a value here and those without.
+   * @param {Metric[]} metrics
+   */
   withValues(metrics) {
     const available = metrics.filter((metric) => valuesOf(this.data, metric.key));
     const shown = available.filter((metric) =>
@@ -324,7 +327,12 @@ export class TokenView {
     this.pick(to);
   }
 
-  /** Returns the token that a key moves to from token i, null for other keys. @param {string} key @param {TokenText} text @param {number} i */
+  /**
+   * Returns the token that a key moves to from token i, null for other keys.
+   * @param {string} key
+   * @param {TokenText} text
+   * @param {number} i
+   */
   moved(key, text, i) {
     const last = this.texts.length - 1;
     switch (key) {

@@ -1,4 +1,6 @@
-/** Copies text to the clipboard, also without the clipboard API, as in some browsers on `file://`. */
+/**
+ * Copies text to the clipboard, also without the clipboard API, as in some browsers on `file://`.
+ */
 
 import { message } from "./words.js";
 

@@ -1,4 +1,6 @@
-/** Loads the texts of all shown responses, from `data/texts.js` or a node of the one-file report. */
+/**
+ * Loads the texts of all shown responses, from `data/texts.js` or a node of the one-file report.
+ */
 
 /** @import { StepTexts } from "./types.d.ts" */
 
@@ -8,7 +10,9 @@ import { readJson } from "./dom.js";
 /** @type {Promise<Record<string, string>> | null} */
 let loading = null;
 
-/** @returns {Promise<Record<string, string>>} packed texts by step; rejects if the file is missing */
+/**
+ * @returns {Promise<Record<string, string>>} packed texts by step; rejects if the file is missing
+ */
 function packedTexts() {
   loading ??= load();
   return loading;

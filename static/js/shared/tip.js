@@ -3,7 +3,10 @@
 import { el, uid } from "./dom.js";
 
 /** @typedef {{label: string, value: string, picked?: boolean}} Line */
-/** @typedef {{left: number, right: number, top: number, bottom: number}} Box in the window, in pixels */
+/**
+ * @typedef {{left: number, right: number, top: number, bottom: number}} Box in the window, in
+ *   pixels
+ */
 
 export class Tip {
   /** @param {HTMLElement} root @param {AbortSignal} signal removes it */

@@ -63,7 +63,11 @@ export function listed(items) {
   return items.filter(Boolean).join(message(", "));
 }
 
-/** Appends the unit, if any, to a formatted number. @param {string} number @param {string} [unit] */
+/**
+ * Appends the unit, if any, to a formatted number.
+ * @param {string} number
+ * @param {string} [unit]
+ */
 export function withUnit(number, unit) {
   return unit ? message("{number} {unit}", { number, unit }) : number;
 }
