@@ -46,9 +46,9 @@ docs: $(VENV)/installed report $(OUT)/reward_hacking_zh
 browser:
 	tests/install-browser
 
-# TypeScript, for the types of the scripts alone.
+# TypeScript, prettier and eslint, which check the scripts of pages.
 node_modules/.package-lock.json: package-lock.json
-	tests/install-typescript
+	tests/install-script-tools
 
 # Many tests start programs; where the environment forbids bytecode, each would compile anew.
 # By file, as the tests of a file look at the same builds; three at once, as browsers wait.
@@ -57,6 +57,8 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile
 TIMED = $(BIN)/pytest -m timed $(shell grep -l 'mark\.timed' tests/test_*.py)
 
 SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema vendor
+
+SCRIPTS = static/js tests/js eslint.config.js
 
 # All side by side: one waits for types else.
 lint: $(VENV)/installed-test node_modules/.package-lock.json
@@ -70,6 +72,8 @@ lint-types:
 	$(BIN)/mypy -n 2
 
 lint-scripts:
+	node_modules/.bin/prettier --check --log-level warn $(SCRIPTS)
+	node_modules/.bin/eslint $(SCRIPTS)
 	node_modules/.bin/tsc
 
 lint-files:
@@ -135,9 +139,10 @@ written: $(VENV)/installed-test
 release-check: $(VENV)/installed-test
 	$(BIN)/python -m tools.catalogue --check
 
-format: $(VENV)/installed-test
+format: $(VENV)/installed-test node_modules/.package-lock.json
 	$(BIN)/ruff format rlreport tools tests benchmarks
 	$(BIN)/ruff check --fix rlreport tools tests benchmarks
+	node_modules/.bin/prettier --write --log-level warn $(SCRIPTS)
 
 clean:
 	rm -rf $(VENV) $(OLDEST) $(OUT) dist site node_modules

@@ -1,84 +1,71 @@
 /** Adapts a chart's specification to the page's theme, zoom and scale. */
 
+/** @import { Axis, Layer, LayeredSpec, Range, Row, Scale, Spec } from "./spec.d.ts" */
+
 import { recoloured } from "./colours.js";
 import { message } from "../shared/words.js";
 
-/** @typedef {{zoom: [number, number] | null, log: boolean, smoothing: number | "auto"}} ViewState */
-
-/**
- * @param {any} spec
- * @param {Map<string, string>} colours
- * @param {ViewState} state
- */
-export function specFor(spec, colours, { zoom, log, smoothing }) {
-  const copy = recoloured(spec, colours);
-  const over = copy.params?.some(({ name }) => name === "at");
-  for (const param of copy.params ?? []) {
-    if (param.name !== "smoothing") continue;
-    param.value = smoothing;
-    delete param.bind; // the page asks once for all charts
-  }
-  if (log) logarithmic(copy);
-  if (!over) {
-    if (log) placeLabels(copy, null);
-    return copy;
-  }
-  const pointer = copy.layer.find(({ name }) => name === "interaction");
-  copy.params.push({ name: "zoom", select: { type: "interval", encodings: ["x"] }, views: [pointer.name] });
-  copy.layer.unshift(pointedAt());
-  const inside = zoom && !log && within(copy.data?.values ?? [], zoom);
-  for (const layer of copy.layer) {
-    const { y } = layer.encoding;
-    if (inside && y?.axis && !y.scale.type) {
-      y.scale = { ...y.scale, domain: inside };
-    }
-    if (!["label", "marked_bar"].includes(layer.name)) layer.mark = { ...layer.mark, clip: true };
-    if (zoom && layer.encoding.x?.axis) Object.assign(layer.encoding.x.scale, { domain: zoom, zero: false });
-  }
-  if (zoom) copy.layer = copy.layer.filter(({ name }) => name !== "marked_bar");
-  if (zoom || log) placeLabels(copy, zoom);
-  return copy;
-}
+/** @typedef {{zoom: Range | null, log: boolean, smoothing: number | "auto"}} ViewState */
 
 /** Minimum distance of two curve names at the right edge, in pixels. */
 const LABEL_GAP = 13;
 
+/** Margin of an axis beyond its values, as a share of their extent. */
+const MARGIN = 0.06;
+
+/** Layer of the names of curves. */
+const LABELS = "label";
+/** Layer of marks that are drawn across the whole plot, and would be in the way when zoomed. */
+const MARKED_BARS = "marked_bar";
+
 /**
- * Places the names of curves at the right edge, each at the last visible value of its curve.
- * @param {any} spec
- * @param {[number, number] | null} zoom
+ * Returns a copy of a specification in the colours of the theme and in the state of the page.
+ * @param {Spec} spec
+ * @param {Map<string, string>} colours
+ * @param {ViewState} state
+ * @returns {Spec}
  */
-function placeLabels(spec, zoom) {
-  const layer = spec.layer?.find(({ name }) => name === "label");
-  const { scale } = yAxes(spec)[0] ?? {};
-  if (!layer || !Array.isArray(scale?.domain)) return;
-  const [from, to] = zoom ?? [-Infinity, Infinity];
-  const axis = scale.type === "log" ? Math.log : (value) => value;
-  const [low, high] = scale.domain.map(axis);
-  const labels = [];
-  for (const label of layer.data.values) {
-    const last = spec.data.values.findLast(({ series, step, value }) => series === label.series && step >= from && step <= to && Number.isFinite(value));
-    const place = last && (spec.height * (high - axis(last.value))) / (high - low);
-    if (Number.isFinite(place)) labels.push({ ...label, place: Math.min(Math.max(place, 0), spec.height) });
+export function specFor(spec, colours, { zoom, log, smoothing }) {
+  const copy = recoloured(spec, colours);
+  setSmoothing(copy, smoothing);
+  if (log) makeLogarithmic(/** @type {LayeredSpec} */ (copy));
+  const isOverSteps = copy.params?.some(({ name }) => name === "at");
+  const shownSteps = isOverSteps ? zoom : null;
+  if (isOverSteps) addInteraction(/** @type {LayeredSpec} */ (copy));
+  if (shownSteps) zoomIn(/** @type {LayeredSpec} */ (copy), shownSteps, log);
+  if (shownSteps || log) placeLabels(/** @type {LayeredSpec} */ (copy), shownSteps);
+  return copy;
+}
+
+/** @param {Spec} spec @param {number | "auto"} smoothing */
+function setSmoothing(spec, smoothing) {
+  const parameter = spec.params?.find(({ name }) => name === "smoothing");
+  if (!parameter) return;
+  parameter.value = smoothing;
+  delete parameter.bind; // the page asks once for all charts
+}
+
+/**
+ * Adds the selection of steps to zoom to, and a layer to shade; cuts marks off at the axes.
+ * @param {LayeredSpec} spec
+ */
+function addInteraction(spec) {
+  spec.params.push({
+    name: "zoom",
+    select: { type: "interval", encodings: ["x"] },
+    views: ["interaction"],
+  });
+  spec.layer.unshift(pointedAt());
+  for (const layer of spec.layer) {
+    const isBeyondPlot = layer.name === LABELS || layer.name === MARKED_BARS;
+    if (!isBeyondPlot) layer.mark = { ...layer.mark, clip: true };
   }
-  labels.sort((a, b) => b.place - a.place);
-  labels.forEach((label, i) => i && (label.place = Math.min(label.place, labels[i - 1].place - LABEL_GAP)));
-  layer.data = { values: labels };
-  layer.transform = [];
-  layer.encoding.x = { value: "width" };
-  layer.encoding.y = { field: "place", type: "quantitative", scale: null };
 }
 
-/** Returns the extent of the values between two steps, with a margin; null if they do not differ. */
-function within(rows, [from, to]) {
-  const shown = rows.filter(({ step }) => step >= from && step <= to);
-  const values = shown.flatMap(({ value, low, high }) => [value, low, high]).filter((value) => Number.isFinite(value));
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const air = 0.06 * (high - low);
-  return high > low ? [low - air, high + air] : null;
-}
-
-/** Returns a layer, empty at first, that shades the steps of the finding under the pointer. */
+/**
+ * Returns a layer, empty at first, that shades the steps of the finding under the pointer.
+ * @returns {Layer}
+ */
 function pointedAt() {
   return {
     name: "pointed",
@@ -92,46 +79,153 @@ function pointedAt() {
   };
 }
 
-/** Returns the y encodings of all layers with a y axis, which have the same scale and title. */
+/** @param {LayeredSpec} spec @param {Range} steps @param {boolean} log */
+function zoomIn(spec, steps, log) {
+  // A logarithmic axis has the extent of all values already.
+  const extent = log ? null : extentWithin(spec.data.values ?? [], steps);
+  for (const axis of yAxes(spec)) {
+    if (extent && !axis.scale.type) axis.scale = { ...axis.scale, domain: extent };
+  }
+  spec.layer = spec.layer.filter(({ name }) => name !== MARKED_BARS);
+  for (const { encoding } of spec.layer) {
+    if (encoding.x?.axis) encoding.x.scale = { ...encoding.x.scale, domain: steps, zero: false };
+  }
+}
+
+/**
+ * Returns the extent of the values between two steps, with a margin; null if they do not differ.
+ * @param {Row[]} rows
+ * @param {Range} steps
+ * @returns {Range | null}
+ */
+function extentWithin(rows, [from, to]) {
+  const shown = rows.filter(({ step = NaN }) => step >= from && step <= to);
+  const values = shown.flatMap(({ value, low, high }) => [value, low, high]).filter(isFiniteNumber);
+  const low = Math.min(...values);
+  const high = Math.max(...values);
+  const margin = MARGIN * (high - low);
+  return high > low ? [low - margin, high + margin] : null;
+}
+
+/** @param {unknown} value @returns {value is number} */
+function isFiniteNumber(value) {
+  return Number.isFinite(value);
+}
+
+/**
+ * Places the names of curves at the right edge, each at the last visible value of its curve.
+ * @param {LayeredSpec} spec
+ * @param {Range | null} shownSteps null for all
+ */
+function placeLabels(spec, shownSteps) {
+  const layer = spec.layer?.find(({ name }) => name === LABELS);
+  const scale = yAxes(spec)[0]?.scale;
+  if (!layer?.data || !scale?.domain) return;
+  const labels = [];
+  for (const label of layer.data.values) {
+    const last = lastValue(spec.data.values, label.series, shownSteps ?? [-Infinity, Infinity]);
+    const place = spec.height * depthOf(last, scale);
+    if (!Number.isFinite(place)) continue;
+    labels.push({ ...label, place: Math.min(Math.max(place, 0), spec.height) });
+  }
+  moveApart(labels);
+  layer.data = { values: labels };
+  layer.transform = [];
+  layer.encoding.x = { value: "width" };
+  layer.encoding.y = { field: "place", type: "quantitative", scale: null };
+}
+
+/**
+ * Returns how far a value lies below the top of an axis, 1 at its bottom.
+ * @param {number} value
+ * @param {Scale} scale
+ */
+function depthOf(value, { type, domain }) {
+  const onAxis = type === "log" ? Math.log : Number;
+  const [bottom, top] = /** @type {Range} */ (domain).map(onAxis);
+  return (top - onAxis(value)) / (top - bottom);
+}
+
+/**
+ * Returns the last value of a curve between two steps, NaN if there is none.
+ * @param {Row[]} rows
+ * @param {string | undefined} series
+ * @param {Range} steps
+ */
+function lastValue(rows, series, [from, to]) {
+  const last = rows.findLast(
+    ({ series: of, step = NaN, value }) =>
+      of === series && step >= from && step <= to && Number.isFinite(value),
+  );
+  return last?.value ?? NaN;
+}
+
+/** Moves names of curves up until none covers another. @param {{place: number}[]} labels */
+function moveApart(labels) {
+  labels.sort((a, b) => b.place - a.place); // the lowest first
+  for (let k = 1; k < labels.length; k += 1) {
+    labels[k].place = Math.min(labels[k].place, labels[k - 1].place - LABEL_GAP);
+  }
+}
+
+/**
+ * Returns the y encodings of all layers with a y axis, which have the same scale and title.
+ * @param {Spec} spec
+ * @returns {Axis[]}
+ */
 function yAxes(spec) {
-  return (spec.layer ?? []).map((layer) => layer.encoding?.y).filter((place) => place?.axis && place.scale);
+  const channels = (spec.layer ?? []).map((layer) => layer.encoding?.y);
+  const axes = channels.filter((channel) => channel?.axis && channel.scale);
+  return /** @type {Axis[]} */ (axes);
 }
 
 /**
  * Returns the extent of the y values, null if a logarithmic axis cannot show all of them.
- * @param {any} spec
- * @param {Record<string, any>[]} rows
+ * @param {Spec} spec
+ * @param {Row[]} rows
+ * @returns {Range | null}
  */
 export function positive(spec, rows) {
   const [axis] = yAxes(spec);
-  if (!axis || axis.scale.type || !spec.layer?.some(({ mark }) => ["line", "circle"].includes(mark.type))) return null;
-  const values = rows
-    .filter(({ kept }) => kept !== false)
-    .map((row) => row[axis.field])
-    .filter((value) => Number.isFinite(value));
+  if (!axis || axis.scale.type) return null;
+  // Bars begin at 0, which a logarithmic axis does not have.
+  const hasPoints = spec.layer?.some(({ mark }) => ["line", "circle"].includes(mark.type));
+  if (!hasPoints) return null;
+  const shown = rows.filter(({ kept }) => kept !== false);
+  const values = shown.map((row) => row[axis.field]).filter(isFiniteNumber);
   const low = Math.min(...values);
   const high = Math.max(...values);
   return low > 0 && high > low ? [low, high] : null;
 }
 
-function logarithmic(spec) {
+/** @param {LayeredSpec} spec */
+function makeLogarithmic(spec) {
   const extent = positive(spec, spec.data.values);
   if (!extent) return;
   const [low, high] = extent;
-  const air = (high / low) ** 0.06;
+  const margin = (high / low) ** MARGIN;
   for (const axis of yAxes(spec)) {
-    axis.scale = { type: "log", domain: [low / air, high * air], nice: false };
+    axis.scale = { type: "log", domain: [low / margin, high * margin], nice: false };
     axis.axis = { ...axis.axis, format: "~g", labelOverlap: true };
     axis.title = message("{axis}, logarithmic", { axis: axis.title });
   }
-  for (const layer of spec.layer) {
-    // Values of 0 or below are not on the axis; a band is cut at its edge.
-    const fields = Object.entries(layer.encoding).filter(([key, place]) => /^y2?$/.test(key) && place.field);
-    layer.mark = { ...layer.mark, clip: true };
-    layer.transform = [
-      ...(layer.transform ?? []),
-      ...fields.map(([, { field }]) => ({ calculate: `isValid(datum['${field}']) ? max(datum['${field}'], ${low / air}) : null`, as: field })),
-    ];
-  }
   spec.layer = spec.layer.filter(({ name }) => name !== "zero");
+  for (const layer of spec.layer) {
+    layer.mark = { ...layer.mark, clip: true };
+    layer.transform = [...(layer.transform ?? []), ...cutAt(layer, low / margin)];
+  }
+}
+
+/**
+ * Returns transforms that raise a layer's values of 0 or below, which the axis lacks, to its edge.
+ * @param {Layer} layer
+ * @param {number} edge
+ */
+function cutAt(layer, edge) {
+  const { y, y2 } = /** @type {{y?: Axis, y2?: Axis}} */ (layer.encoding);
+  const fields = [y?.field, y2?.field].filter((field) => field !== undefined);
+  return fields.map((field) => ({
+    calculate: `isValid(datum['${field}']) ? max(datum['${field}'], ${edge}) : null`,
+    as: field,
+  }));
 }

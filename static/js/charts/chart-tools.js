@@ -1,5 +1,7 @@
 /** State that the charts of a page share: zoom, smoothing, shaded findings. */
 
+/** @import { Range } from "./spec.d.ts" */
+
 import { el } from "../shared/dom.js";
 import { message, nodes } from "../shared/words.js";
 
@@ -10,7 +12,7 @@ export class Shared {
   constructor() {
     /** @type {Set<Chart>} */
     this.charts = new Set();
-    /** @type {[number, number] | null} */
+    /** @type {Range | null} */
     this.zoom = null;
     /** @type {number | "auto"} */
     this.smoothing = "auto";
@@ -18,7 +20,10 @@ export class Shared {
     this.listeners = new Set();
   }
 
-  /** Zooms all charts over the steps to a range of steps; null shows all. */
+  /**
+   * Zooms all charts over the steps to a range of steps; null shows all.
+   * @param {Range | null} zoom
+   */
   zoomTo(zoom) {
     if (zoom === this.zoom) return;
     this.zoom = zoom;
@@ -26,36 +31,54 @@ export class Shared {
     for (const listener of this.listeners) listener();
   }
 
+  /** @param {number | "auto"} factor */
   smooth(factor) {
     this.smoothing = factor;
     this.signal("smoothing", factor, null);
   }
 
-  /** Sets a signal in all charts that have it, except `source`. */
+  /**
+   * Sets a signal in all charts that have it, except `source`.
+   * @param {string} name
+   * @param {unknown} value
+   * @param {Chart | null} source
+   */
   signal(name, value, source) {
     for (const chart of this.charts) {
-      if (chart !== source && chart.view && chart.has(name)) chart.view.signal(name, value).runAsync();
+      if (chart === source || !chart.view || !chart.has(name)) continue;
+      chart.view.signal(name, value).runAsync();
     }
   }
 }
 
-/** Adds the control for smoothing and the button that resets the zoom. */
+/**
+ * Adds the control for smoothing and the button that resets the zoom, if a chart can be smoothed.
+ * @param {HTMLElement} tools
+ * @param {Chart[]} charts
+ * @param {Shared} shared
+ */
 export function smoothingTools(tools, charts, shared) {
-  const params = [...charts].flatMap((chart) => chart.spec.params ?? []);
-  const { options, labels } = params.find(({ name }) => name === "smoothing").bind;
-  const select = el("select", {}, ...options.map((value, i) => el("option", { value }, labels[i])));
+  const parameters = charts.flatMap((chart) => chart.spec.params ?? []);
+  const bind = parameters.find(({ name }) => name === "smoothing")?.bind;
+  if (!bind) return;
+  const { options, labels } = bind;
+  const select = el("select", {}, ...options.map((value, k) => el("option", { value }, labels[k])));
   select.addEventListener("change", () => shared.smooth(options[select.selectedIndex]));
   const back = el("button", { type: "button", hidden: true, onclick: () => shared.zoomTo(null) });
   shared.listeners.add(() => {
     back.hidden = !shared.zoom;
     back.textContent = shared.zoom ? zoomed(shared.zoom) : "";
   });
-  tools.append(el("label", {}, ...nodes("Smoothing {choice}", { choice: select })), back, el("span", { class: "note" }, message("Drag over a chart to zoom, double-click to zoom out.")));
+  tools.append(
+    el("label", {}, ...nodes("Smoothing {choice}", { choice: select })),
+    back,
+    el("span", { class: "note" }, message("Drag over a chart to zoom, double-click to zoom out.")),
+  );
 }
 
-/** @param {[number, number]} zoom */
+/** @param {Range} zoom */
 function zoomed(zoom) {
-  const [low, high] = zoom.map((x) => Math.round(x));
+  const [low, high] = zoom.map(Math.round);
   return message("Steps {low}–{high}: show all", { low, high });
 }
 
@@ -64,29 +87,58 @@ function inkOf(finding) {
   return getComputedStyle(finding.querySelector(".severity") ?? finding).color;
 }
 
-/** @param {Element} finding */
+/** @param {Element} finding @returns {"critical" | "warning" | "info"} */
 function severityOf(finding) {
-  return ["critical", "warning"].find((word) => finding.classList.contains(word)) ?? "info";
+  if (finding.classList.contains("critical")) return "critical";
+  return finding.classList.contains("warning") ? "warning" : "info";
 }
 
-/** Shades the steps of the finding under the pointer or with the focus. */
+/**
+ * Shades the steps of the finding under the pointer or with the focus.
+ * @param {HTMLElement} root
+ * @param {Chart[]} charts
+ * @param {AbortSignal} signal
+ */
 export function shadeFindings(root, charts, signal) {
-  const all = [...charts];
-  /** @type {Element | null | undefined} */
+  /** @type {HTMLElement | null} */
   let current = null;
+  /** @param {Event} event */
   const show = (event) => {
-    const leaves = event.type === "pointerout" || event.type === "focusout";
-    const target = leaves ? event.relatedTarget : event.target;
-    const finding = /** @type {HTMLElement | null | undefined} */ (target?.closest?.(".finding[data-charts]"));
+    const finding = findingOf(event);
     if (finding === current) return;
     current = finding;
-    const { charts: names = "", from, to, words = "" } = finding?.dataset ?? {};
-    for (const chart of all) {
-      const named = finding && names.split(" ").includes(chart.figure.dataset.chart ?? "");
-      chart.point(named ? { from: Number(from), to: Number(to), colour: inkOf(finding), severity: severityOf(finding) } : null, words);
-    }
+    for (const chart of charts) chart.shade(finding && shadeOf(finding, chart));
   };
   for (const name of ["pointerover", "pointerout", "focusin", "focusout"]) {
     root.querySelector(".verdict")?.addEventListener(name, show, { signal });
   }
+}
+
+/**
+ * Returns the finding that the pointer or the focus is in after an event.
+ * @param {Event} event
+ * @returns {HTMLElement | null}
+ */
+function findingOf(event) {
+  const leaves = event.type === "pointerout" || event.type === "focusout";
+  const { target, relatedTarget } = /** @type {PointerEvent | FocusEvent} */ (event);
+  const now = leaves ? relatedTarget : target;
+  return now instanceof Element ? now.closest(".finding[data-charts]") : null;
+}
+
+/**
+ * Returns what a chart shades for a finding, null if it does not show it.
+ * @param {HTMLElement} finding
+ * @param {Chart} chart
+ */
+function shadeOf(finding, chart) {
+  const { charts = "", from, to, words = "" } = finding.dataset;
+  if (!charts.split(" ").includes(chart.figure.dataset.chart ?? "")) return null;
+  return {
+    from: Number(from),
+    to: Number(to),
+    colour: inkOf(finding),
+    severity: severityOf(finding),
+    words,
+  };
 }

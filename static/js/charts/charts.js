@@ -1,5 +1,7 @@
 /** Makes rendered charts interactive with Vega: hover, brush, click. Without Vega the SVG stays. */
 
+/** @import { Embed, Item, Range, Row, Spec, View } from "./spec.d.ts" */
+
 import { shadeFindings, Shared, smoothingTools } from "./chart-tools.js";
 import { themeColours } from "./colours.js";
 import { specFor, positive } from "./chart-spec.js";
@@ -11,69 +13,110 @@ import { message } from "../shared/words.js";
 
 /**
  * @typedef {object} Hooks
- * @property {() => Promise<any>} loadVega returns vegaEmbed
+ * @property {() => Promise<Embed>} loadVega
  * @property {import("../shared/tip.js").Tip} tip
  * @property {AbortSignal} signal
  * @property {string} page prefix of the names of downloaded files
- * @property {any} table the list or table whose columns can be drawn against each other, or null
+ * @property {{rows: import("../list/rows.js").Rows, view: import("../list/table.js").TableView,
+ *   panel?: object} | null} table the list or table whose columns can be drawn against each other
  * @property {(step: number) => void} openStep
  * @property {(n: number) => void} openResponse
- * @property {((without: Set<string>) => Record<string, any>[]) | null} rows the responses, `kept` those that
+ * @property {((without: Set<string>) => Row[]) | null} rows the responses, `kept` those that
  *   pass all filters but those on `without`
  * @property {string} partial how many of the step's responses these are, "" for all
- * @property {(ranges: Map<string, [number, number] | null>) => void} brushed
+ * @property {(ranges: Map<string, Range | null>) => void} brushed
  */
 
-/** Reads a figure's specification, and converts its data from columns to rows. @param {HTMLElement} figure */
+/**
+ * @typedef {object} Page what the charts of a page share
+ * @property {Hooks} hooks
+ * @property {Shared} shared
+ * @property {object | undefined} config Vega-Lite's, of charts without their own
+ */
+
+/**
+ * @typedef {object} Shade
+ * @property {number} from
+ * @property {number} to NaN for the last step
+ * @property {string} colour
+ * @property {string} severity
+ * @property {string} words
+ */
+
+/**
+ * Reads a figure's specification, and converts its data from columns to rows.
+ * @param {Element} figure
+ * @returns {Spec | null} null if the chart is not interactive
+ */
 function readSpec(figure) {
-  const spec = readJson(figure, "script.spec");
-  const columns = Object.entries(spec.data?.columns ?? {});
-  if (columns.length) {
-    const values = columns[0][1].map((_, i) => Object.fromEntries(columns.map(([field, cells]) => [field, cells[i]])));
-    spec.data = { values };
-  }
-  return spec;
+  const spec = /** @type {Spec | null} */ (readJson(figure, "script.spec"));
+  const columns = Object.entries(spec?.data?.columns ?? {});
+  if (!spec || !columns.length) return spec;
+  const [, first] = columns[0];
+  const values = first.map((_, row) =>
+    Object.fromEntries(columns.map(([field, cells]) => [field, cells[row]])),
+  );
+  return { ...spec, data: { values } };
 }
 
 /** Time in ms to wait after a click for a second one, which zooms out instead of opening a step. */
 const SECOND_CLICK = 250;
+/** Time in ms to wait for more changes of a brush before the list is filtered. */
+const BRUSH_PAUSE = 30;
+/** Movement in pixels between press and release from which on a click is a drag. */
+const DRAG_PX = 3;
+/** Minimum width of a plot in pixels. */
+const LEAST_WIDTH = 80;
+/** Distance of the tooltip from the pointer in pixels. */
+const TIP_GAP = 12;
 
 export class Chart {
-  /** @param {HTMLElement} figure @param {Hooks} hooks @param {Shared} shared @param {any} config @param {any} [spec] */
-  constructor(figure, hooks, shared, config, spec) {
+  /** @param {HTMLElement} figure @param {Spec} spec @param {Page} page */
+  constructor(figure, spec, { hooks, shared, config }) {
     this.figure = figure;
     this.hooks = hooks;
     this.shared = shared;
+    this.spec = spec;
+    this.config = spec.config ?? config;
     this.log = false;
+    /** Timer of a click that may become a double click. */
     this.click = 0;
     this.pointerDownX = 0;
-    shared.charts.add(this);
     this.plot = /** @type {HTMLElement} */ (figure.querySelector(".plot"));
     this.rendered = [...this.plot.childNodes];
-    this.spec = spec ?? readSpec(figure);
-    this.config = this.spec.config ?? config;
     /** @type {Set<string>} columns this chart's brush limits */
     this.brushedKeys = new Set();
-    /** @type {any} */
+    /** Timer of the filter by the brush. */
+    this.waiting = 0;
+    /** @type {View | null} */
     this.view = null;
     /** Counts calls of `draw`: only the last may show its result. */
     this.draws = 0;
-    this.waiting = 0;
-    const { signal } = hooks;
-    document.addEventListener("rlreport:theme", () => this.view && this.draw(), { signal });
-    this.resized = new ResizeObserver(() => this.fit());
-    this.plot.addEventListener("pointerdown", (event) => (this.pointerDownX = event.clientX), { signal });
-    this.plot.addEventListener("pointerup", () => setTimeout(() => this.dragged()), { signal });
-    this.plot.addEventListener("dblclick", () => {
-      clearTimeout(this.click);
-      shared.zoomTo(null);
-    }, { signal });
     this.menu = menu("⋯", (sheet) => this.fillMenu(sheet));
     this.menu.node.classList.add("chart-menu");
-    this.menu.button.setAttribute("aria-label", message("Menu of the chart {title}", { title: this.title }));
+    const label = message("Menu of the chart {title}", { title: this.title });
+    this.menu.button.setAttribute("aria-label", label);
+    figure.querySelector("figcaption")?.append(this.menu.node);
     /** Note that the interactive chart has only part of the responses. */
     this.partial = el("span", { class: "smoothed" }, hooks.partial);
-    figure.querySelector("figcaption")?.append(this.menu.node);
+    this.resized = new ResizeObserver(() => this.fit());
+    shared.charts.add(this);
+    this.listenToPage(hooks.signal);
+  }
+
+  /** Follows the theme and the pointer. @param {AbortSignal} signal */
+  listenToPage(signal) {
+    const { plot } = this;
+    document.addEventListener("rlreport:theme", () => this.view && this.draw(), { signal });
+    plot.addEventListener("pointerdown", (event) => (this.pointerDownX = event.clientX), {
+      signal,
+    });
+    plot.addEventListener("pointerup", () => setTimeout(() => this.dragged()), { signal });
+    const zoomOut = () => {
+      clearTimeout(this.click);
+      this.shared.zoomTo(null);
+    };
+    plot.addEventListener("dblclick", zoomOut, { signal });
     signal.addEventListener("abort", () => this.unmount());
   }
 
@@ -91,28 +134,47 @@ export class Chart {
     return Boolean(this.spec.params?.some((param) => param.name === name));
   }
 
-  /** Returns the rows of data that the chart shows. @returns {Record<string, any>[]} */
+  /** Returns the rows of data that the chart shows. @returns {Row[]} */
   values() {
-    if (!this.showsResponses) return this.spec.data?.values ?? Object.values(this.spec.datasets ?? {}).flat();
-    return this.rows().filter(({ kept }) => kept).map(({ kept, ...row }) => row);
+    if (!this.showsResponses) {
+      return this.spec.data?.values ?? Object.values(this.spec.datasets ?? {}).flat();
+    }
+    const shown = this.rows().filter(({ kept }) => kept);
+    return shown.map((row) => {
+      const copy = { ...row };
+      delete copy.kept;
+      return copy;
+    });
   }
 
-  /** Fills the chart's menu: logarithmic axis, if it makes sense, and downloads. */
+  /** Name of the chart's downloaded files, without the suffix. */
+  get fileName() {
+    const words = [this.hooks.page, this.figure.dataset.chart].filter(Boolean);
+    return words.join("-").replace(/[^\p{L}\p{N}_-]+/gu, "_");
+  }
+
+  /**
+   * Fills the chart's menu: logarithmic axis, if it makes sense, and downloads.
+   * @param {HTMLElement} sheet
+   */
   fillMenu(sheet) {
-    const name = [this.hooks.page, this.figure.dataset.chart].filter(Boolean).join("-").replace(/[^\p{L}\p{N}_-]+/gu, "_");
-    const box = el("input", { type: "checkbox", onchange: () => {
+    const box = el("input", { type: "checkbox" });
+    box.checked = this.log;
+    box.addEventListener("change", () => {
       this.log = box.checked;
       this.draw();
-    } });
-    box.checked = this.log;
-    const formats = Object.entries(FORMATS).map(([label, download]) => el("button", { type: "button", onclick: () => {
-      sheet.hidePopover();
-      download(this, name).catch((error) => console.warn("Download failed:", error));
-    } }, label));
-    sheet.replaceChildren(
-      ...(positive(this.spec, this.values()) ? [el("label", {}, box, message("Log y"))] : []),
-      el("div", { class: "formats" }, ...formats),
-    );
+    });
+    const formats = Object.entries(FORMATS).map(([label, download]) => {
+      const onclick = () => {
+        sheet.hidePopover();
+        download(this, this.fileName).catch((error) => console.warn("Download failed:", error));
+      };
+      return el("button", { type: "button", onclick }, label);
+    });
+    const logarithmic = el("label", {}, box, message("Log y"));
+    const downloads = el("div", { class: "formats" }, ...formats);
+    if (positive(this.spec, this.values())) sheet.replaceChildren(logarithmic, downloads);
+    else sheet.replaceChildren(downloads);
   }
 
   /** Returns the chart's Vega view, once it is drawn. */
@@ -124,9 +186,11 @@ export class Chart {
 
   /** Zooms when the reader drags over the steps. */
   dragged() {
-    const range = this.overSteps && this.view?.signal("zoom")?.step;
-    if (!range) return;
-    const [low, high] = [Math.min(...range), Math.max(...range)];
+    if (!this.overSteps || !this.view) return;
+    const zoom = /** @type {{step?: Range} | undefined} */ (this.view.signal("zoom"));
+    if (!zoom?.step) return;
+    const low = Math.min(...zoom.step);
+    const high = Math.max(...zoom.step);
     if (high > low) this.shared.zoomTo([low, high]);
   }
 
@@ -141,35 +205,29 @@ export class Chart {
   }
 
   async draw() {
-    const draw = (this.draws += 1);
+    this.draws += 1;
+    const draw = this.draws;
     try {
       const embed = await this.hooks.loadVega();
-      const colours = themeColours();
-      const { zoom, smoothing } = this.shared;
-      const source = this.showsResponses ? { ...this.spec, data: { name: "rows", values: this.rows() } } : this.spec;
-      const spec = specFor({ ...source, config: this.config }, colours, { zoom, smoothing, log: this.log });
-      if (spec.mark || spec.layer) spec.width = this.inner();
       const place = el("div");
-      const result = await embed(place, spec, {
+      const { view } = await embed(place, this.specNow(), {
         ast: true,
         actions: false,
         renderer: "svg",
         // Errors only: Vega would also warn of a series without values, which is harmless.
         logLevel: 1,
         defaultStyle: false,
+        /**
+         * @param {unknown} _handler
+         * @param {MouseEvent} event
+         * @param {Item} _item
+         * @param {unknown} value
+         */
         tooltip: (_handler, event, _item, value) => this.showTip(event, value),
       });
-      // Unmounted or drawn again while embedding.
-      if (draw !== this.draws || this.hooks.signal.aborted) return void result.view.finalize();
-      this.view?.finalize();
-      this.view = result.view;
-      // Screen readers have the figure's description, and would read Vega's marks one by one.
-      place.querySelector("svg")?.setAttribute("aria-hidden", "true");
-      this.plot.replaceChildren(place);
-      if (this.showsResponses && this.hooks.partial) this.menu.node.before(this.partial);
-      this.listen();
-      this.resized.observe(this.figure);
-      this.figure.dataset.live = "true";
+      const isOutdated = draw !== this.draws || this.hooks.signal.aborted;
+      if (isOutdated) view.finalize();
+      else this.showView(view, place);
     } catch (error) {
       this.showRendered();
       this.figure.dataset.live = "failed";
@@ -177,79 +235,130 @@ export class Chart {
     }
   }
 
+  /** Returns the chart's specification in the current theme, state and width. */
+  specNow() {
+    const { zoom, smoothing } = this.shared;
+    const source = { ...this.spec, config: this.config };
+    if (this.showsResponses) source.data = { name: "rows", values: this.rows() };
+    const spec = specFor(source, themeColours(), { zoom, smoothing, log: this.log });
+    if (spec.mark || spec.layer) spec.width = this.inner();
+    return spec;
+  }
+
+  /** @param {View} view @param {HTMLElement} place where it is drawn */
+  showView(view, place) {
+    this.view?.finalize();
+    this.view = view;
+    // Screen readers have the figure's description, and would read Vega's marks one by one.
+    place.querySelector("svg")?.setAttribute("aria-hidden", "true");
+    this.plot.replaceChildren(place);
+    if (this.showsResponses && this.hooks.partial) this.menu.node.before(this.partial);
+    this.listen(view);
+    this.resized.observe(this.figure);
+    this.figure.dataset.live = "true";
+  }
+
   /** Width of the plot inside its padding (with it where Vega fits the chart), in CSS pixels. */
   inner() {
-    if (this.spec.autosize?.contains === "padding") return Math.max(80, this.figure.clientWidth);
-    const padding = this.spec.padding ?? {};
-    return Math.max(80, this.figure.clientWidth - (padding.left ?? 0) - (padding.right ?? 0));
+    const width = this.figure.clientWidth;
+    if (this.spec.autosize?.contains === "padding") return Math.max(LEAST_WIDTH, width);
+    const { left = 0, right = 0 } = this.spec.padding ?? {};
+    return Math.max(LEAST_WIDTH, width - left - right);
   }
 
+  /** Draws the chart in the width that it has now. */
   fit() {
+    // Charts of several plots have a width each.
+    const isOnePlot = this.spec.mark || this.spec.layer;
+    if (!this.view || !isOnePlot) return;
     const width = this.inner();
-    if (this.view && (this.spec.mark || this.spec.layer) && this.view.width() !== width) this.view.width(width).runAsync();
+    if (this.view.width() !== width) this.view.width(width).runAsync();
   }
 
-  listen() {
-    const { view, hooks } = this;
-    view.addEventListener("click", (event, item) => {
-      clearTimeout(this.click);
-      if (Math.abs(event.clientX - this.pointerDownX) > 3) return; // the end of a drag
-      const datum = item?.datum?.datum ?? item?.datum;
-      this.click = setTimeout(() => {
-        if (Number.isInteger(datum?.n)) hooks.openResponse(datum.n);
-        else if (!this.showsResponses) {
-          const step = Number.isInteger(datum?.step) ? datum.step : this.hovered();
-          if (step !== undefined) hooks.openStep(step);
-        }
-      }, SECOND_CLICK);
-    });
+  /** @param {View} view */
+  listen(view) {
+    view.addEventListener("click", (event, item) => this.clicked(event, item));
     if (this.overSteps) {
       // One crosshair on all charts of the page: the one under the pointer leads.
-      view.addSignalListener("at", (_name, step) => this.plot.matches(":hover") && this.shared.signal("at", step, this));
+      view.addSignalListener("at", (_name, step) => {
+        if (this.plot.matches(":hover")) this.shared.signal("at", step, this);
+      });
       view.addEventListener("mouseout", () => this.shared.signal("at", null, this));
     }
     if (!this.showsResponses) return;
     try {
-      view.addSignalListener("brush", (_name, value) => this.brush(value));
+      view.addSignalListener("brush", (_name, value) =>
+        this.brush(/** @type {Record<string, Range> | null} */ (value)),
+      );
     } catch {
       // Charts without a brush have no such signal.
+    }
+  }
+
+  /**
+   * Opens the response or step that was clicked, unless a second click follows.
+   * @param {MouseEvent} event
+   * @param {Item} [item]
+   */
+  clicked(event, item) {
+    clearTimeout(this.click);
+    if (Math.abs(event.clientX - this.pointerDownX) > DRAG_PX) return;
+    const row = item?.datum?.datum ?? item?.datum;
+    this.click = setTimeout(() => this.open(row), SECOND_CLICK);
+  }
+
+  /** @param {Row | undefined} row what was clicked, undefined for the empty plot */
+  open(row) {
+    if (row?.n !== undefined && Number.isInteger(row.n)) {
+      this.hooks.openResponse(row.n);
+    } else if (!this.showsResponses) {
+      const step = Number.isInteger(row?.step) ? row?.step : this.hovered();
+      if (step !== undefined) this.hooks.openStep(step);
     }
   }
 
   /** Returns the step nearest to the pointer, if the chart has this signal. */
   hovered() {
     try {
-      return this.view.signal("hover")?.step?.[0];
+      const hover = /** @type {{step?: number[]} | undefined} */ (this.view?.signal("hover"));
+      return hover?.step?.[0];
     } catch {
       return undefined;
     }
   }
 
-  /** @param {Record<string, [number, number]>} value */
+  /**
+   * Filters the list by what the reader brushed over, by column.
+   * @param {Record<string, Range> | null} value
+   */
   brush(value) {
-    const ranges = new Map([...this.brushedKeys].map((key) => [key, null]));
+    /** @type {Map<string, Range | null>} */
+    const ranges = new Map();
+    for (const key of this.brushedKeys) ranges.set(key, null);
     this.brushedKeys = new Set();
     for (const [key, range] of Object.entries(value ?? {})) {
       if (!Array.isArray(range) || range.length !== 2) continue;
-      ranges.set(key, /** @type {any} */ ([Math.min(...range), Math.max(...range)]));
+      ranges.set(key, [Math.min(...range), Math.max(...range)]);
       this.brushedKeys.add(key);
     }
     clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => this.hooks.brushed(ranges), 30);
+    this.waiting = setTimeout(() => this.hooks.brushed(ranges), BRUSH_PAUSE);
   }
 
-  /**
-   * Shades the steps of a finding, none for null.
-   * @param {{from: number, to: number, colour: string, severity: string} | null} span
-   * @param {string} words
-   */
-  point(span, words) {
+  /** Shades steps, none for null. @param {Shade | null} shade */
+  shade(shade) {
     if (!this.overSteps) return;
-    const end = this.view?.scale("x").domain()[1];
-    const whole = span && { ...span, to: Number.isNaN(span.to) ? end : span.to };
-    this.view?.data("pointed", whole ? [whole] : []).runAsync();
     this.figure.querySelector(".pointed")?.remove();
-    if (span) this.menu.node.before(el("span", { class: `shaded pointed ${span.severity}` }, message("shaded: {words}", { words })));
+    if (this.view) this.view.data("pointed", shade ? [this.withEnd(shade)] : []).runAsync();
+    if (!shade) return;
+    const words = message("shaded: {words}", { words: shade.words });
+    this.menu.node.before(el("span", { class: `shaded pointed ${shade.severity}` }, words));
+  }
+
+  /** @param {Shade} shade @returns {Shade} */
+  withEnd(shade) {
+    const end = this.view?.scale("x").domain()[1] ?? NaN;
+    return Number.isNaN(shade.to) ? { ...shade, to: end } : shade;
   }
 
   /** Updates the chart's responses after the list's filters changed. */
@@ -258,19 +367,22 @@ export class Chart {
     this.view.data("rows", this.rows()).runAsync();
   }
 
+  /**
+   * Shows a tooltip beside the pointer.
+   * @param {MouseEvent} event
+   * @param {unknown} value a text or texts by label
+   */
   showTip(event, value) {
     if (value === null || value === undefined || value === "") {
       this.hooks.tip.hide();
       return;
     }
-    const { clientX: x, clientY: y } = event;
+    /** @type {[string, unknown][]} */
     const entries = typeof value === "object" ? Object.entries(value) : [["", value]];
-    const lines = entries.filter(([, text]) => text !== "NaN"); // no value there
-    this.hooks.tip.show(
-      "",
-      lines.map(([label, text]) => ({ label, value: String(text) })),
-      { left: x + 12, right: x, top: y - 12, bottom: y },
-    );
+    const known = entries.filter(([, text]) => text !== "NaN");
+    const lines = known.map(([label, text]) => ({ label, value: String(text) }));
+    const { clientX: x, clientY: y } = event;
+    this.hooks.tip.show("", lines, { left: x + TIP_GAP, right: x, top: y - TIP_GAP, bottom: y });
   }
 
   unmount() {
@@ -296,49 +408,70 @@ export class Chart {
  * @param {Hooks} hooks
  */
 export function mountCharts(root, hooks) {
-  /** @type {Map<Element, Chart>} */
-  const charts = new Map();
-  const shared = new Shared();
-  const config = readJson(root, "script.chart-config");
+  const config = /** @type {object | undefined} */ (readJson(root, "script.chart-config"));
+  const page = { hooks, shared: new Shared(), config };
+  /** @type {Chart[]} */
+  const charts = [];
   for (const figure of root.querySelectorAll("figure.chart")) {
-    if (figure.querySelector("script.spec")) charts.set(figure, new Chart(/** @type {HTMLElement} */ (figure), hooks, shared, config));
+    const spec = readSpec(figure);
+    if (spec) charts.push(new Chart(/** @type {HTMLElement} */ (figure), spec, page));
   }
   const tools = el("div", { class: "chart-tools" });
-  (root.querySelector("section.charts:not(.alone)") ?? root.querySelector("section.charts"))?.before(tools);
-  if ([...charts.values()].some((chart) => chart.has("smoothing"))) smoothingTools(tools, charts.values(), shared);
-  const explore = mountExplore(tools, hooks, (figure, spec) => new Chart(figure, hooks, shared, config, spec));
-  shadeFindings(root, charts.values(), hooks.signal);
-  const idle = globalThis.requestIdleCallback ?? ((run) => setTimeout(run, 50));
-  /** @type {Chart[]} */
-  const queue = [];
-  let busy = false;
-  const work = async () => {
-    if (busy) return;
-    busy = true;
-    for (let chart = queue.shift(); chart; chart = queue.shift()) {
-      await new Promise((resolve) => idle(resolve));
-      await chart.draw();
-    }
-    busy = false;
-  };
-  const seen = new IntersectionObserver((entries) => {
-    for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
-      seen.unobserve(target);
-      queue.push(/** @type {Chart} */ (charts.get(target)));
-    }
-    work();
-  }, { rootMargin: "200px" });
-  for (const figure of charts.keys()) seen.observe(figure);
-  hooks.signal.addEventListener("abort", () => {
-    tools.remove();
-    seen.disconnect();
-    queue.length = 0;
-  });
+  const section =
+    root.querySelector("section.charts:not(.alone)") ?? root.querySelector("section.charts");
+  section?.before(tools);
+  smoothingTools(tools, charts, page.shared);
+  const explore = mountExplore(tools, hooks, (figure, spec) => new Chart(figure, spec, page));
+  shadeFindings(root, charts, hooks.signal);
+  drawWhenNear(charts, hooks.signal);
+  hooks.signal.addEventListener("abort", () => tools.remove());
   return {
     update() {
-      charts.forEach((chart) => chart.update());
+      for (const chart of charts) chart.update();
       explore?.update();
     },
   };
+}
+
+/**
+ * Draws each chart once it is near the viewport, one after another.
+ * @param {Chart[]} charts
+ * @param {AbortSignal} signal
+ */
+function drawWhenNear(charts, signal) {
+  const byFigure = new Map(charts.map((chart) => [/** @type {Element} */ (chart.figure), chart]));
+  /** @type {Chart[]} */
+  const queue = [];
+  let isDrawing = false;
+  const drawQueued = async () => {
+    if (isDrawing) return;
+    isDrawing = true;
+    for (let chart = queue.shift(); chart; chart = queue.shift()) {
+      await untilIdle();
+      await chart.draw();
+    }
+    isDrawing = false;
+  };
+  /** @param {IntersectionObserverEntry[]} entries */
+  const seen = (entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      observer.unobserve(target);
+      queue.push(/** @type {Chart} */ (byFigure.get(target)));
+    }
+    drawQueued();
+  };
+  const observer = new IntersectionObserver(seen, { rootMargin: "200px" });
+  for (const figure of byFigure.keys()) observer.observe(figure);
+  signal.addEventListener("abort", () => {
+    observer.disconnect();
+    queue.length = 0;
+  });
+}
+
+/** @returns {Promise<unknown>} */
+function untilIdle() {
+  // Safari has no idle callbacks.
+  const whenIdle = globalThis.requestIdleCallback;
+  return new Promise((resolve) => (whenIdle ? whenIdle(resolve) : setTimeout(resolve, 50)));
 }

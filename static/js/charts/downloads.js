@@ -1,7 +1,11 @@
 /** Downloads of a chart: a picture, its data or its specification, made in the page. */
 
+/** @import { Row } from "./spec.d.ts" */
+
 import { el } from "../shared/dom.js";
 import { csvOf } from "../list/rows.js";
+
+/** @typedef {import("./charts.js").Chart} Chart */
 
 /**
  * Downloads a blob; the content security policy does not block that.
@@ -17,22 +21,42 @@ function download(name, blob) {
   setTimeout(() => URL.revokeObjectURL(href), 10_000);
 }
 
-/** Converts rows, which may have different fields, to CSV. @param {Record<string, any>[]} rows */
-function rowsToCsv(rows) {
-  const fields = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  return csvOf(fields, rows.map((row) => fields.map((field) => row[field])));
+/** @param {string} name @param {string} text @param {string} type */
+function downloadText(name, text, type) {
+  download(name, new Blob([text], { type }));
 }
 
-/** Label of a format → function that downloads a chart in it. @type {Record<string, (chart: import("./charts.js").Chart, name: string) => Promise<void>>} */
+/** Converts rows, which may have different fields, to CSV. @param {Row[]} rows */
+function rowsToCsv(rows) {
+  const fields = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const lines = rows.map((row) => fields.map((field) => row[field]));
+  return csvOf(fields, lines);
+}
+
+/** Returns a chart's specification with all that it needs elsewhere. @param {Chart} chart */
+function wholeSpec(chart) {
+  const whole = { ...chart.spec, config: chart.config };
+  if (!whole.datasets) whole.data = { values: chart.values() };
+  return whole;
+}
+
+/**
+ * Label of a format → function that downloads a chart in it.
+ * @type {Record<string, (chart: Chart, name: string) => Promise<void>>}
+ */
 export const FORMATS = {
   PNG: async (chart, name) => {
-    const canvas = await (await chart.ready()).toCanvas(2);
-    canvas.toBlob((blob) => download(`${name}.png`, blob), "image/png");
+    const view = await chart.ready();
+    const canvas = await view.toCanvas(2);
+    canvas.toBlob((blob) => blob && download(`${name}.png`, blob), "image/png");
   },
-  SVG: async (chart, name) => download(`${name}.svg`, new Blob([await (await chart.ready()).toSVG()], { type: "image/svg+xml" })),
-  CSV: async (chart, name) => download(`${name}.csv`, new Blob([rowsToCsv(chart.values())], { type: "text/csv" })),
+  SVG: async (chart, name) => {
+    const view = await chart.ready();
+    downloadText(`${name}.svg`, await view.toSVG(), "image/svg+xml");
+  },
+  CSV: async (chart, name) => downloadText(`${name}.csv`, rowsToCsv(chart.values()), "text/csv"),
   "Vega-Lite": async (chart, name) => {
-    const spec = { ...chart.spec, config: chart.config, ...(chart.spec.datasets ? {} : { data: { values: chart.values() } }) };
-    download(`${name}.vl.json`, new Blob([JSON.stringify(spec, null, 1)], { type: "application/json" }));
+    const text = JSON.stringify(wholeSpec(chart), null, 1);
+    downloadText(`${name}.vl.json`, text, "application/json");
   },
 };

@@ -1,11 +1,13 @@
 /** Loads Vega's bundle once, when the first chart needs it. */
 
+/** @import { Embed } from "./spec.d.ts" */
+
 import { unpack } from "../shared/data.js";
 
-/** @type {Promise<any> | null} */
+/** @type {Promise<Embed> | null} */
 let loading = null;
 
-/** @returns {Promise<any>} vegaEmbed; rejects if the report has no bundle */
+/** @returns {Promise<Embed>} rejects if the report has no bundle */
 export function loadVega() {
   loading ??= load();
   return loading;
@@ -13,7 +15,9 @@ export function loadVega() {
 
 /** Returns whether the report contains Vega; mail attachments do not. */
 export function hasVega() {
-  return document.querySelector("script.vega-data") !== null || document.body.dataset.vega !== undefined;
+  return (
+    document.querySelector("script.vega-data") !== null || document.body.dataset.vega !== undefined
+  );
 }
 
 async function load() {
@@ -21,7 +25,7 @@ async function load() {
   const src = document.body.dataset.vega;
   if (packed) await runPacked(packed);
   else if (src) await runLinked(src);
-  const embed = /** @type {any} */ (globalThis).vegaEmbed;
+  const embed = globalThis.vegaEmbed;
   if (!embed) throw new Error("this report has no Vega, or Vega did not start");
   return embed;
 }

@@ -1,45 +1,35 @@
 /** Reads a rendered table, and the page's row data if there are any, into `Rows`. */
 
+/** @import { ColumnData, ListData } from "../shared/types.d.ts" */
+/** @import { Column } from "./rows.js" */
+
 import { Rows } from "./rows.js";
 
-/** @typedef {import("./rows.js").Column} Column */
+/** @typedef {Omit<Column, "numbers" | "strings">} Header what a column's header says about it */
+/** @typedef {HTMLTableRowElement | null} RowNode a rendered row, null for one that is only data */
+/** @typedef {{rows: Rows, nodes: RowNode[], rowIds: string[]}} Read `nodes` and `rowIds` by row */
 
 /**
  * @param {HTMLElement} section
- * @param {any} data the page's row data, or null if the table has all rows
- * @returns {{rows: Rows, nodes: (HTMLTableRowElement | null)[], rowIds: string[]}} `nodes` are the
- *   rendered rows, null for rows that are only in the data; `rowIds` are in the same order
+ * @param {ListData | null} data the page's row data, null if the table has all rows
+ * @returns {Read}
  */
 export function readTable(section, data) {
   const table = /** @type {HTMLTableElement} */ (section.querySelector("table"));
-  const baked = [...table.tBodies[0].rows].filter((row) => row.dataset.n !== undefined);
-  const headers = [.../** @type {HTMLTableSectionElement} */ (table.tHead).rows[0].cells];
-  const rowIds = data ? idsOf(data) : baked.map((row) => row.dataset.n ?? "");
-  const byId = new Map(baked.map((row) => [row.dataset.n, row]));
-  const nodes = data ? rowIds.map((id) => byId.get(id) ?? null) : baked;
-  const columns = headers.map((header, at) =>
-    data ? fromData(header, at, nodes, data) : fromCells(header, at, nodes),
-  );
-  for (const meta of data?.columns ?? []) {
-    if (!columns.some((column) => column.key === meta.key)) columns.push(unseen(meta, data));
-  }
-  const rows = new Rows(columns, rowIds.length);
-  rows.filters = new Map(Object.entries(data?.filters ?? {}));
-  return { rows, nodes, rowIds };
+  const [headerRow] = /** @type {HTMLTableSectionElement} */ (table.tHead).rows;
+  const headers = [...headerRow.cells].map(describe);
+  const rendered = [...table.tBodies[0].rows].filter((row) => row.dataset.n !== undefined);
+  return data ? fromData(headers, rendered, data) : fromCells(headers, rendered);
 }
 
-/** Returns the ids of rows: n for those of one step, step and n for those of a run. @returns {string[]} */
-function idsOf({ n, values }) {
-  return n.map((name, i) => (values.step ? `${values.step[i]}-${name}` : String(name)));
-}
-
-/** @param {HTMLTableCellElement} header @returns {Omit<Column, "numbers" | "strings">} */
+/** @param {HTMLTableCellElement} header @returns {Header} */
 function describe(header) {
   const unit = header.querySelector(".unit")?.textContent ?? "";
   const text = header.textContent ?? "";
+  const label = unit ? text.slice(0, text.lastIndexOf(unit)) : text;
   return {
     key: header.dataset.key ?? "",
-    label: (unit ? text.slice(0, text.lastIndexOf(unit)) : text).trim(),
+    label: label.trim(),
     unit,
     kind: header.classList[0],
     written: "number",
@@ -49,44 +39,103 @@ function describe(header) {
   };
 }
 
-/** @returns {Column} */
-function fromData(header, at, nodes, data) {
-  const about = describe(header);
-  const { key } = about;
-  if (key === "n") return { ...about, written: "count", numbers: Float64Array.from(data.n), strings: null };
-  const { written = "number", group = "" } = data.columns.find((column) => column.key === key) ?? {};
-  Object.assign(about, { written, group });
-  if (data.values[key]) return { ...about, numbers: toNumbers(data.values[key]), strings: null };
-  const logged = data.texts[key] ?? data.strings[key] ?? [];
-  const strings = nodes.map((row, i) => logged[i] ?? (row ? cellText(row.cells[at]) : null));
-  return { ...about, numbers: null, strings, prefixes: key === "prompt" ? data.prefixes : [] };
+/** @param {Header[]} headers @param {HTMLTableRowElement[]} nodes @returns {Read} */
+function fromCells(headers, nodes) {
+  const columns = headers.map((header, at) =>
+    columnOfCells(
+      header,
+      nodes.map((row) => row.cells[at]),
+    ),
+  );
+  const rowIds = nodes.map((row) => row.dataset.n ?? "");
+  return { rows: new Rows(columns, rowIds.length), nodes, rowIds };
 }
 
-/** Returns a column that is in the data but not in the rendered table. @returns {Column} */
-function unseen(meta, data) {
-  const values = data.values[meta.key];
-  const about = { ...meta, shown: false };
-  if (values) return { ...about, numbers: toNumbers(values), strings: null };
-  return { ...about, numbers: null, strings: data.strings[meta.key] ?? [] };
-}
-
-/** @returns {Column} */
-function fromCells(header, at, nodes) {
-  const about = describe(header);
-  const cells = nodes.map((row) => row.cells[at]);
-  const isText = about.kind === "text" || about.kind === "token";
+/** @param {Header} header @param {HTMLTableCellElement[]} cells @returns {Column} */
+function columnOfCells(header, cells) {
+  const isText = header.kind === "text" || header.kind === "token";
   const numbers = isText ? null : Float64Array.from(cells, cellNumber);
-  const readable = numbers?.some((value) => !Number.isNaN(value));
-  return { ...about, numbers: readable ? numbers : null, strings: readable ? null : cells.map(cellText) };
+  if (numbers?.some((value) => !Number.isNaN(value))) return { ...header, numbers, strings: null };
+  return { ...header, numbers: null, strings: cells.map(cellText) };
 }
 
-/** Returns a cell's number: `data-v` or else the `title`, its exact value; NaN without either. */
+/**
+ * @param {Header[]} headers
+ * @param {HTMLTableRowElement[]} rendered
+ * @param {ListData} data
+ * @returns {Read}
+ */
+function fromData(headers, rendered, data) {
+  const rowIds = idsOf(data);
+  const byId = new Map(rendered.map((row) => [row.dataset.n, row]));
+  const nodes = rowIds.map((id) => byId.get(id) ?? null);
+  const columns = headers.map((header, at) => {
+    /** @param {RowNode} row */
+    const textIn = (row) => row && cellText(row.cells[at]);
+    return columnOfData(header, data, (i) => textIn(nodes[i]));
+  });
+  const keys = new Set(columns.map(({ key }) => key));
+  for (const described of data.columns) {
+    if (!keys.has(described.key)) columns.push(unrenderedColumn(described, data));
+  }
+  const rows = new Rows(columns, rowIds.length);
+  rows.filters = new Map(Object.entries(data.filters ?? {}));
+  return { rows, nodes, rowIds };
+}
+
+/**
+ * Returns the ids of rows: n for those of one step, step and n for those of a run.
+ * @param {ListData} data
+ */
+function idsOf({ n, values }) {
+  const steps = values.step;
+  return n.map((name, i) => (steps ? `${steps[i]}-${name}` : String(name)));
+}
+
+/**
+ * @param {Header} header
+ * @param {ListData} data
+ * @param {(i: number) => string | null} renderedText returns the text in the cell of row i
+ * @returns {Column}
+ */
+function columnOfData(header, data, renderedText) {
+  const { key } = header;
+  if (key === "n") {
+    return { ...header, written: "count", numbers: Float64Array.from(data.n), strings: null };
+  }
+  const described = data.columns.find((column) => column.key === key);
+  const { written = "number", group = "" } = described ?? {};
+  const values = data.values[key];
+  if (values) return { ...header, written, group, numbers: toNumbers(values), strings: null };
+  const logged = data.texts[key] ?? data.strings[key] ?? [];
+  const strings = data.n.map((_, i) => logged[i] ?? renderedText(i));
+  const prefixes = key === "prompt" ? data.prefixes : [];
+  return { ...header, written, group, numbers: null, strings, prefixes };
+}
+
+/**
+ * Returns a column that is in the data but not in the rendered table.
+ * @param {ColumnData} described
+ * @param {ListData} data
+ * @returns {Column}
+ */
+function unrenderedColumn(described, data) {
+  const header = { ...described, shown: false };
+  const values = data.values[described.key];
+  if (values) return { ...header, numbers: toNumbers(values), strings: null };
+  return { ...header, numbers: null, strings: data.strings[described.key] ?? [] };
+}
+
+/**
+ * Returns a cell's number: `data-v` or else the `title`, its exact value; NaN without either.
+ * @param {HTMLTableCellElement} cell
+ */
 function cellNumber(cell) {
   const text = cell.dataset.v ?? cell.title;
   return text === "" ? NaN : Number(text);
 }
 
-/** @param {HTMLTableCellElement} cell */
+/** @param {HTMLTableCellElement} cell @returns {string | null} */
 function cellText(cell) {
   if (cell.classList.contains("missing")) return null;
   return (cell.querySelector(".clamp") ?? cell).textContent ?? "";

@@ -1,5 +1,9 @@
 /** The list of all shown responses of the run; whole texts are loaded when needed. */
 
+/** @import { Address } from "../shared/address.js" */
+/** @import { PanelData, RunListData, StepTexts, Turn } from "../shared/types.d.ts" */
+/** @import { Column, Rows } from "./rows.js" */
+
 import { Panel } from "../response/panel.js";
 import { unpack } from "../shared/data.js";
 import { el } from "../shared/dom.js";
@@ -16,46 +20,49 @@ import { mountToolbar } from "./toolbar.js";
 const SHOWN_CHARS = 120;
 const BEFORE_MATCH = 40;
 
+/** Columns of the list that say where a response is, not what it is like. */
+const PLACES = ["step", "prompt_id", "worth"];
+
 /**
  * Makes the list interactive; until all rows are unpacked, it shows the rendered ones.
  * @param {HTMLElement} root
  * @param {HTMLElement} section
- * @param {string} packed
- * @param {import("../shared/address.js").Address} address
+ * @param {Address} address
  * @param {AbortSignal} signal
  */
-export async function mountRunList(root, section, packed, address, signal) {
+export async function mountRunList(root, section, address, signal) {
+  const packed = root.querySelector("script.list-data")?.textContent ?? "";
+  /** @type {RunListData} */
   const data = JSON.parse(new TextDecoder().decode(await unpack(packed)));
   if (signal.aborted) return null;
   const read = readTable(section, data);
   const { rows, rowIds } = read;
   rows.defaultSort = [{ key: "worth", down: false }];
-  /** Step → its data, for steps that were opened. @type {Map<number, Promise<any>>} */
-  const loaded = new Map();
-  const ofStep = (step) => {
-    if (!loaded.has(step)) loaded.set(step, textsOfStep(step).then((texts) => forPanel(texts, data, rowIds)));
-    return /** @type {Promise<any>} */ (loaded.get(step));
-  };
-  const hrefOf = (i) => data.address.replace("{step}", data.values.step[i]).replace("{n}", data.n[i]);
+  const steps = new Steps(data, rowIds);
+  const search = new Search(rows, data, steps);
+  /** @param {number | null} i row to open, null to close the panel */
   const open = (i) => {
-    if (i !== null && i < 0) return; // not in the list
+    const isListed = i === null || i >= 0;
+    if (!isListed) return;
     const replace = address.get("r") !== null && i !== null;
     address.set({ r: i === null ? null : rowIds[i], turn: null }, { push: !replace });
   };
-  const search = new Search(rows, data, ofStep);
-  const text = (column, i) => search.excerpt(column, i);
-  const view = new TableView(section, read, { href: hrefOf, open, signal, text });
+  const view = new TableView(section, read, {
+    href: (i) => addressOf(data, data.values.step[i], data.n[i]),
+    open,
+    signal,
+    text: (column, i) => search.excerpt(column, i),
+  });
   const panel = new Panel(/** @type {HTMLElement} */ (root.querySelector("section.response")), {
-    data, rows, packed: "", address, go: open, signal,
-    locate: async (i) => {
-      const part = await ofStep(data.values.step[i]);
-      return { data: part, at: part.n.indexOf(data.n[i]) };
-    },
+    data: null,
+    rows,
+    packed: "",
+    address,
+    go: open,
+    signal,
+    locate: (i) => steps.locate(i),
     rowOf: (part, at) => rowIds.indexOf(`${part.step}-${part.n[at]}`),
-    links: (part, at) => [
-      el("a", { class: "related", href: data.address.replace("{step}", part.step).replace("{n}", part.n[at]) }, message("Tokens and charts, step {step}", { step: part.step })),
-      el("a", { class: "related", href: data.prompt.replaceAll("{prompt}", part.prompts[at]) }, message("All responses to this prompt")),
-    ],
+    links: (part, at) => linksOf(data, part, at),
   });
   mountToolbar(section, view);
   section.querySelector(".list-tools")?.append(search.note);
@@ -63,20 +70,110 @@ export async function mountRunList(root, section, packed, address, signal) {
   return { section, rows, view, panel, open };
 }
 
-/** Returns a step's data for the response panel: its texts, and figures from the list. */
-function forPanel(texts, { columns, strings, values: { step, prompt_id, worth, ...values } }, rowIds) {
-  const places = texts.n.map((n) => rowIds.indexOf(`${texts.step}-${n}`));
-  const ofStep = (all) => Object.fromEntries(Object.entries(all).map(([key, column]) => [key, places.map((place) => column[place] ?? null)]));
-  const row = message("Step {step}, response {n}", { step: texts.step, n: "{n}" });
-  return { ...texts, columns, values: ofStep(values), strings: ofStep(strings), ranks: {}, titles: { row } };
+/**
+ * Returns the address of a response.
+ * @param {RunListData} data
+ * @param {number | string | null} step
+ * @param {number} n
+ */
+function addressOf(data, step, n) {
+  return data.address.replace("{step}", String(step)).replace("{n}", String(n));
 }
+
+/**
+ * Returns links to a response's step and to the responses to its prompt.
+ * @param {RunListData} data
+ * @param {PanelData} part
+ * @param {number} at
+ */
+function linksOf(data, part, at) {
+  const { step } = part;
+  const prompt = String(part.prompts?.[at]);
+  return [
+    el(
+      "a",
+      { class: "related", href: addressOf(data, step, part.n[at]) },
+      message("Tokens and charts, step {step}", { step }),
+    ),
+    el(
+      "a",
+      { class: "related", href: data.prompt.replaceAll("{prompt}", prompt) },
+      message("All responses to this prompt"),
+    ),
+  ];
+}
+
+/** The data of steps for the response panel, each loaded once. */
+class Steps {
+  /** @param {RunListData} data @param {string[]} rowIds */
+  constructor(data, rowIds) {
+    this.list = data;
+    this.rowIds = rowIds;
+    /** @type {Map<number, Promise<PanelData>>} */
+    this.loaded = new Map();
+  }
+
+  /** @param {number} step */
+  load(step) {
+    const known = this.loaded.get(step);
+    if (known) return known;
+    const loading = textsOfStep(step).then((texts) => this.forPanel(texts));
+    this.loaded.set(step, loading);
+    return loading;
+  }
+
+  /** Returns the data of row i's step, and its index in them. @param {number} i */
+  async locate(i) {
+    const data = await this.load(stepOf(this.list, i));
+    return { data, at: data.n.indexOf(this.list.n[i]) };
+  }
+
+  /**
+   * Returns a step's data for the panel: its texts, and figures from the list.
+   * @param {StepTexts} texts
+   * @returns {PanelData}
+   */
+  forPanel(texts) {
+    const { columns, strings, values } = this.list;
+    const places = texts.n.map((n) => this.rowIds.indexOf(`${texts.step}-${n}`));
+    const figures = Object.entries(values).filter(([key]) => !PLACES.includes(key));
+    return {
+      ...texts,
+      columns,
+      values: atPlaces(figures, places),
+      strings: atPlaces(Object.entries(strings), places),
+      ranks: {},
+      titles: { row: message("Step {step}, response {n}", { step: texts.step, n: "{n}" }) },
+    };
+  }
+}
+
+/** @param {RunListData} data @param {number} i */
+function stepOf(data, i) {
+  return /** @type {number} */ (data.values.step[i]);
+}
+
+/**
+ * Returns columns with the values of some rows only.
+ * @template Value
+ * @param {[string, (Value | null)[]][]} columns
+ * @param {number[]} places of the rows
+ */
+function atPlaces(columns, places) {
+  return Object.fromEntries(
+    columns.map(([key, values]) => [key, places.map((place) => values[place] ?? null)]),
+  );
+}
+
+/** @typedef {{part: PanelData, places: Map<number, number>}} Part data of a step; n → its index */
 
 /** Searches whole texts after loading them, and returns excerpts around the matches. */
 class Search {
-  constructor(rows, data, ofStep) {
+  /** @param {Rows} rows @param {RunListData} data @param {Steps} steps */
+  constructor(rows, data, steps) {
     this.rows = rows;
     this.data = data;
-    this.ofStep = ofStep;
+    this.steps = steps;
     /** @type {Promise<void> | null} */
     this.loading = null;
     /** Text of each row's conversation: turns, tool calls and tool outputs. @type {string[]} */
@@ -90,59 +187,101 @@ class Search {
   queryChanged() {
     const { rows, data } = this;
     const searching = rows.query || [...rows.words.keys()].some((key) => data.texts[key]);
-    const absent = data.total - rows.size;
-    if (searching) this.loading ??= this.load().catch((error) => {
+    if (!searching) {
+      this.note.textContent = "";
+      return;
+    }
+    this.loading ??= this.load().catch((error) => {
       console.warn(error);
       this.status = message("The texts could not be loaded: only what the list shows is searched.");
       this.queryChanged();
     });
-    const unshown = absent ? plural("{count} response that the report does not show is not searched.", "{count} responses that the report does not show are not searched.", absent, { count: written(absent, "count") }) : "";
-    this.note.textContent = searching ? this.status || unshown : "";
+    this.note.textContent = this.status || notSearched(data.total - rows.size);
   }
 
   async load() {
-    const { rows, data } = this;
     this.status = message("Loading the texts…");
-    const steps = [...new Set(data.values.step)];
-    const parts = new Map(await Promise.all(steps.map(async (step) => /** @type {[number, any]} */ ([step, await this.ofStep(step)]))));
-    const at = new Map([...parts].map(([step, part]) => [step, new Map(part.n.map((n, k) => [n, k]))]));
-    const texts = rows.columns.filter(({ key }) => data.texts[key]);
+    const { rows, data } = this;
+    const parts = await this.loadAll();
+    const columns = rows.columns.filter(({ key }) => data.texts[key]);
     for (let i = 0; i < rows.size; i += 1) {
-      const part = parts.get(data.values.step[i]);
-      const k = at.get(data.values.step[i])?.get(data.n[i]);
-      for (const { key, strings } of texts) strings[i] = part.texts[key]?.[k] ?? strings[i];
-      this.turns.push((part.conversation?.[data.n[i]] ?? []).map(textOfTurn).join("\n"));
+      const { part, places } = /** @type {Part} */ (parts.get(stepOf(data, i)));
+      const place = places.get(data.n[i]) ?? -1;
+      for (const { key, strings } of columns) {
+        if (strings) strings[i] = part.texts[key]?.[place] ?? strings[i];
+      }
+      const turns = part.conversation?.[data.n[i]] ?? [];
+      this.turns.push(turns.map(textOfTurn).join("\n"));
     }
     this.status = "";
     rows.haystack = null;
-    const joined = rows.texts();
-    this.turns.forEach((text, i) => (joined[i] += ` ${searchable(text)}`));
+    const texts = rows.texts();
+    this.turns.forEach((text, i) => (texts[i] += ` ${searchable(text)}`));
     rows.update();
   }
 
-  /** Returns the part of a text to show in a cell: around the match, else the beginning. */
+  /** @returns {Promise<Map<number, Part>>} */
+  async loadAll() {
+    /** @type {Map<number, Part>} */
+    const parts = new Map();
+    const steps = /** @type {Set<number>} */ (new Set(this.data.values.step));
+    const loadPart = async (/** @type {number} */ step) => {
+      const part = await this.steps.load(step);
+      parts.set(step, { part, places: new Map(part.n.map((n, place) => [n, place])) });
+    };
+    await Promise.all([...steps].map(loadPart));
+    return parts;
+  }
+
+  /**
+   * Returns the part of a text to show in a cell: around the match, else the beginning.
+   * @param {Column} column
+   * @param {number} i
+   */
   excerpt(column, i) {
-    const text = column.strings[i];
-    const beginning = this.data.texts[column.key]?.[i] ?? text;
+    const beginning = this.data.texts[column.key]?.[i] ?? column.strings?.[i] ?? null;
+    if (beginning === null) return null;
+    return this.match(column, i) ?? shortened(beginning, 0);
+  }
+
+  /**
+   * Returns the part around the match of the search in a text or its turns, null without one.
+   * @param {Column} column
+   * @param {number} i
+   */
+  match(column, i) {
+    const text = column.strings?.[i];
     const { query } = this.rows;
-    if (!query || !text) return shortened(beginning, 0);
-    const own = searchable(text).indexOf(query);
-    if (own >= 0) return shortened(text.replace(/\s+/g, " "), own);
-    const turns = column.key === "response" ? (this.turns[i] ?? "").replace(/\s+/g, " ") : "";
+    if (!query || !text) return null;
+    const inText = searchable(text).indexOf(query);
+    if (inText >= 0) return shortened(text.replace(/\s+/g, " "), inText);
+    if (column.key !== "response") return null;
+    const turns = (this.turns[i] ?? "").replace(/\s+/g, " ");
     const inTurns = turns.toLowerCase().indexOf(query);
-    return inTurns < 0 ? shortened(beginning, 0) : shortened(turns, inTurns);
+    return inTurns < 0 ? null : shortened(turns, inTurns);
   }
 }
 
-/** @param {any} turn */
+/** Returns a note on how many responses no search finds, "" for none. @param {number} absent */
+function notSearched(absent) {
+  if (!absent) return "";
+  return plural(
+    "{count} response that the report does not show is not searched.",
+    "{count} responses that the report does not show are not searched.",
+    absent,
+    { count: written(absent, "count") },
+  );
+}
+
+/** @param {Turn} turn */
 function textOfTurn({ text, thinking = "", calls = [], error = "" }) {
   return [thinking, text, error, ...calls.flat()].filter(Boolean).join("\n");
 }
 
-/** Cuts a text to the part around index `at`. @param {string | null} text @param {number} at */
+/** Cuts a text to the part around index `at`. @param {string} text @param {number} at */
 function shortened(text, at) {
-  if (text === null) return null;
   const from = at > SHOWN_CHARS - BEFORE_MATCH ? at - BEFORE_MATCH : 0;
-  const part = text.slice(from, from + SHOWN_CHARS).trimStart();
-  return (from ? "…" : "") + part + (from + SHOWN_CHARS < text.length ? "…" : "");
+  const to = from + SHOWN_CHARS;
+  const part = text.slice(from, to).trimStart();
+  return (from > 0 ? "…" : "") + part + (to < text.length ? "…" : "");
 }

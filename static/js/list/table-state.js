@@ -6,6 +6,7 @@
 import { formatSort, parseSort, searchable } from "./rows.js";
 
 /** @typedef {import("./rows.js").Rows} Rows */
+/** @typedef {[string, string]} Entry name and value of a parameter */
 
 /**
  * Synchronizes the table's state with the URL, in both directions.
@@ -18,46 +19,72 @@ import { formatSort, parseSort, searchable } from "./rows.js";
 export function keepInUrl(rows, address, signal, prefix = "") {
   /** @type {string | null} the state that was read or written last */
   let current = null;
-  const matches = (key) => key.startsWith(prefix) && /^(sort|q|(min|max|has)\..*)$/.test(key.slice(prefix.length));
+  /** @param {string} name */
+  const isOurs = (name) =>
+    name.startsWith(prefix) && /^(sort|q|(min|max|has)\..*)$/.test(name.slice(prefix.length));
   const read = () => {
-    const entries = address.entries().filter(([key]) => matches(key));
+    const entries = address.entries().filter(([name]) => isOurs(name));
     if (JSON.stringify(entries) === current) return;
-    readEntries(rows, entries.map(([key, value]) => [key.slice(prefix.length), value]));
+    const own = entries.map(([name, value]) => [name.slice(prefix.length), value]);
+    readEntries(rows, /** @type {Entry[]} */ (own));
     rows.update();
   };
   const write = () => {
-    const entries = toEntries(rows).map(([key, value]) => /** @type {[string, string]} */ ([prefix + key, value]));
+    const entries = toEntries(rows).map(([name, value]) => [prefix + name, value]);
     current = JSON.stringify(entries);
-    address.replace(matches, entries);
+    address.replace(isOurs, /** @type {Entry[]} */ (entries));
   };
   rows.listeners.add(write);
   address.onChange(read, signal);
   read();
 }
 
-/** @param {Rows} rows @param {string[][]} entries */
-function readEntries(rows, entries) {
-  const params = new Map(/** @type {[string, string][]} */ (entries));
-  rows.query = searchable((params.get("q") ?? "").trim());
-  rows.setSort(parseSort(params.get("sort") ?? ""));
+/**
+ * Puts the state that parameters say into rows, without updating them.
+ * @param {Rows} rows
+ * @param {Entry[]} entries
+ */
+export function readEntries(rows, entries) {
+  const parameters = new Map(entries);
+  rows.query = searchable((parameters.get("q") ?? "").trim());
+  rows.setSort(parseSort(parameters.get("sort") ?? ""));
   rows.ranges.clear();
   rows.words.clear();
-  for (const [name, value] of params) {
+  for (const [name, value] of parameters) {
     const [, kind, key] = /^(min|max|has)\.(.*)$/s.exec(name) ?? [];
-    const text = value.trim();
-    if (!kind || !text) continue;
-    if (kind === "has") {
-      if (rows.column(key)?.strings) rows.words.set(key, rows.filters.has(key) ? value : text.toLowerCase());
-    } else if (rows.column(key)?.numbers && Number.isFinite(Number(text))) {
-      const [low, high] = rows.ranges.get(key) ?? [-Infinity, Infinity];
-      rows.ranges.set(key, kind === "min" ? [Number(text), high] : [low, Number(text)]);
-    }
+    if (!kind || !value.trim()) continue;
+    if (kind === "has") readWords(rows, key, value);
+    else readEnd(rows, kind, key, Number(value));
   }
 }
 
-/** @param {Rows} rows @returns {[string, string][]} */
-function toEntries(rows) {
-  /** @type {[string, string][]} */
+/** @param {Rows} rows @param {string} key @param {string} value */
+function readWords(rows, key, value) {
+  if (!rows.column(key)?.strings) return;
+  const words = rows.filters.has(key) ? value : value.trim().toLowerCase();
+  rows.words.set(key, words);
+}
+
+/**
+ * Reads an end of a range.
+ * @param {Rows} rows
+ * @param {string} kind "min" or "max"
+ * @param {string} key
+ * @param {number} end
+ */
+function readEnd(rows, kind, key, end) {
+  if (!rows.column(key)?.numbers || !Number.isFinite(end)) return;
+  const [low, high] = rows.ranges.get(key) ?? [-Infinity, Infinity];
+  rows.ranges.set(key, kind === "min" ? [end, high] : [low, end]);
+}
+
+/**
+ * Returns the parameters that say the state of rows; without what is usual.
+ * @param {Rows} rows
+ * @returns {Entry[]}
+ */
+export function toEntries(rows) {
+  /** @type {Entry[]} */
   const entries = [];
   const sort = formatSort(rows.sort);
   if (sort !== formatSort(rows.defaultSort)) entries.push(["sort", sort]);

@@ -1,5 +1,8 @@
 /** Shows `Rows` in a table: reuses the rendered rows, and adds rows while the reader scrolls. */
 
+/** @import { Column, NumberColumn } from "./rows.js" */
+/** @import { Read } from "./read-table.js" */
+
 import { breakable, el } from "../shared/dom.js";
 import { MISSING, exact, written } from "../shared/format.js";
 import { mark } from "../shared/marks.js";
@@ -19,15 +22,17 @@ const WITHOUT_BAR = ["n", "prompt_id", "worth"];
  * @property {AbortSignal} signal
  * @property {(i: number) => string} href address of row i
  * @property {(i: number) => void} [open] called on a click on row i; by default its link is followed
- * @property {(column: import("./rows.js").Column, i: number) => string} [cellClass] class of a number's cell, instead of a bar
- * @property {(column: import("./rows.js").Column, i: number) => string | null} [text] returns the excerpt of a text to show
+ * @property {(column: NumberColumn, i: number) => string} [cellClass] class of a number's cell,
+ *   instead of a bar
+ * @property {(column: Column, i: number) => string | null} [text] returns the excerpt of a text to
+ *   show
  * @property {(i: number) => string[]} [badges] labels after the first cell of row i
  */
 
 export class TableView {
   /**
    * @param {HTMLElement} section
-   * @param {{rows: import("./rows.js").Rows, nodes: (HTMLTableRowElement | null)[], rowIds: string[]}} read
+   * @param {Read} read
    * @param {Options} options
    */
   constructor(section, { rows, nodes, rowIds }, options) {
@@ -64,12 +69,18 @@ export class TableView {
     cell.append(button);
   }
 
-  /** Sorts by a column: numbers descending first, texts ascending; a third press restores the first order. */
+  /**
+   * Sorts by a column: numbers descending first, texts ascending; a second press turns the order
+   * round, a third one restores the first order.
+   * @param {string} key
+   */
   toggleSort(key) {
     const { rows } = this;
     const current = rows.sort.find((part) => part.key === key);
     const down = Boolean(rows.column(key)?.numbers);
-    rows.sortBy(!current ? [{ key, down }] : current.down === down ? [{ key, down: !down }] : []);
+    if (!current) rows.sortBy([{ key, down }]);
+    else if (current.down === down) rows.sortBy([{ key, down: !down }]);
+    else rows.sortBy([]);
   }
 
   showSort() {
@@ -81,15 +92,19 @@ export class TableView {
     }
   }
 
-  /** @param {MouseEvent} event */
+  /**
+   * Opens the row that was clicked, unless the reader selects text or wants a new tab.
+   * @param {MouseEvent} event
+   */
   clicked(event) {
     const target = /** @type {Element} */ (event.target);
     const row = target.closest("tr");
     const link = target.closest("a");
+    if (!row?.dataset.n || wantsNewPage(event)) return;
+    if (link && !this.isOwnLink(link, row)) return;
+    const isSelecting = String(getSelection()) !== "";
+    if (isSelecting) return;
     const { open } = this.options;
-    if (!row?.dataset.n || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    if (link && !(open && link.closest("td") === row.cells[0])) return;
-    if (String(getSelection())) return;
     if (open) {
       event.preventDefault();
       open(this.rowIds.indexOf(row.dataset.n));
@@ -98,9 +113,20 @@ export class TableView {
     }
   }
 
+  /**
+   * Returns whether a link is the row's name, and not followed as the row opens here.
+   * @param {Element} link
+   * @param {HTMLTableRowElement} row
+   */
+  isOwnLink(link, row) {
+    return this.options.open !== undefined && link.closest("td") === row.cells[0];
+  }
+
   /** Moves the focus between the links of rows on arrow keys. @param {KeyboardEvent} event */
   keyPressed(event) {
-    const delta = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    /** @type {Record<string, number>} */
+    const moves = { ArrowUp: -1, ArrowDown: 1 };
+    const delta = moves[event.key];
     const row = /** @type {Element} */ (event.target).closest("tr");
     if (!delta || !row || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -125,7 +151,8 @@ export class TableView {
 
   addNearRows() {
     const { box } = this;
-    if (box.scrollTop + box.clientHeight > box.scrollHeight - NEAR_PX) this.showRows(this.shown + CHUNK);
+    if (box.scrollTop + box.clientHeight > box.scrollHeight - NEAR_PX)
+      this.showRows(this.shown + CHUNK);
   }
 
   /** Shows at least the first `count` rows. @param {number} count */
@@ -151,7 +178,10 @@ export class TableView {
     if (row) this.reveal(row);
   }
 
-  /** Scrolls the table, not the page, so that a row is visible below the header. @param {HTMLElement} row */
+  /**
+   * Scrolls the table, not the page, so that a row is visible below the header.
+   * @param {HTMLElement} row
+   */
   reveal(row) {
     const [outer, inner] = [this.box.getBoundingClientRect(), row.getBoundingClientRect()];
     const top = outer.top + this.head.offsetHeight;
@@ -160,43 +190,70 @@ export class TableView {
   }
 
   emptyRow() {
-    const text = this.rows.size ? message("No row matches the search and the filters.") : message("Nothing to list.");
+    const text = this.rows.size
+      ? message("No row matches the search and the filters.")
+      : message("Nothing to list.");
     return el("tr", { class: "empty" }, el("td", { colspan: this.renderedColumns.length }, text));
   }
 
-  /** Returns the node of row i, with cells for all columns that were shown so far. @param {number} i */
+  /**
+   * Returns the node of row i, with cells for all columns that were shown so far.
+   * @param {number} i
+   */
   row(i) {
     const node = (this.nodes[i] ??= el("tr", { "data-n": this.rowIds[i] }));
     const { cells } = node;
     this.renderedColumns.forEach((column, k) => {
       if (k === cells.length) node.append(this.cell(column, i));
       if (cells[k].hidden === column.shown) cells[k].hidden = !column.shown;
-      const text = this.options.text && column.kind === "text" && column.strings?.[i] != null ? this.options.text(column, i) : null;
-      const clamp = text !== null && cells[k].querySelector(".clamp");
-      if (clamp && clamp.textContent !== text) clamp.textContent = text;
+      this.showExcerpt(cells[k], column, i);
     });
     return node;
   }
 
-  /** @param {import("./rows.js").Column} column @param {number} i */
+  /**
+   * Replaces the text of a cell by its excerpt, if the list has excerpts.
+   * @param {Element} cell
+   * @param {Column} column
+   * @param {number} i
+   */
+  showExcerpt(cell, column, i) {
+    const { text } = this.options;
+    if (!text || column.kind !== "text" || (column.strings?.[i] ?? null) === null) return;
+    const excerpt = text(column, i);
+    if (excerpt === null) return;
+    const clamp = cell.querySelector(".clamp");
+    if (clamp && clamp.textContent !== excerpt) clamp.textContent = excerpt;
+  }
+
+  /** @param {Column} column @param {number} i */
   cell(column, i) {
     const value = valueAt(column, i);
-    if (column === this.renderedColumns[0]) {
-      const badges = (this.options.badges?.(i) ?? []).flatMap((name) => [" ", el("span", { class: "badge" }, name)]);
-      return el("td", { class: column.kind }, el("a", { href: this.options.href(i) }, value), ...badges);
-    }
+    if (column === this.renderedColumns[0]) return this.nameCell(column, i);
     if (column.key === "n") return el("td", { class: "number" }, value);
-    if (column.numbers) {
-      const number = column.numbers[i];
-      const look = this.options.cellClass?.(column, i) ?? barClass(column, number);
-      return el("td", { class: `number ${look}`, title: exact(number) }, written(number, column.written));
-    }
-    if (column.kind === "token") return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
-    const title = value === null ? message("not logged") : null;
-    const text = value === null ? MISSING : valuesOf(column.key, String(value)).join(", ");
-    const size = Math.max(0, ...(column.prefixes ?? []).filter((one) => text.startsWith(one) && text.slice(one.length).trim()).map((one) => one.length));
-    const shared = size > 0 && el("span", { class: "shared" }, text.slice(0, size));
-    return el("td", { class: "text", "data-key": column.key, title }, el("div", { class: "clamp", dir: "auto" }, shared, text.slice(size)));
+    if (column.numbers) return this.numberCell(/** @type {NumberColumn} */ (column), i);
+    if (column.kind !== "token") return textCell(column, /** @type {string | null} */ (value));
+    return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
+  }
+
+  /**
+   * Returns the first cell of a row: a link and badges.
+   * @param {Column} column
+   * @param {number} i
+   */
+  nameCell(column, i) {
+    const names = this.options.badges?.(i) ?? [];
+    const badges = names.flatMap((name) => [" ", el("span", { class: "badge" }, name)]);
+    const link = el("a", { href: this.options.href(i) }, valueAt(column, i));
+    return el("td", { class: column.kind }, link, ...badges);
+  }
+
+  /** @param {NumberColumn} column @param {number} i */
+  numberCell(column, i) {
+    const number = column.numbers[i];
+    const look = this.options.cellClass?.(column, i) ?? barClass(column, number);
+    const properties = { class: `number ${look}`, title: exact(number) };
+    return el("td", properties, written(number, column.written));
   }
 
   /** @param {string} key @param {boolean} shown */
@@ -229,15 +286,62 @@ export class TableView {
   }
 }
 
-/** @param {import("./rows.js").Column} column @returns {HTMLTableCellElement} */
-export function headerCell({ key, kind, label, unit, help }) {
-  return el("th", { scope: "col", class: kind, "data-key": key, title: help }, ...breakable(label), unit && el("span", { class: "unit" }, unit));
+/** Returns whether a click opens a tab or window in browsers. @param {MouseEvent} event */
+function wantsNewPage(event) {
+  return event.ctrlKey || event.metaKey || event.shiftKey;
 }
 
-/** Returns the class of a number's bar, whose length is in twentieths of the column's maximum. */
+/** @param {Column} column @param {string | null} value */
+function textCell(column, value) {
+  if (value === null) {
+    const missing = el("div", { class: "clamp", dir: "auto" }, MISSING);
+    const title = message("not logged");
+    return el("td", { class: "text", "data-key": column.key, title }, missing);
+  }
+  const text = valuesOf(column.key, value).join(", ");
+  const size = sharedLength(text, column.prefixes ?? []);
+  const shared = size > 0 && el("span", { class: "shared" }, text.slice(0, size));
+  const clamp = el("div", { class: "clamp", dir: "auto" }, shared, text.slice(size));
+  return el("td", { class: "text", "data-key": column.key }, clamp);
+}
+
+/**
+ * Returns the length of a text's longest shared beginning, after which it goes on.
+ * @param {string} text
+ * @param {string[]} prefixes
+ */
+function sharedLength(text, prefixes) {
+  const found = prefixes.filter((one) => text.startsWith(one) && text.slice(one.length).trim());
+  return Math.max(0, ...found.map((one) => one.length));
+}
+
+/** @param {Column} column */
+export function headerCell({ key, kind, label, unit, help }) {
+  return el(
+    "th",
+    { scope: "col", class: kind, "data-key": key, title: help },
+    ...breakable(label),
+    unit && el("span", { class: "unit" }, unit),
+  );
+}
+
+/**
+ * Returns the class of a number's bar, whose length is in twentieths of the column's maximum.
+ * @param {NumberColumn} column
+ * @param {number} number
+ */
 function barClass(column, number) {
   if (WITHOUT_BAR.includes(column.key)) return "";
-  column.largest ??= column.numbers.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
+  column.largest ??= largestMagnitude(column.numbers);
   const share = Math.abs(number) / column.largest;
   return share > 0 && Number.isFinite(share) ? `bar-${Math.ceil(20 * share)}` : "";
+}
+
+/** @param {Float64Array} numbers */
+function largestMagnitude(numbers) {
+  let largest = 0;
+  for (const number of numbers) {
+    if (Number.isFinite(number)) largest = Math.max(largest, Math.abs(number));
+  }
+  return largest;
 }

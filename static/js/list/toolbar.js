@@ -1,5 +1,8 @@
 /** The toolbar above a list: search, filters, columns, row height, number of rows, copy buttons. */
 
+/** @import { Column, NumberColumn, Range, Rows } from "./rows.js" */
+/** @import { TableView } from "./table.js" */
+
 import { copies } from "../shared/copy.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
@@ -7,72 +10,119 @@ import { menu } from "../shared/menu.js";
 import { searchable, toCsv, toJson, valuesOf } from "./rows.js";
 import { message } from "../shared/words.js";
 
-/** @typedef {import("./rows.js").Rows} Rows */
-
-/** Maximum number of distinct values of a column to offer them as options instead of a text field. */
+/**
+ * Maximum number of distinct values of a column to offer them as options instead of a text field.
+ */
 const MAX_OPTIONS = 30;
 const MAX_OPTION_CHARS = 80;
 
 /**
  * @param {HTMLElement} section
- * @param {import("./table.js").TableView} view
+ * @param {TableView} view
  */
 export function mountToolbar(section, view) {
   const { rows } = view;
-  const label = section.querySelector("caption")?.textContent ?? "";
-  const search = el("input", { type: "search", placeholder: message("Search"), "aria-label": message("Search {list}", { list: label }) });
-  search.addEventListener("input", () => rows.search(search.value));
-  search.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") search.blur();
-    else if (event.key === "ArrowDown") view.focusRow(0);
-    else return;
-    // Prevent the browser from clearing the field or scrolling.
-    event.preventDefault();
-  });
-  const total = el("output", { class: "count", "aria-live": "polite" });
+  const title = section.querySelector("caption")?.textContent ?? "";
+  const search = searchField(view, title);
+  const filter = filterMenu(rows);
+  const selects = filterSelects(rows);
+  const count = el("output", { class: "count", "aria-live": "polite" });
   const chips = el("div", { class: "chips" });
-  const full = el("button", { type: "button", "aria-pressed": "false" }, message("Full rows"));
-  full.addEventListener("click", () => {
-    const pressed = full.getAttribute("aria-pressed") !== "true";
-    full.setAttribute("aria-pressed", String(pressed));
-    view.table.classList.toggle("full", pressed);
-  });
-  const csv = el("button", { type: "button" }, message("Copy CSV"));
-  const json = el("button", { type: "button" }, message("Copy JSON"));
-  copies(csv, () => toCsv(rows));
-  copies(json, () => toJson(rows));
   const hasText = rows.columns.some((column) => column.kind === "text");
   const hasStrings = rows.columns.some((column) => column.strings);
-  const filter = filterMenu(rows);
-  const selects = [...rows.filters].flatMap(([key, all]) => {
-    const column = rows.column(key);
-    return column ? [{ key, node: filterSelect(rows, column, all) }] : [];
-  });
-  const tools = [hasStrings && search, ...selects.map(({ node }) => node), filter.node, columnMenu(view).node, hasText && full, csv, json, total, chips];
-  section.querySelector(".list-tools")?.append(...tools.filter(Boolean));
-  const remove = (change) => {
-    change();
-    filter.button.focus();
-  };
+  const tools = [
+    hasStrings ? search : null,
+    ...selects.values(),
+    filter.node,
+    columnMenu(view).node,
+    hasText ? rowHeightButton(view) : null,
+    copyButton(message("Copy CSV"), () => toCsv(rows)),
+    copyButton(message("Copy JSON"), () => toJson(rows)),
+    count,
+    chips,
+  ];
+  section.querySelector(".list-tools")?.append(...tools.filter((tool) => tool !== null));
   const show = () => {
-    const [shown, all] = [rows.order.length, rows.listable().length];
-    total.textContent = message("{shown} of {all}", { shown: written(shown, "count"), all: written(all, "count") });
-    chips.replaceChildren(
-      ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => remove(() => rows.limit(key, null)))),
-      ...[...rows.words].map(([key, words]) => chip(message("{name}: {value}", { name: nameOf(rows, key), value: words }), () => remove(() => rows.require(key, "")))),
-    );
-    for (const { key, node } of selects) node.value = rows.words.get(key) ?? "";
-    if (document.activeElement !== search && searchable(search.value.trim()) !== rows.query) {
-      search.value = rows.query;
-    }
+    count.textContent = countOf(rows);
+    // The chip that is pressed is removed, so the focus needs another place.
+    chips.replaceChildren(...filterChips(rows, () => filter.button.focus()));
+    for (const [key, select] of selects) select.value = rows.words.get(key) ?? "";
+    const isBeingTyped = document.activeElement === search;
+    if (!isBeingTyped && searchable(search.value.trim()) !== rows.query) search.value = rows.query;
   };
   rows.listeners.add(show);
   show();
 }
 
-/** @param {string} words @param {() => void} remove */
-function chip(words, remove) {
-  return el("button", { type: "button", dir: "auto", "aria-label": message("Remove the filter {words}", { words }), onclick: remove }, `${words} ✕`);
+/** @param {TableView} view @param {string} title of the list */
+function searchField(view, title) {
+  const field = el("input", {
+    type: "search",
+    placeholder: message("Search"),
+    "aria-label": message("Search {list}", { list: title }),
+  });
+  field.addEventListener("input", () => view.rows.search(field.value));
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") field.blur();
+    else if (event.key === "ArrowDown") view.focusRow(0);
+    else return;
+    // Prevent the browser from clearing the field or scrolling.
+    event.preventDefault();
+  });
+  return field;
+}
+
+/** @param {TableView} view */
+function rowHeightButton(view) {
+  const button = el("button", { type: "button", "aria-pressed": "false" }, message("Full rows"));
+  button.addEventListener("click", () => {
+    const pressed = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(pressed));
+    view.table.classList.toggle("full", pressed);
+  });
+  return button;
+}
+
+/** @param {string} label @param {() => string} text */
+function copyButton(label, text) {
+  const button = el("button", { type: "button" }, label);
+  copies(button, text);
+  return button;
+}
+
+/** @param {Rows} rows */
+function countOf(rows) {
+  return message("{shown} of {all}", {
+    shown: written(rows.order.length, "count"),
+    all: written(rows.listable().length, "count"),
+  });
+}
+
+/**
+ * Returns a button for each filter, which removes it.
+ * @param {Rows} rows
+ * @param {() => void} removed called after it
+ */
+function filterChips(rows, removed) {
+  /** @param {string} words @param {() => void} remove */
+  const chip = (words, remove) => {
+    const label = message("Remove the filter {words}", { words });
+    const onclick = () => {
+      remove();
+      removed();
+    };
+    const properties = { type: "button", dir: "auto", "aria-label": label, onclick };
+    return el("button", properties, `${words} ✕`);
+  };
+  const ofRanges = [...rows.ranges].map(([key, range]) =>
+    chip(between(rows, key, range), () => rows.limit(key, null)),
+  );
+  const ofWords = [...rows.words].map(([key, value]) =>
+    chip(message("{name}: {value}", { name: nameOf(rows, key), value }), () =>
+      rows.require(key, ""),
+    ),
+  );
+  return [...ofRanges, ...ofWords];
 }
 
 /** @param {Rows} rows @param {string} key */
@@ -80,7 +130,7 @@ function nameOf(rows, key) {
   return rows.column(key)?.label ?? key;
 }
 
-/** @param {Rows} rows @param {string} key @param {[number, number]} range */
+/** Returns a range in words. @param {Rows} rows @param {string} key @param {Range} range */
 function between(rows, key, [low, high]) {
   const kind = rows.column(key)?.written;
   const places = { name: nameOf(rows, key), low: written(low, kind), high: written(high, kind) };
@@ -90,28 +140,54 @@ function between(rows, key, [low, high]) {
   return message("{name} from {low} to {high}", places);
 }
 
-/** Creates a select of a column's values. @param {Rows} rows @param {import("./rows.js").Column} column @param {string} all */
+/** Returns the selects of columns that are filtered by whole values, by key. @param {Rows} rows */
+function filterSelects(rows) {
+  /** @type {Map<string, HTMLSelectElement>} */
+  const selects = new Map();
+  for (const [key, all] of rows.filters) {
+    const column = rows.column(key);
+    if (column) selects.set(key, filterSelect(rows, column, all));
+  }
+  return selects;
+}
+
+/**
+ * Creates a select of a column's values.
+ * @param {Rows} rows
+ * @param {Column} column
+ * @param {string} all
+ */
 function filterSelect(rows, column, all) {
   const texts = [...new Set(column.strings)];
-  const names = [...new Set(texts.flatMap((text) => valuesOf(column.key, text)))].sort();
-  const options = names.map((name) => el("option", { value: name }, name));
-  const select = el("select", { "aria-label": column.label }, el("option", { value: "" }, all), ...options);
+  const names = new Set(texts.flatMap((text) => valuesOf(column.key, text)));
+  const options = [...names].sort().map((name) => el("option", { value: name }, name));
+  const select = el(
+    "select",
+    { "aria-label": column.label },
+    el("option", { value: "" }, all),
+    ...options,
+  );
   select.addEventListener("change", () => rows.require(column.key, select.value));
   return select;
 }
 
 /** Creates the menu in which filters on one column at a time are edited. @param {Rows} rows */
 function filterMenu(rows) {
-  let current = rows.column("reward")?.key ?? rows.columns.find((column) => column.numbers)?.key ?? rows.columns[0].key;
+  const numeric = rows.columns.find((column) => column.numbers);
+  const first = rows.column("reward") ?? numeric ?? rows.columns[0];
+  let current = first.key;
   return menu(message("Filter"), (sheet) => {
-    const options = grouped(rows.columns, ({ key, label }) => el("option", { value: key, selected: key === current }, label));
-    const groups = options.map(([name, items]) => (name ? el("optgroup", { label: name }, ...items) : items)).flat();
-    const pick = el("select", {}, ...groups);
+    const groups = grouped(rows.columns, ({ key, label }) =>
+      el("option", { value: key, selected: key === current }, label),
+    );
+    const options = groups.flatMap(([name, items]) =>
+      name ? [el("optgroup", { label: name }, ...items)] : items,
+    );
+    const pick = el("select", {}, ...options);
     const fields = el("div", { class: "range" });
     const show = () => {
-      const column = /** @type {import("./rows.js").Column} */ (rows.column(current));
-      const inputs = column.numbers ? rangeInputs(rows, column) : [wordsInput(rows, column)];
-      fields.replaceChildren(...inputs.map(([word, input]) => el("label", {}, word, input)));
+      const column = /** @type {Column} */ (rows.column(current));
+      fields.replaceChildren(...filterFields(rows, column));
     };
     pick.addEventListener("change", () => {
       current = pick.value;
@@ -124,81 +200,133 @@ function filterMenu(rows) {
 
 /**
  * Groups columns by their heading in menus, computed figures first.
- * @param {import("./rows.js").Column[]} columns
- * @param {(column: import("./rows.js").Column) => any} make
- * @returns {[string, any[]][]}
+ * @template Item
+ * @param {Column[]} columns
+ * @param {(column: Column) => Item} make
+ * @returns {[string, Item[]][]}
  */
 function grouped(columns, make) {
-  /** @type {Map<string, any[]>} */
+  /** @type {Map<string, Item[]>} */
   const found = new Map([["", []]]);
   for (const column of columns) {
     const group = column.group ?? "";
-    if (!found.has(group)) found.set(group, []);
-    found.get(group)?.push(make(column));
+    const items = found.get(group) ?? [];
+    items.push(make(column));
+    found.set(group, items);
   }
   return [...found];
 }
 
-/** Creates the filter of a text column: a select for few values, else a text field. */
-function wordsInput(rows, column) {
-  const current = rows.words.get(column.key) ?? "";
-  const whole = rows.filters.has(column.key);
-  const distinct = new Set();
-  for (const text of column.strings ?? []) {
-    for (const value of valuesOf(column.key, text)) distinct.add(value);
-    if (distinct.size > MAX_OPTIONS && !whole) break;
-  }
-  // A part of a value would find nothing where whole values are compared.
-  const few = whole || distinct.size <= MAX_OPTIONS && [...distinct].every((text) => text.length <= MAX_OPTION_CHARS);
-  const any = el("option", { value: "" }, message("anything"));
-  const option = (text) => el("option", { value: text, selected: [text, text.toLowerCase()].includes(current) }, text);
-  const input = few
-    ? el("select", { "aria-label": message("{column} contains", { column: column.label }) }, any, ...[...distinct].sort().map(option))
-    : el("input", { type: "text", "aria-label": message("{column} contains", { column: column.label }), value: current });
-  input.addEventListener("input", () => rows.require(column.key, input.value.trim()));
-  return [message("contains"), input];
+/** @param {Rows} rows @param {Column} column */
+function filterFields(rows, column) {
+  if (column.numbers) return rangeFields(rows, /** @type {NumberColumn} */ (column));
+  return [el("label", {}, message("contains"), wordsInput(rows, column))];
 }
 
-/** @param {Rows} rows @param {import("./rows.js").Column} column */
-function rangeInputs(rows, column) {
-  const finite = /** @type {Float64Array} */ (column.numbers).filter(Number.isFinite);
-  const ends = [Math.min, Math.max].map((most) => finite.reduce((a, b) => most(a, b), finite[0]));
-  const current = rows.ranges.get(column.key) ?? [-Infinity, Infinity];
-  const labels = [message("{column} from", { column: column.label }), message("{column} to", { column: column.label })];
-  const inputs = labels.map((label, k) => {
-    const input = el("input", {
-      type: "number",
-      step: "any",
-      placeholder: finite.length ? written(ends[k]) : "",
-      "aria-label": label,
-    });
-    if (Number.isFinite(current[k])) input.value = String(current[k]);
-    return input;
+/**
+ * Creates the filter of a text column: a select for few values, else a text field.
+ * @param {Rows} rows
+ * @param {Column} column
+ */
+function wordsInput(rows, column) {
+  const label = message("{column} contains", { column: column.label });
+  const current = rows.words.get(column.key) ?? "";
+  const values = optionsOf(rows, column);
+  const input = values
+    ? wordsSelect(label, values, current)
+    : el("input", { type: "text", "aria-label": label, value: current });
+  input.addEventListener("input", () => rows.require(column.key, input.value.trim()));
+  return input;
+}
+
+/** @param {string} label @param {string[]} values @param {string} current in lower case or whole */
+function wordsSelect(label, values, current) {
+  const any = el("option", { value: "" }, message("anything"));
+  const options = values.map((value) => {
+    const selected = value === current || value.toLowerCase() === current;
+    return el("option", { value, selected }, value);
   });
-  const read = (text, otherwise) => (text === "" ? otherwise : Number(text));
+  return el("select", { "aria-label": label }, any, ...options);
+}
+
+/**
+ * Returns the values to offer for a text column, null if they are too many or too long.
+ * @param {Rows} rows
+ * @param {Column} column
+ */
+function optionsOf(rows, column) {
+  // A part of a value would find nothing where whole values are compared.
+  const isWhole = rows.filters.has(column.key);
+  /** @type {Set<string>} */
+  const values = new Set();
+  for (const text of column.strings ?? []) {
+    for (const value of valuesOf(column.key, text)) values.add(value);
+    if (values.size > MAX_OPTIONS && !isWhole) return null;
+  }
+  const areShort = [...values].every((value) => value.length <= MAX_OPTION_CHARS);
+  return isWhole || areShort ? [...values].sort() : null;
+}
+
+/**
+ * Creates the two ends of the filter of a column of numbers.
+ * @param {Rows} rows
+ * @param {NumberColumn} column
+ */
+function rangeFields(rows, column) {
+  const finite = column.numbers.filter(Number.isFinite);
+  const [low, high] = rows.ranges.get(column.key) ?? [-Infinity, Infinity];
+  const name = { column: column.label };
+  const from = endInput(message("{column} from", name), low, extreme(finite, Math.min));
+  const to = endInput(message("{column} to", name), high, extreme(finite, Math.max));
   const apply = () => {
-    const range = /** @type {[number, number]} */ ([
-      read(inputs[0].value, -Infinity),
-      read(inputs[1].value, Infinity),
-    ]);
+    /** @type {Range} */
+    const range = [endOf(from, -Infinity), endOf(to, Infinity)];
     rows.limit(column.key, range.some(Number.isFinite) ? range : null);
   };
-  for (const input of inputs) input.addEventListener("input", apply);
-  return [[message("from"), inputs[0]], [message("to"), inputs[1]]];
+  for (const input of [from, to]) input.addEventListener("input", apply);
+  return [el("label", {}, message("from"), from), el("label", {}, message("to"), to)];
 }
 
-/** @param {import("./table.js").TableView} view */
+/**
+ * Returns the least or largest number, written, "" for none.
+ * @param {Float64Array} numbers
+ * @param {(a: number, b: number) => number} most
+ */
+function extreme(numbers, most) {
+  return numbers.length ? written(numbers.reduce((a, b) => most(a, b))) : "";
+}
+
+/** @param {string} label @param {number} current @param {string} placeholder */
+function endInput(label, current, placeholder) {
+  const input = el("input", { type: "number", step: "any", placeholder, "aria-label": label });
+  if (Number.isFinite(current)) input.value = String(current);
+  return input;
+}
+
+/** @param {HTMLInputElement} input @param {number} otherwise if it is empty */
+function endOf(input, otherwise) {
+  return input.value === "" ? otherwise : Number(input.value);
+}
+
+/** @param {TableView} view */
 function columnMenu(view) {
   return menu(message("Columns"), (sheet) => {
-    const boxes = grouped(view.rows.columns.slice(1), (column) => {
-      const box = el("input", { type: "checkbox" });
-      box.checked = column.shown;
-      box.addEventListener("change", () => view.showColumn(column.key, box.checked));
-      const unit = column.unit && el("span", { class: "unit" }, ` ${column.unit}`);
-      return el("label", { title: column.help }, box, column.label, unit);
-    });
-    sheet.replaceChildren(
-      ...boxes.flatMap(([name, items]) => (name ? [el("fieldset", {}, el("legend", {}, name), ...items)] : items)),
-    );
+    const groups = grouped(view.rows.columns.slice(1), (column) => columnBox(view, column));
+    /** @type {HTMLElement[]} */
+    const boxes = [];
+    for (const [name, items] of groups) {
+      if (name) boxes.push(el("fieldset", {}, el("legend", {}, name), ...items));
+      else boxes.push(...items);
+    }
+    sheet.replaceChildren(...boxes);
   });
+}
+
+/** Creates the box that shows or hides a column. @param {TableView} view @param {Column} column */
+function columnBox(view, column) {
+  const box = el("input", { type: "checkbox" });
+  box.checked = column.shown;
+  box.addEventListener("change", () => view.showColumn(column.key, box.checked));
+  const unit = column.unit && el("span", { class: "unit" }, ` ${column.unit}`);
+  return el("label", { title: column.help }, box, column.label, unit);
 }

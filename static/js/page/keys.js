@@ -10,7 +10,11 @@ import { message, nodes } from "../shared/words.js";
  * @param {() => Binding[]} bindings returns the shortcuts that the page has now
  */
 export function mountKeys(place, bindings) {
-  const button = el("button", { type: "button", onclick: open }, ...nodes("Keys {key}", { key: el("kbd", {}, "?") }));
+  const button = el(
+    "button",
+    { type: "button", onclick: open },
+    ...nodes("Keys {key}", { key: el("kbd", {}, "?") }),
+  );
   place.append(button);
   /** @type {Binding[]} */
   const always = [{ keys: ["?"], what: message("show this list"), run: open }];
@@ -21,20 +25,22 @@ export function mountKeys(place, bindings) {
       el("dd", {}, what),
     ]);
     const close = el("button", { type: "button", onclick: () => dialog.close() }, message("Close"));
-    const dialog = el("dialog", { class: "keys", "aria-label": message("Keys") }, el("h2", {}, message("Keys")), el("dl", {}, ...items), close);
+    const dialog = el(
+      "dialog",
+      { class: "keys", "aria-label": message("Keys") },
+      el("h2", {}, message("Keys")),
+      el("dl", {}, ...items),
+      close,
+    );
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();
   }
 
   document.addEventListener("keydown", (event) => {
-    // Brackets need Option or AltGr on many keyboards.
-    const bracket = event.altKey && "[]{}".includes(event.key);
-    if (event.metaKey || event.defaultPrevented || ((event.ctrlKey || event.altKey) && !bracket)) return;
+    if (event.defaultPrevented || isForBrowser(event)) return;
     if (isTyping(event)) {
-      // Escape leaves a field; a dialog closes by itself.
-      const field = /** @type {HTMLElement} */ (event.target);
-      if (event.key === "Escape" && field.matches("input, select")) field.blur();
+      leaveField(event);
       return;
     }
     // The browser closes the open menu, unless the event is prevented.
@@ -44,4 +50,17 @@ export function mountKeys(place, bindings) {
     event.preventDefault();
     found.run(event.key);
   });
+}
+
+/** Returns whether a key is the browser's. @param {KeyboardEvent} event */
+function isForBrowser(event) {
+  // Brackets need Option or AltGr on many keyboards.
+  const isBracket = event.altKey && "[]{}".includes(event.key);
+  return event.metaKey || ((event.ctrlKey || event.altKey) && !isBracket);
+}
+
+/** Leaves a field on Escape; a dialog closes by itself. @param {KeyboardEvent} event */
+function leaveField(event) {
+  const field = /** @type {HTMLElement} */ (event.target);
+  if (event.key === "Escape" && field.matches("input, select")) field.blur();
 }

@@ -6,8 +6,10 @@ const LEFT = "rlreport-left";
 
 /** Restores the scroll position after a reload, and starts to look for newer reports. */
 export function stayFresh() {
-  const run = /** @type {any} */ (globalThis).rlreportSteps;
-  const script = /** @type {HTMLScriptElement | null} */ (document.querySelector('script[src*="data/run.js"]'));
+  const run = globalThis.rlreportSteps;
+  const script = /** @type {HTMLScriptElement | null} */ (
+    document.querySelector('script[src*="data/run.js"]')
+  );
   if (!run?.live || !script) return;
   comeBack();
   const { live, built } = run;
@@ -16,13 +18,15 @@ export function stayFresh() {
     const again = el("script", { src: `${script.src.split("?")[0]}?${Date.now()}` });
     again.addEventListener("load", () => {
       again.remove();
-      if (/** @type {any} */ (globalThis).rlreportSteps.built !== built) leave();
+      if (globalThis.rlreportSteps?.built !== built) leave();
     });
     again.addEventListener("error", () => again.remove());
     document.head.append(again);
   };
-  // Do not reload a hidden page, or while the reader types.
-  setInterval(() => document.hidden || document.activeElement?.matches("input, select, textarea") || look(), live * 1000);
+  setInterval(() => {
+    const isTyping = document.activeElement?.matches("input, select, textarea");
+    if (!document.hidden && !isTyping) look();
+  }, live * 1000);
 }
 
 /** Reloads; the scroll position is stored, while the URL holds sort, filters and open response. */

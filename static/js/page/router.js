@@ -61,7 +61,11 @@ export class Router {
       return document.adoptNode(/** @type {HTMLElement} */ (parsed.querySelector(".page")));
     } catch (error) {
       console.warn(error);
-      return missing(message("This page could not be unpacked: the file is damaged, or the browser is older than 2023."));
+      return missing(
+        message(
+          "This page could not be unpacked: the file is damaged, or the browser is older than 2023.",
+        ),
+      );
     }
   }
 

@@ -1,49 +1,47 @@
 /** The step picker: the reward curve with a slider under it. */
 
+/** @import { RunData } from "../shared/types.d.ts" */
+
 import { el, svg } from "../shared/dom.js";
 import { written } from "../shared/format.js";
-import { marked, message } from "../shared/words.js";
+import { message } from "../shared/words.js";
+
+/**
+ * Size of the curve's box, in its own units; the curve keeps a distance from its upper and lower
+ * end.
+ */
+const WIDTH = 100;
+const HEIGHT = 28;
+const AIR = 2;
 
 /**
  * @param {HTMLElement} place
- * @param {import("../shared/run.js").Steps} run
+ * @param {RunData} run
  * @param {string} current the step shown now
  */
-export function mountScrubber(place, { steps, rewards, href }, current) {
+export function mountScrubber(place, run, current) {
+  const { steps, rewards } = run;
   if (steps.length < 2) return;
-  const hrefs = steps.map((step) => href.replace("{step}", String(step)));
-  const last = /** @type {HTMLAnchorElement | null | undefined} */ (place.parentElement?.querySelector(".step-nav a.last"));
-  if (last && String(steps.at(-1)) !== current) {
-    last.href = /** @type {string} */ (hrefs.at(-1));
-    last.hidden = false;
-  }
-  const finite = rewards.filter((reward) => reward !== null);
-  const [low, high] = [Math.min(...finite), Math.max(...finite)];
-  const x = (k) => (100 * k) / (steps.length - 1);
-  const y = (reward) => 26 - (24 * (reward - low)) / (high - low || 1);
-  let d = "";
-  rewards.forEach((reward, k) => {
-    if (reward !== null) d += `${d && rewards[k - 1] !== null ? "L" : "M"}${x(k).toFixed(2)} ${y(reward).toFixed(2)}`;
-  });
+  const hrefs = steps.map((step) => run.href.replace("{step}", String(step)));
+  if (String(steps.at(-1)) !== current) linkToLast(place, /** @type {string} */ (hrefs.at(-1)));
   const start = Math.max(0, steps.map(String).indexOf(current));
-  const line = svg("path", { class: "at", d: `M${x(start)} 0V28` });
-  const box = { viewBox: "0 0 100 28", preserveAspectRatio: "none", "aria-hidden": "true" };
-  const slider = el("input", { type: "range", min: 0, max: steps.length - 1, "aria-label": message("Step") });
+  const last = steps.length - 1;
+  const slider = el("input", { type: "range", min: 0, max: last, "aria-label": message("Step") });
   slider.value = String(start);
+  const line = svg("path", { class: "at" });
   const words = el("output", { "aria-hidden": "true" });
   const describe = () => {
-    const k = Number(slider.value);
-    const places = { step: steps[k], reward: written(rewards[k]) };
-    const known = rewards[k] !== null;
-    line.setAttribute("d", `M${x(k)} 0V28`);
-    const here = known ? message("Step {step}, reward {reward}", places) : message("Step {step}", places);
-    words.textContent = k === start ? here : message("{here} · release or Enter opens it", { here });
-    const aloud = known ? marked("step {step}, reward {reward}; Enter opens it") : marked("step {step}; Enter opens it");
-    slider.setAttribute("aria-valuetext", message(aloud, places));
+    const at = Number(slider.value);
+    const { here, aloud } = describedStep(steps[at], rewards[at]);
+    line.setAttribute("d", `M${(WIDTH * at) / last} 0V${HEIGHT}`);
+    words.textContent =
+      at === start ? here : message("{here} · release or Enter opens it", { here });
+    slider.setAttribute("aria-valuetext", aloud);
   };
   // Keys move the slider over many steps, so only Enter or releasing the pointer opens one.
   const go = () => {
-    if (Number(slider.value) !== start) location.href = hrefs[Number(slider.value)];
+    const at = Number(slider.value);
+    if (at !== start) location.href = hrefs[at];
   };
   slider.addEventListener("input", describe);
   slider.addEventListener("pointerup", go);
@@ -51,5 +49,67 @@ export function mountScrubber(place, { steps, rewards, href }, current) {
     if (event.key === "Enter") go();
   });
   describe();
-  place.append(svg("svg", box, svg("path", { d }), line), slider, words);
+  const box = {
+    viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+    preserveAspectRatio: "none",
+    "aria-hidden": "true",
+  };
+  place.append(svg("svg", box, svg("path", { d: curve(rewards) }), line), slider, words);
+}
+
+/**
+ * Shows the link to the last step, which was not known when the page was written.
+ * @param {HTMLElement} place
+ * @param {string} href
+ */
+function linkToLast(place, href) {
+  const link = /** @type {HTMLAnchorElement | null | undefined} */ (
+    place.parentElement?.querySelector(".step-nav a.last")
+  );
+  if (!link) return;
+  link.href = href;
+  link.hidden = false;
+}
+
+/**
+ * Returns a step in words, to be shown and to be read aloud.
+ * @param {number} step
+ * @param {number | null} reward
+ */
+function describedStep(step, reward) {
+  const places = { step, reward: written(reward) };
+  if (reward === null) {
+    return {
+      here: message("Step {step}", places),
+      aloud: message("step {step}; Enter opens it", places),
+    };
+  }
+  return {
+    here: message("Step {step}, reward {reward}", places),
+    aloud: message("step {step}, reward {reward}; Enter opens it", places),
+  };
+}
+
+/**
+ * Returns SVG path data of the rewards over the steps, with gaps at missing ones.
+ * @param {(number | null)[]} rewards
+ */
+export function curve(rewards) {
+  const known = rewards.filter((reward) => reward !== null);
+  const low = Math.min(...known);
+  const extent = Math.max(...known) - low || 1;
+  const bottom = HEIGHT - AIR;
+  let path = "";
+  let pen = "M";
+  rewards.forEach((reward, k) => {
+    if (reward === null) {
+      pen = "M";
+      return;
+    }
+    const x = (WIDTH * k) / (rewards.length - 1);
+    const y = bottom - ((bottom - AIR) * (reward - low)) / extent;
+    path += `${pen}${x.toFixed(2)} ${y.toFixed(2)}`;
+    pen = "L";
+  });
+  return path;
 }

@@ -1,5 +1,8 @@
 /** Word differences of two texts; in Chinese and Japanese, differences of characters. */
 
+/** @typedef {"same" | "removed" | "added"} Kind */
+/** @typedef {{kind: Kind, text: string}} Run */
+
 /** Maximum number of edits; texts that differ more are not compared. */
 const MOST_EDITS = 2000;
 
@@ -9,7 +12,9 @@ export function words(text) {
   const cut = new Intl.Segmenter(undefined, { granularity: "word" });
   return Array.from(cut.segment(text), ({ segment }) => segment).flatMap((segment) =>
     // The segmenter guesses words of Han characters; compare single characters instead.
-    /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]+$/u.test(segment) ? [...segment] : [segment],
+    /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]+$/u.test(segment)
+      ? [...segment]
+      : [segment],
   );
 }
 
@@ -17,26 +22,47 @@ export function words(text) {
  * Returns the shortest edit script (Myers 1986) as a list of same, removed and added texts.
  * @param {string} before
  * @param {string} after
- * @returns {{kind: "same" | "removed" | "added", text: string}[] | null} null if they differ too much
+ * @returns {Run[] | null} null if they differ too much
  */
 export function difference(before, after) {
-  const [a, b] = [words(before), words(after)];
-  let head = 0;
-  while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
-  let tail = 0;
-  const room = Math.min(a.length, b.length) - head;
-  while (tail < room && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail += 1;
-  const steps = trace(a.slice(head, a.length - tail), b.slice(head, b.length - tail));
+  const a = words(before);
+  const b = words(after);
+  // Most of two responses to a prompt is often alike at both ends, which is cheap to find.
+  const room = Math.min(a.length, b.length);
+  const head = countAlike(room, (k) => a[k] === b[k]);
+  const tail = countAlike(room - head, (k) => a.at(-1 - k) === b.at(-1 - k));
+  const aEnd = a.length - tail;
+  const bEnd = b.length - tail;
+  const steps = trace(a.slice(head, aEnd), b.slice(head, bEnd));
   if (!steps) return null;
+  return joined([
+    { kind: "same", text: a.slice(0, head).join("") },
+    ...steps,
+    { kind: "same", text: a.slice(aEnd).join("") },
+  ]);
+}
+
+/**
+ * Returns how many of the numbers from 0 to below `most` pass before the first that does not.
+ * @param {number} most
+ * @param {(k: number) => boolean} passes
+ */
+function countAlike(most, passes) {
+  let count = 0;
+  while (count < most && passes(count)) count += 1;
+  return count;
+}
+
+/** Joins neighbours of the same kind, without empty ones. @param {Run[]} steps */
+function joined(steps) {
+  /** @type {Run[]} */
   const runs = [];
-  const add = (kind, text) => {
-    if (!text) return;
-    if (runs.at(-1)?.kind === kind) runs.at(-1).text += text;
+  for (const { kind, text } of steps) {
+    if (!text) continue;
+    const last = runs.at(-1);
+    if (last?.kind === kind) last.text += text;
     else runs.push({ kind, text });
-  };
-  add("same", a.slice(0, head).join(""));
-  for (const { kind, text } of steps) add(kind, text);
-  add("same", a.slice(a.length - tail).join(""));
+  }
   return runs;
 }
 
@@ -52,6 +78,7 @@ function trace(a, b) {
   const middle = most + 1;
   const furthest = new Int32Array(2 * most + 3).fill(-1);
   furthest[middle + 1] = 0;
+  /** @type {Int32Array[]} */
   const history = [];
   for (let edits = 0; edits <= most; edits += 1) {
     history.push(furthest.slice(middle - edits - 1, middle + edits + 2));
@@ -66,26 +93,44 @@ function trace(a, b) {
   return null;
 }
 
-/** Returns whether the furthest path to diagonal k adds a word of `b`, not removes one of `a`. */
+/**
+ * Returns whether the furthest path to diagonal k adds a word of `b`, not removes one of `a`.
+ * @param {Int32Array} furthest
+ * @param {number} at index of diagonal k in it
+ * @param {number} k
+ * @param {number} edits
+ */
 function fromAbove(furthest, at, k, edits) {
-  return k === -edits || (k !== edits && furthest[at - 1] < furthest[at + 1]);
+  if (k === -edits) return true;
+  if (k === edits) return false;
+  return furthest[at - 1] < furthest[at + 1];
 }
 
-/** @param {Int32Array[]} history @param {string[]} a @param {string[]} b */
+/**
+ * Follows the trace from the ends of both texts to their beginnings.
+ * @param {Int32Array[]} history
+ * @param {string[]} a
+ * @param {string[]} b
+ */
 function walkBack(history, a, b) {
+  /** @type {Run[]} */
   const steps = [];
-  let [x, y] = [a.length, b.length];
-  for (let edits = history.length - 1; edits >= 0; edits -= 1) {
-    const [furthest, k] = [history[edits], x - y];
+  let x = a.length;
+  let y = b.length;
+  for (let edits = history.length - 1; edits > 0; edits -= 1) {
+    const furthest = history[edits];
+    const k = x - y;
     const at = edits + 1 + k;
     const added = fromAbove(furthest, at, k, edits);
-    const fromX = edits === 0 ? 0 : added ? furthest[at + 1] : furthest[at - 1];
-    const fromY = edits === 0 ? 0 : fromX - (added ? k + 1 : k - 1);
+    const fromX = added ? furthest[at + 1] : furthest[at - 1];
+    const fromY = fromX - (added ? k + 1 : k - 1);
     for (; x > fromX && y > fromY; x -= 1, y -= 1) steps.push({ kind: "same", text: a[x - 1] });
-    if (edits === 0) break;
     if (added) steps.push({ kind: "added", text: b[y - 1] });
     else steps.push({ kind: "removed", text: a[x - 1] });
-    [x, y] = [fromX, fromY];
+    x = fromX;
+    y = fromY;
   }
+  // Before the first edit, the texts are alike.
+  for (; x > 0; x -= 1) steps.push({ kind: "same", text: a[x - 1] });
   return steps.reverse();
 }

@@ -1,24 +1,32 @@
 /** Token metrics, stored in the page or derived from stored ones, and their colour scales. */
 
+/** @import { Metric } from "../shared/types.d.ts" */
+
 import { message } from "../shared/words.js";
 
 /** @typedef {import("../shared/data.js").TokenData} TokenData */
-/** @typedef {{key: string, label: string, unit: string, signed: boolean, help: string}} Metric */
 
-/** Coefficients (−1)ⁿ / n! of the series of k3, from n = 12 down to 2. */
+/** Coefficients (−1)ⁿ / n! of the series of k3, from n = 12 down to 2. @type {number[]} */
 const SERIES = [];
 for (let n = 2, factor = 0.5; n <= 12; n += 1, factor /= -n) SERIES.unshift(factor);
+
+/** Log-ratios below this are small; the formula of larger ones cancels few digits. */
+const SMALL_RATIO = 0.125;
 
 /**
  * Returns exp(−x) − 1 + x; of small log-ratios by its series, like k3 in figures/tokens.py.
  * @param {number} ratio
  */
 function k3(ratio) {
-  if (!(Math.abs(ratio) < 0.125)) return Math.expm1(-ratio) + ratio;
+  const isSmall = Math.abs(ratio) < SMALL_RATIO; // NaN is not
+  if (!isSmall) return Math.expm1(-ratio) + ratio;
   return ratio * ratio * SERIES.reduce((total, factor) => total * ratio + factor, 0);
 }
 
-/** @type {Record<string, [string[], (...x: number[]) => number]>} */
+/**
+ * Metric → those it is derived from, and how.
+ * @type {Record<string, [string[], (...x: number[]) => number]>}
+ */
 const DERIVED = {
   ref_logp: [["logp", "log_ratio"], (logp, ratio) => logp - ratio],
   // k3 of the inverse ratio, an estimate of KL(policy‖reference).
@@ -39,13 +47,14 @@ const DERIVED = {
 export function valuesOf(data, key) {
   const known = data.columns.get(key);
   if (known) return known;
-  const rule = DERIVED[key];
-  if (!rule) return null;
-  const inputs = rule[0].map((name) => valuesOf(data, name));
+  const derived = DERIVED[key];
+  if (!derived) return null;
+  const [names, rule] = derived;
+  const inputs = names.map((name) => valuesOf(data, name));
   if (inputs.some((input) => input === null)) return null;
   const values = new Float64Array(data.ids.length);
   const [first, second] = /** @type {Float64Array[]} */ (inputs);
-  for (let i = 0; i < values.length; i += 1) values[i] = rule[1](first[i], second?.[i]);
+  for (let i = 0; i < values.length; i += 1) values[i] = rule(first[i], second?.[i]);
   data.columns.set(key, values);
   return values;
 }
@@ -53,12 +62,22 @@ export function valuesOf(data, key) {
 /** Metrics whose smallest values are the extremes. */
 const SMALL_IS_EXTREME = new Set(["logp", "ref_logp", "prob", "ref_prob", "sampler_logp"]);
 
-/** Metrics whose extremes are the values furthest from the median, as their usual level is not 0. */
+/**
+ * Metrics whose extremes are the values furthest from the median, as their usual level is not 0.
+ */
 const AROUND_MEDIAN = new Set(["value", "return"]);
 
-/** Returns the usual level of a metric: 0 or the median. @param {Float64Array} values @param {Metric} metric */
+/** Metrics that are between 0 and 1 in any response. */
+const PROBABILITIES = new Set(["prob", "ref_prob"]);
+
+/**
+ * Returns the usual level of a metric: 0 or the median.
+ * @param {Float64Array} values
+ * @param {Metric} metric
+ */
 function middleOf(values, metric) {
-  return AROUND_MEDIAN.has(metric.key) ? quantile(values.filter(Number.isFinite).sort(), 0.5) : 0;
+  if (!AROUND_MEDIAN.has(metric.key)) return 0;
+  return quantile(values.filter(Number.isFinite).sort(), 0.5);
 }
 
 /**
@@ -69,10 +88,13 @@ function middleOf(values, metric) {
  */
 export function extremes(values, metric) {
   const middle = middleOf(values, metric);
-  const size = (x) => (metric.signed ? Math.abs(x - middle) : SMALL_IS_EXTREME.has(metric.key) ? -x : x);
-  return [...values.keys()]
-    .filter((i) => !Number.isNaN(values[i]))
-    .sort((a, b) => size(values[b]) - size(values[a]) || a - b);
+  /** @param {number} i */
+  const size = (i) => {
+    if (metric.signed) return Math.abs(values[i] - middle);
+    return SMALL_IS_EXTREME.has(metric.key) ? -values[i] : values[i];
+  };
+  const known = [...values.keys()].filter((i) => !Number.isNaN(values[i]));
+  return known.sort((a, b) => size(b) - size(a) || a - b);
 }
 
 /** Returns the label of the button that jumps to the most extreme token. @param {Metric} metric */
@@ -82,6 +104,7 @@ export function extremeName(metric) {
   return metric.signed ? message("Next largest ±") : message("Next largest");
 }
 
+/** Share of the values that the colours of a scale cover. */
 export const CLIP = 0.98;
 
 /**
@@ -91,8 +114,9 @@ export const CLIP = 0.98;
  * @param {number} share
  */
 function quantile(sorted, share) {
+  if (!sorted.length) return NaN;
   const place = share * (sorted.length - 1);
-  return sorted.length ? sorted[share > 0.5 ? Math.ceil(place) : Math.floor(place)] : NaN;
+  return sorted[share > 0.5 ? Math.ceil(place) : Math.floor(place)];
 }
 
 /**
@@ -110,20 +134,25 @@ export class Scale {
     this.bins = signed ? 11 : 9;
     this.reversed = !signed && SMALL_IS_EXTREME.has(metric.key);
     this.middle = signed ? middleOf(values, metric) || 0 : 0;
-    const sorted = (signed ? finite.map((x) => Math.abs(x - this.middle)) : finite.slice()).sort();
-    const clip = quantile(sorted, CLIP);
-    this.largest = sorted.at(-1) ?? NaN;
-    if (metric.key === "prob" || metric.key === "ref_prob") {
-      [this.low, this.high] = [0, 1];
-    } else if (signed) {
-      const end = clip || this.largest || 1;
-      [this.low, this.high] = [this.middle - end, this.middle + end];
-    } else {
-      this.low = Math.min(0, quantile(sorted, 1 - CLIP));
-      this.high = Math.max(0, clip || (this.low < 0 ? 0 : this.largest));
-      if (!(this.high > this.low)) this.high = this.low + 1;
-    }
-    this.clipped = finite.reduce((n, x) => n + Number(x < this.low || x > this.high), 0);
+    const [low, high] = this.ends(finite, metric);
+    this.low = low;
+    this.high = high;
+    const beyond = finite.filter((x) => x < low || x > high);
+    this.clipped = beyond.length;
+  }
+
+  /**
+   * Returns the values at both ends of the colours.
+   * @param {Float64Array} finite
+   * @param {Metric} metric
+   * @returns {[number, number]}
+   */
+  ends(finite, metric) {
+    if (PROBABILITIES.has(metric.key)) return [0, 1];
+    if (!metric.signed) return oneSidedEnds(finite.toSorted());
+    const distances = finite.map((x) => Math.abs(x - this.middle)).sort();
+    const end = quantile(distances, CLIP) || distances.at(-1) || 1;
+    return [this.middle - end, this.middle + end];
   }
 
   /** Returns the CSS class of a value's bin, "none" if it is missing. @param {number} value */
@@ -133,4 +162,17 @@ export class Scale {
     const bin = Math.min(this.bins - 1, Math.max(0, Math.floor(share * this.bins)));
     return `${this.prefix}-${this.reversed ? this.bins - bin : bin + 1}`;
   }
+}
+
+/**
+ * Returns ends that hold 0 and most values.
+ * @param {Float64Array} sorted
+ * @returns {[number, number]}
+ */
+function oneSidedEnds(sorted) {
+  const low = Math.min(0, quantile(sorted, 1 - CLIP));
+  // If most values are 0, the largest counts, unless there are smaller ones to colour.
+  const usual = quantile(sorted, CLIP) || (low < 0 ? 0 : sorted.at(-1)) || 0;
+  const high = Math.max(0, usual);
+  return [low, high > low ? high : low + 1];
 }

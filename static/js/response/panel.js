@@ -1,5 +1,7 @@
 /** The response panel, which shows one response in full, beside or below the list. */
 
+/** @import { Badge, PanelData } from "../shared/types.d.ts" */
+
 import { copies } from "../shared/copy.js";
 import { menu } from "../shared/menu.js";
 import { decodeTokens, unpack } from "../shared/data.js";
@@ -16,28 +18,37 @@ import { marked, message } from "../shared/words.js";
 
 /** Maximum number of characters of a ground truth to show it in the line of figures. */
 const SHORT_TRUTH = 80;
+/** @type {Record<string, string>} */
 const GLYPHS = { critical: "✕", warning: "▲", info: "i" };
 /** @type {Record<string, string>} */
-const SEVERITIES = { critical: marked("critical"), warning: marked("warning"), info: marked("note") };
+const SEVERITIES = {
+  critical: marked("critical"),
+  warning: marked("warning"),
+  info: marked("note"),
+};
 
-/** @typedef {{data: any, at: number}} Located row data, and the index of a response in them */
+/** @typedef {{data: PanelData, at: number}} Located data, and the index of a response in them */
+
+/**
+ * @typedef {object} Options
+ * @property {PanelData | null} data of the page, null if those of each step are loaded
+ * @property {import("../list/rows.js").Rows} rows
+ * @property {string} packed base64 of the token data, "" when the page has none
+ * @property {import("../shared/address.js").Address} address
+ * @property {(i: number | null) => void} go opens row i, or closes the panel
+ * @property {AbortSignal} signal
+ * @property {(i: number) => Promise<Located>} [locate] loads the data of row i
+ * @property {(data: PanelData, at: number) => number} [rowOf] returns the row of a response in
+ *   such data
+ * @property {(data: PanelData, at: number) => (Node | null)[]} [links] returns links to related
+ *   responses
+ */
 
 export class Panel {
-  /**
-   * @param {HTMLElement} node
-   * @param {object} given
-   * @param {any} given.data the page's row data
-   * @param {import("../list/rows.js").Rows} given.rows
-   * @param {string} given.packed base64 of the token data, "" when the page has none
-   * @param {import("../shared/address.js").Address} given.address
-   * @param {(i: number | null) => void} given.go opens row i, or closes the panel
-   * @param {AbortSignal} given.signal
-   * @param {(i: number) => Located | Promise<Located>} [given.locate] returns the data of row i
-   * @param {(data: any, at: number) => number} [given.rowOf] returns the row of a response in such data
-   * @param {(data: any, at: number) => (Node | null)[]} [given.links] returns links to related responses
-   */
+  /** @param {HTMLElement} node @param {Options} options */
   constructor(node, { data, rows, packed, address, go, signal, locate, rowOf, links }) {
     this.node = node;
+    /** Data of the open response; before, those of the page. */
     this.data = data;
     this.rows = rows;
     this.packed = packed;
@@ -49,22 +60,23 @@ export class Panel {
     this.tokens = null;
     /** @type {Conversation | null} */
     this.conversation = null;
-    const button = (label, key, run, props = {}) =>
-      el("button", { type: "button", title: message("Key {key}", { key }), onclick: run, ...props }, label);
     // Reuse the controls of the head for every response, so that they keep the focus.
-    this.previous = button(message("← Previous"), "k", () => this.move(-1));
-    this.next = button(message("Next →"), "j", () => this.move(1));
-    this.closeButton = button(message("Close"), "Escape", () => go(null), { class: "close" });
+    this.previous = keyButton(message("← Previous"), "k", () => this.move(-1));
+    this.next = keyButton(message("Next →"), "j", () => this.move(1));
+    this.closeButton = keyButton(message("Close"), "Escape", () => go(null));
+    this.closeButton.className = "close";
     this.place = el("output", { class: "count" });
     this.status = el("output", { class: "said" });
     /** Index of the open row, −1 when closed. */
     this.open = -1;
     /** Index of the open response in `data`. */
     this.at = -1;
-    this.locate = locate ?? ((i) => ({ data, at: i }));
+    this.locate = locate ?? null;
     this.rowOf = rowOf ?? ((_, at) => at);
-    this.links = links ?? ((data, at) => [...samePromptLinks(data, at, address), timelineLink(data, at)]);
+    this.links =
+      links ?? ((shown, at) => [...samePromptLinks(shown, at, address), timelineLink(shown, at)]);
     this.tip = new Tip(document.body, signal);
+    /** @type {Map<string, import("./metrics.js").Scale>} */
     this.stepScales = new Map();
     rows.listeners.add(() => this.showPlace());
     signal.addEventListener("abort", () => this.close());
@@ -76,102 +88,139 @@ export class Panel {
       this.tokens?.sync();
       return;
     }
-    this.tokens?.unmount();
-    this.tokens = null;
-    const was = this.open;
+    this.dropTokens();
+    const wasOpen = this.open >= 0;
     this.open = i;
     this.node.parentElement?.classList.remove("listing");
-    const located = this.locate(i);
-    const { data, at } = located instanceof Promise ? await located : located;
+    // Without waiting where the data are here, so that the panel is there at once.
+    const located = this.locate
+      ? await this.locate(i)
+      : { data: /** @type {PanelData} */ (this.data), at: i };
     if (this.open !== i) return;
-    this.data = data;
-    this.at = at;
+    this.data = located.data;
+    this.at = located.at;
+    const focused = this.focusedPart();
+    const { texts, holder } = this.showParts(located);
+    if (wasOpen) this.scrollToTop();
+    texts.remark();
+    this.conversation?.mark(this.rows.query);
+    this.showPlace();
+    if (focused) this.focusAgain(focused);
+    this.goToTurn();
+    await this.showTokens(located, holder);
+  }
+
+  /** Returns the element of the panel that has the focus, null if it is elsewhere. */
+  focusedPart() {
+    const focused = /** @type {HTMLElement} */ (document.activeElement);
+    return this.node.contains(focused) ? focused : null;
+  }
+
+  /**
+   * Keeps the focus in the panel after its parts were replaced.
+   * @param {HTMLElement} part that had it
+   */
+  focusAgain(part) {
+    // Re-inserting a focused button blurs it; a disabled one cannot have the focus.
+    const canKeep = part.isConnected && !part.matches(":disabled");
+    (canKeep ? part : this.node).focus({ preventScroll: true });
+  }
+
+  /** Scrolls to the top of the panel, if it is above the window. */
+  scrollToTop() {
+    const { top } = this.node.getBoundingClientRect();
+    if (top < 0) this.node.scrollIntoView({ block: "start" });
+  }
+
+  /**
+   * Fills the panel with a response; returns its texts and the place of its tokens.
+   * @param {Located} located
+   */
+  showParts({ data, at }) {
     const n = data.n[at];
+    /** @param {string} key @param {number} [place] */
     const text = (key, place = at) => data.texts[key]?.[place] ?? null;
-    const turns = data.conversation?.[n];
-    this.conversation = turns ? new Conversation(turns, data.errors?.[n] ?? []) : null;
+    /** @param {number} place */
+    const open = (place) => this.go(this.rowOf(data, place));
+    this.conversation = conversationOf(data, n);
     const truth = text("ground_truth");
-    const short = truth !== null && truth.trim() !== "" && truth.length <= SHORT_TRUTH && !truth.includes("\n");
+    const shortTruth = isShortTruth(truth) ? truth : null;
     const texts = textsSection(
-      { prompt: text("prompt"), response: turns ? null : text("response"), ref_response: text("ref_response"), ground_truth: short ? null : truth },
+      {
+        prompt: text("prompt"),
+        response: this.conversation ? null : text("response"),
+        ref_response: text("ref_response"),
+        ground_truth: shortTruth === null ? truth : null,
+      },
       data.turns[n] ?? [],
       { query: this.rows.query, highlights: data.highlights, titles: data.titles },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
-    const [line, ...folded] = stats(data, at, short ? truth : "");
-    const open = (place) => this.go(this.rowOf(data, place));
-    const strip = [...branchStrip(data, at, open), ...groupStrip(data, at, { text, open })];
-    const focused = /** @type {HTMLElement} */ (document.activeElement);
-    const inside = this.node.contains(focused);
-    this.node.replaceChildren(this.head(n, text), ...this.badges(n), line, ...strip, texts.node, ...(this.conversation ? [this.conversation.node] : []), holder, ...folded);
+    const { line, rest } = stats(data, at, shortTruth);
+    const parts = [
+      this.head({ data, at }, text),
+      this.badges(data.badges[n] ?? []),
+      line,
+      branchStrip(data, at, open),
+      groupStrip(data, at, { text, open }),
+      texts.node,
+      this.conversation?.node ?? null,
+      holder,
+      rest,
+    ];
+    this.node.replaceChildren(...parts.filter((part) => part !== null));
     this.node.hidden = false;
-    this.node.setAttribute("aria-label", this.title(n));
+    this.node.setAttribute("aria-label", titleOf(data, n));
     this.node.scrollTop = 0;
-    if (was >= 0 && this.node.getBoundingClientRect().top < 0) this.node.scrollIntoView({ block: "start" });
-    texts.remark();
-    this.conversation?.mark(this.rows.query);
-    this.showPlace();
-    // Re-inserting a focused button blurs it; a disabled one cannot have the focus.
-    if (inside) (focused.isConnected && !focused.matches(":disabled") ? focused : this.node).focus({ preventScroll: true });
+    return { texts, holder };
+  }
+
+  /** Goes to the turn that the URL names. */
+  goToTurn() {
     const turn = this.address.get("turn");
-    if (turn === "error") this.conversation?.error(1);
-    else if (turn !== null) this.conversation?.go(Math.min(Number(turn) || 0, turns?.length - 1));
-    await this.showTokens(i, n, holder);
+    const { conversation } = this;
+    if (turn === null || !conversation) return;
+    if (turn === "error") conversation.error(1);
+    else conversation.go(Math.min(Number(turn) || 0, conversation.turns.length - 1));
+  }
+
+  dropTokens() {
+    this.tokens?.unmount();
+    this.tokens = null;
   }
 
   close() {
     this.open = -1;
     this.at = -1;
-    this.tokens?.unmount();
-    this.tokens = null;
+    this.dropTokens();
     this.conversation = null;
     this.node.replaceChildren();
     this.node.hidden = true;
     this.node.parentElement?.classList.remove("listing");
   }
 
-  /** @param {number | string} n */
-  title(n) {
-    const other = this.data.titles?.row;
-    return other ? other.replace("{n}", String(n)) : message("Response {n}", { n });
-  }
-
-  /** Shows a message that the URL names a response which the report does not show. @param {string} n */
+  /**
+   * Shows a message that the URL names a response which the report does not show.
+   * @param {string} n
+   */
   showMissing(n) {
     this.close();
     this.node.replaceChildren(
-      el("div", { class: "response-head" }, el("h2", {}, this.title(n)), this.closeButton),
+      el("div", { class: "response-head" }, el("h2", {}, titleOf(this.data, n)), this.closeButton),
       el("p", { class: "note" }, message("The report does not include the text of this response.")),
     );
     this.node.hidden = false;
   }
 
-  /** @param {number} n @param {(key: string) => string | null} text */
-  head(n, text) {
-    const copy = (label, what) => {
-      const button = el("button", { type: "button" }, label);
-      copies(button, what);
-      return button;
-    };
-    const copyMenu = menu(message("Copy"), (sheet) =>
-      sheet.replaceChildren(
-        copy(message("Response"), () => text("response") ?? ""),
-        copy(message("Link"), () => location.href),
-        copy(message("Log location"), () => where),
-      ),
-    );
+  /** @param {Located} located @param {(key: string) => string | null} text */
+  head({ data, at }, text) {
+    const where = data.where[at];
     this.status.textContent = "";
-    const where = this.data.where[this.at];
-    const list = el("button", { type: "button", class: "to-list", "aria-pressed": "false" }, message("List"));
-    list.addEventListener("click", () => {
-      const on = this.node.parentElement?.classList.toggle("listing") ?? false;
-      list.setAttribute("aria-pressed", String(on));
-    });
     return el(
       "div",
       { class: "response-head" },
-      el("h2", {}, this.title(n)),
-      list,
+      el("h2", {}, titleOf(data, data.n[at])),
+      this.listButton(),
       this.previous,
       this.next,
       this.place,
@@ -179,12 +228,26 @@ export class Panel {
       el(
         "div",
         { class: "response-more" },
-        ...this.links(this.data, this.at).filter(Boolean),
+        ...this.links(data, at),
         this.status,
-        copyMenu.node,
+        copyMenu(() => text("response") ?? "", where),
         el("span", { class: "place" }, where),
       ),
     );
+  }
+
+  /** Returns the button that shows the list in place of the response, on a narrow screen. */
+  listButton() {
+    const button = el(
+      "button",
+      { type: "button", class: "to-list", "aria-pressed": "false" },
+      message("List"),
+    );
+    button.addEventListener("click", () => {
+      const on = this.node.parentElement?.classList.toggle("listing") ?? false;
+      button.setAttribute("aria-pressed", String(on));
+    });
+    return button;
   }
 
   /** Shows the position of the response in the sorted and filtered list. */
@@ -192,7 +255,9 @@ export class Panel {
     if (this.open < 0) return;
     const { order } = this.rows;
     const at = order.indexOf(this.open);
-    this.place.textContent = at < 0 ? message("not in the filtered list") : message("{place} of {all} listed", { place: written(at + 1, "count"), all: written(order.length, "count") });
+    const place = { place: written(at + 1, "count"), all: written(order.length, "count") };
+    this.place.textContent =
+      at < 0 ? message("not in the filtered list") : message("{place} of {all} listed", place);
     this.previous.disabled = at === 0 || !order.length;
     this.next.disabled = at === order.length - 1;
   }
@@ -207,48 +272,131 @@ export class Panel {
 
   /** Goes to the next branch of the open response's rollout. */
   nextBranch() {
-    const branches = branchesOf(this.data, this.at);
-    const next = branches[(branches.indexOf(this.data.n[this.at]) + 1) % branches.length];
-    if (next !== undefined) this.go(this.rowOf(this.data, this.data.n.indexOf(next)));
+    const { data, at } = this;
+    if (!data || at < 0) return;
+    const branches = branchesOf(data, at);
+    if (!branches.length) return;
+    const next = branches[(branches.indexOf(data.n[at]) + 1) % branches.length];
+    this.go(this.rowOf(data, data.n.indexOf(next)));
   }
 
-  /** Goes to a response to the same prompt at an earlier (−1) or later (1) step. @param {number} way */
+  /**
+   * Goes to a response to the same prompt at an earlier (−1) or later (1) step.
+   * @param {number} way
+   */
   samePrompt(way) {
-    const there = samePrompt(this.data, this.at)[way < 0 ? 0 : 1];
-    if (there) location.assign(hrefOf(this.address, there));
-    else if (this.open >= 0) {
-      this.status.textContent = way < 0 ? message("No earlier step shows this prompt.") : message("No later step shows this prompt.");
+    const { data, at } = this;
+    if (!data || at < 0) return;
+    const { earlier, later } = samePrompt(data, at);
+    const there = way < 0 ? earlier : later;
+    if (there) {
+      location.assign(hrefOf(this.address, there));
+      return;
     }
+    this.status.textContent =
+      way < 0
+        ? message("No earlier step shows this prompt.")
+        : message("No later step shows this prompt.");
   }
 
-  /** @param {number} n */
-  badges(n) {
-    const found = this.data.badges[n] ?? [];
-    if (!found.length) return [];
-    const items = found.map(({ severity, title, token }) =>
-      el(
-        "li",
-        {},
-        el("span", { class: `severity ${severity}` }, el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[severity]), ` ${message(SEVERITIES[severity] ?? severity)}`),
-        ` ${title} `,
-        token !== null && this.packed && el("button", { type: "button", onclick: () => this.tokens?.pick(token) }, message("Go to token {token}", { token })),
-      ),
+  /** Returns the findings that cite the response, null for none. @param {Badge[]} badges */
+  badges(badges) {
+    if (!badges.length) return null;
+    return el("ul", { class: "findings" }, ...badges.map((badge) => this.badge(badge)));
+  }
+
+  /** @param {Badge} badge */
+  badge({ severity, title, token }) {
+    const glyph = el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[severity]);
+    const name = ` ${message(SEVERITIES[severity] ?? severity)}`;
+    const item = el(
+      "li",
+      {},
+      el("span", { class: `severity ${severity}` }, glyph, name),
+      ` ${title} `,
     );
-    return [el("ul", { class: "findings" }, ...items)];
+    if (token !== null && this.packed) {
+      const onclick = () => this.tokens?.pick(token);
+      const label = message("Go to token {token}", { token });
+      item.append(el("button", { type: "button", onclick }, label));
+    }
+    return item;
   }
 
-  /** @param {number} i @param {number} n @param {HTMLElement} holder */
-  async showTokens(i, n, holder) {
+  /** @param {Located} located @param {HTMLElement} holder */
+  async showTokens({ data, at }, holder) {
     if (!this.packed) return;
+    const i = this.open;
+    const n = data.n[at];
     this.decoding ??= unpack(this.packed).then(decodeTokens);
     const tokens = await this.decoding;
     if (this.open !== i) return;
     if (!tokens.spans.has(n)) {
-      holder.append(el("p", { class: "note" }, message("The report contains no token values of this response.")));
+      const words = message("The report contains no token values of this response.");
+      holder.append(el("p", { class: "note" }, words));
       return;
     }
+    const { metrics = [], nan = [] } = data;
     const { address, tip, stepScales } = this;
-    const about = { turns: this.data.conversation?.[n] ?? [], given: this.data.given?.[n] ?? [] };
-    this.tokens = new TokenView(holder, { ...about, data: tokens, n, metrics: this.data.metrics, nan: this.data.nan ?? [], address, tip, stepScales });
+    this.tokens = new TokenView(
+      holder,
+      { data: tokens, n, metrics, nan, ...turnsOf(data, n) },
+      { address, tip, stepScales },
+    );
   }
+}
+
+/** @param {PanelData} data @param {number} n */
+function conversationOf(data, n) {
+  const turns = data.conversation?.[n];
+  return turns ? new Conversation(turns, data.errors?.[n] ?? []) : null;
+}
+
+/**
+ * Returns the turns of a response, and the tokens that the policy did not sample.
+ * @param {PanelData} data
+ * @param {number} n
+ */
+function turnsOf(data, n) {
+  return { turns: data.conversation?.[n] ?? [], given: data.given?.[n] ?? [] };
+}
+
+/** @param {string} label @param {string} key @param {() => void} run */
+function keyButton(label, key, run) {
+  const title = message("Key {key}", { key });
+  return el("button", { type: "button", title, onclick: run }, label);
+}
+
+/** Returns whether a ground truth fits into the line of figures. @param {string | null} truth */
+function isShortTruth(truth) {
+  if (truth === null) return false;
+  return truth.trim() !== "" && truth.length <= SHORT_TRUTH && !truth.includes("\n");
+}
+
+/** @param {PanelData | null} data @param {number | string} n */
+function titleOf(data, n) {
+  const other = data?.titles?.row;
+  return other ? other.replace("{n}", String(n)) : message("Response {n}", { n });
+}
+
+/**
+ * Creates the menu that copies a response, its link or its place in the log.
+ * @param {() => string} response
+ * @param {string} where
+ */
+function copyMenu(response, where) {
+  /** @param {string} label @param {() => string} text */
+  const copyButton = (label, text) => {
+    const button = el("button", { type: "button" }, label);
+    copies(button, text);
+    return button;
+  };
+  const { node } = menu(message("Copy"), (sheet) =>
+    sheet.replaceChildren(
+      copyButton(message("Response"), response),
+      copyButton(message("Link"), () => location.href),
+      copyButton(message("Log location"), () => where),
+    ),
+  );
+  return node;
 }

@@ -1,5 +1,7 @@
 /** Links to responses to the same prompt at other steps, which keep the reader's settings. */
 
+/** @import { PanelData, RowsData } from "../shared/types.d.ts" */
+
 import { format } from "../shared/address.js";
 import { el } from "../shared/dom.js";
 import { stepsOfRun } from "../shared/run.js";
@@ -29,70 +31,105 @@ export function hrefOf(address, [step, n]) {
 
 /**
  * Returns the responses to the prompt of response i at the nearest earlier and later step.
- * @param {any} data
- * @param {number} i -1 for none
- * @returns {[ResponseId | null, ResponseId | null]}
+ * @param {PanelData} data
+ * @param {number} i −1 for none
+ * @returns {{earlier: ResponseId | null, later: ResponseId | null}}
  */
 export function samePrompt(data, i) {
-  const shown = (i >= 0 && stepsOfRun()?.prompts?.[data.prompts?.[i]]) || [];
-  const step = Number(data.step);
+  const prompt = data.prompts?.[i];
+  const shown = prompt === undefined ? [] : (stepsOfRun()?.prompts?.[prompt] ?? []);
+  return neighbours(shown, Number(data.step));
+}
+
+/**
+ * Returns the last response before a step, and the first one after it.
+ * @param {number[]} shown step, n, step, n, … ascending by step
+ * @param {number} step
+ */
+export function neighbours(shown, step) {
   /** @type {ResponseId | null} */
   let earlier = null;
   for (let k = 0; k < shown.length; k += 2) {
-    if (shown[k] > step) return [earlier, [shown[k], shown[k + 1]]];
-    if (shown[k] < step) earlier = [shown[k], shown[k + 1]];
+    /** @type {ResponseId} */
+    const id = [shown[k], shown[k + 1]];
+    if (id[0] > step) return { earlier, later: id };
+    if (id[0] < step) earlier = id;
   }
-  return [earlier, null];
+  return { earlier, later: null };
 }
 
 /**
  * Creates links to the same prompt at the nearest earlier and later step.
- * @param {any} data
+ * @param {PanelData} data
  * @param {number} i
  * @param {Address} address
  */
 export function samePromptLinks(data, i, address) {
-  const [earlier, later] = samePrompt(data, i);
-  const link = (id, label, key) => {
-    const node = id && el("a", { class: "same-prompt", href: hrefOf(address, id), title: message("The same prompt, key {key}", { key }) }, label(id[0]));
-    // The address may change after the link was created.
-    node?.addEventListener("click", () => (node.href = hrefOf(address, id)));
-    return node;
-  };
-  return [
-    link(earlier, (step) => `← ${message("Same prompt, step {step}", { step })}`, "{"),
-    link(later, (step) => `${message("Same prompt, step {step}", { step })} →`, "}"),
-  ].filter(Boolean);
+  const { earlier, later } = samePrompt(data, i);
+  const links = [];
+  if (earlier) {
+    const said = message("Same prompt, step {step}", { step: earlier[0] });
+    links.push(promptLink(earlier, address, `← ${said}`, "{"));
+  }
+  if (later) {
+    const said = message("Same prompt, step {step}", { step: later[0] });
+    links.push(promptLink(later, address, `${said} →`, "}"));
+  }
+  return links;
+}
+
+/** @param {ResponseId} id @param {Address} address @param {string} label @param {string} key */
+function promptLink(id, address, label, key) {
+  const title = message("The same prompt, key {key}", { key });
+  const node = el("a", { class: "same-prompt", href: hrefOf(address, id), title }, label);
+  // The address may change after the link was created.
+  node.addEventListener("click", () => (node.href = hrefOf(address, id)));
+  return node;
 }
 
 /**
  * Creates a link to all shown responses to the prompt of response i.
- * @param {any} data
+ * @param {PanelData} data
  * @param {number} i
  */
 export function timelineLink(data, i) {
   const href = stepsOfRun()?.prompt;
   const prompt = data.prompts?.[i];
   if (!href || prompt === undefined) return null;
-  return el("a", { class: "related", href: href.replaceAll("{prompt}", prompt) }, message("All responses to this prompt"));
+  return el(
+    "a",
+    { class: "related", href: href.replaceAll("{prompt}", String(prompt)) },
+    message("All responses to this prompt"),
+  );
 }
 
 /**
  * Makes the links to the previous and the next step keep the open response's prompt, the sort
  * and the search.
  * @param {HTMLElement} root
- * @param {any} data
+ * @param {RowsData} data
  * @param {Address} address
- * @param {() => number} open index of the open response, -1 for none
+ * @param {() => number} open index of the open response, −1 for none
  */
 export function keepPrompt(root, data, address, open) {
-  for (const [rel, side] of /** @type {[string, 0 | 1][]} */ ([["prev", 0], ["next", 1]])) {
-    const link = /** @type {HTMLAnchorElement | null} */ (root.querySelector(`.step-nav a[rel=${rel}]`));
-    if (!link) continue;
-    const step = (link.getAttribute("href") ?? "").replace(/^.*\//, "").replace(/\.html$/, "");
+  /** @param {"prev" | "next"} rel @param {"earlier" | "later"} side */
+  const keep = (rel, side) => {
+    const link = /** @type {HTMLAnchorElement | null} */ (
+      root.querySelector(`.step-nav a[rel=${rel}]`)
+    );
+    if (!link) return;
+    const step = stepIn(link.getAttribute("href") ?? "");
     link.addEventListener("click", () => {
       const there = samePrompt(data, open())[side];
-      link.href = hrefOf(address, [step, there && String(there[0]) === step ? there[1] : null]);
+      const isThere = there !== null && String(there[0]) === step;
+      link.href = hrefOf(address, [step, isThere ? there[1] : null]);
     });
-  }
+  };
+  keep("prev", "earlier");
+  keep("next", "later");
+}
+
+/** Returns the step of the address of its page. @param {string} href */
+function stepIn(href) {
+  return href.replace(/^.*\//, "").replace(/\.html$/, "");
 }

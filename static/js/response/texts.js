@@ -4,60 +4,107 @@ import { difference } from "./diff.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { mark } from "../shared/marks.js";
-import { splitThinking } from "./conversation.js";
+import { thinkingFolded } from "./conversation.js";
 import { marked, message } from "../shared/words.js";
 
-/** @typedef {{prompt: string | null, response: string | null, ref_response: string | null, ground_truth: string | null}} Texts */
+/** @typedef {"prompt" | "response" | "ref_response" | "ground_truth"} Key */
+/** @typedef {Record<Key, string | null>} Texts null for one that is not shown */
+/** @typedef {{text: string, body: HTMLElement}} Side a text and where it is shown */
 
-const TITLES = [
-  ["prompt", marked("Prompt"), ""],
+/**
+ * Texts in the order in which they are shown: key, title, class.
+ * @type {[Key, string, string | null][]}
+ */
+const PARTS = [
+  ["prompt", marked("Prompt"), null],
   ["response", marked("Response"), "policy"],
   ["ref_response", marked("Reference response"), "reference"],
-  ["ground_truth", marked("Ground truth"), ""],
+  ["ground_truth", marked("Ground truth"), null],
 ];
 
 /** Maximum number of characters to show; longer texts are cut and get a button. */
-const LONG = { prompt: 900, other: 6000 };
+const MOST_CHARS = 6000;
+const MOST_PROMPT_CHARS = 900;
 
 /**
  * @param {Texts} texts
  * @param {[string, string][]} turns chat turns of the prompt, [] if it has none
- * @param {{query: string, highlights: string[], titles?: Record<string, string>}} marks texts to
+ * @param {{query: string, highlights: string[], titles?: Partial<Record<Key | "other", string>>}} marks texts to
  *   highlight, and headings of the texts if they are not the usual ones
  */
 export function textsSection(texts, turns, { query, highlights, titles = {} }) {
-  const node = el("section", { class: "texts", "aria-label": message("Texts") });
-  const bodies = new Map();
-  const parts = TITLES.filter(([key]) => texts[key] !== null).map(([key, title, side]) => {
+  /** @type {Map<Key, Side>} */
+  const sides = new Map();
+  /** @type {HTMLElement[]} */
+  const parts = [];
+  for (const [key, title, look] of PARTS) {
     const text = texts[key];
-    const body = el("div", { class: "prose", dir: "auto" });
-    if (key === "prompt" && turns.length) body.append(...turns.map(turn));
-    else body.append(...(key === "response" ? splitThinking(text) : [text]));
-    if (!text) body.append(message("(empty)"));
-    bodies.set(key, body);
-    const long = !query && text.length > (LONG[key] ?? LONG.other);
-    return el(
-      "details",
-      { open: true, class: side || null, "data-text": key },
-      el("summary", {}, titles[key] ?? message(title)),
-      body,
-      long && shortened(body, text.length),
-    );
-  });
-  if (texts.response !== null && texts.ref_response !== null) parts.splice(+(texts.prompt !== null), 0, differenceButton(titles.other ? message("Mark differences from {other}", { other: titles.other }) : message("Mark differences from the reference response"), texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
-  node.append(el("div", { class: "side-by-side" }, ...parts));
+    if (text === null) continue;
+    const body = el("div", { class: "prose", dir: "auto" }, ...contentOf(key, text, turns));
+    const isCut = !query && isLong(key, text);
+    const summary = el("summary", {}, titles[key] ?? message(title));
+    const properties = { open: true, class: look, "data-text": key };
+    parts.push(el("details", properties, summary, body, isCut && shortened(body, text.length)));
+    sides.set(key, { text, body });
+  }
+  const response = sides.get("response");
+  const reference = sides.get("ref_response");
+  if (response && reference) {
+    const afterPrompt = sides.has("prompt") ? 1 : 0;
+    const button = differenceButton(differenceLabel(titles.other), response, reference);
+    parts.splice(afterPrompt, 0, button);
+  }
+  const node = el(
+    "section",
+    { class: "texts", "aria-label": message("Texts") },
+    el("div", { class: "side-by-side" }, ...parts),
+  );
   const remark = () => {
     mark("found", node, query ? [query] : []);
-    const response = bodies.get("response");
-    if (response) mark("finding", response, highlights.map((text) => text.toLowerCase()));
+    const needles = highlights.map((text) => text.toLowerCase());
+    if (response) mark("finding", response.body, needles);
   };
   return { node, remark };
 }
 
-/** Cuts a text to its beginning; returns a button that shows the whole text. @param {HTMLElement} body @param {number} length */
+/** @param {Key} key @param {string} text */
+function isLong(key, text) {
+  return text.length > (key === "prompt" ? MOST_PROMPT_CHARS : MOST_CHARS);
+}
+
+/**
+ * @param {string | undefined} other name of the text to compare with, if it is not the reference
+ */
+function differenceLabel(other) {
+  if (other) return message("Mark differences from {other}", { other });
+  return message("Mark differences from the reference response");
+}
+
+/**
+ * @param {Key} key
+ * @param {string} text
+ * @param {[string, string][]} turns
+ * @returns {(Node | string)[]}
+ */
+function contentOf(key, text, turns) {
+  /** @type {(Node | string)[]} */
+  const content = [];
+  if (key === "prompt" && turns.length) content.push(...turns.map(turn));
+  else if (key === "response") content.push(...thinkingFolded(text));
+  else content.push(text);
+  if (!text) content.push(message("(empty)"));
+  return content;
+}
+
+/**
+ * Cuts a text to its beginning; returns a button that shows the whole text.
+ * @param {HTMLElement} body
+ * @param {number} length
+ */
 export function shortened(body, length) {
   body.classList.add("cut");
-  const button = el("button", { type: "button", class: "whole" }, message("Show all {count} characters", { count: written(length, "count") }));
+  const label = message("Show all {count} characters", { count: written(length, "count") });
+  const button = el("button", { type: "button", class: "whole" }, label);
   button.addEventListener("click", () => {
     body.classList.remove("cut");
     button.remove();
@@ -67,31 +114,53 @@ export function shortened(body, length) {
 
 /** @param {[string, string]} turn */
 function turn([role, text]) {
-  return el("div", { class: "turn" }, el("span", { class: "role" }, role), el("span", { dir: "auto" }, text));
+  return el(
+    "div",
+    { class: "turn" },
+    el("span", { class: "role" }, role),
+    el("span", { dir: "auto" }, text),
+  );
 }
 
 /**
  * Creates a toggle button that highlights the differences between two texts.
  * @param {string} label of the button: the text that the first one is compared with
- * @param {string} after @param {string} before
- * @param {HTMLElement} afterBody @param {HTMLElement} beforeBody
+ * @param {Side} after
+ * @param {Side} before
  */
-export function differenceButton(label, after, before, afterBody, beforeBody) {
+export function differenceButton(label, after, before) {
   const button = el("button", { type: "button", "aria-pressed": "false" }, label);
   button.addEventListener("click", () => {
     const on = button.getAttribute("aria-pressed") !== "true";
-    const runs = on ? difference(before, after) : null;
-    if (on && !runs) {
+    if (!on) {
+      button.setAttribute("aria-pressed", "false");
+      after.body.replaceChildren(after.text);
+      before.body.replaceChildren(before.text);
+      return;
+    }
+    const runs = difference(before.text, after.text);
+    if (!runs) {
       button.textContent = message("The texts differ too much to mark differences");
       button.disabled = true;
       return;
     }
-    button.setAttribute("aria-pressed", String(on));
-    const side = (kind, tag) =>
-      (runs ?? []).filter((run) => run.kind === "same" || run.kind === kind)
-        .map((run) => (run.kind === "same" ? document.createTextNode(run.text) : el(tag, {}, run.text)));
-    afterBody.replaceChildren(...(runs ? side("added", "ins") : [after]));
-    beforeBody.replaceChildren(...(runs ? side("removed", "del") : [before]));
+    button.setAttribute("aria-pressed", "true");
+    after.body.replaceChildren(...markedRuns(runs, "added"));
+    before.body.replaceChildren(...markedRuns(runs, "removed"));
   });
   return button;
+}
+
+/**
+ * Returns the text of one side, with what only it has marked.
+ * @param {import("./diff.js").Run[]} runs
+ * @param {"added" | "removed"} own
+ */
+function markedRuns(runs, own) {
+  const nodes = [];
+  for (const { kind, text } of runs) {
+    if (kind === "same") nodes.push(document.createTextNode(text));
+    else if (kind === own) nodes.push(el(own === "added" ? "ins" : "del", {}, text));
+  }
+  return nodes;
 }

@@ -1,5 +1,9 @@
 /** A folded table of all metrics of all tokens, built when it is first opened. */
 
+/** @import { Column, NumberColumn } from "../list/rows.js" */
+/** @import { Metric } from "../shared/types.d.ts" */
+/** @import { Scale } from "./metrics.js" */
+
 import { Rows } from "../list/rows.js";
 import { TableView, headerCell } from "../list/table.js";
 import { mountToolbar } from "../list/toolbar.js";
@@ -7,8 +11,11 @@ import { el } from "../shared/dom.js";
 import { message } from "../shared/words.js";
 import { visible } from "./token-text.js";
 
-/** @typedef {import("./metrics.js").Metric} Metric */
-/** @typedef {{values: (metric: Metric) => Float64Array, scale: (metric: Metric) => import("./metrics.js").Scale}} Source */
+/**
+ * @typedef {object} Source of the values of a response's tokens, and of their colours
+ * @property {(metric: Metric) => Float64Array} values
+ * @property {(metric: Metric) => Scale} scale
+ */
 
 export class TokenTable {
   /**
@@ -25,8 +32,18 @@ export class TokenTable {
     this.at = -1;
     /** @type {TableView | null} */
     this.view = null;
-    this.options = { open: pick, href, signal, cellClass: (column, i) => this.cellClass(column, i) };
-    this.node = el("details", { class: "token-table" }, el("summary", {}, message("Every metric of every token")));
+    /** @type {import("../list/table.js").Options} */
+    this.options = {
+      open: pick,
+      href,
+      signal,
+      cellClass: (column, i) => this.cellClass(column, i),
+    };
+    this.node = el(
+      "details",
+      { class: "token-table" },
+      el("summary", {}, message("Every metric of every token")),
+    );
     this.node.addEventListener("toggle", () => this.node.open && this.build());
     addEventListener("beforeprint", () => this.build(), { signal });
   }
@@ -38,7 +55,11 @@ export class TokenTable {
       "table",
       {},
       el("caption", {}, caption),
-      el("colgroup", {}, ...this.columns.map(({ key, kind }) => el("col", { class: kind, "data-key": key }))),
+      el(
+        "colgroup",
+        {},
+        ...this.columns.map(({ key, kind }) => el("col", { class: kind, "data-key": key })),
+      ),
       el("thead", {}, el("tr", {}, ...this.columns.map(headerCell))),
       el("tbody"),
     );
@@ -47,7 +68,11 @@ export class TokenTable {
     this.node.append(section);
     const rowIds = Array.from({ length: this.size }, (_, i) => String(i));
     const rows = new Rows(this.columns, this.size);
-    this.view = new TableView(section, { rows, nodes: rowIds.map(() => null), rowIds }, this.options);
+    this.view = new TableView(
+      section,
+      { rows, nodes: rowIds.map(() => null), rowIds },
+      this.options,
+    );
     mountToolbar(section, this.view);
     this.view.render();
     this.view.select(this.at);
@@ -61,10 +86,14 @@ export class TokenTable {
     this.view.select(this.at);
   }
 
-  /** @param {import("../list/rows.js").Column} column @param {number} i */
+  /**
+   * Returns the class of a cell's colour, "" for what is not a metric.
+   * @param {NumberColumn} column
+   * @param {number} i
+   */
   cellClass({ key, numbers }, i) {
     const metric = this.byKey.get(key);
-    return metric ? this.source.scale(metric).className(/** @type {Float64Array} */ (numbers)[i]) : "";
+    return metric ? this.source.scale(metric).className(numbers[i]) : "";
   }
 
   /** @param {number} i */
@@ -74,12 +103,35 @@ export class TokenTable {
   }
 }
 
-/** @returns {import("../list/rows.js").Column[]} */
+/** @param {string[]} texts @param {Metric[]} metrics @param {Source} source @returns {Column[]} */
 function tokenColumns(texts, metrics, { values }) {
   const common = { unit: "", group: "", help: "", shown: true };
   return [
-    { ...common, key: "n", label: message("Position"), kind: "number", written: "count", numbers: Float64Array.from(texts.keys()), strings: null },
-    { ...common, key: "text", label: message("Token"), kind: "token", written: "number", numbers: null, strings: texts.map((text) => visible(text).trim() || "·") },
-    ...metrics.map((metric) => ({ ...common, ...metric, kind: "number", written: /** @type {const} */ ("number"), numbers: values(metric), strings: null })),
+    {
+      ...common,
+      key: "n",
+      label: message("Position"),
+      kind: "number",
+      written: "count",
+      numbers: Float64Array.from(texts.keys()),
+      strings: null,
+    },
+    {
+      ...common,
+      key: "text",
+      label: message("Token"),
+      kind: "token",
+      written: "number",
+      numbers: null,
+      strings: texts.map((text) => visible(text).trim() || "·"),
+    },
+    ...metrics.map((metric) => ({
+      ...common,
+      ...metric,
+      kind: "number",
+      written: /** @type {const} */ ("number"),
+      numbers: values(metric),
+      strings: null,
+    })),
   ];
 }

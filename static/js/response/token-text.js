@@ -1,5 +1,7 @@
 /** The text of a response, with tokens coloured by one metric. */
 
+/** @import { Span, Turn } from "../shared/types.d.ts" */
+
 import { el } from "../shared/dom.js";
 import { message, plural } from "../shared/words.js";
 
@@ -20,12 +22,20 @@ export function visible(text) {
   return spaced.replace(/\r/g, "␍").replace(/\n/g, "↵\n").replace(/\t/g, "⇥\t");
 }
 
+/**
+ * @typedef {object} Listeners
+ * @property {(i: number) => void} pick
+ * @property {(i: number, node: Element) => void} hover
+ * @property {() => void} leave
+ */
+
 export class TokenText {
   /**
-   * @param {string[]} texts readable text of each token, "" if a later token completes its character
-   * @param {import("./conversation.js").Turn[]} turns turns whose headings are between the tokens
-   * @param {[number, number][]} given [start, end] of tokens that the policy did not sample
-   * @param {{pick: (i: number) => void, hover: (i: number, node: Element) => void, leave: () => void}} on
+   * @param {string[]} texts readable text of each token, "" if a later token completes its
+   *   character
+   * @param {Turn[]} turns turns whose headings are between the tokens
+   * @param {Span[]} given tokens that the policy did not sample
+   * @param {Listeners} on
    */
   constructor(texts, turns, given, on) {
     this.size = texts.length;
@@ -40,7 +50,13 @@ export class TokenText {
     /** @type {Set<HTMLElement>} blocks of tokens that have no colours */
     this.grey = new Set();
     this.build(texts, turns, given);
+    this.foldGrey();
     this.node.classList.toggle("long", this.blocks.length > 1);
+    this.listen(on);
+  }
+
+  /** @param {Listeners} on */
+  listen(on) {
     this.node.addEventListener("click", (event) => {
       const i = this.indexOf(event.target);
       if (i >= 0) on.pick(i);
@@ -53,53 +69,75 @@ export class TokenText {
     this.node.addEventListener("pointerleave", () => on.leave());
   }
 
-  /** @param {string[]} texts @param {import("./conversation.js").Turn[]} turns @param {[number, number][]} given */
+  /** @param {string[]} texts @param {Turn[]} turns @param {Span[]} given */
   build(texts, turns, given) {
-    const heads = new Map();
-    turns.forEach((turn, k) => turn.tokens && heads.set(turn.tokens[0], head(turn, k)));
-    const sides = new Map();
-    for (const [from, to] of given) sides.set(from, true).set(to, false);
-    let block = this.open(0, false, heads.get(0));
-    let broke = false;
-    let grey = false;
-    /** @type {Map<string, {kind: string, shown: string}>} cache by token, as most tokens recur */
-    const known = new Map();
+    const heads = headsOf(turns);
+    /** @type {Map<number, boolean>} token → whether it and those after it are grey */
+    const turnsGrey = new Map();
+    for (const [from, to] of given) turnsGrey.set(from, true).set(to, false);
+    const look = lookCache();
+    let block = this.open(0, false, heads.get(0) ?? null);
+    heads.delete(0);
+    let isGrey = false;
+    let endsLine = false;
     texts.forEach((text, i) => {
-      const length = i - this.starts[this.starts.length - 1];
-      const turned = sides.has(i) || (i > 0 && heads.has(i));
-      grey = sides.get(i) ?? grey;
-      if (turned || (broke && length >= BLOCK_FROM) || length >= (grey ? BLOCK_FROM : BLOCK_TO)) {
-        block = this.open(i, grey, i > 0 && heads.get(i));
+      const mustCut = turnsGrey.has(i) || heads.has(i);
+      isGrey = turnsGrey.get(i) ?? isGrey;
+      if (mustCut || this.isFull(i, isGrey, endsLine)) {
+        block = this.open(i, isGrey, heads.get(i) ?? null);
       }
-      const look = known.get(text) ?? { kind: kindOf(text), shown: visible(text) };
-      known.set(text, look);
+      const { kind, shown } = look(text);
       const span = document.createElement("span");
-      span.textContent = look.shown;
-      if (grey) span.className = look.kind;
-      this.kinds.push(look.kind);
+      span.textContent = shown;
+      if (isGrey) span.className = kind;
+      this.kinds.push(kind);
       block.append(span);
-      broke = text.endsWith("\n");
+      endsLine = text.endsWith("\n");
     });
-    this.fold();
+  }
+
+  /**
+   * Returns whether the last block ends before token i.
+   * @param {number} i
+   * @param {boolean} isGrey
+   * @param {boolean} endsLine whether the token before i does
+   */
+  isFull(i, isGrey, endsLine) {
+    const length = i - this.starts[this.starts.length - 1];
+    // Grey blocks are short, so that most of a long text of the environment can be folded.
+    const most = isGrey ? BLOCK_FROM : BLOCK_TO;
+    return (endsLine && length >= BLOCK_FROM) || length >= most;
   }
 
   /** Folds long texts of the environment to their first and last block. */
-  fold() {
+  foldGrey() {
+    /** @type {HTMLElement[]} neighbouring grey blocks without a heading between them */
     let run = [];
-    for (const block of [...this.blocks, null]) {
-      if (block && this.grey.has(block) && (!run.length || block.previousElementSibling === run.at(-1))) {
-        run.push(block);
-        continue;
+    for (const block of this.blocks) {
+      const isGrey = this.grey.has(block);
+      const goesOn = isGrey && block.previousElementSibling === run.at(-1);
+      if (!goesOn) {
+        this.fold(run);
+        run = [];
       }
-      if (run.length > 3) this.hide(run.slice(1, -1));
-      run = block && this.grey.has(block) ? [block] : [];
+      if (isGrey) run.push(block);
     }
+    this.fold(run);
+  }
+
+  /** @param {HTMLElement[]} run */
+  fold(run) {
+    if (run.length > 3) this.hide(run.slice(1, -1));
   }
 
   /** @param {HTMLElement[]} blocks */
   hide(blocks) {
     const tokens = blocks.reduce((sum, block) => sum + block.childElementCount, 0);
-    const button = el("button", { type: "button", class: "fold" }, plural("… {count} token more …", "… {count} tokens more …", tokens, { count: tokens }));
+    const button = el(
+      "button",
+      { type: "button", class: "fold" },
+      plural("… {count} token more …", "… {count} tokens more …", tokens, { count: tokens }),
+    );
     for (const block of blocks) block.hidden = true;
     button.addEventListener("click", () => {
       for (const block of blocks) block.hidden = false;
@@ -108,11 +146,16 @@ export class TokenText {
     blocks[0].before(button);
   }
 
-  /** @param {number} start @param {boolean} [grey] @param {HTMLElement | false} [title] */
-  open(start, grey = false, title = false) {
-    const block = el("div", { class: grey ? "block given" : "block" });
-    if (grey) this.grey.add(block);
-    if (title) this.node.append(title);
+  /**
+   * Opens a block.
+   * @param {number} start
+   * @param {boolean} isGrey
+   * @param {HTMLElement | null} heading
+   */
+  open(start, isGrey, heading) {
+    const block = el("div", { class: isGrey ? "block given" : "block" });
+    if (isGrey) this.grey.add(block);
+    if (heading) this.node.append(heading);
     this.node.append(block);
     this.blocks.push(block);
     this.starts.push(start);
@@ -168,7 +211,11 @@ export class TokenText {
     reveal(span);
   }
 
-  /** Returns the token nearest to i one line up (−1) or down (1). @param {number} i @param {number} way */
+  /**
+   * Returns the token nearest to i one line up (−1) or down (1).
+   * @param {number} i
+   * @param {number} way
+   */
   vertical(i, way) {
     const from = this.span(i).getBoundingClientRect();
     let best = i;
@@ -180,16 +227,42 @@ export class TokenText {
       if (Number.isNaN(line)) line = rect.top;
       if (Math.abs(rect.top - line) >= 4) break;
       const distance = Math.abs(rect.left - from.left);
-      if (distance < gap) [best, gap] = [k, distance];
+      if (distance >= gap) continue;
+      best = k;
+      gap = distance;
     }
     return best;
   }
 }
 
-/** @param {import("./conversation.js").Turn} turn @param {number} k */
+/** Returns the headings of turns by their first token. @param {Turn[]} turns */
+function headsOf(turns) {
+  /** @type {Map<number, HTMLElement>} */
+  const heads = new Map();
+  turns.forEach((turn, k) => {
+    if (turn.tokens) heads.set(turn.tokens[0], head(turn, k));
+  });
+  return heads;
+}
+
+/** @param {Turn} turn @param {number} k */
 function head({ role, tool, error }, k) {
   const words = [`${k + 1} · ${role}`, tool, error && message("✕ error")].filter(Boolean);
   return el("p", { class: "role" }, words.join(" "));
+}
+
+/** Returns a function that returns a token's look; cached, as most tokens recur. */
+function lookCache() {
+  /** @type {Map<string, {kind: string, shown: string}>} */
+  const known = new Map();
+  /** @param {string} text */
+  return (text) => {
+    const found = known.get(text);
+    if (found) return found;
+    const look = { kind: kindOf(text), shown: visible(text) };
+    known.set(text, look);
+    return look;
+  };
 }
 
 /** @param {string} text */
@@ -205,12 +278,16 @@ const ROOM_PX = 96;
 /** Scrolls to a token, in the page and in every scrollable element. @param {HTMLElement} span */
 function reveal(span) {
   // The browser estimates heights of blocks that are not visible, so scroll several times.
-  for (let turn = 0; turn < 3 && !inSight(span); turn += 1) span.scrollIntoView({ block: "center", inline: "nearest" });
+  for (let turn = 0; turn < 3 && !inSight(span); turn += 1)
+    span.scrollIntoView({ block: "center", inline: "nearest" });
 }
 
 /** @param {HTMLElement} span */
 function inSight(span) {
   const { top, bottom } = span.getBoundingClientRect();
   const box = span.closest(".response")?.getBoundingClientRect();
-  return top >= Math.max(0, box?.top ?? 0) + ROOM_PX && bottom <= Math.min(innerHeight, box?.bottom ?? innerHeight) - ROOM_PX / 2;
+  return (
+    top >= Math.max(0, box?.top ?? 0) + ROOM_PX &&
+    bottom <= Math.min(innerHeight, box?.bottom ?? innerHeight) - ROOM_PX / 2
+  );
 }

@@ -1,11 +1,12 @@
 /** The controls of the token view and the legend of its colours. */
 
+/** @import { Metric } from "../shared/types.d.ts" */
+/** @import { Scale } from "./metrics.js" */
+
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { CLIP, extremeName } from "./metrics.js";
 import { message, nodes, plural, withUnit } from "../shared/words.js";
-
-/** @typedef {import("./metrics.js").Metric} Metric */
 
 export class TokenTools {
   /**
@@ -14,17 +15,29 @@ export class TokenTools {
    *   spaces: (on: boolean) => void, lines: () => void}} on
    */
   constructor(metrics, on) {
+    /** @param {string} name @param {Node[]} first options before the metrics */
     const choice = (name, first) => {
-      const options = metrics.map(({ key, label, help }) => el("option", { value: key, title: help }, label));
+      const options = metrics.map(({ key, label, help }) =>
+        el("option", { value: key, title: help }, label),
+      );
       const select = el("select", { name }, ...first, ...options);
       select.addEventListener("change", () => on.set({ [name]: select.value || null }));
       return select;
     };
     this.metric = choice("metric", []);
     this.beside = choice("b", [el("option", { value: "" }, message("none"))]);
-    this.scale = el("select", { name: "scale" }, el("option", { value: "" }, message("response")), el("option", { value: "step" }, message("step")));
+    this.scale = el(
+      "select",
+      { name: "scale" },
+      el("option", { value: "" }, message("response")),
+      el("option", { value: "step" }, message("step")),
+    );
     this.scale.addEventListener("change", () => on.set({ scale: this.scale.value || null }));
-    this.next = el("button", { type: "button", title: message("Key n; N goes back"), onclick: on.jump });
+    this.next = el("button", {
+      type: "button",
+      title: message("Key n; N goes back"),
+      onclick: on.jump,
+    });
     this.spaces = el("input", { type: "checkbox", onchange: () => on.spaces(this.spaces.checked) });
     this.everyLine = el("input", { type: "checkbox", onchange: on.lines });
     this.node = el(
@@ -50,39 +63,51 @@ export class TokenTools {
 
 /**
  * @param {Metric} metric
- * @param {import("./metrics.js").Scale} scale
+ * @param {Scale} scale
  * @param {boolean} byStep
  */
 export function legend(metric, scale, byStep) {
-  const bins = Array.from({ length: scale.bins }, (_, k) => el("span", { class: `${scale.prefix}-${k + 1}` }));
-  const ends = [written(scale.low), written(scale.high)];
-  const [low, high] = scale.reversed ? ends.reverse() : ends;
-  const clip = clipped(scale, byStep);
-  const middle = scale.middle ? message("centred on the median, {middle}; {clip}", { middle: written(scale.middle), clip }) : clip;
+  const bins = Array.from({ length: scale.bins }, (_, k) =>
+    el("span", { class: `${scale.prefix}-${k + 1}` }),
+  );
+  const low = written(scale.reversed ? scale.high : scale.low);
+  const high = written(scale.reversed ? scale.low : scale.high);
+  const clip = clipNote(scale, byStep);
+  const middle = written(scale.middle);
+  const note = scale.middle
+    ? message("centred on the median, {middle}; {clip}", { middle, clip })
+    : clip;
+  const label = message("colours from {low} to {high}", { low, high });
   return [
     el("strong", {}, metric.label),
     el("span", { class: "ends" }, low),
-    el("span", { class: "bins", role: "img", "aria-label": message("colours from {low} to {high}", { low, high }) }, ...bins),
+    el("span", { class: "bins", role: "img", "aria-label": label }, ...bins),
     el("span", { class: "ends" }, withUnit(high, metric.unit)),
-    el("span", { class: "unit" }, middle),
+    el("span", { class: "unit" }, note),
   ];
 }
 
-/** Returns a note on which values the scale covers, and how many are beyond it. */
-function clipped(scale, byStep) {
-  const places = { share: CLIP * 100, count: written(scale.clipped, "count") };
-  if (!scale.clipped) return byStep ? message("scale of the step") : message("scale of the response");
-  return byStep
-    ? plural(
-        "clipped at the {share}th percentile of the step, {count} token beyond",
-        "clipped at the {share}th percentile of the step, {count} tokens beyond",
-        scale.clipped,
-        places,
-      )
-    : plural(
-        "clipped at the {share}th percentile of the response, {count} token beyond",
-        "clipped at the {share}th percentile of the response, {count} tokens beyond",
-        scale.clipped,
-        places,
-      );
+/**
+ * Returns a note on which values the scale covers, and how many are beyond it.
+ * @param {Scale} scale
+ * @param {boolean} byStep
+ */
+function clipNote(scale, byStep) {
+  const count = scale.clipped;
+  if (!count) return byStep ? message("scale of the step") : message("scale of the response");
+  const places = { share: CLIP * 100, count: written(count, "count") };
+  if (byStep) {
+    return plural(
+      "clipped at the {share}th percentile of the step, {count} token beyond",
+      "clipped at the {share}th percentile of the step, {count} tokens beyond",
+      count,
+      places,
+    );
+  }
+  return plural(
+    "clipped at the {share}th percentile of the response, {count} token beyond",
+    "clipped at the {share}th percentile of the response, {count} tokens beyond",
+    count,
+    places,
+  );
 }

@@ -1,5 +1,7 @@
 /** The token view of a response: text, plot and table, all with the same current token. */
 
+/** @import { Metric, Span, Turn } from "../shared/types.d.ts" */
+
 import { format } from "../shared/address.js";
 import { el } from "../shared/dom.js";
 import { precise, written } from "../shared/format.js";
@@ -10,41 +12,53 @@ import { TokenTable } from "./token-table.js";
 import { TokenTools, legend } from "./token-tools.js";
 import { listed, message, withUnit } from "../shared/words.js";
 
-/** @typedef {import("./metrics.js").Metric} Metric */
-
 /** With more tokens than this, the text is below the plot and the table. */
 const LONG = 1500;
 
+/**
+ * @typedef {object} Tokens what a response's tokens are
+ * @property {import("../shared/data.js").TokenData} data
+ * @property {number} n
+ * @property {Metric[]} metrics
+ * @property {string[]} nan labels of metrics that are NaN in every token of the page
+ * @property {Turn[]} turns
+ * @property {Span[]} given tokens that the policy did not sample
+ */
+
+/**
+ * @typedef {object} Page what views of tokens share
+ * @property {import("../shared/address.js").Address} address
+ * @property {import("../shared/tip.js").Tip} tip
+ * @property {Map<string, Scale>} stepScales scales of the whole step
+ */
+
 export class TokenView {
-  /**
-   * @param {HTMLElement} root
-   * @param {object} given
-   * @param {import("../shared/data.js").TokenData} given.data
-   * @param {number} given.n
-   * @param {Metric[]} given.metrics
-   * @param {string[]} given.nan labels of metrics that are NaN in every token of the page
-   * @param {import("./conversation.js").Turn[]} [given.turns]
-   * @param {[number, number][]} [given.given] tokens that the policy did not sample
-   * @param {import("../shared/address.js").Address} given.address
-   * @param {import("../shared/tip.js").Tip} given.tip
-   * @param {Map<string, Scale>} given.stepScales scales of the whole step, shared by its views
-   */
-  constructor(root, { data, n, metrics, nan, turns = [], given = [], address, tip, stepScales }) {
+  /** @param {HTMLElement} root @param {Tokens} tokens @param {Page} page */
+  constructor(root, { data, n, metrics, nan, turns, given }, { address, tip, stepScales }) {
     this.mounted = new AbortController();
-    const { signal } = this.mounted;
     this.root = root;
     this.data = data;
+    this.n = n;
+    this.turns = turns;
+    this.given = given;
     this.address = address;
     this.tip = tip;
     this.stepScales = stepScales;
-    const [start, end] = /** @type {[number, number]} */ (data.spans.get(n));
+    /** @type {Map<string, Scale>} */
+    this.ownScales = new Map();
+    const [start, end] = /** @type {Span} */ (data.spans.get(n));
     this.start = start;
     this.end = end;
+    this.texts = Array.from(data.ids.subarray(start, end), (id) => data.vocabulary[id]);
+    const { shown: offered, without } = this.withValues(metrics);
+    this.metrics = offered;
+    /** Labels of metrics without a value. */
+    this.withoutValues = [...without.map(({ label }) => label), ...nan];
+    /** Index of the current token, −1 for none. */
+    this.at = -1;
     this.byStep = false;
-    this.turns = turns;
-    this.given = given;
-    /** @type {string | undefined} metrics and scale that are shown now */
-    this.state = undefined;
+    /** @type {string | null} metrics and scale that are shown now */
+    this.state = null;
     /** @type {Metric[]} metric of each of `views` */
     this.shown = [];
     /** @type {TokenText[]} one text, or two side by side */
@@ -53,43 +67,81 @@ export class TokenView {
     this.legends = [];
     /** @type {{node: HTMLElement, select: (i: number) => void}[]} */
     this.plots = [];
-    this.texts = Array.from(data.ids.subarray(this.start, this.end), (id) => data.vocabulary[id]);
-    const available = metrics.filter((metric) => valuesOf(data, metric.key));
-    const withValues = available.filter((metric) => this.values(metric).some((value) => !Number.isNaN(value)));
-    this.metrics = withValues.length ? withValues : available;
-    this.withoutValues = [...available.filter((metric) => !this.metrics.includes(metric)).map(({ label }) => label), ...nan];
-    this.at = -1;
-    /** @type {Map<string, number[]>} */
+    /** @type {Map<string, number[]>} metric → its tokens by extremeness */
     this.ranked = new Map();
-    /** @type {Map<string, Scale>} */
-    this.ownScales = new Map();
-    this.tools = new TokenTools(this.metrics, {
-      set: (changes) => address.set(changes),
-      jump: () => this.jump(1),
-      spaces: (on) => root.classList.toggle("spaces", on),
-      lines: () => this.drawLines(),
-    });
-    this.pair = el("div", { class: "token-pair" });
-    this.lines = el("div", { class: "lines" });
-    const href = (i) => format(address.path, new URLSearchParams({ r: String(n), token: String(i) }));
-    const source = { values: (metric) => this.values(metric), scale: (metric) => this.scale(metric) };
-    this.table = new TokenTable(this.texts, this.metrics, source, { pick: (i) => this.pick(i), href, signal });
-    const head = el("h3", {}, message("Tokens ({count})", { count: written(this.texts.length, "count") }));
-    const meanings = el(
-      "details",
-      { class: "folded" },
-      el("summary", {}, message("What these figures mean")),
-      el("dl", { class: "meanings" }, ...this.metrics.flatMap((metric) => [el("dt", {}, metric.label, metric.unit && el("span", { class: "unit" }, ` ${metric.unit}`)), el("dd", {}, metric.help)])),
-    );
-    const empty = this.withoutValues.length && el("p", { class: "note" }, message("NaN or missing in all tokens: {names}.", { names: listed(this.withoutValues) }));
-    // Readers would not find a plot below a long text.
-    const body = this.texts.length > LONG ? [this.lines, this.table.node, this.pair] : [this.pair, this.lines, this.table.node];
-    root.append(...[head, this.tools.node, empty, ...body, meanings].filter(Boolean));
-    root.addEventListener("keydown", (event) => this.key(event));
     /** @type {HTMLElement | null} the token that the tooltip describes */
     this.described = null;
-    document.addEventListener("scroll", () => this.moveTip(), { capture: true, passive: true, signal });
+    this.pair = el("div", { class: "token-pair" });
+    this.lines = el("div", { class: "lines" });
+    this.tools = this.makeTools();
+    this.table = this.makeTable();
+    root.append(...this.parts());
+    this.listen();
     this.sync();
+  }
+
+  /**
+   * Splits the metrics that the page has into those with a value here and those without.
+   * @param {Metric[]} metrics
+   */
+  withValues(metrics) {
+    const available = metrics.filter((metric) => valuesOf(this.data, metric.key));
+    const shown = available.filter((metric) =>
+      this.values(metric).some((value) => !Number.isNaN(value)),
+    );
+    // Without any value, the text is still shown, and its metrics have no colours.
+    if (!shown.length) return { shown: available, without: [] };
+    return { shown, without: available.filter((metric) => !shown.includes(metric)) };
+  }
+
+  makeTools() {
+    return new TokenTools(this.metrics, {
+      set: (changes) => this.address.set(changes),
+      jump: () => this.jump(1),
+      spaces: (on) => this.root.classList.toggle("spaces", on),
+      lines: () => this.drawLines(),
+    });
+  }
+
+  makeTable() {
+    const source = {
+      values: (/** @type {Metric} */ metric) => this.values(metric),
+      scale: (/** @type {Metric} */ metric) => this.scale(metric),
+    };
+    /** @param {number} i */
+    const href = (i) => {
+      const named = { r: String(this.n), token: String(i) };
+      return format(this.address.path, new URLSearchParams(named));
+    };
+    return new TokenTable(this.texts, this.metrics, source, {
+      pick: (i) => this.pick(i),
+      href,
+      signal: this.mounted.signal,
+    });
+  }
+
+  /** Returns what is below each other in the view. */
+  parts() {
+    const count = written(this.texts.length, "count");
+    /** @type {HTMLElement[]} */
+    const parts = [el("h3", {}, message("Tokens ({count})", { count })), this.tools.node];
+    if (this.withoutValues.length) {
+      const names = listed(this.withoutValues);
+      const words = message("NaN or missing in all tokens: {names}.", { names });
+      parts.push(el("p", { class: "note" }, words));
+    }
+    // Readers would not find a plot below a long text.
+    if (this.texts.length > LONG) parts.push(this.lines, this.table.node, this.pair);
+    else parts.push(this.pair, this.lines, this.table.node);
+    parts.push(meanings(this.metrics));
+    return parts;
+  }
+
+  listen() {
+    const { signal } = this.mounted;
+    this.root.addEventListener("keydown", (event) => this.key(event));
+    const moved = { capture: true, passive: true, signal };
+    document.addEventListener("scroll", () => this.moveTip(), moved);
   }
 
   unmount() {
@@ -104,7 +156,10 @@ export class TokenView {
 
   /** @param {Metric} metric */
   values(metric) {
-    return /** @type {Float64Array} */ (valuesOf(this.data, metric.key)).subarray(this.start, this.end);
+    return /** @type {Float64Array} */ (valuesOf(this.data, metric.key)).subarray(
+      this.start,
+      this.end,
+    );
   }
 
   /** @param {Metric} metric @returns {Scale} */
@@ -120,22 +175,29 @@ export class TokenView {
 
   /** Updates metrics, scale and token to those in the URL. */
   sync() {
-    const chosen = this.metric(this.address.get("metric"));
-    const beside = this.address.get("b") ? this.metric(this.address.get("b")) : null;
-    const byStep = this.address.get("scale") === "step";
-    const state = `${chosen.key} ${beside?.key} ${byStep}`;
-    if (state !== this.state) {
-      const layout = this.state === undefined || this.shown.length !== (beside ? 2 : 1);
-      [this.state, this.byStep] = [state, byStep];
-      this.shown = beside ? [chosen, beside] : [chosen];
-      this.tools.show(this.shown, byStep);
-      if (layout) this.buildTexts();
-      this.draw();
-    }
+    this.syncMetrics();
     const token = this.address.get("token");
-    const wanted = token === null ? this.at : Math.max(0, Math.min(this.texts.length - 1, Number(token) || 0));
+    if (token === null) return;
+    const last = this.texts.length - 1;
+    const wanted = Math.max(0, Math.min(last, Number(token) || 0));
     // Show the tooltip of a token that the URL names.
     if (wanted !== this.at) this.select(wanted, true);
+  }
+
+  syncMetrics() {
+    const { address } = this;
+    const chosen = this.metric(address.get("metric"));
+    const beside = address.get("b") ? this.metric(address.get("b")) : null;
+    const byStep = address.get("scale") === "step";
+    const state = `${chosen.key} ${beside?.key} ${byStep}`;
+    if (state === this.state) return;
+    this.state = state;
+    this.byStep = byStep;
+    const before = this.shown.length;
+    this.shown = beside ? [chosen, beside] : [chosen];
+    this.tools.show(this.shown, byStep);
+    if (this.shown.length !== before) this.buildTexts();
+    this.draw();
   }
 
   buildTexts() {
@@ -158,8 +220,12 @@ export class TokenView {
 
   draw() {
     this.shown.forEach((metric, k) => {
-      const [values, scale] = [this.values(metric), this.scale(metric)];
-      this.views[k].node.setAttribute("aria-label", message("Tokens coloured by {metric}", { metric: metric.label }));
+      const values = this.values(metric);
+      const scale = this.scale(metric);
+      this.views[k].node.setAttribute(
+        "aria-label",
+        message("Tokens coloured by {metric}", { metric: metric.label }),
+      );
       this.views[k].colour((i) => scale.className(values[i]));
       this.legends[k].replaceChildren(...legend(metric, scale, this.byStep));
     });
@@ -168,16 +234,21 @@ export class TokenView {
   }
 
   drawLines() {
+    /** @param {Metric} metric */
     const line = (metric) => ({ ...metric, values: this.values(metric) });
-    const sameUnit = this.shown[1] && this.shown[1].unit === this.shown[0].unit;
-    const sets = this.tools.everyLine.checked
-      ? this.metrics.map((metric) => [metric])
-      : sameUnit
-        ? [this.shown]
-        : this.shown.map((metric) => [metric]);
-    this.plots = sets.map((set) => linePlot(set.map(line), (i) => this.pick(i)));
+    this.plots = this.plotted().map((together) =>
+      linePlot(together.map(line), (i) => this.pick(i)),
+    );
     this.lines.replaceChildren(...this.plots.map((plot) => plot.node));
     if (this.at >= 0) for (const plot of this.plots) plot.select(this.at);
+  }
+
+  /** Returns the metrics of each plot: those of the text are together if they have one unit. */
+  plotted() {
+    if (this.tools.everyLine.checked) return this.metrics.map((metric) => [metric]);
+    const [first, second] = this.shown;
+    if (second && second.unit === first.unit) return [this.shown];
+    return this.shown.map((metric) => [metric]);
   }
 
   /** Selects a token on the reader's request. @param {number} i */
@@ -192,7 +263,8 @@ export class TokenView {
     this.at = i;
     const [first] = this.views;
     const held = this.views.find((text) => text.node.contains(document.activeElement)) ?? first;
-    for (const text of this.views) text.select(i, { focus: focus && text === held, describedBy: this.tip.id });
+    for (const text of this.views)
+      text.select(i, { focus: focus && text === held, describedBy: this.tip.id });
     for (const plot of this.plots) plot.select(i);
     this.table.select(i);
     if (focus) this.describe(i, held.span(i));
@@ -216,7 +288,10 @@ export class TokenView {
     });
     const shown = visible(this.texts[i]).trimEnd() || message("part of a character");
     const places = { i, shown, raw };
-    const head = raw === this.texts[i] ? message("{i}: {shown}", places) : message("{i}: {shown}  (logged as {raw})", places);
+    const head =
+      raw === this.texts[i]
+        ? message("{i}: {shown}", places)
+        : message("{i}: {shown}  (logged as {raw})", places);
     this.tip.show(head, lines, beside.getBoundingClientRect());
     this.described = beside;
   }
@@ -242,22 +317,53 @@ export class TokenView {
   key(event) {
     const text = this.views.find((one) => one.indexOf(event.target) >= 0);
     if (!text || event.ctrlKey || event.metaKey || event.altKey) return;
-    const i = text.indexOf(event.target);
-    const last = this.texts.length - 1;
-    const to = {
-      ArrowLeft: () => Math.max(0, i - 1),
-      ArrowRight: () => Math.min(last, i + 1),
-      ArrowUp: () => text.vertical(i, -1),
-      ArrowDown: () => text.vertical(i, 1),
-      Home: () => 0,
-      End: () => last,
-    }[event.key];
     if (event.key === "Escape" && !this.tip.node.hidden) {
       this.tip.hide();
       event.preventDefault(); // the next one closes the response
     }
-    if (!to) return;
+    const to = this.moved(event.key, text, text.indexOf(event.target));
+    if (to === null) return;
     event.preventDefault();
-    this.pick(to());
+    this.pick(to);
   }
+
+  /**
+   * Returns the token that a key moves to from token i, null for other keys.
+   * @param {string} key
+   * @param {TokenText} text
+   * @param {number} i
+   */
+  moved(key, text, i) {
+    const last = this.texts.length - 1;
+    switch (key) {
+      case "ArrowLeft":
+        return Math.max(0, i - 1);
+      case "ArrowRight":
+        return Math.min(last, i + 1);
+      case "ArrowUp":
+        return text.vertical(i, -1);
+      case "ArrowDown":
+        return text.vertical(i, 1);
+      case "Home":
+        return 0;
+      case "End":
+        return last;
+      default:
+        return null;
+    }
+  }
+}
+
+/** Creates the folded list of what metrics mean. @param {Metric[]} metrics */
+function meanings(metrics) {
+  const terms = metrics.flatMap(({ label, unit, help }) => [
+    el("dt", {}, label, unit && el("span", { class: "unit" }, ` ${unit}`)),
+    el("dd", {}, help),
+  ]);
+  return el(
+    "details",
+    { class: "folded" },
+    el("summary", {}, message("What these figures mean")),
+    el("dl", { class: "meanings" }, ...terms),
+  );
 }

@@ -1,4 +1,6 @@
-/** Copies text to the clipboard, also without the clipboard API, as in some browsers on `file://`. */
+/**
+ * Copies text to the clipboard, also without the clipboard API, as in some browsers on `file://`.
+ */
 
 import { message } from "./words.js";
 
@@ -33,7 +35,9 @@ export function copies(button, text) {
   const label = button.textContent;
   button.setAttribute("aria-live", "polite");
   button.addEventListener("click", async () => {
-    button.textContent = (await copyText(text())) ? message("Copied") : message("The browser refused to copy");
+    button.textContent = (await copyText(text()))
+      ? message("Copied")
+      : message("The browser refused to copy");
     setTimeout(() => (button.textContent = label), 1500);
   });
 }

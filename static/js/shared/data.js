@@ -1,12 +1,15 @@
 /** Decodes the packed token data; docs/page-data.md specifies the bytes. */
 
+/** @import { TokensHeader } from "./types.d.ts" */
+
 const MISSING_EXPONENT = -128;
+/** Powers of ten up to that of the largest exponent; parsed, as computed ones are not exact. */
 const POWERS = Float64Array.from({ length: 130 }, (_, i) => Number(`1e${i}`));
 
 /** Tokens and token figures of the responses of a page. */
 export class TokenData {
   /**
-   * @param {{n: number[], lengths: number[], text: string[], raw: (string | null)[]}} header
+   * @param {TokensHeader} header
    * @param {Uint32Array} ids index into the vocabulary, for every token of every response
    * @param {Map<string, Float64Array>} columns shipped metrics, aligned with ids
    */
@@ -52,25 +55,35 @@ function fromBase64(text) {
 /** @param {Uint8Array} bytes @returns {TokenData} */
 export function decodeTokens(bytes) {
   const headerSize = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
-  let at = 4 + headerSize;
-  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, at)));
+  const headerEnd = 4 + headerSize;
+  /** @type {TokensHeader} */
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, headerEnd)));
   const total = header.lengths.reduce((sum, length) => sum + length, 0);
-  const planes = () => {
-    const words = new Uint32Array(total);
-    for (let plane = 0; plane < 4; plane += 1, at += total) {
-      for (let i = 0; i < total; i += 1) words[i] |= bytes[at + i] << (8 * plane);
-    }
-    return words;
-  };
-  const ids = planes();
+  const ids = wordsAt(bytes, headerEnd, total);
   const columns = new Map();
+  let at = headerEnd + 4 * total;
   for (const key of header.columns) {
-    const zigzag = planes();
-    const exponents = new Int8Array(bytes.buffer, bytes.byteOffset + at, total);
-    at += total;
+    const zigzag = wordsAt(bytes, at, total);
+    const exponents = new Int8Array(bytes.buffer, bytes.byteOffset + at + 4 * total, total);
     columns.set(key, decimals(zigzag, exponents));
+    at += 5 * total;
   }
   return new TokenData(header, ids, columns);
+}
+
+/**
+ * Returns 32-bit words whose bytes lie in four planes, the lowest bytes first.
+ * @param {Uint8Array} bytes
+ * @param {number} start of the first plane
+ * @param {number} total number of words
+ */
+function wordsAt(bytes, start, total) {
+  const words = new Uint32Array(total);
+  for (let plane = 0; plane < 4; plane += 1) {
+    const from = start + plane * total;
+    for (let i = 0; i < total; i += 1) words[i] |= bytes[from + i] << (8 * plane);
+  }
+  return words;
 }
 
 /** @param {Uint32Array} zigzag @param {Int8Array} exponents */

@@ -1,47 +1,69 @@
 /** Creates DOM nodes; strings become text nodes, never markup. */
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
+/** @typedef {string | number | boolean | null | undefined | ((event: never) => void)} Property */
+/** @typedef {Record<string, Property>} Properties */
 
 /**
  * Creates an element. `on…` properties are listeners, the others attributes;
  * null, undefined and false leave an attribute out, true writes it empty.
- * @param {string} tag
- * @param {Record<string, any>} [props]
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Properties} [properties]
  * @param {...Child} children
- * @returns {any}
+ * @returns {HTMLElementTagNameMap[Tag]}
  */
-export function el(tag, props = {}, ...children) {
-  return fill(document.createElement(tag), props, children);
+export function el(tag, properties = {}, ...children) {
+  const node = document.createElement(tag);
+  fill(node, properties, children);
+  return node;
 }
 
 /**
  * Creates an SVG element, see `el`.
- * @param {string} tag
- * @param {Record<string, any>} [props]
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Properties} [properties]
  * @param {...Child} children
- * @returns {any}
+ * @returns {SVGElementTagNameMap[Tag]}
  */
-export function svg(tag, props = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
-}
-
-/** @param {Element} node @param {Record<string, any>} props @param {Child[]} children */
-function fill(node, props, children) {
-  for (const [name, value] of Object.entries(props)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else node.setAttribute(name, value === true ? "" : String(value));
-  }
-  for (const child of children) {
-    if (child === null || child === undefined || child === false) continue;
-    node.append(child instanceof Node ? child : String(child));
-  }
+export function svg(tag, properties = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  fill(node, properties, children);
   return node;
 }
 
-/** Returns a name as nodes, which may be broken after "_", ".", "/", ":" like names in the page's HTML. @param {string} name */
+/** @param {Element} node @param {Properties} properties @param {Child[]} children */
+function fill(node, properties, children) {
+  for (const [name, value] of Object.entries(properties)) setProperty(node, name, value);
+  for (const child of children) {
+    if (!isAbsent(child)) node.append(child instanceof Node ? child : String(child));
+  }
+}
+
+/** @param {Element} node @param {string} name @param {Property} value */
+function setProperty(node, name, value) {
+  if (isAbsent(value)) return;
+  if (typeof value === "function") {
+    node.addEventListener(name.slice("on".length), /** @type {EventListener} */ (value));
+  } else {
+    node.setAttribute(name, value === true ? "" : String(value));
+  }
+}
+
+/** @param {unknown} value @returns {value is null | undefined | false} */
+function isAbsent(value) {
+  return value === null || value === undefined || value === false;
+}
+
+/**
+ * Returns a name as nodes, which may be broken after "_", ".", "/", ":" like names in the page's
+ * HTML.
+ * @param {string} name
+ */
 export function breakable(name) {
-  return name.split(/(?<=[_./:])(?=[^_./:])/).flatMap((part, at) => (at ? [el("wbr"), part] : [part]));
+  const parts = name.split(/(?<=[_./:])(?=[^_./:])/);
+  return parts.flatMap((part, k) => (k > 0 ? [el("wbr"), part] : [part]));
 }
 
 let ids = 0;
@@ -56,7 +78,7 @@ export function uid(prefix = "id") {
  * Returns the parsed content of a JSON script element, null if there is none.
  * @param {ParentNode} root
  * @param {string} selector
- * @returns {any}
+ * @returns {unknown}
  */
 export function readJson(root, selector) {
   const text = root.querySelector(selector)?.textContent?.trim();

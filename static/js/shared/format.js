@@ -33,14 +33,17 @@ export function exact(value) {
 /** Formats a number with four significant digits, for tooltips. @param {number} value */
 export function precise(value) {
   if (Number.isNaN(value)) return NAN;
-  return exact(Number(value.toPrecision(4))).replace(/-/g, MINUS).replace("Infinity", "∞");
+  return exact(Number(value.toPrecision(4)))
+    .replace(/-/g, MINUS)
+    .replace("Infinity", "∞");
 }
 
 /** Formats a rank: "1st", "2nd", "3rd", "11th". @param {number} rank */
 export function ordinal(rank) {
   const tens = rank % 100;
   const end = tens >= 11 && tens <= 13 ? 0 : rank % 10;
-  const literal = { 1: marked("{n}st"), 2: marked("{n}nd"), 3: marked("{n}rd") }[end] ?? marked("{n}th");
+  const literal =
+    { 1: marked("{n}st"), 2: marked("{n}nd"), 3: marked("{n}rd") }[end] ?? marked("{n}th");
   return message(literal, { n: written(rank, "count") });
 }
 
@@ -51,7 +54,10 @@ function significant(value) {
   if (size === Infinity) return value > 0 ? "∞" : `${MINUS}∞`;
   const exponent = Number(size.toExponential(DIGITS - 1).split("e")[1]);
   if (size < 1e-4 || size >= 1e9) {
-    return value.toExponential(DIGITS - 1).replace("e+", "e").replace(/-/g, MINUS);
+    return value
+      .toExponential(DIGITS - 1)
+      .replace("e+", "e")
+      .replace(/-/g, MINUS);
   }
   return decimal(value, Math.max(0, DIGITS - 1 - exponent));
 }

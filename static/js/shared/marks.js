@@ -30,7 +30,11 @@ function ranges(root, needles) {
     // Lower-casing may change the length ("İ"), and then positions would be wrong.
     if (lower.length !== text.length) continue;
     for (const needle of needles) {
-      for (let at = lower.indexOf(needle); at >= 0; at = lower.indexOf(needle, at + needle.length)) {
+      for (
+        let at = lower.indexOf(needle);
+        at >= 0;
+        at = lower.indexOf(needle, at + needle.length)
+      ) {
         const range = document.createRange();
         range.setStart(walker.currentNode, at);
         range.setEnd(walker.currentNode, at + needle.length);

@@ -2,7 +2,10 @@
 
 import { el, uid } from "./dom.js";
 
-/** @param {string} title @param {(sheet: HTMLElement) => void} build fills the sheet each time it opens */
+/**
+ * @param {string} title
+ * @param {(sheet: HTMLElement) => void} build fills the sheet each time it opens
+ */
 export function menu(title, build) {
   const sheet = el("div", { class: "sheet", id: uid("sheet"), popover: true });
   const button = el("button", { type: "button", popovertarget: sheet.id }, title);

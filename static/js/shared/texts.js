@@ -1,4 +1,8 @@
-/** Loads the texts of all shown responses, from `data/texts.js` or a node of the one-file report. */
+/**
+ * Loads the texts of all shown responses, from `data/texts.js` or a node of the one-file report.
+ */
+
+/** @import { StepTexts } from "./types.d.ts" */
 
 import { unpack } from "./data.js";
 import { readJson } from "./dom.js";
@@ -6,7 +10,9 @@ import { readJson } from "./dom.js";
 /** @type {Promise<Record<string, string>> | null} */
 let loading = null;
 
-/** @returns {Promise<Record<string, string>>} packed texts by step; rejects if the file is missing */
+/**
+ * @returns {Promise<Record<string, string>>} packed texts by step; rejects if the file is missing
+ */
 function packedTexts() {
   loading ??= load();
   return loading;
@@ -16,15 +22,15 @@ async function load() {
   const src = document.body.dataset.texts;
   const found = src ? await runScript(src) : readJson(document, "script.texts-data");
   if (!found) throw new Error("this report carries no texts for its list");
-  return found;
+  return /** @type {Record<string, string>} */ (found);
 }
 
-/** @param {string} src @returns {Promise<any>} */
+/** @param {string} src @returns {Promise<Record<string, string> | undefined>} */
 function runScript(src) {
   return new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.src = src;
-    script.addEventListener("load", () => resolve(/** @type {any} */ (globalThis).rlreportTexts));
+    script.addEventListener("load", () => resolve(globalThis.rlreportTexts));
     script.addEventListener("error", () => reject(new Error(`${src} could not be loaded`)));
     document.head.append(script);
   });
@@ -33,7 +39,7 @@ function runScript(src) {
 /**
  * Returns the texts and turns of a step's shown responses; see docs/page-data.md.
  * @param {number | string} step
- * @returns {Promise<any>}
+ * @returns {Promise<StepTexts>}
  */
 export async function textsOfStep(step) {
   const packed = (await packedTexts())[step];

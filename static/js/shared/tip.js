@@ -3,6 +3,10 @@
 import { el, uid } from "./dom.js";
 
 /** @typedef {{label: string, value: string, picked?: boolean}} Line */
+/**
+ * @typedef {{left: number, right: number, top: number, bottom: number}} Box in the window, in
+ *   pixels
+ */
 
 export class Tip {
   /** @param {HTMLElement} root @param {AbortSignal} signal removes it */
@@ -19,19 +23,25 @@ export class Tip {
   /**
    * @param {string} title shown in monospace above the lines, may be ""
    * @param {Line[]} lines
-   * @param {DOMRect | {left: number, right: number, top: number, bottom: number}} beside
+   * @param {Box} beside
    */
   show(title, lines, beside) {
     const rows = lines.map(({ label, value, picked }) =>
-      el("tr", { class: picked && "picked" }, el("th", { scope: "row" }, label), el("td", {}, value)),
+      el(
+        "tr",
+        { class: picked && "picked" },
+        el("th", { scope: "row" }, label),
+        el("td", {}, value),
+      ),
     );
-    const head = title && el("p", { class: "raw" }, title);
-    this.node.replaceChildren(...(head ? [head] : []), el("table", {}, el("tbody", {}, ...rows)));
+    const table = el("table", {}, el("tbody", {}, ...rows));
+    if (title) this.node.replaceChildren(el("p", { class: "raw" }, title), table);
+    else this.node.replaceChildren(table);
     this.node.hidden = false;
     this.place(beside);
   }
 
-  /** Places the tooltip below its element, or above it if there is no room. @param {DOMRect | {left: number, right: number, top: number, bottom: number}} beside */
+  /** Places the tooltip below its element, above it if there is no room. @param {Box} beside */
   place(beside) {
     const { offsetWidth: width, offsetHeight: height } = this.node;
     const left = Math.max(4, Math.min(beside.left, innerWidth - width - 4));

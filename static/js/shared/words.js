@@ -1,6 +1,10 @@
 /** Translatable messages of the page; each is a whole sentence or label. */
 
-/** Message → its translation into the report's language; filled in when the report is built. */
+/**
+ * Message → its translation into the report's language, two with a count; filled in when the report
+ * is built.
+ * @type {Record<string, string | string[]>}
+ */
 const WORDS = {};
 
 /** @typedef {Record<string, string | number>} Places */
@@ -12,7 +16,7 @@ const WORDS = {};
  * @param {Places} [places]
  */
 export function message(literal, places = {}) {
-  return filled(/** @type {any} */ (WORDS)[literal] ?? literal, places);
+  return filled(translated(literal), places);
 }
 
 /**
@@ -23,13 +27,18 @@ export function message(literal, places = {}) {
  * @param {Places} [places]
  */
 export function plural(one, other, count, places = {}) {
-  const [single, several] = /** @type {any} */ (WORDS)[one] ?? [one, other];
+  const [single, several] = WORDS[one] ?? [one, other];
   return filled(count === 1 ? single : several, places);
 }
 
 /** Marks a literal for translation, to be passed to `message` later. @param {string} literal */
 export function marked(literal) {
   return literal;
+}
+
+/** @param {string} literal without a count */
+function translated(literal) {
+  return /** @type {string} */ (WORDS[literal] ?? literal);
 }
 
 /** @param {string} said @param {Places} places */
@@ -44,16 +53,21 @@ function filled(said, places) {
  * @returns {(Node | string)[]}
  */
 export function nodes(literal, places) {
-  const said = /** @type {any} */ (WORDS)[literal] ?? literal;
-  return said.split(/\{(\w+)\}/).map((part, k) => (k % 2 ? places[part] : part));
+  // Splitting by a pattern with a group gives texts and the names between them, in turn.
+  const parts = translated(literal).split(/\{(\w+)\}/);
+  return parts.map((part, k) => (k % 2 === 1 ? places[part] : part));
 }
 
-/** Joins items with commas, without empty and false ones. @param {(string | false)[]} items */
+/** Joins items with commas, without empty ones. @param {(string | null)[]} items */
 export function listed(items) {
   return items.filter(Boolean).join(message(", "));
 }
 
-/** Appends the unit, if any, to a formatted number. @param {string} number @param {string} [unit] */
+/**
+ * Appends the unit, if any, to a formatted number.
+ * @param {string} number
+ * @param {string} [unit]
+ */
 export function withUnit(number, unit) {
   return unit ? message("{number} {unit}", { number, unit }) : number;
 }
