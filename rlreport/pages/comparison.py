@@ -20,6 +20,7 @@ from rlreport.pages.data import csv
 from rlreport.pages.html import canonical_json, environment, script_json
 from rlreport.pages.listed import PROMPT_TEXT
 from rlreport.pages.page import FOLDER_POLICY, Finish, Maker, Page
+from rlreport.pages.page_data import RowsData
 from rlreport.pages.scripts import assets
 from rlreport.pages.table import (
     Cell,
@@ -331,7 +332,7 @@ def _cut(text: str) -> str:
     )
 
 
-def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
+def _data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
     return {
         "run": outcome.new.name,
         "step": "",
@@ -339,14 +340,23 @@ def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
         "n": list(range(1, len(flips) + 1)),
         "columns": [column.data() for column in _FLIP_NUMBERS],
         "values": {
-            key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")
+            "delta": [flip.delta for flip in flips],
+            "base": [flip.base for flip in flips],
+            "new": [flip.new for flip in flips],
         },
+        # The table has all texts.
         "texts": {
-            key: [None] * len(flips) for key in ("prompt", "response", "ref_response")
+            "prompt": [None] * len(flips),
+            "response": [None] * len(flips),
+            "ref_response": [None] * len(flips),
         },
-        "where": [_where(f) for f in flips],
-        **{key: {} for key in ("strings", "turns", "ranks", "badges")},
-        **{key: [] for key in ("highlights", "metrics")},
+        "where": [_where(flip) for flip in flips],
+        "strings": {},
+        "turns": {},
+        "ranks": {},
+        "badges": {},
+        "highlights": [],
+        "metrics": [],
         "titles": {
             "row": message("Prompt {n}", n="{n}"),
             "response": message("NEW's response"),
@@ -357,7 +367,8 @@ def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
 
 
 def _where(flip: Flip) -> str:
-    (base_step, base_n), (new_step, new_n) = flip.base_response, flip.new_response
+    base_step, base_n = flip.base_response
+    new_step, new_n = flip.new_response
     return message(
         "NEW: step {new_step}, response {new_n} · BASE: step {base_step}, response {base_n} (each "
         "nearest to its mean)",

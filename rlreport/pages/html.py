@@ -16,6 +16,7 @@ from rlreport import __version__
 from rlreport.check.finding import GLYPHS, LEVELS
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import LIGHT, vega_config
+from rlreport.pages.page_data import ChartRows
 from rlreport.pages.template_files import source_environment
 from rlreport.system.gzipped import gzipped
 from rlreport.text.language import Language
@@ -53,16 +54,20 @@ def environment(language: Language) -> jinja2.Environment:
 
 
 def _chart_json(chart: Chart) -> Markup:
-    common = vega_config()
-    spec = {k: v for k, v in chart.spec.items() if k != "config" or v != common}
-    data = chart.spec.get("data")  # charts of the user's own may have none, or null
+    """Return a chart's specification without the ``config`` that charts share, by columns."""
+    spec = dict(chart.spec)
+    if spec.get("config") == vega_config():
+        del spec["config"]
+    data = spec.get("data")  # charts of the user's own may have none, or null
     rows = data.get("values") if isinstance(data, dict) else None
     if rows and isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
-        fields = sorted({field for row in rows for field in row})
-        spec["data"] = {
-            "columns": {field: [row.get(field) for row in rows] for field in fields}
-        }
+        spec["data"] = _by_columns(rows)
     return script_json(spec)
+
+
+def _by_columns(rows: list[dict[str, Any]]) -> ChartRows:
+    fields = sorted({field for row in rows for field in row})
+    return {"columns": {field: [row.get(field) for row in rows] for field in fields}}
 
 
 def script_json(value: Any) -> Markup:

@@ -240,8 +240,8 @@ def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
     return np.array([words.get(code) for code in codes.tolist()], np.object_)
 
 
-def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
-    """Return {"filters": {key of a column of strings: label of "all values"}}, or {}."""
+def list_filters(context: PageContext) -> dict[str, str]:
+    """Return key -> label of "all values", of the columns of strings that have a filter."""
     keys = {column.key for column in context.string_columns}
     labels = {
         context.environment: message("All environments"),
@@ -249,8 +249,7 @@ def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
         TOOLS.key: message("All tools"),
         extra_key("split"): message("All splits"),  # branches are in none
     }
-    filters = {key: label for key, label in labels.items() if key in keys}
-    return {"filters": filters} if filters else {}
+    return {key: label for key, label in labels.items() if key in keys}
 
 
 def extra_key(name: object) -> str:

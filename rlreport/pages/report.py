@@ -34,6 +34,7 @@ from rlreport.pages.listed import (
 )
 from rlreport.pages.overview import overview_view
 from rlreport.pages.page import Addresses, Finish, Maker, Page, rendered, shell
+from rlreport.pages.page_data import RunData
 from rlreport.pages.plan import Extreme, shown_prompts
 from rlreport.pages.prompts import extreme_responses, prompts_view
 from rlreport.pages.responses import responses_view
@@ -173,8 +174,9 @@ class ReportBuilder(RunContext, Maker):
         yield from assets(self.options.language).files.values()
         data = canonical_json(report_json(self), indent=True)
         steps = self.steps_data()
-        if live := self.options.live:
-            steps |= {"live": live, "built": xxhash.xxh3_64_hexdigest(data)}
+        if self.options.live:
+            steps["live"] = self.options.live
+            steps["built"] = xxhash.xxh3_64_hexdigest(data)
         yield RUN_SCRIPT, f"globalThis.rlreportSteps = {script_json(steps)};\n".encode()
         texts = script_json(self._texts)
         yield TEXTS_SCRIPT, f"globalThis.rlreportTexts = {texts};\n".encode()
@@ -219,7 +221,7 @@ class ReportBuilder(RunContext, Maker):
     def _texts(self) -> dict[str, str]:
         return {str(page.plan.step): page.texts for page in self.step_pages}
 
-    def steps_data(self) -> dict[str, Any]:
+    def steps_data(self) -> RunData:
         shown = [page.plan.rows for page in self.step_pages]
         return steps_data(self, shown_prompts(self.tables.responses, shown))
 

@@ -22,6 +22,7 @@ from rlreport.pages.context import (
 from rlreport.pages.html import packed_json
 from rlreport.pages.listed import list_filters, listed_prompt, reading_order
 from rlreport.pages.page import Addresses
+from rlreport.pages.page_data import RunListData
 from rlreport.pages.plan import StepPlan
 from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, strings_of
 from rlreport.pages.table import ColumnView, TableView, name_cell, table
@@ -145,7 +146,7 @@ def responses_view(
         *(c for c in numeric if c.hidden),
         *context.string_columns,
     ]
-    data = {
+    data: RunListData = {
         "run": context.run,
         "total": len(context.tables.responses),
         "n": rows["n"],
@@ -153,10 +154,12 @@ def responses_view(
         "values": values,
         "strings": {key: rows[key] for key in strings},
         "texts": {key: rows[key] for key in _TEXTS},
-        **list_filters(context),
         "address": addresses.any_response("{step}", "{n}"),
         "prompt": addresses.prompt("{prompt}"),
     }
+    filters = list_filters(context)
+    if filters:
+        data["filters"] = filters
     return {
         "table": _table(rows, values, columns, addresses),
         "packed": packed_json(context.options.language.of(data)),

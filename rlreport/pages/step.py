@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -34,6 +34,7 @@ from rlreport.pages.listed import (
     reading_order,
 )
 from rlreport.pages.page import Addresses
+from rlreport.pages.page_data import BadgeData, RowsData, RunData, StepTextsData
 from rlreport.pages.panel import branch_data, conversation_data, group_data
 from rlreport.pages.table import (
     Cell,
@@ -97,25 +98,6 @@ NUMBERED = ColumnView(
     "n", "#", help=message("position in the step, in log order"), written="count"
 )
 
-# Keys of a step's page data that the responses page loads, too; see docs/page-data.md
-_OF_TEXTS = (
-    "step",
-    "total",
-    "n",
-    "texts",
-    "turns",
-    "where",
-    "badges",
-    "highlights",
-    "prompts",
-    "conversation",
-    "errors",
-    "groups",
-    "siblings",
-    "right",
-    "branches",
-)
-
 LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
 
 
@@ -169,7 +151,8 @@ def step_view(
     overview = addresses.page("overview")
     index = linked.index(plan.step)
     all_steps = [Link(message("all steps"), overview)]
-    data = _data(job, rows, context)
+    data = rows_data(job, rows, context)
+    not_in_table = {key: _not_in_table(texts) for key, texts in rows.texts.items()}
     # Training responses are judged; if there are none, those of validation.
     training = job.columns["validation"] == 0
     judged = training if training.any() else ~training
@@ -196,13 +179,8 @@ def step_view(
             {**finding_view(f, addresses), "steps": all_steps} for f in job.findings
         ],
         "responses": _table(job, rows, context, addresses),
-        "data": data
-        | {"texts": {key: _not_in_table(texts) for key, texts in rows.texts.items()}},
-        "texts": packed_json(
-            context.options.language.of(
-                {key: data[key] for key in _OF_TEXTS if key in data}
-            )
-        ),
+        "data": {**data, "texts": not_in_table},
+        "texts": packed_json(context.options.language.of(_texts_data(data))),
         "tokens": pack_tokens(rows.with_tokens, plan.digits),
         "incomplete": job.figures["incomplete"][-1],
         "in_progress": job.in_progress,
@@ -245,49 +223,53 @@ def _table(
     )
 
 
-def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
+def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
+    """Return the rows of a step's page for scripts, with all texts; see docs/page-data.md."""
     rollouts = rows.rollouts
     keys = [column.key for column in context.columns]
+    described = [*context.columns, *context.string_columns]
     present = figures_present(rollouts)
-    logged = job.columns["advantage_logged_mean"]
-    ranked = job.columns["validation"] != IN_BRANCH
-    return {
+    data: RowsData = {
         "run": context.run,
         "step": str(job.plan.step),
         "total": len(job.columns["n"]),
         "n": [rollout.n for rollout in rollouts],
-        "columns": [c.data() for c in (*context.columns, *context.string_columns)],
+        "columns": [column.data() for column in described],
         "values": {key: rows.listed[key] for key in keys},
         "strings": strings_of(job, rows.places, context),
         "texts": rows.texts,
-        **({"prefixes": context.prefixes} if context.prefixes else {}),
-        **list_filters(context),
-        **({"advantage": "logged"} if np.isfinite(logged).any() else {}),
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
-        "ranks": {
-            key: [None] * len(rollouts)
-            if context.sampled and key == SAMPLED_FIGURE
-            else _ranks(rows.values[key][ranked], rows.listed[key])
-            for key in keys
-        },
+        "ranks": _ranks_of_step(job, rows, context),
         "where": [f"{r.file}:{r.line}" for r in rollouts],
         "badges": _badges(job.findings, job.plan.step),
-        "highlights": sorted(
-            {text for finding in job.findings for text in finding.texts}
-        ),
+        "highlights": _highlights(job.findings),
         "metrics": token_metrics(
             present, context.options, advantages_logged=context.advantages_logged
         ),
-        "nan": [
-            figure.label
-            for figure in TOKEN_FIGURES
-            if present.get(figure.name) is False
-        ],
+        "nan": [f.label for f in TOKEN_FIGURES if present.get(f.name) is False],
         "prompts": job.columns["prompt_id"][rows.places],
-        **conversation_data(rollouts),
-        **group_data(job.columns, rows.places),
-        **branch_data(job.columns, rows.places),
     }
+    parts = (
+        conversation_data(rollouts),
+        group_data(job.columns, rows.places),
+        branch_data(job.columns, rows.places),
+    )
+    for part in parts:
+        data.update(cast("RowsData", part))  # they have some of its keys
+    if context.prefixes:
+        data["prefixes"] = context.prefixes
+    filters = list_filters(context)
+    if filters:
+        data["filters"] = filters
+    if np.isfinite(job.columns["advantage_logged_mean"]).any():
+        data["advantage"] = "logged"
+    return data
+
+
+def _texts_data(data: RowsData) -> StepTextsData:
+    """Return the part of a step's rows that the responses page loads, too."""
+    keys = StepTextsData.__annotations__
+    return cast("StepTextsData", {k: v for k, v in data.items() if k in keys})
 
 
 def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
@@ -297,6 +279,21 @@ def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
     ]
 
 
+def _ranks_of_step(
+    job: StepJob, rows: StepRows, context: PageContext
+) -> dict[str, list[int | None]]:
+    """Return column key -> the ranks of the listed responses in their step, without branches."""
+    is_ranked = job.columns["validation"] != IN_BRANCH
+    ranks: dict[str, list[int | None]] = {}
+    for column in context.columns:
+        listed = rows.listed[column.key]
+        if context.sampled and column.key == SAMPLED_FIGURE:
+            ranks[column.key] = [None] * len(listed)
+        else:
+            ranks[column.key] = _ranks(rows.values[column.key][is_ranked], listed)
+    return ranks
+
+
 def _ranks(values: Floats, listed: Floats) -> list[int | None]:
     """Return the rank among ``values`` of each listed value: 1 = largest, None for NaN."""
     ascending = np.sort(values[~np.isnan(values)])
@@ -304,16 +301,28 @@ def _ranks(values: Floats, listed: Floats) -> list[int | None]:
     return [rank or None for rank in np.where(np.isnan(listed), 0, ranks).tolist()]
 
 
-def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, Any]]]:
-    badges: dict[str, list[dict[str, Any]]] = {}
+def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[BadgeData]]:
+    badges: dict[str, list[BadgeData]] = {}
     for finding in findings:
-        facts = {
-            key: getattr(finding, key) for key in ("id", "severity", "name", "title")
-        }
-        for ref in finding.evidence:
-            if ref.step == step:
-                badges.setdefault(str(ref.n), []).append({**facts, "token": ref.token})
+        for example in finding.evidence:
+            if example.step != step:
+                continue
+            badge: BadgeData = {
+                "id": finding.id,
+                "severity": finding.severity,
+                "name": finding.name,
+                "title": finding.title,
+                "token": example.token,
+            }
+            badges.setdefault(str(example.n), []).append(badge)
     return badges
+
+
+def _highlights(findings: Sequence[Finding]) -> list[str]:
+    texts = set[str]()
+    for finding in findings:
+        texts.update(finding.texts)
+    return sorted(texts)
 
 
 def strings_of(
@@ -340,9 +349,7 @@ def _step_link(step: int, addresses: Addresses) -> Link:
     return Link(message("Step {step}", step=step), addresses.step(step))
 
 
-def steps_data(
-    context: RunContext, prompts: Mapping[str, Sequence[int]]
-) -> dict[str, Any]:
+def steps_data(context: RunContext, prompts: dict[str, list[int]]) -> RunData:
     """Return the data about the whole run that each step's page loads; see docs/page-data.md."""
     steps = context.tables.steps.set_index("step").loc[context.shown_steps]
     titles = {finding.id: finding.title for finding in context.verdict.findings}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from rlreport.columns import Column
+from rlreport.pages.page_data import ColumnData
 from rlreport.text.messages import message
 from rlreport.text.numbers import MISSING, NumberKind, exact, written
 
@@ -39,8 +40,17 @@ class ColumnView:
     written: NumberKind = "number"  # format of the column's numbers
     group: str = ""  # heading above the column's name in menus, "" for computed figures
 
-    def data(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+    def data(self) -> ColumnData:
+        return {
+            "key": self.key,
+            "label": self.label,
+            "unit": self.unit,
+            "kind": self.kind,
+            "help": self.help,
+            "hidden": self.hidden,
+            "written": self.written,
+            "group": self.group,
+        }
 
 
 Columns = dict[

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain, count
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures.tokens import KEPT
 from rlreport.options import GaeOptions
 from rlreport.pages.html import canonical_json, gzip_base64
+from rlreport.pages.page_data import MetricData, TokensHeader
 from rlreport.pages.plan import COMPACT
 from rlreport.read.rollouts import Rollout
 from rlreport.text.messages import message
@@ -49,17 +49,16 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
         scale = np.nanmax(np.abs(computed), initial=0.0)
         if np.allclose(computed, columns["return"], 0.0, 1e-6 * scale, equal_nan=True):
             del columns["return"]
-    header = canonical_json(
-        {
-            "digits": digits,
-            "n": [r.n for r in rollouts],
-            "lengths": [len(r.raw_tokens) for r in rollouts],
-            "text": texts,
-            "raw": [None if a == b else a for a, b in zip(raw, texts, strict=True)],
-            "columns": list(columns),
-        }
-    )
-    parts = [np.uint32(len(header)).tobytes(), header, _planes(ids)]
+    header: TokensHeader = {
+        "digits": digits,
+        "n": [r.n for r in rollouts],
+        "lengths": [len(r.raw_tokens) for r in rollouts],
+        "text": texts,
+        "raw": [None if a == b else a for a, b in zip(raw, texts, strict=True)],
+        "columns": list(columns),
+    }
+    head = canonical_json(header)
+    parts = [np.uint32(len(head)).tobytes(), head, _planes(ids)]
     for values in columns.values():
         mantissa, exponent = decimal(values, digits)
         zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
@@ -69,8 +68,8 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
 
 def token_metrics(
     present: Mapping[str, bool], gae: GaeOptions, *, advantages_logged: bool
-) -> list[dict[str, Any]]:
-    """Return a dict (key, label, unit, signed, help) for each figure that is ``present``."""
+) -> list[MetricData]:
+    """Return what a page offers for each token figure that is ``present``."""
     by_gae = message(
         "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
         gamma=gae.gamma,

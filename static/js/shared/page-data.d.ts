@@ -1,0 +1,184 @@
+/**
+ * The JSON in pages, as docs/page-data.md explains it. Made by `python -m tools.page_types`;
+ * change rlreport/pages/page_data.py, not this file.
+ */
+
+/** A column of a list. */
+export interface ColumnData {
+  key: string;
+  label: string;
+  unit: string;
+  kind: string;
+  help: string;
+  hidden: boolean;
+  written: "number" | "count" | "share";
+  group: string;
+}
+
+/** A finding that cites a response. */
+export interface BadgeData {
+  id: string;
+  severity: string;
+  name: string;
+  title: string;
+  token: number | null;
+}
+
+/** A token figure that a page offers. */
+export interface MetricData {
+  key: string;
+  label: string;
+  unit: string;
+  signed: boolean;
+  help: string;
+}
+
+/** A turn of a conversation, after the prompt. */
+export interface TurnData {
+  role: string;
+  text: string;
+  sampled?: boolean;
+  tokens?: [number, number];
+  thinking?: string;
+  calls?: [string, string][];
+  tool?: string;
+  error?: string;
+  seconds?: number;
+  reward?: number;
+}
+
+/** The conversations of responses, each by the response's n. */
+export interface ConversationData {
+  conversation?: Record<string, TurnData[]>;
+  given?: Record<string, [number, number][]>;
+  errors?: Record<string, string[]>;
+}
+
+/** The groups of a step's responses. */
+export interface GroupData {
+  groups?: number[][];
+  siblings?: Record<string, (number | null)[]>;
+  right?: (number | null)[];
+}
+
+/** The branches of a step's rollouts. */
+export interface BranchData {
+  branches?: number[][];
+}
+
+/** Names of what the response panel shows, where it is not a response and its reference. */
+export interface TitlesData {
+  row: string;
+  response?: string;
+  ref_response?: string;
+  other?: string;
+}
+
+/** Responses as the response panel shows them, with their conversations, groups and branches. */
+export interface PanelData {
+  step: string;
+  total: number;
+  n: number[];
+  texts: Record<string, (string | null)[]>;
+  turns: Record<string, [string, string][]>;
+  where: string[];
+  badges: Record<string, BadgeData[]>;
+  highlights: string[];
+  conversation?: Record<string, TurnData[]>;
+  errors?: Record<string, string[]>;
+  groups?: number[][];
+  siblings?: Record<string, (number | null)[]>;
+  right?: (number | null)[];
+  branches?: number[][];
+}
+
+/** The part of a step's rows that the responses page loads, too: `data/texts.js`. */
+export interface StepTextsData {
+  step: string;
+  total: number;
+  n: number[];
+  texts: Record<string, (string | null)[]>;
+  turns: Record<string, [string, string][]>;
+  where: string[];
+  badges: Record<string, BadgeData[]>;
+  highlights: string[];
+  conversation?: Record<string, TurnData[]>;
+  errors?: Record<string, string[]>;
+  groups?: number[][];
+  siblings?: Record<string, (number | null)[]>;
+  right?: (number | null)[];
+  branches?: number[][];
+  prompts: number[];
+}
+
+/** The rows of a step's page, or of a comparison: `script.rows-data`. */
+export interface RowsData {
+  step: string;
+  total: number;
+  n: number[];
+  texts: Record<string, (string | null)[]>;
+  turns: Record<string, [string, string][]>;
+  where: string[];
+  badges: Record<string, BadgeData[]>;
+  highlights: string[];
+  conversation?: Record<string, TurnData[]>;
+  errors?: Record<string, string[]>;
+  groups?: number[][];
+  siblings?: Record<string, (number | null)[]>;
+  right?: (number | null)[];
+  branches?: number[][];
+  run: string;
+  columns: ColumnData[];
+  values: Record<string, (number | null)[]>;
+  strings: Record<string, (string | null)[]>;
+  ranks: Record<string, (number | null)[]>;
+  metrics: MetricData[];
+  nan?: string[];
+  prompts?: number[];
+  given?: Record<string, [number, number][]>;
+  prefixes?: string[];
+  filters?: Record<string, string>;
+  advantage?: "logged";
+  titles?: TitlesData;
+}
+
+/** The rows of the responses page: `script.list-data`. */
+export interface RunListData {
+  run: string;
+  total: number;
+  n: number[];
+  columns: ColumnData[];
+  values: Record<string, (number | null)[]>;
+  strings: Record<string, (string | null)[]>;
+  texts: Record<string, (string | null)[]>;
+  filters?: Record<string, string>;
+  address: string;
+  prompt: string;
+}
+
+/** What pages of steps say about the whole run: `data/run.js`. */
+export interface RunData {
+  steps: number[];
+  findings: Record<string, string>;
+  rewards: (number | null)[];
+  prompts: Record<string, number[]>;
+  href: string;
+  prompt: string;
+  live?: number;
+  built?: string;
+}
+
+/** The header of a page's token values: `script.tokens-data`. */
+export interface TokensHeader {
+  digits: number;
+  n: number[];
+  lengths: number[];
+  text: string[];
+  raw: (string | null)[];
+  columns: string[];
+}
+
+/** The rows of a chart, as columns: `data` of the specification in `script.spec`. */
+export interface ChartRows {
+  columns: Record<string, any[]>;
+}
