@@ -21,7 +21,7 @@ from rlreport.cli.terminal import (
 )
 from rlreport.deliver.forms import FORMS
 from rlreport.errors import UsageError
-from rlreport.options import BuildOptions, CompareOptions, GaeOptions, ReadOptions, part
+from rlreport.options import BuildOptions, CompareOptions
 from rlreport.text.language import Language
 from rlreport.text.numbers import byte_size, counted
 
@@ -139,18 +139,11 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
       rlreport inspect logs/
       rlreport inspect run.jsonl --map reward=score
     """
-    from rlreport.metrics.find import find_and_read
+    from rlreport.flows.load import read_run
     from rlreport.pages.data import note_in_words
-    from rlreport.read.logs import read_logs
     from rlreport.system.workers import Progress
 
-    read = part(ReadOptions, given)
-    gae = part(GaeOptions, given)
-    metrics = find_and_read(logs, read.metrics, read.run)
-    used = metrics.explained(strict=read.strict)
-    scan = read_logs(
-        logs, read, gae, Progress(given["quiet"]), metrics.paths, used=used
-    )
+    scan, metrics = read_run(logs, given, Progress(given["quiet"]))
     if len(scan.responses):
         _say_steps(scan)
     else:

@@ -20,18 +20,18 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from rlreport import __version__
-from rlreport.deliver.forms import Form
+from rlreport.deliver.form import Form
 from rlreport.errors import OutputError, stop_if_signalled
 from rlreport.read.listing import is_url
 from rlreport.signals import held
 from rlreport.system.own_output import (
     EDGE_BYTES,
     MANIFEST,
-    PICTURES_ENDING,
     PICTURES_MANIFEST,
     edges_of,
     has_mark,
     listed_files,
+    pictures_of,
 )
 from rlreport.system.stores import filesystem, shown, store_message
 
@@ -40,11 +40,6 @@ SYSTEM_FILES = (".DS_Store", ".nojekyll", "CNAME", "Thumbs.db", "desktop.ini")
 
 _NFS_PREFIX = ".nfs"  # of deleted files that are still open; NFS removes them later
 _MAX_NAMED = 3
-
-
-def pictures_of(path: Path) -> Path:
-    """Return the folder with the pictures of a report file: ``run_files`` for ``run.md``."""
-    return path.with_name(f"{path.stem}{PICTURES_ENDING}")
 
 
 def write_manifests(path: Path, form: Form) -> None:

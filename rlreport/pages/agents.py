@@ -15,7 +15,7 @@ from rlreport.columns import STEP
 from rlreport.draw.curves import sparkline
 from rlreport.draw.run_charts import tool_label
 from rlreport.figures.turns import ERROR_KINDS, ToolCounts
-from rlreport.pages.context import RunContext
+from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.listed import REWARD_PATH, TOOLS
 from rlreport.pages.page import Addresses
 from rlreport.pages.plan import TOOL_ERRORS
@@ -48,18 +48,18 @@ _TURNS = ColumnView("turns", message("Turns"), written="count")
 _PER_RESPONSE = ColumnView("per_response", message("Turns per response"))
 
 
-def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
+def turns_table(run: JudgedRun, addresses: Addresses) -> TableView | None:
     """Return the table of turns in training responses, None if no tools were called."""
-    tools = context.tables.tools
-    training = context.tables.training().responses
+    tools = run.tables.tools
+    training = run.tables.training().responses
     rollouts = training[training["turns"].notna()]
     if tools.empty or rollouts.empty:
         return None
     in_tokens = bool(rollouts["env_tokens"].notna().any() and tools["ranges"].any())
-    rows = list(_rows(context, rollouts, in_tokens))
+    rows = list(_rows(run, rollouts, in_tokens=in_tokens))
     total = sum(row.size for row in rows)
     unit = message("tokens") if in_tokens else message("characters")
-    first, last = context.windows
+    first, last = run.windows
     size = ColumnView(
         "size", message("Length of a turn"), unit, help=message("mean over turns")
     )
@@ -105,15 +105,15 @@ def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
 
 
 def _rows(
-    context: RunContext, rollouts: pd.DataFrame, in_tokens: bool
+    run: JudgedRun, rollouts: pd.DataFrame, *, in_tokens: bool
 ) -> Iterator[Turns]:
-    tools = context.tables.tools
+    tools = run.tables.tools
     turns = float(rollouts["turns"].sum())
     of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
     yield Turns(message("the policy"), turns, float(of_policy.sum()), turns)
     sums = tools.groupby("tool")[list(ToolCounts._fields)].sum()
     sums = sums.sort_values("answers", ascending=False, kind="stable")
-    windows = [(tools["step"].min(), tools["step"].max()), *context.windows]
+    windows = [(tools["step"].min(), tools["step"].max()), *run.windows]
     shares = [
         _error_shares(tools[tools["step"].between(*window)]) for window in windows
     ]
@@ -165,9 +165,9 @@ _SHARE = ColumnView("share", message("Share of responses"), written="share")
 _FINISHED = ColumnView("finished", message("Finished"), written="share")
 
 
-def environments_table(context: RunContext, addresses: Addresses) -> TableView | None:
+def environments_table(report: RunReport, addresses: Addresses) -> TableView | None:
     """Return the table of environments in training responses, None if there are not several."""
-    tables = context.tables.without_step_in_progress().training()
+    tables = report.run.tables.without_step_in_progress().training()
     if (environments := environments_of(tables)) is None:
         return None
     steps = environment_steps(tables, environments)
@@ -182,6 +182,7 @@ def environments_table(context: RunContext, addresses: Addresses) -> TableView |
         *(_ends(part, "length") for part in parts), strict=True
     )
     not_above = message("not above the last by more than chance")
+    key = report.shared.environment
     finished = tables.responses["finished"].groupby(environments.index).mean()
     return table(
         "environments",
@@ -202,8 +203,8 @@ def environments_table(context: RunContext, addresses: Addresses) -> TableView |
             _FINISHED: finished.drop(-1, errors="ignore"),
         },
         hrefs=[
-            addresses.responses(urlencode({f"has.{context.environment}": name}))
-            if context.environment and name in environments.names
+            addresses.responses(urlencode({f"has.{key}": name}))
+            if key and name in environments.names
             else None
             for name in names
         ],

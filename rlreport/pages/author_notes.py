@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
+import numpy as np
 from markupsafe import Markup
 
 from rlreport.errors import RowError, UsageError
+from rlreport.pages.charts import page_charts
+from rlreport.pages.context import RunReport
 from rlreport.pages.page import Addresses
 from rlreport.read.detect import NOTES_FILE
 from rlreport.read.listing import is_url
@@ -29,7 +32,8 @@ if TYPE_CHECKING:
 
 NOTES = "notes"  # ``Note.kind`` of warnings about the file of the author's notes
 MOST_BYTES = 64_000
-_MOST_NAMED, _LONGEST_NAME = 10, 60  # broken links in a warning, and characters of each
+_MOST_NAMED = 10  # Maximum number of broken links in a warning
+_LONGEST_NAME = 60  # Maximum number of characters of each
 _KINDS = "step|response|prompt|chart|finding"
 _OWN = re.compile(rf"({_KINDS}):(.+)", re.DOTALL)
 _PLACE = re.compile(r"(\d{1,18})(?:/(\d{1,18}))?", re.ASCII)
@@ -172,6 +176,25 @@ def render_notes(
     names = tuple(list(broken_links)[:_MOST_NAMED])
     remark = message("broken links in the notes: {names}", names=names) if names else ""
     return Notes(Markup(html), remark)
+
+
+def linked_notes(report: RunReport, addresses: Addresses) -> Notes:
+    """Return the author's notes with links to the rendered parts of a report."""
+    text = report.run.author_notes
+    if not text:
+        return Notes(Markup())
+    run = report.run
+    shown = np.concatenate([[], *report.shown_rows]).astype(int)
+    places = run.tables.responses[["step", "n"]].iloc[shown]
+    charts = page_charts(report).overview
+    targets = Targets(
+        addresses,
+        responses=set(places.itertuples(index=False, name=None)),
+        prompts=report.listed_prompts,
+        charts={chart.name: run.options.language.of(chart.title) for chart in charts},
+        findings={finding.id for finding in run.verdict.findings},
+    )
+    return render_notes(text, targets)
 
 
 def plain_notes(text: str) -> str:

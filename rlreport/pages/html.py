@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
@@ -26,6 +26,14 @@ GENERATOR = f"rlreport {__version__}"  # name and version, shown in reports
 # Characters that ``script_json`` escapes: `<`, `>` and `&` could be markup; U+2028/9 end a line in
 # old JavaScript parsers.
 _UNSAFE = "<>&\u2028\u2029"
+
+
+class Node(NamedTuple):
+    """A data element of a one-file report: ``<script type=MEDIA class=NAME>``."""
+
+    media: str
+    name: str
+    content: str
 
 
 @lru_cache(maxsize=8)

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -20,12 +20,12 @@ from rlreport.draw.step_charts import CHARTED, step_charts
 from rlreport.figures.ragged import Floats
 from rlreport.pages.context import (
     PageContext,
-    RunContext,
+    RunReport,
     StepJob,
     findings_of_responses,
 )
 from rlreport.pages.figures import step_figures
-from rlreport.pages.findings import finding_view
+from rlreport.pages.findings import FindingView, finding_view
 from rlreport.pages.html import packed_json
 from rlreport.pages.listed import (
     SAMPLED_FIGURE,
@@ -36,10 +36,12 @@ from rlreport.pages.listed import (
 from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import BadgeData, RowsData, RunData, StepTextsData
 from rlreport.pages.panel import branch_data, conversation_data, group_data
+from rlreport.pages.plan import shown_prompts
 from rlreport.pages.table import (
     Cell,
     Columns,
     ColumnView,
+    KeyFigure,
     Link,
     TableView,
     name_cell,
@@ -54,23 +56,30 @@ from rlreport.text.messages import message
 from rlreport.text.numbers import NumberKind
 
 # Columns that the response list has only if responses have groups
+_GROUP_STD = message("population std of the group's rewards")
 GROUP_COLUMNS = (
     ColumnView(
-        "group", message("Group no."), help=message("the same for all responses of a group"),
-        hidden=True, written="count",
+        "group",
+        message("Group no."),
+        help=message("the same for all responses of a group"),
+        hidden=True,
+        written="count",
     ),
     ColumnView(
-        "group_mean", message("Group mean"), help=message("mean reward of the group"), hidden=True
-    ),
-    ColumnView(
-        "group_std", message("Group std"), help=message("population std of the group's rewards"),
+        "group_mean",
+        message("Group mean"),
+        help=message("mean reward of the group"),
         hidden=True,
     ),
+    ColumnView("group_std", message("Group std"), help=_GROUP_STD, hidden=True),
     ColumnView(
-        "group_advantage", message("Advantage in group"), message("computed"),
-        help=message("(reward − group mean) / group std, computed from the rewards"), hidden=True,
+        "group_advantage",
+        message("Advantage in group"),
+        message("computed"),
+        help=message("(reward − group mean) / group std, computed from the rewards"),
+        hidden=True,
     ),
-)  # fmt: skip
+)
 
 
 def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
@@ -105,9 +114,8 @@ LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
 class StepRows:
     """The columns of a step, computed once, and the responses that its page lists."""
 
-    rollouts: list[
-        Rollout
-    ]  # listed responses: highest reward first, NaN last; ties in log order
+    # listed responses: highest reward first, NaN last; ties in log order
+    rollouts: list[Rollout]
     with_tokens: list[Rollout]  # those whose token values the page has
     places: NDArray[np.int64]  # positions of ``rollouts`` in the columns
     # numeric columns of the list, of all responses of the step, and of those listed
@@ -119,72 +127,105 @@ class StepRows:
 def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> StepRows:
     """Compute the columns of a step; ``shown`` are its responses in the order of ``job.shown``."""
     columns = job.columns
-    places = job.shown
-    order = np.lexsort((columns["n"][places], -columns["reward"][places]))
-    places, rollouts = places[order], [shown[i] for i in order.tolist()]
+    order = np.lexsort((columns["n"][job.shown], -columns["reward"][job.shown]))
+    places = job.shown[order]
+    rollouts = [shown[i] for i in order.tolist()]
     keys = [*(column.key for column in context.columns), "prompt_id"]
     values = {key: columns[key].astype(np.float64, copy=False) for key in keys}
     return StepRows(
-        rollouts,
-        [shown[i] for i in order.tolist() if i < job.plan.with_tokens],
-        places,
-        values,
-        {key: column[places] for key, column in values.items()},
-        {
-            # A prompt is shown without chat template tags.
-            c.key: [
-                listed_prompt(r, context.prefixes)
-                if c.key == "prompt"
-                else getattr(r, c.key)
-                for r in rollouts
-            ]
-            for c in context.text_columns
+        rollouts=rollouts,
+        # The first ones of ``shown`` were read with their tokens.
+        with_tokens=[shown[i] for i in order.tolist() if i < job.plan.with_tokens],
+        places=places,
+        values=values,
+        listed={key: column[places] for key, column in values.items()},
+        texts={
+            column.key: _texts(rollouts, column.key, context)
+            for column in context.text_columns
         },
     )
 
 
+def _texts(
+    rollouts: Sequence[Rollout], key: str, context: PageContext
+) -> list[str | None]:
+    """Return a text column; prompts without the tags of a chat template."""
+    if key == "prompt":
+        return [listed_prompt(rollout, context.prefixes) for rollout in rollouts]
+    return [getattr(rollout, key) for rollout in rollouts]
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """What the page of a step shows."""
+
+    step: str
+    incomplete: bool
+    in_progress: bool
+    previous: Link | None
+    next: Link | None
+    first: Link
+    all: Link  # to the overview's table of steps
+    findings: list[FindingView]
+    figures: list[KeyFigure]
+    charts: list[Chart]
+    responses: TableView
+    data: RowsData  # for scripts; without the texts that the table has
+    texts: str  # packed, for the responses page
+    tokens: str  # packed
+
+
 def step_view(
     job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses
-) -> dict[str, Any]:
-    plan = job.plan
+) -> StepView:
+    step = job.plan.step
     linked = job.linked
+    index = linked.index(step)
+    previous = None
+    if index > 0:
+        previous = _step_link(linked[index - 1], addresses)
+    following = None
+    if index + 1 < len(linked):
+        following = _step_link(linked[index + 1], addresses)
     overview = addresses.page("overview")
-    index = linked.index(plan.step)
+    table_of_steps = overview if context.one_file else f"{overview}#steps"
     all_steps = [Link(message("all steps"), overview)]
+    findings = [
+        replace(finding_view(finding, addresses), steps=all_steps)
+        for finding in job.findings
+    ]
     data = rows_data(job, rows, context)
     not_in_table = {key: _not_in_table(texts) for key, texts in rows.texts.items()}
+    return StepView(
+        step=str(step),
+        incomplete=job.figures["incomplete"][-1],
+        in_progress=job.in_progress,
+        previous=previous,
+        next=following,
+        first=_step_link(linked[0], addresses),
+        all=Link(message("All steps"), table_of_steps),
+        findings=findings,
+        figures=step_figures(context, job),
+        charts=_charts(job, context),
+        responses=_table(job, rows, context, addresses),
+        data={**data, "texts": not_in_table},
+        texts=packed_json(context.options.language.of(_texts_data(data))),
+        tokens=pack_tokens(rows.with_tokens, job.plan.digits),
+    )
+
+
+def _charts(job: StepJob, context: PageContext) -> list[Chart]:
     # Training responses are judged; if there are none, those of validation.
-    training = job.columns["validation"] == 0
-    judged = training if training.any() else ~training
-    charts: list[Chart] = []
-    if np.count_nonzero(judged) >= LEAST_CHARTED:
-        first = context.first_rewards[: 0 if plan.step == context.first_step else None]
-        charted = {
-            name: job.columns[name][judged].astype(np.float64) for name in CHARTED
-        }
-        charts = step_charts(charted, first, context.options.language)
-    return {
-        "step": str(plan.step),
-        "previous": _step_link(linked[index - 1], addresses) if index else None,
-        "next": _step_link(linked[index + 1], addresses)
-        if index + 1 < len(linked)
-        else None,
-        "first": _step_link(linked[0], addresses),
-        "all": Link(
-            message("All steps"), overview + ("" if context.one_file else "#steps")
-        ),
-        "figures": step_figures(context, job),
-        "charts": charts,
-        "findings": [
-            {**finding_view(f, addresses), "steps": all_steps} for f in job.findings
-        ],
-        "responses": _table(job, rows, context, addresses),
-        "data": {**data, "texts": not_in_table},
-        "texts": packed_json(context.options.language.of(_texts_data(data))),
-        "tokens": pack_tokens(rows.with_tokens, plan.digits),
-        "incomplete": job.figures["incomplete"][-1],
-        "in_progress": job.in_progress,
-    }
+    judged = job.columns["validation"] == 0
+    if not judged.any():
+        judged = ~judged
+    if np.count_nonzero(judged) < LEAST_CHARTED:
+        return []
+    columns = {name: job.columns[name][judged].astype(np.float64) for name in CHARTED}
+    is_first = job.plan.step == context.first_step
+    # The first step is not compared with itself.
+    first_rewards = context.first_rewards[:0] if is_first else context.first_rewards
+    return step_charts(columns, first_rewards, context.options.language)
 
 
 def _table(
@@ -193,13 +234,13 @@ def _table(
     step = job.plan.step
     count = len(rows.rollouts)
     total = len(job.columns["n"])
-    values: Columns = {
-        c: rows.texts[c.key][:STATIC_ROWS]
-        if c.key in rows.texts
-        else number_cells(c.written, rows.listed[c.key])
-        for c in reading_order(context.columns, context.text_columns)
-    }
     names = [rollout.n for rollout in rows.rollouts[:STATIC_ROWS]]
+    columns: Columns = {NUMBERED: map(name_cell, names)}
+    for column in reading_order(context.columns, context.text_columns):
+        if column.key in rows.texts:
+            columns[column] = rows.texts[column.key][:STATIC_ROWS]
+        else:
+            columns[column] = number_cells(column.written, rows.listed[column.key])
     findings = findings_of_responses(job.findings, step)
     note = ""
     if count < total:
@@ -209,15 +250,16 @@ def _table(
             some=count,
             all=counted_in_all(job.columns["validation"]),
         )
+    if context.one_file:
+        hrefs = [addresses.response(step, n) for n in names]
+    else:
+        hrefs = [f"#r={n}" for n in names]
     return table(
         "responses",
         message("Responses of step {step}", step=step),
-        {NUMBERED: map(name_cell, names), **values},
+        columns,
         ids=names,
-        hrefs=[
-            addresses.response(step, n) if context.one_file else f"#r={n}"
-            for n in names
-        ],
+        hrefs=hrefs,
         badges=[findings.get(n, []) for n in names],
         note=note,
     )
@@ -230,7 +272,7 @@ def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
     described = [*context.columns, *context.string_columns]
     present = figures_present(rollouts)
     data: RowsData = {
-        "run": context.run,
+        "run": context.title,
         "step": str(job.plan.step),
         "total": len(job.columns["n"]),
         "n": [rollout.n for rollout in rollouts],
@@ -349,16 +391,18 @@ def _step_link(step: int, addresses: Addresses) -> Link:
     return Link(message("Step {step}", step=step), addresses.step(step))
 
 
-def steps_data(context: RunContext, prompts: dict[str, list[int]]) -> RunData:
+def run_data(report: RunReport) -> RunData:
     """Return the data about the whole run that each step's page loads; see docs/page-data.md."""
-    steps = context.tables.steps.set_index("step").loc[context.shown_steps]
-    titles = {finding.id: finding.title for finding in context.verdict.findings}
-    addresses = Addresses(root="../", one_file=context.one_file)
+    run = report.run
+    steps = run.tables.steps.set_index("step").loc[report.shown_steps]
+    rewards = steps["reward_mean"].tolist()
+    titles = {finding.id: finding.title for finding in run.verdict.findings}
+    addresses = Addresses(root="../", one_file=report.shared.one_file)
     return {
-        "steps": context.shown_steps,
-        "findings": context.options.language.of(titles),
-        "rewards": [finite_or_none(value) for value in steps["reward_mean"].tolist()],
-        "prompts": prompts,
+        "steps": report.shown_steps,
+        "findings": run.options.language.of(titles),
+        "rewards": [finite_or_none(value) for value in rewards],
+        "prompts": shown_prompts(run.tables.responses, report.shown_rows),
         "href": addresses.any_step("{step}"),
         "prompt": addresses.prompt("{prompt}"),
     }
