@@ -75,10 +75,11 @@ def run_figures(report: RunReport) -> list[KeyFigure]:
 
 def _run_figures(report: RunReport) -> list[KeyFigure]:
     scores = [report.run.verdict.courses.get(quantity) for quantity in NAMES]
-    return [
-        _run_figure(column, course, is_score=any(course is score for score in scores))
-        for column, course in run_courses(report)
-    ]
+    figures = []
+    for column, course in run_courses(report):
+        is_score = any(course is score for score in scores)
+        figures.append(_run_figure(column, course, is_score=is_score))
+    return figures
 
 
 def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:

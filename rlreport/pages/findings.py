@@ -101,6 +101,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
             notes.append(view)
         else:
             others.append(view)
+    leading = [] if lead is None else [lead]
     passed = [message(BY_ID[name].name) for name in verdict.passed if name in BY_ID]
     return VerdictView(
         level=verdict.level,
@@ -109,7 +110,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
         lead=lead,
         others=others,
         notes=notes,
-        findings=[*([] if lead is None else [lead]), *others, *notes],
+        findings=[*leading, *others, *notes],
         muted=verdict.muted,
         close=[one.title for one in verdict.close],
         not_observed=listed(verdict.not_observed),

@@ -74,8 +74,13 @@ def _chart_json(chart: Chart) -> Markup:
 
 
 def _by_columns(rows: list[dict[str, Any]]) -> ChartRows:
-    fields = sorted({field for row in rows for field in row})
-    return {"columns": {field: [row.get(field) for row in rows] for field in fields}}
+    fields = set[str]()
+    for row in rows:
+        fields.update(row)
+    columns = {}
+    for field in sorted(fields):
+        columns[field] = [row.get(field) for row in rows]
+    return {"columns": columns}
 
 
 def script_json(value: Any) -> Markup:

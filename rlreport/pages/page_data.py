@@ -174,7 +174,7 @@ class TokensHeader(TypedDict):
     digits: int
     n: list[int]
     lengths: list[int]
-    text: tuple[str, ...]
+    text: list[str]
     raw: list[str | None]
     columns: list[str]
 

@@ -371,10 +371,11 @@ def strings_of(
     job: StepJob, places: NDArray[np.int64], context: PageContext
 ) -> dict[str, list[str | None]]:
     """Return key -> texts (None if missing) at ``places``, for each of ``string_columns``."""
-    return {
-        c.key: [v if isinstance(v, str) else None for v in job.columns[c.key][places]]
-        for c in context.string_columns
-    }
+    strings = {}
+    for column in context.string_columns:
+        values = job.columns[column.key][places]
+        strings[column.key] = [v if isinstance(v, str) else None for v in values]
+    return strings
 
 
 def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:

@@ -53,9 +53,8 @@ class ColumnView:
         }
 
 
-Columns = dict[
-    ColumnView, Iterable[Any]
-]  # Columns of a table, with a value for each row
+# Columns of a table, with a value for each row
+Columns = dict[ColumnView, Iterable[Any]]
 
 
 class Cell(NamedTuple):
@@ -192,13 +191,12 @@ def table(
     ``ids`` are a response's n, a step or a prompt id; 0, 1, … by default. ``badges`` follow the
     first cell of a row, ``note`` says what was left out.
     """
-    cells = zip(
-        *(_cells(values, column) for column, values in columns.items()), strict=True
-    )
+    by_column = [_cells(values, column) for column, values in columns.items()]
+    by_row = zip(*by_column, strict=True)
     rows = [
-        RowView(str(row_id), list(row), href, words)
-        for row_id, row, href, words in zip(
-            ids or count(), cells, hrefs, badges, strict=False
+        RowView(str(row_id), list(cells), href, words)
+        for row_id, cells, href, words in zip(
+            ids or count(), by_row, hrefs, badges, strict=False
         )
     ]
     return TableView(name, caption, list(columns), rows, note)
@@ -210,9 +208,7 @@ def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
             yield value
         elif column.kind == "number":
             yield number_cell(value, column.written)
+        elif value is None:
+            yield Cell(MISSING, None, message("not logged"))
         else:
-            yield (
-                Cell(MISSING, None, message("not logged"))
-                if value is None
-                else Cell(value)
-            )
+            yield Cell(value)

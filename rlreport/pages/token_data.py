@@ -28,33 +28,18 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     rollouts = [r for r in rollouts if r.raw_tokens]
     if not rollouts:
         return ""
-    # Looking up a new pair (text, logged string) assigns it the next number.
-    vocabulary: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
-    pairs = chain.from_iterable(
-        zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts
-    )
-    ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
-    texts, raw = zip(*vocabulary, strict=True)
+    vocabulary, ids = _numbered(rollouts)
     columns = {name: _column(rollouts, name) for name in KEPT}
     columns = {
         name: values for name, values in columns.items() if not np.isnan(values).all()
     }
-    # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
-    if {"ref_logp", "log_ratio"} <= columns.keys() and np.array_equal(
-        np.isnan(columns["log_ratio"]), np.isnan(columns["ref_logp"])
-    ):
-        del columns["ref_logp"]
-    if digits <= COMPACT and {"value", "advantage", "return"} <= columns.keys():
-        computed = columns["value"] + columns["advantage"]
-        scale = np.nanmax(np.abs(computed), initial=0.0)
-        if np.allclose(computed, columns["return"], 0.0, 1e-6 * scale, equal_nan=True):
-            del columns["return"]
+    _drop_derivable(columns, digits)
     header: TokensHeader = {
         "digits": digits,
         "n": [r.n for r in rollouts],
         "lengths": [len(r.raw_tokens) for r in rollouts],
-        "text": texts,
-        "raw": [None if a == b else a for a, b in zip(raw, texts, strict=True)],
+        "text": [text for text, _ in vocabulary],
+        "raw": [None if raw == text else raw for text, raw in vocabulary],
         "columns": list(columns),
     }
     head = canonical_json(header)
@@ -64,6 +49,34 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
         zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
         parts += [_planes(zigzag), exponent.tobytes()]
     return gzip_base64(b"".join(parts))
+
+
+def _numbered(
+    rollouts: Sequence[Rollout],
+) -> tuple[list[tuple[str, str]], NDArray[np.uint32]]:
+    """Return the different tokens as (text, logged string), and the index of each token in them."""
+    # Looking up a new token assigns it the next number.
+    numbers: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
+    tokens = chain.from_iterable(
+        zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts
+    )
+    ids = np.fromiter(map(numbers.__getitem__, tokens), np.uint32)
+    return list(numbers), ids
+
+
+def _drop_derivable(columns: dict[str, NDArray[np.float64]], digits: int) -> None:
+    """Drop columns that the page computes from others."""
+    # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
+    if {"ref_logp", "log_ratio"} <= columns.keys():
+        missing = np.isnan(columns["log_ratio"])
+        if np.array_equal(missing, np.isnan(columns["ref_logp"])):
+            del columns["ref_logp"]
+    # With few digits, value + advantage is as exact as the return.
+    if digits <= COMPACT and {"value", "advantage", "return"} <= columns.keys():
+        computed = columns["value"] + columns["advantage"]
+        scale = np.nanmax(np.abs(computed), initial=0.0)
+        if np.allclose(computed, columns["return"], 0.0, 1e-6 * scale, equal_nan=True):
+            del columns["return"]
 
 
 def token_metrics(
@@ -79,34 +92,39 @@ def token_metrics(
     computed["advantage"] = message("as logged") if advantages_logged else by_gae
     return [
         {
-            "key": f.name,
-            "label": f.label,
-            "unit": f.unit,
-            "signed": f.signed,
-            "help": computed.get(f.name, f.help),
+            "key": figure.name,
+            "label": figure.label,
+            "unit": figure.unit,
+            "signed": figure.signed,
+            "help": computed.get(figure.name, figure.help),
         }
-        for f in TOKEN_FIGURES
-        if present.get(f.name)
+        for figure in TOKEN_FIGURES
+        if present.get(figure.name)
     ]
 
 
 def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
     """Return name -> whether any value is not NaN, of the token figures that a rollout has."""
     result = {}
-    for name in (figure.name for figure in TOKEN_FIGURES):
+    for figure in TOKEN_FIGURES:
         arrays = [
-            r.figures[name] for r in rollouts if r.raw_tokens and name in r.figures
+            r.figures[figure.name]
+            for r in rollouts
+            if r.raw_tokens and figure.name in r.figures
         ]
         if arrays:
-            result[name] = any(not np.isnan(values).all() for values in arrays)
+            is_known = any(not np.isnan(values).all() for values in arrays)
+            result[figure.name] = is_known
     return result
 
 
 def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
     """Return a figure of all tokens, concatenated; NaN for responses that do not have it."""
-    return np.concatenate(
-        [r.figures.get(name, np.full(len(r.raw_tokens), np.nan)) for r in rollouts]
-    )
+    parts = []
+    for rollout in rollouts:
+        missing = np.full(len(rollout.raw_tokens), np.nan)
+        parts.append(rollout.figures.get(name, missing))
+    return np.concatenate(parts)
 
 
 def decimal(
@@ -123,9 +141,8 @@ def decimal(
     exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
     power = _POWERS[np.abs(exponent)]
-    mantissa = np.rint(np.where(exponent < 0, numbers * power, numbers / power)).astype(
-        np.int64
-    )
+    scaled = np.where(exponent < 0, numbers * power, numbers / power)
+    mantissa = np.rint(scaled).astype(np.int64)
     ending_in_0 = np.flatnonzero((mantissa % 10 == 0) & (mantissa != 0))
     while len(ending_in_0):
         mantissa[ending_in_0] //= 10
@@ -137,4 +154,6 @@ def decimal(
 
 
 def _planes(values: NDArray[np.uint32]) -> bytes:
-    return values.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
+    """Return first the lowest bytes of all values, then the next, …: this compresses better."""
+    by_value = values.astype("<u4").view(np.uint8).reshape(-1, 4)
+    return by_value.T.tobytes()
