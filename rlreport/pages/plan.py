@@ -108,21 +108,23 @@ def rank_by_interest(
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
     is_pinned = np.isin(responses["n"].to_numpy(), np.fromiter(pinned, np.int64))
     rank[is_pinned] = -1
-    branches = responses["validation"].to_numpy() == IN_BRANCH
-    if branches.any():  # a branch gets the rank of the trained response of its rollout
-        trained = (
-            pd.Series(rank).mask(branches).groupby(responses["rollout"].to_numpy())
-        )
-        rank[branches] = trained.transform("min").fillna(len(rank))[branches]
+    is_branch = responses["validation"].to_numpy() == IN_BRANCH
+    if is_branch.any():  # a branch gets the rank of the trained response of its rollout
+        trained = pd.Series(rank).mask(is_branch)
+        of_rollout = trained.groupby(responses["rollout"].to_numpy()).transform("min")
+        rank[is_branch] = of_rollout.fillna(len(rank))[is_branch]
     order = rank.argsort(kind="stable")
     if len(order) <= shown:
         return order
-    leading = min(max(int(is_pinned.sum()), int(shown * EXTREME_SHARE)), shown)
+    # All pinned ones come first, and at least a share of extremes.
+    leading = max(int(is_pinned.sum()), int(shown * EXTREME_SHARE))
+    leading = min(leading, shown)
     rest = np.sort(order[leading:])
     prompt = responses["prompt_id"].to_numpy()[rest]
     nth = pd.Series(prompt).groupby(prompt).cumcount()
     # All steps take prompts in the same random order, so that a prompt can be followed.
-    rest = rest[np.lexsort((mix(prompt.astype(np.uint64)), nth))]
+    random_order = mix(prompt.astype(np.uint64))
+    rest = rest[np.lexsort((random_order, nth))]
     return np.concatenate([order[:leading], rest[: shown - leading]])
 
 
@@ -214,13 +216,16 @@ def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
 
 def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
     """Return the index of the first level within ``room`` and MAX_FINE_VALUES, else of the last."""
-    most_values = max(
-        (c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0
-    )
-    for level in range(0 if most_values <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
+    most_values = 0.0
+    for candidate in candidates:
+        values = candidate.arrays * float(candidate.tokens.sum())
+        most_values = max(most_values, values)
+    finest = 0 if most_values <= MAX_FINE_VALUES else 1
+    last = len(LEVELS) - 1
+    for level in range(finest, last):
         if expected_bytes(candidates, level) <= room:
             return level
-    return len(LEVELS) - 1
+    return last
 
 
 def affordable(candidates: Sequence[StepPlan], room: float) -> int:
