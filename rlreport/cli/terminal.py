@@ -81,7 +81,8 @@ def print_report(report: Report) -> None:
     notes = [note for note in report.tables.notes if note.kind in printed_kinds]
     for text in dict.fromkeys(note.text for note in notes):
         say(translate(message("warning: {note}", note=text)), err=True)
-    for line in (*report.left_out, *verdict_lines(replace(report.verdict, not_run=[]))):
+    verdict = replace(report.verdict, not_run=[])
+    for line in (*report.left_out, *verdict_lines(verdict)):
         say(translate(line))
     splits = report.tables.responses["validation"]
     if len(splits):

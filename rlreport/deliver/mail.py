@@ -174,7 +174,8 @@ def addresses(option: str, *given: str) -> list[Address]:
 
 def file_name(run: str) -> str:
     """Return a run's name as a file name valid on every system, "rlreport" if nothing is left."""
-    safe = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:60].rstrip("-")
+    safe = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
+    safe = safe[:60].rstrip("-")
     return safe or "rlreport"
 
 

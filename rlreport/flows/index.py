@@ -144,7 +144,8 @@ def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]
     """Build a report in ``folder`` per run of the metrics at ``path``; [] if not of several."""
     reports: list[Source] = []
     for run in find_and_read([path]).runs:
-        name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")[:100] or "run"
+        name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")
+        name = name[:100] or "run"
         out = folder / f"{name}.html"
         if (out, "") in reports:
             out = folder / f"{name}-{len(reports)}.html"

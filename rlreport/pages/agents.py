@@ -74,7 +74,8 @@ def turns_table(run: JudgedRun, addresses: Addresses) -> TableView | None:
     rollouts = training[training["turns"].notna()]
     if tools.empty or rollouts.empty:
         return None
-    in_tokens = bool(rollouts["env_tokens"].notna().any() and tools["ranges"].any())
+    has_lengths = rollouts["env_tokens"].notna().any() and tools["ranges"].any()
+    in_tokens = bool(has_lengths)
     rows = list(_rows(run, rollouts, in_tokens=in_tokens))
     columns: Columns = {
         _WHO: [Cell(row.name, row.name) for row in rows],
@@ -268,8 +269,9 @@ class _Ends(NamedTuple):
 
 
 def _ends(part: pd.DataFrame, column: str) -> _Ends:
-    series = Series(part["step"].to_numpy(np.int64), part[column].to_numpy(np.float64))
-    course = course_of(series, column)
+    steps = part["step"].to_numpy(np.int64)
+    values = part[column].to_numpy(np.float64)
+    course = course_of(Series(steps, values), column)
     if course is None:
         return _Ends()
     best = course.best.value if course.lost else np.nan

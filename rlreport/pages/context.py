@@ -127,7 +127,9 @@ class JudgedRun:
             return self.verdict.windows
         # a very short run
         steps = self.tables.without_step_in_progress().training().steps["step"].tolist()
-        return (steps[0], steps[0]), (steps[-1], steps[-1])
+        first = (steps[0], steps[0])
+        last = (steps[-1], steps[-1])
+        return first, last
 
 
 class DataFiles(NamedTuple):

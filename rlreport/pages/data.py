@@ -143,15 +143,20 @@ def settings(options: BuildOptions) -> dict[str, object]:
     values["tokenizer"] = Path(options.tokenizer or "").name or None
     if options.redact and options.split not in USUAL_SPLITS:
         values["split"] = None
-    return values | ({"map": None, "tokenizer": None} if options.redact_names else {})
+    if options.redact_names:
+        values["map"] = None
+        values["tokenizer"] = None
+    return values
 
 
 def _listed_settings(options: BuildOptions) -> list[tuple[str, str]]:
-    return [
-        (name, value if isinstance(value, str) else canonical_json(value).decode())
-        for name, value in settings(options).items()
-        if value is not None
-    ]
+    listed = []
+    for name, value in settings(options).items():
+        if isinstance(value, str):
+            listed.append((name, value))
+        elif value is not None:
+            listed.append((name, canonical_json(value).decode()))
+    return listed
 
 
 @cache

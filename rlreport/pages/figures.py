@@ -35,7 +35,8 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
     """Return (column, course) of the run's key figures; a course has the means by window."""
     run = report.run
     steps = run.tables.without_step_in_progress().training().steps
-    per_token = roles_of(map(str, run.tables.metrics.columns[1:])).get("kl_token")
+    metrics = map(str, run.tables.metrics.columns[1:])
+    per_token = roles_of(metrics).get("kl_token")
     result = []
     for name in RUN_TILES:
         if name in _QUANTITIES:

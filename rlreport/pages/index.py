@@ -137,11 +137,14 @@ def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Gro
         )
         group = groups.setdefault(key or report.href, Group(shared or others, []))
         group.runs.append(Run(report, settings, row))
-    # A single run keeps its name.
-    return [
-        g if len(g.runs) > 1 else Group(g.runs[0].row["run"], g.runs)
-        for g in groups.values()
-    ]
+    return [_with_own_name(group) for group in groups.values()]
+
+
+def _with_own_name(group: Group) -> Group:
+    """Return a group with the name of its run if it has a single one."""
+    if len(group.runs) > 1:
+        return group
+    return Group(group.runs[0].row["run"], group.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +184,15 @@ def _summary(groups: Sequence[Group]) -> str:
 
 def _ends_with_values(groups: Sequence[Group]) -> list[ColumnView]:
     """Return the columns of _ENDS that any run has a value for."""
-    rows = [run.row for group in groups for run in group.runs]
-    return [
-        end
-        for end in _ENDS
-        if np.isfinite(np.array([row.get(end.key) for row in rows], float)).any()
-    ]
+    rows: list[Mapping[str, Any]] = []
+    for group in groups:
+        rows += [run.row for run in group.runs]
+    found = []
+    for end in _ENDS:
+        values = np.array([row.get(end.key) for row in rows], float)
+        if np.isfinite(values).any():
+            found.append(end)
+    return found
 
 
 def _runs_table(
@@ -247,7 +253,8 @@ def _verdicts(group: Group) -> str:
 
 def _mean_cell(group: Group, column: ColumnView) -> Cell:
     """Return a group's mean, for different rewards also their range: "0.42 (0.38 to 0.45)"."""
-    values = pd.Series([run.row[column.key] for run in group.runs], dtype=float)
+    of_runs = [run.row[column.key] for run in group.runs]
+    values = pd.Series(of_runs, dtype=float)
     mean = float(values.mean())
     low = float(values.min())
     high = float(values.max())
@@ -311,7 +318,8 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
 def _rewards_of_groups(groups: Sequence[Group]) -> list[_GroupRewards]:
     found = []
     for group in groups:
-        rewards = [run.row["rewards"] for run in group.runs if len(run.row["rewards"])]
+        all_rewards = [run.row["rewards"] for run in group.runs]
+        rewards = [one for one in all_rewards if len(one)]
         if rewards:
             found.append(_GroupRewards(group, rewards))
     return found
@@ -331,16 +339,21 @@ def _group_curves(
     tables = []
     for one in found:
         # Outside of a run's steps its reward is not known.
-        curves = [np.interp(steps, r.index, r, np.nan, np.nan) for r in one.rewards]
-        tables.append(pd.DataFrame(curves))
-    labels = [one.label for one in found]
-    means = curves_of((name, t.mean()) for name, t in zip(labels, tables, strict=True))
-    return [
-        replace(mean, low=runs.min().to_numpy(), high=runs.max().to_numpy())
-        if len(runs) > 1
-        else mean
-        for mean, runs in zip(means, tables, strict=True)
-    ]
+        of_runs = [
+            np.interp(steps, rewards.index, rewards, left=np.nan, right=np.nan)
+            for rewards in one.rewards
+        ]
+        tables.append(pd.DataFrame(of_runs))
+    means = [(one.label, runs.mean()) for one, runs in zip(found, tables, strict=True)]
+    curves = curves_of(means)
+    return [_with_range(c, runs) for c, runs in zip(curves, tables, strict=True)]
+
+
+def _with_range(curve: DrawnCurve, runs: pd.DataFrame) -> DrawnCurve:
+    """Return a curve with the lowest and highest values of several runs (rows) as a band."""
+    if len(runs) < 2:
+        return curve
+    return replace(curve, low=runs.min().to_numpy(), high=runs.max().to_numpy())
 
 
 def _rewards(about: Mapping[str, Any]) -> pd.Series:
@@ -415,9 +428,10 @@ def _step_count(about: Mapping[str, Any]) -> int:
 
 def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
     """Return, for each setting that differs, whether the runs of every group agree on it."""
-    counts = Counter(
-        key for group in groups for run in group.runs for key in run.settings
-    )
+    counts = Counter[str]()
+    for group in groups:
+        for run in group.runs:
+            counts.update(run.settings.keys())
     is_equal = {}
     for key, _ in counts.most_common():
         by_group = [_values_of(key, group) for group in groups]

@@ -287,7 +287,8 @@ def string_columns(tables: Tables) -> list[ColumnView]:
 def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
     """Return how each response ended in words, None where it is not known; shape (R,)."""
     words = {int(ending): message(text) for ending, text in ENDING_WORDS.items()}
-    return np.array([words.get(code) for code in codes.tolist()], np.object_)
+    texts = [words.get(code) for code in codes.tolist()]
+    return np.array(texts, np.object_)
 
 
 def list_filters(context: PageContext) -> dict[str, str]:

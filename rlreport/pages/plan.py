@@ -106,7 +106,8 @@ def rank_by_interest(
 ) -> NDArray[np.int64]:
     """Return indices of up to ``shown`` rows of a step: ``n`` in ``pinned``, extremes, a sample."""
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
-    is_pinned = np.isin(responses["n"].to_numpy(), np.fromiter(pinned, np.int64))
+    pinned_numbers = np.fromiter(pinned, np.int64)
+    is_pinned = np.isin(responses["n"].to_numpy(), pinned_numbers)
     rank[is_pinned] = -1
     is_branch = responses["validation"].to_numpy() == IN_BRANCH
     if is_branch.any():  # a branch gets the rank of the trained response of its rollout
@@ -290,7 +291,8 @@ def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
         return list(steps)
     pinned = [index for index, step in enumerate(steps) if step.pinned]
     # The first and the last step come first, in case not all of these fit.
-    wanted = list(dict.fromkeys([0, len(steps) - 1, *pinned]))[:room]
+    last = len(steps) - 1
+    wanted = list(dict.fromkeys([0, last, *pinned]))[:room]
     stride = 2  # and its powers, so that the choice rarely changes while a run grows
     while len({*wanted, *range(0, len(steps), stride)}) > room:
         stride *= 2
@@ -317,7 +319,8 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     tokens = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
     arrays = _arrays_per_token(tables)
     steps = responses["step"].to_numpy()
-    starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1)).tolist()
+    is_start = np.diff(steps, prepend=steps[0] - 1) != 0
+    starts = np.flatnonzero(is_start).tolist()
     stops = [*starts[1:], len(steps)]
     plans = []
     for start, stop in zip(starts, stops, strict=True):

@@ -48,7 +48,9 @@ class Redactor(Numbers):
 
 
 def _placeholder(kind: str, text: str, number: int | None = None) -> str:
-    longest = 10 ** max(1, len(str(max(len(text) - 1, 0))))
+    # The next power of ten, at least 10: "at most 1,000" of 101 to 1,000 characters.
+    digits = len(str(max(len(text) - 1, 0)))
+    longest = 10**digits
     numbered = kind if number is None else f"{kind} {number}"
     return f"[{numbered}, at most {longest:,} characters]"
 
@@ -183,13 +185,16 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
         file = note.file and alias(note.file)
         text = _NAMELESS if note.kind == UNREAD_FIELDS else nameless(note.text)
         notes.append(replace(note, file=file, text=text))
+    listed_files = [
+        replace(file, name=files[file.name], why="") for file in tables.files
+    ]
     renamed = replace(
         _without_metric_names(tables, metrics_files),
         extras=tables.extras.rename(columns=fields),
         extras_by_step=tables.extras_by_step.rename(columns=fields),
         reward_parts=[fields[name] for name in tables.reward_parts],
         fields={fields[name]: rows for name, rows in tables.fields.items()},
-        files=[replace(file, name=files[file.name], why="") for file in tables.files],
+        files=listed_files,
         bad_lines=bad_lines,
         notes=notes,
     )
@@ -277,7 +282,7 @@ def _redacted_texts(frame: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
 
 
 def _unquoted(text: str) -> str:
-    """Return a text without what it quotes, and, if it does, without its other places."""
+    """Return a text without what it may quote: its texts, and all from a quotation mark on."""
     if not _QUOTED.search(text):
         return text
     if isinstance(text, Message):

@@ -217,5 +217,6 @@ def _prefixes(run: JudgedRun) -> tuple[str, ...]:
 
 def _asset_files(options: BuildOptions) -> dict[str, str]:
     """Return name -> path of the style sheet and the scripts of a folder's pages."""
-    files = {name: path for name, (path, _) in assets(options.language).files.items()}
+    shared = assets(options.language).files
+    files = {name: path for name, (path, _) in shared.items()}
     return {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT}

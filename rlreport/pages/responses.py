@@ -191,7 +191,8 @@ def _joined(
     steps: Sequence[ListedRows], numbers: Sequence[str], strings: Sequence[str]
 ) -> dict[str, list[Any]]:
     """Return column key -> the values of all steps, one after the other."""
-    rows: dict[str, list[Any]] = {key: [] for key in ("n", *numbers, *strings, *_TEXTS)}
+    keys = ("n", *numbers, *strings, *_TEXTS)
+    rows: dict[str, list[Any]] = {key: [] for key in keys}
     for step in steps:
         for key, values in rows.items():
             values.extend(step[key])
@@ -206,7 +207,9 @@ def _table(
 ) -> TableView:
     order = np.argsort(values[_INTEREST.key], kind="stable")
     first = order[:STATIC_ROWS].tolist()
-    names = [(int(rows["step"][row]), rows["n"][row]) for row in first]
+    steps = [int(rows["step"][row]) for row in first]
+    numbers = [rows["n"][row] for row in first]
+    names = list(zip(steps, numbers, strict=True))
     shown: Columns = {}
     for column in columns:
         if column.key in values:

@@ -127,7 +127,9 @@ class StepRows:
 def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> StepRows:
     """Compute the columns of a step; ``shown`` are its responses in the order of ``job.shown``."""
     columns = job.columns
-    order = np.lexsort((columns["n"][job.shown], -columns["reward"][job.shown]))
+    numbers = columns["n"][job.shown]
+    rewards = columns["reward"][job.shown]
+    order = np.lexsort((numbers, -rewards))  # the last key counts most
     places = job.shown[order]
     rollouts = [shown[i] for i in order.tolist()]
     keys = [*(column.key for column in context.columns), "prompt_id"]
@@ -221,7 +223,9 @@ def _charts(job: StepJob, context: PageContext) -> list[Chart]:
         judged = ~judged
     if np.count_nonzero(judged) < LEAST_CHARTED:
         return []
-    columns = {name: job.columns[name][judged].astype(np.float64) for name in CHARTED}
+    columns = {}
+    for name in CHARTED:
+        columns[name] = job.columns[name][judged].astype(np.float64)
     is_first = job.plan.step == context.first_step
     # The first step is not compared with itself.
     first_rewards = context.first_rewards[:0] if is_first else context.first_rewards
@@ -340,7 +344,8 @@ def _ranks(values: Floats, listed: Floats) -> list[int | None]:
     """Return the rank among ``values`` of each listed value: 1 = largest, None for NaN."""
     ascending = np.sort(values[~np.isnan(values)])
     ranks = len(ascending) + 1 - np.searchsorted(ascending, listed, side="right")
-    return [rank or None for rank in np.where(np.isnan(listed), 0, ranks).tolist()]
+    ranks = np.where(np.isnan(listed), 0, ranks)
+    return [rank or None for rank in ranks.tolist()]
 
 
 def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[BadgeData]]:

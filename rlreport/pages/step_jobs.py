@@ -77,7 +77,8 @@ def _step_job(report: RunReport, plan: StepPlan) -> StepJob:
     run = report.run
     step = plan.step
     columns = _columns(report)
-    first, last = np.searchsorted(columns.responses["step"], [step, step + 1]).tolist()
+    steps = columns.responses["step"]
+    first, last = np.searchsorted(steps, [step, step + 1]).tolist()
     findings = _findings_at(step, run.verdict.findings)
     # The first step, the previous one, this one.
     row = int(np.searchsorted(columns.steps["step"], step))

@@ -173,7 +173,10 @@ def number_columns_of(frame: pd.DataFrame, columns: Iterable[Column]) -> Columns
 def attribute_columns(
     items: Sequence[object], columns: Iterable[ColumnView]
 ) -> Columns:
-    return {column: [getattr(item, column.key) for item in items] for column in columns}
+    result: Columns = {}
+    for column in columns:
+        result[column] = [getattr(item, column.key) for item in items]
+    return result
 
 
 def table(

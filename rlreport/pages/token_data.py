@@ -137,7 +137,8 @@ def decimal(
     missing = np.isnan(values)
     numbers = np.where(missing, 0.0, values)
     magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))
-    exponent = np.floor(np.log10(magnitude)).astype(np.int64) - (digits - 1)
+    leading = np.floor(np.log10(magnitude)).astype(np.int64)
+    exponent = leading - (digits - 1)
     exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
     power = _POWERS[np.abs(exponent)]

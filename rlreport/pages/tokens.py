@@ -182,9 +182,9 @@ def _rankings(
 def _ranking_table(
     ranking: _Ranking, top: pd.DataFrame, note: str, addresses: Addresses
 ) -> TableView:
+    texts = top["token"].astype(str)
     tokens = [
-        Cell(token, raw, raw)
-        for token, raw in zip(top["token"].astype(str), top["raw"], strict=True)
+        Cell(token, raw, raw) for token, raw in zip(texts, top["raw"], strict=True)
     ]
     places = zip(
         top["example_step"], top["example_n"], top["example_position"], strict=True
@@ -210,9 +210,8 @@ def _example(
         return Cell("–", None, message("in none of the sampled responses"))
     position = None if token is None or pd.isna(token) else int(token)
     text = message("step {step}, response {n}", step=int(step), n=int(n))
-    return Cell(
-        text, float(step), href=addresses.response(int(step), int(n), token=position)
-    )
+    href = addresses.response(int(step), int(n), token=position)
+    return Cell(text, float(step), href=href)
 
 
 def sampling(tables: Tables) -> str:
