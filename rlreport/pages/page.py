@@ -37,6 +37,7 @@ class Addresses:
         return self.root + page_file(name)
 
     def step(self, step: int) -> str | None:
+        """Return the address of a step's page, None if it has none."""
         return self.any_step(step) if step in self.steps else None
 
     def response(
@@ -68,6 +69,7 @@ class Addresses:
         return f"{self.page('responses')}{self._mark}{state}"
 
     def file(self, path: str) -> str | None:
+        """Return the address of a file, given its path in the folder; None in one file."""
         return None if self.one_file else self.root + path
 
     @property
@@ -75,6 +77,7 @@ class Addresses:
         return "?" if self.one_file else "#"
 
     def any_step(self, step: int | str) -> str:
+        """Return the address of a step's page; "{step}" makes it a pattern for scripts."""
         return f"#/steps/{step}" if self.one_file else f"{self.root}steps/{step}.html"
 
     def any_response(self, step: int | str, n: int | str) -> str:
@@ -103,10 +106,12 @@ Encode: TypeAlias = Callable[[RenderedPage], EncodedPage]
 
 
 def always(run: JudgedRun) -> bool:
+    """Return True: what a page needs that every run has."""
     return True
 
 
 def has_responses(run: JudgedRun) -> bool:
+    """Return whether responses are logged: what a page about them needs."""
     return run.has_responses
 
 

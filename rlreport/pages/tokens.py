@@ -183,8 +183,9 @@ def _ranking_table(
     ranking: _Ranking, top: pd.DataFrame, note: str, addresses: Addresses
 ) -> TableView:
     texts = top["token"].astype(str)
+    raw_texts = top["raw"]
     tokens = [
-        Cell(token, raw, raw) for token, raw in zip(texts, top["raw"], strict=True)
+        Cell(token, raw, raw) for token, raw in zip(texts, raw_texts, strict=True)
     ]
     places = zip(
         top["example_step"], top["example_n"], top["example_position"], strict=True
