@@ -127,11 +127,12 @@ search: $(VENV)/installed-test browser
 net: $(VENV)/installed-test
 	$(BIN)/python -m tests.net
 
-# All that is generated from the code: pages of the documentation, catalogues of messages, and the
-# kept reports and rows of tests/data/net. A test fails where it was forgotten.
+# All that is generated from the code: pages of the documentation, catalogues of messages, the types
+# of the scripts' data, and the kept reports and rows of tests/data/net. A test fails where it was forgotten.
 written: $(VENV)/installed-test
 	$(BIN)/python -m tools.catalogue
 	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.page_types
 	$(BIN)/python -m tests.format_table
 	$(BIN)/python -m tests.net --accept
 

@@ -16,9 +16,17 @@ from rlreport.text.language import TAGS, Language, language
 
 # Padding tokens that are always removed; ``--pad-token`` adds further ones
 DEFAULT_PAD_TOKENS: tuple[str, ...] = (
-    "<PAD>", "<pad>", "[PAD]", "<|pad|>", "<|PAD|>", "<|padding|>", "<|endofpad|>",
-    "<|finetune_right_pad_id|>", "<|vision_pad|>", "<unk_pad>",
-)  # fmt: skip
+    "<PAD>",
+    "<pad>",
+    "[PAD]",
+    "<|pad|>",
+    "<|PAD|>",
+    "<|padding|>",
+    "<|endofpad|>",
+    "<|finetune_right_pad_id|>",
+    "<|vision_pad|>",
+    "<unk_pad>",
+)
 
 FAIL_ON = ("worse", "guardrail", "new-critical", "any")
 
@@ -60,27 +68,37 @@ class _Checked:
         """Raise UsageError if an option is invalid; replace None by {} for mappings."""
         for entry in declared(type(self)):
             value = getattr(self, entry.name)
-            settings = entry.metadata
             if value is None and entry.default_factory is dict:
-                object.__setattr__(self, entry.name, {})
-            values = (
-                value if isinstance(value, tuple | list | set | frozenset) else (value,)
-            )
-            choices = settings.get("choices", ())
-            for choice in values if choices else ():
-                if choice not in choices:
-                    known = ", ".join(map(str, choices))
-                    raise UsageError(
-                        f"{entry.name} must be one of {known}; got {choice!r:.40}"
-                    )
-            largest = 2**63 - 1 if isinstance(value, int) else math.inf  # int64
-            low = settings.get("low", -math.inf)
-            high = settings.get("high", largest)
-            if value is not None and "low" in settings and not low <= value <= high:
-                limit = "" if high == math.inf else f" and at most {high:g}"
-                raise UsageError(
-                    f"{entry.name} must be at least {low:g}{limit}; got {value!r:.40}"
-                )
+                value = {}
+                object.__setattr__(self, entry.name, value)
+            _check_choice(entry, value)
+            _check_range(entry, value)
+
+
+def _check_choice(entry: Field[Any], value: Any) -> None:
+    """Raise UsageError if a value, or one of several, is none of the option's choices."""
+    choices = entry.metadata.get("choices", ())
+    if not choices:
+        return
+    several = isinstance(value, tuple | list | set | frozenset)
+    for choice in value if several else (value,):
+        if choice not in choices:
+            known = ", ".join(map(str, choices))
+            raise UsageError(f"{entry.name} must be one of {known}; got {choice!r:.40}")
+
+
+def _check_range(entry: Field[Any], value: Any) -> None:
+    """Raise UsageError if a number is below or above the option's limits."""
+    if value is None or "low" not in entry.metadata:
+        return
+    low = entry.metadata["low"]
+    largest = 2**63 - 1 if isinstance(value, int) else math.inf  # int64
+    high = entry.metadata.get("high", largest)
+    if not low <= value <= high:
+        limit = "" if high == math.inf else f" and at most {high:g}"
+        raise UsageError(
+            f"{entry.name} must be at least {low:g}{limit}; got {value!r:.40}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +247,8 @@ class OutputOptions(_Checked):
         """Validate the values; replace invalid characters in ``title`` and ``subject``."""
         super().__post_init__()
         for name in ("title", "subject"):
-            if text := getattr(self, name):
+            text = getattr(self, name)
+            if text:
                 object.__setattr__(self, name, safe_text(text))
 
     @property

@@ -18,11 +18,12 @@ from rlreport.check import Thresholds
 from rlreport.cli.main import main
 from rlreport.comparison.export import compare_json
 from rlreport.comparison.outcome import Outcome, outcome_of
-from rlreport.comparison.run import ComparedRun, compared_run, settings_that_differ
+from rlreport.comparison.run import ComparedRun, settings_that_differ
 from rlreport.comparison.saved import seeds_at
 from rlreport.comparison.words import notes, texts_note
 from rlreport.deliver import forms
 from rlreport.errors import UnusableInputError, UsageError
+from rlreport.flows.compare import compared_run
 from rlreport.options import CompareOptions
 from rlreport.pages.html import canonical_json
 from rlreport.system.workers import Progress

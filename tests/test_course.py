@@ -211,8 +211,10 @@ def test_the_best_checkpoint_is_kept_where_validation_slipped(
     slipped = "alidation rose from 0.20 to 0.46 (step 30) and is 0.41 at the end."
     assert (slipped in verdict.sentence) == (keep == 30)
     # Beside the first and the last mean, the best one is shown only where it was clearly lost.
-    context: Any = SimpleNamespace(tables=tables, verdict=verdict, tile_names=())
-    best = {figure.label: figure.best for figure in run_figures(context)}
+    run = SimpleNamespace(tables=tables, verdict=verdict)
+    shared = SimpleNamespace(tile_names=())
+    report: Any = SimpleNamespace(run=run, shared=shared, once=lambda _, make: make())
+    best = {figure.label: figure.best for figure in run_figures(report)}
     assert (best["Validation"] is not None) == (keep == 30)
 
 
@@ -242,9 +244,7 @@ def test_numbers_of_a_findings_examples_have_units_in_singular_and_plural() -> N
     finding = ToldFinding(
         "kl_explosion", Severity.CRITICAL, Rank.CAUSE, evidence=examples
     )
-    told = [
-        example["value"] for example in finding_view(finding, Addresses())["examples"]
-    ]
+    told = [example.value for example in finding_view(finding, Addresses()).examples]
     assert told == ["1 token", "2 tokens", "1 nats"]
 
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,13 +74,18 @@ def copied(old, tmp_path):
 def test_a_full_disk_leaves_the_old_report(old, log, tmp_path, monkeypatch):
     out = copied(old, tmp_path)
     before = files_of(out)
-    write = forms.Form.write
+    most = max(map(len, before.values())) // 2
 
-    def limited(*given):
-        with files_below(max(map(len, before.values())) // 2):
-            write(*given)
+    def limited(write):
+        def write_limited(report, path):
+            with files_below(most):
+                write(report, path)
 
-    monkeypatch.setattr(forms.Form, "write", limited)
+        return write_limited
+
+    for name, form in list(forms.FORMS.items()):
+        changed = replace(form, write=limited(form.write))
+        monkeypatch.setitem(forms.FORMS, name, changed)
     done = rlreport("build", log, "-o", out, "--workers", 1)
     assert done.returncode == 2, done.stderr
     assert "cannot be written" in done.stderr

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.pages.page import PAGE_FILES
+from rlreport.pages.page import page_file
+from rlreport.pages.registry import PAGES
 from tests.hostile import STRINGS
 from tests.pages_reading import Elements
 
@@ -97,8 +98,8 @@ def report(hostile_reports):
 
 def test_no_element_handler_script_or_address_of_the_log_gets_into_a_page(report):
     found = sorted(report.rglob("*.html"))
-    assert set(PAGE_FILES.values()) <= {p.name for p in found}
-    assert len(found) == len(PAGE_FILES) + 4
+    assert {page_file(page.name) for page in PAGES} <= {p.name for p in found}
+    assert len(found) == len(PAGES) + 4
     for page in found:
         text = page.read_text("utf-8")
         policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from markupsafe import escape
+from numpy.typing import NDArray
 
 from rlreport.figures.tokens import TokenFigures
 from rlreport.pages.data import csv
@@ -27,6 +28,7 @@ from rlreport.text.clean import without_controls
 from rlreport.text.tokens import Style, readable_tokens
 from tests.pages_reading import Elements, as_logged, unpack
 from tests.tables_builder import response_table
+from tools import page_types
 
 # What a terminal obeys: control characters but tab and line end, and a CR alone
 OBEYED = re.compile(r"(?![\t\n\r])[\x00-\x1f\x7f-\x9f]|\r(?!\n)")
@@ -74,6 +76,21 @@ def test_control_characters_are_written_out_but_tabs_and_line_ends():
     text = "\x1b[2J\tred\r\nback\rover\x07 \x9b1m\x7f"
     assert without_controls(text) == "\\x1b[2J\tred\r\nback\\x0dover\\x07 \\x9b1m\\x7f"
     assert cells(pd.DataFrame({"\x1b=x": ["\x1b"]})) == [["\\x1b=x"], ["\\x1b"]]
+
+
+def test_the_types_of_the_scripts_are_those_of_the_pages():
+    assert page_types.TARGET.read_text("utf-8") == page_types.page_types(), (
+        "`make written` was forgotten"
+    )
+
+
+def test_a_number_that_may_be_nan_may_be_null_in_scripts():
+    assert page_types.type_of(NDArray[np.float64]) == "(number | null)[]"
+    assert page_types.type_of(NDArray[np.int64]) == "number[]"
+    assert page_types.type_of(list[float] | NDArray[np.float64]) == "(number | null)[]"
+    assert page_types.type_of(dict[str, tuple[int, str]]) == (
+        "Record<string, [number, string]>"
+    )
 
 
 HOSTILE = [

@@ -21,13 +21,13 @@ from rlreport.cli.terminal import (
 )
 from rlreport.deliver.forms import FORMS
 from rlreport.errors import UsageError
-from rlreport.options import BuildOptions, CompareOptions, GaeOptions, ReadOptions, part
+from rlreport.options import BuildOptions, CompareOptions
 from rlreport.text.language import Language
 from rlreport.text.numbers import byte_size, counted
 
 if TYPE_CHECKING:
     from rlreport.read.tables import Scan
-    from rlreport.tables import LogFile
+    from rlreport.tables import LogFile, MetricsFile
 
 
 @click.command(short_help="Print the findings of the rollout LOGS.")
@@ -139,18 +139,11 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
       rlreport inspect logs/
       rlreport inspect run.jsonl --map reward=score
     """
-    from rlreport.metrics.find import find_and_read
+    from rlreport.flows.load import read_run
     from rlreport.pages.data import note_in_words
-    from rlreport.read.logs import read_logs
     from rlreport.system.workers import Progress
 
-    read = part(ReadOptions, given)
-    gae = part(GaeOptions, given)
-    metrics = find_and_read(logs, read.metrics, read.run)
-    used = metrics.explained(strict=read.strict)
-    scan = read_logs(
-        logs, read, gae, Progress(given["quiet"]), metrics.paths, used=used
-    )
+    scan, metrics = read_run(logs, given, Progress(given["quiet"]))
     if len(scan.responses):
         _say_steps(scan)
     else:
@@ -158,20 +151,12 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
             f"no rollouts; trainer metrics of {counted(max(len(metrics.runs), 1), 'run')}"
         )
     _say_section("files", map(_file_line, scan.files))
-    _say_section(
-        "trainer metrics",
-        (
-            f"{file.name}  {counted(len(file.metrics), 'metric')} of {counted(file.steps, 'step')}"
-            for file in metrics.files
-        ),
-    )
+    _say_section("trainer metrics", map(_metrics_line, metrics.files))
     if len(scan.responses):
         _say_section("fields", _field_lines(scan))
     _say_section("notes", map(note_in_words, [*scan.notes, *metrics.notes]))
-    _say_section(
-        f"left out: {scan.bad_count:,}",
-        (f"{location(bad)}: {bad.reason}" for bad in scan.bad_lines),
-    )
+    bad_lines = (f"{location(bad)}: {bad.reason}" for bad in scan.bad_lines)
+    _say_section(f"left out: {scan.bad_count:,}", bad_lines)
 
 
 def _say_section(title: str, lines: Iterable[str]) -> None:
@@ -191,17 +176,14 @@ def _say_steps(scan: Scan) -> None:
     # What is usual, and when a step is incomplete, is judged by training.
     counts = scan.responses["step"][splits == 0].value_counts()
     usual_count = most_common(counts.to_numpy())
-    steps = scan.responses["step"].nunique()
-    of_training = " of training" if splits.any() else ""
-    say(
-        f"{counted_responses(splits)} over {counted(steps, 'step')} "
-        f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
-        + (
-            ""
-            if usual_count is None
-            else f", usually {usual_count:,}{of_training} per step"
-        )
-    )
+    logged_steps = scan.responses["step"]
+    steps = counted(logged_steps.nunique(), "step")
+    line = f"{counted_responses(splits)} over {steps} "
+    line += f"({logged_steps.min()}–{logged_steps.max()})"
+    if usual_count is not None:
+        of_training = " of training" if splits.any() else ""
+        line += f", usually {usual_count:,}{of_training} per step"
+    say(line)
     incomplete_steps = sorted(counts.index[counts < (usual_count or 0)])
     if incomplete_steps:
         more = ", …" if len(incomplete_steps) > LISTED else ""
@@ -217,21 +199,28 @@ def _file_line(file: LogFile) -> str:
     )
 
 
+def _metrics_line(file: MetricsFile) -> str:
+    metrics = counted(len(file.metrics), "metric")
+    return f"{file.name}  {metrics} of {counted(file.steps, 'step')}"
+
+
 def _field_lines(scan: Scan) -> Iterator[str]:
     from rlreport.fields import CANONICAL, FIELDS
 
-    rows = len(scan.responses)
     for field in FIELDS:
-        count = scan.fields.get(field.name, 0)
-        state = (
-            "all rows"
-            if count == rows
-            else (counted(count, "row") if count else "missing")
-        )
+        state = _rows_with(field.name, scan)
         optional = "" if field.required else " (optional)"
         yield f"{field.name:18} {state:12} {field.meaning}{optional}"
-    for name in (name for name in scan.extras.columns if name not in CANONICAL):
-        yield f"{str(name)[:40]:18} {counted(scan.fields.get(str(name), 0), 'row')}   as logged"
+    for name in map(str, scan.extras.columns):
+        if name not in CANONICAL:
+            yield f"{name[:40]:18} {counted(scan.fields.get(name, 0), 'row')}   as logged"
+
+
+def _rows_with(field: str, scan: Scan) -> str:
+    count = scan.fields.get(field, 0)
+    if count == len(scan.responses):
+        return "all rows"
+    return counted(count, "row") if count else "missing"
 
 
 FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
@@ -241,15 +230,13 @@ class BuildCommand(click.Command):
     """A click command that accepts both ``--redact`` and ``--redact=names``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        values = {
-            arg.removeprefix("--redact=") for arg in args if arg.startswith("--redact=")
-        }
-        if values - {"names"}:
+        with_names = "--redact=names"
+        if any(arg.startswith("--redact=") and arg != with_names for arg in args):
             raise click.BadOptionUsage("redact", "give --redact or --redact=names", ctx)
-        rest = super().parse_args(
-            ctx, ["--redact" if a == "--redact=names" else a for a in args]
-        )
-        if "--redact=names" in args:
+        # To click, the option is a flag.
+        flags = ["--redact" if arg == with_names else arg for arg in args]
+        rest = super().parse_args(ctx, flags)
+        if with_names in args:
             ctx.params["redact"] = "names"
         return rest
 
@@ -323,10 +310,11 @@ def compare(
     from rlreport.api import compare as compare_runs
     from rlreport.deliver.publish import page_at
 
-    if not new:
-        *earlier, last = runs or [""]
-        base, new, runs = (*base, *earlier), (last,), ()
-    if runs or not (base and all(new)):
+    if not new and runs:  # the last run is NEW, all others are BASE
+        base = (*base, *runs[:-1])
+        new = runs[-1:]
+        runs = ()
+    if runs or not base or not new or not all(new):
         raise UsageError(
             "compare: give two runs, BASE and NEW (logs or earlier reports)"
         )
@@ -338,11 +326,9 @@ def compare(
             say(f"  {translate(note)}")
         if comparison.gate_sentence:
             say(translate(comparison.gate_sentence))
-        is_folder = comparison.form == "folder"
-        say(
-            str(
-                page_at(comparison.out, "compare.html") if is_folder else comparison.out
-            )
-        )
+        if comparison.form == "folder":
+            say(str(page_at(comparison.out, "compare.html")))
+        else:
+            say(str(comparison.out))
     if comparison.gate.exit:
         sys.exit(comparison.gate.exit)

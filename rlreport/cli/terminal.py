@@ -48,8 +48,14 @@ def say_json(document: bytes) -> None:
     """Print a JSON document with unprintable characters escaped."""
     text = document.decode()
     if printable(text) != text:
-        text = "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in text)
+        text = "".join(map(_json_character, text))
     click.echo(text, nl=False)
+
+
+def _json_character(character: str) -> str:
+    if printable(character) == character:
+        return character
+    return json.dumps(character)[1:-1]  # without quotation marks
 
 
 def print_report(report: Report) -> None:
@@ -74,24 +80,20 @@ def print_report(report: Report) -> None:
         NoteKind.CHARTS,
         NoteKind.NOTES,
     )
-    for text in dict.fromkeys(
-        note.text for note in report.tables.notes if note.kind in printed_kinds
-    ):
+    notes = [note for note in report.tables.notes if note.kind in printed_kinds]
+    for text in dict.fromkeys(note.text for note in notes):
         say(translate(message("warning: {note}", note=text)), err=True)
-    for line in (*report.left_out, *verdict_lines(replace(report.verdict, not_run=[]))):
+    verdict = replace(report.verdict, not_run=[])
+    for line in (*report.left_out, *verdict_lines(verdict)):
         say(translate(line))
-    steps = len(report.tables.steps)
     splits = report.tables.responses["validation"]
-    metrics = len(report.tables.metrics.columns) - 1
-    sizes = phrases(
-        [
-            byte_size(report.size),
-            counted_responses(splits)
-            if len(splits)
-            else plural("{count} metric", "{count} metrics", metrics),
-            plural("{count} step", "{count} steps", steps),
-        ]
-    )
+    if len(splits):
+        content = counted_responses(splits)
+    else:
+        metrics = len(report.tables.metrics.columns) - 1
+        content = plural("{count} metric", "{count} metrics", metrics)
+    steps = plural("{count} step", "{count} steps", len(report.tables.steps))
+    sizes = phrases([byte_size(report.size), content, steps])
     path = page_at(report.out, "index.html") if report.form == "folder" else report.out
     say(f"{path}  {translate(sizes)}")
 
@@ -100,24 +102,12 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     lines = [line for line in (verdict.headline, verdict.course_text) if line]
     for finding in verdict.findings:
         indent = "    " if finding.explained_by else "  "
-        facts = {
-            "head": f"{indent}{finding.severity:8} {finding.id}",
-            "title": finding.title,
-        }
-        lines.append(
-            message(
-                "{head}: {title} (since step {step})", **facts, step=finding.onset.step
-            )
-            if finding.onset
-            else message("{head}: {title}", **facts)
-        )
-        lines += [
-            Joined("", [f"{indent}         ", line]) for line in _example_lines(finding)
-        ]
-    lines += [
-        message("  close    {id}: {title}", id=c.id, title=c.title)
-        for c in verdict.close
-    ]
+        lines.append(_finding_line(finding, indent))
+        for line in _example_lines(finding):
+            lines.append(Joined("", [f"{indent}         ", line]))
+    for close in verdict.close:
+        text = message("  close    {id}: {title}", id=close.id, title=close.title)
+        lines.append(text)
     for muted in verdict.muted:
         facts = {
             "id": muted.finding.id,
@@ -126,10 +116,21 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         }
         lines.append(message("  muted    {id}: {reason} ({title})", **facts))
     for check in verdict.not_run:
-        lines.append(
-            message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs)
-        )
+        text = message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs)
+        lines.append(text)
     return lines
+
+
+def _finding_line(finding: ToldFinding, indent: str) -> str:
+    facts = {
+        "head": f"{indent}{finding.severity:8} {finding.id}",
+        "title": finding.title,
+    }
+    if finding.onset is None:
+        return message("{head}: {title}", **facts)
+    return message(
+        "{head}: {title} (since step {step})", **facts, step=finding.onset.step
+    )
 
 
 def _example_lines(finding: ToldFinding) -> list[str]:
@@ -137,15 +138,13 @@ def _example_lines(finding: ToldFinding) -> list[str]:
         return []
     lines = []
     for example in finding.evidence:
-        if example.excerpt is not None:
-            before = example.before.excerpt if example.before else None
-            was = f"{before!r} → " if before is not None else ""
-            where = message("step {step}, response {n}", step=example.step, n=example.n)
-            lines.append(
-                message(
-                    "{where}: {text}", where=where, text=f"{was}{example.excerpt!r}"
-                )
-            )
+        if example.excerpt is None:
+            continue
+        text = repr(example.excerpt)
+        if example.before and example.before.excerpt is not None:
+            text = f"{example.before.excerpt!r} → {text}"
+        where = message("step {step}, response {n}", step=example.step, n=example.n)
+        lines.append(message("{where}: {text}", where=where, text=text))
     return lines
 
 
@@ -155,7 +154,8 @@ def skipped_lines(tables: Tables) -> list[str]:
         message("left out: {place}: {reason}", place=location(bad), reason=bad.reason)
         for bad in tables.bad_lines[:LISTED]
     ]
-    if (other_count := tables.bad_count - len(lines)) > 0:
+    other_count = tables.bad_count - len(lines)
+    if other_count > 0:
         lines.append(
             message(
                 "left out: {count:count} more, see the report's data page",
@@ -172,18 +172,20 @@ def location(bad: BadLine) -> str:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 # Names of the options for reading logs, and of those for GAE (``gamma``, ``lam``)
-READING = [field.name for kind in (ReadOptions, GaeOptions) for field in declared(kind)]
+READING = [field.name for field in (*declared(ReadOptions), *declared(GaeOptions))]
 
 
 def size(value: str | int) -> int:
     """Parse a size such as ``10MB``, ``500kB`` or ``1000`` into bytes (1 kB is 1,000 bytes)."""
-    match = re.fullmatch(
-        r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", str(value).strip(), re.IGNORECASE
-    )
-    unit = 1000 ** ["", "k", "m", "g"].index(match[2].lower()) if match else 0
-    if not match or float(match[1]) * unit < 1:
+    pattern = r"(\d+(?:\.\d+)?)\s*([kmg]?)b?"
+    match = re.fullmatch(pattern, str(value).strip(), re.IGNORECASE)
+    number = float(match[1]) * _UNITS[match[2].lower()] if match else 0
+    if number < 1:
         raise click.BadParameter(f"{value!r} is not a size such as 10MB, 500kB or 1GB")
-    return int(float(match[1]) * unit)
+    return int(number)
+
+
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
 fail_on_option = click.option(

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from rlreport.flows.build import Report
 
 
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
 def duration(value: str) -> float:
     """Parse ``30s``, ``5m``, ``2h``, ``1d`` or ``90`` into seconds; 0 raises BadParameter."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value.strip())
     if not match or not float(match[1]):
         raise click.BadParameter(f"{value!r} is not a time such as 30s, 5m or 2h")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 @click.command(
@@ -90,19 +93,17 @@ def watch(  # noqa: PLR0917
             state = _state(logs)
             changed = state != last_state
             if changed:
-                grew, last_state, change_time = (
-                    last_state is not None,
-                    state,
-                    time.monotonic(),
-                )
+                grew = last_state is not None  # else it is the first look
+                last_state = state
+                change_time = time.monotonic()
             idle = time.monotonic() - change_time
             ending = until_idle is not None and not changed and idle >= until_idle
             if changed or failed or (ending and grew):
                 # At the end the newest step counts as complete.
-                new_report = _build(
-                    logs, out, {**given, "in_progress": grew and not ending}
-                )
-                report, failed = new_report or report, new_report is None
+                in_progress = grew and not ending
+                new_report = _build(logs, out, {**given, "in_progress": in_progress})
+                failed = new_report is None
+                report = new_report or report
             if ending:
                 break
             wait = every if until_idle is None else min(every, until_idle - idle)

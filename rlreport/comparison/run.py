@@ -12,27 +12,21 @@ import numpy as np
 import pandas as pd
 
 from rlreport.about.card import card_texts, run_card
-from rlreport.check import Thresholds, judge
 from rlreport.check.finding import Onset, Rank, Severity, ToldFinding
-from rlreport.check.run import Run
-from rlreport.check.sentence import translatable_title, with_texts
+from rlreport.check.sentence import translatable_title
+from rlreport.check.verdict import Verdict
 from rlreport.comparison.compare import Side, side_of
 from rlreport.comparison.data_file import response_data, trainer_rows
 from rlreport.comparison.saved import (
     BOOKKEEPING,
     Earlier,
     ResponseId,
-    earlier_report,
     section,
     verdict_of,
 )
 from rlreport.formats.logged import dicts
-from rlreport.metrics.find import find_and_read
-from rlreport.options import CompareOptions, GaeOptions, ReadOptions, part
-from rlreport.read.logs import read_logs
+from rlreport.options import CompareOptions, GaeOptions, part
 from rlreport.read.rollouts import Rollouts
-from rlreport.summarise.run import summarise
-from rlreport.system.workers import Progress
 from rlreport.tables import Tables
 from rlreport.text.clean import without_controls
 from rlreport.text.messages import sample_note
@@ -84,40 +78,33 @@ class ComparedRun:
         return self.broken or any(name.endswith("_collapse") for name in self.findings)
 
 
-def compared_run(
+def of_logs(  # noqa: PLR0917
     path: str | Path,
+    name: str,
+    tables: Tables,
+    rollouts: Rollouts,
+    verdict: Verdict,
     options: CompareOptions,
-    thresholds: Thresholds,
-    progress: Progress,
 ) -> ComparedRun:
-    """Read one run from its logs or from an earlier report (folder, zip or one file)."""
-    report = earlier_report(path)
-    if report is not None:
-        return _of_report(report, options.pair_by)
-    read = part(ReadOptions, options)
+    """Return a run whose logs were read and judged."""
     gae = part(GaeOptions, options)
-    metrics = find_and_read([path], read.metrics, read.run)
-    used = metrics.explained(strict=read.strict)
-    scan = read_logs([path], read, gae, progress, metrics.paths, used=used)
-    tables = summarise(scan, metrics).without_step_in_progress()
-    verdict = with_texts(judge(Run(tables, thresholds)))
-    side = replace(
-        side_of(scan.name, response_data(tables), pair_by=options.pair_by),
-        trainer=trainer_rows(tables.metrics),
-        cut=any(finding.id == CUT for finding in verdict.findings),
-    )
     settings = {name: f"{value:g}" for name, value in vars(gae).items()}
+    side = side_of(name, response_data(tables), pair_by=options.pair_by)
     return ComparedRun(
-        name=scan.name,
-        side=side,
-        level=verdict.level,
-        lead=verdict.lead,
-        findings={
+        name,
+        replace(
+            side,
+            trainer=trainer_rows(tables.metrics),
+            cut=any(finding.id == CUT for finding in verdict.findings),
+        ),
+        verdict.level,
+        verdict.lead,
+        {
             finding.id: finding
             for finding in verdict.findings
             if finding.severity != "info"
         },
-        texts=_text_reader(scan.rollouts, tables),
+        _text_reader(rollouts, tables),
         from_logs=True,
         tokens=_token_shares(tables) if len(tables.tokens) else None,
         facts=settings | card_texts(run_card([path]).entries),
@@ -140,7 +127,7 @@ def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
     return texts
 
 
-def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
+def of_report(report: Earlier, pair_by: str) -> ComparedRun:
     about = report.about
     name = _text(about.get("run")) or report.name
     level, lead = verdict_of(about)

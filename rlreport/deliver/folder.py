@@ -7,48 +7,80 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlreport import __version__
+from rlreport.deliver.form import Deliverable, Form
+from rlreport.system.own_output import MARKS
 
 if TYPE_CHECKING:
-    from rlreport.pages.page import Page
-from rlreport.deliver.forms import Builder
+    from rlreport.pages.context import EncodedPage
+    from rlreport.pages.page import RenderedPage
 
 _ZIP_LEVEL = 9
-_ZIP_HEADERS = (
-    76  # bytes of a file's local and central headers in a zip besides its name
-)
+# Bytes of a file's local and central headers in a zip besides its name
+_ZIP_HEADERS = 76
 _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
+_REGULAR_FILE = 0o100644 << 16  # type and permissions, as a zip has them
 
 
-def encode_page(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return (path in the report, content) of a page, and the bytes it adds to a folder."""
+def encode_page(page: RenderedPage) -> EncodedPage:
+    """Encode a page for a folder."""
+    from rlreport.pages.context import EncodedPage
+
     content = page.html.encode("utf-8", "replace")
-    return (page.path, content), len(content) + len(page.path) + _MANIFEST_ENTRY
+    return EncodedPage(
+        page.path, content, len(content) + len(page.path) + _MANIFEST_ENTRY
+    )
 
 
-def write_folder(builder: Builder, folder: Path) -> None:
-    for path, content in builder.files():
+def write_folder(report: Deliverable, folder: Path) -> None:
+    for path, content in report.files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
 
 
-def encode_zipped_page(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return (path in the report, content) of a page, and the bytes it adds to a zip."""
+def encode_zipped_page(page: RenderedPage) -> EncodedPage:
+    """Encode a page for a zip, in which its weight is that of the compressed page."""
+    from rlreport.pages.context import EncodedPage
+
     content = page.html.encode("utf-8", "replace")
-    packed = len(zlib.compress(content, _ZIP_LEVEL, -zlib.MAX_WBITS))
-    return (page.path, content), packed + 2 * len(page.path) + _ZIP_HEADERS
+    # Negative: without zlib's header, as in a zip.
+    packed = zlib.compress(content, _ZIP_LEVEL, -zlib.MAX_WBITS)
+    return EncodedPage(
+        page.path, content, len(packed) + 2 * len(page.path) + _ZIP_HEADERS
+    )
 
 
-def write_zip(builder: Builder, path: Path) -> None:
+def write_zip(report: Deliverable, path: Path) -> None:
     """Write a zip with the report's files at its root; equal reports give equal bytes."""
+    from rlreport import __version__
+
     with zipfile.ZipFile(path, "w") as archive:
-        for name, content in builder.files():
-            entry = zipfile.ZipInfo(
-                name
-            )  # dated 1980, so that equal reports have equal bytes
+        for name, content in report.files():
+            # Dated 1980, so that equal reports have equal bytes.
+            entry = zipfile.ZipInfo(name)
             entry.create_system = 3  # Unix
-            entry.external_attr = 0o100644 << 16
+            entry.external_attr = _REGULAR_FILE
             archive.writestr(
                 entry, content, zipfile.ZIP_DEFLATED, compresslevel=_ZIP_LEVEL
             )
         archive.comment = f"rlreport {__version__}".encode()
+
+
+FORM = Form(
+    id="folder",
+    words="folder",
+    write=write_folder,
+    encode=encode_page,
+    folder=True,
+    pages=True,
+    default_size=100_000_000,
+)
+ZIP = Form(
+    id="zip",
+    words="zipped folder",
+    write=write_zip,
+    encode=encode_zipped_page,
+    suffix=".zip",
+    mark=MARKS["zip"],
+    pages=True,
+    default_size=100_000_000,
+)

@@ -5,29 +5,27 @@ from __future__ import annotations
 import hashlib
 import re
 from binascii import b2a_qp
+from collections.abc import Sequence
 from dataclasses import replace
-from email.header import Header
-from email.headerregistry import Address
-from email.message import EmailMessage
-from email.policy import SMTP
-from email.utils import getaddresses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import css_inline
-
-from rlreport.check.sentence import headline
-from rlreport.comparison import words as compare_words
-from rlreport.deliver.forms import Builder
-from rlreport.deliver.markdown import overview, pictures
+from rlreport.deliver.form import Deliverable, Form
+from rlreport.deliver.markdown import pictures
 from rlreport.deliver.one_file import document, encode_view
 from rlreport.errors import UsageError
-from rlreport.pages.author_notes import plain_notes
-from rlreport.pages.comparison import ComparisonBuilder
-from rlreport.pages.html import GENERATOR, environment
-from rlreport.pages.page import Page
+from rlreport.options import OutputOptions
+from rlreport.system.own_output import MARKS
 from rlreport.text.clean import shortened
 from rlreport.text.messages import message
+
+if TYPE_CHECKING:
+    from email.headerregistry import Address
+    from email.message import EmailMessage
+
+    from rlreport.draw.chart import Chart
+    from rlreport.pages.context import EncodedPage
+    from rlreport.pages.page import RenderedPage
 
 # Domain of ids and of the default sender; ``.invalid`` is never a real host
 DOMAIN = "rlreport.invalid"
@@ -40,69 +38,48 @@ _SPEC = re.compile(
 )
 
 
-def encode_attached_view(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return ``encode_view`` of a page without interactive charts, with its size in a mail."""
-    (path, node), _ = encode_view(replace(page, html=_SPEC.sub("", page.html)))
-    lines = b2a_qp(node, istext=False)
-    return (path, node), len(lines) + lines.count(b"\n")
+def encode_attached_view(page: RenderedPage) -> EncodedPage:
+    """Encode a page as ``encode_view``, without interactive charts, with its size in a mail."""
+    encoded = encode_view(replace(page, html=_SPEC.sub("", page.html)))
+    lines = b2a_qp(encoded.content, istext=False)
+    # Each LF becomes CR and LF.
+    return encoded._replace(weight=len(lines) + lines.count(b"\n"))
 
 
-def write_mail(builder: Builder, path: Path) -> None:  # noqa: PLR0914
+class _Texts(NamedTuple):
+    """The body of a mail in both forms."""
+
+    plain: str
+    html: str
+
+
+def write_mail(report: Deliverable, path: Path) -> None:
     """Write an .eml file for ``sendmail`` or a mail program; equal reports give equal bytes."""
-    options = builder.options
-    if isinstance(builder, ComparisonBuilder):
-        prefix = "compare_"
-        verdict = compare_words.headline(builder.outcome)
-        view: Any = builder.view
-    else:
-        prefix = ""
-        verdict = headline(builder.verdict)
-        view = overview(builder) | {"plain_notes": plain_notes(builder.author_notes)}
-    charts = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
-    attachment = b"".join(document(builder, charts=False))
+    from email.message import EmailMessage
+    from email.policy import SMTP
+
+    from rlreport.pages.html import GENERATOR
+
+    options = report.options
+    headline = report.summary().headline
+    charts = pictures(report, MOST_PICTURES, width=PICTURE_WIDTH)
+    attachment = b"".join(document(report, charts=False))
     digest = hashlib.sha256(attachment).hexdigest()[:24]
-    name = f"{file_name(builder.run)}.html"
-    values = {
-        "view": view,
-        "run": builder.run[:LONGEST_TITLE],
-        "pictures": [(picture, f"cid:{picture.name}@{DOMAIN}") for picture in charts],
-        "width": PICTURE_WIDTH,
-        "attached": name,
-    }
-    templates = environment(options.language)
-    text = templates.get_template(f"{prefix}email.txt").render(values)
-    html = templates.get_template(f"{prefix}email.html").render(values)
+    name = f"{file_name(report.title)}.html"
+    texts = _texts(report, charts, attached=name)
 
     mail = EmailMessage(policy=SMTP)
     mail["X-Mailer"] = GENERATOR
-    mail["From"] = addresses(
-        "--from", options.sender or f"rlreport <rlreport@{DOMAIN}>"
-    )
+    sender = options.sender or f"rlreport <rlreport@{DOMAIN}>"
+    mail["From"] = addresses("--from", sender)
     if options.to:
         mail["To"] = addresses("--to", *options.to)
-    title = options.language.of(
-        message("{run} · {verdict}", run=builder.run, verdict=verdict)
-    )
+    title = message("{run} · {verdict}", run=report.title, verdict=headline)
+    title = options.language.of(title)
     mail["Subject"] = "-"  # replaced below
     mail["Message-ID"] = f"<{digest}@{DOMAIN}>"
-    mail.set_content(text, cte="quoted-printable")
-    html = css_inline.CSSInliner(load_remote_stylesheets=False).inline(html)
-    mail.add_alternative(html, subtype="html", cte="quoted-printable")
-    body = mail.get_body(("html",))
-    assert isinstance(body, EmailMessage)
-    for picture in charts:
-        body.add_related(
-            picture.png,
-            "image",
-            "png",
-            cid=f"<{picture.name}@{DOMAIN}>",
-            filename=f"{file_name(picture.name)}.png",
-            disposition="inline",
-        )
-    named: dict[str, Any] = {"filename": name, "params": {"charset": "utf-8"}}
-    mail.add_attachment(b"", "text", "html", cte="quoted-printable", **named)
-    *_, attached = mail.iter_attachments()
-    attached.set_payload(b2a_qp(attachment, istext=False).decode("ascii"))
+    _add_body(mail, texts, charts)
+    _attach(mail, attachment, name)
     # Boundaries are random unless set; "=_" occurs in neither base64 nor quoted-printable.
     multiparts = [part for part in mail.walk() if part.is_multipart()]
     for number, part in enumerate(multiparts):
@@ -111,17 +88,72 @@ def write_mail(builder: Builder, path: Path) -> None:  # noqa: PLR0914
     path.write_bytes(mail.as_bytes().replace(b"Subject: -\r\n", subject, 1))
 
 
+def _texts(report: Deliverable, charts: Sequence[Chart], *, attached: str) -> _Texts:
+    """Return the body; pictures of ``charts`` are parts of the mail, named by id."""
+    import css_inline
+
+    from rlreport.pages.html import environment
+
+    summary = report.summary()
+    values = {
+        "view": summary.view,
+        "plain_notes": summary.plain_notes,
+        "run": report.title[:LONGEST_TITLE],
+        "pictures": [(chart, f"cid:{chart.name}@{DOMAIN}") for chart in charts],
+        "width": PICTURE_WIDTH,
+        "attached": attached,
+    }
+    templates = environment(report.options.language)
+    plain = templates.get_template(f"{summary.mail_template}.txt").render(values)
+    html = templates.get_template(f"{summary.mail_template}.html").render(values)
+    inliner = css_inline.CSSInliner(load_remote_stylesheets=False)
+    return _Texts(plain, inliner.inline(html))
+
+
+def _add_body(mail: EmailMessage, texts: _Texts, charts: Sequence[Chart]) -> None:
+    mail.set_content(texts.plain, cte="quoted-printable")
+    mail.add_alternative(texts.html, subtype="html", cte="quoted-printable")
+    body: Any = mail.get_body(("html",))
+    for chart in charts:
+        body.add_related(
+            chart.png,
+            "image",
+            "png",
+            cid=f"<{chart.name}@{DOMAIN}>",
+            filename=f"{file_name(chart.name)}.png",
+            disposition="inline",
+        )
+
+
+def _attach(mail: EmailMessage, content: bytes, name: str) -> None:
+    about: dict[str, Any] = {"filename": name, "params": {"charset": "utf-8"}}
+    mail.add_attachment(b"", "text", "html", cte="quoted-printable", **about)
+    *_, attached = mail.iter_attachments()
+    attached.set_payload(b2a_qp(content, istext=False).decode("ascii"))
+
+
 def _header(name: str, text: str) -> bytes:
+    from email.header import Header
+
     # ``mail[name] = text`` would decode an encoded word (RFC 2047), which may hold line ends.
     plain = text.isascii() and "=?" not in text
-    value = Header(text, "us-ascii" if plain else "utf-8", 78, name).encode(
-        linesep="\r\n"
-    )
+    header = Header(text, "us-ascii" if plain else "utf-8", 78, name)
+    value = header.encode(linesep="\r\n")
     return f"{name}: {value}\r\n".encode()
+
+
+def check_mail_options(options: OutputOptions) -> None:
+    """Raise UsageError if an address is not valid."""
+    addresses("--to", *options.to)
+    if options.sender:
+        addresses("--from", options.sender)
 
 
 def addresses(option: str, *given: str) -> list[Address]:
     """Parse addresses such as ``a@b.c, Name <d@e.f>``; raise UsageError if one is not valid."""
+    from email.headerregistry import Address
+    from email.utils import getaddresses
+
     result = []
     for text in given:
         refusal = UsageError(f"{option} {one_line(text)}: is not a valid mail address")
@@ -142,7 +174,8 @@ def addresses(option: str, *given: str) -> list[Address]:
 
 def file_name(run: str) -> str:
     """Return a run's name as a file name valid on every system, "rlreport" if nothing is left."""
-    safe = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:60].rstrip("-")
+    safe = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
+    safe = safe[:60].rstrip("-")
     return safe or "rlreport"
 
 
@@ -150,3 +183,17 @@ def one_line(text: str) -> str:
     """Convert text to one printable line of at most LONGEST_TITLE characters, for a header."""
     line = " ".join(text.encode("utf-8", "replace").decode().split())
     return shortened("".join(c for c in line if c.isprintable()), LONGEST_TITLE)
+
+
+FORM = Form(
+    id="email",
+    words="mail",
+    write=write_mail,
+    encode=encode_attached_view,
+    check=check_mail_options,
+    suffix=".eml",
+    mark=MARKS["email"],
+    one_file=True,
+    pages=True,
+    comparable=False,
+)

@@ -7,45 +7,50 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
-from rlreport.deliver.forms import Builder
-from rlreport.draw.bundle import vega_bundle
-from rlreport.pages.html import environment, gzip_base64
-from rlreport.pages.page import Page
-from rlreport.pages.scripts import assets
-from rlreport.pages.table import Shell
+from rlreport.deliver.form import Deliverable, Form
+from rlreport.system.own_output import MARKS
 from rlreport.text.language import Language
 
-_NODE = Markup(
-    '<script type="application/octet-stream" class="view" data-view="{}" data-title="{}">'
-    "{}</script>\n"
-)
+if TYPE_CHECKING:
+    from rlreport.pages.context import EncodedPage
+    from rlreport.pages.html import Node
+    from rlreport.pages.page import RenderedPage
+    from rlreport.pages.table import Shell
 
 
-def encode_view(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return (path, HTML) of a page, and its size; all but the overview as gzip in a <script>."""
-    node = page.html.encode("utf-8", "replace")
+def encode_view(page: RenderedPage) -> EncodedPage:
+    """Encode a page as HTML; all but the overview as gzip in a <script>."""
+    from markupsafe import Markup
+
+    from rlreport.pages.context import EncodedPage
+    from rlreport.pages.html import gzip_base64
+
+    content = page.html.encode("utf-8", "replace")
     if page.view:
-        node = _NODE.format(page.view, page.title, gzip_base64(node)).encode(
-            "utf-8", "replace"
+        node = Markup(
+            '<script type="application/octet-stream" class="view" data-view="{}" data-title="{}">'
+            "{}</script>\n"
         )
-    return (page.path, node), len(node)
+        html = node.format(page.view, page.title, gzip_base64(content))
+        content = html.encode("utf-8", "replace")
+    return EncodedPage(page.path, content, len(content))
 
 
-def write_file(builder: Builder, path: Path) -> None:
+def write_file(report: Deliverable, path: Path) -> None:
     """Write one HTML file; pages other than the overview, and Vega, are embedded compressed."""
     with path.open("wb") as file:
-        file.writelines(document(builder))
+        file.writelines(document(report))
 
 
-def document(builder: Builder, *, charts: bool = True) -> Iterator[bytes]:
+def document(report: Deliverable, *, charts: bool = True) -> Iterator[bytes]:
+    """Yield the parts of a report's HTML file; ``charts``: with Vega for interactive charts."""
     return assemble(
-        builder.frame(),
-        (node for _, node in builder.pages()),
-        builder.nodes(),
-        language=builder.options.language,
+        report.frame(),
+        (page.content for page in report.pages()),
+        report.nodes(),
+        language=report.options.language,
         charts=charts,
     )
 
@@ -53,39 +58,55 @@ def document(builder: Builder, *, charts: bool = True) -> Iterator[bytes]:
 def assemble(
     frame: Shell,
     views: Iterator[bytes],
-    nodes: Iterable[tuple[str, str, str]] = (),
+    nodes: Iterable[Node] = (),
     *,
     language: Language,
     charts: bool = True,
 ) -> Iterator[bytes]:
     """Yield the parts of an HTML file; ``views`` come from ``encode_view``, the overview first."""
+    from markupsafe import Markup
+
+    from rlreport.draw.bundle import vega_bundle
+    from rlreport.pages.html import environment, gzip_base64
+    from rlreport.pages.scripts import assets
+
     shared = assets(language)
     csp = _policy(shared.style, shared.one_file, shared.vega)
-    parts = (
-        environment(language)
-        .get_template("one_file.html")
-        .generate(
-            shell=replace(frame, csp=csp),
-            style=Markup(shared.style),
-            script=Markup(shared.one_file),
-            overview=Markup(next(views).decode()),
-            vega=gzip_base64(vega_bundle().encode(), level=6) if charts else "",
-            nodes=nodes,
-            views=(Markup(view.decode()) for view in views),
-        )
+    template = environment(language).get_template("one_file.html")
+    parts = template.generate(
+        shell=replace(frame, csp=csp),
+        style=Markup(shared.style),
+        script=Markup(shared.one_file),
+        overview=Markup(next(views).decode()),
+        vega=gzip_base64(vega_bundle().encode(), level=6) if charts else "",
+        nodes=nodes,
+        views=(Markup(view.decode()) for view in views),
     )
     for part in parts:
         yield part.encode("utf-8", "replace")
 
 
 def _policy(style: str, *scripts: str) -> str:
+    """Return a Content-Security-Policy that allows only these texts as style and scripts."""
+    allowed_scripts = " ".join(map(_hash, scripts))
     return (
-        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src "
-        f"{_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {allowed_scripts}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
 def _hash(text: str) -> str:
-    return (
-        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-    )
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+FORM = Form(
+    id="html",
+    words="one file",
+    write=write_file,
+    encode=encode_view,
+    suffix=".html",
+    mark=MARKS["html"],
+    one_file=True,
+    pages=True,
+)

@@ -20,18 +20,18 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from rlreport import __version__
-from rlreport.deliver.forms import Form
+from rlreport.deliver.form import Form
 from rlreport.errors import OutputError, stop_if_signalled
 from rlreport.read.listing import is_url
 from rlreport.signals import held
 from rlreport.system.own_output import (
     EDGE_BYTES,
     MANIFEST,
-    PICTURES_ENDING,
     PICTURES_MANIFEST,
     edges_of,
     has_mark,
     listed_files,
+    pictures_of,
 )
 from rlreport.system.stores import filesystem, shown, store_message
 
@@ -40,11 +40,6 @@ SYSTEM_FILES = (".DS_Store", ".nojekyll", "CNAME", "Thumbs.db", "desktop.ini")
 
 _NFS_PREFIX = ".nfs"  # of deleted files that are still open; NFS removes them later
 _MAX_NAMED = 3
-
-
-def pictures_of(path: Path) -> Path:
-    """Return the folder with the pictures of a report file: ``run_files`` for ``run.md``."""
-    return path.with_name(f"{path.stem}{PICTURES_ENDING}")
 
 
 def write_manifests(path: Path, form: Form) -> None:
@@ -84,12 +79,7 @@ def check_file(name: Path | str, edges: bytes) -> None:
 
 def check_names(folder: Path | str, names: Iterable[str]) -> None:
     """Raise OutputError unless all of ``names``, files rlreport did not write, are system files."""
-    foreign = [
-        name
-        for name in sorted(names)
-        if (last := PurePosixPath(name).name) not in SYSTEM_FILES
-        and not last.startswith(_NFS_PREFIX)
-    ]
+    foreign = [name for name in sorted(names) if not _is_system_file(name)]
     if foreign:
         further = len(foreign) - _MAX_NAMED
         rest = f" and {further:,} more" if further > 0 else ""
@@ -97,6 +87,11 @@ def check_names(folder: Path | str, names: Iterable[str]) -> None:
             f"{folder}: contains files that rlreport did not write: "
             f"{', '.join(foreign[:_MAX_NAMED])}{rest}; move them or choose another destination"
         )
+
+
+def _is_system_file(path: str) -> bool:
+    name = PurePosixPath(path).name
+    return name in SYSTEM_FILES or name.startswith(_NFS_PREFIX)
 
 
 # Where a report is written: a local path, or the URL of an object store
@@ -122,9 +117,10 @@ def page_at(out: Destination, page: str) -> Destination:
 
 def size_of(path: Path) -> int:
     """Return the size in bytes of a file with its pictures, or of all files in a folder."""
-    if not path.is_file():
-        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    return path.stat().st_size + size_of(pictures_of(path))
+    if path.is_file():
+        return path.stat().st_size + size_of(pictures_of(path))
+    files = [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
 
 
 def check_destination(out: Destination, form: Form) -> None:
@@ -184,7 +180,8 @@ def local_path(out: Path, form: Form) -> Path:
             )
         if (out.is_symlink() and out.exists()) or out.name in ("", ".."):
             out = out.resolve()
-        if reason := _refusal(out, form):
+        reason = _refusal(out, form)
+        if reason:
             raise OutputError(f"{out}: {reason}")
         for folder, manifest in folders_of(out, form):
             if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
@@ -192,18 +189,7 @@ def local_path(out: Path, form: Form) -> Path:
                     f"{folder}: is not a folder; choose another name than {out}"
                 )
             if folder.exists():
-                file = folder / manifest
-                manifest_names = listed_files(
-                    file.read_bytes() if file.is_file() else b""
-                )
-                check_names(
-                    folder,
-                    (
-                        name
-                        for name in files_below(folder)
-                        if name not in manifest_names
-                    ),
-                )
+                _refuse_foreign_files(folder, folder / manifest)
         if out.is_file():
             check_file(out, edges_of(out))
     except OSError as error:
@@ -211,6 +197,14 @@ def local_path(out: Path, form: Form) -> Path:
     except ValueError as error:  # a NUL in the name
         raise OutputError(f"{out}: is not a valid file name") from error
     return out
+
+
+def _refuse_foreign_files(folder: Path, manifest: Path) -> None:
+    """Raise OutputError if a folder has files that are neither listed nor of the system."""
+    content = manifest.read_bytes() if manifest.is_file() else b""
+    own_names = listed_files(content)
+    names = [name for name in files_below(folder) if name not in own_names]
+    check_names(folder, names)
 
 
 def _refusal(out: Path, form: Form) -> str:
@@ -363,7 +357,8 @@ class _ObjectStore:
         with self._errors("cannot be written"):
             self._put(path.parent, [name for name in names if name != entry])
             self._put(path.parent, [entry])
-            if stale := sorted(own_names.difference(names)):
+            stale = sorted(own_names.difference(names))
+            if stale:
                 self.system.rm([f"{self.parent}/{name}" for name in stale])
 
     def _put(self, folder: Path, names: list[str]) -> None:
@@ -379,7 +374,8 @@ class _ObjectStore:
             return set()
         if self.system.isdir(self.root):
             raise OutputError(f"{self.url}: is a folder; choose another name")
-        if size := int(self.system.size(self.root) or 0):
+        size = int(self.system.size(self.root) or 0)
+        if size:
             start = self.system.cat_file(self.root, start=0, end=min(size, EDGE_BYTES))
             end = self.system.cat_file(
                 self.root, start=max(0, size - EDGE_BYTES), end=size

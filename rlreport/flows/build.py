@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,18 +22,21 @@ from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
 from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.verdict import Judged, Verdict
-from rlreport.deliver.fit import deliver
+from rlreport.deliver.deliver import deliver
+from rlreport.deliver.form import Form
 from rlreport.deliver.forms import form_of
 from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
-from rlreport.draw.custom import chart_functions, custom_charts
+from rlreport.draw.custom import ChartFunction, chart_functions, custom_charts
 from rlreport.draw.svg import check_address_space
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Ints
-from rlreport.flows.load import load_run
+from rlreport.flows.load import LoadedRun, load_run
 from rlreport.options import BuildOptions, ReportOptions
-from rlreport.pages.author_notes import read_notes
-from rlreport.pages.plan import choose
+from rlreport.pages.author_notes import notes_file, read_notes
+from rlreport.pages.context import JudgedRun
+from rlreport.pages.extremes import shown_responses
+from rlreport.pages.figures import run_figures
 from rlreport.pages.redact import (
     Redactor,
     redacted_ngrams,
@@ -40,17 +44,14 @@ from rlreport.pages.redact import (
     redacted_verdict,
     without_names,
 )
-from rlreport.pages.report import ReportBuilder, page_context
+from rlreport.pages.report import RunPages
+from rlreport.pages.step_jobs import Renderer
 from rlreport.pages.table import KeyFigure
 from rlreport.read.rollouts import Rollouts
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Note, NoteKind, Tables
 from rlreport.text.language import ENGLISH, Language
-
-DATA_SHARE = (
-    0.2  # fraction of the maximum size for the numbers (no texts) of all responses
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,8 @@ class Report:
     # all tables, and the result of the health checks
     tables: Tables = field(repr=False)
     verdict: Verdict = field(repr=False)
-    left_out: list[
-        str
-    ]  # sentences on what the report omits, such as texts beyond the maximum size
+    # sentences on what the report omits, such as texts beyond the maximum size
+    left_out: list[str]
     # key figures that the overview page shows, such as the mean reward
     figures: Sequence[KeyFigure] = field(default=(), repr=False)
     language: Language = ENGLISH  # language of the report
@@ -78,7 +78,7 @@ class Report:
         return html.format(*texts, str(self.out))
 
 
-def build_report(  # noqa: PLR0914
+def build_report(
     logs: Sequence[str | Path],
     out: Destination,
     options: BuildOptions,
@@ -86,32 +86,75 @@ def build_report(  # noqa: PLR0914
     workers: Workers,
 ) -> Report:
     """Build a run's report at ``out``; an error leaves an earlier report there unchanged."""
-    chosen_form = form_of(out, options.form)
-    limits = _limits(options)
-    chosen_form.check(options)
-    check_destination(out, chosen_form)
-    check_address_space()
+    form = form_of(out, options.form)
+    prepared = _prepare(logs, out, options, form)
+    run = _load_and_judge(logs, options, prepared, progress, workers)
+    limit = options.max_size or form.default_size
+    renderer = Renderer(form.encode, workers, progress)
+    pages = RunPages.of(run, renderer, limit=limit, one_file=form.one_file)
+    release_memory()
+    with publishing(out, form) as path:
+        pages, size = deliver(path, form, pages, limit=limit)
+    if prepared.summary:
+        append_summary(pages, prepared.summary)
+    return Report(
+        out=shown(out) if isinstance(out, str) else out,
+        form=form.id,
+        size=size,
+        shown=shown_responses(pages.report),
+        tables=run.tables,
+        verdict=run.verdict,
+        left_out=pages.report.left_out,
+        figures=run_figures(pages.report),
+        language=options.language,
+    )
 
-    custom_functions = chart_functions(tuple(map(Path, options.charts)))
+
+class _Prepared(NamedTuple):
+    """What is read before the logs, as anything of it may be refused."""
+
+    limits: Thresholds
+    chart_functions: list[ChartFunction]
+    summary: Path | None  # the file of the job summary
+    card: Card
+    author_notes: str
+    remarks: list[Note]  # on the author's notes and the configuration
+
+
+def _prepare(
+    logs: Sequence[str | Path], out: Destination, options: BuildOptions, form: Form
+) -> _Prepared:
+    """Refuse options and the destination, and read the files that the user gave with the logs."""
+    limits = _limits(options)
+    form.check(options)
+    check_destination(out, form)
+    check_address_space()
+    functions = chart_functions(tuple(map(Path, options.charts)))
     summary = summary_file() if options.github_summary else None
     card = _metadata(logs, options)
-    author_notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
-
-    name, rollouts, tables = load_run(logs, options, card, progress, workers)
+    notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
     remarks += [Note(NoteKind.CARD, text, 1) for text in card.notes]
-    tables = replace(tables, notes=[*tables.notes, *remarks])
-    # The report does not say so: else a second build into the logs' folder would have other bytes.
-    tables = replace(
-        tables, notes=[note for note in tables.notes if note.kind != NoteKind.REPORTS]
-    )
+    return _Prepared(limits, functions, summary, card, notes, remarks)
+
+
+def _load_and_judge(
+    logs: Sequence[str | Path],
+    options: BuildOptions,
+    prepared: _Prepared,
+    progress: Progress,
+    workers: Workers,
+) -> JudgedRun:
+    """Load a run, judge it, and redact it as the options say."""
+    name, rollouts, tables = _load(logs, options, prepared.card, progress, workers)
+    tables = _with_notes(tables, prepared.remarks)
     tables = _with_several_runs(logs, tables, options)
     if options.redact_names:
         tables, rollouts = without_names(tables, rollouts)
         name = "run"
     if options.in_progress:
         tables = tables.mark_in_progress()
-    judged, spreading = _judge(tables, rollouts, limits, options)
-    texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
+    judged, spreading = _judge(tables, rollouts, prepared.limits, options)
+    sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
     tables = tables.without_samples()  # they are large, and no later stage needs them
     if options.redact:
         redact = Redactor()
@@ -119,44 +162,19 @@ def build_report(  # noqa: PLR0914
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
     verdict = with_texts(judged, tables.sample_note)
-
-    limit = options.max_size or chosen_form.default_size
     charts, chart_errors = custom_charts(
-        custom_functions, tables, texts, quote=not options.redact
+        prepared.chart_functions, tables, sampled_texts, quote=not options.redact
     )
-    tables = replace(tables, notes=[*tables.notes, *chart_errors])
-
-    title = options.title or name
-    one_file = chosen_form.one_file
-    builder = ReportBuilder(
-        **vars(page_context(title, tables, options, one_file=one_file)),
-        chosen=rollouts,
-        tables=tables,
+    return JudgedRun(
+        title=options.title or name,
+        options=options,
+        tables=replace(tables, notes=[*tables.notes, *chart_errors]),
         verdict=verdict,
         spreading=spreading,
-        card=card,
-        author_notes=author_notes,
-        plans=choose(tables, verdict, options),
+        rollouts=rollouts,
+        card=prepared.card,
+        author_notes=prepared.author_notes,
         own_charts=charts,
-        finish=chosen_form.finish,
-        progress=progress,
-        workers=workers,
-    ).with_data(int(limit * DATA_SHARE))
-    release_memory()
-    with publishing(out, chosen_form) as path:
-        builder, size = deliver(path, chosen_form, limit, builder)
-    if summary:
-        append_summary(builder, summary)
-    return Report(
-        shown(out) if isinstance(out, str) else out,
-        chosen_form.id,
-        size,
-        builder.shown,
-        tables,
-        verdict,
-        builder.left_out,
-        builder.figures,
-        options.language,
     )
 
 
@@ -166,10 +184,45 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     limits = _limits(options)
     with Workers(options.workers, options.ray) as workers:
         card = _metadata(logs, options)
-        _, rollouts, tables = load_run(logs, options, card, progress, workers)
+        _, rollouts, tables = _load(logs, options, card, progress, workers)
         tables = _with_several_runs(logs, tables, options)
         judged, _ = _judge(tables, rollouts, limits, options)
     return with_texts(judged, tables.sample_note)
+
+
+def _load(
+    logs: Sequence[str | Path],
+    options: BuildOptions,
+    card: Card,
+    progress: Progress,
+    workers: Workers,
+) -> LoadedRun:
+    given = (
+        notes_file(logs, options.notes),
+        options.thresholds,
+        options.tokenizer,
+        *options.charts,
+    )
+    return load_run(
+        logs,
+        options,
+        progress,
+        workers,
+        known=[*card.paths, *(Path(path) for path in given if path)],
+        one_run=options.merge,
+        explain=True,
+    )
+
+
+def _with_notes(tables: Tables, remarks: Sequence[Note]) -> Tables:
+    """Return the tables with further notes, and without those on earlier reports in the folder.
+
+    Else a second build into the logs' folder would have other bytes.
+    """
+    notes = [
+        note for note in (*tables.notes, *remarks) if note.kind != NoteKind.REPORTS
+    ]
+    return replace(tables, notes=notes)
 
 
 def _with_several_runs(
@@ -180,7 +233,9 @@ def _with_several_runs(
         notes = [note for note in tables.notes if note.kind != NoteKind.SEVERAL_STARTS]
         return replace(tables, notes=notes)
     note = several_runs(logs, tables, named=not options.redact_names)
-    return replace(tables, notes=[note, *tables.notes]) if note else tables
+    if note is None:
+        return tables
+    return replace(tables, notes=[note, *tables.notes])
 
 
 def _limits(report: ReportOptions) -> Thresholds:
@@ -222,8 +277,12 @@ def _sampled_rows(tables: Tables) -> Ints:
 def _texts(rows: Ints, rollouts: Rollouts, options: BuildOptions) -> pd.DataFrame:
     if options.redact:
         raise UsageError("texts are not available with --redact")
-    names = ["step", "n", "prompt", "response"]
     sampled = rollouts.read(rows, with_tokens=0)
     return pd.DataFrame(
-        [[getattr(row, name) for name in names] for row in sampled], columns=names
+        {
+            "step": [rollout.step for rollout in sampled],
+            "n": [rollout.n for rollout in sampled],
+            "prompt": [rollout.prompt for rollout in sampled],
+            "response": [rollout.response for rollout in sampled],
+        }
     )

@@ -6,20 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlreport.check import Thresholds, load_thresholds
+from rlreport.check import Thresholds, judge, load_thresholds
+from rlreport.check.run import Run
+from rlreport.check.sentence import with_texts
 from rlreport.comparison import words
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
-from rlreport.comparison.run import compared_run
-from rlreport.comparison.saved import report_about, seeds_at
-from rlreport.deliver.fit import deliver_comparison
+from rlreport.comparison.run import ComparedRun, of_logs, of_report
+from rlreport.comparison.saved import earlier_report, report_about, seeds_at
+from rlreport.deliver.deliver import deliver
+from rlreport.deliver.form import Form
 from rlreport.deliver.forms import FORMS, form_of
 from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.svg import check_address_space, drawn
 from rlreport.errors import UnusableInputError, UsageError
+from rlreport.flows.load import load_run
 from rlreport.options import CompareOptions
-from rlreport.pages.comparison import ComparisonBuilder
+from rlreport.pages.comparison import ComparisonPages
 from rlreport.system.stores import shown
 from rlreport.system.workers import Progress
 from rlreport.text.messages import message
@@ -54,7 +58,8 @@ class ComparisonReport:
     def notes(self) -> list[str]:
         """Remarks on the comparison, such as limits of its evidence, one sentence each."""
         learning = words.learning(self.outcome)
-        return [*([learning] if learning else []), *words.notes(self.outcome)]
+        notes = words.notes(self.outcome)
+        return [learning, *notes] if learning else list(notes)
 
 
 def build_comparison(
@@ -66,37 +71,74 @@ def build_comparison(
 ) -> ComparisonReport:
     """Compare ``news`` with ``bases``, one run or several seeds each, and write a report."""
     form = form_of(out, options.form)
-    language = options.language
     limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
     form.check(options)
     check_destination(out, form)
     check_address_space()
     summary = summary_file() if options.github_summary else None
-    bases, news = (
-        [run for path in side for run in seeds_at(path)] for side in (bases, news)
+    bases = _seeds(bases)
+    news = _seeds(news)
+    _refuse_incomparable([*bases, *news], options)
+    base_runs = [compared_run(run, options, limits, progress) for run in bases]
+    new_runs = [compared_run(run, options, limits, progress) for run in news]
+    outcome = outcome_of(base_runs, new_runs, options)
+    pages = _pages(outcome, options, form)
+    limit = options.max_size or form.default_size
+    with publishing(out, form) as path:
+        pages, size = deliver(path, form, pages, limit=limit)
+    if summary:
+        append_summary(pages, summary)
+    return ComparisonReport(
+        shown(out) if isinstance(out, str) else out, form.id, size, outcome
     )
+
+
+def _seeds(runs: Sequence[str | Path]) -> list[str | Path]:
+    """Return the runs of one side; a folder of seeds stands for the runs in it."""
+    seeds: list[str | Path] = []
+    for run in runs:
+        seeds += seeds_at(run)
+    return seeds
+
+
+def _refuse_incomparable(runs: Sequence[str | Path], options: CompareOptions) -> None:
+    """Raise an error for reports without figures, and for metrics that would be of several runs."""
     without_figures = {
         form.suffix: form.words for form in FORMS.values() if not form.comparable
     }
-    for run in (*bases, *news):
-        if (kind := without_figures.get(Path(run).suffix.lower())) and not Path(
-            run
-        ).is_dir():
+    for run in runs:
+        kind = without_figures.get(Path(run).suffix.lower())
+        if kind and not Path(run).is_dir():
             raise UnusableInputError(
                 f"{run}: {kind} has no figures; compare the logs instead"
             )
-    if (
-        options.metrics
-        and sum(report_about(source) is None for source in (*bases, *news)) > 1
-    ):
+    if not options.metrics:
+        return
+    logs = [run for run in runs if report_about(run) is None]
+    if len(logs) > 1:
         raise UsageError(
             "--metrics: one metrics file cannot belong to several runs; build a report of each "
             "run with its metrics, and compare the reports"
         )
-    runs = [
-        compared_run(source, options, limits, progress) for source in (*bases, *news)
-    ]
-    outcome = outcome_of(runs[: len(bases)], runs[len(bases) :], options)
+
+
+def compared_run(
+    path: str | Path,
+    options: CompareOptions,
+    limits: Thresholds,
+    progress: Progress,
+) -> ComparedRun:
+    """Return one run, from its logs or from an earlier report (folder, zip or one file)."""
+    report = earlier_report(path)
+    if report:
+        return of_report(report, options.pair_by)
+    name, rollouts, tables = load_run([path], options, progress)
+    tables = tables.without_step_in_progress()
+    verdict = with_texts(judge(Run(tables, limits)))
+    return of_logs(path, name, tables, rollouts, verdict, options)
+
+
+def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonPages:
     title = message(
         "{new} against {base}", new=outcome.new.name, base=outcome.base.name
     )
@@ -107,21 +149,12 @@ def build_comparison(
         comparison.band,
         comparison.paths,
     )
-    builder = ComparisonBuilder(
-        outcome,
-        options.title or language.of(title),
-        options,
-        form.finish,
-        form.one_file,
-        len(outcome.flips),
-        drawn(charts, language),
-    )
-    with publishing(out, form) as path:
-        builder, size = deliver_comparison(
-            path, form, options.max_size or form.default_size, builder
-        )
-    if summary:
-        append_summary(builder, summary)
-    return ComparisonReport(
-        shown(out) if isinstance(out, str) else out, form.id, size, outcome
+    return ComparisonPages(
+        outcome=outcome,
+        title=options.title or options.language.of(title),
+        options=options,
+        encode=form.encode,
+        one_file=form.one_file,
+        shown=len(outcome.flips),
+        charts=drawn(charts, options.language),
     )

@@ -6,7 +6,7 @@ import csv
 import os
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from rlreport.metrics.find import find_and_read
 from rlreport.options import BuildOptions
 from rlreport.pages.html import environment
 from rlreport.pages.index import Listed, grouped, reward_chart, runs_view
-from rlreport.pages.page import Page
+from rlreport.pages.page import RenderedPage
 from rlreport.pages.table import Shell
 from rlreport.read.listing import is_url
 from rlreport.system.stores import shown
@@ -48,9 +48,8 @@ class Index:
 
     out: Path  # path of the index, the page that lists the reports
     reports: int  # number of listed reports, including unreadable ones
-    unread: list[
-        tuple[str, str]
-    ]  # (path, reason) of each report that could not be read
+    # (path, reason) of each report that could not be read
+    unread: list[tuple[str, str]]
 
 
 def build_index(
@@ -61,47 +60,58 @@ def build_index(
     language: Language = ENGLISH,
 ) -> Index:
     """Write a page that lists reports, one row each; an error leaves ``out`` unchanged."""
-    if is_url(str(out)):
+    out = _index_path(out)
+    target = out.resolve()
+    found: list[Source] = []
+    for path in reports:
+        found += _reports_at(path, target.parent, language)
+    sources = [
+        source for source in dict.fromkeys(found) if source[0].resolve() != target
+    ]
+    listed = [_entry(path, why, target.parent) for path, why in sources]
+    if listed and all(report.about is None for report in listed):
+        raise UsageError(f"{sources[0][0]}: {listed[0].why}")
+    title = title or language.of(message("Runs"))
+    content = _document(listed, title, language)
+    with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
+        file.writelines(content)
+    unread = [(report.place, report.why) for report in listed if report.about is None]
+    return Index(out, len(listed), unread)
+
+
+def _index_path(given: str | Path) -> Path:
+    """Return where the index is written; raise an error for a URL, another suffix, or a report."""
+    if is_url(str(given)):
         raise UsageError(
-            f"{shown(str(out))}: write the index to a local path, next to its reports"
+            f"{shown(str(given))}: write the index to a local path, next to its reports"
         )
-    out = Path(out)
+    out = Path(given)
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
             f"{out}: an index is one HTML file; its name must end in .html"
         )
     target = local_path(out, FORMS["html"])
     # ``publishing`` cannot tell a report from an earlier index.
-    if (target.parent / REPORT).is_file() or (
-        target.is_file() and _about(target) is not None
-    ):
+    is_in_report = (target.parent / REPORT).is_file()
+    if is_in_report or (target.is_file() and _about(target) is not None):
         raise OutputError(
             f"{target} belongs to a report; choose another file name for the index"
         )
-    resolved = out.resolve()
-    found = (
-        one for path in reports for one in _reports_at(path, resolved.parent, language)
-    )
-    sources = [
-        (path, why) for path, why in dict.fromkeys(found) if path.resolve() != resolved
-    ]
-    rows = [_entry(path, why, resolved.parent) for path, why in sources]
-    if rows and all(row.about is None for row in rows):
-        raise UsageError(f"{sources[0][0]}: {rows[0].why}")
-    title = title or language.of(message("Runs"))
+    return out
+
+
+def _document(
+    listed: Sequence[Listed], title: str, language: Language
+) -> Iterator[bytes]:
+    """Yield the parts of the page."""
     frame = Shell(title=title, run=title, kind="runs")
-    groups = grouped(rows, language)
+    groups = grouped(listed, language)
     chart = reward_chart(groups)
-    view = {**runs_view(groups), "charts": drawn([chart], language) if chart else []}
+    view = runs_view(groups, drawn([chart], language) if chart else [])
     template = environment(language).get_template("main/runs.html")
     html = template.render(view=language.of(view), shell=frame)
-    (_, page), _ = encode_view(Page("index.html", "", title, html))
-    with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
-        for part in assemble(frame, iter([page]), language=language, charts=False):
-            file.write(part)
-    return Index(
-        out, len(rows), [(row.place, row.why) for row in rows if row.about is None]
-    )
+    page = encode_view(RenderedPage("index.html", "", title, html))
+    yield from assemble(frame, iter([page.content]), language=language, charts=False)
 
 
 def _about(path: Path) -> dict[str, Any] | RlreportError | None:
@@ -134,7 +144,8 @@ def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]
     """Build a report in ``folder`` per run of the metrics at ``path``; [] if not of several."""
     reports: list[Source] = []
     for run in find_and_read([path]).runs:
-        name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")[:100] or "run"
+        name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")
+        name = name[:100] or "run"
         out = folder / f"{name}.html"
         if (out, "") in reports:
             out = folder / f"{name}-{len(reports)}.html"

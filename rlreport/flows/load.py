@@ -2,53 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from rlreport.about.card import Card
 from rlreport.errors import UnusableInputError
-from rlreport.metrics.find import find_and_read
-from rlreport.options import BuildOptions, GaeOptions, ReadOptions, part
-from rlreport.pages.author_notes import notes_file
+from rlreport.metrics.find import TrainerMetrics, find_and_read
+from rlreport.options import GaeOptions, ReadOptions, part
 from rlreport.read.logs import read_logs
 from rlreport.read.rollouts import Rollouts
+from rlreport.read.tables import Scan
 from rlreport.summarise.run import summarise
 from rlreport.system.workers import Progress, Workers, release_memory
 from rlreport.tables import Tables
 
+Logs = Sequence[str | Path]
+
+
+class LoadedRun(NamedTuple):
+    """A run as it was logged, before it is judged."""
+
+    name: str  # of the folder or file that the user gave
+    rollouts: Rollouts  # the responses with texts that pages may show
+    tables: Tables
+
+
+class ReadRun(NamedTuple):
+    """What the logs and the trainer's metrics of a run have."""
+
+    scan: Scan
+    metrics: TrainerMetrics
+
 
 def load_run(
-    logs: Sequence[str | Path],
-    options: BuildOptions,
-    card: Card,
+    logs: Logs,
+    options: ReadOptions,
     progress: Progress,
-    workers: Workers,
-) -> tuple[str, Rollouts, Tables]:
-    """Return the run's name, the responses with texts, and all tables, from logs and metrics."""
+    workers: Workers | None = None,
+    **settings: Any,
+) -> LoadedRun:
+    """Read a run, as ``read_run`` does, and summarise it."""
+    scan, metrics = read_run(logs, options, progress, workers, **settings)
+    tables = summarise(scan, metrics)
+    loaded = LoadedRun(scan.name, scan.rollouts, tables)
+    del scan  # it is large
+    release_memory()
+    return loaded
+
+
+def read_run(
+    logs: Logs,
+    options: ReadOptions | Mapping[str, Any],
+    progress: Progress,
+    workers: Workers | None = None,
+    *,
+    known: Iterable[Path] = (),
+    one_run: bool = False,
+    explain: bool = False,
+) -> ReadRun:
+    """Read the logs and the metrics of a run.
+
+    Args:
+        logs: files, folders, globs and URLs.
+        options: has those of ReadOptions and GaeOptions.
+        progress: shows how far reading is.
+        workers: processes that read; None to start some.
+        known: files with another purpose: no note says that they are not logs.
+        one_run: whether several starts in one log of metrics are one training.
+        explain: whether an error says what was found of metrics.
+
+    Raises:
+        UnusableInputError: nothing can be read.
+    """
     read = part(ReadOptions, options)
     gae = part(GaeOptions, options)
-    metrics = find_and_read(logs, read.metrics, read.run, one_run=options.merge)
-    named = (
-        notes_file(logs, options.notes),
-        options.thresholds,
-        read.tokenizer,
-        *options.charts,
-    )
-    used = [
-        *card.paths,
-        *metrics.explained(strict=read.strict),
-        *(Path(path) for path in named if path),
-    ]
+    metrics = find_and_read(logs, read.metrics, read.run, one_run=one_run)
+    used = [*known, *metrics.explained(strict=read.strict)]
     try:
         scan = read_logs(logs, read, gae, progress, metrics.paths, workers, used)
     except UnusableInputError as error:
-        reasons = (
-            [] if metrics.paths else [f"; {note.text}" for note in metrics.notes[:3]]
-        )
-        raise UnusableInputError(f"{error}{''.join(reasons)}") from error
-    tables = summarise(scan, metrics)
-    name = scan.name
-    rollouts = scan.rollouts
-    del scan
-    release_memory()
-    return name, rollouts, tables
+        if not explain or metrics.paths:
+            raise
+        reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])
+        raise UnusableInputError(f"{error}{reasons}") from error
+    return ReadRun(scan, metrics)

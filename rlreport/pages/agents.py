@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -15,16 +15,35 @@ from rlreport.columns import STEP
 from rlreport.draw.curves import sparkline
 from rlreport.draw.run_charts import tool_label
 from rlreport.figures.turns import ERROR_KINDS, ToolCounts
-from rlreport.pages.context import RunContext
+from rlreport.pages.context import JudgedRun, RunReport
 from rlreport.pages.listed import REWARD_PATH, TOOLS
 from rlreport.pages.page import Addresses
 from rlreport.pages.plan import TOOL_ERRORS
-from rlreport.pages.table import Cell, ColumnView, TableView, number_cell, table
-from rlreport.summarise.environments import environment_steps, environments_of
-from rlreport.tables import length_column, listed_tool
+from rlreport.pages.table import (
+    Cell,
+    Columns,
+    ColumnView,
+    TableView,
+    number_cell,
+    table,
+)
+from rlreport.summarise.environments import (
+    Environments,
+    environment_steps,
+    environments_of,
+)
+from rlreport.tables import Tables, length_column, listed_tool
 from rlreport.text.messages import message, plural, span
 
 MOST_TOOLS = 20  # Maximum number of tools in the table, those with the most answers
+
+
+class ErrorRates(NamedTuple):
+    """Shares of a tool's answers that are errors; NaN without answers."""
+
+    overall: float = np.nan
+    first: float = np.nan  # of the first window of steps
+    last: float = np.nan
 
 
 class Turns(NamedTuple):
@@ -34,11 +53,9 @@ class Turns(NamedTuple):
     turns: float  # number of turns, NaN if unknown
     size: float  # total length of these turns in tokens, or in characters if no tokens are logged
     sized: float  # number of turns included in ``size``
-    tool: str | None = (
-        None  # the tool's name in ``tools_used``, None for turns of others
-    )
-    # error rates of the tool over all, over the first and over the last steps
-    errors: tuple[float, ...] = (np.nan, np.nan, np.nan)
+    # the tool's name in ``tools_used``, None for turns of others
+    tool: str | None = None
+    errors: ErrorRates = ErrorRates()
     kind: str = ""  # kind of most of its errors
     empty: float = np.nan  # share of its answers without text
 
@@ -46,93 +63,114 @@ class Turns(NamedTuple):
 _WHO = ColumnView("who", message("Turns of"), kind="link")
 _TURNS = ColumnView("turns", message("Turns"), written="count")
 _PER_RESPONSE = ColumnView("per_response", message("Turns per response"))
+_KIND = ColumnView("kind", message("Most errors"), kind="text")
+_EMPTY = ColumnView("empty", message("Empty answers"), written="share")
 
 
-def turns_table(context: RunContext, addresses: Addresses) -> TableView | None:
+def turns_table(run: JudgedRun, addresses: Addresses) -> TableView | None:
     """Return the table of turns in training responses, None if no tools were called."""
-    tools = context.tables.tools
-    training = context.tables.training().responses
+    tools = run.tables.tools
+    training = run.tables.training().responses
     rollouts = training[training["turns"].notna()]
     if tools.empty or rollouts.empty:
         return None
-    in_tokens = bool(rollouts["env_tokens"].notna().any() and tools["ranges"].any())
-    rows = list(_rows(context, rollouts, in_tokens))
-    total = sum(row.size for row in rows)
-    unit = message("tokens") if in_tokens else message("characters")
-    first, last = context.windows
-    size = ColumnView(
-        "size", message("Length of a turn"), unit, help=message("mean over turns")
-    )
-    share = ColumnView("share", message("Share of all"), unit, written="share")
-    errors = [
-        ColumnView("errors", message("Error rate"), written="share",
-                   help=message("share of a tool's answers that are errors")),
-        ColumnView("errors_first", message("Error rate at first"), span(first), written="share"),
-        ColumnView("errors_last", message("Error rate at last"), span(last), written="share"),
-    ]  # fmt: skip
-    kind = ColumnView("kind", message("Most errors"), kind="text")
-    empty = ColumnView("empty", message("Empty answers"), written="share")
+    has_lengths = rollouts["env_tokens"].notna().any() and tools["ranges"].any()
+    in_tokens = bool(has_lengths)
+    rows = list(_rows(run, rollouts, in_tokens=in_tokens))
+    columns: Columns = {
+        _WHO: [Cell(row.name, row.name) for row in rows],
+        _TURNS: [row.turns for row in rows],
+        _PER_RESPONSE: [row.turns / len(rollouts) for row in rows],
+    }
+    columns |= _size_columns(rows, in_tokens=in_tokens)
+    columns |= _error_columns(rows, run, addresses)
+    if any(row.kind for row in rows):
+        columns[_KIND] = [row.kind for row in rows]
+    if tools["empty"].any():
+        columns[_EMPTY] = [row.empty for row in rows]
     left_out = tools["tool"].nunique() - MOST_TOOLS
-    return table(
-        "turns",
-        message("Turns and tools"),
-        {
-            _WHO: [Cell(row.name, row.name) for row in rows],
-            _TURNS: [row.turns for row in rows],
-            _PER_RESPONSE: [row.turns / len(rollouts) for row in rows],
-            size: [row.size / row.sized if row.sized else np.nan for row in rows],
-            share: [row.size / total if total else np.nan for row in rows],
-            **{
-                column: [_error_rate(row, i, addresses) for row in rows]
-                for i, column in enumerate(errors if first < last else errors[:1])
-            },
-            **(
-                {kind: [row.kind for row in rows]}
-                if any(row.kind for row in rows)
-                else {}
-            ),
-            **({empty: [row.empty for row in rows]} if tools["empty"].any() else {}),
-        },
-        hrefs=[row.tool and addresses.responses(_filter_by(row.tool)) for row in rows],
-        note=plural(
+    note = ""
+    if left_out > 0:
+        note = plural(
             "{count} tool that is called less often is not listed.",
             "{count} tools that are called less often are not listed.",
             left_out,
         )
-        if left_out > 0
-        else "",
+    return table(
+        "turns",
+        message("Turns and tools"),
+        columns,
+        hrefs=[row.tool and addresses.responses(_filter_by(row.tool)) for row in rows],
+        note=note,
     )
 
 
+def _size_columns(rows: Sequence[Turns], *, in_tokens: bool) -> Columns:
+    unit = message("tokens") if in_tokens else message("characters")
+    mean = message("mean over turns")
+    size = ColumnView("size", message("Length of a turn"), unit, help=mean)
+    share = ColumnView("share", message("Share of all"), unit, written="share")
+    total = sum(row.size for row in rows)
+    return {
+        size: [row.size / row.sized if row.sized else np.nan for row in rows],
+        share: [row.size / total if total else np.nan for row in rows],
+    }
+
+
+def _error_columns(
+    rows: Sequence[Turns], run: JudgedRun, addresses: Addresses
+) -> Columns:
+    """Return the error rates over all steps and, unless they are the same, of both windows."""
+    overall = ColumnView(
+        "errors",
+        message("Error rate"),
+        written="share",
+        help=message("share of a tool's answers that are errors"),
+    )
+    columns: Columns = {overall: [_error_rate(row, addresses) for row in rows]}
+    first, last = run.windows
+    if first < last:
+        label = message("Error rate at first")
+        at_first = ColumnView("errors_first", label, span(first), written="share")
+        columns[at_first] = [_rate_cell(row.errors.first) for row in rows]
+        label = message("Error rate at last")
+        at_last = ColumnView("errors_last", label, span(last), written="share")
+        columns[at_last] = [_rate_cell(row.errors.last) for row in rows]
+    return columns
+
+
 def _rows(
-    context: RunContext, rollouts: pd.DataFrame, in_tokens: bool
+    run: JudgedRun, rollouts: pd.DataFrame, *, in_tokens: bool
 ) -> Iterator[Turns]:
-    tools = context.tables.tools
+    tools = run.tables.tools
     turns = float(rollouts["turns"].sum())
     of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
     yield Turns(message("the policy"), turns, float(of_policy.sum()), turns)
     sums = tools.groupby("tool")[list(ToolCounts._fields)].sum()
     sums = sums.sort_values("answers", ascending=False, kind="stable")
-    windows = [(tools["step"].min(), tools["step"].max()), *context.windows]
-    shares = [
-        _error_shares(tools[tools["step"].between(*window)]) for window in windows
-    ]
+    first, last = run.windows
+    overall = _error_shares(tools)
+    at_first = _error_shares(tools[tools["step"].between(*first)])
+    at_last = _error_shares(tools[tools["step"].between(*last)])
     for name, totals in sums.iloc[:MOST_TOOLS].iterrows():
         yield Turns(
-            tool_label(name),
-            totals["answers"],
-            totals["tokens" if in_tokens else "chars"],
-            totals["ranges" if in_tokens else "answers"],
-            listed_tool(name),
-            tuple(float(share.get(name, np.nan)) for share in shares),
-            _most_errors(totals),
-            totals["empty"] / totals["answers"],
+            name=tool_label(name),
+            turns=totals["answers"],
+            size=totals["tokens" if in_tokens else "chars"],
+            sized=totals["ranges" if in_tokens else "answers"],
+            tool=listed_tool(name),
+            errors=ErrorRates(
+                overall=float(overall.get(name, np.nan)),
+                first=float(at_first.get(name, np.nan)),
+                last=float(at_last.get(name, np.nan)),
+            ),
+            kind=_most_errors(totals),
+            empty=totals["empty"] / totals["answers"],
         )
-    rest = (
-        float(rollouts["env_tokens"].sum() - sums["tokens"].sum()) if in_tokens else 0.0
-    )
-    if rest > 0:
-        yield Turns(message("others (user, template)"), np.nan, rest, 0.0)
+    if in_tokens:
+        rest = float(rollouts["env_tokens"].sum() - sums["tokens"].sum())
+        if rest > 0:
+            yield Turns(message("others (user, template)"), np.nan, rest, 0.0)
 
 
 def _filter_by(tool: str) -> str:
@@ -140,13 +178,17 @@ def _filter_by(tool: str) -> str:
     return urlencode({f"has.{TOOLS.key}": tool, "sort": f"-{TOOL_ERRORS}"})
 
 
-def _error_rate(row: Turns, window: int, addresses: Addresses) -> Cell:
-    """Return an error rate; that over all steps links to the tool's responses with errors."""
-    cell = number_cell(row.errors[window], "share", message("no answers"))
-    if window == 0 and row.tool and row.errors[0] > 0:
+def _error_rate(row: Turns, addresses: Addresses) -> Cell:
+    """Return the error rate over all steps, linked to the tool's responses with errors."""
+    cell = _rate_cell(row.errors.overall)
+    if row.tool and row.errors.overall > 0:
         state = f"{_filter_by(row.tool)}&min.{TOOL_ERRORS}=1"
         return cell._replace(href=addresses.responses(state))
     return cell
+
+
+def _rate_cell(rate: float) -> Cell:
+    return number_cell(rate, "share", message("no answers"))
 
 
 def _most_errors(totals: pd.Series) -> str:
@@ -162,59 +204,75 @@ def _error_shares(tools: pd.DataFrame) -> pd.Series:
 
 _ENVIRONMENT = ColumnView("environment", message("Environment"), kind="link")
 _SHARE = ColumnView("share", message("Share of responses"), written="share")
+_REWARD_FIRST = ColumnView("reward_first", message("First reward"))
+_REWARD_BEST = ColumnView("reward_best", message("Best reward"))
+_REWARD_LAST = ColumnView("reward_last", message("Last reward"))
 _FINISHED = ColumnView("finished", message("Finished"), written="share")
 
 
-def environments_table(context: RunContext, addresses: Addresses) -> TableView | None:
+def environments_table(report: RunReport, addresses: Addresses) -> TableView | None:
     """Return the table of environments in training responses, None if there are not several."""
-    tables = context.tables.without_step_in_progress().training()
-    if (environments := environments_of(tables)) is None:
+    tables = report.run.tables.without_step_in_progress().training()
+    environments = environments_of(tables)
+    if environments is None:
         return None
     steps = environment_steps(tables, environments)
-    parts = [
-        steps[steps["environment"] == i] for i in sorted(steps["environment"].unique())
-    ]
-    sizes = np.array([part["responses"].sum() for part in parts])
+    numbers = sorted(steps["environment"].unique())
+    parts = [steps[steps["environment"] == number] for number in numbers]
     names = environments.labels[: len(parts)]
-    unit = STEP[f"{length_column(tables.responses)}_mean"].unit
-    first, best, last = zip(*(_ends(part, "reward") for part in parts), strict=True)
-    length_first, _, length_last = zip(
-        *(_ends(part, "length") for part in parts), strict=True
-    )
-    not_above = message("not above the last by more than chance")
+    sizes = np.array([part["responses"].sum() for part in parts])
+    rewards = [_ends(part, "reward") for part in parts]
+    lengths = [_ends(part, "length") for part in parts]
+    paths = [sparkline(part["reward"].to_numpy(np.float64)) for part in parts]
     finished = tables.responses["finished"].groupby(environments.index).mean()
-    return table(
-        "environments",
-        message("By environment"),
-        {
-            _ENVIRONMENT: [Cell(name, name) for name in names],
-            _SHARE: sizes / sizes.sum(),
-            REWARD_PATH: [
-                Cell(sparkline(part["reward"].to_numpy(np.float64))) for part in parts
-            ],
-            ColumnView("reward_first", message("First reward")): first,
-            ColumnView("reward_best", message("Best reward")): [
-                number_cell(value, why_missing=not_above) for value in best
-            ],
-            ColumnView("reward_last", message("Last reward")): last,
-            ColumnView("length_first", message("First length"), unit): length_first,
-            ColumnView("length_last", message("Last length"), unit): length_last,
-            _FINISHED: finished.drop(-1, errors="ignore"),
-        },
-        hrefs=[
-            addresses.responses(urlencode({f"has.{context.environment}": name}))
-            if context.environment and name in environments.names
-            else None
-            for name in names
-        ],
-    )
+    not_above = message("not above the last by more than chance")
+    columns: Columns = {
+        _ENVIRONMENT: [Cell(name, name) for name in names],
+        _SHARE: sizes / sizes.sum(),
+        REWARD_PATH: map(Cell, paths),
+        _REWARD_FIRST: [ends.first for ends in rewards],
+        _REWARD_BEST: [number_cell(e.best, why_missing=not_above) for e in rewards],
+        _REWARD_LAST: [ends.last for ends in rewards],
+    }
+    columns |= _length_columns(tables, lengths)
+    columns[_FINISHED] = finished.drop(-1, errors="ignore")  # -1: in no environment
+    hrefs = [_environment_href(name, environments, report, addresses) for name in names]
+    return table("environments", message("By environment"), columns, hrefs=hrefs)
 
 
-def _ends(part: pd.DataFrame, column: str) -> tuple[float, ...]:
-    """Return the means of the first, best and last window; NaN for a best not above the last."""
-    series = Series(part["step"].to_numpy(np.int64), part[column].to_numpy(np.float64))
-    course = course_of(series, column)
+def _length_columns(tables: Tables, lengths: Sequence[_Ends]) -> Columns:
+    unit = STEP[f"{length_column(tables.responses)}_mean"].unit
+    first = ColumnView("length_first", message("First length"), unit)
+    last = ColumnView("length_last", message("Last length"), unit)
+    return {
+        first: [ends.first for ends in lengths],
+        last: [ends.last for ends in lengths],
+    }
+
+
+def _environment_href(
+    name: str, environments: Environments, report: RunReport, addresses: Addresses
+) -> str | None:
+    """Return the address of an environment's responses, None for those in no list."""
+    key = report.shared.environment
+    if not key or name not in environments.names:
+        return None
+    return addresses.responses(urlencode({f"has.{key}": name}))
+
+
+class _Ends(NamedTuple):
+    """Means of the first, best and last window."""
+
+    first: float = np.nan
+    best: float = np.nan  # NaN unless it is above the last by more than chance
+    last: float = np.nan
+
+
+def _ends(part: pd.DataFrame, column: str) -> _Ends:
+    steps = part["step"].to_numpy(np.int64)
+    values = part[column].to_numpy(np.float64)
+    course = course_of(Series(steps, values), column)
     if course is None:
-        return (np.nan,) * 3
+        return _Ends()
     best = course.best.value if course.lost else np.nan
-    return course.first.value, best, course.last.value
+    return _Ends(course.first.value, best, course.last.value)

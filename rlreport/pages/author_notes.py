@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
+import numpy as np
 from markupsafe import Markup
 
 from rlreport.errors import RowError, UsageError
+from rlreport.pages.charts import page_charts
+from rlreport.pages.context import RunReport
 from rlreport.pages.page import Addresses
 from rlreport.read.detect import NOTES_FILE
 from rlreport.read.listing import is_url
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 64_000
-_MOST_NAMED, _LONGEST_NAME = 10, 60  # broken links in a warning, and characters of each
+_MOST_NAMED = 10  # Maximum number of broken links in a warning
+_LONGEST_NAME = 60  # Maximum number of characters of each
 _KINDS = "step|response|prompt|chart|finding"
 _OWN = re.compile(rf"({_KINDS}):(.+)", re.DOTALL)
 _PLACE = re.compile(r"(\d{1,18})(?:/(\d{1,18}))?", re.ASCII)
@@ -60,11 +64,9 @@ class Targets:
             return self.addresses.step(number)
         if kind == "prompt":
             return self.addresses.prompt(number) if number in self.prompts else None
-        return (
-            self.addresses.response(number, n)
-            if (number, n) in self.responses
-            else None
-        )
+        if (number, n) not in self.responses:
+            return None
+        return self.addresses.response(number, n)
 
 
 class Notes(NamedTuple):
@@ -90,16 +92,24 @@ def read_notes(
     try:
         text = read_bounded(path, MOST_BYTES).decode("utf-8-sig")
     except (OSError, RowError, UnicodeDecodeError) as error:
-        why = (isinstance(error, OSError) and error.strerror) or str(error)
-        if isinstance(error, UnicodeDecodeError):
-            why = message("its text is not UTF-8")
+        why = _why_unreadable(error)
+        if given and not path.exists():
+            raise UsageError(f"--notes {given}: there is no such file") from None
         if given:
-            why = why if path.exists() else "there is no such file"
             raise UsageError(f"--notes {given}: {why}") from None
         return "", [
             Note(NoteKind.NOTES, message("notes.md cannot be read: {why}", why=why), 1)
         ]
-    return printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n"), []
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return printable(lines).strip("\n"), []
+
+
+def _why_unreadable(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return message("its text is not UTF-8")
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
 
 
 def notes_file(logs: Sequence[str | Path], given: str | Path | None) -> Path | None:
@@ -129,94 +139,135 @@ def render_notes(
     most: int = 10**9,
     words: Callable[[str], str] = str,
 ) -> Notes:
-    """Render blocks up to ``most`` characters; raw HTML, images, broken links become text."""
+    """Render the author's notes; raw HTML, images and broken links become text.
+
+    Args:
+        text: Markdown.
+        targets: what links into the report can lead to; None: they become text.
+        most: most characters of HTML; further blocks are left out.
+        words: what is done to each text, such as escaping.
+    """
     if not text.strip():
         return Notes(Markup())
     parser = _parser()
+    inline = _Inline(targets, words)
+    tokens = parser.parse(text)
+    levels = [int(token.tag[1]) for token in tokens if token.type == "heading_open"]
     html = ""
     block = []
-    broken_links = {}
-
-    def address(href: str) -> str | None:
-        link = _OWN.fullmatch(unquote(href))
-        if link and targets is None:
-            return None
-        result = targets.address(link[1], link[2]) if link and targets else None
-        if not link and _ELSEWHERE.match(href):
-            result = href
-        if result is None:
-            broken_links[shortened(printable(unquote(href)), _LONGEST_NAME)] = True
-        return result
-
-    titles = (
-        {f"chart:{name}": title for name, title in targets.charts.items()}
-        if targets
-        else {}
-    )
-    tokens = parser.parse(text)
-    headings = [int(token.tag[1]) for token in tokens if token.type == "heading_open"]
     for token in tokens:
-        if token.type.startswith("heading"):  # from level 3, as the section has level 2
-            token.tag = f"h{min(6, int(token.tag[1]) - min(headings) + 3)}"
-        token.attrs = {
-            name: value for name, value in token.attrs.items() if name == "start"
-        }
-        token.content, token.info = printable(token.content), ""
-        token.children = list(_inline(token.children or (), address, words, titles))
+        if token.type.startswith("heading"):
+            # Headings begin at level 3, as the section has level 2.
+            level = int(token.tag[1]) - min(levels) + 3
+            token.tag = f"h{min(6, level)}"
+        attributes = token.attrs.items()
+        token.attrs = {name: value for name, value in attributes if name == "start"}
+        token.content = printable(token.content)
+        token.info = ""
+        token.children = list(inline.rendered(token.children or ()))
         block.append(token)
-        if token.level or token.nesting > 0:
+        is_end = token.level == 0 and token.nesting <= 0
+        if not is_end:
             continue
         block_html = parser.renderer.render(block, parser.options, {})
         if len(html) + len(block_html) > most:
             return Notes(Markup(html), cut=True)
-        html, block = html + block_html, []
-    names = tuple(list(broken_links)[:_MOST_NAMED])
+        html += block_html
+        block = []
+    names = tuple(inline.broken_links)[:_MOST_NAMED]
     remark = message("broken links in the notes: {names}", names=names) if names else ""
     return Notes(Markup(html), remark)
 
 
+def linked_notes(report: RunReport, addresses: Addresses) -> Notes:
+    """Return the author's notes with links to the rendered parts of a report."""
+    text = report.run.author_notes
+    if not text:
+        return Notes(Markup())
+    run = report.run
+    shown = np.concatenate([[], *report.shown_rows]).astype(int)
+    places = run.tables.responses[["step", "n"]].iloc[shown]
+    charts = page_charts(report).overview
+    targets = Targets(
+        addresses,
+        responses=set(places.itertuples(index=False, name=None)),
+        prompts=report.listed_prompts,
+        charts={chart.name: run.options.language.of(chart.title) for chart in charts},
+        findings={finding.id for finding in run.verdict.findings},
+    )
+    return render_notes(text, targets)
+
+
 def plain_notes(text: str) -> str:
     """Return the notes as Markdown, with links into the report replaced by text (or target)."""
-    return _OWN_LINK.sub(lambda link: link[1] or link[2], text)
+
+    def name(link: re.Match[str]) -> str:
+        return str(link[1] or link[2])
+
+    return _OWN_LINK.sub(name, text)
 
 
-def _inline(
-    tokens: Sequence[Token],
-    address: Callable[[str], str | None],
-    words: Callable[[str], str],
-    titles: Mapping[str, str],
-) -> list[Token]:
-    result: list[Token] = []
-    linked = True
-    target = ""
-    empty = False
-    for token in tokens:
-        attributes: dict[str, str | int | float] = {}
-        if token.type == "link_open":  # links do not nest
-            target = str(token.attrs["href"])
-            href = address(target)
-            empty = True
-            linked = href is not None
-            attributes = {"href": href or "", "rel": "noreferrer"}
-        elif token.type == "link_close" and empty:
-            name = shortened(
-                titles.get(unquote(target)) or unquote(target), _LONGEST_NAME
-            )
-            result.append(
-                replace(token, type="text", tag="", nesting=0, content=printable(name))
-            )
-        elif token.type == "image":
-            token.content = "".join(child.content for child in token.children or ())
-            token.type = "text"
-            token.tag = ""
-        token.attrs = attributes
-        token.content = printable(token.content)
-        if token.type == "text":
-            token.content = words(token.content)
-        empty = empty and not token.content.strip()
-        if linked or not token.type.startswith("link_"):
-            result.append(token)
-    return result
+class _Inline:
+    """Makes the text, links and images within a block harmless, and keeps broken links."""
+
+    def __init__(self, targets: Targets | None, words: Callable[[str], str]) -> None:
+        self.targets = targets
+        self.words = words
+        self.broken_links: list[str] = []  # without repetitions
+
+    def rendered(self, tokens: Sequence[Token]) -> Iterator[Token]:
+        is_linked = True
+        target = ""
+        is_empty = False  # whether the open link has no text so far
+        for token in tokens:
+            attributes: dict[str, str | int | float] = {}
+            if token.type == "link_open":  # links do not nest
+                target = str(token.attrs["href"])
+                href = self._address(target)
+                is_empty = True
+                is_linked = href is not None
+                attributes = {"href": href or "", "rel": "noreferrer"}
+            elif token.type == "link_close" and is_empty:
+                name = shortened(self._name(target), _LONGEST_NAME)
+                yield replace(
+                    token, type="text", tag="", nesting=0, content=printable(name)
+                )
+            elif token.type == "image":
+                parts = [child.content for child in token.children or ()]
+                token.content = "".join(parts)
+                token.type = "text"
+                token.tag = ""
+            token.attrs = attributes
+            token.content = printable(token.content)
+            if token.type == "text":
+                token.content = self.words(token.content)
+            is_empty = is_empty and not token.content.strip()
+            if is_linked or not token.type.startswith("link_"):
+                yield token
+
+    def _address(self, href: str) -> str | None:
+        """Return where a link leads, None if it is not a link of the report."""
+        link = _OWN.fullmatch(unquote(href))
+        address = None
+        if link:
+            if self.targets is None:
+                return None
+            address = self.targets.address(link[1], link[2])
+        elif _ELSEWHERE.match(href):
+            address = href
+        if address is None:
+            name = shortened(printable(unquote(href)), _LONGEST_NAME)
+            if name not in self.broken_links:
+                self.broken_links.append(name)
+        return address
+
+    def _name(self, target: str) -> str:
+        """Return the text of a link that has none: a chart's title, or the target."""
+        target = unquote(target)
+        kind, _, name = target.partition(":")
+        if self.targets and kind == "chart":
+            return self.targets.charts.get(name) or target
+        return target
 
 
 @cache

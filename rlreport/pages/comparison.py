@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from rlreport.about.card import redacted_text
-from rlreport.check.finding import ToldFinding
+from rlreport.check.finding import Severity, ToldFinding
 from rlreport.columns import RESPONSE
 from rlreport.comparison import words
 from rlreport.comparison.compare import Guardrail
@@ -16,11 +17,15 @@ from rlreport.comparison.outcome import Flip, Outcome
 from rlreport.comparison.run import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions
-from rlreport.pages.data import csv
-from rlreport.pages.html import canonical_json, environment, script_json
+from rlreport.pages.context import EncodedPage, Maker
+from rlreport.pages.data import chart_path, csv
+from rlreport.pages.fit import too_large
+from rlreport.pages.html import Node, canonical_json, environment, script_json
 from rlreport.pages.listed import PROMPT_TEXT
-from rlreport.pages.page import FOLDER_POLICY, Finish, Maker, Page
+from rlreport.pages.page import FOLDER_POLICY, Encode, RenderedPage
+from rlreport.pages.page_data import RowsData
 from rlreport.pages.scripts import assets
+from rlreport.pages.summary import Detail
 from rlreport.pages.table import (
     Cell,
     Columns,
@@ -120,129 +125,235 @@ _TOKENS = (
 )
 
 
-PAGE, INDEX = "compare.html", "index.html"
+PAGE = "compare.html"
+INDEX = "index.html"
+
+
+class ComparedSide(NamedTuple):
+    """BASE or NEW at the head of the page."""
+
+    side: str
+    name: str
+    level: str
+    words: str
+
+
+class ChangedFindings(NamedTuple):
+    """Findings that are new, fixed or still there, each as (severity, title)."""
+
+    label: str
+    findings: list[tuple[Severity, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonBuilder(Maker):
-    """Everything an output format needs to write a comparison."""
+class Pair:
+    """The responses of both runs to a prompt."""
+
+    title: str
+    prompt: str
+    base: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonView:
+    """What the page of a comparison shows; mail and Markdown show parts of it."""
+
+    level: str
+    sentence: str
+    course: str
+    against: str  # caveats
+    gate: str
+    notes: list[str]
+    runs: list[ComparedSide]
+    charts: list[Chart]
+    equal_kl: str
+    guardrails: TableView
+    findings: list[ChangedFindings]
+    card: TableView | None
+    versions: TableView | None
+    flips: TableView
+    data: RowsData  # for scripts
+    prompts: (
+        bool  # whether responses are compared; else the next two tables are empty, too
+    )
+    ngrams: TableView
+    tokens: TableView
+    left_out: list[str]
+    pairs: list[Pair]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonPages(Maker):
+    """Everything an output form needs to write a comparison."""
 
     outcome: Outcome
-    run: str  # title of the comparison
+    title: str
     options: CompareOptions
-    finish: Finish  # encodes a page for the output format
+    encode: Encode
     one_file: bool  # whether the output is one HTML file, not a folder
     shown: int  # maximum number of prompts won or lost (flips) that the page shows
     charts: Sequence[Chart]
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
     @property
-    def view(self) -> dict[str, Any]:
-        return self.options.language.of(
-            _compare_view(self.outcome, self.charts, self.shown)
-        )
+    def view(self) -> ComparisonView:
+        view = comparison_view(self.outcome, self.charts, self.shown)
+        return self.options.language.of(view)
+
+    def summary(self) -> ComparisonSummary:
+        return ComparisonSummary(self)
+
+    def fitted(
+        self, write: Callable[[ComparisonPages], int], limit: int, *, with_steps: bool
+    ) -> tuple[ComparisonPages, int]:
+        """Write the comparison with fewer prompts until it fits; return it and its size."""
+        pages = self
+        size = write(pages)
+        while size > limit:
+            if not pages.shown:
+                raise too_large(limit, size)
+            pages = replace(pages, shown=pages.shown // 2)
+            size = write(pages)
+        return pages, size
 
     def frame(self) -> Shell:
         """Return the frame of the only page: without navigation and, in one file, asset paths."""
         files = {} if self.one_file else assets(self.options.language).files
         return Shell(
-            title=self.run,
-            run=self.run,
+            title=self.title,
+            run=self.title,
             kind="compare",
             assets={name: path for name, (path, _) in files.items()},
             csp=FOLDER_POLICY,
         )
 
-    def pages(self) -> Iterator[tuple[str, bytes]]:
+    def pages(self) -> Iterator[EncodedPage]:
+        """Yield the only page, and in a folder an index page that leads on to it."""
         frame = self.frame()
         template = "main/compare.html" if self.one_file else "page.html"
         templates = environment(self.options.language)
         html = templates.get_template(template).render(view=self.view, shell=frame)
-        yield self.finish(Page(PAGE, "", frame.title, html))[0]
+        yield self.encode(RenderedPage(PAGE, "", frame.title, html))
         if not self.one_file:
             html = templates.get_template("lead_on.html").render(shell=frame, href=PAGE)
-            yield self.finish(Page(INDEX, "index", frame.title, html))[0]
+            yield self.encode(RenderedPage(INDEX, "index", frame.title, html))
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        yield from self.pages()
+        """Yield (path in the folder, bytes) of every file of a comparison's folder."""
+        for page in self.pages():
+            yield page.path, page.content
         yield from assets(self.options.language).files.values()
-        yield (
-            "data/compare.json",
-            canonical_json(compare_json(self.outcome), indent=True),
-        )
+        data = compare_json(self.outcome)
+        yield "data/compare.json", canonical_json(data, indent=True)
         yield "data/prompts.csv", csv(prompts_table(self.outcome))
         for chart in self.charts:
-            yield (
-                f"data/charts/{chart.name}.vl.json",
-                canonical_json(chart.spec, indent=True),
-            )
+            yield chart_path(chart), canonical_json(chart.spec, indent=True)
 
-    def nodes(self) -> list[tuple[str, str, str]]:
-        return [
-            (
-                "application/json",
-                "compare-json",
-                script_json(compare_json(self.outcome)),
-            )
-        ]
+    def nodes(self) -> list[Node]:
+        """Return the data elements of a one-file comparison."""
+        data = script_json(compare_json(self.outcome))
+        return [Node("application/json", "compare-json", data)]
 
 
-def _compare_view(
+class ComparisonSummary:
+    """The summary of a comparison, for mail and Markdown."""
+
+    mail_template = "compare_email"
+    markdown_template = "compare.md"
+    details: Sequence[Detail] = (
+        Detail(8, 1_500),
+        Detail(4, 800),
+        Detail(2, 300),
+        Detail(0, 0),
+    )
+    plain_notes = ""
+
+    def __init__(self, pages: ComparisonPages) -> None:
+        self.pages = pages
+
+    @property
+    def headline(self) -> str:
+        return words.headline(self.pages.outcome)
+
+    @cached_property
+    def view(self) -> ComparisonView:
+        return self.pages.view
+
+    def charts(self) -> list[Chart]:
+        return list(self.pages.charts)
+
+    def markdown_values(self, detail: Detail) -> dict[str, Any]:
+        return {}
+
+
+def comparison_view(
     outcome: Outcome, charts: Sequence[Chart], shown: int
-) -> dict[str, Any]:
-    def title(finding: ToldFinding) -> str:
-        return (
-            words.check_name(finding.id)
-            if outcome.redact
-            else finding.title or finding.id
-        )
-
+) -> ComparisonView:
     flips = outcome.flips[:shown]
-    changed = outcome.changed
     caveats = words.caveats(outcome)
-    left_out = [words.texts_note(outcome)]
-    if shown < len(outcome.flips):
-        left_out.append(
-            message(
-                "Only the {some:count} clearest of {all:count} prompts won or lost are shown.",
-                some=shown,
-                all=len(outcome.flips),
-            )
-        )
     card, versions = settings_that_differ(outcome.base, outcome.new)
-    return {
-        "level": _severity(outcome, caveats),
-        "sentence": words.sentence(outcome),
-        "course": words.learning(outcome),
-        "against": caveats,
-        "gate": words.gate_sentence(outcome),
-        "notes": words.notes(outcome),
-        "runs": [
-            (side.partition(" ")[0], run.name, run.level, words.run_verdict(run))
+    return ComparisonView(
+        level=_severity(outcome, caveats),
+        sentence=words.sentence(outcome),
+        course=words.learning(outcome),
+        against=caveats,
+        gate=words.gate_sentence(outcome),
+        notes=words.notes(outcome),
+        runs=[
+            ComparedSide(
+                side.partition(" ")[0], run.name, run.level, words.run_verdict(run)
+            )
             for side, run in outcome.runs
         ],
-        "charts": list(charts),
-        "equal_kl": words.equal_kl(outcome),
-        "guardrails": _guardrails(outcome),
-        "findings": [
-            (label, [(f.severity, title(f)) for f in changed[change]])
-            for change, label in _CHANGES.items()
-            if changed[change]
+        charts=list(charts),
+        equal_kl=words.equal_kl(outcome),
+        guardrails=_guardrails(outcome),
+        findings=_changed_findings(outcome),
+        card=_settings("card", _CARD, card, redact=outcome.redact),
+        versions=_settings("versions", _VERSIONS, versions, redact=outcome.redact),
+        flips=_flips(flips),
+        data=_data(flips, outcome),
+        prompts=not outcome.comparison.metrics_alone,
+        ngrams=_ngrams(outcome),
+        tokens=_tokens(outcome),
+        left_out=_left_out(outcome, shown),
+        pairs=[
+            _pair(flip)
+            for flip in flips
+            if flip.new_text is not None and flip.base_text is not None
         ],
-        "card": _settings("card", _CARD, card, redact=outcome.redact),
-        "versions": _settings("versions", _VERSIONS, versions, redact=outcome.redact),
-        "flips": _flips(flips),
-        "data": _data(flips, outcome),
-        "prompts": not outcome.comparison.metrics_alone,  # else these three tables are empty
-        "ngrams": _ngrams(outcome),
-        "tokens": _tokens(outcome),
-        "left_out": [note for note in left_out if note],
-        "pairs": [
-            _pair(f)
-            for f in flips
-            if f.new_text is not None and f.base_text is not None
-        ],
-    }
+    )
+
+
+def _changed_findings(outcome: Outcome) -> list[ChangedFindings]:
+    result = []
+    for change, label in _CHANGES.items():
+        found = [(f.severity, _title(f, outcome)) for f in outcome.changed[change]]
+        if found:
+            result.append(ChangedFindings(label, found))
+    return result
+
+
+def _title(finding: ToldFinding, outcome: Outcome) -> str:
+    if outcome.redact:
+        return words.check_name(finding.id)
+    return finding.title or finding.id
+
+
+def _left_out(outcome: Outcome, shown: int) -> list[str]:
+    notes = []
+    texts = words.texts_note(outcome)
+    if texts:
+        notes.append(texts)
+    if shown < len(outcome.flips):
+        some = message(
+            "Only the {some:count} clearest of {all:count} prompts won or lost are shown.",
+            some=shown,
+            all=len(outcome.flips),
+        )
+        notes.append(some)
+    return notes
 
 
 def _severity(outcome: Outcome, caveats: str) -> str:
@@ -258,19 +369,25 @@ def _severity(outcome: Outcome, caveats: str) -> str:
 
 
 def _guardrails(outcome: Outcome) -> TableView:
-    guardrails = [g for g in outcome.comparison.guardrails if g.level != "missing"]
-    note = words.guardrails_note(outcome.comparison)
+    comparison = outcome.comparison
+    guardrails = [g for g in comparison.guardrails if g.level != "missing"]
+    effects = [guardrail.effect for guardrail in guardrails]
     columns: Columns = {
         ColumnView("name", message("Figure"), kind="text"): map(
             _guardrail_label, guardrails
-        ),
-        **attribute_columns(guardrails, _MEANS),
-        _EFFECT: [g.effect.value for g in guardrails],
-        **attribute_columns([g.effect for g in guardrails], _INTERVAL),
-        _SHOWS: [words.guardrail_level(g, outcome.comparison) for g in guardrails],
+        )
     }
-    ids = [g.id for g in guardrails]
-    return table("guardrails", message("Guardrails"), columns, ids=ids, note=note)
+    columns |= attribute_columns(guardrails, _MEANS)
+    columns[_EFFECT] = [effect.value for effect in effects]
+    columns |= attribute_columns(effects, _INTERVAL)
+    columns[_SHOWS] = [words.guardrail_level(g, comparison) for g in guardrails]
+    return table(
+        "guardrails",
+        message("Guardrails"),
+        columns,
+        ids=[guardrail.id for guardrail in guardrails],
+        note=words.guardrails_note(comparison),
+    )
 
 
 def _guardrail_label(guardrail: Guardrail) -> str:
@@ -290,30 +407,35 @@ def _settings(
     columns: Columns = {_SETTING: keys}
     for side, texts in attribute_columns(differences, _SIDES).items():
         columns[side] = [
-            MISSING if text is None else redacted_text(key, text) if redact else text
+            _setting_text(key, text, redact=redact)
             for key, text in zip(keys, texts, strict=True)
         ]
     return table(name, caption, columns, ids=keys)
 
 
+def _setting_text(key: str, text: str | None, *, redact: bool) -> str:
+    if text is None:
+        return MISSING
+    return redacted_text(key, text) if redact else text
+
+
 def _flips(flips: Sequence[Flip]) -> TableView:
-    missing_cell = Cell(MISSING, None, message("not in the report"))
     ids = range(1, len(flips) + 1)
-    columns: Columns = {
-        _NUMBER: map(name_cell, ids),
-        **attribute_columns(flips, _FLIP_NUMBERS),
-        PROMPT_TEXT: map(_prompt, flips),
-        _NEW_TEXT: [
-            missing_cell if f.new_text is None else _cut(f.new_text) for f in flips
-        ],
-        _BASE_TEXT: [
-            missing_cell if f.base_text is None else _cut(f.base_text) for f in flips
-        ],
-    }
+    columns: Columns = {_NUMBER: map(name_cell, ids)}
+    columns |= attribute_columns(flips, _FLIP_NUMBERS)
+    columns[PROMPT_TEXT] = map(_prompt, flips)
+    columns[_NEW_TEXT] = [_response_cell(flip.new_text) for flip in flips]
+    columns[_BASE_TEXT] = [_response_cell(flip.base_text) for flip in flips]
     hrefs = (f"#r={number}" for number in ids)
     return table(
         "flips", message("Prompts won and lost"), columns, ids=ids, hrefs=hrefs
     )
+
+
+def _response_cell(text: str | None) -> str | Cell:
+    if text is None:
+        return Cell(MISSING, None, message("not in the report"))
+    return _cut(text)
 
 
 def _prompt(flip: Flip) -> str:
@@ -331,7 +453,7 @@ def _cut(text: str) -> str:
     )
 
 
-def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
+def _data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
     return {
         "run": outcome.new.name,
         "step": "",
@@ -339,14 +461,23 @@ def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
         "n": list(range(1, len(flips) + 1)),
         "columns": [column.data() for column in _FLIP_NUMBERS],
         "values": {
-            key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")
+            "delta": [flip.delta for flip in flips],
+            "base": [flip.base for flip in flips],
+            "new": [flip.new for flip in flips],
         },
+        # The table has all texts.
         "texts": {
-            key: [None] * len(flips) for key in ("prompt", "response", "ref_response")
+            "prompt": [None] * len(flips),
+            "response": [None] * len(flips),
+            "ref_response": [None] * len(flips),
         },
-        "where": [_where(f) for f in flips],
-        **{key: {} for key in ("strings", "turns", "ranks", "badges")},
-        **{key: [] for key in ("highlights", "metrics")},
+        "where": [_where(flip) for flip in flips],
+        "strings": {},
+        "turns": {},
+        "ranks": {},
+        "badges": {},
+        "highlights": [],
+        "metrics": [],
         "titles": {
             "row": message("Prompt {n}", n="{n}"),
             "response": message("NEW's response"),
@@ -357,7 +488,8 @@ def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
 
 
 def _where(flip: Flip) -> str:
-    (base_step, base_n), (new_step, new_n) = flip.base_response, flip.new_response
+    base_step, base_n = flip.base_response
+    new_step, new_n = flip.new_response
     return message(
         "NEW: step {new_step}, response {new_n} · BASE: step {base_step}, response {base_n} (each "
         "nearest to its mean)",
@@ -370,18 +502,17 @@ def _where(flip: Flip) -> str:
 
 def _ngrams(outcome: Outcome) -> TableView:
     base, new = outcome.counted
-    note = (
-        message(
+    if base and new:
+        note = message(
             "Counted in {new:count} responses of NEW and {base:count} responses of BASE in the "
             "window.",
             new=new,
             base=base,
         )
-        if base and new
-        else message(
+    else:
+        note = message(
             "Not counted: a report lacks the texts of the window, or --redact hides them."
         )
-    )
     columns = {column: outcome.ngrams[column.key].tolist() for column in _NGRAMS}
     return table("ngrams", message("Texts more frequent in NEW"), columns, note=note)
 
@@ -396,12 +527,16 @@ def _tokens(outcome: Outcome) -> TableView:
     return table("kl_tokens", caption, columns, note="" if len(tokens) else note)
 
 
-def _pair(flip: Flip) -> dict[str, str]:
+def _pair(flip: Flip) -> Pair:
     title = message(
         "{change} (reward {base} → {new})",
         change=words.signed(flip.delta),
         base=figure(flip.base),
         new=figure(flip.new),
     )
-    texts = {"base": _cut(flip.base_text or ""), "new": _cut(flip.new_text or "")}
-    return {"title": title, "prompt": _prompt(flip), **texts}
+    return Pair(
+        title=title,
+        prompt=_prompt(flip),
+        base=_cut(flip.base_text or ""),
+        new=_cut(flip.new_text or ""),
+    )

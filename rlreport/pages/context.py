@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from rlreport.about.card import Card
 from rlreport.check.finding import ToldFinding
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.verdict import Verdict
+from rlreport.draw.chart import Chart
 from rlreport.options import BuildOptions
 from rlreport.pages.plan import StepPlan, left_out
 from rlreport.pages.table import ColumnView
@@ -20,25 +21,39 @@ from rlreport.read.rollouts import Rollouts, Selection
 from rlreport.tables import Tables, counted_in_all
 from rlreport.text.messages import message
 
+T = TypeVar("T")
+
+
+class EncodedPage(NamedTuple):
+    """A page as an output form writes it."""
+
+    path: str  # in a report folder, e.g. ``steps/100.html``
+    content: bytes
+    weight: int  # bytes that the page takes in the output
+
+
+class ListedPage(NamedTuple):
+    """A page in the main navigation."""
+
+    name: str
+    title: str
+
 
 @dataclass(frozen=True, kw_only=True)
 class PageContext:
     """Data shared by the pages of steps; picklable, so that worker processes can render them."""
 
-    run: str  # title of the report
+    title: str  # title of the report
     options: BuildOptions
-    columns: list[
-        ColumnView
-    ]  # numeric columns of the response list, the same for every step
-    string_columns: list[
-        ColumnView
-    ]  # columns of short strings: the ending, further logged fields
-    environment: (
-        str  # key of the string column that names the environment, "" without one
-    )
+    navigation: tuple[ListedPage, ...]
+    # numeric columns of the response list, the same for every step
+    columns: list[ColumnView]
+    # columns of short strings: the ending, further logged fields
+    string_columns: list[ColumnView]
+    # key of the string column that names the environment, "" without one
+    environment: str
     text_columns: list[ColumnView]  # columns of the logged texts: prompt, response, …
     prefixes: tuple[str, ...]  # beginnings that most prompts share, which lists hide
-    has_rollouts: bool  # whether responses are logged, not only trainer metrics
     first_step: int  # the first step with training responses
     first_rewards: NDArray[np.float64]  # rewards of these responses
     one_file: bool
@@ -71,40 +86,39 @@ class StepJob:
 
 
 class StepPage(NamedTuple):
+    """A rendered page of a step."""
+
     plan: StepPlan
-    content: tuple[str, bytes]  # path in the report folder, and content
-    weight: int  # bytes that the page and ``texts`` take in the output, depending on its format
-    listed: dict[
-        str, Any
-    ]  # the responses as rows of the responses page, see ``ListedRows``
-    texts: (
-        str  # gzipped full texts of these responses, which the responses page searches
-    )
+    page: EncodedPage
+    # the responses as rows of the responses page, see ``ListedRows``
+    listed: dict[str, Any]
+    # gzipped full texts of these responses, which the responses page searches
+    texts: str
+
+    @property
+    def weight(self) -> int:
+        """Bytes that the page and its texts take in the output."""
+        return self.page.weight + len(self.texts)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunContext(PageContext):
-    """Data for the pages about the whole run, whose logs were read and checked."""
+class JudgedRun:
+    """A run whose logs were read and checked."""
 
-    chosen: Rollouts  # the responses that pages may show, with their texts and tokens
+    title: str  # title of its report
+    options: BuildOptions
     tables: Tables
     verdict: Verdict
-    spreading: (
-        SpreadingTexts  # phrases that became more frequent in responses during the run
-    )
+    spreading: SpreadingTexts  # phrases that became more frequent in responses
+    rollouts: Rollouts  # the responses that pages may show, with their texts and tokens
     card: Card  # the configuration of the run
     author_notes: str  # Markdown text of the author's notes, "" without any
-    listed: int = 0  # maximum number of responses of a step on the responses page
-    plans: list[
-        StepPlan
-    ]  # steps that get a page, each with its responses ranked by interest
-    # their rendered pages; empty until they are rendered
-    step_pages: list[StepPage] = field(default_factory=list)
-    # content of ``data/responses.csv.gz``, and the number of its rows
-    response_data: tuple[bytes, int] = (b"", 0)
-    metrics_data: bytes = (
-        b""  # content of ``data/metrics.csv``, empty if there is no such file
-    )
+    own_charts: Sequence[Chart]  # charts of the user's functions
+
+    @property
+    def has_responses(self) -> bool:
+        """Whether responses are logged, not only trainer metrics."""
+        return not self.tables.responses.empty
 
     @property
     def windows(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -113,26 +127,69 @@ class RunContext(PageContext):
             return self.verdict.windows
         # a very short run
         steps = self.tables.without_step_in_progress().training().steps["step"].tolist()
-        return (steps[0], steps[0]), (steps[-1], steps[-1])
+        first = (steps[0], steps[0])
+        last = (steps[-1], steps[-1])
+        return first, last
+
+
+class DataFiles(NamedTuple):
+    """The contents of data files that are left out where a report would get too large."""
+
+    responses: bytes = b""  # of ``data/responses.csv.gz``
+    responses_count: int = 0  # number of its rows
+    metrics: bytes = b""  # of ``data/metrics.csv``; empty if there is no such file
+
+
+class Maker:
+    """Base class of data from which values are computed once, and kept in the dict ``memo``."""
+
+    __slots__ = ()
+    memo: dict[Hashable, Any]
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self.memo:
+            self.memo[key] = make()
+        return cast("T", self.memo[key])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunReport(Maker):
+    """A run, what the pages of its report show, and what of them is rendered."""
+
+    run: JudgedRun
+    shared: PageContext
+    # steps that get a page, each with its responses ranked by interest
+    plans: list[StepPlan]
+    listed: int = 0  # maximum number of responses of a step on the responses page
+    # rendered pages of steps; empty until they are rendered
+    step_pages: list[StepPage] = field(default_factory=list)
+    data: DataFiles
+    memo: dict[Hashable, Any] = field(default_factory=dict)
 
     @property
     def shown_steps(self) -> list[int]:
         return [plan.step for plan in self.plans]
 
     @property
+    def shown_rows(self) -> list[NDArray[np.int64]]:
+        """The rows of the response table that the rendered pages of steps show."""
+        return [page.plan.rows for page in self.step_pages]
+
+    @property
+    def listed_prompts(self) -> set[int]:
+        """Ids of the prompts of which the responses page lists a response."""
+        ids = set[int]()
+        for page in self.step_pages:
+            ids.update(map(int, page.listed["prompt_id"]))
+        return ids
+
+    @property
     def left_out(self) -> list[str]:
         """Sentences about what the report does not show."""
-        responses = self.tables.responses
-        sentences = list[str]()
-        if self.step_pages:
-            has_views = any(plan.arrays for plan in self.plans)  # else no token strings
-            token_responses = (
-                int((responses["response_tokens"] > 0).sum()) if has_views else 0
-            )
-            plans = [page.plan for page in self.step_pages]
-            steps = self.tables.steps_with_responses
-            sentences = left_out(plans, steps, responses["validation"], token_responses)
-        count = self.response_data[1]
+        tables = self.run.tables
+        responses = tables.responses
+        sentences = self._left_out_of_pages() if self.step_pages else []
+        count = self.data.responses_count
         total = len(responses)
         if not count and total:  # mail and Markdown have no data files
             text = message(
@@ -146,12 +203,24 @@ class RunContext(PageContext):
                 all=counted_in_all(responses["validation"]),
             )
             sentences.append(text)
-        if len(self.tables.metrics) and not (self.metrics_data or self.one_file):
+        if len(tables.metrics) and not (self.data.metrics or self.shared.one_file):
             text = message(
                 "metrics.csv is left out, as the trainer metrics are too large."
             )
             sentences.append(text)
         return sentences
+
+    def _left_out_of_pages(self) -> list[str]:
+        responses = self.run.tables.responses
+        token_responses = 0
+        if any(plan.arrays for plan in self.plans):  # else no token strings
+            token_responses = int((responses["response_tokens"] > 0).sum())
+        return left_out(
+            [page.plan for page in self.step_pages],
+            self.run.tables.steps_with_responses,
+            responses["validation"],
+            token_responses,
+        )
 
 
 def findings_of_responses(

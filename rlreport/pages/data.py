@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv as writer
 import platform
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -15,12 +15,17 @@ import pandas as pd
 
 from rlreport import __version__
 from rlreport.check import findings_json
+from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
+from rlreport.comparison.data_file import PATH as RESPONSES
+from rlreport.comparison.saved import REPORT
 from rlreport.draw.chart import Chart
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.options import BuildOptions
-from rlreport.pages.context import RunContext
+from rlreport.pages.author_notes import linked_notes
+from rlreport.pages.charts import page_charts
+from rlreport.pages.context import DataFiles, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import canonical_json
-from rlreport.pages.page import PROMPTS, Addresses
+from rlreport.pages.page import PROMPTS, Addresses, Page
 from rlreport.pages.redact import USUAL_SPLITS
 from rlreport.pages.table import (
     Cell,
@@ -33,7 +38,7 @@ from rlreport.pages.table import (
 )
 from rlreport.pages.tokens import sampling
 from rlreport.summarise.steps import passes_of
-from rlreport.tables import MetricsFile, Note, Tables
+from rlreport.tables import LogFile, MetricsFile, Note, Tables
 from rlreport.text.clean import escape, without_controls
 from rlreport.text.messages import message
 from rlreport.text.numbers import byte_size
@@ -58,45 +63,76 @@ _SETTINGS = (
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
-def data_view(
-    context: RunContext,
-    addresses: Addresses,
-    exported: Mapping[str, str],
-    remark: str = "",
-) -> dict[str, Any]:
-    tables = context.tables
-    return {
-        "files": _files(tables),
-        "metrics": _metrics(tables.metrics_files) if tables.metrics_files else None,
-        "fields": _fields(tables),
-        "bad_lines": _bad_lines(tables),
-        "notes": [*map(note_in_words, tables.notes), *([remark] if remark else [])],
-        "sample": sampling(tables),
-        "left_out": context.left_out,
-        "settings": _listed_settings(context.options),
-        "versions": versions(),
-        "exports": [
-            Link(label, addresses.file(path)) for path, label in exported.items()
+@dataclass(frozen=True, slots=True)
+class DataView:
+    """What the data page shows."""
+
+    left_out: list[str]
+    notes: list[str]
+    bad_lines: TableView
+    sample: str  # note on sampling, "" without any
+    files: TableView
+    metrics: TableView | None
+    fields: TableView
+    settings: list[tuple[str, str]]
+    versions: tuple[tuple[str, str], ...]
+    exports: list[Link]
+
+
+def data_view(report: RunReport, addresses: Addresses) -> DataView:
+    tables = report.run.tables
+    notes = [note_in_words(note) for note in tables.notes]
+    remark = linked_notes(report, addresses).remark
+    if remark:
+        notes.append(remark)
+    return DataView(
+        left_out=report.left_out,
+        notes=notes,
+        bad_lines=_bad_lines(tables),
+        sample=sampling(tables),
+        files=_files(tables),
+        metrics=_metrics(tables.metrics_files) if tables.metrics_files else None,
+        fields=_fields(tables),
+        settings=_listed_settings(report.run.options),
+        versions=versions(),
+        exports=[
+            Link(label, addresses.file(path))
+            for path, label in exported(report).items()
         ],
-    }
+    )
+
+
+PAGE = Page("data", message("Data"), data_view)
+
+
+def exported(report: RunReport) -> dict[str, str]:
+    """Return path and label of each file to download; {} if the form has no separate files."""
+    if report.shared.one_file:
+        return {}
+    paths = [REPORT, RESPONSES]
+    if report.data.metrics:
+        paths.append(METRICS_FILE)
+    paths += [path for path, _ in exports(report)]
+    labels = {path: path for path in paths}
+    for chart in page_charts(report).overview:
+        labels[chart_path(chart)] = message("Chart: {title}", title=chart.title)
+    return labels
 
 
 def note_in_words(note: Note) -> str:
     """Return a note's text with its count (if several), and first file and line (if known)."""
-    origin = note.file or ""
-    if origin and note.line is not None:
-        origin = message("{file}, line {line:count}", file=origin, line=note.line)
-    if note.count > 1 and origin:
-        origin = message(
-            "{count:count} in total, first in {place}", count=note.count, place=origin
+    place = note.file or ""
+    if place and note.line is not None:
+        place = message("{file}, line {line:count}", file=place, line=note.line)
+    if note.count > 1 and place:
+        place = message(
+            "{count:count} in total, first in {place}", count=note.count, place=place
         )
     elif note.count > 1:
-        origin = message("{count:count} in total", count=note.count)
-    return (
-        message("{text} ({place})", text=note.text, place=origin)
-        if origin
-        else note.text
-    )
+        place = message("{count:count} in total", count=note.count)
+    if not place:
+        return note.text
+    return message("{text} ({place})", text=note.text, place=place)
 
 
 def settings(options: BuildOptions) -> dict[str, object]:
@@ -107,15 +143,20 @@ def settings(options: BuildOptions) -> dict[str, object]:
     values["tokenizer"] = Path(options.tokenizer or "").name or None
     if options.redact and options.split not in USUAL_SPLITS:
         values["split"] = None
-    return values | ({"map": None, "tokenizer": None} if options.redact_names else {})
+    if options.redact_names:
+        values["map"] = None
+        values["tokenizer"] = None
+    return values
 
 
 def _listed_settings(options: BuildOptions) -> list[tuple[str, str]]:
-    return [
-        (name, value if isinstance(value, str) else canonical_json(value).decode())
-        for name, value in settings(options).items()
-        if value is not None
-    ]
+    listed = []
+    for name, value in settings(options).items():
+        if isinstance(value, str):
+            listed.append((name, value))
+        elif value is not None:
+            listed.append((name, canonical_json(value).decode()))
+    return listed
 
 
 @cache
@@ -215,20 +256,31 @@ def _bad_lines(tables: Tables) -> TableView:
     )
 
 
-def exports(
-    context: RunContext, charts: Sequence[Chart]
-) -> Iterator[tuple[str, bytes]]:
-    """Yield (path in the report folder, bytes) of exported findings, tables and chart specs."""
-    tables = context.tables
-    yield (
-        "data/findings.json",
-        canonical_json(findings_json(context.verdict), indent=True),
-    )
+def data_files(run: JudgedRun, room: int, context: PageContext) -> DataFiles:
+    """Return response data of up to ``room`` bytes, and the trainer metrics unless it is 0."""
+    is_redacted = bool(run.options.redact)
+    responses = response_data(run.tables, redact=is_redacted)
+    content, count = pack_table(responses, room)
+    metrics = b""
+    if room and not context.one_file and not run.tables.metrics.empty:
+        metrics = csv(run.tables.metrics)
+    return DataFiles(content, count, metrics)
+
+
+def exports(report: RunReport) -> list[tuple[str, bytes]]:
+    """Return (path in the report folder, bytes) of exported findings, tables and chart specs."""
+    return report.once("exports", lambda: list(_exports(report)))
+
+
+def _exports(report: RunReport) -> Iterator[tuple[str, bytes]]:
+    tables = report.run.tables
+    findings = findings_json(report.run.verdict)
+    yield "data/findings.json", canonical_json(findings, indent=True)
     yield "data/steps.csv", csv(tables.steps)
     yield PROMPTS, csv(tables.prompts)
     if len(tables.tokens):
         yield "data/tokens.csv", csv(tables.tokens.head(TOKENS_LISTED))
-    for chart in charts:
+    for chart in page_charts(report).overview:
         yield chart_path(chart), canonical_json(chart.spec, indent=True)
 
 
@@ -236,38 +288,47 @@ def chart_path(chart: Chart) -> str:
     return f"data/charts/{chart.name}.vl.json"
 
 
-def report_json(context: RunContext) -> dict[str, Any]:
-    tables = context.tables
-    verdict = findings_json(context.verdict)
-    reward = context.verdict.courses.get("reward")  # by its leading series
+def report_json(report: RunReport) -> dict[str, Any]:
+    """Return the content of ``data/report.json``; see docs/data.md."""
+    run = report.run
+    tables = run.tables
+    verdict = findings_json(run.verdict)
+    reward = run.verdict.courses.get("reward")  # by its leading series
     return {
         "schema": verdict.pop("schema"),
         "generator": {"name": "rlreport", "version": __version__},
-        "run": context.run,
+        "run": run.title,
         "responses": len(tables.responses),
         "pass_k": passes_of(tables.training().responses).k,
         "sampled": {"responses": tables.sampled, "of": tables.sampled_of},
-        "settings": settings(context.options),
+        "settings": settings(run.options),
         "versions": dict(versions()),
-        "card": context.card.as_json(),
+        "card": run.card.as_json(),
         "steps": tables.steps.dropna(axis="columns", how="all").to_dict("records"),
         "reward": {"steps": reward.steps, "values": reward.values} if reward else None,
         **verdict,
-        "files": [
-            {"name": file.name, "format": file.format, "lines": file.lines}
-            | {"bytes": file.size, "responses": file.rows, "left_out": file.bad}
-            for file in tables.files
-        ],
+        "files": [_file_json(file) for file in tables.files],
         "metrics_files": [asdict(file) for file in tables.metrics_files],
         "bad_lines": [asdict(line) for line in tables.bad_lines],
         "bad_lines_in_all": tables.bad_count,
         "notes": [note_in_words(note) for note in tables.notes],
         "fields": tables.fields,
         "shown": {
-            "steps": [page.plan.step for page in context.step_pages],
-            "responses": sum(len(page.plan.rows) for page in context.step_pages),
-            "left_out": context.left_out,
+            "steps": [page.plan.step for page in report.step_pages],
+            "responses": sum(map(len, report.shown_rows)),
+            "left_out": report.left_out,
         },
+    }
+
+
+def _file_json(file: LogFile) -> dict[str, Any]:
+    return {
+        "name": file.name,
+        "format": file.format,
+        "lines": file.lines,
+        "bytes": file.size,
+        "responses": file.rows,
+        "left_out": file.bad,
     }
 
 
@@ -278,12 +339,7 @@ def csv(table: pd.DataFrame) -> bytes:
     """
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(
-        **{
-            str(name): values.map(
-                lambda cell: _safe(cell) if isinstance(cell, str) else cell
-            )
-            for name, values in texts.items()
-        }
+        **{str(name): values.map(_safe_cell) for name, values in texts.items()}
     )
     # Quote all texts, as an unquoted CR in a text would start a new row.
     safe.columns = pd.Index([_safe(str(name)) for name in safe])
@@ -291,6 +347,10 @@ def csv(table: pd.DataFrame) -> bytes:
         index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC
     )
     return text.encode("utf-8", "replace")
+
+
+def _safe_cell(cell: object) -> object:
+    return _safe(cell) if isinstance(cell, str) else cell
 
 
 def _safe(text: str) -> str:

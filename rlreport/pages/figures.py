@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from rlreport.check.course import course_of
-from rlreport.check.course_data import Course, Quantity
+from rlreport.check.course_data import Course, Quantity, WindowMean
 from rlreport.check.sentence import NAMES, is_percentage
 from rlreport.check.series import Series
 from rlreport.columns import STEP, Column
 from rlreport.draw.curves import sparkline
 from rlreport.metrics.roles import roles_of
-from rlreport.pages.context import PageContext, RunContext, StepJob
+from rlreport.pages.context import JudgedRun, PageContext, RunReport, StepJob
 from rlreport.pages.listed import RUN_TILES
 from rlreport.pages.table import Cell, Change, KeyFigure, number_cell
 from rlreport.summarise.steps import most_common
@@ -31,55 +31,62 @@ _QUANTITIES: dict[str, tuple[Quantity, str]] = {
 }
 
 
-def run_courses(context: RunContext) -> list[tuple[Column, Course]]:
+def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
     """Return (column, course) of the run's key figures; a course has the means by window."""
-    steps = context.tables.without_step_in_progress().training().steps
-    courses = context.verdict.courses
-    per_token = roles_of(map(str, context.tables.metrics.columns[1:])).get("kl_token")
+    run = report.run
+    steps = run.tables.without_step_in_progress().training().steps
+    metrics = map(str, run.tables.metrics.columns[1:])
+    per_token = roles_of(metrics).get("kl_token")
     result = []
     for name in RUN_TILES:
-        quantity, label = _QUANTITIES.get(name, (None, ""))
-        column = STEP[name]
-        course = courses.get(quantity) if quantity else None
-        if quantity is None and name in context.tile_names:
+        if name in _QUANTITIES:
+            quantity, label = _QUANTITIES[name]
+            course = run.verdict.courses.get(quantity)
+        elif name in report.shared.tile_names:
+            label = ""
             values = steps[name].to_numpy(np.float64)
             course = course_of(Series(steps["step"].to_numpy(np.int64), values), name)
-        if course and course.source == "metrics":
-            column = replace(
-                column,
-                label=label,
-                unit=translatable("nats per token")
-                if course.column == per_token
-                else column.unit,
-                help=message(
-                    "“{metric}”, from the trainer's metrics", metric=course.column
-                ),
-            )
-        if course:
-            result.append(
-                (STEP[course.column] if course.source == "rollouts" else column, course)
-            )
+        else:
+            continue
+        if course is None:
+            continue
+        if course.source == "rollouts":
+            column = STEP[course.column]
+        else:
+            column = _trainer_column(STEP[name], course, label, per_token)
+        result.append((column, course))
     return result
 
 
-def run_figures(context: RunContext) -> list[KeyFigure]:
+def _trainer_column(
+    column: Column, course: Course, label: str, per_token: str | None
+) -> Column:
+    """Return a key figure's column as that of a metric of the trainer."""
+    unit = column.unit
+    if course.column == per_token:
+        unit = translatable("nats per token")
+    help = message("“{metric}”, from the trainer's metrics", metric=course.column)
+    return replace(column, label=label, unit=unit, help=help)
+
+
+def run_figures(report: RunReport) -> list[KeyFigure]:
     """Return the run's key figures: means of the first, best and last window, a sparkline."""
-    scores = [context.verdict.courses.get(quantity) for quantity in NAMES]
-    return [
-        _run_figure(column, course, is_score=any(course is score for score in scores))
-        for column, course in run_courses(context)
-    ]
+    return report.once("figures", lambda: _run_figures(report))
+
+
+def _run_figures(report: RunReport) -> list[KeyFigure]:
+    scores = [report.run.verdict.courses.get(quantity) for quantity in NAMES]
+    figures = []
+    for column, course in run_courses(report):
+        is_score = any(course is score for score in scores)
+        figures.append(_run_figure(column, course, is_score=is_score))
+    return figures
 
 
 def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
-    first, best, last = (
-        number_cell(part.value, column.kind)._replace(
-            exact=message(
-                "{value}, {steps}", value=exact(part.value), steps=span(part.steps)
-            )
-        )
-        for part in (course.first, course.best, course.last)
-    )
+    first = _window_cell(course.first, column)
+    best = _window_cell(course.best, column)
+    last = _window_cell(course.last, column)
     is_lower = course.lost or course.slipped  # beyond noise
     return KeyFigure(
         column.name,
@@ -93,8 +100,15 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
     )
 
 
-def windows_in_words(context: RunContext) -> str:
-    windows = (course.window for course in context.verdict.courses.values())
+def _window_cell(window: WindowMean, column: Column) -> Cell:
+    """Return a window's mean, with its exact value and its steps on hover."""
+    places = {"value": exact(window.value), "steps": span(window.steps)}
+    cell = number_cell(window.value, column.kind)
+    return cell._replace(exact=message("{value}, {steps}", **places))
+
+
+def windows_in_words(run: JudgedRun) -> str:
+    windows = (course.window for course in run.verdict.courses.values())
     return plural(
         "First → last, or first → best → last.",
         "First → last, or first → best → last: means of up to {count} consecutive values.",
@@ -102,10 +116,10 @@ def windows_in_words(context: RunContext) -> str:
     )
 
 
-def logged_part(context: RunContext) -> str:
+def logged_part(run: JudgedRun) -> str:
     """Return a note if the bold reward line is the trainer's, over all rollouts; "" otherwise."""
-    reward = context.verdict.courses.get("reward")
-    counts = context.tables.training().steps["responses"].to_numpy()
+    reward = run.verdict.courses.get("reward")
+    counts = run.tables.training().steps["responses"].to_numpy()
     count = most_common(counts[counts > 0])
     if reward is None or reward.source == "rollouts" or not count:
         return ""
@@ -119,37 +133,33 @@ def logged_part(context: RunContext) -> str:
 def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
     """Return the key figures of a step with changes since the previous and the first step."""
     steps = job.figures["step"]
-    last = len(job.figures["step"]) - 1
-    earlier = dict.fromkeys(i for i in (last - 1, 0) if 0 <= i < last)
+    last = len(steps) - 1
+    earlier = sorted({max(0, last - 1), 0} - {last}, reverse=True)
     result = []
     for name in context.tile_names:
         figure = STEP[name]
         values = job.figures[name]
-        changes = (
-            change(
-                values[last],
-                values[i],
-                message("step {step}", step=steps[i]),
-                figure.kind,
-            )
-            for i in earlier
-        )
+        changes = []
+        for row in earlier:
+            since = message("step {step}", step=steps[row])
+            found = change(values[last], values[row], since, figure.kind)
+            if found:
+                changes.append(found)
         result.append(
             KeyFigure(
                 name,
                 figure.label,
                 figure.unit,
                 number_cell(values[last], figure.kind, message("not in this step")),
-                changes=[item for item in changes if item],
+                changes=changes,
                 help=figure.help,
             )
         )
     return result
 
 
-ROUNDING = (
-    1e-12  # Largest relative difference of two means that still counts as no change
-)
+# Largest relative difference of two means that still counts as no change
+ROUNDING = 1e-12
 
 
 def change(
@@ -161,9 +171,11 @@ def change(
     size = written(abs(delta), kind)
     # Rounding errors, as between two equal means, are no change.
     rounding = abs(delta) <= ROUNDING * max(abs(now), abs(then))
-    flat = rounding or not any(c in "123456789∞" for c in size.split("e")[0])
-    direction = "flat" if flat else ("up" if delta > 0 else "down")
+    is_flat = rounding or not any(c in "123456789∞" for c in size.split("e")[0])
+    if is_flat:
+        return Change(since, Cell("±0", delta, exact(delta)), "flat")
     signed = f"{'+' if delta > 0 else MINUS}{size}"
     if kind == "share":  # changes of shares are in percentage points
         signed = message("{number} points", number=signed.removesuffix("%"))
-    return Change(since, Cell("±0" if flat else signed, delta, exact(delta)), direction)
+    direction = "up" if delta > 0 else "down"
+    return Change(since, Cell(signed, delta, exact(delta)), direction)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import dataclass
 
-from rlreport.check.finding import REFERENCE_REWARD, Example, ToldFinding
+from rlreport.check.finding import (
+    REFERENCE_REWARD,
+    Example,
+    Onset,
+    Severity,
+    ToldFinding,
+)
 from rlreport.check.limits import LimitKind, Tested
 from rlreport.check.registry import BY_ID
-from rlreport.check.verdict import Verdict
+from rlreport.check.verdict import Muted, Verdict
 from rlreport.draw.chart import evenly
 from rlreport.pages.page import Addresses
 from rlreport.pages.table import Link
@@ -28,72 +33,145 @@ from rlreport.text.messages import (
 MOST_STEP_LINKS = 12
 
 
-def verdict_view(verdict: Verdict, addresses: Addresses) -> dict[str, Any]:
-    """Return the verdict for templates; findings that another explains are in its ``folded``."""
-    top = [
-        finding_view(f, addresses, verdict.effects_of(f))
-        for f in verdict.findings
-        if not f.explained_by
-    ]
-    lead = [f for f in top if f["id"] == verdict.lead][:1]
-    others = [f for f in top if f not in lead and f["severity"] != "info"]
-    notes = [f for f in top if f not in lead and f["severity"] == "info"]
+@dataclass(frozen=True, slots=True)
+class ExampleView:
+    """A response that shows a finding."""
+
+    link: Link
+    excerpt: str | None
+    value: str  # with its unit, "" if readers cannot interpret it
+    before: ExampleView | None  # a response from before the onset, to compare
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """A finding for templates."""
+
+    id: str
+    severity: Severity
+    name: str
+    title: str
+    onset: Onset | None
+    until: int | None
+    since: Link | None
+    interval: str  # of the onset, "" if it is known exactly
+    limits: list[str]
+    why: str
+    suggestion: str
+    source: str
+    texts: tuple[str, ...]
+    steps: list[Link]
+    examples: list[ExampleView]
+    unseen: str  # that no response read shows the finding, "" if one does
+    charts: tuple[str, ...]  # names of charts that show the finding
+    folded: list[FindingView]  # findings that this one explains
+    related: str  # how many these are
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictView:
+    """The verdict for templates; findings that another explains are in its ``folded``."""
+
+    level: str
+    headline: str
+    course: str
+    lead: FindingView | None
+    others: list[FindingView]
+    notes: list[FindingView]
+    findings: list[FindingView]  # all of these
+    muted: list[Muted[ToldFinding]]
+    close: list[str]
+    not_observed: str
+    passed: list[str]
+    not_run: list[tuple[str, str]]  # name of a check, and what it needs
+    checks_run: str
+
+
+def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
+    lead = None
+    others = []
+    notes = []
+    for finding in verdict.findings:
+        if finding.explained_by:
+            continue
+        view = finding_view(finding, addresses, verdict.effects_of(finding))
+        if lead is None and finding.id == verdict.lead:
+            lead = view
+        elif finding.severity == "info":
+            notes.append(view)
+        else:
+            others.append(view)
+    leading = [] if lead is None else [lead]
     passed = [message(BY_ID[name].name) for name in verdict.passed if name in BY_ID]
-    return {
-        "level": verdict.level,
-        "headline": verdict.headline,
-        "course": verdict.course_text,
-        "lead": lead[0] if lead else None,
-        "others": others,
-        "notes": notes,
-        "findings": [*lead, *others, *notes],
-        "muted": verdict.muted,
-        "close": [one.title for one in verdict.close],
-        "not_observed": listed(verdict.not_observed),
-        "passed": passed,
-        "not_run": [
-            (message(BY_ID[c.id].name) if c.id in BY_ID else c.id, c.needs)
-            for c in verdict.not_run
-        ],
-        "checks_run": message(
+    return VerdictView(
+        level=verdict.level,
+        headline=verdict.headline,
+        course=verdict.course_text,
+        lead=lead,
+        others=others,
+        notes=notes,
+        findings=[*leading, *others, *notes],
+        muted=verdict.muted,
+        close=[one.title for one in verdict.close],
+        not_observed=listed(verdict.not_observed),
+        passed=passed,
+        not_run=[(_check_name(check.id), check.needs) for check in verdict.not_run],
+        checks_run=message(
             "{passed}, {not_run:count} not applicable to this log",
             passed=plural("{count} check passed", "{count} checks passed", len(passed)),
             not_run=len(verdict.not_run),
         ),
-    }
+    )
+
+
+def _check_name(check: str) -> str:
+    return message(BY_ID[check].name) if check in BY_ID else check
 
 
 def finding_view(
     finding: ToldFinding, addresses: Addresses, folded: Sequence[ToldFinding] = ()
-) -> dict[str, Any]:
+) -> FindingView:
     """Return a finding for templates, with its effects ``folded`` and links to up to 12 steps."""
     onset = finding.onset
-    steps = [
-        finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)
-    ]
-    since = onset and Link(
-        message("step {step}", step=onset.step), addresses.step(onset.step)
-    )
-    return {item.name: getattr(finding, item.name) for item in fields(finding)} | {
-        "why": sentences([finding.why, finding.sample]),
-        "since": since,
-        "interval": f"{onset.low}–{onset.high}"
-        if onset and onset.low < onset.high
-        else "",
-        "limits": [_limit(tested) for tested in finding.met],
-        "steps": [Link(str(step), addresses.step(step)) for step in steps],
-        "examples": [_example(example, addresses) for example in finding.evidence],
-        "unseen": finding.unseen
-        and plural(
+    since = None
+    interval = ""
+    if onset:
+        text = message("step {step}", step=onset.step)
+        since = Link(text, addresses.step(onset.step))
+        if onset.low < onset.high:
+            interval = f"{onset.low}–{onset.high}"
+    unseen = ""
+    if finding.unseen:
+        unseen = plural(
             "Not visible in the {count} response read from its steps.",
             "Not visible in the {count} responses read from its steps.",
             finding.unseen,
-        ),
-        "folded": [finding_view(other, addresses) for other in folded],
-        "related": plural(
+        )
+    linked = evenly(len(finding.steps), MOST_STEP_LINKS)
+    steps = [finding.steps[index] for index in linked]
+    return FindingView(
+        id=finding.id,
+        severity=finding.severity,
+        name=finding.name,
+        title=finding.title,
+        onset=onset,
+        until=finding.until,
+        since=since,
+        interval=interval,
+        limits=[_limit(tested) for tested in finding.met],
+        why=sentences([finding.why, finding.sample]),
+        suggestion=finding.suggestion,
+        source=finding.source,
+        texts=finding.texts,
+        steps=[Link(str(step), addresses.step(step)) for step in steps],
+        examples=[_example(example, addresses) for example in finding.evidence],
+        unseen=unseen,
+        charts=finding.charts,
+        folded=[finding_view(other, addresses) for other in folded],
+        related=plural(
             "{count} related finding", "{count} related findings", len(folded)
         ),
-    }
+    )
 
 
 # Unit in the plural -> in the singular, for the value 1
@@ -120,38 +198,33 @@ def _limit(tested: Tested) -> str:
     return message("{meaning}: {value} (threshold {limit})", **facts)
 
 
-def _example(example: Example, addresses: Addresses) -> dict[str, Any]:
-    value = ""
-    if (
-        example.value is not None and example.unit
-    ):  # readers cannot interpret other values
-        number = (
-            whole(example.value)
-            if example.value.is_integer()
-            else figure(example.value)
-        )
-        if example.unit.startswith("of "):  # a share
-            number = percent(example.value)
-        if example.unit == "reward":
-            value = message("reward {reward}", reward=number)
-        elif example.unit == REFERENCE_REWARD:
-            value = message("reward of the reference {reward}", reward=number)
-        else:
-            unit = (
-                _ONE.get(example.unit, example.unit)
-                if example.value == 1
-                else example.unit
-            )
-            value = with_unit(number, message(unit))
+def _example(example: Example, addresses: Addresses) -> ExampleView:
     address = addresses.response(
         example.step, example.n, token=example.token, turn=example.turn
     )
-    return {
-        "link": Link(
-            message("step {step}, response {n}", step=example.step, n=example.n),
-            address,
-        ),
-        "excerpt": example.excerpt,
-        "value": value,
-        "before": _example(example.before, addresses) if example.before else None,
-    }
+    text = message("step {step}, response {n}", step=example.step, n=example.n)
+    before = example.before
+    return ExampleView(
+        link=Link(text, address),
+        excerpt=example.excerpt,
+        value=_example_value(example),
+        before=None if before is None else _example(before, addresses),
+    )
+
+
+def _example_value(example: Example) -> str:
+    """Return an example's value in words; "" without a unit, as readers cannot interpret it."""
+    value = example.value
+    unit = example.unit
+    if value is None or not unit:
+        return ""
+    if unit.startswith("of "):  # a share
+        return with_unit(percent(value), message(unit))
+    number = whole(value) if value.is_integer() else figure(value)
+    if unit == "reward":
+        return message("reward {reward}", reward=number)
+    if unit == REFERENCE_REWARD:
+        return message("reward of the reference {reward}", reward=number)
+    if value == 1:
+        unit = _ONE.get(unit, unit)
+    return with_unit(number, message(unit))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
@@ -16,6 +16,7 @@ from rlreport import __version__
 from rlreport.check.finding import GLYPHS, LEVELS
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import LIGHT, vega_config
+from rlreport.pages.page_data import ChartRows
 from rlreport.pages.template_files import source_environment
 from rlreport.system.gzipped import gzipped
 from rlreport.text.language import Language
@@ -25,6 +26,14 @@ GENERATOR = f"rlreport {__version__}"  # name and version, shown in reports
 # Characters that ``script_json`` escapes: `<`, `>` and `&` could be markup; U+2028/9 end a line in
 # old JavaScript parsers.
 _UNSAFE = "<>&\u2028\u2029"
+
+
+class Node(NamedTuple):
+    """A data element of a one-file report: ``<script type=MEDIA class=NAME>``."""
+
+    media: str
+    name: str
+    content: str
 
 
 @lru_cache(maxsize=8)
@@ -53,16 +62,25 @@ def environment(language: Language) -> jinja2.Environment:
 
 
 def _chart_json(chart: Chart) -> Markup:
-    common = vega_config()
-    spec = {k: v for k, v in chart.spec.items() if k != "config" or v != common}
-    data = chart.spec.get("data")  # charts of the user's own may have none, or null
+    """Return a chart's specification without the ``config`` that charts share, by columns."""
+    spec = dict(chart.spec)
+    if spec.get("config") == vega_config():
+        del spec["config"]
+    data = spec.get("data")  # charts of the user's own may have none, or null
     rows = data.get("values") if isinstance(data, dict) else None
     if rows and isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
-        fields = sorted({field for row in rows for field in row})
-        spec["data"] = {
-            "columns": {field: [row.get(field) for row in rows] for field in fields}
-        }
+        spec["data"] = _by_columns(rows)
     return script_json(spec)
+
+
+def _by_columns(rows: list[dict[str, Any]]) -> ChartRows:
+    fields = set[str]()
+    for row in rows:
+        fields.update(row)
+    columns = {}
+    for field in sorted(fields):
+        columns[field] = [row.get(field) for row in rows]
+    return {"columns": columns}
 
 
 def script_json(value: Any) -> Markup:

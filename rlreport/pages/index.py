@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.about.card import card_values
 from rlreport.about.secrets import Scalar
@@ -28,7 +29,14 @@ from rlreport.comparison.saved import (
     verdict_of,
 )
 from rlreport.draw.chart import Chart
-from rlreport.draw.curves import ChartStyle, Frame, curve_chart, curves_of, sparkline
+from rlreport.draw.curves import (
+    ChartStyle,
+    DrawnCurve,
+    Frame,
+    curve_chart,
+    curves_of,
+    sparkline,
+)
 from rlreport.draw.theme import PALETTE
 from rlreport.formats.logged import dicts
 from rlreport.metrics.roles import roles_of
@@ -55,9 +63,8 @@ from rlreport.text.numbers import MISSING
 KEYS_SHOWN = 8
 MOST_KEYS = 40
 _LONGEST = 600
-_LONGEST_LABEL = (
-    40  # Maximum number of characters of a curve's name, which are its last ones
-)
+# Maximum number of characters of a curve's name, which are its last ones
+_LONGEST_LABEL = 40
 _FIRST_WINDOW = message("mean of the first values")
 _LAST_WINDOW = message("mean of the last values")
 _ONSET = message("onset of the lead finding")
@@ -70,9 +77,8 @@ _LENGTH_UNIT = STEP["response_tokens_mean"].unit
 class Listed:
     place: str  # path relative to the index, as shown to readers
     href: str  # address of its first page, relative to the index
-    about: (
-        Mapping[str, Any] | None
-    )  # content of its ``report.json``, None if it cannot be read
+    # content of its ``report.json``, None if it cannot be read
+    about: Mapping[str, Any] | None
     why: str = ""  # the reason why it cannot be read
 
 
@@ -138,62 +144,101 @@ def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Gro
         )
         group = groups.setdefault(key or report.href, Group(shared or others, []))
         group.runs.append(Run(report, settings, row))
-    # A single run keeps its name.
-    return [
-        g if len(g.runs) > 1 else Group(g.runs[0].row["run"], g.runs)
-        for g in groups.values()
-    ]
+    return [_with_own_name(group) for group in groups.values()]
 
 
-def runs_view(groups: Sequence[Group]) -> dict[str, Any]:
-    """Return {"summary", "table" of runs, "groups": their table, None if none has several runs}."""
-    runs = [run for group in groups for run in group.runs]
-    names = [
-        group.name if len(group.runs) > 1 else ""
-        for group in groups
-        for _ in group.runs
-    ]
+def _with_own_name(group: Group) -> Group:
+    """Return a group with the name of its run if it has a single one."""
+    if len(group.runs) > 1:
+        return group
+    return Group(group.runs[0].row["run"], group.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class RunsView:
+    """What an index of reports shows."""
+
+    summary: str
+    charts: list[Chart]
+    groups: TableView | None  # None if no group has several runs
+    table: TableView  # of the runs
+
+
+def runs_view(groups: Sequence[Group], charts: Sequence[Chart]) -> RunsView:
     readable = [group for group in groups if group.runs[0].report.about]
     settings = _differing_settings(readable)
-    place = replace(_PLACE, hidden=len({run.row["run"] for run in runs}) == len(runs))
-    columns: Columns = {
-        column: [run.row.get(column.key) for run in runs] for column in _COLUMNS
-    }
-    columns[_GROUP] = names
-    if not any(names):
-        del columns[_GROUP]
-    ends = [end for end in _ENDS if np.isfinite(np.array(columns[end], float)).any()]
-    for end in {*_ENDS}.difference(ends):
-        del columns[end]
-    columns |= _setting_columns([*settings], [run.settings for run in runs])
-    columns |= {
-        column: [run.row.get(column.key) for run in runs]
-        for column in (*_DETAILS, place)
-    }
-    summary = [plural("{count} report.", "{count} reports.", len(runs))]
-    if broken := sum(run.report.about is None for run in runs):
-        summary.append(message("{count:count} could not be read.", count=broken))
-    shown = {"some": MOST_KEYS, "all": len(settings)}
-    note = format_message(
-        "{some:count} of {all:count} settings that differ have a column.", shown
+    has_groups = any(len(group.runs) > 1 for group in groups)
+    ends = _ends_with_values(groups)
+    return RunsView(
+        summary=_summary(groups),
+        charts=list(charts),
+        groups=_groups_table(readable, ends, settings) if has_groups else None,
+        table=_runs_table(groups, ends, settings),
     )
-    note = note if len(settings) > MOST_KEYS else ""
+
+
+def _summary(groups: Sequence[Group]) -> str:
+    count = 0
+    broken = 0
+    for group in groups:
+        count += len(group.runs)
+        broken += len([run for run in group.runs if run.report.about is None])
+    summary = [plural("{count} report.", "{count} reports.", count)]
+    if broken:
+        summary.append(message("{count:count} could not be read.", count=broken))
+    return sentences(summary)
+
+
+def _ends_with_values(groups: Sequence[Group]) -> list[ColumnView]:
+    """Return the columns of _ENDS that any run has a value for."""
+    rows: list[Mapping[str, Any]] = []
+    for group in groups:
+        rows += [run.row for run in group.runs]
+    found = []
+    for end in _ENDS:
+        values = np.array([row.get(end.key) for row in rows], float)
+        if np.isfinite(values).any():
+            found.append(end)
+    return found
+
+
+def _runs_table(
+    groups: Sequence[Group], ends: Sequence[ColumnView], settings: Mapping[str, bool]
+) -> TableView:
+    runs = []
+    names = []
+    for group in groups:
+        runs += group.runs
+        names += [group.name if len(group.runs) > 1 else ""] * len(group.runs)
+    has_unique_names = len({run.row["run"] for run in runs}) == len(runs)
+    columns: Columns = {}
+    for column in _COLUMNS:
+        if column == _GROUP:
+            if any(names):
+                columns[column] = names
+        elif column not in _ENDS or column in ends:
+            columns[column] = [run.row.get(column.key) for run in runs]
+    columns |= _setting_columns([*settings], [run.settings for run in runs])
+    for column in (*_DETAILS, replace(_PLACE, hidden=has_unique_names)):
+        columns[column] = [run.row.get(column.key) for run in runs]
+    note = ""
+    if len(settings) > MOST_KEYS:
+        places = {"some": MOST_KEYS, "all": len(settings)}
+        note = format_message(
+            "{some:count} of {all:count} settings that differ have a column.", places
+        )
     hrefs = [run.report.href for run in runs]
-    return {
-        "summary": sentences(summary),
-        "groups": _groups_table(readable, ends, settings) if any(names) else None,
-        "table": table("runs", message("Runs"), columns, hrefs=hrefs, note=note),
-    }
+    return table("runs", message("Runs"), columns, hrefs=hrefs, note=note)
 
 
 def _groups_table(
     groups: Sequence[Group], ends: Sequence[ColumnView], settings: Mapping[str, bool]
 ) -> TableView:
+    name = replace(_GROUP, kind="link")
+    count = ColumnView("runs", message("Runs"), written="count")
     columns: Columns = {
-        replace(_GROUP, kind="link"): [group.name for group in groups],
-        ColumnView("runs", message("Runs"), written="count"): [
-            len(group.runs) for group in groups
-        ],
+        name: [group.name for group in groups],
+        count: [len(group.runs) for group in groups],
         _VERDICT: [_verdicts(group) for group in groups],
     }
     for column in (_FIRST, _LAST, *ends):
@@ -215,10 +260,11 @@ def _verdicts(group: Group) -> str:
 
 def _mean_cell(group: Group, column: ColumnView) -> Cell:
     """Return a group's mean, for different rewards also their range: "0.42 (0.38 to 0.45)"."""
-    values = pd.Series([run.row[column.key] for run in group.runs], dtype=float)
-    mean, low, high = (
-        float(value) for value in (values.mean(), values.min(), values.max())
-    )
+    of_runs = [run.row[column.key] for run in group.runs]
+    values = pd.Series(of_runs, dtype=float)
+    mean = float(values.mean())
+    low = float(values.min())
+    high = float(values.max())
     if low == high or column not in (_FIRST, _LAST) or math.isnan(mean):
         return number_cell(mean, column.written)
     places = {"mean": mean, "low": low, "high": high}
@@ -227,130 +273,185 @@ def _mean_cell(group: Group, column: ColumnView) -> Cell:
     )
 
 
+class _GroupRewards(NamedTuple):
+    """The rewards by step of a group's runs that have any."""
+
+    group: Group
+    rewards: list[pd.Series]
+
+    @property
+    def at_end(self) -> float:
+        values = [run.row["reward_last"] for run in self.group.runs]
+        return float(pd.Series(values, dtype=float).mean())
+
+    @property
+    def label(self) -> str:
+        """The end of the group's name, in which names mostly differ."""
+        return shortened(self.group.name[::-1], _LONGEST_LABEL)[::-1]
+
+
 def reward_chart(groups: Sequence[Group]) -> Chart | None:
     """Return a chart of mean reward and range per group; None if fewer than two runs have any."""
-    each = (
-        (g, [rewards for run in g.runs if len(rewards := run.row["rewards"])])
-        for g in groups
-    )
-    found = [(group, rewards) for group, rewards in each if rewards]
-    if sum(len(rewards) for _, rewards in found) < 2:
+    found = _rewards_of_groups(groups)
+    if sum(len(one.rewards) for one in found) < 2:
         return None
-    title = message("Reward of the runs")
     axis = [_OVER_RESPONSES]
-    if any(len(rewards) > 1 for _, rewards in found):
+    if any(len(one.rewards) > 1 for one in found):
         axis.append(message("mean and range of a group's runs"))
-    if (omitted := max(0, len(found) - len(PALETTE))) > 0:
+    omitted = max(0, len(found) - len(PALETTE))
+    if omitted:
         places = {"some": len(PALETTE), "all": len(found)}
         axis.append(
             format_message("the {some} of {all} that are highest at the end", places)
         )
-        found.sort(
-            key=lambda one: (
-                -pd.Series([r.row["reward_last"] for r in one[0].runs]).mean()
-            )
-        )
+        found.sort(key=lambda one: -one.at_end)
         found = found[: len(PALETTE)]
-    steps = np.unique(
-        np.concatenate([r.index for _, rewards in found for r in rewards])
-    )
-    tables = [
-        pd.DataFrame([np.interp(steps, r.index, r, np.nan, np.nan) for r in rewards])
-        for _, rewards in found
-    ]
-    names = [shortened(group.name[::-1], _LONGEST_LABEL)[::-1] for group, _ in found]
-    means = curves_of((name, t.mean()) for name, t in zip(names, tables, strict=True))
-    curves = [
-        replace(mean, low=t.min().to_numpy(), high=t.max().to_numpy())
-        if len(t) > 1
-        else mean
-        for mean, t in zip(means, tables, strict=True)
-    ]
-    frame = Frame(steps)
-    text = clauses(axis)
-    labels = 150 if max(map(len, names)) < 23 else 280
+    steps = _all_steps(found)
+    # Wider where a name does not fit.
+    longest = max(len(one.label) for one in found)
     chart = curve_chart(
-        frame,
+        Frame(steps),
         "reward",
-        title,
-        curves,
-        ChartStyle(text, wide=True, labels=labels),
+        message("Reward of the runs"),
+        _group_curves(found, steps),
+        ChartStyle(clauses(axis), wide=True, labels=150 if longest < 23 else 280),
         omitted=omitted,
     )
     return chart and replace(chart, interactive=False)
 
 
+def _rewards_of_groups(groups: Sequence[Group]) -> list[_GroupRewards]:
+    found = []
+    for group in groups:
+        all_rewards = [run.row["rewards"] for run in group.runs]
+        rewards = [one for one in all_rewards if len(one)]
+        if rewards:
+            found.append(_GroupRewards(group, rewards))
+    return found
+
+
+def _all_steps(found: Sequence[_GroupRewards]) -> NDArray[np.float64]:
+    steps = []
+    for one in found:
+        steps += [rewards.index for rewards in one.rewards]
+    return np.unique(np.concatenate(steps))
+
+
+def _group_curves(
+    found: Sequence[_GroupRewards], steps: NDArray[np.float64]
+) -> list[DrawnCurve]:
+    """Return the mean reward of each group and, of several runs, their range."""
+    tables = []
+    for one in found:
+        # Outside of a run's steps its reward is not known.
+        of_runs = [
+            np.interp(steps, rewards.index, rewards, left=np.nan, right=np.nan)
+            for rewards in one.rewards
+        ]
+        tables.append(pd.DataFrame(of_runs))
+    means = [(one.label, runs.mean()) for one, runs in zip(found, tables, strict=True)]
+    curves = curves_of(means)
+    return [_with_range(c, runs) for c, runs in zip(curves, tables, strict=True)]
+
+
+def _with_range(curve: DrawnCurve, runs: pd.DataFrame) -> DrawnCurve:
+    """Return a curve with the lowest and highest values of several runs (rows) as a band."""
+    if len(runs) < 2:
+        return curve
+    return replace(curve, low=runs.min().to_numpy(), high=runs.max().to_numpy())
+
+
 def _rewards(about: Mapping[str, Any]) -> pd.Series:
     """Return the mean rewards by step, ascending, without entries that are not numbers."""
-    both = (section(about, "reward").get(key) for key in ("steps", "values"))
-    steps, values = (map(_number, one if isinstance(one, list) else []) for one in both)
+    reward = section(about, "reward")
+    steps = _numbers(reward.get("steps"))
+    values = _numbers(reward.get("values"))
     pairs = zip(steps, values, strict=False)
     rewards = {step: value for step, value in pairs if math.isfinite(step)}
     return pd.Series(rewards, dtype=float).dropna().sort_index()
 
 
+def _numbers(values: object) -> list[float]:
+    return list(map(_number, values)) if isinstance(values, list) else []
+
+
 def _row(report: Listed, language: Language) -> dict[str, Any]:
     about = report.about
-    place = {"run": report.place, "place": report.place}
     if about is None:
-        empty = {"version": "", "trend": "", "rewards": ()}
-        return (
-            place
-            | empty
-            | {"verdict": message("– cannot be read"), "sentence": report.why}
-        )
+        return {
+            "run": report.place,
+            "place": report.place,
+            "verdict": message("– cannot be read"),
+            "sentence": report.why,
+            "version": "",
+            "trend": "",
+            "rewards": (),
+        }
     level, lead = verdict_of(about)
-    steps = dicts(about.get("steps"))
-    courses = _courses(about)
-    # In a run of trainer metrics alone, no step has responses.
-    steps = [step for step in steps if _number(step.get("responses")) > 0] or steps
-    rewards = _rewards(about)
     word = FIRST_WORDS.get(level, _text(level))
     glyph = GLYPHS.get(level, GLYPHS["unjudged"])
-    sentence = _text(section(about, "verdict").get("sentence"))
-    if language != ENGLISH:  # a report has its sentence in English alone
-        sentence = translatable_title(lead, _text(lead.get("title"))) if lead else ""
-    elif sentence:  # the column before it has the level
-        sentence = re.sub(rf"^{re.escape(word)}[^.:]*[.:]\s*", "", sentence)
-        sentence = sentence[:1].upper() + sentence[1:]
+    courses = _courses(about)
+    rewards = _rewards(about)
     return {
-        **place,
+        "place": report.place,
         "run": _text(about.get("run")) or report.place,
         "level": word,
         "verdict": message("{glyph} {level}", glyph=glyph, level=word),
-        "sentence": sentence,
+        "sentence": _sentence(about, language),
         "since": _number(section(lead or {}, "onset").get("step")),
-        **{
-            f"reward_{part}": _mean(courses, "reward", part)
-            for part in ("first", "best", "last")
-        },
+        "reward_first": _mean(courses, "reward", "first"),
+        "reward_best": _mean(courses, "reward", "best"),
+        "reward_last": _mean(courses, "reward", "last"),
         "rewards": rewards,
         "trend": sparkline(rewards.to_numpy()),
         "validation": _mean(courses, "watched_reward", "last"),
         "kl": _mean(courses, "kl", "last"),
         "length": _mean(courses, "length", "last"),
-        "steps": len(steps),
+        "steps": _step_count(about),
         "responses": _number(about.get("responses")),
         "version": _text(about["generator"].get("version")),
     }
 
 
+def _sentence(about: Mapping[str, Any], language: Language) -> str:
+    """Return what happened, without the level, which has a column of its own."""
+    level, lead = verdict_of(about)
+    if language != ENGLISH:  # a report has its sentence in English alone
+        return translatable_title(lead, _text(lead.get("title"))) if lead else ""
+    sentence = _text(section(about, "verdict").get("sentence"))
+    word = FIRST_WORDS.get(level, _text(level))
+    sentence = re.sub(rf"^{re.escape(word)}[^.:]*[.:]\s*", "", sentence)
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _step_count(about: Mapping[str, Any]) -> int:
+    """Return the number of steps with responses, or of all in a run of trainer metrics alone."""
+    steps = dicts(about.get("steps"))
+    with_responses = [s for s in steps if _number(s.get("responses")) > 0]
+    return len(with_responses or steps)
+
+
 def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
     """Return, for each setting that differs, whether the runs of every group agree on it."""
-    counts = Counter(
-        key for group in groups for run in group.runs for key in run.settings
-    )
+    counts = Counter[str]()
+    for group in groups:
+        for run in group.runs:
+            counts.update(run.settings.keys())
     is_equal = {}
     for key, _ in counts.most_common():
-        values = [
-            {repr(run.settings.get(key, ...)) for run in group.runs} for group in groups
-        ]
-        if len(set().union(*values)) > 1:
-            is_equal[key] = all(len(part) == 1 for part in values)
-    order = sorted(
-        is_equal, key=lambda key: (bool(BOOKKEEPING.search(key)), not is_equal[key])
-    )
-    return {key: is_equal[key] for key in order}
+        by_group = [_values_of(key, group) for group in groups]
+        if len(set().union(*by_group)) > 1:
+            is_equal[key] = all(len(values) == 1 for values in by_group)
+
+    def place(key: str) -> tuple[bool, bool]:
+        return bool(BOOKKEEPING.search(key)), not is_equal[key]
+
+    return {key: is_equal[key] for key in sorted(is_equal, key=place)}
+
+
+def _values_of(key: str, group: Group) -> set[str]:
+    """Return the different values of a setting in a group; a missing one counts as another."""
+    return {repr(run.settings.get(key, ...)) for run in group.runs}
 
 
 def _setting_columns(
@@ -359,12 +460,15 @@ def _setting_columns(
     columns: Columns = {}
     for number, key in enumerate(keys[:MOST_KEYS]):
         present = [card[key] for card in cards if key in card]
-        numeric = all(
-            isinstance(v, (int, float)) and not isinstance(v, bool) for v in present
+        is_numeric = all(isinstance(value, int | float) for value in present)
+        has_flags = any(isinstance(value, bool) for value in present)
+        column = ColumnView(
+            f"card:{key}",
+            key,
+            kind="number" if is_numeric and not has_flags else "text",
+            help=_SETTING,
+            hidden=number >= KEYS_SHOWN,
         )
-        kind = "number" if numeric else "text"
-        hidden = number >= KEYS_SHOWN
-        column = ColumnView(f"card:{key}", key, kind=kind, help=_SETTING, hidden=hidden)
         columns[column] = [_setting_cell(card, column) for card in cards]
     return columns
 
@@ -374,23 +478,22 @@ def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
     if key not in card:
         return Cell(MISSING, exact=message("not in the run's configuration"))
     text = _text("null" if card[key] is None else card[key])
-    value = _number(card[key])
     if column.kind == "text":
         return Cell(text)
-    return Cell(
-        text, None if math.isnan(value) else value, text
-    )  # as it is: 32, not 32.0
+    # As it is: 32, not 32.0.
+    value = _number(card[key])
+    return Cell(text, None if math.isnan(value) else value, text)
 
 
 def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return quantity -> its means by window, except lengths in characters and KL per token."""
-    return {
-        str(course.get("quantity")): course
-        for course in dicts(section(about, "verdict").get("course"))
-        if (column := str(section(course, "series").get("column")))
-        != "response_chars_mean"
-        and "kl_token" not in roles_of([column])
-    }
+    courses: dict[str, Mapping[str, Any]] = {}
+    for course in dicts(section(about, "verdict").get("course")):
+        column = str(section(course, "series").get("column"))
+        if column == "response_chars_mean" or "kl_token" in roles_of([column]):
+            continue
+        courses[str(course.get("quantity"))] = course
+    return courses
 
 
 def _mean(courses: Mapping[str, Mapping[str, Any]], quantity: str, part: str) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os.path
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise, takewhile
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -86,15 +87,15 @@ class PromptText(str):
     def __new__(
         cls, text: str, prefixes: Sequence[str], longest: int | None = None
     ) -> PromptText:
-        sizes = [
-            len(p) for p in prefixes if text.startswith(p) and text[len(p) :].strip()
-        ]
-        size = max(sizes, default=0)
-        parts = [
-            shortened(part, longest or len(part)) for part in (text[:size], text[size:])
-        ]
-        prompt = super().__new__(cls, "".join(parts))
-        prompt.shared, prompt.rest = parts
+        size = _hidden_size(text, prefixes)
+        shared = text[:size]
+        rest = text[size:]
+        if longest:
+            shared = shortened(shared, longest)
+            rest = shortened(rest, longest)
+        prompt = super().__new__(cls, shared + rest)
+        prompt.shared = shared
+        prompt.rest = rest
         return prompt
 
     @property
@@ -107,6 +108,15 @@ class PromptText(str):
         return f'<span class="shared">{shared}</span>{rest}' if shared else rest
 
 
+def _hidden_size(text: str, prefixes: Sequence[str]) -> int:
+    """Return the characters of the longest prefix of a text after which anything follows."""
+    size = 0
+    for prefix in prefixes:
+        if text.startswith(prefix) and text[len(prefix) :].strip():
+            size = max(size, len(prefix))
+    return size
+
+
 def listed_prompt(
     rollout: Rollout, prefixes: Sequence[str], longest: int | None = None
 ) -> PromptText:
@@ -115,30 +125,46 @@ def listed_prompt(
 
 def prompt_prefixes(prompts: Iterable[str]) -> tuple[str, ...]:
     """Return up to PREFIXES shared beginnings of prompts; () unless MOST_PROMPTS have one."""
-    texts = list(dict.fromkeys(filter(None, prompts)))
-    texts = sorted(texts[:: -(-len(texts) // PREFIX_SAMPLE) or 1])
+    texts = _sample_of(prompts)
     least = max(LEAST_PROMPTS, LEAST_SHARE * len(texts))
     remaining = texts
-    found = list[str]()
-    while len(remaining) >= least and len(found) < PREFIXES:
-        pairs = pairwise(remaining)
-        common = [len(os.path.commonprefix(p)) for p in pairs]  # noqa: RUF071 (characters are meant)
-        best = 0
-        prefix = ""
-        for first, text in enumerate(remaining):
-            lengths = accumulate(common[first:], min)
-            for number, length in enumerate(takewhile(LEAST_SHARED.__le__, lengths), 2):
-                if number >= least and number * length > best:
-                    best = number * length
-                    prefix = text[:length]
-        words = _WORDS.match(prefix)
-        if words is None or len(words[0]) < LEAST_SHARED:
+    prefixes: list[str] = []
+    while len(remaining) >= least and len(prefixes) < PREFIXES:
+        # Cut the beginning after a whole word: "Solve the fo" is no instruction.
+        whole_words = _WORDS.match(_best_prefix(remaining, least))
+        if whole_words is None or len(whole_words[0]) < LEAST_SHARED:
             break
-        found.append(words[0])
-        remaining = [text for text in remaining if not text.startswith(words[0])]
-    return (
-        tuple(found) if len(texts) - len(remaining) >= MOST_PROMPTS * len(texts) else ()
-    )
+        prefix = whole_words[0]
+        prefixes.append(prefix)
+        remaining = [text for text in remaining if not text.startswith(prefix)]
+    covered = len(texts) - len(remaining)
+    return tuple(prefixes) if covered >= MOST_PROMPTS * len(texts) else ()
+
+
+def _sample_of(prompts: Iterable[str]) -> list[str]:
+    """Return at most about PREFIX_SAMPLE different prompts, sorted."""
+    texts = [text for text in dict.fromkeys(prompts) if text]
+    stride = max(1, math.ceil(len(texts) / PREFIX_SAMPLE))
+    return sorted(texts[::stride])
+
+
+def _best_prefix(texts: Sequence[str], least: float) -> str:
+    """Return the beginning of ``least`` or more sorted texts that saves most characters, or ""."""
+    # In sorted order, all texts that share a beginning stand next to each other.
+    common = [len(os.path.commonprefix(pair)) for pair in pairwise(texts)]  # noqa: RUF071
+    best = ""
+    saved = 0
+    for first, text in enumerate(texts):
+        length = len(text)
+        for last in range(first + 1, len(texts)):
+            length = min(length, common[last - 1])
+            if length < LEAST_SHARED:
+                break
+            count = last - first + 1
+            if count >= least and count * length > saved:
+                saved = count * length
+                best = text[:length]
+    return best
 
 
 def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -151,41 +177,51 @@ def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
 def number_columns(tables: Tables) -> list[ColumnView]:
     """Return numeric columns of the response list; logged fields are last, hidden if many."""
     responses = tables.responses
-    extras = tables.extras
-    parts = tables.reward_parts
     base_columns = [
-        c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()
+        column
+        for column in RESPONSE_COLUMNS
+        if column.listed and responses[column.name].notna().any()
     ]
-    tokens = any(c.name == "response_tokens" for c in base_columns)
+    in_tokens = any(column.name == "response_tokens" for column in base_columns)
     columns = []
-    logged = has(responses, "advantage_logged_mean")
     for base in base_columns:
         column = number_column(base)
-        hidden = column.hidden or (tokens and column.key == "response_chars")
-        help_text = column.help
-        if tables.sample_note and column.key == SAMPLED_FIGURE:
-            help_text = message("{help}; of sampled responses only", help=help_text)
-        if column.key == "advantage_mean":
-            hidden &= not logged
-            column = replace(
-                column, unit=message("logged") if logged else message("GAE")
-            )
-        columns.append(replace(column, hidden=hidden, help=help_text))
-    extra_names = [
-        n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()
-    ]
-    extra_names = [
-        n for n in extra_names if n != "advantage"
-    ]  # it is column ``advantage_mean``
-    for group, names in (
-        (
-            message("Parts of the reward"),
-            [name for name in extra_names if name in parts],
+        if column.key == "response_chars" and in_tokens:
+            column = replace(column, hidden=True)
+        elif column.key == "advantage_mean":
+            column = _advantage_column(column, responses)
+        elif column.key == SAMPLED_FIGURE and tables.sample_note:
+            note = message("{help}; of sampled responses only", help=column.help)
+            column = replace(column, help=note)
+        columns.append(column)
+    return columns + _logged_number_columns(tables)
+
+
+def _advantage_column(column: ColumnView, responses: pd.DataFrame) -> ColumnView:
+    """Return the column with where advantages are from; logged ones are always shown."""
+    if has(responses, "advantage_logged_mean"):
+        return replace(column, unit=message("logged"), hidden=False)
+    return replace(column, unit=message("GAE"))
+
+
+def _logged_number_columns(tables: Tables) -> list[ColumnView]:
+    """Return the parts of the reward, then the other logged numbers."""
+    parts: list[object] = []
+    others: list[object] = []
+    for name, values in tables.extras.items():
+        if name == "advantage":  # it is column ``advantage_mean``
+            continue
+        if is_numeric(values) and values.notna().any():
+            names = parts if name in tables.reward_parts else others
+            names.append(name)
+    return [
+        *extra_columns(
+            parts, message("Parts of the reward"), hidden=len(parts) > EXTRAS_SHOWN
         ),
-        (message("Logged fields"), [name for name in extra_names if name not in parts]),
-    ):
-        columns += extra_columns(names, group, hidden=len(names) > EXTRAS_SHOWN)
-    return columns
+        *extra_columns(
+            others, message("Logged fields"), hidden=len(others) > EXTRAS_SHOWN
+        ),
+    ]
 
 
 def extra_columns(
@@ -201,12 +237,26 @@ def reading_order(
     numbers: Sequence[ColumnView], texts: Sequence[ColumnView]
 ) -> list[ColumnView]:
     """Return the visible columns in order: reward, texts, KL and length, then all others."""
-    ranks = {"reward": 0, "prompt": 1, "response": 1, "finding": 1}
-    ranks |= {"kl_k1": 2, "response_tokens": 2, "response_chars": 2}
     visible_columns = [c for c in (*numbers, *texts) if not c.hidden]
-    return sorted(
-        visible_columns, key=lambda c: ranks.get(c.key, 4 if c.kind == "text" else 3)
-    )
+    return sorted(visible_columns, key=_reading_rank)
+
+
+# Columns that come first; other numbers follow, then other texts
+_FIRST_COLUMNS = {
+    "reward": 0,
+    "prompt": 1,
+    "response": 1,
+    "finding": 1,
+    "kl_k1": 2,
+    "response_tokens": 2,
+    "response_chars": 2,
+}
+
+
+def _reading_rank(column: ColumnView) -> int:
+    if column.key in _FIRST_COLUMNS:
+        return _FIRST_COLUMNS[column.key]
+    return 4 if column.kind == "text" else 3
 
 
 _WHY_ENDED = message(
@@ -236,12 +286,13 @@ def string_columns(tables: Tables) -> list[ColumnView]:
 
 def ending_texts(codes: pd.Series) -> NDArray[np.object_]:
     """Return how each response ended in words, None where it is not known; shape (R,)."""
-    words = {int(end): message(text) for end, text in ENDING_WORDS.items()}
-    return np.array([words.get(code) for code in codes.tolist()], np.object_)
+    words = {int(ending): message(text) for ending, text in ENDING_WORDS.items()}
+    texts = [words.get(code) for code in codes.tolist()]
+    return np.array(texts, np.object_)
 
 
-def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
-    """Return {"filters": {key of a column of strings: label of "all values"}}, or {}."""
+def list_filters(context: PageContext) -> dict[str, str]:
+    """Return key -> label of "all values", of the columns of strings that have a filter."""
     keys = {column.key for column in context.string_columns}
     labels = {
         context.environment: message("All environments"),
@@ -249,8 +300,7 @@ def list_filters(context: PageContext) -> dict[str, dict[str, str]]:
         TOOLS.key: message("All tools"),
         extra_key("split"): message("All splits"),  # branches are in none
     }
-    filters = {key: label for key, label in labels.items() if key in keys}
-    return {"filters": filters} if filters else {}
+    return {key: label for key, label in labels.items() if key in keys}
 
 
 def extra_key(name: object) -> str:

@@ -2,58 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-import pandas as pd
+from markupsafe import Markup
 
 from rlreport.about.card import card_view
-from rlreport.columns import RESPONSE, STEP
+from rlreport.columns import STEP
 from rlreport.draw.chart import Chart, evenly
 from rlreport.draw.run_charts import not_drawn
 from rlreport.metrics.roles import logging_advice, roles_of
 from rlreport.pages.agents import environments_table, turns_table
-from rlreport.pages.context import RunContext
-from rlreport.pages.figures import logged_part, windows_in_words
-from rlreport.pages.findings import verdict_view
-from rlreport.pages.listed import (
-    PROMPT_TEXT,
-    RESPONSE_TEXT,
-    STEP_LINK,
-    columns_with_data,
-    listed_prompt,
-)
-from rlreport.pages.page import Addresses
-from rlreport.pages.plan import TOOL_ERRORS, Extreme
+from rlreport.pages.author_notes import linked_notes, render_notes
+from rlreport.pages.charts import drawn_charts, page_charts
+from rlreport.pages.context import JudgedRun, RunReport
+from rlreport.pages.extremes import extreme_responses, extremes_table
+from rlreport.pages.figures import logged_part, run_figures, windows_in_words
+from rlreport.pages.findings import VerdictView, verdict_view
+from rlreport.pages.listed import STEP_LINK, columns_with_data
+from rlreport.pages.page import Addresses, Page
 from rlreport.pages.table import (
-    Cell,
+    Columns,
     ColumnView,
     KeyFigure,
     TableView,
     name_cell,
-    number_cell,
     number_columns_of,
     table,
 )
 from rlreport.read.changed import changes_in_words
-from rlreport.read.rollouts import Rollout
 from rlreport.tables import NoteKind, Tables, counted_responses
-from rlreport.text.clean import shortened
 from rlreport.text.messages import (
     format_message,
     listed,
     message,
     plural,
     sentences,
-    with_unit,
 )
 
-SNIPPET_CHARS = 400
-MOST_ROWS = 1_000  # Maximum steps in the table of a run that logs trainer metrics but no responses
-MOST_OPEN = (
-    8  # Maximum number of charts that are visible before further ones are unfolded
-)
-MOST_NAMED = 3  # Maximum number of trainer metrics files the summary names; the data page lists all
+# Maximum steps in the table of a run that logs trainer metrics but no responses
+MOST_ROWS = 1_000
+# Maximum number of charts that are visible before further ones are unfolded
+MOST_OPEN = 8
+# Maximum number of trainer metrics files the summary names; the data page lists all
+MOST_NAMED = 3
 # Columns of the overview's table of steps; columns without data are left out
 STEPS_SHOWN = (
     "responses",
@@ -80,38 +73,83 @@ STEPS_SHOWN = (
 ROLES_SHOWN = ("validation", "kl", "kl_token", "entropy")
 
 
-def overview_view(
-    context: RunContext,
-    addresses: Addresses,
-    charts: Sequence[Chart],
-    extremes: Sequence[tuple[Extreme, Rollout]],
-    figures: Sequence[KeyFigure],
-) -> dict[str, Any]:
-    return {
-        "verdict": verdict_view(context.verdict, addresses),
-        "figures": figures,
-        "windows": windows_in_words(context),
-        "logged": logged_part(context),
-        **charts_by_place(charts),
-        "extremes": _extremes(extremes, context.prefixes, addresses),
-        "turns": turns_table(context, addresses),
-        "environments": environments_table(context, addresses),
-        "steps": _steps(context, addresses),
-        "summary": _summary(context.tables),
-        "left_out": context.left_out,
-        "not_drawn": not_drawn(context.tables),
-        "card": card_view(context.card),
-        "warnings": _warnings(context),
-        "advice": logging_advice(map(str, context.tables.metrics.columns[1:]))
-        if context.tables.responses.empty
-        else None,
-    }
+@dataclass(frozen=True, slots=True)
+class OverviewView:
+    """What the overview shows; mail and Markdown show parts of it."""
+
+    summary: str
+    notes: Markup  # the author's, as HTML
+    card: Mapping[str, str] | None
+    warnings: str  # what readers must know of the logs before they read the verdict
+    verdict: VerdictView
+    lead: Chart | None  # chart of the verdict
+    reward: Chart | None
+    logged: str  # note below the chart of the reward
+    charts: list[Chart]  # the visible ones
+    more: list[Chart]  # those that are folded
+    not_drawn: list[str]
+    figures: Sequence[KeyFigure]
+    windows: str  # what the key figures are means of
+    environments: TableView | None
+    extremes: TableView
+    turns: TableView | None
+    advice: Mapping[str, str] | None  # how to log rollouts, if there are none
+    steps: TableView
+    left_out: list[str]
 
 
-def _warnings(context: RunContext) -> str:
-    """Return what readers must know of the logs before they read the verdict."""
-    tables = context.tables
-    several_runs_lead = context.verdict.level == "unjudged" and context.verdict.lead
+def overview_view(report: RunReport, addresses: Addresses) -> OverviewView:
+    charts = drawn_charts(report).overview
+    notes = linked_notes(report, addresses).html
+    return _view(report, addresses, charts, notes)
+
+
+PAGE = Page("overview", message("Overview"), overview_view)
+
+
+def overview_in_short(report: RunReport) -> OverviewView:
+    """Return the overview for mail and Markdown: no chart is drawn, and nothing is linked."""
+    charts = page_charts(report).overview
+    notes = render_notes(report.run.author_notes).html
+    return _view(report, Addresses(), charts, notes)
+
+
+def _view(
+    report: RunReport, addresses: Addresses, charts: Sequence[Chart], notes: Markup
+) -> OverviewView:
+    run = report.run
+    tables = run.tables
+    by_place = charts_by_place(charts)
+    advice = None
+    if not run.has_responses:
+        advice = logging_advice(map(str, tables.metrics.columns[1:]))
+    extremes = extreme_responses(report)
+    return OverviewView(
+        summary=_summary(tables),
+        notes=notes,
+        card=card_view(run.card),
+        warnings=_warnings(run),
+        verdict=verdict_view(run.verdict, addresses),
+        lead=by_place.lead,
+        reward=by_place.reward,
+        logged=logged_part(run),
+        charts=by_place.visible,
+        more=by_place.folded,
+        not_drawn=not_drawn(tables),
+        figures=run_figures(report),
+        windows=windows_in_words(run),
+        environments=environments_table(report, addresses),
+        extremes=extremes_table(extremes, report.shared.prefixes, addresses),
+        turns=turns_table(run, addresses),
+        advice=advice,
+        steps=_steps(run, addresses),
+        left_out=report.left_out,
+    )
+
+
+def _warnings(run: JudgedRun) -> str:
+    tables = run.tables
+    several_runs_lead = run.verdict.level == "unjudged" and run.verdict.lead
     texts = []
     for note in tables.notes:
         if note.kind == NoteKind.NO_STEP:
@@ -121,21 +159,29 @@ def _warnings(context: RunContext) -> str:
     return sentences([*texts, changes_in_words(tables.notes, tables.judged_before)])
 
 
-def charts_by_place(charts: Sequence[Chart]) -> dict[str, Any]:
-    """Return {"lead", "reward": chart or None, "charts": the visible ones, "more": collapsed}."""
-    single_charts = {c.place: c for c in charts if c.place in ("lead", "reward")}
-    room = MOST_OPEN - len(single_charts)
+class ChartsByPlace(NamedTuple):
+    """The charts of the overview by where they are."""
+
+    lead: Chart | None
+    reward: Chart | None
+    visible: list[Chart]
+    folded: list[Chart]
+
+
+def charts_by_place(charts: Sequence[Chart]) -> ChartsByPlace:
+    """Put up to MOST_OPEN charts where they are visible, the others where they are folded."""
+    alone = {c.place: c for c in charts if c.place in ("lead", "reward")}
+    room = MOST_OPEN - len(alone)
     first = [c for c in charts if c.place == "open"]
-    more = first[room:] + [c for c in charts if c.place == "more"]
-    groups = list(
-        dict.fromkeys(["", *(chart.group for chart in more)])
-    )  # one heading per group
-    return {
-        "lead": single_charts.get("lead"),
-        "reward": single_charts.get("reward"),
-        "charts": first[:room],
-        "more": sorted(more, key=lambda chart: groups.index(chart.group)),
-    }
+    folded = first[room:] + [c for c in charts if c.place == "more"]
+    # One heading per group; charts without a group come first.
+    groups = list(dict.fromkeys(["", *(chart.group for chart in folded)]))
+    return ChartsByPlace(
+        lead=alone.get("lead"),
+        reward=alone.get("reward"),
+        visible=first[:room],
+        folded=sorted(folded, key=lambda chart: groups.index(chart.group)),
+    )
 
 
 def _summary(tables: Tables) -> str:
@@ -173,101 +219,58 @@ def _summary(tables: Tables) -> str:
     return sentences([logs, texts, metrics_note if names else ""])
 
 
-_WHICH = ColumnView("which", message("Which"), kind="link")
-
-
-def _extremes(
-    extremes: Sequence[tuple[Extreme, Rollout]],
-    prefixes: Sequence[str],
-    addresses: Addresses,
-) -> TableView:
-    rollouts = [rollout for _, rollout in extremes]
-    return table(
-        "extremes",
-        message("Extreme responses of the run"),
-        {
-            _WHICH: [Cell(extreme.label, extreme.label) for extreme, _ in extremes],
-            ColumnView("value", message("Extreme")): [
-                _extreme_cell(e) for e, _ in extremes
-            ],
-            ColumnView("step", message("Step")): [name_cell(r.step) for r in rollouts],
-            PROMPT_TEXT: [listed_prompt(r, prefixes, SNIPPET_CHARS) for r in rollouts],
-            RESPONSE_TEXT: [
-                shortened(r.response, SNIPPET_CHARS) or message("(empty)")
-                for r in rollouts
-            ],
-        },
-        ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in extremes],
-        hrefs=[
-            addresses.response(
-                r.step,
-                r.n,
-                token=extreme.token,
-                turn="error" if extreme.metric == TOOL_ERRORS else None,
-            )
-            for extreme, r in extremes
-        ],
-    )
-
-
-def extreme_number(extreme: Extreme) -> Cell:
-    return number_cell(extreme.value, RESPONSE[extreme.metric].kind)
-
-
-def _extreme_cell(extreme: Extreme) -> Cell:
-    value = extreme_number(extreme)
-    unit = RESPONSE[extreme.metric].unit
-    if value.text == "1" and unit == "tokens":
-        return value._replace(text=plural("{count} token", "{count} tokens", 1))
-    return value._replace(text=with_unit(value.text, unit))
-
-
-def _steps(context: RunContext, addresses: Addresses) -> TableView:
-    steps = context.tables.steps
+def _steps(run: JudgedRun, addresses: Addresses) -> TableView:
+    steps = run.tables.steps
     note = ""
-    columns = [STEP[name] for name in columns_with_data(steps, STEPS_SHOWN)]
-    if not context.has_rollouts and len(steps) > MOST_ROWS:
+    names = columns_with_data(steps, STEPS_SHOWN)
+    if not run.has_responses and len(steps) > MOST_ROWS:
         note = message(
             "{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps)
         )
         steps = steps.iloc[evenly(len(steps), MOST_ROWS)]
     for name in ("failed_rollouts", "responses"):
-        if not steps[name].any():
-            columns = [c for c in columns if c.name != name]
-    names = steps["step"].tolist()
-    trainer = pd.DataFrame()
-    if not context.has_rollouts:
-        metrics = context.tables.metrics.set_index("step").reindex(names)
-        roles = roles_of(map(str, metrics.columns))
-        trainer = metrics[[roles[role] for role in ROLES_SHOWN if role in roles]]
+        if name in names and not steps[name].any():
+            names.remove(name)
+    numbers = steps["step"].tolist()
+    columns: Columns = {STEP_LINK: map(name_cell, numbers)}
+    columns |= number_columns_of(steps, [STEP[name] for name in names])
+    if not run.has_responses:
+        columns |= _trainer_columns(run.tables, numbers)
+    incomplete = steps["incomplete"].tolist()
+    badges = [
+        _step_badges(run, step, is_incomplete=bool(flag))
+        for step, flag in zip(numbers, incomplete, strict=True)
+    ]
     return table(
         "steps",
         message("Steps"),
-        {
-            STEP_LINK: map(name_cell, names),
-            **number_columns_of(steps, columns),
-            **{
-                ColumnView(f"metric:{name}", str(name)): trainer[name]
-                for name in trainer
-            },
-        },
-        ids=names,
-        hrefs=[addresses.step(step) for step in names],
-        badges=[
-            _step_badges(context, step, incomplete)
-            for step, incomplete in zip(
-                names, steps["incomplete"].tolist(), strict=True
-            )
-        ],
+        columns,
+        ids=numbers,
+        hrefs=map(addresses.step, numbers),
+        badges=badges,
         note=note,
     )
 
 
-def _step_badges(context: RunContext, step: int, incomplete: bool) -> list[str]:
-    verdict = context.verdict
-    badges = [message("incomplete")] if incomplete else []
-    if step == context.tables.in_progress:
+def _trainer_columns(tables: Tables, steps: list[int]) -> Columns:
+    """Return the columns of the trainer's metrics of ROLES_SHOWN, at these steps."""
+    metrics = tables.metrics.set_index("step").reindex(steps)
+    roles = roles_of(map(str, metrics.columns))
+    columns: Columns = {}
+    for role in ROLES_SHOWN:
+        if role in roles:
+            name = roles[role]
+            columns[ColumnView(f"metric:{name}", str(name))] = metrics[name]
+    return columns
+
+
+def _step_badges(run: JudgedRun, step: int, *, is_incomplete: bool) -> list[str]:
+    badges = []
+    if is_incomplete:
+        badges.append(message("incomplete"))
+    if step == run.tables.in_progress:
         badges.append(message("in progress"))
-    return badges + [
-        f.name for f in verdict.findings if f.id == verdict.lead and step in f.steps
-    ]
+    for finding in run.verdict.findings:
+        if finding.id == run.verdict.lead and step in finding.steps:
+            badges.append(finding.name)
+    return badges

@@ -1,32 +1,19 @@
-"""A page: its address, title and shell."""
+"""A page: its declaration, its address, its frame, and how it is rendered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
-from rlreport.pages.context import PageContext
+from rlreport.pages.context import EncodedPage, JudgedRun, PageContext, RunReport
 from rlreport.pages.html import environment
 from rlreport.pages.table import Link, Shell
 from rlreport.text.messages import message
 
-T = TypeVar("T")
-PROMPTS = (
-    "data/prompts.csv"  # Path of the exported table of prompts, below the report's root
-)
-NAMES = {
-    "overview": message("Overview"),
-    "responses": message("Responses"),
-    "prompts": message("Prompts"),
-    "tokens": message("Tokens"),
-    "data": message("Data"),
-}
-PAGE_FILES = {kind: f"{kind}.html" for kind in NAMES} | {"overview": "index.html"}
-
-# Pages in the main navigation; those of responses exist only if responses are logged
-ALWAYS_LISTED = ("overview", "data")
-OF_ROLLOUTS = ("responses", "prompts", "tokens")
+# Path of the exported table of prompts, below the report's root
+PROMPTS = "data/prompts.csv"
 # Content-Security-Policy of pages in a folder, which may only run the report's scripts
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -43,12 +30,14 @@ class Addresses:
     # whether the report is one file, in which pages have addresses like ``#/data``
     one_file: bool = False
 
-    def page(self, kind: str) -> str:
+    def page(self, name: str) -> str:
+        """Return the address of a page about the whole run."""
         if self.one_file:
-            return "#/" if kind == "overview" else f"#/{kind}"
-        return self.root + PAGE_FILES[kind]
+            return "#/" if name == "overview" else f"#/{name}"
+        return self.root + page_file(name)
 
     def step(self, step: int) -> str | None:
+        """Return the address of a step's page, None if it has none."""
         return self.any_step(step) if step in self.steps else None
 
     def response(
@@ -60,9 +49,14 @@ class Addresses:
         turn: int | str | None = None,
     ) -> str | None:
         """Return the address of a response, or of its token or turn; None without a step page."""
-        parts = {"token": token, "turn": turn}
-        inside = "".join(f"&{key}={at}" for key, at in parts.items() if at is not None)
-        return f"{self.any_response(step, n)}{inside}" if step in self.steps else None
+        if step not in self.steps:
+            return None
+        address = self.any_response(step, n)
+        if token is not None:
+            address += f"&token={token}"
+        if turn is not None:
+            address += f"&turn={turn}"
+        return address
 
     def prompt(self, prompt_id: int | str) -> str:
         """Return the address of the responses page, filtered to the responses to one prompt."""
@@ -75,6 +69,7 @@ class Addresses:
         return f"{self.page('responses')}{self._mark}{state}"
 
     def file(self, path: str) -> str | None:
+        """Return the address of a file, given its path in the folder; None in one file."""
         return None if self.one_file else self.root + path
 
     @property
@@ -82,6 +77,7 @@ class Addresses:
         return "?" if self.one_file else "#"
 
     def any_step(self, step: int | str) -> str:
+        """Return the address of a step's page; "{step}" makes it a pattern for scripts."""
         return f"#/steps/{step}" if self.one_file else f"{self.root}steps/{step}.html"
 
     def any_response(self, step: int | str, n: int | str) -> str:
@@ -89,70 +85,121 @@ class Addresses:
         return f"{self.any_step(step)}{self._mark}r={n}"
 
 
-class Maker:
-    """Base class of builders that cache values they have computed, in the dict ``memo``."""
-
-    __slots__ = ()
-    memo: dict[Hashable, Any]
-
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        if key not in self.memo:
-            self.memo[key] = make()
-        return cast("T", self.memo[key])
+def page_file(name: str) -> str:
+    """Return the path of a page in a report folder."""
+    return "index.html" if name == "overview" else f"{name}.html"
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RenderedPage:
+    """A page as HTML, before an output form encodes it."""
+
     path: str  # path of its file in a report folder, e.g. ``steps/100.html``
-    view: str  # name in a one-file report, e.g. ``steps/100``, whose address is ``#/steps/100``
+    # name in a one-file report, e.g. ``steps/100``, whose address is ``#/steps/100``
+    view: str
     title: str  # content of the ``<title>`` element
     html: str  # a whole document, or for a one-file report the content of ``<main>``
 
 
-# Function that encodes a page for an output format: page -> (path, bytes), size in bytes
-Finish = Callable[[Page], tuple[tuple[str, bytes], int]]
+# Encodes a page for an output form
+Encode: TypeAlias = Callable[[RenderedPage], EncodedPage]
+
+
+def always(run: JudgedRun) -> bool:
+    """Return True: what a page needs that every run has."""
+    return True
+
+
+def has_responses(run: JudgedRun) -> bool:
+    """Return whether responses are logged: what a page about them needs."""
+    return run.has_responses
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page about the whole run, in the navigation of every page; ``registry`` lists all.
+
+    Attributes:
+        name: also that of its template, ``templates/main/NAME.html``, and in its address:
+            ``NAME.html`` in a folder (``index.html`` for the overview), ``#/NAME`` in one file.
+        title: heading and entry in the navigation.
+        view: returns what the template shows as ``view``, a frozen dataclass. Its messages are
+            translated afterwards. Addresses are relative to the page.
+        needs: whether a run has what the page shows; without it the report lacks the page.
+    """
+
+    name: str
+    title: str
+    view: Callable[[RunReport, Addresses], object]
+    needs: Callable[[JudgedRun], bool] = always
 
 
 def rendered(
-    kind: str,
-    view: Any,
+    name: str,
+    view: object,
     context: PageContext,
     addresses: Addresses,
     step: int | None = None,
-) -> Page:
-    """Render a page: a whole document, or for a one-file report the content of ``<main>``."""
-    frame = shell(kind, context, addresses, step)
-    template = f"main/{kind}.html" if context.one_file else "page.html"
-    language = context.options.language
-    shown = {**language.of(view)}
-    html = environment(language).get_template(template).render(view=shown, shell=frame)
-    shown.clear()  # else Jinja's macros, which are in a reference cycle, would keep it for long
+) -> RenderedPage:
+    """Render a page: a whole document, or for a one-file report the content of ``<main>``.
+
+    Args:
+        name: of a ``Page``, or "step".
+        view: a frozen dataclass, whose fields the template reads.
+        context: what all pages share.
+        addresses: addresses relative to the page.
+        step: the step whose page it is, None for a page about the run.
+    """
+    frame = shell(name, context, addresses, step)
+    html = _html(name, view, frame, context)
     if step is not None:
-        return Page(f"steps/{step}.html", f"steps/{step}", frame.title, html)
-    return Page(PAGE_FILES[kind], "" if kind == "overview" else kind, frame.title, html)
+        path = f"steps/{step}"
+        return RenderedPage(f"{path}.html", path, frame.title, html)
+    view_name = "" if name == "overview" else name
+    return RenderedPage(page_file(name), view_name, frame.title, html)
+
+
+def _html(name: str, view: object, frame: Shell, context: PageContext) -> str:
+    language = context.options.language
+    template = f"main/{name}.html" if context.one_file else "page.html"
+    translated = language.of(view)
+    shown = SimpleNamespace(**shallow_dict(translated))
+    templates = environment(language)
+    html = templates.get_template(template).render(view=shown, shell=frame)
+    # Else Jinja's macros, which are in a reference cycle, would keep the view for long.
+    vars(shown).clear()
+    return html
+
+
+def shallow_dict(view: object) -> dict[str, Any]:
+    """Return the fields of a dataclass; unlike ``asdict`` without copying what they hold."""
+    names = [field.name for field in fields(view)]  # type: ignore[arg-type]
+    return {name: getattr(view, name) for name in names}
 
 
 def shell(
-    kind: str, context: PageContext, addresses: Addresses, step: int | None = None
+    name: str, context: PageContext, addresses: Addresses, step: int | None = None
 ) -> Shell:
-    """Return title, navigation and assets of a page; ``kind``: key of NAMES, or "step"."""
-    title = context.run
-    if kind != "overview":
-        name = NAMES[kind] if step is None else message("Step {step}", step=step)
-        title = message("{page} · {run}", page=name, run=context.run)
+    """Return title, navigation and assets of a page; ``name``: of a ``Page``, or "step"."""
+    titles = {page.name: page.title for page in context.navigation}
+    title = context.title
+    if name != "overview":
+        of_page = titles[name] if step is None else message("Step {step}", step=step)
+        title = message("{page} · {run}", page=of_page, run=context.title)
+    navigation = [
+        (page.name, Link(page.title, addresses.page(page.name)))
+        for page in context.navigation
+    ]
+    assets = {
+        asset: addresses.root + path for asset, path in context.asset_files.items()
+    }
     frame = Shell(
         title=title,
-        run=context.run,
-        kind=kind,
+        run=context.title,
+        kind=name,
         root=addresses.root,
-        nav=[
-            (kind, Link(NAMES[kind], addresses.page(kind)))
-            for kind in NAMES
-            if kind in ALWAYS_LISTED or (context.has_rollouts and kind in OF_ROLLOUTS)
-        ],
-        assets={
-            name: addresses.root + path for name, path in context.asset_files.items()
-        },
+        nav=navigation,
+        assets=assets,
         csp="" if context.one_file else FOLDER_POLICY,
     )
     return context.options.language.of(frame)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import spans
+from rlreport.pages.page_data import BranchData, ConversationData, GroupData, TurnData
 from rlreport.read.rollouts import Rollout, Turn
 from rlreport.tables import length_column
 from rlreport.text.messages import Joined, plural
@@ -29,37 +32,51 @@ _BASE64 = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{512,}={0,
 _LETTERS = re.compile(r"(.)\1{15}")
 
 
-def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
-    """Return {"conversation", "given": spans of unsampled tokens, "errors"} by n, if not empty."""
-    parts: dict[str, dict[str, Any]] = {"conversation": {}, "given": {}, "errors": {}}
+def conversation_data(rollouts: Sequence[Rollout]) -> ConversationData:
+    """Return turns, spans of unsampled tokens, and errors, of the responses that have any."""
+    turns: dict[str, list[TurnData]] = {}
+    given: dict[str, list[tuple[int, int]]] = {}
+    errors: dict[str, list[str]] = {}
     for rollout in rollouts:
         n = str(rollout.n)
-        parts["conversation"][n] = [_turn(turn) for turn in rollout.conversation]
-        if rollout.sampled is not None and rollout.raw_tokens:
-            parts["given"][n] = spans(~rollout.sampled).tolist()
-        parts["errors"][n] = [_short(error) for error in rollout.errors]
-    filled = {
-        key: {n: value for n, value in part.items() if value}
-        for key, part in parts.items()
-    }
-    return {key: part for key, part in filled.items() if part}
+        if rollout.conversation:
+            turns[n] = [_turn(turn) for turn in rollout.conversation]
+        if rollout.errors:
+            errors[n] = [_short(error) for error in rollout.errors]
+        if rollout.sampled is None or not rollout.raw_tokens:
+            continue
+        unsampled = spans(~rollout.sampled).tolist()
+        if unsampled:
+            given[n] = unsampled
+    data: ConversationData = {}
+    if turns:
+        data["conversation"] = turns
+    if given:
+        data["given"] = given
+    if errors:
+        data["errors"] = errors
+    return data
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
-    parts = {
-        "sampled": turn.sampled,
-        "thinking": _short(turn.thinking or ""),
-        "calls": [[name, _short(arguments)] for name, arguments in turn.calls],
-        "tool": turn.tool,
-        "error": _short(turn.error or ""),
-    }
-    numbers = {"tokens": turn.tokens, "seconds": turn.seconds, "reward": turn.reward}
-    return {
-        "role": turn.role,
-        "text": _short(turn.text),
-        **{key: value for key, value in parts.items() if value},
-        **{key: value for key, value in numbers.items() if value is not None},
-    }
+def _turn(turn: Turn) -> TurnData:
+    data: TurnData = {"role": turn.role, "text": _short(turn.text)}
+    if turn.sampled:
+        data["sampled"] = True
+    if turn.thinking:
+        data["thinking"] = _short(turn.thinking)
+    if turn.calls:
+        data["calls"] = [(name, _short(arguments)) for name, arguments in turn.calls]
+    if turn.tool:
+        data["tool"] = turn.tool
+    if turn.error:
+        data["error"] = _short(turn.error)
+    if turn.tokens is not None:
+        data["tokens"] = turn.tokens
+    if turn.seconds is not None:
+        data["seconds"] = turn.seconds
+    if turn.reward is not None:
+        data["reward"] = turn.reward
+    return data
 
 
 def _short(text: str) -> str:
@@ -85,49 +102,66 @@ def _size(match: re.Match[str]) -> str:
 
 def group_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
-) -> dict[str, Any]:
+) -> GroupData:
     """Return ``groups``, ``siblings``, ``right`` (docs/page-data.md); {} if no group is shown."""
-    n = columns["n"]
+    numbers = columns["n"]
     group = columns["group"]
-    rewards = columns["reward"]
-    correctness = None if np.isnan(columns["correct"]).all() else columns["correct"]
-    lengths = columns[length_column(columns)]
-    is_shown = np.zeros(len(n), bool)
+    is_shown = np.zeros(len(numbers), bool)
     is_shown[shown_rows] = True
+    siblings = _SiblingFigures.of(columns)
     groups: list[list[int]] = []
-    siblings: dict[str, list[float | None]] = {}
+    not_shown: dict[str, list[float | None]] = {}
+    # Sorting is stable, so the members of a group stay in log order.
     order = np.argsort(group, kind="stable")
-    cuts = np.flatnonzero(np.diff(group[order])) + 1
-    for members in np.split(order, cuts):
+    starts = np.flatnonzero(np.diff(group[order])) + 1
+    for members in np.split(order, starts):
         if len(members) < 2 or not is_shown[members].any():
             continue
-        entries = members[is_shown[members] | (np.arange(len(members)) < MOST_SIBLINGS)]
-        groups.append(n[entries].tolist())
+        is_first = np.arange(len(members)) < MOST_SIBLINGS
+        entries = members[is_shown[members] | is_first]
+        groups.append(numbers[entries].tolist())
         for row in entries[~is_shown[entries]].tolist():
-            reward = float(f"{rewards[row]:.{REWARD_DIGITS}g}")
-            values = [
-                reward,
-                lengths[row],
-                *([] if correctness is None else [correctness[row]]),
-            ]
-            siblings[str(n[row])] = [None if v != v else float(v) for v in values]
+            not_shown[str(numbers[row])] = siblings.at(row)
     if not groups:
         return {}
-    result: dict[str, Any] = {"groups": groups, "siblings": siblings}
-    if correctness is not None:
-        result["right"] = [
-            None if v != v else int(v) for v in correctness[shown_rows].tolist()
-        ]
-    return result
+    data: GroupData = {"groups": groups, "siblings": not_shown}
+    if siblings.correct is not None:
+        grades = siblings.correct[shown_rows].tolist()
+        data["right"] = [None if math.isnan(grade) else int(grade) for grade in grades]
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class _SiblingFigures:
+    """What the panel says of members of a group that the page does not show."""
+
+    reward: NDArray[np.float64]
+    length: NDArray[np.float64]
+    correct: NDArray[np.float64] | None  # None if it is known of no response
+
+    @classmethod
+    def of(cls, columns: Mapping[str, NDArray[Any]]) -> _SiblingFigures:
+        correct = columns["correct"]
+        return cls(
+            reward=columns["reward"],
+            length=columns[length_column(columns)],
+            correct=None if np.isnan(correct).all() else correct,
+        )
+
+    def at(self, row: int) -> list[float | None]:
+        """Return reward, length and, if it is known of any, whether the response is right."""
+        values = [float(f"{self.reward[row]:.{REWARD_DIGITS}g}"), self.length[row]]
+        if self.correct is not None:
+            values.append(self.correct[row])
+        return [None if math.isnan(value) else float(value) for value in values]
 
 
 def branch_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
-) -> dict[str, list[list[int]]]:
-    """Return {"branches": for each rollout of several rows, their n, trained first}, or {}."""
-    shown = pd.DataFrame(
-        {name: columns[name][shown_rows] for name in ("rollout", "validation", "n")}
-    )
+) -> BranchData:
+    """Return for each rollout of several rows their n, the trained one first; {} without any."""
+    names = ("rollout", "validation", "n")
+    shown = pd.DataFrame({name: columns[name][shown_rows] for name in names})
     rollouts = shown.dropna().sort_values(["validation", "n"]).groupby("rollout")["n"]
     branches = [members.tolist() for _, members in rollouts if len(members) > 1]
     return {"branches": branches} if branches else {}

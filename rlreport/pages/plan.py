@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,19 +28,28 @@ EXTREME_SHARE = 0.5
 
 TOOL_ERRORS = "tool_errors"
 
-# Extremes: (label, metric, "min" or "max", whether to link to the token with the largest KL)
+
+class _End(NamedTuple):
+    """A metric whose lowest or highest value makes a response an extreme."""
+
+    label: str
+    metric: str
+    end: Literal["min", "max"]
+    at_token: bool = False  # whether to link to the token with the largest KL
+
+
 _ENDS = (
-    (translatable("Lowest reward"), "reward", "min", False),
-    (translatable("Highest reward"), "reward", "max", False),
-    (translatable("Furthest below the reference"), "reward_gap", "min", False),
-    (translatable("Furthest above the reference"), "reward_gap", "max", False),
-    (translatable("Largest KL"), "kl_k1", "max", True),
-    (translatable("Most negative KL"), "kl_k1", "min", False),
-    (RESPONSE["kl_max"].label, "kl_max", "max", True),
-    (translatable("Longest"), "response_tokens", "max", False),
-    (translatable("Shortest"), "response_tokens", "min", False),
-    (translatable("Highest surprisal"), "surprisal_mean", "max", False),
-    (translatable("Lowest surprisal"), "surprisal_mean", "min", False),
+    _End(translatable("Lowest reward"), "reward", "min"),
+    _End(translatable("Highest reward"), "reward", "max"),
+    _End(translatable("Furthest below the reference"), "reward_gap", "min"),
+    _End(translatable("Furthest above the reference"), "reward_gap", "max"),
+    _End(translatable("Largest KL"), "kl_k1", "max", at_token=True),
+    _End(translatable("Most negative KL"), "kl_k1", "min"),
+    _End(RESPONSE["kl_max"].label, "kl_max", "max", at_token=True),
+    _End(translatable("Longest"), "response_tokens", "max"),
+    _End(translatable("Shortest"), "response_tokens", "min"),
+    _End(translatable("Highest surprisal"), "surprisal_mean", "max"),
+    _End(translatable("Lowest surprisal"), "surprisal_mean", "min"),
 )
 
 
@@ -58,26 +67,38 @@ class Extreme:
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
     """Return the last response at each of ``_ENDS`` (but no branch), then the first tool error."""
     result = []
-    branches = responses["validation"].to_numpy() == RowRole.BRANCH
-    for label, metric, end, at_token in _ENDS:
-        column = length_column(responses) if metric == "response_tokens" else metric
-        values = np.where(branches, np.nan, responses[column].to_numpy(np.float64))
-        finite = values[np.isfinite(values)]
-        if not len(finite) or finite.min() == finite.max():
-            continue
-        value = float(finite.min() if end == "min" else finite.max())
-        if end == "min" and metric == "kl_k1" and value >= 0:
-            continue
-        row = int(np.flatnonzero(values == value)[-1])
-        position = responses["kl_max_position"].to_numpy()[row] if at_token else np.nan
-        token = None if np.isnan(position) else int(position)
-        result.append(Extreme(message(label), column, row, value, token))
+    for end in _ENDS:
+        extreme = _extreme(responses, end)
+        if extreme:
+            result.append(extreme)
     errors = responses[TOOL_ERRORS].to_numpy(np.float64)
-    for row in np.flatnonzero(errors > 0)[:1].tolist():
-        result.append(
-            Extreme(message("First tool error"), TOOL_ERRORS, row, float(errors[row]))
-        )
+    rows = np.flatnonzero(errors > 0)
+    if len(rows):
+        row = int(rows[0])
+        label = message("First tool error")
+        result.append(Extreme(label, TOOL_ERRORS, row, float(errors[row])))
     return result
+
+
+def _extreme(responses: pd.DataFrame, end: _End) -> Extreme | None:
+    """Return the last response at an end of a metric, None if all values are the same."""
+    metric = end.metric
+    if metric == "response_tokens":
+        metric = length_column(responses)
+    is_branch = responses["validation"].to_numpy() == RowRole.BRANCH
+    values = np.where(is_branch, np.nan, responses[metric].to_numpy(np.float64))
+    finite = values[np.isfinite(values)]
+    if not len(finite) or finite.min() == finite.max():
+        return None
+    value = float(finite.min() if end.end == "min" else finite.max())
+    if end.end == "min" and metric == "kl_k1" and value >= 0:
+        return None
+    row = int(np.flatnonzero(values == value)[-1])
+    token = None
+    if end.at_token:
+        position = responses["kl_max_position"].to_numpy()[row]
+        token = None if np.isnan(position) else int(position)
+    return Extreme(message(end.label), metric, row, value, token)
 
 
 def rank_by_interest(
@@ -85,23 +106,26 @@ def rank_by_interest(
 ) -> NDArray[np.int64]:
     """Return indices of up to ``shown`` rows of a step: ``n`` in ``pinned``, extremes, a sample."""
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
-    is_pinned = np.isin(responses["n"].to_numpy(), np.fromiter(pinned, np.int64))
+    pinned_numbers = np.fromiter(pinned, np.int64)
+    is_pinned = np.isin(responses["n"].to_numpy(), pinned_numbers)
     rank[is_pinned] = -1
-    branches = responses["validation"].to_numpy() == RowRole.BRANCH
-    if branches.any():  # a branch gets the rank of the trained response of its rollout
-        trained = (
-            pd.Series(rank).mask(branches).groupby(responses["rollout"].to_numpy())
-        )
-        rank[branches] = trained.transform("min").fillna(len(rank))[branches]
+    is_branch = responses["validation"].to_numpy() == RowRole.BRANCH
+    if is_branch.any():  # a branch gets the rank of the trained response of its rollout
+        trained = pd.Series(rank).mask(is_branch)
+        of_rollout = trained.groupby(responses["rollout"].to_numpy()).transform("min")
+        rank[is_branch] = of_rollout.fillna(len(rank))[is_branch]
     order = rank.argsort(kind="stable")
     if len(order) <= shown:
         return order
-    leading = min(max(int(is_pinned.sum()), int(shown * EXTREME_SHARE)), shown)
+    # All pinned ones come first, and at least a share of extremes.
+    leading = max(int(is_pinned.sum()), int(shown * EXTREME_SHARE))
+    leading = min(leading, shown)
     rest = np.sort(order[leading:])
     prompt = responses["prompt_id"].to_numpy()[rest]
     nth = pd.Series(prompt).groupby(prompt).cumcount()
     # All steps take prompts in the same random order, so that a prompt can be followed.
-    rest = rest[np.lexsort((mix(prompt.astype(np.uint64)), nth))]
+    random_order = mix(prompt.astype(np.uint64))
+    rest = rest[np.lexsort((random_order, nth))]
     return np.concatenate([order[:leading], rest[: shown - leading]])
 
 
@@ -110,7 +134,8 @@ COMPACT = 4  # Significant digits on pages with many token values
 
 # Typical compressed bytes of a page, of a response, and of a token value by its digits. The first
 # rendering shows how far these estimates are off.
-PAGE_BYTES, ROW_BYTES = 8_000, 1_000
+PAGE_BYTES = 8_000
+ROW_BYTES = 1_000
 VALUE_BYTES = {FINEST_DIGITS: 2.4, COMPACT: 1.7, 3: 1.3}
 FEWEST = 24  # this many steps get a page even if only the lowest level of detail fits
 
@@ -148,66 +173,67 @@ class StepPlan:
     """What the page of a step shows: its responses, ranked by interest, at a level of detail."""
 
     step: int
-    rows: NDArray[
-        np.int64
-    ]  # int64, row numbers in the response table, the most interesting first
+    # row numbers in the response table, the most interesting first
+    rows: NDArray[np.int64]
     pinned: int  # number of leading ``rows`` that findings cite or that are extremes of the run
-    tokens: NDArray[
-        np.float64
-    ]  # float64, number of tokens of each response in ``rows``
+    tokens: NDArray[np.float64]  # number of tokens of each response in ``rows``
     arrays: int  # number of values that the page has for each token, 0 if no tokens are logged
-    with_tokens: int = (
-        0  # how many of ``rows``, from the first on, are shown with token values
-    )
+    # how many of ``rows``, from the first on, are shown with token values
+    with_tokens: int = 0
     digits: int = FINEST_DIGITS  # significant digits of token values
 
     def at(self, level: int) -> StepPlan:
-        wanted = LEVELS[level]
-        count = len(self.rows)
-        pinned = 0 if level == len(LEVELS) - 1 else self.pinned
-        rows = count if wanted.rows is None else min(count, max(wanted.rows, pinned))
-        tokens = (
-            rows
-            if wanted.with_tokens is None
-            else min(rows, max(wanted.with_tokens, pinned))
-        )
+        """Return the plan at a level of detail, an index into LEVELS."""
+        limits = LEVELS[level]
+        is_last = level == len(LEVELS) - 1
+        pinned = 0 if is_last else self.pinned
+        rows = len(self.rows)
+        if limits.rows is not None:
+            rows = min(rows, max(limits.rows, pinned))
+        with_tokens = rows if self.arrays else 0
+        if limits.with_tokens is not None:
+            with_tokens = min(with_tokens, max(limits.with_tokens, pinned))
         return replace(
             self,
             rows=self.rows[:rows],
-            with_tokens=tokens if self.arrays else 0,
-            digits=wanted.digits,
+            with_tokens=with_tokens,
+            digits=limits.digits,
         )
+
+    @property
+    def expected_bytes(self) -> float:
+        values = self.arrays * float(self.tokens[: self.with_tokens].sum())
+        texts = PAGE_BYTES + ROW_BYTES * len(self.rows)
+        return texts + VALUE_BYTES[self.digits] * values
 
 
 def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
     """Return the estimated bytes of the pages of these steps at a level of detail."""
     total = 0.0
     for candidate in candidates:
-        plan = candidate.at(level)
-        values = candidate.arrays * float(candidate.tokens[: plan.with_tokens].sum())
-        total += (
-            PAGE_BYTES + ROW_BYTES * len(plan.rows) + VALUE_BYTES[plan.digits] * values
-        )
+        total += candidate.at(level).expected_bytes
     return total
 
 
 def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
     """Return the index of the first level within ``room`` and MAX_FINE_VALUES, else of the last."""
-    most_values = max(
-        (c.arrays * float(c.tokens.sum()) for c in candidates), default=0.0
-    )
-    for level in range(0 if most_values <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
+    most_values = 0.0
+    for candidate in candidates:
+        values = candidate.arrays * float(candidate.tokens.sum())
+        most_values = max(most_values, values)
+    finest = 0 if most_values <= MAX_FINE_VALUES else 1
+    last = len(LEVELS) - 1
+    for level in range(finest, last):
         if expected_bytes(candidates, level) <= room:
             return level
-    return len(LEVELS) - 1
+    return last
 
 
 def affordable(candidates: Sequence[StepPlan], room: float) -> int:
     """Return how many steps fit: at LEVELS[-2], or up to FEWEST at LEVELS[-1] if that is more."""
-    second_lowest, lowest = (
-        expected_bytes(candidates, level) / len(candidates)
-        for level in (len(LEVELS) - 2, len(LEVELS) - 1)
-    )
+    last = len(LEVELS) - 1
+    second_lowest = expected_bytes(candidates, last - 1) / len(candidates)
+    lowest = expected_bytes(candidates, last) / len(candidates)
     return max(int(room / second_lowest), min(FEWEST, int(room / lowest)))
 
 
@@ -224,35 +250,38 @@ def left_out(
     responses = sum(len(step.rows) for step in steps)
     token_rows = sum(step.with_tokens for step in steps)
     digits = min((step.digits for step in steps), default=FINEST_DIGITS)
-    pages = message(
-        "{some:count} of {all:count} steps have no page; the first, the last, those of findings "
-        "and extremes, and every n-th of the others have one.",
-        some=steps_in_all - len(steps),
-        all=steps_in_all,
-    )
-    texts = message(
-        "{some:count} of {all} are shown with their text: those that findings "
-        "refer to, the extremes of every metric, and a seeded sample of the rest. Figures do not "
-        "depend on this choice.",
-        some=responses,
-        all=counted_in_all(splits),
-    )
-    tokens = message(
-        "Token data is included for the {some:count} most interesting of {all:count} shown "
-        "responses.",
-        some=token_rows,
-        all=responses,
-    )
-    values = message(
-        "Token values are kept to {digits} significant digits.", digits=digits
-    )
-    sentences = (
-        (pages, len(steps) < steps_in_all),
-        (texts, responses < len(splits)),
-        (tokens, token_rows < min(responses, token_responses)),
-        (values, token_responses and digits < FINEST_DIGITS),
-    )
-    return [text for text, applies in sentences if applies]
+    sentences = []
+    if len(steps) < steps_in_all:
+        pages = message(
+            "{some:count} of {all:count} steps have no page; the first, the last, those of "
+            "findings and extremes, and every n-th of the others have one.",
+            some=steps_in_all - len(steps),
+            all=steps_in_all,
+        )
+        sentences.append(pages)
+    if responses < len(splits):
+        texts = message(
+            "{some:count} of {all} are shown with their text: those that findings "
+            "refer to, the extremes of every metric, and a seeded sample of the rest. Figures do "
+            "not depend on this choice.",
+            some=responses,
+            all=counted_in_all(splits),
+        )
+        sentences.append(texts)
+    if token_rows < min(responses, token_responses):
+        tokens = message(
+            "Token data is included for the {some:count} most interesting of {all:count} shown "
+            "responses.",
+            some=token_rows,
+            all=responses,
+        )
+        sentences.append(tokens)
+    if token_responses and digits < FINEST_DIGITS:
+        values = message(
+            "Token values are kept to {digits} significant digits.", digits=digits
+        )
+        sentences.append(values)
+    return sentences
 
 
 def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
@@ -260,14 +289,15 @@ def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
     room = min(max(2, room), MAX_STEP_PAGES)
     if room >= len(steps):
         return list(steps)
-    pinned_indices = [index for index, step in enumerate(steps) if step.pinned]
-    indices = set(list(dict.fromkeys([0, len(steps) - 1, *pinned_indices]))[:room])
+    pinned = [index for index, step in enumerate(steps) if step.pinned]
+    # The first and the last step come first, in case not all of these fit.
+    last = len(steps) - 1
+    wanted = list(dict.fromkeys([0, last, *pinned]))[:room]
     stride = 2  # and its powers, so that the choice rarely changes while a run grows
-    while len(indices.union(range(0, len(steps), stride))) > room:
+    while len({*wanted, *range(0, len(steps), stride)}) > room:
         stride *= 2
-    return [
-        steps[index] for index in sorted(indices.union(range(0, len(steps), stride)))
-    ]
+    indices = {*wanted, *range(0, len(steps), stride)}
+    return [steps[index] for index in sorted(indices)]
 
 
 MOST_STEPS = 20_000  # Maximum number of steps in a report
@@ -285,37 +315,50 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     if not len(with_texts):
         return []
     responses = tables.responses.iloc[with_texts]
+    pinned = _pinned(responses, verdict)
+    tokens = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
+    arrays = _arrays_per_token(tables)
     steps = responses["step"].to_numpy()
-    numbers = responses["n"].to_numpy()
-    pinned: dict[
-        int, set[int]
-    ] = {}  # step -> n that findings cite or that are extremes of the run
-    for finding in verdict.findings:
-        for ref in finding.shown:
-            pinned.setdefault(ref.step, set()).add(ref.n)
-    for extreme in extremes(responses):
-        pinned.setdefault(int(steps[extreme.row]), set()).add(int(numbers[extreme.row]))
-    token_counts = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
-    array_count = sum(
-        1 for name in LOGGED.keys() - {"advantages"} if tables.fields.get(name)
-    )
-    has_tokens = bool(
-        tables.fields.get("response_tokens") or tables.fields.get("token_ids")
-    )
-    # Pages also contain three computed arrays: log-ratios, advantages and returns.
-    arrays = array_count + 3 if has_tokens and array_count else int(has_tokens)
-    starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
+    is_start = np.diff(steps, prepend=steps[0] - 1) != 0
+    starts = np.flatnonzero(is_start).tolist()
+    stops = [*starts[1:], len(steps)]
     plans = []
-    for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
+    for start, stop in zip(starts, stops, strict=True):
         step = int(steps[start])
         of_step = pinned.get(step, set())
-        rows = start + rank_by_interest(
+        ranked = rank_by_interest(
             responses.iloc[start:stop], options.max_responses, of_step
         )
-        plans.append(
-            StepPlan(step, with_texts[rows], len(of_step), token_counts[rows], arrays)
-        )
+        rows = start + ranked
+        plan = StepPlan(step, with_texts[rows], len(of_step), tokens[rows], arrays)
+        plans.append(plan)
     return plans
+
+
+def _pinned(responses: pd.DataFrame, verdict: Verdict) -> dict[int, set[int]]:
+    """Return step -> n of the responses that findings cite or that are extremes of the run."""
+    steps = responses["step"].to_numpy()
+    numbers = responses["n"].to_numpy()
+    pinned: dict[int, set[int]] = {}
+    for finding in verdict.findings:
+        for example in finding.shown:
+            pinned.setdefault(example.step, set()).add(example.n)
+    for extreme in extremes(responses):
+        step = int(steps[extreme.row])
+        pinned.setdefault(step, set()).add(int(numbers[extreme.row]))
+    return pinned
+
+
+def _arrays_per_token(tables: Tables) -> int:
+    """Return how many values pages have for each token."""
+    has_tokens = tables.fields.get("response_tokens") or tables.fields.get("token_ids")
+    if not has_tokens:
+        return 0
+    logged = [n for n in LOGGED if n != "advantages" and tables.fields.get(n)]
+    if not logged:
+        return 1
+    # Pages also contain three computed arrays: log-ratios, advantages and returns.
+    return len(logged) + 3
 
 
 def shown_prompts(
@@ -325,9 +368,8 @@ def shown_prompts(
     if not shown:
         return {}
     rows = responses[["prompt_id", "step", "n"]].iloc[np.concatenate(shown)]
-    one_per_step = rows.drop_duplicates(["prompt_id", "step"]).sort_values(
-        ["prompt_id", "step"]
-    )
+    keys = ["prompt_id", "step"]
+    one_per_step = rows.drop_duplicates(keys).sort_values(keys)
     recurring = one_per_step[one_per_step["prompt_id"].duplicated(keep=False)]
     return {
         str(prompt): group[["step", "n"]].to_numpy().ravel().tolist()

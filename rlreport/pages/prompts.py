@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any
+from dataclasses import dataclass
 
+import pandas as pd
+
+from rlreport.check.run import has
 from rlreport.columns import PROMPT, STEP
 from rlreport.draw.curves import sparkline
-from rlreport.pages.context import RunContext
+from rlreport.pages.context import RunReport
+from rlreport.pages.extremes import SNIPPET_CHARS
 from rlreport.pages.listed import PROMPT_TEXT, REWARD_PATH, STEP_LINK, PromptText
-from rlreport.pages.overview import SNIPPET_CHARS
-from rlreport.pages.page import PROMPTS, Addresses
-from rlreport.pages.plan import Extreme, extremes
-from rlreport.pages.redact import redacted, response_numbers
-from rlreport.pages.table import Cell, TableView, name_cell, number_columns_of, table
-from rlreport.read.rollouts import Rollout
+from rlreport.pages.page import PROMPTS, Addresses, Page, has_responses
+from rlreport.pages.table import (
+    Cell,
+    Columns,
+    TableView,
+    name_cell,
+    number_columns_of,
+    table,
+)
 from rlreport.tables import RowRole, Tables
 from rlreport.text.chat import turns, turns_as_text
 from rlreport.text.messages import message, sentences
@@ -45,35 +52,27 @@ _OF_GROUPS = (
 )
 
 
-def extreme_responses(run: RunContext) -> list[tuple[Extreme, Rollout]]:
-    ends = extremes(run.tables.responses)
-    rows = sorted({extreme.row for extreme in ends})
-    texts = run.chosen.read(rows)
-    if run.options.redact:
-        responses = run.tables.responses
-        prompts = responses["prompt_id"].to_numpy()
-        numbers = response_numbers(responses)
-        texts = list(
-            map(redacted, texts, prompts[rows].tolist(), numbers[rows].tolist())
-        )
-    rollouts = dict(zip(rows, texts, strict=True))
-    return [(extreme, rollouts[extreme.row]) for extreme in ends]
+@dataclass(frozen=True, slots=True)
+class PromptsView:
+    """What the page of prompts shows."""
+
+    table: TableView
+    groups: TableView | None  # by step
 
 
-def prompts_view(
-    context: RunContext, addresses: Addresses, shown: Container[int]
-) -> dict[str, Any]:
-    """Return {"table": prompts, "groups": by step or None}; link prompts that are ``shown``."""
-    return {
-        "table": _prompts(context, addresses, shown),
-        "groups": _groups(context.tables, addresses),
-    }
+def prompts_view(report: RunReport, addresses: Addresses) -> PromptsView:
+    return PromptsView(
+        table=_prompts(report, addresses),
+        groups=_groups(report.run.tables, addresses),
+    )
 
 
-def _prompts(
-    context: RunContext, addresses: Addresses, shown: Container[int]
-) -> TableView:
-    tables = context.tables
+PAGE = Page("prompts", message("Prompts"), prompts_view, has_responses)
+
+
+def _prompts(report: RunReport, addresses: Addresses) -> TableView:
+    tables = report.run.tables
+    shown = report.listed_prompts
     judged = tables.prompts[tables.prompts["validation"] != RowRole.BRANCH]
     prompts = judged.sort_values(
         ["never_won", "losing_streak", "reward_gain", "prompt_id"],
@@ -83,53 +82,63 @@ def _prompts(
     rows = tables.responses[tables.responses["prompt_id"].isin(ids)]
     means = rows.groupby(["prompt_id", "step"])["reward"].mean()
     recurs = means.index.get_level_values("prompt_id").has_duplicates
+    absent = message("the report shows no response to this prompt")
+    texts = []
+    for prompt_id, prompt in zip(ids, prompts["prompt"].astype(str), strict=True):
+        whole = turns_as_text(turns(prompt)) or prompt
+        text = PromptText(whole, report.shared.prefixes, SNIPPET_CHARS)
+        texts.append(Cell(text, text.rest[:80], "" if prompt_id in shown else absent))
+    columns: Columns = {PROMPT_TEXT: texts}
+    if recurs:
+        last_rewards = prompts["reward_last"]
+        columns[REWARD_PATH] = [
+            Cell(sparkline(means[prompt_id].to_numpy()), float(last))
+            for prompt_id, last in zip(ids, last_rewards, strict=True)
+        ]
+    names = _shown_columns(prompts, recurs=recurs)
+    columns |= number_columns_of(prompts, [PROMPT[name] for name in names])
+    hrefs = [
+        addresses.prompt(prompt_id) if prompt_id in shown else None for prompt_id in ids
+    ]
+    never_won = message("never won")
+    return table(
+        "prompts",
+        message("Prompts over the steps"),
+        columns,
+        ids=[f"prompt-{prompt_id}" for prompt_id in ids],
+        hrefs=hrefs,
+        badges=[[never_won] if never else [] for never in prompts["never_won"]],
+        note=_note(prompts, len(judged), shown, addresses),
+    )
+
+
+def _shown_columns(prompts: pd.DataFrame, *, recurs: bool) -> list[str]:
+    """Return the columns with data; those over steps only if a prompt recurs at another step."""
     hidden = set() if recurs else set(_OVER_STEPS)
     if prompts["win_rate"].isna().all():
         hidden.add("losing_streak")
-    names = [name for name in _SHOWN if name not in hidden]
-    columns = [PROMPT[name] for name in names if prompts[name].notna().any()]
-    paths = (
-        Cell(sparkline(means[prompt_id].to_numpy()), float(last))
-        for prompt_id, last in zip(ids, prompts["reward_last"], strict=True)
-    )
-    questions = [
-        PromptText(turns_as_text(turns(text)) or text, context.prefixes, SNIPPET_CHARS)
-        for text in prompts["prompt"].astype(str)
-    ]
-    absent = message("the report shows no response to this prompt")
-    note = ""
-    if any(prompt_id not in shown for prompt_id in ids):
-        note = message("A prompt without a link has no response in this report.")
-    if len(prompts) < len(judged):
+    return [name for name in _SHOWN if name not in hidden and has(prompts, name)]
+
+
+def _note(
+    prompts: pd.DataFrame, count: int, shown: Container[int], addresses: Addresses
+) -> str:
+    """Return which of ``count`` prompts are listed, and that some have no link."""
+    parts = []
+    if len(prompts) < count:
         listed = message(
             "{some:count} of {all:count} prompts listed: first those that never beat the "
             "reference, then by losing streak and loss of reward.",
             some=len(prompts),
-            all=len(judged),
+            all=count,
         )
-        whole = message("{file} lists all prompts.", file=PROMPTS)
-        note = sentences([listed, whole if addresses.file(PROMPTS) else "", note])
-    return table(
-        "prompts",
-        message("Prompts over the steps"),
-        {
-            PROMPT_TEXT: [
-                Cell(text, text.rest[:80], "" if prompt_id in shown else absent)
-                for prompt_id, text in zip(ids, questions, strict=True)
-            ],
-            **({REWARD_PATH: paths} if recurs else {}),
-            **number_columns_of(prompts, columns),
-        },
-        ids=[f"prompt-{prompt_id}" for prompt_id in ids],
-        hrefs=[
-            addresses.prompt(prompt_id) if prompt_id in shown else None
-            for prompt_id in ids
-        ],
-        badges=[
-            [message("never won")] if never else [] for never in prompts["never_won"]
-        ],
-        note=note,
-    )
+        parts.append(listed)
+        if addresses.file(PROMPTS):
+            parts.append(message("{file} lists all prompts.", file=PROMPTS))
+    if any(prompt_id not in shown for prompt_id in prompts["prompt_id"].tolist()):
+        text = message("A prompt without a link has no response in this report.")
+        parts.append(text)
+    return sentences(parts)
 
 
 def _groups(tables: Tables, addresses: Addresses) -> TableView | None:

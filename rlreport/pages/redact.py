@@ -7,6 +7,7 @@ the exact length would let readers guess short texts from a list of words.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +50,9 @@ class Redactor(Numbers):
 
 
 def _placeholder(kind: str, text: str, number: int | None = None) -> str:
-    longest = 10 ** max(1, len(str(max(len(text) - 1, 0))))
+    # The next power of ten, at least 10: "at most 1,000" of 101 to 1,000 characters.
+    digits = len(str(max(len(text) - 1, 0)))
+    longest = 10**digits
     numbered = kind if number is None else f"{kind} {number}"
     return f"[{numbered}, at most {longest:,} characters]"
 
@@ -71,65 +74,72 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
         ref_response=None if ref is None else _placeholder("reference response", ref),
         ground_truth=None if truth is None else _placeholder("label", truth),
         turns=[],
-        conversation=[
-            Turn(
-                turn.role if turn.role in _ROLES else "other",
-                _placeholder("turn", turn.text),
-                turn.sampled,
-                turn.tokens,
-                seconds=turn.seconds,
-                reward=turn.reward,
-            )
-            for turn in rollout.conversation
-        ],
+        conversation=[_redacted_turn(turn) for turn in rollout.conversation],
         errors=[_placeholder("error", text) for text in rollout.errors],
         raw_tokens=masked_tokens,
         tokens=masked_tokens,
     )
 
 
+def _redacted_turn(turn: Turn) -> Turn:
+    """Return a turn with its numbers and whose it is, without thinking, calls, tool and error."""
+    return Turn(
+        role=turn.role if turn.role in _ROLES else "other",
+        text=_placeholder("turn", turn.text),
+        sampled=turn.sampled,
+        tokens=turn.tokens,
+        seconds=turn.seconds,
+        reward=turn.reward,
+    )
+
+
 def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     """Return tables with placeholders for texts of the logs, also those that notes quote."""
     prompts = tables.prompts.copy()
-    tokens = tables.tokens.copy()
     # Prompts whose texts were not read stay empty.
     prompts["prompt"] = [
         _placeholder("prompt", text, prompt_id + 1) if text else text
         for prompt_id, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True)
     ]
+    tokens = tables.tokens.copy()
     if len(tokens):
-        tokens["token"] = tokens["raw"] = [
+        aliases = [
             _placeholder("token", text, number)
             for number, text in enumerate(tokens["raw"], 1)
         ]
+        tokens["token"] = aliases
+        tokens["raw"] = aliases
     tools, tools_used = _redacted_tools(tables.tools, tables.tools_used)
-    texts = [name for name, values in tables.extras.items() if not is_numeric(values)]
-    extras = tables.extras.copy()
-    for name in texts:
-        extras[name] = [
-            redact(cell) if isinstance(cell, str) and cell not in USUAL_SPLITS else cell
-            for cell in extras[name]
-        ]
+    notes = []
+    for note in tables.notes:
+        text = _NAMELESS if note.kind in WITH_SPLIT_NAMES else _unquoted(note.text)
+        notes.append(replace(note, text=text))
+    bad_lines = [replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines]
     return replace(
         tables.without_samples(),
-        extras=extras,
+        extras=_redacted_extras(tables.extras, redact),
         prompts=prompts,
         tokens=tokens,
         tools=tools,
         tools_used=tools_used,
-        bad_lines=[
-            replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines
-        ],
-        notes=[
-            replace(
-                note,
-                text=_NAMELESS
-                if note.kind in WITH_SPLIT_NAMES
-                else _unquoted(note.text),
-            )
-            for note in tables.notes
-        ],
+        bad_lines=bad_lines,
+        notes=notes,
     )
+
+
+def _redacted_extras(extras: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
+    """Return further logged fields with placeholders for texts, but for usual names of splits."""
+
+    def hidden(cell: Any) -> Any:
+        if isinstance(cell, str) and cell not in USUAL_SPLITS:
+            return redact(cell)
+        return cell
+
+    result = extras.copy()
+    for name, values in extras.items():
+        if not is_numeric(values):
+            result[name] = [hidden(cell) for cell in values]
+    return result
 
 
 def _redacted_tools(
@@ -138,88 +148,98 @@ def _redacted_tools(
     """Return both with "tool 1", … for the names of tools, which are model output, too."""
     if tools.empty:
         return tools, used
-    names = {
-        name: f"tool {number}" for number, name in enumerate(tools["tool"].unique(), 1)
-    }
+    tool_names = tools["tool"].unique()
+    names = {name: f"tool {number}" for number, name in enumerate(tool_names, 1)}
     listed = {listed_tool(name): alias for name, alias in names.items()}
 
     def without_tool_names(lines: str | None) -> str | None:
-        return lines and "\n".join(listed[line] for line in lines.split("\n"))
+        if not lines:
+            return lines
+        return "\n".join(listed[line] for line in lines.split("\n"))
 
     return tools.assign(tool=tools["tool"].map(names)), used.map(without_tool_names)
 
 
 def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]:
     """Replace names of extra fields, metrics and files by "field 1" etc. or well-known names."""
-    extras = [str(name) for name in tables.extras.columns]
-    fields = {name: name for name in tables.fields if name not in extras}
-    fields |= {
-        name: f"field {i}" for i, name in enumerate(extras, 1) if name != "split"
-    }
-    fields["split"] = "split"
-    environments = environments_of(tables.training())
-    if environments:  # its name is one of a few that everyone uses
-        fields[environments.column] = environments.column
-    metrics_logged = [str(name) for name in tables.metrics.columns[1:]]
-    metric_names = {name: f"metric {i}" for i, name in enumerate(metrics_logged, 1)}
-    roles = roles_of(metrics_logged)
-    metric_names |= {name: PLAIN_NAMES[role] for role, name in roles.items()}
-    # A plain name does not tell the unit.
-    in_units = {
-        name: in_unit_of(role, name, tables.metrics[name].to_numpy(np.float64))
-        for role, name in roles.items()
-    }
+    fields = _field_aliases(tables)
     files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
-    metrics = {
+    metrics_files = {
         file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)
     }
-    names = {**files, **metrics}
+    names = {**files, **metrics_files}
+    extras = [str(name) for name in tables.extras.columns]
 
     def alias(name: str) -> str:
+        """Return a file's alias; files that are not listed get the next numbers."""
         return names.setdefault(name, f"file {len(names) + 1}")
 
     def nameless(text: str) -> str:
         text = _unquoted(text)
         return _NAMELESS if any(name in text for name in (*names, *extras)) else text
 
+    bad_lines = [
+        replace(bad, file=alias(bad.file), reason=nameless(bad.reason))
+        for bad in tables.bad_lines
+    ]
+    notes = []
+    for note in tables.notes:
+        file = note.file and alias(note.file)
+        text = _NAMELESS if note.kind in WITH_FIELD_NAMES else nameless(note.text)
+        notes.append(replace(note, file=file, text=text))
+    listed_files = [
+        replace(file, name=files[file.name], why="") for file in tables.files
+    ]
     renamed = replace(
-        tables,
+        _without_metric_names(tables, metrics_files),
         extras=tables.extras.rename(columns=fields),
         extras_by_step=tables.extras_by_step.rename(columns=fields),
         reward_parts=[fields[name] for name in tables.reward_parts],
         fields={fields[name]: rows for name, rows in tables.fields.items()},
-        files=[replace(file, name=files[file.name], why="") for file in tables.files],
-        metrics=tables.metrics.assign(**in_units).rename(columns=metric_names),
-        metrics_broken={
-            metric_names[name]: at for name, at in tables.metrics_broken.items()
-        },
-        metrics_files=[
-            replace(
-                file,
-                name=metrics[file.name],
-                metrics=sorted(
-                    metric_names.get(name, _NAMELESS) for name in file.metrics
-                ),
-            )
-            for file in tables.metrics_files
-        ],
-        bad_lines=[
-            replace(bad, file=alias(bad.file), reason=nameless(bad.reason))
-            for bad in tables.bad_lines
-        ],
-        notes=[
-            replace(
-                note,
-                file=note.file and alias(note.file),
-                text=_NAMELESS
-                if note.kind in WITH_FIELD_NAMES
-                else nameless(note.text),
-            )
-            for note in tables.notes
-        ],
+        files=listed_files,
+        bad_lines=bad_lines,
+        notes=notes,
     )
     file_names = [files.get(name, _NAMELESS) for name in rollouts.places.names]
     return renamed, replace(rollouts, places=rollouts.places._replace(names=file_names))
+
+
+def _field_aliases(tables: Tables) -> dict[str, str]:
+    """Return what each field is called; canonical fields and well-known ones keep their names."""
+    extras = [str(name) for name in tables.extras.columns]
+    aliases = {name: name for name in tables.fields if name not in extras}
+    for number, name in enumerate(extras, 1):
+        aliases[name] = f"field {number}"
+    aliases["split"] = "split"
+    environments = environments_of(tables.training())
+    if environments:  # its name is one of a few that everyone uses
+        aliases[environments.column] = environments.column
+    return aliases
+
+
+def _without_metric_names(tables: Tables, files: Mapping[str, str]) -> Tables:
+    """Return tables with other names of the trainer's metrics; ``files``: name -> alias."""
+    logged = [str(name) for name in tables.metrics.columns[1:]]
+    aliases = {name: f"metric {number}" for number, name in enumerate(logged, 1)}
+    in_units = {}
+    for role, name in roles_of(logged).items():
+        aliases[name] = PLAIN_NAMES[role]
+        # A plain name does not tell the unit.
+        values = tables.metrics[name].to_numpy(np.float64)
+        in_units[name] = in_unit_of(role, name, values)
+    metrics_files = []
+    for file in tables.metrics_files:
+        metrics = sorted(aliases.get(name, _NAMELESS) for name in file.metrics)
+        renamed = replace(file, name=files[file.name], metrics=metrics)
+        metrics_files.append(renamed)
+    return replace(
+        tables,
+        metrics=tables.metrics.assign(**in_units).rename(columns=aliases),
+        metrics_broken={
+            aliases[name]: at for name, at in tables.metrics_broken.items()
+        },
+        metrics_files=metrics_files,
+    )
 
 
 def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Finding]:
@@ -251,17 +271,28 @@ def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Findi
 
 
 def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTexts:
-    table, by_step = (
-        frame.assign(ngram=frame["ngram"].map(redact)) if len(frame) else frame
-        for frame in (spreading.table, spreading.by_step)
+    return SpreadingTexts(
+        _redacted_texts(spreading.table, redact),
+        _redacted_texts(spreading.by_step, redact),
     )
-    return SpreadingTexts(table, by_step)
+
+
+def _redacted_texts(frame: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
+    if frame.empty:
+        return frame
+    return frame.assign(ngram=frame["ngram"].map(redact))
 
 
 def _unquoted(text: str) -> str:
-    if isinstance(text, Message) and _QUOTED.search(text):
+    """Return a text without what it may quote: its texts, and all from a quotation mark on."""
+    if not _QUOTED.search(text):
+        return text
+    if isinstance(text, Message):
         places = {
-            name: "[text]" if type(v) is str else v for name, v in text.places.items()
+            name: "[text]" if type(value) is str else value
+            for name, value in text.places.items()
         }
         text = Message(text.literal, places, text.plural, text.number)
-    return _QUOTED.sub("[text]", text) if _QUOTED.search(text) else text
+        if not _QUOTED.search(text):  # only a place had a quotation: it stays a message
+            return text
+    return _QUOTED.sub("[text]", text)

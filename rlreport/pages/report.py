@@ -1,28 +1,28 @@
-"""Build the pages and files of a report; worker processes render the pages of steps."""
+"""The pages and files of a run's report."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-import numpy as np
 import xxhash
 
-from rlreport.comparison.data_file import METRICS_FILE, pack_table, response_data
+from rlreport.comparison.data_file import METRICS_FILE
 from rlreport.comparison.data_file import PATH as RESPONSES
 from rlreport.comparison.saved import REPORT
-from rlreport.draw.catalogue import arranged, overview_charts
-from rlreport.draw.chart import Chart
-from rlreport.draw.run_charts import token_charts
-from rlreport.draw.svg import drawn
 from rlreport.options import BuildOptions
-from rlreport.pages.author_notes import Targets, render_notes
-from rlreport.pages.context import PageContext, RunContext
-from rlreport.pages.data import chart_path, csv, data_view, exports, report_json
-from rlreport.pages.figures import run_figures
-from rlreport.pages.html import canonical_json, packed_json, script_json
+from rlreport.pages.context import (
+    EncodedPage,
+    JudgedRun,
+    ListedPage,
+    PageContext,
+    RunReport,
+)
+from rlreport.pages.data import data_files, exports, report_json
+from rlreport.pages.fit import fit_steps, fit_without_steps
+from rlreport.pages.html import Node, canonical_json, packed_json, script_json
 from rlreport.pages.listed import (
     TEXT_COLUMNS,
     TILES,
@@ -32,239 +32,191 @@ from rlreport.pages.listed import (
     prompt_prefixes,
     string_columns,
 )
-from rlreport.pages.overview import overview_view
-from rlreport.pages.page import Addresses, Finish, Maker, Page, rendered, shell
-from rlreport.pages.plan import Extreme, shown_prompts
-from rlreport.pages.prompts import extreme_responses, prompts_view
-from rlreport.pages.responses import responses_view
+from rlreport.pages.page import Addresses, rendered, shell
+from rlreport.pages.plan import choose
+from rlreport.pages.registry import PAGES
 from rlreport.pages.scripts import assets
-from rlreport.pages.step import GROUP_COLUMNS, steps_data
-from rlreport.pages.table import KeyFigure, Shell
-from rlreport.pages.tokens import tokens_view
-from rlreport.read.rollouts import Rollout
+from rlreport.pages.step import GROUP_COLUMNS, run_data
+from rlreport.pages.step_jobs import Renderer, render_steps
+from rlreport.pages.summary import RunSummary
+from rlreport.pages.table import ColumnView, Shell
 from rlreport.summarise.environments import environments_of
-from rlreport.system.workers import Progress, Workers
 from rlreport.tables import Tables
 from rlreport.text.chat import turns, turns_as_text
-from rlreport.text.language import Language
-from rlreport.text.messages import message
+
+T = TypeVar("T")
 
 # Path of the script with data about the whole run; pages of steps contain their own step's only
 RUN_SCRIPT = "data/run.js"
 # Path of the script with the texts of all shown responses, for the responses page
 TEXTS_SCRIPT = "data/texts.js"
+# Fraction of the maximum size for the numbers (no texts) of all responses
+DATA_SHARE = 0.2
 
-DRAWINGS = "drawings"  # key in ``ReportBuilder.memo`` of the result of ``draw_pages``
 
+@dataclass(frozen=True, slots=True)
+class RunPages:
+    """Everything an output form needs to write the report of a run."""
 
-@dataclass(frozen=True, kw_only=True)
-class ReportBuilder(RunContext, Maker):
-    """Everything an output format needs to write a report: data, charts and pages."""
+    report: RunReport
+    renderer: Renderer
 
-    finish: Finish  # encodes a page for the output format
-    progress: Progress
-    workers: Workers
-    own_charts: Sequence[Chart]  # charts of the user's functions
-    # cache of values that ``Maker.once`` has computed
-    memo: dict[Hashable, Any] = field(default_factory=dict)
-
-    @property
-    def charts(self) -> Sequence[Chart]:
-        return self.page_charts["overview"]
-
-    @property
-    def page_charts(self) -> dict[str, list[Chart]]:
-        """Charts by page ("overview", "tokens"); only those of the user's functions are drawn."""
-        return self.once("charts", self._page_charts)
-
-    def _page_charts(self) -> dict[str, list[Chart]]:
-        tables = self.tables
-        verdict = self.verdict
-        lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
-        charts = overview_charts(tables, lead)
-        return {
-            "overview": [
-                *arranged(charts, verdict.findings, verdict.lead),
-                *self.own_charts,
-            ],
-            "tokens": token_charts(self.spreading.by_step) if self.has_rollouts else [],
-        }
-
-    @property
-    def extremes(self) -> list[tuple[Extreme, Rollout]]:
-        return self.once("extremes", lambda: extreme_responses(self))
-
-    @property
-    def figures(self) -> list[KeyFigure]:
-        return self.once("figures", lambda: run_figures(self))
-
-    @property
-    def shown(self) -> int:
-        """Number of responses with text on pages of steps or, without these, on the overview."""
-        if self.step_pages:
-            return sum(len(page.plan.rows) for page in self.step_pages)
-        return len({(rollout.step, rollout.n) for _, rollout in self.extremes})
-
-    def with_data(self, room: int) -> ReportBuilder:
-        """Return a copy with response data cut to ``room`` bytes; if 0, also without metrics."""
-        tables = self.tables
-        metrics = self.tables.metrics
-        data = pack_table(response_data(tables, redact=bool(self.options.redact)), room)
-        without_metrics = self.one_file or metrics.empty or not room
-        return replace(
-            self,
-            response_data=data,
-            metrics_data=b"" if without_metrics else csv(metrics),
+    @classmethod
+    def of(
+        cls, run: JudgedRun, renderer: Renderer, *, limit: int, one_file: bool
+    ) -> RunPages:
+        """Return the pages of a report of up to ``limit`` bytes, of which none is rendered yet."""
+        shared = page_context(run, one_file=one_file)
+        report = RunReport(
+            run=run,
+            shared=shared,
+            plans=choose(run.tables, run.verdict, run.options),
+            data=data_files(run, int(limit * DATA_SHARE), shared),
         )
-
-    def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (path, bytes) of every page: first those about the run, then those of steps."""
-        for page in self._run_pages():
-            yield self.finish(page)[0]
-        yield from (page.content for page in self.step_pages)
-
-    def _run_pages(self) -> Iterator[Page]:
-        addresses = self.addresses
-        drawings = self.once(
-            DRAWINGS, lambda: draw_pages(self.page_charts, self.options.language)
-        )
-        notes = render_notes(self.author_notes, self._targets)
-        charts = drawings["overview"]
-        overview = overview_view(self, addresses, charts, self.extremes, self.figures)
-        views = {"overview": overview | {"notes": notes.html}}
-        if self.has_rollouts:
-            listed = [page.listed for page in self.step_pages]
-            views |= {
-                "responses": responses_view(listed, self, addresses, self.shown),
-                "prompts": prompts_view(self, addresses, self._listed_prompts),
-                "tokens": tokens_view(self, drawings["tokens"], addresses),
-            }
-        views["data"] = data_view(self, addresses, self.exported, notes.remark)
-        for kind, view in views.items():
-            yield rendered(kind, view, self, addresses)
+        return cls(report, renderer)
 
     @property
-    def addresses(self) -> Addresses:
-        return Addresses(frozenset(self.shown_steps), one_file=self.one_file)
+    def title(self) -> str:
+        return self.report.run.title
 
     @property
-    def _listed_prompts(self) -> set[int]:
-        return {
-            int(one) for page in self.step_pages for one in page.listed["prompt_id"]
-        }
+    def options(self) -> BuildOptions:
+        return self.report.run.options
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        return self.report.once(key, make)
+
+    def summary(self) -> RunSummary:
+        return RunSummary(self.report)
+
+    def fitted(
+        self, write: Callable[[RunPages], int], limit: int, *, with_steps: bool
+    ) -> tuple[RunPages, int]:
+        """Write the most detailed report of up to ``limit`` bytes; return it and its size."""
+
+        def write_report(report: RunReport) -> int:
+            return write(replace(self, report=report))
+
+        def render(report: RunReport, level: int) -> RunReport:
+            pages = render_steps(report, level, self.renderer)
+            return replace(report, step_pages=pages)
+
+        if with_steps and self.report.plans:
+            fitted = fit_steps(self.report, render, write_report, limit)
+        else:
+            fitted = fit_without_steps(self.report, write_report, limit)
+        return replace(self, report=fitted.report), fitted.size
+
+    def pages(self) -> Iterator[EncodedPage]:
+        """Yield every page: first those about the run, then those of steps."""
+        report = self.report
+        for page in PAGES:
+            if page.needs(report.run):
+                view = page.view(report, self._addresses)
+                html = rendered(page.name, view, report.shared, self._addresses)
+                yield self.renderer.encode(html)
+        for step in report.step_pages:
+            yield step.page
 
     @property
-    def _targets(self) -> Targets:
-        shown = [page.plan.rows for page in self.step_pages]
-        places = self.tables.responses[["step", "n"]].iloc[
-            np.concatenate([[], *shown]).astype(int)
-        ]
-        return Targets(
-            self.addresses,
-            responses=set(places.itertuples(index=False, name=None)),
-            prompts=self._listed_prompts,
-            charts={c.name: self.options.language.of(c.title) for c in self.charts},
-            findings={finding.id for finding in self.verdict.findings},
-        )
+    def _addresses(self) -> Addresses:
+        steps = frozenset(self.report.shown_steps)
+        return Addresses(steps, one_file=self.report.shared.one_file)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield (path in the folder, bytes) of every file of a report folder, pages first."""
-        yield from self.pages()
+        report = self.report
+        for page in self.pages():
+            yield page.path, page.content
         yield from assets(self.options.language).files.values()
-        data = canonical_json(report_json(self), indent=True)
-        steps = self.steps_data()
-        if live := self.options.live:
-            steps |= {"live": live, "built": xxhash.xxh3_64_hexdigest(data)}
+        data = canonical_json(report_json(report), indent=True)
+        steps = run_data(report)
+        if self.options.live:
+            steps["live"] = self.options.live
+            steps["built"] = xxhash.xxh3_64_hexdigest(data)
         yield RUN_SCRIPT, f"globalThis.rlreportSteps = {script_json(steps)};\n".encode()
         texts = script_json(self._texts)
         yield TEXTS_SCRIPT, f"globalThis.rlreportTexts = {texts};\n".encode()
         yield REPORT, data
-        yield RESPONSES, self.response_data[0]
-        if self.metrics_data:
-            yield METRICS_FILE, self.metrics_data
-        yield from self._exports
-
-    @property
-    def _exports(self) -> list[tuple[str, bytes]]:
-        return self.once("exports", lambda: list(exports(self, self.charts)))
-
-    @property
-    def exported(self) -> dict[str, str]:
-        """Path and label of each file to download; empty if the format has no separate files."""
-        if self.one_file:
-            return {}
-        metrics = [METRICS_FILE] if self.metrics_data else []
-        paths = [REPORT, RESPONSES, *metrics, *(path for path, _ in self._exports)]
-        titles = {
-            chart_path(c): message("Chart: {title}", title=c.title) for c in self.charts
-        }
-        return {path: titles.get(path, path) for path in paths}
+        yield RESPONSES, report.data.responses
+        if report.data.metrics:
+            yield METRICS_FILE, report.data.metrics
+        yield from exports(report)
 
     def frame(self) -> Shell:
-        """Return the frame of a one-file report; ``deliver.email`` sets its security policy."""
-        return shell("overview", self, self.addresses)
+        """Return the frame of a one-file report; the form sets its security policy."""
+        return shell("overview", self.report.shared, self._addresses)
 
-    def nodes(self) -> list[tuple[str, str, str]]:
-        """Return (media type, CSS class, content) of each data element of a one-file report."""
+    def nodes(self) -> list[Node]:
+        """Return the data elements of a one-file report."""
+        json = "application/json"
         binary = "application/octet-stream"
-        responses = base64.b64encode(self.response_data[0]).decode()
+        report = self.report
+        responses = base64.b64encode(report.data.responses).decode()
         return [
-            ("application/json", "steps-data", script_json(self.steps_data())),
-            (binary, "report-json", packed_json(report_json(self))),
-            (binary, "responses-data", responses),
-            ("application/json", "texts-data", script_json(self._texts)),
+            Node(json, "steps-data", script_json(run_data(report))),
+            Node(binary, "report-json", packed_json(report_json(report))),
+            Node(binary, "responses-data", responses),
+            Node(json, "texts-data", script_json(self._texts)),
         ]
 
     @property
     def _texts(self) -> dict[str, str]:
-        return {str(page.plan.step): page.texts for page in self.step_pages}
-
-    def steps_data(self) -> dict[str, Any]:
-        shown = [page.plan.rows for page in self.step_pages]
-        return steps_data(self, shown_prompts(self.tables.responses, shown))
+        """The packed texts of each step, for the responses page."""
+        return {str(page.plan.step): page.texts for page in self.report.step_pages}
 
 
-def draw_pages(
-    charts: Mapping[str, list[Chart]], language: Language
-) -> dict[str, list[Chart]]:
-    return {page: drawn(of_page, language) for page, of_page in charts.items()}
-
-
-def page_context(
-    run: str, tables: Tables, options: BuildOptions, *, one_file: bool
-) -> PageContext:
+def page_context(run: JudgedRun, *, one_file: bool) -> PageContext:
+    """Return what the pages of steps share."""
+    tables = run.tables
     judged = tables.without_step_in_progress().training()
-    responses = tables.responses
     steps = judged.responses["step"].to_numpy()
     first = int(judged.steps["step"].iloc[0])
-    files = {key: path for key, (path, _) in assets(options.language).files.items()}
     columns = number_columns(tables)
+    if len(judged.steps) and judged.steps["groups"].iloc[0] > 0:  # so in all steps
+        columns += GROUP_COLUMNS
     strings = string_columns(tables)
-    environments = environments_of(judged)
-    key = extra_key(environments.column) if environments else ""
-    grouped = (
-        len(judged.steps) and judged.steps["groups"].iloc[0] > 0
-    )  # so in all steps
     return PageContext(
-        run=run,
-        options=options,
-        columns=[*columns, *(GROUP_COLUMNS if grouped else ())],
+        title=run.title,
+        options=run.options,
+        navigation=_navigation(run),
+        columns=columns,
         string_columns=strings,
-        environment=key if any(column.key == key for column in strings) else "",
+        environment=_environment_key(judged, strings),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
-        prefixes=()
-        if options.redact
-        else prompt_prefixes(
-            turns_as_text(turns(p)) or p for p in tables.prompts["prompt"]
-        ),
-        has_rollouts=not responses.empty,
+        prefixes=_prefixes(run),
         first_step=first,
         first_rewards=judged.responses["reward"].to_numpy()[steps == first],
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
-        asset_files={}
-        if one_file
-        else {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT},
+        asset_files={} if one_file else _asset_files(run.options),
         tile_names=tuple(columns_with_data(tables.steps, TILES)),
         sampled=bool(tables.sample_note),
     )
+
+
+def _navigation(run: JudgedRun) -> tuple[ListedPage, ...]:
+    return tuple(ListedPage(page.name, page.title) for page in PAGES if page.needs(run))
+
+
+def _environment_key(judged: Tables, strings: list[ColumnView]) -> str:
+    """Return the key of the column that names the environment, "" without such a column."""
+    environments = environments_of(judged)
+    if environments is None:
+        return ""
+    key = extra_key(environments.column)
+    return key if any(column.key == key for column in strings) else ""
+
+
+def _prefixes(run: JudgedRun) -> tuple[str, ...]:
+    if run.options.redact:
+        return ()
+    prompts = run.tables.prompts["prompt"]
+    return prompt_prefixes(turns_as_text(turns(text)) or text for text in prompts)
+
+
+def _asset_files(options: BuildOptions) -> dict[str, str]:
+    """Return name -> path of the style sheet and the scripts of a folder's pages."""
+    shared = assets(options.language).files
+    files = {name: path for name, (path, _) in shared.items()}
+    return {**files, "run": RUN_SCRIPT, "texts": TEXTS_SCRIPT}

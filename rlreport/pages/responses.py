@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,24 @@ from rlreport.columns import RESPONSE
 from rlreport.figures.ragged import Floats
 from rlreport.pages.context import (
     PageContext,
-    RunContext,
+    RunReport,
     StepJob,
     findings_of_responses,
 )
+from rlreport.pages.extremes import shown_responses
 from rlreport.pages.html import packed_json
 from rlreport.pages.listed import list_filters, listed_prompt, reading_order
-from rlreport.pages.page import Addresses
+from rlreport.pages.page import Addresses, Page, has_responses
+from rlreport.pages.page_data import RunListData
 from rlreport.pages.plan import StepPlan
 from rlreport.pages.step import NUMBERED, STATIC_ROWS, number_cells, strings_of
-from rlreport.pages.table import ColumnView, TableView, name_cell, table
+from rlreport.pages.table import (
+    Columns,
+    ColumnView,
+    TableView,
+    name_cell,
+    table,
+)
 from rlreport.read.rollouts import Rollout
 from rlreport.tables import RowRole, counted_in_all, counted_responses
 from rlreport.text.chat import turns_as_text
@@ -35,7 +43,8 @@ from rlreport.text.messages import listed, message, sentences
 MOST_LISTED = 20_000
 
 # Fraction of a report's bytes that the responses table may take; approximate bytes of a row
-LISTED_SHARE, LISTED_BYTES = 0.15, 200
+LISTED_SHARE = 0.15
+LISTED_BYTES = 200
 
 LISTED_DIGITS = 6  # Significant digits of numbers in the responses page's table
 LISTED_CHARS = 120  # Maximum characters of a prompt or response in it
@@ -63,11 +72,12 @@ def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
     """Return how many responses per step the responses page of a ``limit``-byte report may list."""
     room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
     counts = np.array([len(plan.rows) for plan in plans])
-    most = range(int(counts.max(initial=0)) + 1)
-    return (
-        bisect_right(most, room, key=lambda each: int(np.minimum(counts, each).sum()))
-        - 1
-    )
+
+    def rows(per_step: int) -> int:
+        return int(np.minimum(counts, per_step).sum())
+
+    possible = range(int(counts.max(initial=0)) + 1)
+    return bisect_right(possible, room, key=rows) - 1  # the largest that fits
 
 
 def listed_rows(
@@ -77,45 +87,44 @@ def listed_rows(
     context: PageContext,
 ) -> ListedRows:
     """Return a step's rows of the responses page, without the columns of ``with_interest``."""
-    return {
-        "step": job.plan.step,
-        "n": [r.n for r in rollouts],
-        **{
-            key: [
-                float(f"{value:.{LISTED_DIGITS}g}")
-                for value in column[job.shown].tolist()
-            ]
-            for key, column in values.items()
-        },
-        **strings_of(job, job.shown, context),
-        "prompt": [
-            shortened(_question(r, context.prefixes).lstrip(), LISTED_CHARS)
-            for r in rollouts
-        ],
-        "response": [shortened(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
-    }
+    rows: ListedRows = {"step": job.plan.step, "n": [r.n for r in rollouts]}
+    for key, column in values.items():
+        rows[key] = [_rounded(value) for value in column[job.shown].tolist()]
+    rows |= strings_of(job, job.shown, context)
+    questions = [_question(rollout, context.prefixes).lstrip() for rollout in rollouts]
+    rows["prompt"] = [shortened(text, LISTED_CHARS) for text in questions]
+    rows["response"] = [shortened(r.response.lstrip(), LISTED_CHARS) for r in rollouts]
+    return rows
 
 
-def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
-    """Return the first ``context.listed`` rows with step, interest (``_ORDER``) and findings."""
+def _rounded(value: float) -> float:
+    return float(f"{value:.{LISTED_DIGITS}g}")
+
+
+def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRows:
+    """Return the first ``report.listed`` rows with step, interest (``_ORDER``) and findings."""
     step = rows["step"]
-    n = rows["n"][: context.listed]
-    findings = context.verdict.findings
+    numbers = rows["n"][: report.listed]
+    findings = report.run.verdict.findings
     names = [finding.name for finding in findings]
     of_response = findings_of_responses(findings, step)
-    interest = [0.0 if rank <= pinned else float(rank) for rank in range(1, len(n) + 1)]
-    for row, response_n in enumerate(n):
-        if response_n in of_response:
-            interest[row] = float(names.index(of_response[response_n][0]) - len(names))
-    return {
-        **{key: values[: len(n)] for key, values in rows.items() if key != "step"},
-        "step": [float(step)] * len(n),
-        _INTEREST.key: interest,
-        _FINDING.key: [
-            listed(of_response[response_n]) if response_n in of_response else None
-            for response_n in n
-        ],
+    result: ListedRows = {
+        key: values[: len(numbers)] for key, values in rows.items() if key != "step"
     }
+    interest: list[float] = []
+    cited_by: list[str | None] = []
+    for rank, n in enumerate(numbers, 1):
+        if n in of_response:
+            # Negative: the first finding has the lowest number.
+            interest.append(float(names.index(of_response[n][0]) - len(names)))
+            cited_by.append(listed(of_response[n]))
+        else:
+            interest.append(0.0 if rank <= pinned else float(rank))
+            cited_by.append(None)
+    result["step"] = [float(step)] * len(numbers)
+    result[_INTEREST.key] = interest
+    result[_FINDING.key] = cited_by
+    return result
 
 
 def _question(rollout: Rollout, prefixes: Sequence[str]) -> str:
@@ -126,44 +135,68 @@ def _question(rollout: Rollout, prefixes: Sequence[str]) -> str:
     return turns_as_text(turns) or rollout.prompt
 
 
-def responses_view(
-    steps: Sequence[ListedRows], context: RunContext, addresses: Addresses, shown: int
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class ResponsesView:
+    """What the responses page shows."""
+
+    table: TableView  # the first rows
+    packed: str  # all rows, for scripts
+    summary: str
+
+
+def responses_view(report: RunReport, addresses: Addresses) -> ResponsesView:
+    context = report.shared
+    responses = report.run.tables.responses
     numeric = (*context.columns, _PROMPT, _INTEREST)
     strings = [*(column.key for column in context.string_columns), _FINDING.key]
     numbers = ["step", *(column.key for column in numeric)]
-    rows = {
-        key: [value for step in steps for value in step[key]]
-        for key in ("n", *numbers, *strings, *_TEXTS)
-    }
-    texts = [column for column in context.text_columns if column.key in _TEXTS]
-    findings = [_FINDING] if any(rows[_FINDING.key]) else []
-    columns = [_STEP, NUMBERED, *reading_order(context.columns, [*texts, *findings])]
+    rows = _joined([page.listed for page in report.step_pages], numbers, strings)
+    shown_texts = [column for column in context.text_columns if column.key in _TEXTS]
+    if any(rows[_FINDING.key]):
+        shown_texts.append(_FINDING)
+    columns = [_STEP, NUMBERED, *reading_order(context.columns, shown_texts)]
     values = {key: np.array(rows[key], np.float64) for key in numbers}
     described = [
         *(replace(c, kind="number") for c in columns if c.key in values),
         *(c for c in numeric if c.hidden),
         *context.string_columns,
     ]
-    data = {
-        "run": context.run,
-        "total": len(context.tables.responses),
+    data: RunListData = {
+        "run": context.title,
+        "total": len(responses),
         "n": rows["n"],
         "columns": [column.data() for column in described],
         "values": values,
         "strings": {key: rows[key] for key in strings},
         "texts": {key: rows[key] for key in _TEXTS},
-        **list_filters(context),
         "address": addresses.any_response("{step}", "{n}"),
         "prompt": addresses.prompt("{prompt}"),
     }
-    return {
-        "table": _table(rows, values, columns, addresses),
-        "packed": packed_json(context.options.language.of(data)),
-        "summary": _summary(
-            len(rows["n"]), shown, context.tables.responses["validation"]
+    filters = list_filters(context)
+    if filters:
+        data["filters"] = filters
+    return ResponsesView(
+        table=_table(rows, values, columns, addresses),
+        packed=packed_json(context.options.language.of(data)),
+        summary=_summary(
+            len(rows["n"]), shown_responses(report), responses["validation"]
         ),
-    }
+    )
+
+
+PAGE = Page("responses", message("Responses"), responses_view, has_responses)
+
+
+def _joined(
+    steps: Sequence[ListedRows], numbers: Sequence[str], strings: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Return column key -> the values of all steps, one after the other."""
+    keys = ("n", *numbers, *strings, *_TEXTS)
+    rows: dict[str, list[Any]] = {key: [] for key in keys}
+    for step in steps:
+        for key, values in rows.items():
+            values.extend(step[key])
+    return rows
 
 
 def _table(
@@ -174,20 +207,22 @@ def _table(
 ) -> TableView:
     order = np.argsort(values[_INTEREST.key], kind="stable")
     first = order[:STATIC_ROWS].tolist()
-    names = [(int(rows["step"][row]), rows["n"][row]) for row in first]
+    steps = [int(rows["step"][row]) for row in first]
+    numbers = [rows["n"][row] for row in first]
+    names = list(zip(steps, numbers, strict=True))
+    shown: Columns = {}
+    for column in columns:
+        if column.key in values:
+            ordered = values[column.key][order]
+            shown[column] = number_cells(column.written, ordered)
+        else:
+            shown[column] = [rows[column.key][row] for row in first]
+    shown[_STEP] = [name_cell(step) for step, _ in names]
+    shown[NUMBERED] = [name_cell(n) for _, n in names]
     return table(
         "run-responses",
         message("Responses of the run"),
-        {
-            **{
-                c: number_cells(c.written, values[c.key][order])
-                if c.key in values
-                else [rows[c.key][row] for row in first]
-                for c in columns
-            },
-            _STEP: [name_cell(step) for step, _ in names],
-            NUMBERED: [name_cell(n) for _, n in names],
-        },
+        shown,
         ids=[f"{step}-{n}" for step, n in names],
         hrefs=[addresses.response(step, n) for step, n in names],
     )

@@ -59,20 +59,27 @@ class Assets:
 def assets(language: Language) -> Assets:
     """Return style sheet and scripts; messages in scripts are translated to ``language``."""
     static = package_folder("static")
-    look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
-    report, one_file = (
-        _set_constant(
-            _translated(join_scripts(static / "js", entry), language), "LOOK", look
-        )
-        for entry in ("page/main.js", "page/one-file.js")
+    return Assets(
+        style=_palette() + (static / "style.css").read_text("utf-8"),
+        report=_script(static / "js", "page/main.js", language),
+        one_file=_script(static / "js", "page/one-file.js", language),
+        vega=vega_bundle(),
     )
+
+
+def _palette() -> str:
+    """Return the rule of the style sheet that declares all colours."""
     light = tokens("light")
     dark = tokens("dark")
-    palette = " ".join(
-        f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light
-    )
-    style = f":root {{ {palette} }}\n" + (static / "style.css").read_text("utf-8")
-    return Assets(style, report, one_file, vega_bundle())
+    colours = [f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light]
+    return f":root {{ {' '.join(colours)} }}\n"
+
+
+def _script(folder: Path, entry: str, language: Language) -> str:
+    """Return a script with all that it imports, with its messages and the look of charts."""
+    look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
+    script = _translated(join_scripts(folder, entry), language)
+    return _set_constant(script, "LOOK", look)
 
 
 def _translated(scripts: str, language: Language) -> str:

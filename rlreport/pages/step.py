@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -20,12 +20,12 @@ from rlreport.draw.step_charts import CHARTED, step_charts
 from rlreport.figures.ragged import Floats
 from rlreport.pages.context import (
     PageContext,
-    RunContext,
+    RunReport,
     StepJob,
     findings_of_responses,
 )
 from rlreport.pages.figures import step_figures
-from rlreport.pages.findings import finding_view
+from rlreport.pages.findings import FindingView, finding_view
 from rlreport.pages.html import packed_json
 from rlreport.pages.listed import (
     SAMPLED_FIGURE,
@@ -34,11 +34,14 @@ from rlreport.pages.listed import (
     reading_order,
 )
 from rlreport.pages.page import Addresses
+from rlreport.pages.page_data import BadgeData, RowsData, RunData, StepTextsData
 from rlreport.pages.panel import branch_data, conversation_data, group_data
+from rlreport.pages.plan import shown_prompts
 from rlreport.pages.table import (
     Cell,
     Columns,
     ColumnView,
+    KeyFigure,
     Link,
     TableView,
     name_cell,
@@ -53,23 +56,30 @@ from rlreport.text.messages import message
 from rlreport.text.numbers import NumberKind
 
 # Columns that the response list has only if responses have groups
+_GROUP_STD = message("population std of the group's rewards")
 GROUP_COLUMNS = (
     ColumnView(
-        "group", message("Group no."), help=message("the same for all responses of a group"),
-        hidden=True, written="count",
+        "group",
+        message("Group no."),
+        help=message("the same for all responses of a group"),
+        hidden=True,
+        written="count",
     ),
     ColumnView(
-        "group_mean", message("Group mean"), help=message("mean reward of the group"), hidden=True
-    ),
-    ColumnView(
-        "group_std", message("Group std"), help=message("population std of the group's rewards"),
+        "group_mean",
+        message("Group mean"),
+        help=message("mean reward of the group"),
         hidden=True,
     ),
+    ColumnView("group_std", message("Group std"), help=_GROUP_STD, hidden=True),
     ColumnView(
-        "group_advantage", message("Advantage in group"), message("computed"),
-        help=message("(reward − group mean) / group std, computed from the rewards"), hidden=True,
+        "group_advantage",
+        message("Advantage in group"),
+        message("computed"),
+        help=message("(reward − group mean) / group std, computed from the rewards"),
+        hidden=True,
     ),
-)  # fmt: skip
+)
 
 
 def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
@@ -97,25 +107,6 @@ NUMBERED = ColumnView(
     "n", "#", help=message("position in the step, in log order"), written="count"
 )
 
-# Keys of a step's page data that the responses page loads, too; see docs/page-data.md
-_OF_TEXTS = (
-    "step",
-    "total",
-    "n",
-    "texts",
-    "turns",
-    "where",
-    "badges",
-    "highlights",
-    "prompts",
-    "conversation",
-    "errors",
-    "groups",
-    "siblings",
-    "right",
-    "branches",
-)
-
 LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
 
 
@@ -123,9 +114,8 @@ LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
 class StepRows:
     """The columns of a step, computed once, and the responses that its page lists."""
 
-    rollouts: list[
-        Rollout
-    ]  # listed responses: highest reward first, NaN last; ties in log order
+    # listed responses: highest reward first, NaN last; ties in log order
+    rollouts: list[Rollout]
     with_tokens: list[Rollout]  # those whose token values the page has
     places: NDArray[np.int64]  # positions of ``rollouts`` in the columns
     # numeric columns of the list, of all responses of the step, and of those listed
@@ -137,76 +127,109 @@ class StepRows:
 def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> StepRows:
     """Compute the columns of a step; ``shown`` are its responses in the order of ``job.shown``."""
     columns = job.columns
-    places = job.shown
-    order = np.lexsort((columns["n"][places], -columns["reward"][places]))
-    places, rollouts = places[order], [shown[i] for i in order.tolist()]
+    numbers = columns["n"][job.shown]
+    rewards = columns["reward"][job.shown]
+    order = np.lexsort((numbers, -rewards))  # the last key counts most
+    places = job.shown[order]
+    rollouts = [shown[i] for i in order.tolist()]
     keys = [*(column.key for column in context.columns), "prompt_id"]
     values = {key: columns[key].astype(np.float64, copy=False) for key in keys}
     return StepRows(
-        rollouts,
-        [shown[i] for i in order.tolist() if i < job.plan.with_tokens],
-        places,
-        values,
-        {key: column[places] for key, column in values.items()},
-        {
-            # A prompt is shown without chat template tags.
-            c.key: [
-                listed_prompt(r, context.prefixes)
-                if c.key == "prompt"
-                else getattr(r, c.key)
-                for r in rollouts
-            ]
-            for c in context.text_columns
+        rollouts=rollouts,
+        # The first ones of ``shown`` were read with their tokens.
+        with_tokens=[shown[i] for i in order.tolist() if i < job.plan.with_tokens],
+        places=places,
+        values=values,
+        listed={key: column[places] for key, column in values.items()},
+        texts={
+            column.key: _texts(rollouts, column.key, context)
+            for column in context.text_columns
         },
     )
 
 
+def _texts(
+    rollouts: Sequence[Rollout], key: str, context: PageContext
+) -> list[str | None]:
+    """Return a text column; prompts without the tags of a chat template."""
+    if key == "prompt":
+        return [listed_prompt(rollout, context.prefixes) for rollout in rollouts]
+    return [getattr(rollout, key) for rollout in rollouts]
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """What the page of a step shows."""
+
+    step: str
+    incomplete: bool
+    in_progress: bool
+    previous: Link | None
+    next: Link | None
+    first: Link
+    all: Link  # to the overview's table of steps
+    findings: list[FindingView]
+    figures: list[KeyFigure]
+    charts: list[Chart]
+    responses: TableView
+    data: RowsData  # for scripts; without the texts that the table has
+    texts: str  # packed, for the responses page
+    tokens: str  # packed
+
+
 def step_view(
     job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses
-) -> dict[str, Any]:
-    plan = job.plan
+) -> StepView:
+    step = job.plan.step
     linked = job.linked
+    index = linked.index(step)
+    previous = None
+    if index > 0:
+        previous = _step_link(linked[index - 1], addresses)
+    following = None
+    if index + 1 < len(linked):
+        following = _step_link(linked[index + 1], addresses)
     overview = addresses.page("overview")
-    index = linked.index(plan.step)
+    table_of_steps = overview if context.one_file else f"{overview}#steps"
     all_steps = [Link(message("all steps"), overview)]
-    data = _data(job, rows, context)
+    findings = [
+        replace(finding_view(finding, addresses), steps=all_steps)
+        for finding in job.findings
+    ]
+    data = rows_data(job, rows, context)
+    not_in_table = {key: _not_in_table(texts) for key, texts in rows.texts.items()}
+    return StepView(
+        step=str(step),
+        incomplete=job.figures["incomplete"][-1],
+        in_progress=job.in_progress,
+        previous=previous,
+        next=following,
+        first=_step_link(linked[0], addresses),
+        all=Link(message("All steps"), table_of_steps),
+        findings=findings,
+        figures=step_figures(context, job),
+        charts=_charts(job, context),
+        responses=_table(job, rows, context, addresses),
+        data={**data, "texts": not_in_table},
+        texts=packed_json(context.options.language.of(_texts_data(data))),
+        tokens=pack_tokens(rows.with_tokens, job.plan.digits),
+    )
+
+
+def _charts(job: StepJob, context: PageContext) -> list[Chart]:
     # Training responses are judged; if there are none, those of validation.
-    training = job.columns["validation"] == RowRole.TRAINING
-    judged = training if training.any() else ~training
-    charts: list[Chart] = []
-    if np.count_nonzero(judged) >= LEAST_CHARTED:
-        first = context.first_rewards[: 0 if plan.step == context.first_step else None]
-        charted = {
-            name: job.columns[name][judged].astype(np.float64) for name in CHARTED
-        }
-        charts = step_charts(charted, first, context.options.language)
-    return {
-        "step": str(plan.step),
-        "previous": _step_link(linked[index - 1], addresses) if index else None,
-        "next": _step_link(linked[index + 1], addresses)
-        if index + 1 < len(linked)
-        else None,
-        "first": _step_link(linked[0], addresses),
-        "all": Link(
-            message("All steps"), overview + ("" if context.one_file else "#steps")
-        ),
-        "figures": step_figures(context, job),
-        "charts": charts,
-        "findings": [
-            {**finding_view(f, addresses), "steps": all_steps} for f in job.findings
-        ],
-        "responses": _table(job, rows, context, addresses),
-        "data": data
-        | {"texts": {key: _not_in_table(texts) for key, texts in rows.texts.items()}},
-        "texts": packed_json(
-            context.options.language.of(
-                {key: data[key] for key in _OF_TEXTS if key in data}
-            )
-        ),
-        "tokens": pack_tokens(rows.with_tokens, plan.digits),
-        "incomplete": job.figures["incomplete"][-1],
-        "in_progress": job.in_progress,
-    }
+    judged = job.columns["validation"] == 0
+    if not judged.any():
+        judged = ~judged
+    if np.count_nonzero(judged) < LEAST_CHARTED:
+        return []
+    columns = {}
+    for name in CHARTED:
+        columns[name] = job.columns[name][judged].astype(np.float64)
+    is_first = job.plan.step == context.first_step
+    # The first step is not compared with itself.
+    first_rewards = context.first_rewards[:0] if is_first else context.first_rewards
+    return step_charts(columns, first_rewards, context.options.language)
 
 
 def _table(
@@ -215,13 +238,13 @@ def _table(
     step = job.plan.step
     count = len(rows.rollouts)
     total = len(job.columns["n"])
-    values: Columns = {
-        c: rows.texts[c.key][:STATIC_ROWS]
-        if c.key in rows.texts
-        else number_cells(c.written, rows.listed[c.key])
-        for c in reading_order(context.columns, context.text_columns)
-    }
     names = [rollout.n for rollout in rows.rollouts[:STATIC_ROWS]]
+    columns: Columns = {NUMBERED: map(name_cell, names)}
+    for column in reading_order(context.columns, context.text_columns):
+        if column.key in rows.texts:
+            columns[column] = rows.texts[column.key][:STATIC_ROWS]
+        else:
+            columns[column] = number_cells(column.written, rows.listed[column.key])
     findings = findings_of_responses(job.findings, step)
     note = ""
     if count < total:
@@ -231,63 +254,68 @@ def _table(
             some=count,
             all=counted_in_all(job.columns["validation"]),
         )
+    if context.one_file:
+        hrefs = [addresses.response(step, n) for n in names]
+    else:
+        hrefs = [f"#r={n}" for n in names]
     return table(
         "responses",
         message("Responses of step {step}", step=step),
-        {NUMBERED: map(name_cell, names), **values},
+        columns,
         ids=names,
-        hrefs=[
-            addresses.response(step, n) if context.one_file else f"#r={n}"
-            for n in names
-        ],
+        hrefs=hrefs,
         badges=[findings.get(n, []) for n in names],
         note=note,
     )
 
 
-def _data(job: StepJob, rows: StepRows, context: PageContext) -> dict[str, Any]:
+def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
+    """Return the rows of a step's page for scripts, with all texts; see docs/page-data.md."""
     rollouts = rows.rollouts
     keys = [column.key for column in context.columns]
+    described = [*context.columns, *context.string_columns]
     present = figures_present(rollouts)
-    logged = job.columns["advantage_logged_mean"]
-    ranked = job.columns["validation"] != RowRole.BRANCH
-    return {
-        "run": context.run,
+    data: RowsData = {
+        "run": context.title,
         "step": str(job.plan.step),
         "total": len(job.columns["n"]),
         "n": [rollout.n for rollout in rollouts],
-        "columns": [c.data() for c in (*context.columns, *context.string_columns)],
+        "columns": [column.data() for column in described],
         "values": {key: rows.listed[key] for key in keys},
         "strings": strings_of(job, rows.places, context),
         "texts": rows.texts,
-        **({"prefixes": context.prefixes} if context.prefixes else {}),
-        **list_filters(context),
-        **({"advantage": "logged"} if np.isfinite(logged).any() else {}),
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
-        "ranks": {
-            key: [None] * len(rollouts)
-            if context.sampled and key == SAMPLED_FIGURE
-            else _ranks(rows.values[key][ranked], rows.listed[key])
-            for key in keys
-        },
+        "ranks": _ranks_of_step(job, rows, context),
         "where": [f"{r.file}:{r.line}" for r in rollouts],
         "badges": _badges(job.findings, job.plan.step),
-        "highlights": sorted(
-            {text for finding in job.findings for text in finding.texts}
-        ),
+        "highlights": _highlights(job.findings),
         "metrics": token_metrics(
             present, context.options, advantages_logged=context.advantages_logged
         ),
-        "nan": [
-            figure.label
-            for figure in TOKEN_FIGURES
-            if present.get(figure.name) is False
-        ],
+        "nan": [f.label for f in TOKEN_FIGURES if present.get(f.name) is False],
         "prompts": job.columns["prompt_id"][rows.places],
-        **conversation_data(rollouts),
-        **group_data(job.columns, rows.places),
-        **branch_data(job.columns, rows.places),
     }
+    parts = (
+        conversation_data(rollouts),
+        group_data(job.columns, rows.places),
+        branch_data(job.columns, rows.places),
+    )
+    for part in parts:
+        data.update(cast("RowsData", part))  # they have some of its keys
+    if context.prefixes:
+        data["prefixes"] = context.prefixes
+    filters = list_filters(context)
+    if filters:
+        data["filters"] = filters
+    if np.isfinite(job.columns["advantage_logged_mean"]).any():
+        data["advantage"] = "logged"
+    return data
+
+
+def _texts_data(data: RowsData) -> StepTextsData:
+    """Return the part of a step's rows that the responses page loads, too."""
+    keys = StepTextsData.__annotations__
+    return cast("StepTextsData", {k: v for k, v in data.items() if k in keys})
 
 
 def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
@@ -297,35 +325,62 @@ def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
     ]
 
 
+def _ranks_of_step(
+    job: StepJob, rows: StepRows, context: PageContext
+) -> dict[str, list[int | None]]:
+    """Return column key -> the ranks of the listed responses in their step, without branches."""
+    is_ranked = job.columns["validation"] != RowRole.BRANCH
+    ranks: dict[str, list[int | None]] = {}
+    for column in context.columns:
+        listed = rows.listed[column.key]
+        if context.sampled and column.key == SAMPLED_FIGURE:
+            ranks[column.key] = [None] * len(listed)
+        else:
+            ranks[column.key] = _ranks(rows.values[column.key][is_ranked], listed)
+    return ranks
+
+
 def _ranks(values: Floats, listed: Floats) -> list[int | None]:
     """Return the rank among ``values`` of each listed value: 1 = largest, None for NaN."""
     ascending = np.sort(values[~np.isnan(values)])
     ranks = len(ascending) + 1 - np.searchsorted(ascending, listed, side="right")
-    return [rank or None for rank in np.where(np.isnan(listed), 0, ranks).tolist()]
+    ranks = np.where(np.isnan(listed), 0, ranks)
+    return [rank or None for rank in ranks.tolist()]
 
 
-def _badges(
-    findings: Sequence[ToldFinding], step: int
-) -> dict[str, list[dict[str, Any]]]:
-    badges: dict[str, list[dict[str, Any]]] = {}
+def _badges(findings: Sequence[ToldFinding], step: int) -> dict[str, list[BadgeData]]:
+    badges: dict[str, list[BadgeData]] = {}
     for finding in findings:
-        facts = {
-            key: getattr(finding, key) for key in ("id", "severity", "name", "title")
-        }
-        for ref in finding.evidence:
-            if ref.step == step:
-                badges.setdefault(str(ref.n), []).append({**facts, "token": ref.token})
+        for example in finding.evidence:
+            if example.step != step:
+                continue
+            badge: BadgeData = {
+                "id": finding.id,
+                "severity": finding.severity,
+                "name": finding.name,
+                "title": finding.title,
+                "token": example.token,
+            }
+            badges.setdefault(str(example.n), []).append(badge)
     return badges
+
+
+def _highlights(findings: Sequence[ToldFinding]) -> list[str]:
+    texts = set[str]()
+    for finding in findings:
+        texts.update(finding.texts)
+    return sorted(texts)
 
 
 def strings_of(
     job: StepJob, places: NDArray[np.int64], context: PageContext
 ) -> dict[str, list[str | None]]:
     """Return key -> texts (None if missing) at ``places``, for each of ``string_columns``."""
-    return {
-        c.key: [v if isinstance(v, str) else None for v in job.columns[c.key][places]]
-        for c in context.string_columns
-    }
+    strings = {}
+    for column in context.string_columns:
+        values = job.columns[column.key][places]
+        strings[column.key] = [v if isinstance(v, str) else None for v in values]
+    return strings
 
 
 def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
@@ -342,18 +397,18 @@ def _step_link(step: int, addresses: Addresses) -> Link:
     return Link(message("Step {step}", step=step), addresses.step(step))
 
 
-def steps_data(
-    context: RunContext, prompts: Mapping[str, Sequence[int]]
-) -> dict[str, Any]:
+def run_data(report: RunReport) -> RunData:
     """Return the data about the whole run that each step's page loads; see docs/page-data.md."""
-    steps = context.tables.steps.set_index("step").loc[context.shown_steps]
-    titles = {finding.id: finding.title for finding in context.verdict.findings}
-    addresses = Addresses(root="../", one_file=context.one_file)
+    run = report.run
+    steps = run.tables.steps.set_index("step").loc[report.shown_steps]
+    rewards = steps["reward_mean"].tolist()
+    titles = {finding.id: finding.title for finding in run.verdict.findings}
+    addresses = Addresses(root="../", one_file=report.shared.one_file)
     return {
-        "steps": context.shown_steps,
-        "findings": context.options.language.of(titles),
-        "rewards": [finite_or_none(value) for value in steps["reward_mean"].tolist()],
-        "prompts": prompts,
+        "steps": report.shown_steps,
+        "findings": run.options.language.of(titles),
+        "rewards": [finite_or_none(value) for value in rewards],
+        "prompts": shown_prompts(run.tables.responses, report.shown_rows),
         "href": addresses.any_step("{step}"),
         "prompt": addresses.prompt("{prompt}"),
     }

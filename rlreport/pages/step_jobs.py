@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.check.finding import ToldFinding
 from rlreport.columns import RESPONSE
-from rlreport.draw.chart import Chart
-from rlreport.pages.context import PageContext, StepJob, StepPage
+from rlreport.pages.charts import (
+    PageCharts,
+    are_drawn,
+    draw,
+    keep_drawn,
+    page_charts,
+)
+from rlreport.pages.context import PageContext, RunReport, StepJob, StepPage
 from rlreport.pages.listed import TOOLS, ending_texts, extra_key
-from rlreport.pages.page import Addresses, Finish, rendered
+from rlreport.pages.page import Addresses, Encode, rendered
 from rlreport.pages.plan import StepPlan
 from rlreport.pages.redact import redacted, response_numbers
-from rlreport.pages.report import DRAWINGS, ReportBuilder, draw_pages
 from rlreport.pages.responses import listed_rows, with_interest
 from rlreport.pages.step import GROUP_COLUMNS, group_figures, step_rows, step_view
-from rlreport.read.rollouts import Selection
+from rlreport.read.rollouts import Rollout, Selection
+from rlreport.system.workers import Progress, Workers
 from rlreport.text.messages import message
 
 _SECONDS_PER_PAGE = 0.02  # to decide whether several processes are worth their start
@@ -28,101 +35,140 @@ _TEXT_NUMBER = "text_number"  # key in ``StepJob.columns``
 _AHEAD = 32  # pages per process that may be rendered while one process draws the charts
 
 
-def render_steps(builder: ReportBuilder, level: int) -> list[StepPage]:
-    """Render the pages of all the builder's steps; ``level`` of detail is an index into LEVELS.
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """Who renders pages: the form that encodes them, and the processes that do the work."""
+
+    encode: Encode
+    workers: Workers
+    progress: Progress
+
+
+def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[StepPage]:
+    """Render the pages of all planned steps; ``level`` of detail is an index into LEVELS.
 
     A worker process draws the run's charts, as a process that started V8 cannot fork any more.
     """
-    plans = [plan.at(level) for plan in builder.plans]
-    result = []
-    shown_steps = builder.shown_steps
-    charts = [] if DRAWINGS in builder.memo else [builder.page_charts]
-    work: list[Any] = [
-        *charts,
-        *(_step_job(builder, plan, shown_steps) for plan in plans),
-    ]
-    context = {item.name: getattr(builder, item.name) for item in fields(PageContext)}
-    shared = builder.finish, PageContext(**context)
-    seconds = _SECONDS_PER_PAGE * len(plans)
-    with builder.progress.phase(
-        message("rendering"), len(plans), message("pages")
-    ) as advance:
-        pages = builder.workers.map(
-            _render, work, shared, seconds=seconds, ahead=_AHEAD
+    plans = [plan.at(level) for plan in report.plans]
+    work: list[StepJob | PageCharts] = []
+    if not are_drawn(report):
+        work.append(page_charts(report))
+    work += [_step_job(report, plan) for plan in plans]
+    phase = renderer.progress.phase(message("rendering"), len(plans), message("pages"))
+    pages = []
+    with phase as advance:
+        results = renderer.workers.map(
+            _work,
+            work,
+            (renderer.encode, report.shared),
+            seconds=_SECONDS_PER_PAGE * len(plans),
+            ahead=_AHEAD,
         )
-        for _ in charts:
-            builder.memo[DRAWINGS] = next(pages)
-        for page in pages:
-            listed = with_interest(page.listed, builder, page.plan.pinned)
-            result.append(page._replace(listed=listed))
+        if not are_drawn(report):
+            keep_drawn(report, next(results))
+        for page in results:
+            listed = with_interest(page.listed, report, page.plan.pinned)
+            pages.append(page._replace(listed=listed))
             advance(1)
-    return result
+    return pages
 
 
-def _step_job(
-    builder: ReportBuilder, plan: StepPlan, shown_steps: Sequence[int]
-) -> StepJob:
-    tables = builder.tables
+def _step_job(report: RunReport, plan: StepPlan) -> StepJob:
+    run = report.run
     step = plan.step
-    responses, steps = builder.once("columns", lambda: _columns(builder))
-    first, last = np.searchsorted(responses["step"], [step, step + 1]).tolist()
-    findings = [
-        finding.at(step)
-        for finding in builder.verdict.findings
-        if step in finding.steps or any(ref.step == step for ref in finding.shown)
-    ]
-    index = bisect_left(shown_steps, step)
-    linked = {shown_steps[0], *shown_steps[max(0, index - 1) : index + 2]}
-    linked |= {f.onset.step for f in findings if f.onset} & set(shown_steps)
-    row = int(np.searchsorted(steps["step"], step))
+    columns = _columns(report)
+    steps = columns.responses["step"]
+    first, last = np.searchsorted(steps, [step, step + 1]).tolist()
+    findings = _findings_at(step, run.verdict.findings)
+    # The first step, the previous one, this one.
+    row = int(np.searchsorted(columns.steps["step"], step))
     compared = sorted({0, max(0, row - 1), row})
-    figures = {name: values[compared].tolist() for name, values in steps.items()}
+    figures = {
+        name: values[compared].tolist() for name, values in columns.steps.items()
+    }
+    responses = {name: values[first:last] for name, values in columns.responses.items()}
     return StepJob(
         plan=plan,
-        selection=Selection(builder.chosen, plan.rows),
-        columns={name: values[first:last] for name, values in responses.items()},
+        selection=Selection(run.rollouts, plan.rows),
+        columns=responses,
         shown=plan.rows - first,
         figures=figures,
-        linked=sorted(linked),
+        linked=_linked_steps(step, report.shown_steps, findings),
         findings=findings,
-        in_progress=step == tables.in_progress,
+        in_progress=step == run.tables.in_progress,
     )
 
 
-def _columns(
-    builder: ReportBuilder,
-) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    tables = builder.tables
+def _findings_at(step: int, findings: Sequence[ToldFinding]) -> list[ToldFinding]:
+    """Return the findings that concern a step, or show a response of it."""
+    found = []
+    for finding in findings:
+        if step in finding.steps or any(ref.step == step for ref in finding.shown):
+            found.append(finding.at(step))
+    return found
+
+
+def _linked_steps(
+    step: int, shown: Sequence[int], findings: Sequence[ToldFinding]
+) -> list[int]:
+    """Return a step, its neighbours, the first step and onsets of findings, all with pages."""
+    index = bisect_left(shown, step)
+    linked = {shown[0], *shown[max(0, index - 1) : index + 2]}
+    onsets = {finding.onset.step for finding in findings if finding.onset}
+    return sorted(linked | onsets.intersection(shown))
+
+
+class _Columns(NamedTuple):
+    """Columns of all responses, and of the table of steps, of which each job has a part."""
+
+    responses: dict[str, NDArray[Any]]
+    steps: dict[str, NDArray[Any]]
+
+
+def _columns(report: RunReport) -> _Columns:
+    return report.once("columns", lambda: _all_columns(report))
+
+
+def _all_columns(report: RunReport) -> _Columns:
+    tables = report.run.tables
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
     responses["ending"] = ending_texts(tables.responses["ending"])
     if len(tables.tools_used):
         responses[TOOLS.key] = tables.tools_used.to_numpy()
     for name, values in tables.extras.items():
         responses[extra_key(name)] = values.to_numpy()
-    if builder.options.redact:
+    if report.run.options.redact:
         responses[_TEXT_NUMBER] = response_numbers(tables.responses)
-    if any(column in GROUP_COLUMNS for column in builder.columns):
+    if any(column in GROUP_COLUMNS for column in report.shared.columns):
         responses |= group_figures(tables.responses)
-    names = ["step", "incomplete", *builder.tile_names]
-    return responses, {name: tables.steps[name].to_numpy() for name in names}
+    names = ["step", "incomplete", *report.shared.tile_names]
+    steps = {name: tables.steps[name].to_numpy() for name in names}
+    return _Columns(responses, steps)
 
 
-def _render(
-    job: StepJob | dict[str, list[Chart]], shared: tuple[Finish, PageContext]
-) -> Any:
-    finish, context = shared
-    if not isinstance(job, StepJob):
-        return draw_pages(job, context.options.language)
-    rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
-    if context.options.redact:
-        facts = (
-            job.columns[key][job.shown].tolist() for key in ("prompt_id", _TEXT_NUMBER)
-        )
-        rollouts = list(map(redacted, rollouts, *facts))
-    addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
+def _work(job: StepJob | PageCharts, shared: tuple[Encode, PageContext]) -> Any:
+    """Draw the charts or render a page, in a worker; return what the job's kind needs."""
+    encode, context = shared
+    if isinstance(job, PageCharts):
+        return draw(job, context.options.language)
+    return _render(job, context, encode)
+
+
+def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
+    step = job.plan.step
+    rollouts = _rollouts(job, context)
     rows = step_rows(job, rollouts, context)
+    addresses = Addresses(frozenset(job.linked), root="../", one_file=context.one_file)
     view = step_view(job, rows, context, addresses)
-    content, weight = finish(rendered("step", view, context, addresses, job.plan.step))
-    texts = view["texts"]
+    page = encode(rendered("step", view, context, addresses, step))
     listed = listed_rows(job, rollouts, rows.values, context)
-    return StepPage(job.plan, content, weight + len(texts), listed, texts)
+    return StepPage(job.plan, page, listed, view.texts)
+
+
+def _rollouts(job: StepJob, context: PageContext) -> list[Rollout]:
+    rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
+    if not context.options.redact:
+        return rollouts
+    prompts = job.columns["prompt_id"][job.shown].tolist()
+    numbers = job.columns[_TEXT_NUMBER][job.shown].tolist()
+    return list(map(redacted, rollouts, prompts, numbers))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from rlreport.columns import Column
+from rlreport.pages.page_data import ColumnData
 from rlreport.text.messages import message
 from rlreport.text.numbers import MISSING, NumberKind, exact, written
 
@@ -39,13 +40,21 @@ class ColumnView:
     written: NumberKind = "number"  # format of the column's numbers
     group: str = ""  # heading above the column's name in menus, "" for computed figures
 
-    def data(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+    def data(self) -> ColumnData:
+        return {
+            "key": self.key,
+            "label": self.label,
+            "unit": self.unit,
+            "kind": self.kind,
+            "help": self.help,
+            "hidden": self.hidden,
+            "written": self.written,
+            "group": self.group,
+        }
 
 
-Columns = dict[
-    ColumnView, Iterable[Any]
-]  # Columns of a table, with a value for each row
+# Columns of a table, with a value for each row
+Columns = dict[ColumnView, Iterable[Any]]
 
 
 class Cell(NamedTuple):
@@ -164,7 +173,10 @@ def number_columns_of(frame: pd.DataFrame, columns: Iterable[Column]) -> Columns
 def attribute_columns(
     items: Sequence[object], columns: Iterable[ColumnView]
 ) -> Columns:
-    return {column: [getattr(item, column.key) for item in items] for column in columns}
+    result: Columns = {}
+    for column in columns:
+        result[column] = [getattr(item, column.key) for item in items]
+    return result
 
 
 def table(
@@ -182,13 +194,12 @@ def table(
     ``ids`` are a response's n, a step or a prompt id; 0, 1, … by default. ``badges`` follow the
     first cell of a row, ``note`` says what was left out.
     """
-    cells = zip(
-        *(_cells(values, column) for column, values in columns.items()), strict=True
-    )
+    by_column = [_cells(values, column) for column, values in columns.items()]
+    by_row = zip(*by_column, strict=True)
     rows = [
-        RowView(str(row_id), list(row), href, words)
-        for row_id, row, href, words in zip(
-            ids or count(), cells, hrefs, badges, strict=False
+        RowView(str(row_id), list(cells), href, words)
+        for row_id, cells, href, words in zip(
+            ids or count(), by_row, hrefs, badges, strict=False
         )
     ]
     return TableView(name, caption, list(columns), rows, note)
@@ -200,9 +211,7 @@ def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
             yield value
         elif column.kind == "number":
             yield number_cell(value, column.written)
+        elif value is None:
+            yield Cell(MISSING, None, message("not logged"))
         else:
-            yield (
-                Cell(MISSING, None, message("not logged"))
-                if value is None
-                else Cell(value)
-            )
+            yield Cell(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain, count
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures.tokens import KEPT
 from rlreport.options import GaeOptions
 from rlreport.pages.html import canonical_json, gzip_base64
+from rlreport.pages.page_data import MetricData, TokensHeader
 from rlreport.pages.plan import COMPACT
 from rlreport.read.rollouts import Rollout
 from rlreport.text.messages import message
@@ -28,38 +28,22 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     rollouts = [r for r in rollouts if r.raw_tokens]
     if not rollouts:
         return ""
-    # Looking up a new pair (text, logged string) assigns it the next number.
-    vocabulary: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
-    pairs = chain.from_iterable(
-        zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts
-    )
-    ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
-    texts, raw = zip(*vocabulary, strict=True)
+    vocabulary, ids = _numbered(rollouts)
     columns = {name: _column(rollouts, name) for name in KEPT}
     columns = {
         name: values for name, values in columns.items() if not np.isnan(values).all()
     }
-    # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
-    if {"ref_logp", "log_ratio"} <= columns.keys() and np.array_equal(
-        np.isnan(columns["log_ratio"]), np.isnan(columns["ref_logp"])
-    ):
-        del columns["ref_logp"]
-    if digits <= COMPACT and {"value", "advantage", "return"} <= columns.keys():
-        computed = columns["value"] + columns["advantage"]
-        scale = np.nanmax(np.abs(computed), initial=0.0)
-        if np.allclose(computed, columns["return"], 0.0, 1e-6 * scale, equal_nan=True):
-            del columns["return"]
-    header = canonical_json(
-        {
-            "digits": digits,
-            "n": [r.n for r in rollouts],
-            "lengths": [len(r.raw_tokens) for r in rollouts],
-            "text": texts,
-            "raw": [None if a == b else a for a, b in zip(raw, texts, strict=True)],
-            "columns": list(columns),
-        }
-    )
-    parts = [np.uint32(len(header)).tobytes(), header, _planes(ids)]
+    _drop_derivable(columns, digits)
+    header: TokensHeader = {
+        "digits": digits,
+        "n": [r.n for r in rollouts],
+        "lengths": [len(r.raw_tokens) for r in rollouts],
+        "text": [text for text, _ in vocabulary],
+        "raw": [None if raw == text else raw for text, raw in vocabulary],
+        "columns": list(columns),
+    }
+    head = canonical_json(header)
+    parts = [np.uint32(len(head)).tobytes(), head, _planes(ids)]
     for values in columns.values():
         mantissa, exponent = decimal(values, digits)
         zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
@@ -67,10 +51,38 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     return gzip_base64(b"".join(parts))
 
 
+def _numbered(
+    rollouts: Sequence[Rollout],
+) -> tuple[list[tuple[str, str]], NDArray[np.uint32]]:
+    """Return the different tokens as (text, logged string), and the index of each token in them."""
+    # Looking up a new token assigns it the next number.
+    numbers: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
+    tokens = chain.from_iterable(
+        zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts
+    )
+    ids = np.fromiter(map(numbers.__getitem__, tokens), np.uint32)
+    return list(numbers), ids
+
+
+def _drop_derivable(columns: dict[str, NDArray[np.float64]], digits: int) -> None:
+    """Drop columns that the page computes from others."""
+    # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
+    if {"ref_logp", "log_ratio"} <= columns.keys():
+        missing = np.isnan(columns["log_ratio"])
+        if np.array_equal(missing, np.isnan(columns["ref_logp"])):
+            del columns["ref_logp"]
+    # With few digits, value + advantage is as exact as the return.
+    if digits <= COMPACT and {"value", "advantage", "return"} <= columns.keys():
+        computed = columns["value"] + columns["advantage"]
+        scale = np.nanmax(np.abs(computed), initial=0.0)
+        if np.allclose(computed, columns["return"], 0.0, 1e-6 * scale, equal_nan=True):
+            del columns["return"]
+
+
 def token_metrics(
     present: Mapping[str, bool], gae: GaeOptions, *, advantages_logged: bool
-) -> list[dict[str, Any]]:
-    """Return a dict (key, label, unit, signed, help) for each figure that is ``present``."""
+) -> list[MetricData]:
+    """Return what a page offers for each token figure that is ``present``."""
     by_gae = message(
         "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
         gamma=gae.gamma,
@@ -80,34 +92,39 @@ def token_metrics(
     computed["advantage"] = message("as logged") if advantages_logged else by_gae
     return [
         {
-            "key": f.name,
-            "label": f.label,
-            "unit": f.unit,
-            "signed": f.signed,
-            "help": computed.get(f.name, f.help),
+            "key": figure.name,
+            "label": figure.label,
+            "unit": figure.unit,
+            "signed": figure.signed,
+            "help": computed.get(figure.name, figure.help),
         }
-        for f in TOKEN_FIGURES
-        if present.get(f.name)
+        for figure in TOKEN_FIGURES
+        if present.get(figure.name)
     ]
 
 
 def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
     """Return name -> whether any value is not NaN, of the token figures that a rollout has."""
     result = {}
-    for name in (figure.name for figure in TOKEN_FIGURES):
+    for figure in TOKEN_FIGURES:
         arrays = [
-            r.figures[name] for r in rollouts if r.raw_tokens and name in r.figures
+            r.figures[figure.name]
+            for r in rollouts
+            if r.raw_tokens and figure.name in r.figures
         ]
         if arrays:
-            result[name] = any(not np.isnan(values).all() for values in arrays)
+            is_known = any(not np.isnan(values).all() for values in arrays)
+            result[figure.name] = is_known
     return result
 
 
 def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
     """Return a figure of all tokens, concatenated; NaN for responses that do not have it."""
-    return np.concatenate(
-        [r.figures.get(name, np.full(len(r.raw_tokens), np.nan)) for r in rollouts]
-    )
+    parts = []
+    for rollout in rollouts:
+        missing = np.full(len(rollout.raw_tokens), np.nan)
+        parts.append(rollout.figures.get(name, missing))
+    return np.concatenate(parts)
 
 
 def decimal(
@@ -120,13 +137,13 @@ def decimal(
     missing = np.isnan(values)
     numbers = np.where(missing, 0.0, values)
     magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))
-    exponent = np.floor(np.log10(magnitude)).astype(np.int64) - (digits - 1)
+    leading = np.floor(np.log10(magnitude)).astype(np.int64)
+    exponent = leading - (digits - 1)
     exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
     power = _POWERS[np.abs(exponent)]
-    mantissa = np.rint(np.where(exponent < 0, numbers * power, numbers / power)).astype(
-        np.int64
-    )
+    scaled = np.where(exponent < 0, numbers * power, numbers / power)
+    mantissa = np.rint(scaled).astype(np.int64)
     ending_in_0 = np.flatnonzero((mantissa % 10 == 0) & (mantissa != 0))
     while len(ending_in_0):
         mantissa[ending_in_0] //= 10
@@ -138,4 +155,6 @@ def decimal(
 
 
 def _planes(values: NDArray[np.uint32]) -> bytes:
-    return values.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
+    """Return first the lowest bytes of all values, then the next, …: this compresses better."""
+    by_value = values.astype("<u4").view(np.uint8).reshape(-1, 4)
+    return by_value.T.tobytes()

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum, auto
 
 import pandas as pd
 
 from rlreport.columns import TOKEN
 from rlreport.draw.chart import Chart
-from rlreport.pages.context import RunContext
-from rlreport.pages.page import Addresses
-from rlreport.pages.table import Cell, ColumnView, TableView, number_columns_of, table
+from rlreport.pages.charts import drawn_charts
+from rlreport.pages.context import RunReport
+from rlreport.pages.page import Addresses, Page, has_responses
+from rlreport.pages.table import (
+    Cell,
+    Columns,
+    ColumnView,
+    TableView,
+    number_columns_of,
+    table,
+)
 from rlreport.read.rollouts import EDGE
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, sentences, span
@@ -22,24 +31,81 @@ LEAST_SUPPORT = 20
 
 Windows = tuple[tuple[int, int], tuple[int, int]]
 
-# Id, caption and columns of each table of tokens
+
+class _Among(Enum):
+    """Which tokens a ranking compares; rare ones have the largest means by chance alone."""
+
+    ALL = auto()  # a share of the KL cannot be large by chance
+    SUPPORTED = auto()
+    IN_BOTH_WINDOWS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """A table of the tokens with the largest value, by size, of the column ``sort_by``."""
+
+    name: str
+    caption: str
+    columns: tuple[str, ...]
+    sort_by: str
+    among: _Among = _Among.SUPPORTED
+
+    def rows(self, tokens: pd.DataFrame, least: int) -> pd.DataFrame:
+        """Return the tokens to rank; ``least``: how often a supported one occurs."""
+        supported = tokens[tokens["count"] >= least]
+        if self.among is _Among.ALL:
+            return tokens
+        if self.among is _Among.IN_BOTH_WINDOWS:
+            return supported[
+                (supported["count_first"] > 0) & (supported["count_last"] > 0)
+            ]
+        return supported
+
+    def note(self, least: int, windows: Windows) -> str:
+        """Return which tokens the table compares, "" if all."""
+        if self.among is _Among.ALL:
+            return ""
+        support = plural(
+            "Tokens seen at least once.", "Tokens seen at least {count} times.", least
+        )
+        if self.among is _Among.SUPPORTED:
+            return support
+        first, last = windows
+        means = message(
+            "Mean probability within {first} and within {last}.",
+            first=span(first),
+            last=span(last),
+        )
+        return sentences([support, means])
+
+
 _RANKINGS = (
-    (
+    _Ranking(
         "kl-share",
         message("Tokens with the largest share of the KL"),
         ("kl_share", "kl_mean"),
+        sort_by="kl_share",
+        among=_Among.ALL,
     ),
-    (
+    _Ranking(
         "log-ratio",
         message("Tokens furthest from the reference"),
         ("abs_log_ratio_mean", "log_ratio_mean"),
+        sort_by="abs_log_ratio_mean",
     ),
-    (
+    _Ranking(
         "rising",
         message("Tokens whose probability changed most"),
         ("prob_first", "prob_last", "prob_change"),
+        sort_by="prob_change",
+        among=_Among.IN_BOTH_WINDOWS,
     ),
-    ("value-error", message("Tokens by the critic's error"), ("abs_value_error_mean",)),
+    _Ranking(
+        "value-error",
+        message("Tokens by the critic's error"),
+        ("abs_value_error_mean",),
+        sort_by="abs_value_error_mean",
+    ),
 )
 
 _TOKEN = ColumnView("token", message("Token"), kind="token")
@@ -67,62 +133,75 @@ _SEEN_IN = ColumnView(
 )
 
 
-def tokens_view(
-    context: RunContext, charts: Sequence[Chart], addresses: Addresses
-) -> dict[str, Any]:
-    tables = context.tables
-    spreading = context.spreading.table
-    missing = message("The log has no token strings (response_tokens).")
-    return {
-        "tables": list(_rankings(tables.tokens, context.windows, addresses)),
-        "ngrams": _spreading(spreading, addresses) if len(spreading) else None,
-        "charts": charts,
-        "summary": sentences(["" if len(tables.tokens) else missing, sampling(tables)]),
-    }
+@dataclass(frozen=True, slots=True)
+class TokensView:
+    """What the page of tokens shows."""
+
+    summary: str
+    charts: Sequence[Chart]
+    ngrams: TableView | None  # texts that spread
+    tables: list[TableView]  # rankings of tokens
+
+
+def tokens_view(report: RunReport, addresses: Addresses) -> TokensView:
+    run = report.run
+    tables = run.tables
+    spreading = run.spreading.table
+    missing = ""
+    if tables.tokens.empty:
+        missing = message("The log has no token strings (response_tokens).")
+    return TokensView(
+        summary=sentences([missing, sampling(tables)]),
+        charts=drawn_charts(report).tokens,
+        ngrams=_spreading(spreading, addresses) if len(spreading) else None,
+        tables=list(_rankings(tables.tokens, run.windows, addresses)),
+    )
+
+
+PAGE = Page("tokens", message("Tokens"), tokens_view, has_responses)
 
 
 def _rankings(
     tokens: pd.DataFrame, windows: Windows, addresses: Addresses
 ) -> Iterator[TableView]:
+    """Yield a table for each ranking in which a token has a value other than 0."""
     if tokens.empty:
         return
     least = min(LEAST_SUPPORT, int(tokens["count"].max()))
-    supported = tokens[tokens["count"] >= least]
-    in_both = supported[(supported["count_first"] > 0) & (supported["count_last"] > 0)]
-    support = plural(
-        "Tokens seen at least once.", "Tokens seen at least {count} times.", least
+    for ranking in _RANKINGS:
+        rows = ranking.rows(tokens, least)
+        size = rows[ranking.sort_by].abs()
+        if size.max() > 0:
+            ranked = rows.assign(_size=size)[size.notna()]
+            top = ranked.sort_values(["_size", "raw"], ascending=[False, True]).head(
+                TOKENS_SHOWN
+            )
+            yield _ranking_table(ranking, top, ranking.note(least, windows), addresses)
+
+
+def _ranking_table(
+    ranking: _Ranking, top: pd.DataFrame, note: str, addresses: Addresses
+) -> TableView:
+    texts = top["token"].astype(str)
+    raw_texts = top["raw"]
+    tokens = [
+        Cell(token, raw, raw) for token, raw in zip(texts, raw_texts, strict=True)
+    ]
+    places = zip(
+        top["example_step"], top["example_n"], top["example_position"], strict=True
     )
-    first, last = map(span, windows)
-    means = message(
-        "Mean probability within {first} and within {last}.", first=first, last=last
+    columns = [TOKEN[name] for name in ("count", *ranking.columns)]
+    return table(
+        ranking.name,
+        ranking.caption,
+        {
+            _TOKEN: tokens,
+            **number_columns_of(top, columns),
+            _SEEN_IN: [_example(addresses, step, n, at) for step, n, at in places],
+        },
+        ids=[f"{ranking.name}-{rank}" for rank in range(len(top))],
+        note=note,
     )
-    for name, caption, figure_names in _RANKINGS:
-        rows = {"kl-share": tokens, "rising": in_both}.get(name, supported)
-        note = {"kl-share": "", "rising": sentences([support, means])}.get(
-            name, support
-        )
-        size = rows["prob_change" if name == "rising" else figure_names[0]].abs()
-        if not size.max() > 0:
-            continue
-        ranked = rows.assign(_size=size)[size.notna()]
-        top = ranked.sort_values(["_size", "raw"], ascending=[False, True]).head(
-            TOKENS_SHOWN
-        )
-        columns = [TOKEN[column] for column in ("count", *figure_names)]
-        examples = zip(
-            top["example_step"], top["example_n"], top["example_position"], strict=True
-        )
-        yield table(
-            name,
-            caption,
-            {
-                _TOKEN: map(Cell, top["token"].astype(str), top["raw"], top["raw"]),
-                **number_columns_of(top, columns),
-                _SEEN_IN: [_example(addresses, *example) for example in examples],
-            },
-            ids=[f"{name}-{rank}" for rank in range(len(top))],
-            note=note,
-        )
 
 
 def _example(
@@ -132,33 +211,38 @@ def _example(
         return Cell("–", None, message("in none of the sampled responses"))
     position = None if token is None or pd.isna(token) else int(token)
     text = message("step {step}, response {n}", step=int(step), n=int(n))
-    return Cell(
-        text, float(step), href=addresses.response(int(step), int(n), token=position)
-    )
+    href = addresses.response(int(step), int(n), token=position)
+    return Cell(text, float(step), href=href)
 
 
 def sampling(tables: Tables) -> str:
     """Return a note if figures of texts use a sample, or cut long responses; "" otherwise."""
-    sample = (
-        message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
-    )
-    cut = message(
-        "Of responses over {most:count} tokens, only the first and the last {edge:count} are used.",
-        most=2 * EDGE,
-        edge=EDGE,
-    )
-    longest = tables.responses["response_tokens"].max()
-    return sentences([sample, cut if longest > 2 * EDGE else ""])
+    notes = []
+    if tables.sample_note:
+        notes.append(message("{one:capital}.", one=tables.sample_note))
+    if tables.responses["response_tokens"].max() > 2 * EDGE:
+        cut = message(
+            "Of responses over {most:count} tokens, only the first and the last {edge:count} are "
+            "used.",
+            most=2 * EDGE,
+            edge=EDGE,
+        )
+        notes.append(cut)
+    return sentences(notes)
 
 
 def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView:
-    examples = [
-        _example(addresses, *references[0]) if references else Cell("–")
-        for references in map(list, spreading["examples"])
-    ]
-    texts = [Cell(text, text) for text in spreading["ngram"].astype(str)]
-    return table(
-        "ngrams",
-        message("Texts that spread through the responses"),
-        {_NGRAM: texts, **{c: spreading[c.key] for c in _SPREAD}, _SEEN_IN: examples},
-    )
+    """Return the table of texts that spread, each with its first example."""
+    examples = []
+    for references in map(list, spreading["examples"]):
+        if references:
+            examples.append(_example(addresses, *references[0]))
+        else:
+            examples.append(Cell("–"))
+    columns: Columns = {
+        _NGRAM: [Cell(text, text) for text in spreading["ngram"].astype(str)]
+    }
+    for column in _SPREAD:
+        columns[column] = spreading[column.key]
+    columns[_SEEN_IN] = examples
+    return table("ngrams", message("Texts that spread through the responses"), columns)

@@ -40,6 +40,11 @@ MARKS = {
 _MARKED_SUFFIXES = (".html", ".htm", ".eml", ".md", ".zip")
 
 
+def pictures_of(path: Path) -> Path:
+    """Return the folder with the pictures of a report file: ``run_files`` for ``run.md``."""
+    return path.with_name(f"{path.stem}{PICTURES_ENDING}")
+
+
 def listed_files(manifest: bytes) -> frozenset[str]:
     """Return the files listed in a manifest, none if rlreport did not write the manifest."""
     try:

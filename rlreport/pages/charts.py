@@ -1,0 +1,60 @@
+"""The charts of a run's report, drawn once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rlreport.draw.catalogue import arranged, overview_charts
+from rlreport.draw.chart import Chart
+from rlreport.draw.run_charts import token_charts
+from rlreport.draw.svg import drawn
+from rlreport.pages.context import RunReport
+from rlreport.text.language import Language
+
+_DRAWN = "drawn charts"  # key in ``RunReport.memo``
+
+
+class PageCharts(NamedTuple):
+    """The charts of the pages about the whole run."""
+
+    overview: list[Chart]
+    tokens: list[Chart]
+
+
+def page_charts(report: RunReport) -> PageCharts:
+    """Return the charts, of which only those of the user's functions are drawn."""
+    return report.once("charts", lambda: _page_charts(report))
+
+
+def _page_charts(report: RunReport) -> PageCharts:
+    run = report.run
+    verdict = run.verdict
+    lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
+    charts = overview_charts(run.tables, lead)
+    ordered = arranged(charts, verdict.findings, verdict.lead)
+    return PageCharts(
+        overview=[*ordered, *run.own_charts],
+        tokens=token_charts(run.spreading.by_step) if run.has_responses else [],
+    )
+
+
+def drawn_charts(report: RunReport) -> PageCharts:
+    """Return the charts with their drawings."""
+    language = report.run.options.language
+    return report.once(_DRAWN, lambda: draw(page_charts(report), language))
+
+
+def draw(charts: PageCharts, language: Language) -> PageCharts:
+    return PageCharts(
+        overview=drawn(charts.overview, language),
+        tokens=drawn(charts.tokens, language),
+    )
+
+
+def are_drawn(report: RunReport) -> bool:
+    return _DRAWN in report.memo
+
+
+def keep_drawn(report: RunReport, charts: PageCharts) -> None:
+    """Keep drawings that a worker made, for ``drawn_charts``."""
+    report.memo[_DRAWN] = charts

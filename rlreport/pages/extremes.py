@@ -1,0 +1,103 @@
+"""The extreme responses of a run: those with the lowest or highest value of a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rlreport.columns import RESPONSE
+from rlreport.pages.context import RunReport
+from rlreport.pages.listed import PROMPT_TEXT, RESPONSE_TEXT, listed_prompt
+from rlreport.pages.page import Addresses
+from rlreport.pages.plan import TOOL_ERRORS, Extreme, extremes
+from rlreport.pages.redact import redacted, response_numbers
+from rlreport.pages.table import (
+    Cell,
+    ColumnView,
+    TableView,
+    name_cell,
+    number_cell,
+    table,
+)
+from rlreport.read.rollouts import Rollout
+from rlreport.text.clean import shortened
+from rlreport.text.messages import message, plural, with_unit
+
+SNIPPET_CHARS = 400  # Maximum characters of a prompt or response in tables
+_WHICH = ColumnView("which", message("Which"), kind="link")
+
+
+class ExtremeResponse(NamedTuple):
+    """An extreme, and the response that it is about."""
+
+    extreme: Extreme
+    rollout: Rollout
+
+    @property
+    def value(self) -> Cell:
+        return number_cell(self.extreme.value, RESPONSE[self.extreme.metric].kind)
+
+
+def extreme_responses(report: RunReport) -> list[ExtremeResponse]:
+    return report.once("extremes", lambda: _extreme_responses(report))
+
+
+def _extreme_responses(report: RunReport) -> list[ExtremeResponse]:
+    responses = report.run.tables.responses
+    ends = extremes(responses)
+    rows = sorted({extreme.row for extreme in ends})
+    rollouts = report.run.rollouts.read(rows)
+    if report.run.options.redact:
+        prompts = responses["prompt_id"].to_numpy()[rows].tolist()
+        numbers = response_numbers(responses)[rows].tolist()
+        rollouts = list(map(redacted, rollouts, prompts, numbers))
+    by_row = dict(zip(rows, rollouts, strict=True))
+    return [ExtremeResponse(extreme, by_row[extreme.row]) for extreme in ends]
+
+
+def shown_responses(report: RunReport) -> int:
+    """Return how many responses have their text on pages of steps or, without any, the overview."""
+    if report.step_pages:
+        return sum(map(len, report.shown_rows))
+    rollouts = [one.rollout for one in extreme_responses(report)]
+    return len({(rollout.step, rollout.n) for rollout in rollouts})
+
+
+def extremes_table(
+    found: Sequence[ExtremeResponse], prefixes: Sequence[str], addresses: Addresses
+) -> TableView:
+    """Return the table of extremes; ``prefixes`` of prompts are hidden."""
+    rollouts = [one.rollout for one in found]
+    empty = message("(empty)")
+    return table(
+        "extremes",
+        message("Extreme responses of the run"),
+        {
+            _WHICH: [Cell(one.extreme.label, one.extreme.label) for one in found],
+            ColumnView("value", message("Extreme")): map(_value_cell, found),
+            ColumnView("step", message("Step")): [name_cell(r.step) for r in rollouts],
+            PROMPT_TEXT: [listed_prompt(r, prefixes, SNIPPET_CHARS) for r in rollouts],
+            RESPONSE_TEXT: [
+                shortened(r.response, SNIPPET_CHARS) or empty for r in rollouts
+            ],
+        },
+        ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in found],
+        hrefs=[_address(one, addresses) for one in found],
+    )
+
+
+def _value_cell(one: ExtremeResponse) -> Cell:
+    unit = RESPONSE[one.extreme.metric].unit
+    if one.value.text == "1" and unit == "tokens":
+        return one.value._replace(text=plural("{count} token", "{count} tokens", 1))
+    return one.value._replace(text=with_unit(one.value.text, unit))
+
+
+def _address(one: ExtremeResponse, addresses: Addresses) -> str | None:
+    is_error = one.extreme.metric == TOOL_ERRORS
+    return addresses.response(
+        one.rollout.step,
+        one.rollout.n,
+        token=one.extreme.token,
+        turn="error" if is_error else None,
+    )

@@ -1,0 +1,185 @@
+"""The JSON in pages that scripts read, as types; ``docs/page-data.md`` explains each key.
+
+``python -m tools.page_types`` writes the same types for the scripts, one interface per class here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.text.numbers import NumberKind
+
+# In JSON, NaN is null.
+Numbers: TypeAlias = "list[float] | list[float | None] | NDArray[np.float64]"
+Texts: TypeAlias = "list[str | None]"
+
+
+class ColumnData(TypedDict):
+    """A column of a list."""
+
+    key: str
+    label: str
+    unit: str
+    kind: str
+    help: str
+    hidden: bool
+    written: NumberKind
+    group: str
+
+
+class BadgeData(TypedDict):
+    """A finding that cites a response."""
+
+    id: str
+    severity: str
+    name: str
+    title: str
+    token: int | None
+
+
+class MetricData(TypedDict):
+    """A token figure that a page offers."""
+
+    key: str
+    label: str
+    unit: str
+    signed: bool
+    help: str
+
+
+class TurnData(TypedDict):
+    """A turn of a conversation, after the prompt."""
+
+    role: str
+    text: str
+    sampled: NotRequired[bool]
+    tokens: NotRequired[tuple[int, int]]
+    thinking: NotRequired[str]
+    calls: NotRequired[list[tuple[str, str]]]
+    tool: NotRequired[str]
+    error: NotRequired[str]
+    seconds: NotRequired[float]
+    reward: NotRequired[float]
+
+
+class ConversationData(TypedDict):
+    """The conversations of responses, each by the response's n."""
+
+    conversation: NotRequired[dict[str, list[TurnData]]]
+    given: NotRequired[dict[str, list[tuple[int, int]]]]
+    errors: NotRequired[dict[str, list[str]]]
+
+
+class GroupData(TypedDict):
+    """The groups of a step's responses."""
+
+    groups: NotRequired[list[list[int]]]
+    siblings: NotRequired[dict[str, list[float | None]]]
+    right: NotRequired[list[int | None]]
+
+
+class BranchData(TypedDict):
+    """The branches of a step's rollouts."""
+
+    branches: NotRequired[list[list[int]]]
+
+
+class TitlesData(TypedDict):
+    """Names of what the response panel shows, where it is not a response and its reference."""
+
+    row: str
+    response: NotRequired[str]
+    ref_response: NotRequired[str]
+    other: NotRequired[str]
+
+
+class PanelData(TypedDict):
+    """Responses as the response panel shows them, with their conversations, groups and branches."""
+
+    step: str
+    total: int
+    n: list[int]
+    texts: dict[str, Texts]
+    turns: dict[str, list[tuple[str, str]]]
+    where: list[str]
+    badges: dict[str, list[BadgeData]]
+    highlights: list[str]
+    conversation: NotRequired[dict[str, list[TurnData]]]
+    errors: NotRequired[dict[str, list[str]]]
+    groups: NotRequired[list[list[int]]]
+    siblings: NotRequired[dict[str, list[float | None]]]
+    right: NotRequired[list[int | None]]
+    branches: NotRequired[list[list[int]]]
+
+
+class StepTextsData(PanelData):
+    """The part of a step's rows that the responses page loads, too: ``data/texts.js``."""
+
+    prompts: NDArray[np.int64]
+
+
+class RowsData(PanelData):
+    """The rows of a step's page, or of a comparison: ``script.rows-data``."""
+
+    run: str
+    columns: list[ColumnData]
+    values: Mapping[str, Numbers]
+    strings: dict[str, Texts]
+    ranks: dict[str, list[int | None]]
+    metrics: list[MetricData]
+    nan: NotRequired[list[str]]
+    prompts: NotRequired[NDArray[np.int64]]
+    given: NotRequired[dict[str, list[tuple[int, int]]]]
+    prefixes: NotRequired[tuple[str, ...]]
+    filters: NotRequired[dict[str, str]]
+    advantage: NotRequired[Literal["logged"]]
+    titles: NotRequired[TitlesData]
+
+
+class RunListData(TypedDict):
+    """The rows of the responses page: ``script.list-data``."""
+
+    run: str
+    total: int
+    n: list[int]
+    columns: list[ColumnData]
+    values: Mapping[str, Numbers]
+    strings: dict[str, Texts]
+    texts: dict[str, Texts]
+    filters: NotRequired[dict[str, str]]
+    address: str
+    prompt: str
+
+
+class RunData(TypedDict):
+    """What pages of steps say about the whole run: ``data/run.js``."""
+
+    steps: list[int]
+    findings: dict[str, str]
+    rewards: list[float | None]
+    prompts: dict[str, list[int]]
+    href: str
+    prompt: str
+    live: NotRequired[int]
+    built: NotRequired[str]
+
+
+class TokensHeader(TypedDict):
+    """The header of a page's token values: ``script.tokens-data``."""
+
+    digits: int
+    n: list[int]
+    lengths: list[int]
+    text: list[str]
+    raw: list[str | None]
+    columns: list[str]
+
+
+class ChartRows(TypedDict):
+    """The rows of a chart, as columns: ``data`` of the specification in ``script.spec``."""
+
+    columns: dict[str, list[Any]]
