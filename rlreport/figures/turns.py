@@ -236,7 +236,8 @@ def _thinking(text: str, *, begun: bool) -> _Thinking | None:
     # Chat templates often end with the opening tag, so that the text has only the closing one.
     if opened < 0 or 0 <= closed < opened:
         text = _OPEN + text
-    return _Thinking([_Part(*part.partition(_OPEN)) for part in text.split(_CLOSE)])
+    parts = [_Part._make(part.partition(_OPEN)) for part in text.split(_CLOSE)]
+    return _Thinking(parts)
 
 
 def _begins_thinking(prompt: str) -> bool:
@@ -250,62 +251,77 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
     errors = [answer for answer in answers if answer.get("error")]
     # The prompt may open the thinking of the first turn.
     begun = _begins_thinking(prompt)
-    by_turn: list[_TurnCounts] = []
+    counts = _TurnCounts()
     for turn in sampled:
-        by_turn.append(_turn_counts(turn, begun=begun))
+        counts.add(turn, begun=begun)
         begun = False
-    calls = sum(turn.calls for turn in by_turn)
     figures = {
         "turns": float(len(sampled)),
-        "tool_calls": float(max(calls, len(answers))),
+        "tool_calls": float(max(counts.calls, len(answers))),
         "tool_errors": float(len(errors)),
-        "unparsed_calls": float(sum(turn.unparsed for turn in by_turn)),
+        "unparsed_calls": float(counts.unparsed),
         "late_calls": float(_late_calls(turns)),
-        "markup_turns": float(sum(turn.has_markup for turn in by_turn)),
+        "markup_turns": float(counts.markup),
         "empty_results": float(sum(map(_is_empty, answers))),
-        "void_turns": float(sum(turn.is_void for turn in by_turn)),
+        "void_turns": float(counts.void),
     }
-    if any(turn.has_thinking for turn in by_turn):
-        chars = sum(turn.thinking_chars for turn in by_turn)
-        figures["thinking_chars"] = float(chars)
-        unclosed = any(turn.is_unclosed for turn in by_turn)
-        figures["unclosed_thinking"] = float(unclosed)
+    if counts.has_thinking:
+        figures["thinking_chars"] = float(counts.thinking_chars)
+        figures["unclosed_thinking"] = float(counts.is_unclosed)
     return figures
 
 
-class _TurnCounts(NamedTuple):
-    calls: int
-    unparsed: int  # calls that the trainer's parser did not find, or whose arguments are invalid
-    is_void: bool  # whether the turn has neither a call nor text besides thinking
-    has_markup: bool  # whether it has markup of calls, but no call
-    has_thinking: bool
-    thinking_chars: int
-    is_unclosed: bool  # whether its thinking does not end
+@dataclass(slots=True)
+class _TurnCounts:
+    """Counts over the sampled turns of a conversation.
 
+    Attributes:
+        calls: number of calls.
+        unparsed: calls that the trainer's parser did not find, or whose arguments are invalid.
+        void: turns with neither a call nor text besides thinking.
+        markup: turns with markup of calls, but no call.
+        has_thinking: whether any turn has thinking.
+        thinking_chars: characters of thinking.
+        is_unclosed: whether the thinking of any turn does not end.
+    """
 
-def _turn_counts(turn: Turn, *, begun: bool) -> _TurnCounts:
-    """Return what a sampled turn counts; ``begun`` if the prompt opened its thinking."""
-    text = turn["text"]
-    thought = turn.get("thinking")
-    if not isinstance(thought, str):
-        thought = ""
-    # Of a trainer that logs thinking as a field, the text begins after it.
-    thinking = _thinking(text, begun=begun and not thought)
-    calls = _calls_of(turn)
-    if turn.get("calls") == []:
-        unparsed = len(calls)
-    else:
-        unparsed = sum(map(is_unparsed, calls))
-    is_answered = thinking.answered if thinking else bool(text.strip())
-    return _TurnCounts(
-        calls=len(calls),
-        unparsed=unparsed,
-        is_void=not calls and not is_answered,
-        has_markup=not calls and has_markup(text),
-        has_thinking=bool(thought or thinking),
-        thinking_chars=len(thought) + (thinking.chars if thinking else 0),
-        is_unclosed=thinking.unclosed if thinking else False,
-    )
+    calls: int = 0
+    unparsed: int = 0
+    void: int = 0
+    markup: int = 0
+    has_thinking: bool = False
+    thinking_chars: int = 0
+    is_unclosed: bool = False
+
+    def add(self, turn: Turn, *, begun: bool) -> None:
+        """Count a turn; ``begun`` if the prompt opened its thinking."""
+        text = turn["text"]
+        thought = turn.get("thinking")
+        if not isinstance(thought, str):
+            thought = ""
+        # Of a trainer that logs thinking as a field, the text begins after it.
+        thinking = _thinking(text, begun=begun and not thought)
+        if thought:
+            self.has_thinking = True
+            self.thinking_chars += len(thought)
+        is_answered = bool(text.strip())
+        if thinking:
+            self.has_thinking = True
+            self.thinking_chars += thinking.chars
+            self.is_unclosed = self.is_unclosed or thinking.unclosed
+            is_answered = thinking.answered
+        calls = _calls_of(turn)
+        self.calls += len(calls)
+        if turn.get("calls") == []:
+            self.unparsed += len(calls)
+        else:
+            self.unparsed += sum(map(is_unparsed, calls))
+        if calls:
+            return
+        if not is_answered:
+            self.void += 1
+        if has_markup(text):
+            self.markup += 1
 
 
 def _calls_of(turn: Turn) -> list[Any]:
@@ -350,19 +366,21 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
 def _count_of(answer: Turn) -> ToolCounts:
     """Return the counts of a single answer."""
     start, stop = answer.get("tokens", (0, 0))
-    count = ToolCounts(
+    text = answer["text"]
+    kinds: dict[str, int] = {}
+    if answer.get("error"):
+        kind = error_kind(f"{answer['error']}\n{text}")
+        if kind in ERROR_KINDS:
+            kinds[kind] = 1
+    return ToolCounts(
         answers=1,
         errors=1 if answer.get("error") else 0,
-        chars=len(answer["text"]),
+        chars=len(text),
         ranges=1 if "tokens" in answer else 0,
         tokens=stop - start,
         empty=1 if _is_empty(answer) else 0,
+        **kinds,
     )
-    if count.errors:
-        kind = error_kind(f"{answer['error']}\n{answer['text']}")
-        if kind in ERROR_KINDS:
-            return count._replace(**{kind: 1})
-    return count
 
 
 def split_named(value: object) -> str:
