@@ -64,7 +64,8 @@ def choose_rows(
     tool_errors = responses["tool_errors"].to_numpy(np.float64)
     chosen[np.flatnonzero(tool_errors > 0)[:1]] = True
     chosen[_extremes_of_run(values)] = True
-    chosen |= rank < _rows_per_step(chosen, rank, texts, limits)
+    per_step = _rows_per_step(chosen, rank, texts, limits)
+    chosen[rank < per_step] = True
     prompts = responses["prompt_id"].to_numpy()
     ids, first = np.unique(prompts, return_index=True)
     without_response = ~np.isin(ids, prompts[chosen])

@@ -60,7 +60,8 @@ MAX_TEXT = (
 # Standard log field -> its bit in the integer column ``carried``, set if a row has the field
 FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
 
-_OPENING, _CLOSING = "<think>", "</think>"
+_OPENING = "<think>"
+_CLOSING = "</think>"
 _ENDINGS = tuple(EOS_TOKENS)
 _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
 
@@ -207,6 +208,19 @@ def _clean_texts(rows: Sequence[ParsedRow], pads: tuple[str, ...]) -> CleanTexts
     )
 
 
+def _text_columns(texts: CleanTexts) -> Columns:
+    responses = texts.responses
+    reference_chars = [
+        np.nan if text is None else len(text) for text in texts.references
+    ]
+    return {
+        "response_hash": np.array(list(map(text_hash, responses)), np.uint64),
+        "response_chars": np.array(list(map(len, responses)), np.int64),
+        "structure": np.array(list(map(structure_of, responses)), np.int64),
+        "ref_response_chars": np.array(reference_chars, np.float64),
+    }
+
+
 def _row_columns(
     rows: Sequence[ParsedRow],
     places: Sequence[Place],
@@ -224,17 +238,11 @@ def _row_columns(
         "step": np.array([row.step for row in rows], np.int64),
         "prompt_hash": np.array(prompts, np.uint64),
         "group_hash": np.array(groups, np.uint64),
-        "response_hash": np.array(list(map(text_hash, texts.responses)), np.uint64),
-        "response_chars": np.array(list(map(len, texts.responses)), np.int64),
-        "structure": np.array(list(map(structure_of, texts.responses)), np.int64),
-        "ref_response_chars": np.array(
-            [np.nan if text is None else len(text) for text in texts.references],
-            np.float64,
-        ),
         "carried": np.array(list(map(_field_bits, rows)), np.int64),
         "rollout": np.array(list(map(_rollout, rows)), np.float64),
         "missing_grade": np.array([row.missing_grade for row in rows], np.int64),
     }
+    columns |= _text_columns(texts)
     rewards = np.array([row.rewards for row in rows]).T
     columns |= zip(REWARDS, rewards, strict=True)
     nan = np.isnan(columns["reward"]) & (columns["missing_grade"] == 0)
@@ -288,16 +296,21 @@ def _prompt_hash(
 def joined_columns(parts: Sequence[Columns]) -> Columns:
     """Concatenate columns by name (NaN or 0 where a part has none); remove them from ``parts``."""
     lengths = [len(part["step"]) for part in parts]
+    dtypes: dict[str, np.dtype[np.generic]] = {}
+    for part in parts:
+        for name, column in part.items():
+            dtypes.setdefault(name, column.dtype)
     joined: Columns = {}
-    for name in sorted({name for part in parts for name in part}):
-        kind = next(part[name].dtype for part in parts if name in part)
-        missing = np.nan if kind.kind == "f" else 0
-        joined[name] = np.concatenate(
-            [
-                part.pop(name) if name in part else np.full(length, missing, dtype=kind)
-                for part, length in zip(parts, lengths, strict=True)
-            ]
-        )
+    for name in sorted(dtypes):
+        dtype = dtypes[name]
+        missing = np.nan if dtype.kind == "f" else 0
+        columns = []
+        for part, length in zip(parts, lengths, strict=True):
+            if name in part:
+                columns.append(part.pop(name))
+            else:
+                columns.append(np.full(length, missing, dtype))
+        joined[name] = np.concatenate(columns)
     return joined
 
 

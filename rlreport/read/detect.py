@@ -116,9 +116,8 @@ def detect_formats(  # noqa: C901
     detections = _detections(listing.sources, options, listed)
     used_paths = {path.resolve() for path in used}
     readers = {one.format.reader for one in detections if one.format}
-    siblings = {
-        Path(stamp.path).resolve() for one in readers for stamp in one.format.siblings
-    }
+    stamps = chain.from_iterable(reader.format.siblings for reader in readers)
+    siblings = {Path(stamp.path).resolve() for stamp in stamps}
     read_together: list[str] = []
 
     def leave_out(source: Source, kind: NoteKind, text: str) -> None:
@@ -183,11 +182,10 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
         if source.name in stepless
     }
     by_path = path_steps([*members, *chain.from_iterable(members.values())])
-    steps = {
-        path: by_path.get(path, by_path.get(name))
-        for name, paths in members.items()
-        for path in paths or [name]
-    }
+    steps: dict[str, int | None] = {}
+    for name, inside in members.items():
+        for path in inside or [name]:
+            steps[path] = by_path.get(path, by_path.get(name))
     named = [path for path, step in steps.items() if step is not None]
     if named:
         text = message(

@@ -57,7 +57,9 @@ _KEPT = {
     **dict.fromkeys(("effective", "is_effective", "kept", "trained", "loss_mask"), 1),
 }
 
-_FLAGS = {name: (kind, values) for kind, values, names in _SIGNS for name in names}
+_FLAGS: dict[str, tuple[Missing, tuple[str, ...]]] = {}
+for _kind, _values, _names in _SIGNS:
+    _FLAGS |= dict.fromkeys(_names, (_kind, _values))
 _ERRORS = frozenset(f"{grader}_error" for grader in _GRADERS)
 # Fields for errors of a rollout; its reward is invalid if the error names a grader
 _OWN_ERRORS = ("errors", "error")

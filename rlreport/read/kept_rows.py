@@ -84,7 +84,7 @@ def log_rows(  # noqa: PLR0914
             rows.notes.append(note)
             if last_only:
                 keep[index[starts < starts[-1]]] = False
-                older &= starts == starts[-1]
+                older = older & (starts == starts[-1])
         keep[index[older]] &= keep_restarted
         older &= responses[index]
         repeated[index[older]] = True
@@ -161,7 +161,8 @@ def _mark_older_files(
     training = (
         keep & (columns["left_out"] == LeftOut.NO) & (validation == RowRole.TRAINING)
     )
-    split_steps = 2 * step + (validation == RowRole.VALIDATION)
+    # A step of training and the same step of validation are two.
+    split_steps = np.where(validation == RowRole.VALIDATION, 2 * step + 1, 2 * step)
     prompts = columns["prompt_hash"].astype(np.uint64)[training]
     for older, newer in later_attempts(file[training], step[training], prompts, names):
         again = (

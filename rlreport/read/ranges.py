@@ -258,9 +258,16 @@ def _key(group: Sequence[ByteRange], settings: RangeSettings) -> bytes:
     contents = [part.source.digest(part.start, part.stop) for part in group]
     if not all(contents):
         return b""
+    # Without the options that do not change what is read of a range
     same_rows = replace(
-        options, workers=0, strict=False, restarts="all", metrics=(), cache="", ray=None
-    )  # fmt: skip
+        options,
+        workers=0,
+        strict=False,
+        restarts="all",
+        metrics=(),
+        cache="",
+        ray=None,
+    )
     ranges = [
         (part.source.name, part.start, part.stop is None, content)
         for part, content in zip(group, contents, strict=True)

@@ -156,10 +156,7 @@ class _Collector:
                 logged = figures.get(name)
                 if logged is not None:
                     values[i] = np.clip(logged[sampled], -_LARGEST, _LARGEST)
-        if len(ids) > 2 * EDGE:
-            gap = np.full((len(FIGURES), 1), np.nan, np.float32)
-            values = np.concatenate([values[:, :EDGE], gap, values[:, -EDGE:]], axis=1)
-        self._values.append(values)
+        self._values.append(_edges_of(values))
 
     def _text_of(self, tokens: Ids) -> str:
         vocabulary = self._rollouts.vocabulary
@@ -170,7 +167,8 @@ class _Collector:
     def _edges(self, ids: Ids) -> Ids:
         if len(ids) <= 2 * EDGE:
             return ids
-        return np.concatenate([ids[:EDGE], self._numbers.of([GAP]), ids[-EDGE:]])
+        gap = self._numbers.of([GAP])
+        return np.concatenate([ids[:EDGE], gap, ids[-EDGE:]])
 
     def part(self) -> Part:
         units, words, references = map(_as_units, self._texts)
@@ -192,6 +190,14 @@ class _Collector:
             np.concatenate(self._values, axis=1),
             [string[:_MAX_STRING] for string in self._numbers],
         )
+
+
+def _edges_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return values of the tokens that ``_Collector._edges`` keeps, NaN at the gap."""
+    if values.shape[1] <= 2 * EDGE:
+        return values
+    gap = np.full((len(values), 1), np.nan, np.float32)
+    return np.concatenate([values[:, :EDGE], gap, values[:, -EDGE:]], axis=1)
 
 
 def _distinct_bigrams(ids: Ids) -> float:

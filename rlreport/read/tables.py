@@ -126,7 +126,8 @@ def _ids(*keys: NDArray[np.generic]) -> Ints:
 
 # Uncompleted responses are assumed to have ended at a turn limit if at least this share of them
 # has the largest number of turns, and that number is at least LEAST_LIMIT
-PILED_UP, LEAST_LIMIT = 0.2, 4
+PILED_UP = 0.2
+LEAST_LIMIT = 4
 
 
 def _set_endings(columns: Columns, turns: Floats) -> None:

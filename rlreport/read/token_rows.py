@@ -196,7 +196,7 @@ def _sentinels(tokens: TokenRows) -> Bools:
     for name in ("logprobs", "ref_logprobs"):
         logp = tokens.arrays.get(name)
         if logp is not None:
-            drop |= logp > PADDING_LOGP
+            drop = drop | (logp > PADDING_LOGP)
     # A trainer may log any number for an environment's token.
     if tokens.sampled is not None:
         drop &= tokens.sampled
