@@ -391,9 +391,13 @@ def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
 
 def _longest_loop(words: NDArray[np.int32], period: int) -> tuple[int, int]:
     """Return start and length of a text's longest loop of a period; zeros if none counts."""
-    runs = spans(words[period:] == words[:-period]).tolist()
-    start, stop = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
-    repeated = stop - start
+    runs = spans(words[period:] == words[:-period])
+    if not len(runs):
+        return 0, 0
+    lengths = runs[:, 1] - runs[:, 0]
+    longest = int(np.argmax(lengths))  # of equal ones, the first
+    start = int(runs[longest, 0])
+    repeated = int(lengths[longest])
     length = repeated + period
     is_large = length >= 100 or (length >= 32 and 4 * length >= len(words))
     if is_large and repeated >= max(24, 2 * period):
