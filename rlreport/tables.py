@@ -375,7 +375,9 @@ class Tables(LogTables):
         if not marked:
             return None
         trained = self.steps.loc[self.steps["responses"] > 0, "step"]
-        return max(min(marked), int(trained.min()) + 1) if len(trained) else min(marked)
+        if not len(trained):
+            return min(marked)
+        return max(min(marked), int(trained.min()) + 1)
 
     def without_step_in_progress(self) -> Tables:
         """Return tables of the steps ``judged_before`` (if set), without torn bad lines."""

@@ -321,6 +321,7 @@ def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
             continue
         # Another metric of the evaluation is missing where there was none.
         missing = np.isnan(others)
-        if missing.any() and not values[missing].any() and values[~missing].any():
+        is_zero_there = missing.any() and not values[missing].any()
+        if is_zero_there and values[~missing].any():
             columns[name] = np.where(missing, np.nan, values)
             return

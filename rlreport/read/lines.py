@@ -141,8 +141,12 @@ def byte_ranges(
     ranges: list[ByteRange] = []
     for file, (source, log_format) in enumerate(zip(sources, formats, strict=True)):
         whole = source.compression or log_format.container != "lines"
-        for start in (0,) if whole else range(0, max(1, source.size), range_bytes):
-            stop = None if whole else min(start + range_bytes, source.size)
+        if whole:
+            ranges.append(ByteRange(file, source, 0, None, log_format))
+            continue
+        # An empty file has one range, too.
+        for start in range(0, max(1, source.size), range_bytes):
+            stop = min(start + range_bytes, source.size)
             ranges.append(ByteRange(file, source, start, stop, log_format))
     return ranges
 
@@ -228,7 +232,8 @@ class Lines:
             if not offset and line.startswith(BOM):
                 offset, line = len(BOM), line[len(BOM) :]
             if line.endswith(b"\n"):
-                yield Line(offset, line[:-2] if line.endswith(b"\r\n") else line[:-1])
+                ending = 2 if line.endswith(b"\r\n") else 1
+                yield Line(offset, line[:-ending])
             elif len(line) > self.max_line:
                 yield Line(offset, None)
                 position += _skip_line(stream)

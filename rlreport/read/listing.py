@@ -136,9 +136,8 @@ def of_run(listing: Listing, run: str) -> Listing:
 
 def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
     """Return a file's path relative to the common folder of the logs, or its name if outside."""
-    roots = [
-        str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))
-    ]
+    local = [Path(log) for log in logs if not is_url(os.fspath(log))]
+    roots = [str(_root(log).resolve()) for log in local]
     whole = path.resolve()
     root = Path(_common_root(roots))
     file, folder = (whole, root) if whole.is_relative_to(root) else (path, path.parent)

@@ -49,8 +49,11 @@ class Turn:
     def words(self) -> str:
         """Error, or else text, then calls; "(empty)" if none. A tool's name precedes its result."""
         calls = [f"{tool}({arguments})" for tool, arguments in self.calls]
-        said = " ".join(filter(None, [self.error or self.text, *calls])) or "(empty)"
-        return f"{self.tool}: {said}" if self.tool else said
+        said = self.error or self.text
+        if said:
+            calls.insert(0, said)
+        words = " ".join(calls) or "(empty)"
+        return f"{self.tool}: {words}" if self.tool else words
 
 
 @dataclass(slots=True)

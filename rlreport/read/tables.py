@@ -229,7 +229,8 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
         :MAX_TOOLS
     ]
     selection = table[table["tool"].isin(top_tools)]
-    return selection.groupby(["step", "tool"], as_index=False)[names[2:]].sum()[names]
+    by_tool = selection.groupby(["step", "tool"], as_index=False)
+    return by_tool[names[2:]].sum()[names]
 
 
 def tools_used(rows: LogRows, tools: pd.DataFrame) -> pd.Series:

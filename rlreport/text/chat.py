@@ -157,7 +157,8 @@ def _llama2(prompt: str) -> Turns:
 
 
 def _drop_blank_turns(parts: Turns) -> Turns:
-    return [(role_name(role), text.strip()) for role, text in parts if text.strip()]
+    stripped = [(role_name(role), text.strip()) for role, text in parts]
+    return [(role, text) for role, text in stripped if text]
 
 
 def turns_in_text(response: str) -> list[Turn]:
