@@ -1,0 +1,514 @@
+"""Read a curve: its levels, whether it changed, its pieces and events, and when they began.
+
+This is the only reading of a series: checks, the verdict's sentence, tiles, charts, the comparison
+and the index ask it. The rules, R0 to R10, are in docs/checks.md, "How a curve is read".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rlreport.check.events import (
+    LEAST_SHARE,
+    LEAST_VALUES,
+    Event,
+    EventKind,
+    Fitted,
+    deviate,
+    events_of,
+)
+from rlreport.check.fit import fit_pieces
+from rlreport.check.pieces import Piece, PieceKind, pieces_of
+from rlreport.check.prepared import Kind, Prepared, prepare
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import change, rounded
+
+# A level is the mean of a 20th of the values, of 3 to 10 of them, at most a third of all
+LEVEL_SHARE = 1 / 20
+LEAST_LEVEL = 3
+MOST_LEVEL = 10
+# Values that change by more than this many standard deviations are no level
+TREND_Z = 3.0
+# A series rose or fell from this z on, and probably from this one
+CHANGED_Z = 3.3
+PROBABLY_Z = 2.2
+# The weaker of two tests of a change may not be below this; of evaluations, not below its negative
+SECOND_Z = 1.0
+# Fewest values that are judged without sampling errors; and with them
+FEW = 5
+FEW_WITH_ERRORS = 3
+# The best level is the earliest of those that are equal within this many standard errors
+EQUAL_Z = 2.0
+# An excursion is dated if its level is beyond the limit by this factor, or, of shares, by this
+# part of what lies beyond it
+CLEARLY_BEYOND = 1.5
+CLEARLY_BEYOND_SHARE = 0.25
+
+Op = Literal[">", ">=", "<", "<="]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The mean of consecutive values, as logged."""
+
+    value: float
+    steps: tuple[int, int]  # the first and the last step
+    se: float  # standard error of the value, NaN if unknown
+    without: tuple[int, ...] = ()  # steps whose values are spikes, and left out
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A piece of a curve as others see it: its steps, and its line at both ends."""
+
+    kind: PieceKind
+    steps: tuple[int, int]
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Excursion:
+    """The stretch of steps in which most values are beyond a limit."""
+
+    steps: tuple[int, int]
+    level: float  # the median of its values
+    before: float | None  # the level before it, None if it is there from the first steps on
+    is_dated: bool  # whether it is clearly beyond the limit, so that its first step means something
+    lasts: bool  # whether it goes on until the end
+
+    @property
+    def from_start(self) -> bool:
+        return self.before is None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What a series of values did.
+
+    Attributes:
+        steps: int64 (n,), the steps with a finite value.
+        values: float64 (n,), the values as logged.
+        first: the first level; of evaluations, the first value, that of the base model.
+        last: the last level.
+        highest: the highest level: the end of a piece or a whole flat one, or an end of the run.
+        lowest: the lowest level.
+        changed: the z of the last level minus the first; None for too few values.
+        pieces: the straight pieces of the series, in order; jumps between two are left out.
+        events: what happened, in the order of ``EventKind``.
+    """
+
+    steps: Ints
+    values: Floats
+    kind: Kind
+    first: Level
+    last: Level
+    highest: Level
+    lowest: Level
+    changed: float | None
+    pieces: tuple[Stretch, ...]
+    events: tuple[Event, ...]
+    noise: float  # standard deviation of a value around the pieces, NaN of a single value
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def rose(self) -> bool:
+        return self.changed is not None and self.changed >= CHANGED_Z
+
+    @property
+    def fell(self) -> bool:
+        return self.changed is not None and self.changed <= -CHANGED_Z
+
+    @property
+    def probably_rose(self) -> bool:
+        return self.changed is not None and self.changed >= PROBABLY_Z
+
+    @property
+    def probably_fell(self) -> bool:
+        return self.changed is not None and self.changed <= -PROBABLY_Z
+
+    @property
+    def direction(self) -> int:
+        """1 if the series rose, −1 if it fell, 0 if that is not clear."""
+        return int(self.rose) - int(self.fell)
+
+    @property
+    def is_flat(self) -> bool:
+        return [piece.kind for piece in self.pieces] == [PieceKind.FLAT]
+
+    @property
+    def settled_since(self) -> int | None:
+        """First step of the last piece if it is level, but not the only one, else None."""
+        if len(self.pieces) < 2:
+            return None
+        end = self.pieces[-1]
+        is_level = end.kind in (PieceKind.FLAT, PieceKind.DEAD)
+        return end.steps[0] if is_level else None
+
+    def event(self, kind: EventKind) -> Event | None:
+        """Return the event of a kind, the first of spikes; None without one."""
+        for event in self.events:
+            if event.kind is kind:
+                return event
+        return None
+
+    @property
+    def fall(self) -> Event | None:
+        return self.event(EventKind.FALL)
+
+    @property
+    def climb(self) -> Event | None:
+        return self.event(EventKind.CLIMB)
+
+    @property
+    def valley(self) -> Event | None:
+        return self.event(EventKind.VALLEY)
+
+    @property
+    def hump(self) -> Event | None:
+        return self.event(EventKind.HUMP)
+
+    def excursion(
+        self, limit: float, op: Op = ">", *, is_share: bool = False
+    ) -> Excursion | None:
+        """Return where the series is beyond a limit for long; see ``excursion_of``."""
+        return excursion_of(self.steps, self.values, limit, op, is_share=is_share)
+
+
+def read_curve(
+    steps: Ints,
+    values: Floats,
+    *,
+    errors: Floats | None = None,
+    kind: Kind = Kind.SERIES,
+    coarse: bool = False,
+) -> Curve | None:
+    """Return what a series of values did, None if none of them is finite.
+
+    Args:
+        steps: int64 (n,), ascending.
+        values: float64 (n,), NaN or infinite where there is none.
+        errors: float64 (n,), the standard error of each value, such as the standard deviation
+            inside a step over the root of the number of its responses; None if unknown.
+        kind: what the values are.
+        coarse: whether a long series is read faster, with onsets less exact.
+    """
+    prepared = prepare(steps, values, errors, kind)
+    finite = np.isfinite(values)
+    count = len(prepared)
+    if not count:
+        return None
+    given = (steps[finite], values[finite])
+    if count == 1:
+        return _of_one_value(prepared, *given)
+    fit = fit_pieces(prepared, coarse=coarse)
+    pieces, lines = pieces_of(prepared, fit)
+    fitted = Fitted(prepared, fit, pieces, lines)
+    levels = _Levels(fitted, *given)
+    return Curve(
+        steps=given[0],
+        values=given[1],
+        kind=kind,
+        first=levels.level(*levels.first),
+        last=levels.level(*levels.last),
+        highest=levels.extreme(1),
+        lowest=levels.extreme(-1),
+        changed=_changed(levels),
+        pieces=tuple(_stretch(prepared, piece) for piece in pieces if not piece.is_jump),
+        events=events_of(fitted),
+        noise=rounded(fit.noise.sigma * prepared.scale),
+    )
+
+
+def _of_one_value(prepared: Prepared, steps: Ints, values: Floats) -> Curve:
+    step = int(prepared.steps[0])
+    known = prepared.errors is not None and np.isfinite(prepared.errors[0])
+    error = float(prepared.errors[0]) if known and prepared.errors is not None else math.nan
+    level = Level(float(prepared.raw[0]), (step, int(prepared.until[0])), error)
+    return Curve(
+        steps=steps,
+        values=values,
+        kind=prepared.kind,
+        first=level,
+        last=level,
+        highest=level,
+        lowest=level,
+        changed=None,
+        pieces=(),
+        events=(),
+        noise=math.nan,
+    )
+
+
+def _stretch(prepared: Prepared, piece: Piece) -> Stretch:
+    steps = (int(prepared.steps[piece.start]), int(prepared.until[piece.stop - 1]))
+    start = prepared.in_units(piece.first)
+    end = prepared.in_units(piece.last)
+    return Stretch(piece.kind, steps, start, end)
+
+
+class _Levels:
+    """The levels of a fitted series: where they lie, and their values as logged."""
+
+    def __init__(self, fitted: Fitted, steps: Ints, values: Floats) -> None:
+        self.fitted = fitted
+        self.given = (steps, values)
+        self.values = fitted.prepared.values
+        self.count = fitted.count
+        self.width = self._width()
+        local = fitted.fit.noise.local
+        width = self._width_without_trend(self.values, float(local[0]))
+        self.first = (0, width)
+        width = self._width_without_trend(self.values[::-1], float(local[-1]))
+        self.last = (self.count - width, self.count)
+
+    def _width(self) -> int:
+        """Return the number of values of a level."""
+        if self.fitted.prepared.is_evaluation:
+            return 1
+        share = int(self.count * LEVEL_SHARE + 0.5)
+        return min(max(LEAST_LEVEL, min(MOST_LEVEL, share)), max(1, self.count // 3))
+
+    def _width_without_trend(self, values: Floats, local: float) -> int:
+        """Return how many values at the start of ``values`` have no trend beyond their noise."""
+        width = self.width
+        sigma = self.fitted.fit.noise.sigma * min(local, 1.0)
+        while width > 1:
+            places = np.arange(width) - (width - 1) / 2
+            squares = float((places**2).sum())
+            slope = float((places * values[:width]).sum()) / squares
+            allowed = TREND_Z * sigma / math.sqrt(squares)
+            if abs(slope) <= allowed + 1e-12:
+                break
+            width -= 1
+        return width
+
+    def level(self, start: int, stop: int) -> Level:
+        """Return the plain mean of the logged values of a stretch, without its spikes."""
+        prepared = self.fitted.prepared
+        first = int(prepared.steps[start])
+        last = int(prepared.until[stop - 1])
+        steps, values = self.given
+        rows = slice(*np.searchsorted(steps, (first, last + 1)).tolist())
+        spikes = prepared.steps[prepared.spikes]
+        is_spike = np.isin(steps[rows], spikes)
+        usual = values[rows][~is_spike]
+        if not len(usual):
+            usual = values[rows]
+            is_spike[:] = False
+        value = _mean(usual)
+        error = self.fitted.fit.noise.of_mean(start, stop)
+        # An error of logarithms is relative to the value.
+        error *= abs(value) if prepared.is_log else prepared.scale
+        without = tuple(steps[rows][is_spike].tolist())
+        return Level(value, (first, last), rounded(error), without)
+
+    def mean(self, start: int, stop: int) -> float:
+        """Return the mean of a stretch in the units of the fit."""
+        return float(self.values[start:stop].mean())
+
+    def error(self, start: int, stop: int) -> float:
+        return self.fitted.fit.noise.of_mean(start, stop)
+
+    def extreme(self, sign: int) -> Level:
+        """Return the highest level (``sign`` 1) or the lowest (−1)."""
+        if self.fitted.prepared.is_evaluation:
+            at = int(np.argmax(sign * self.fitted.prepared.raw))
+            found = self.level(at, at + 1)
+        else:
+            found = self.level(*self._extreme_stretch(sign))
+        candidates = [found, self.level(*self.first), self.level(*self.last)]
+        return max(candidates, key=lambda level: sign * level.value)
+
+    def _extreme_stretch(self, sign: int) -> tuple[int, int]:
+        """Return the earliest end of a piece that is as high (as low) as the highest (lowest)."""
+        ends = []
+        for piece in self.fitted.pieces:
+            if self.fitted.is_level(piece):
+                ends.append((sign * piece.first, piece, True))
+                ends.append((sign * piece.last, piece, False))
+        top, top_piece, _ = max(ends, key=lambda end: end[0])
+        for value, piece, at_start in ends:
+            error = math.hypot(piece.error, top_piece.error)
+            if value < top - EQUAL_Z * error:
+                continue
+            if piece.is_level:
+                return piece.start, piece.stop
+            if at_start:
+                return piece.start, min(piece.stop, piece.start + self.width)
+            return max(piece.start, piece.stop - self.width), piece.stop
+        raise AssertionError("the highest end is as high as itself")
+
+
+def _mean(values: Floats) -> float:
+    """Return the mean of finite values, whose sum need not be finite."""
+    scale = float(np.abs(values).max()) or 1.0
+    return rounded(float((values / scale).mean()) * scale)
+
+
+def _changed(levels: _Levels) -> float | None:
+    """Return the z of the last level minus the first, None for too few values (R6).
+
+    Both levels and the ends of the fit are compared. The larger z counts if the other points in
+    the same direction.
+    """
+    fitted = levels.fitted
+    prepared = fitted.prepared
+    if levels.count < FEW:
+        return _changed_by_errors(prepared)
+    by_levels = _changed_by_levels(levels)
+    by_fit = _changed_by_fit(fitted)
+    larger, other = by_levels, by_fit
+    if abs(by_fit) >= abs(by_levels):
+        larger, other = by_fit, by_levels
+    sign = math.copysign(1.0, larger)
+    # Lines through few evaluations bend: their ends may say a little else.
+    lenient = prepared.is_evaluation and larger == by_levels
+    least = -SECOND_Z if lenient else SECOND_Z
+    if other * sign > least:
+        return larger
+    return rounded(sign * min(abs(larger), SECOND_Z))
+
+
+def _changed_by_errors(prepared: Prepared) -> float | None:
+    """Return the z of three or four values by their sampling errors, None if these are unknown."""
+    if prepared.errors is None or len(prepared) < FEW_WITH_ERRORS:
+        return None
+    error = math.sqrt(2) * math.hypot(prepared.errors[0], prepared.errors[-1])
+    moved = change(float(prepared.raw[0]), float(prepared.raw[-1]))
+    if not math.isfinite(error):
+        return None
+    if moved == 0:
+        return 0.0
+    return rounded(moved / max(error, abs(moved) * 1e-9))
+
+
+def _changed_by_levels(levels: _Levels) -> float:
+    """Return the z of the change, the smaller one with and without each level's extreme value."""
+    values = levels.values
+    freedom = levels.fitted.fit.noise.freedom
+    moved = change(levels.mean(*levels.first), levels.mean(*levels.last))
+    if moved == 0:
+        return 0.0
+    error = math.hypot(levels.error(*levels.first), levels.error(*levels.last))
+    z = deviate(moved, error, freedom)
+    sign = math.copysign(1.0, moved)
+    first = levels.first
+    last = levels.last
+    if not levels.fitted.prepared.error:
+        # A single value says little, unless its own error is known.
+        first = (0, levels.width)
+        last = (levels.count - levels.width, levels.count)
+    head = np.sort(sign * values[slice(*first)])
+    tail = np.sort(sign * values[slice(*last)])
+    # The claim has to hold without the value of each level that supports it most.
+    if len(head) >= LEAST_LEVEL:
+        head = head[1:]
+    if len(tail) >= LEAST_LEVEL:
+        tail = tail[:-1]
+    guarded = max(change(float(head.mean()), float(tail.mean())), 0.0)
+    return sign * min(abs(z), deviate(guarded, error, freedom))
+
+
+def _changed_by_fit(fitted: Fitted) -> float:
+    """Return the z of the end of the last piece minus the start of the first."""
+    first = fitted.pieces[0]
+    last = fitted.pieces[-1]
+    error = math.hypot(first.error, last.error)
+    if len(fitted.pieces) == 1:
+        # Both ends of a line: the variance of its whole rise is 12, that of an end 4.
+        error = first.error * math.sqrt(3)
+    return deviate(change(first.first, last.last), error, fitted.fit.noise.freedom)
+
+
+def excursion_of(
+    steps: Ints,
+    values: Floats,
+    limit: float,
+    op: Op = ">",
+    *,
+    is_share: bool = False,
+) -> Excursion | None:
+    """Return the stretch with the largest surplus of values beyond a limit, None if it is short.
+
+    The surplus is the number of values beyond the limit minus that of the others (R9). It has to
+    be three, or 2% of the values; all of fewer than three. For ``op`` "<" and "<=", values below
+    the limit are beyond it.
+
+    Args:
+        steps: int64 (n,), ascending.
+        values: float64 (n,), NaN where there is none.
+        limit: the limit.
+        op: how a value that is beyond it compares with the limit.
+        is_share: whether the values are shares, which end at 1 (or at 0).
+    """
+    finite = np.isfinite(values)
+    steps = steps[finite]
+    values = values[finite]
+    count = len(values)
+    if not count:
+        return None
+    beyond = _is_beyond(values, limit, op)
+    surplus = np.append(0, np.cumsum(np.where(beyond, 1, -1)))
+    lowest = np.minimum.accumulate(surplus)
+    gain = surplus - lowest
+    stop = int(np.argmax(gain))
+    if gain[stop] < max(min(LEAST_VALUES, count), LEAST_SHARE * count):
+        return None
+    start = int(np.flatnonzero(surplus[:stop] == lowest[stop])[-1])
+    level = rounded(float(np.median(values[start:stop])))
+    share = int(count * LEVEL_SHARE + 0.5)
+    width = min(max(LEAST_LEVEL, min(MOST_LEVEL, share)), max(1, count // 3))
+    before = None
+    if start >= LEAST_VALUES:
+        before = _mean(values[max(start - width, 0) : start])
+    return Excursion(
+        steps=(int(steps[start]), int(steps[stop - 1])),
+        level=level,
+        before=before,
+        is_dated=_is_clearly_beyond(level, limit, op, is_share=is_share),
+        lasts=stop == count,
+    )
+
+
+def _is_beyond(values: Floats, limit: float, op: Op) -> np.ndarray:
+    if op == ">":
+        return values > limit
+    if op == ">=":
+        return values >= limit
+    if op == "<":
+        return values < limit
+    return values <= limit
+
+
+def _is_clearly_beyond(level: float, limit: float, op: Op, *, is_share: bool) -> bool:
+    is_upper = op in (">", ">=")
+    if is_share:
+        room = 1 - limit if is_upper else limit
+        beyond = level - limit if is_upper else limit - level
+        return beyond >= CLEARLY_BEYOND_SHARE * room
+    if is_upper:
+        return level >= CLEARLY_BEYOND * limit
+    return CLEARLY_BEYOND * level <= limit
+
+
+def paired_z(before: Floats, after: Floats) -> float:
+    """Return the z of the mean difference of values of the same prompts (R10); NaN below two.
+
+    Args:
+        before: float64 (n,), one value of each prompt.
+        after: float64 (n,), that of the same prompt later.
+    """
+    changes = after - before
+    changes = changes[np.isfinite(changes)]
+    count = len(changes)
+    if count < 2:
+        return math.nan
+    error = float(changes.std(ddof=1)) / math.sqrt(count)
+    return deviate(float(changes.mean()), error, count - 1)
