@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlreport.check import means, quantities
+from rlreport.check.curve import Excursion
 from rlreport.check.evidence import Ranking, examples, with_texts_since
 from rlreport.check.finding import (
     Close,
@@ -23,13 +24,13 @@ from rlreport.check.finding import (
     Result,
     Severity,
 )
-from rlreport.check.limits import Limit, LimitKind, Limits, Tested, meets
-from rlreport.check.means import median
-from rlreport.check.noise import Change, Trend
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
+from rlreport.figures.rounding import change
 from rlreport.read.rollouts import Turn
 from rlreport.text.messages import (
     format_message,
@@ -40,6 +41,8 @@ from rlreport.text.messages import (
 )
 from rlreport.text.numbers import exact
 
+# What was beyond a limit in less than this part of the steps, and is no longer, is a note
+EPISODE = 0.1
 CLOSE = 0.5  # A value of at least this part of its limit is close to it
 # A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
 # that returns such a text. ``facts`` are the values filled into the placeholders
@@ -275,38 +278,58 @@ class Check:
     def judge_share(
         self,
         run: Run,
-        change: Change,
         series: Series,
         facts: Facts = MappingProxyType({}),
         severity: Severity = Severity.WARNING,
         **details: Any,
     ) -> Result:
-        """Return a finding if a fraction is too high at the end or rose too much.
+        """Return a finding if a fraction is too high for long, or rose too much.
 
         Args:
             run: the run that is judged.
-            change: of the fraction, from the first window to the last.
             series: the fraction by step.
-            facts: of the finding, beside ``share`` (at the end) and ``before`` (at the start).
-            severity: of the finding.
+            facts: of the finding, beside ``share`` (where it is high) and ``before``.
+            severity: of the finding; what ended soon is a note.
             details: further arguments of ``found``.
         """
         limits = self.limits
         assert issubclass(limits, RiseOrShare)
-        tested: list[Tested] = []
-        if limits.rise is not None and change.rose:
-            tested.append(run.limits.test(limits.rise, ">=", change.difference))
-        risen = any(one.met for one in tested)
-        tested.append(run.limits.test(limits.share, ">", change.last))
-        if not any(one.met for one in tested):
+        curve = series.curve
+        if curve is None:
+            return Result()
+        high = LimitedFigure(limits.share, ">", series)
+        excursion = high.excursion(run)
+        tested = [run.limits.test(limits.share, ">", high.level(excursion))]
+        has_risen = False
+        if limits.rise is not None and curve.rose:
+            rise = change(curve.first.value, curve.last.value)
+            tested.insert(0, run.limits.test(limits.rise, ">=", rise))
+            has_risen = tested[0].met
+        if excursion is None and not has_risen:
             return Result(tested=tuple(tested))
-        facts = {"share": change.last, "before": change.first, **facts}
-        if "onset" not in details:
-            # A share that did not rise beyond noise was as high from the start.
-            was_high = run.limits.test(limits.share, ">", change.first).met
-            always = not risen and (not change.rose or was_high)
-            details["onset"] = run.onset(series, always=always)
+        share = curve.last.value
+        before = curve.first.value
+        onset = run.onset(series)
+        until = None
+        if excursion is not None and not has_risen:
+            onset = self._onset_of(run, high, excursion)
+            before = before if excursion.before is None else excursion.before
+            if not excursion.lasts:
+                share = excursion.level
+                until = excursion.steps[1]
+                severity = severity_of(excursion, severity)
+        details = {"onset": onset, "until": until, **details}
+        facts = {"share": share, "before": before, **facts}
         return self.found(run, severity, tested, facts, series=series, **details)
+
+    def _onset_of(
+        self, run: Run, figure: LimitedFigure, excursion: Excursion
+    ) -> Onset | None:
+        if excursion.from_start:
+            return run.from_start()
+        is_share = figure.limit.kind is LimitKind.SHARE
+        bound = run.limits.value(figure.limit)
+        return run.onset_beyond(figure.series, bound, figure.op, is_share=is_share)
 
     def judge_rows(
         self,
@@ -325,59 +348,80 @@ class Check:
             ranking: how to choose examples; by default those with the largest values above 0.
             details: further arguments of ``judge_share`` and ``found``.
         """
-        change = means.change(run, values, weights)
-        series = Series(run.steps, run.by_step(values, weights))
+        series = means.series(run, values, weights)
         ranking = ranking or Ranking(values, among=values > 0)
-        return self.judge_share(run, change, series, ranking=ranking, **details)
+        return self.judge_share(run, series, ranking=ranking, **details)
 
     def judge_metric(self, run: Run, role: str, **details: Any) -> Result:
-        """Judge the trainer's metric of ``role`` by ``judge_share``, unless values are few.
+        """Judge the trainer's metric of ``role`` by ``judge_share``, unless it is not logged.
 
         Args:
             run: the run that is judged.
             role: see ``metrics.roles``.
             details: further arguments of ``judge_share`` and ``found``.
         """
-        metric = quantities.series_of(run, role, MIN_STEPS)
+        metric = quantities.series_of(run, role)
         if metric is None:
             return self.not_run(self.needs_also or self.needs[0].words)
-        return self.judge_share(run, metric.change(), metric, **details)
+        return self.judge_share(run, metric, **details)
 
     def judge_figures(
         self,
         run: Run,
         figures: Sequence[LimitedFigure],
         ranking: Ranking,
+        shown: Mapping[str, Series],
         **facts: Fact,
     ) -> Result:
-        """Return a finding with the onset of the first figure that crosses its limit, if any.
+        """Return a finding about the first figure that is beyond its limit for long, if any.
 
         Args:
             run: the run that is judged.
             figures: what is compared with limits, in the order of importance.
             ranking: how to choose examples.
-            facts: of the finding.
+            shown: name of a fact -> figure whose mean, in the steps of the finding, it is.
+            facts: further facts of the finding.
         """
+        excursions = [figure.excursion(run) for figure in figures]
         tested = [
-            run.limits.test(figure.limit, figure.op, figure.end) for figure in figures
+            run.limits.test(figure.limit, figure.op, figure.level(excursion))
+            for figure, excursion in zip(figures, excursions, strict=True)
         ]
-        for figure, one in zip(figures, tested, strict=True):
-            if not one.met:
+        for figure, excursion in zip(figures, excursions, strict=True):
+            if excursion is None:
                 continue
-            if figure.source == "metrics":
-                facts["series_from"] = figure.source
-            always = met_from_start(figure.series, one)
-            onset = run.onset(figure.series, always=always)
+            if figure.series.source == "metrics":
+                facts["series_from"] = "metrics"
+            for name, series in shown.items():
+                level = mean_in(series, excursion.steps)
+                if math.isfinite(level):
+                    facts[name] = level
             return self.found(
-                run, Severity.WARNING, tested, facts, ranking, onset=onset
+                run,
+                severity_of(excursion),
+                tested,
+                facts,
+                ranking,
+                onset=self._onset_of(run, figure, excursion),
+                until=None if excursion.lasts else excursion.steps[1],
             )
         return Result(tested=tuple(tested))
 
 
-def met_from_start(series: Floats, tested: Tested) -> bool:
-    """Return whether the median of the first three finite values crosses the limit, too."""
-    start = median(series[np.isfinite(series)][:3])
-    return bool(meets(tested.op, start, tested.bound))
+def severity_of(
+    excursion: Excursion, severity: Severity = Severity.WARNING
+) -> Severity:
+    """Return how serious it is to be beyond a limit: what ended soon is a note."""
+    is_over = not excursion.lasts and excursion.share < EPISODE
+    return Severity.INFO if is_over else severity
+
+
+def mean_in(series: Series | None, steps: tuple[int, int]) -> float:
+    """Return the mean of a series from the first to the last of these steps, NaN without any."""
+    if series is None:
+        return math.nan
+    inside = (series.steps >= steps[0]) & (series.steps <= steps[1])
+    return means.mean(series.values[inside])
 
 
 def _without_nan(fact: Fact) -> Fact:

@@ -11,21 +11,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from rlreport.check.events import (
     LEAST_SHARE,
     LEAST_VALUES,
+    Departure,
     Event,
     EventKind,
     Fitted,
-    deviate,
+    departure_of,
     events_of,
 )
-from rlreport.check.fit import fit_pieces
+from rlreport.check.fit import deviate, fit_pieces
 from rlreport.check.pieces import Piece, PieceKind, pieces_of
 from rlreport.check.prepared import Kind, Prepared, prepare
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import change, rounded
+from rlreport.figures.rounding import change, rounded, significant
 
 # A level is the mean of a 20th of the values, of 3 to 10 of them, at most a third of all
 LEVEL_SHARE = 1 / 20
@@ -58,6 +60,7 @@ class Level:
     value: float
     steps: tuple[int, int]  # the first and the last step
     se: float  # standard error of the value, NaN if unknown
+    count: int = 1  # number of values
     without: tuple[int, ...] = ()  # steps whose values are spikes, and left out
 
 
@@ -77,9 +80,12 @@ class Excursion:
 
     steps: tuple[int, int]
     level: float  # the median of its values
-    before: float | None  # the level before it, None if it is there from the first steps on
+    before: (
+        float | None
+    )  # the level before it, None if it is there from the first steps on
     is_dated: bool  # whether it is clearly beyond the limit, so that its first step means something
     lasts: bool  # whether it goes on until the end
+    share: float  # the part of the values that lie in it
 
     @property
     def from_start(self) -> bool:
@@ -112,7 +118,10 @@ class Curve:
     changed: float | None
     pieces: tuple[Stretch, ...]
     events: tuple[Event, ...]
-    noise: float  # standard deviation of a value around the pieces, NaN of a single value
+    departure: Departure | None  # when it left its first level for its last
+    noise: (
+        float  # standard deviation of a value around the pieces, NaN of a single value
+    )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -157,6 +166,12 @@ class Curve:
             if event.kind is kind:
                 return event
         return None
+
+    def means(self, count: int) -> Floats:
+        """Return the mean of each ``count`` consecutive values, in order; empty if too few."""
+        if count > len(self.values):
+            return np.empty(0)
+        return significant(sliding_window_view(self.values, count).mean(axis=1))
 
     @property
     def fall(self) -> Event | None:
@@ -220,8 +235,11 @@ def read_curve(
         highest=levels.extreme(1),
         lowest=levels.extreme(-1),
         changed=_changed(levels),
-        pieces=tuple(_stretch(prepared, piece) for piece in pieces if not piece.is_jump),
+        pieces=tuple(
+            _stretch(prepared, piece) for piece in pieces if not piece.is_jump
+        ),
         events=events_of(fitted),
+        departure=departure_of(fitted),
         noise=rounded(fit.noise.sigma * prepared.scale),
     )
 
@@ -229,7 +247,9 @@ def read_curve(
 def _of_one_value(prepared: Prepared, steps: Ints, values: Floats) -> Curve:
     step = int(prepared.steps[0])
     known = prepared.errors is not None and np.isfinite(prepared.errors[0])
-    error = float(prepared.errors[0]) if known and prepared.errors is not None else math.nan
+    error = (
+        float(prepared.errors[0]) if known and prepared.errors is not None else math.nan
+    )
     level = Level(float(prepared.raw[0]), (step, int(prepared.until[0])), error)
     return Curve(
         steps=steps,
@@ -242,6 +262,7 @@ def _of_one_value(prepared: Prepared, steps: Ints, values: Floats) -> Curve:
         changed=None,
         pieces=(),
         events=(),
+        departure=None,
         noise=math.nan,
     )
 
@@ -307,7 +328,7 @@ class _Levels:
         # An error of logarithms is relative to the value.
         error *= abs(value) if prepared.is_log else prepared.scale
         without = tuple(steps[rows][is_spike].tolist())
-        return Level(value, (first, last), rounded(error), without)
+        return Level(value, (first, last), rounded(error), len(usual), without)
 
     def mean(self, start: int, stop: int) -> float:
         """Return the mean of a stretch in the units of the fit."""
@@ -474,6 +495,7 @@ def excursion_of(
         before=before,
         is_dated=_is_clearly_beyond(level, limit, op, is_share=is_share),
         lasts=stop == count,
+        share=(stop - start) / count,
     )
 
 

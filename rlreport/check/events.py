@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
-from rlreport.check.fit import Fit
+from rlreport.check.fit import Fit, deviate
 from rlreport.check.pieces import Piece
 from rlreport.check.prepared import Prepared
 from rlreport.figures.ragged import Floats, Ints
@@ -79,7 +79,8 @@ class Event:
     z: float | None  # its size in standard errors, None if it has none
 
 
-class Fitted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Fitted:
     """A prepared series, its fit, and the pieces of the fit."""
 
     prepared: Prepared
@@ -108,7 +109,16 @@ class Fitted(NamedTuple):
         return at_end or len(piece) >= self.least_level
 
 
-class _End(NamedTuple):
+class Departure(NamedTuple):
+    """The step at which a series left a level, and the interval in which that may lie."""
+
+    step: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
     """An end of a piece; its value is upside down for climbs and humps."""
 
     index: int
@@ -124,16 +134,6 @@ class _Candidate(NamedTuple):
     bottom: _End
     level: float  # the value from which it went
     stretch: Ints  # the indices at which it lasts
-
-
-def deviate(moved: float, error: float, freedom: float) -> float:
-    """Return the z that is as unlikely as Student's t = ``moved`` / error (Wallace 1959)."""
-    if moved == 0:
-        return 0.0
-    t = abs(moved) / max(error, abs(moved) * 1e-9, 1e-300)
-    shrink = (8 * freedom + 1) / (8 * freedom + 3)
-    z = shrink * math.sqrt(freedom * math.log1p(min(t, 1e9) ** 2 / freedom))
-    return rounded(math.copysign(z, moved))
 
 
 def events_of(fitted: Fitted) -> tuple[Event, ...]:
@@ -293,67 +293,23 @@ class _Events:
     def _dated(self, candidate: _Candidate, z: float) -> Event:
         prepared = self.fitted.prepared
         until = self.fitted.count if self.to_the_end else candidate.bottom.index + 1
-        onset, knot = self._onset(candidate, until)
-        low, high = self._interval(knot)
-        step = int(prepared.steps[onset])
+        began = _departure(
+            self.fitted,
+            start=candidate.top.index,
+            stop=until,
+            before=self.sign * candidate.level,
+            after=self.sign * candidate.bottom.value,
+        )
         return Event(
             kind=self.kind,
-            onset=step,
-            low=min(low, int(prepared.steps[knot])),
-            high=max(high, step),
+            onset=began.step,
+            low=began.low,
+            high=began.high,
             until=int(prepared.until[candidate.stretch[-1]]),
             before=prepared.in_units(self.sign * candidate.top.value),
             level=prepared.in_units(self.sign * candidate.bottom.value),
             z=self.sign * -z,
         )
-
-    def _onset(self, candidate: _Candidate, until: int) -> tuple[int, int]:
-        """Return the indices of the onset, and of the knot where the unbroken change begins.
-
-        The onset is the first value a quarter of the way, of which 90% of what follows (to
-        ``until``) is at least as far.
-        """
-        top = candidate.top.index
-        drop = candidate.level - candidate.bottom.value
-        past = self.lines[top:until] < candidate.level - LEFT * drop
-        # The share of values from each one on that are past it
-        remaining = np.arange(len(past), 0, -1)
-        share = np.cumsum(past[::-1])[::-1] / remaining
-        lasting = np.flatnonzero(past & (share >= LASTING))
-        if not len(lasting):
-            return top, top
-        onset = top + int(lasting[0])
-        return onset, max(self._knot_before(onset, top), top)
-
-    def _knot_before(self, onset: int, top: int) -> int:
-        """Return where the falling pieces that lead to the onset without a break begin."""
-        knot = onset
-        falling = [p for p in self.fitted.pieces if self.sign * (p.last - p.first) < 0]
-        for piece in reversed(falling):
-            # A jump happens at its second value.
-            start = piece.start + piece.is_jump
-            leads = start <= knot < piece.stop or (piece.stop == knot and start < knot)
-            if leads and start >= top:
-                knot = start
-        return knot
-
-    def _interval(self, knot: int) -> tuple[int, int]:
-        """Return the steps between which a knot may lie, by profile likelihood."""
-        steps = self.fitted.prepared.steps
-        fit = self.fitted.fit
-        if knot not in fit.cuts[1:-1]:
-            return int(steps[max(knot - 1, 0)]), int(steps[knot])
-        place = fit.cuts.index(knot)
-        start = fit.cuts[place - 1]
-        stop = fit.cuts[place + 1]
-        tried = np.arange(start + 1, stop)
-        squares = fit.sums.residuals(start, tried) + fit.sums.residuals(tried, stop)
-        at_knot = squares[knot - start - 1]
-        around = max(fit.noise.local[knot], fit.noise.local[knot - 1])
-        variance = (fit.noise.sigma * around) ** 2 * fit.noise.inflation(stop - start)
-        likely = tried[squares <= at_knot + PROFILE * max(variance, 1e-300)]
-        # A change begins between two steps.
-        return int(steps[max(likely[0] - 1, 0)]), int(steps[likely[-1]])
 
     def _separate_evaluations(self) -> Event | None:
         """Return the fall of evaluations that all lie below all before it, None without."""
@@ -387,6 +343,70 @@ class _Events:
                     z=-self.sign * deviate(drop, error, count - 2),
                 )
         return None
+
+
+def departure_of(fitted: Fitted) -> Departure | None:
+    """Return when a series left its first level for its last, None if both are equal."""
+    before = float(fitted.lines[0])
+    after = float(fitted.lines[-1])
+    if before == after:
+        return None
+    return _departure(fitted, start=0, stop=fitted.count, before=before, after=after)
+
+
+def _departure(
+    fitted: Fitted, *, start: int, stop: int, before: float, after: float
+) -> Departure:
+    """Return when the lines left the level ``before``, at ``start``, for the level ``after``.
+
+    The onset is the first value a quarter of the way, of which 90% of what follows, to ``stop``,
+    is at least as far. Its interval begins where the unbroken change that leads there may begin.
+    """
+    steps = fitted.prepared.steps
+    sign = 1 if after > before else -1
+    least = before + sign * LEFT * abs(after - before)
+    past = sign * fitted.lines[start:stop] > sign * least
+    # The share of values from each one on that are past it
+    remaining = np.arange(len(past), 0, -1)
+    share = np.cumsum(past[::-1])[::-1] / remaining
+    lasting = np.flatnonzero(past & (share >= LASTING))
+    onset = start + int(lasting[0]) if len(lasting) else start
+    knot = _knot_before(fitted, onset, start, sign)
+    low, high = _interval(fitted, knot)
+    step = int(steps[onset])
+    return Departure(step, min(low, int(steps[knot])), max(high, step))
+
+
+def _knot_before(fitted: Fitted, onset: int, start: int, sign: int) -> int:
+    """Return where the pieces that lead to the onset without a break begin."""
+    knot = onset
+    leading = [p for p in fitted.pieces if sign * (p.last - p.first) > 0]
+    for piece in reversed(leading):
+        # A jump happens at its second value.
+        first = piece.start + piece.is_jump
+        leads = first <= knot < piece.stop or (piece.stop == knot and first < knot)
+        if leads and first >= start:
+            knot = first
+    return knot
+
+
+def _interval(fitted: Fitted, knot: int) -> tuple[int, int]:
+    """Return the steps between which a knot may lie, by profile likelihood."""
+    steps = fitted.prepared.steps
+    fit = fitted.fit
+    if knot not in fit.cuts[1:-1]:
+        return int(steps[max(knot - 1, 0)]), int(steps[knot])
+    place = fit.cuts.index(knot)
+    start = fit.cuts[place - 1]
+    stop = fit.cuts[place + 1]
+    tried = np.arange(start + 1, stop)
+    squares = fit.sums.residuals(start, tried) + fit.sums.residuals(tried, stop)
+    at_knot = squares[knot - start - 1]
+    around = max(fit.noise.local[knot], fit.noise.local[knot - 1])
+    variance = (fit.noise.sigma * around) ** 2 * fit.noise.inflation(stop - start)
+    likely = tried[squares <= at_knot + PROFILE * max(variance, 1e-300)]
+    # A change begins between two steps.
+    return int(steps[max(likely[0] - 1, 0)]), int(steps[likely[-1]])
 
 
 def _stretch_around(index: int, inside: Ints) -> Ints | None:

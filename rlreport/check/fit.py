@@ -26,8 +26,9 @@ FEW_VALUES = 9
 # Long series: this many values at both ends are points of their own, the others share buckets
 EDGE = 40
 BUCKETS = 200
-COARSE_EDGE = 20
-COARSE_BUCKETS = 60
+# Fewer points, where only the noise is asked for
+COARSE_EDGE = 10
+COARSE_BUCKETS = 40
 
 # Local noise is that of this many values on both sides, or a 20th of all, shrunk to the noise of
 # all values, which weighs as much as this many
@@ -75,7 +76,7 @@ class Sums:
         parts = [weights, *(weights * product for product in products[1:])]
         self._ends = [np.append(0.0, np.cumsum(part)) for part in parts]
 
-    def residuals(self, starts: Ints, stops: Ints) -> Floats:
+    def residuals(self, starts: Ints | int, stops: Ints | int) -> Floats:
         """Return the weighted squared residuals of one line through each stretch."""
         weight, x, y, xx, xy, yy = [ends[stops] - ends[starts] for ends in self._ends]
         weight = np.maximum(weight, 1e-12)
@@ -84,7 +85,7 @@ class Sums:
         common = xy - x * y / weight
         nothing = np.zeros_like(common)
         explained = np.divide(common**2, spread_x, out=nothing, where=spread_x > 1e-3)
-        return np.maximum(spread_y - explained, 0.0)
+        return np.asarray(np.maximum(spread_y - explained, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,9 @@ class Noise:
 class Fit:
     """Where the pieces of a series begin, and its noise."""
 
-    cuts: tuple[int, ...]  # index of the first value of each piece, then the number of values
+    cuts: tuple[
+        int, ...
+    ]  # index of the first value of each piece, then the number of values
     lines: Floats  # float64 (n,), the line of its piece at each value
     noise: Noise
     is_clear: bool  # whether it explains more than slow noise ever does
@@ -136,6 +139,16 @@ def ar1_variance(rho: float, count: int) -> float:
         return (1 + rho) / (1 - rho)
     lag = np.arange(1, count)
     return 1 + 2 * float(((1 - lag / count) * rho**lag).sum())
+
+
+def deviate(moved: float, error: float, freedom: float) -> float:
+    """Return the z that is as unlikely as Student's t = ``moved`` / error (Wallace 1959)."""
+    if moved == 0:
+        return 0.0
+    t = abs(moved) / max(error, abs(moved) * 1e-9, 1e-300)
+    shrink = (8 * freedom + 1) / (8 * freedom + 3)
+    z = shrink * math.sqrt(freedom * math.log1p(min(t, 1e9) ** 2 / freedom))
+    return rounded(math.copysign(z, moved))
 
 
 def fit_pieces(prepared: Prepared, *, coarse: bool = False) -> Fit:

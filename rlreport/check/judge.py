@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.check import progress, quantities
 from rlreport.check.check import FALLS, Check
-from rlreport.check.course import CLAIM_Z, best_index
-from rlreport.check.course_data import Course, Quantity
+from rlreport.check.course import WATCHED, Course, Quantity
+from rlreport.check.curve import CHANGED_Z
 from rlreport.check.finding import (
     Close,
     Example,
@@ -325,7 +326,9 @@ def _not_observed(run: Run) -> tuple[str, ...]:
         message("rewards"): _logs(run, "reward"),
         _logprobs_for(unseen, run): not unseen,
         message("gradient norms"): _logs(run, "grad_norm"),
-        message("a validation score"): quantities.watched_reward(run) is not None,
+        message("a validation score"): any(
+            name in quantities.courses(run) for name in WATCHED
+        ),
         message("rollouts (no texts, groups or finish reasons)"): has_rollouts,
         message("groups"): not has_rollouts or in_groups,
         message("finish reasons"): not has_rollouts
@@ -472,7 +475,7 @@ def _level(findings: list[Finding], run: Run) -> Level:
         return "unjudged"
     if progress.learned(run) or progress.solved(run):
         return "healthy"
-    return "unjudged" if quantities.reward_shape(run) is None else "unclear"
+    return "unjudged" if quantities.reward_course(run) is None else "unclear"
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
@@ -495,12 +498,12 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     course = quantities.courses(before).get(quantity)
     if course is None or not _is_gain(run, before, course, quantity):
         return None
-    declined = course.slipped if quantity == "watched_reward" else course.lost
+    declined = course.slipped if quantity in WATCHED else course.lost
     declined &= not any(finding.id == "mix_changed" for finding in findings)
     last = len(course.steps) - 1
     if onsets or declined:
         began = min((one.onset.step for one in of_policy if one.onset), default=end)
-        last = best_index(course, began)
+        last = _best_index(course, began)
     return _last_complete(run, course.steps[: last + 1])
 
 
@@ -514,26 +517,42 @@ def _spoiling(findings: list[Finding]) -> list[Finding]:
 
 
 def _decisive_quantity(run: Run, before: Run) -> Quantity:
-    """Return the reward that tells which checkpoint is best: a watched one if it can."""
-    watched = quantities.courses(run).get("watched_reward")
-    # One evaluation in the whole run cannot tell which checkpoint is best.
-    if watched is None or watched.is_single:
-        return "reward"
-    is_known = "watched_reward" in quantities.courses(before)
-    return "watched_reward" if is_known else "reward"
+    """Return the score that tells which checkpoint is best: a watched one if it can."""
+    for quantity in WATCHED:
+        course = quantities.courses(run).get(quantity)
+        # One evaluation in the whole run cannot tell which checkpoint is best.
+        if course is None or course.is_single:
+            continue
+        return quantity if quantity in quantities.courses(before) else "reward"
+    return "reward"
 
 
 def _is_gain(run: Run, before: Run, course: Course, quantity: Quantity) -> bool:
     """Return whether the part of the run before a problem surely gained anything."""
-    if course.best.value <= course.first.value:
+    if course.top.value <= course.first.value:
         return False
     if progress.learned(before) or course.gained:
         return True
     # Few steps may tell less about the noise than all steps do.
     whole = quantities.courses(run)[quantity]
-    error_of_whole = whole.error * math.sqrt(whole.window / course.window)
-    error = min(course.error, error_of_whole)
-    return course.last.value - course.first.value > CLAIM_Z * error
+    errors = [math.hypot(one.first.se, one.last.se) for one in (course, whole)]
+    return course.last.value - course.first.value > CHANGED_Z * min(errors)
+
+
+def _best_index(course: Course, onset: int) -> int:
+    """Return the index of the last value at the best level; of those before ``onset`` if any."""
+    width = course.last.count
+    means = course.curve.means(width)
+    near_best = means >= course.top.value - 2 * course.last.se
+    indices = np.flatnonzero(near_best) + width - 1
+    if not len(indices):
+        indices = np.flatnonzero(_is_between(course, course.top.steps))
+    before = indices[course.steps[indices] < onset]
+    return int((before if len(before) else indices)[-1])
+
+
+def _is_between(course: Course, steps: tuple[int, int]) -> NDArray[np.bool_]:
+    return (course.steps >= steps[0]) & (course.steps <= steps[1])
 
 
 def _last_complete(run: Run, steps: Ints) -> int | None:

@@ -30,6 +30,7 @@ L = TypeVar("L", bound="Limits")
 
 CONTRACT = translatable("this project's convention")
 EOS = translatable("TRL val/num_eos_tokens and --missing_eos_penalty")
+LMFLOW = translatable("LMFlow post on PPO training")
 RL_BOARD = translatable("RLLoggingBoard post")
 
 
@@ -123,6 +124,11 @@ class Thresholds:
     def __getitem__(self, kind: type[L]) -> L:
         return kind(self.given.get(kind.__name__, {}))
 
+    def value(self, limit: Limit[N]) -> N:
+        """Return the value of a limit for this run."""
+        value: N = getattr(self[limit.owner], limit.key)
+        return value
+
     def test(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> Tested:
         """Compare a value with a limit.
 
@@ -133,7 +139,7 @@ class Thresholds:
             of: if the limit is a multiple of another number, such as the mean of the first
                 window, this number.
         """
-        bound: float = getattr(self[limit.owner], limit.key)
+        bound: float = self.value(limit)
         return Tested(
             limit=limit,
             op=op,

@@ -6,12 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlreport.check import noise
 from rlreport.check.limits import Limit, LimitKind, Limits
-from rlreport.check.noise import Change, Trend, Window
 from rlreport.check.run import Run
+from rlreport.check.series import Series
+from rlreport.check.windows import (
+    Change,
+    Trend,
+    Window,
+    centred,
+    means_by,
+    part_of,
+    z_of,
+)
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import beyond_rounding, difference, rounded
+from rlreport.figures.rounding import beyond_rounding, difference, rounded, significant
 
 
 class MixChanged(Limits):
@@ -80,11 +88,11 @@ def change(
     """
     start = first or run.first
     end = last or run.last
-    after = noise.part_of(run.tables, values, end, weights)
+    after = part_of(run.tables, values, end, weights)
     if start is None:
         return Change(np.nan, after.mean, np.nan)
-    before = noise.part_of(run.tables, values, start, weights)
-    z = noise.z_of(run.tables if by_step else None, values, weights, [before, after])
+    before = part_of(run.tables, values, start, weights)
+    z = z_of(run.tables if by_step else None, values, weights, [before, after])
     return Change(before.mean, after.mean, z, run.limits[Trend].z)
 
 
@@ -153,7 +161,7 @@ def _means_of_environments(
     means = []
     for rows in windows:
         # Shifted by one, as labels have to be positive; the mean of -1 is then left out.
-        of_window = noise.means_by(index[rows] + 1, size + 1, reward[rows])
+        of_window = means_by(index[rows] + 1, size + 1, reward[rows])
         means.append(of_window[1:])
     # An environment that is missing in one window counts as unchanged.
     known = np.where(np.isnan(means), means[::-1], means)
@@ -181,10 +189,44 @@ def spread(run: Run, column: str = "reward") -> float:
     finite = np.isfinite(values)
     if not finite.any():
         return np.nan
-    deviations = noise.centred(values[finite], run.step_index[finite])
+    deviations = centred(values[finite], run.step_index[finite])
     largest = np.abs(values[finite]).max()
     std = np.sqrt((deviations**2).mean())
     return rounded(float(beyond_rounding(std, largest)))
+
+
+def series(run: Run, values: Floats, weights: Floats | None = None) -> Series:
+    """Return the (weighted) mean of per-response values at each step, with standard errors."""
+    errors = sampling_errors(run, values)
+    return Series(run.steps, run.by_step(values, weights), errors)
+
+
+def sampling_errors(run: Run, values: Floats) -> Floats:
+    """Return the standard error of each step's mean, float64 (S,), NaN at steps without values.
+
+    The variance inside steps is pooled. Responses to one prompt resemble each other: their mean
+    errs by the square root of the design effect more than that of as many independent ones.
+
+    Args:
+        run: the run.
+        values: one number per response, float64 (rows,); NaN is left out.
+    """
+    finite = np.isfinite(values)
+    steps = run.step_index[finite]
+    counts = np.bincount(steps, minlength=len(run.steps))
+    if not len(steps):
+        return np.full(len(run.steps), np.nan)
+    inside = centred(values[finite], steps)
+    total = float((inside**2).sum())
+    if not total < np.inf:
+        return np.full(len(run.steps), np.nan)
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)[finite]
+    of_group = np.unique(np.stack([steps, prompts]), axis=1, return_inverse=True)[1]
+    by_prompt = float((np.bincount(of_group.ravel(), inside) ** 2).sum())
+    largest = float(np.abs(values[finite]).max())
+    std = beyond_rounding(np.sqrt(max(total, by_prompt) / len(steps)), largest)
+    known = np.where(counts > 0, counts, np.nan)
+    return significant(std / np.sqrt(known))
 
 
 def mean(values: Floats) -> float:

@@ -44,7 +44,9 @@ class Kind(StrEnum):
 
     SERIES = "series"  # one mean of each step
     SIZE = "size"  # the same, of a positive quantity that may span decades
-    EVALUATIONS = "evaluations"  # far apart, on the same prompts: independent of each other
+    EVALUATIONS = (
+        "evaluations"  # far apart, on the same prompts: independent of each other
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,7 @@ class Prepared:
         return rounded(value * self.scale)
 
 
-def prepare(
-    steps: Ints, values: Floats, errors: Floats | None, kind: Kind
-) -> Prepared:
+def prepare(steps: Ints, values: Floats, errors: Floats | None, kind: Kind) -> Prepared:
     """Return the finite values of a series, ready to be fitted; see ``read_curve``."""
     finite = np.isfinite(values)
     steps = steps[finite]
@@ -132,7 +132,9 @@ def _starts_of_repeated(values: Floats) -> Ints | None:
     if len(values) < MIN_REPEATED:
         return None
     changes = np.flatnonzero(np.diff(values)) + 1
-    lengths = np.diff(changes)  # without the first and the last run, which may be cut off
+    lengths = np.diff(
+        changes
+    )  # without the first and the last run, which may be cut off
     if len(lengths) < FEWEST_RUNS:
         return None
     usual = int(np.median(lengths))

@@ -7,9 +7,7 @@ import numpy as np
 from rlreport.check import means, quantities
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.means import mean
-from rlreport.check.noise import Trend
 from rlreport.check.run import ROUNDING, Run, has, once_per_run
-from rlreport.check.series import SOME_Z
 from rlreport.figures.ragged import Floats
 
 # A reward with more distinct values is taken for that of a reward model
@@ -32,23 +30,22 @@ class RewardStalled(Limits):
 
 @once_per_run
 def learned(run: Run) -> bool:
-    """Return whether the reward, its gap to the reference, or a watched reward clearly rose."""
-    shape = quantities.reward_shape(run)
-    watched = quantities.watched_shape(run)
-    if (shape and shape.rose) or (watched and watched.rose):
-        return True
+    """Return whether the reward, its gap to the reference, or a watched score clearly rose."""
+    reward = quantities.reward_course(run)
+    watched = quantities.watched_course(run)
+    for course in (reward, watched):
+        if course is not None and course.curve.rose:
+            return True
     if run.first is None or quantities.reward(run).source == "metrics":
         return False
     if run.first.steps[-1] >= run.last.steps[0]:  # the windows overlap
         return False
     if means.change(run, run.column("reward_gap")).rose:
         return True
+    # Recurring prompts are compared with themselves, and environments at the same mix.
     mix = means.mix(run, run.first, run.last)
-    if shape is None or (mix is None and shape.rise_z < SOME_Z):
-        return False
-    # Recurring prompts are compared with themselves, but steps may be autocorrelated.
     change = mix.same_mix if mix else means.change(run, run.column("reward"))
-    return change.rose and shape.noise.deflate(change.z) >= run.limits[Trend].z
+    return change.rose
 
 
 @once_per_run

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rlreport.check import means
-from rlreport.check.course import course_of
-from rlreport.check.course_data import Course, Quantity, SeriesSource
-from rlreport.check.limits import Limit, Op
-from rlreport.check.noise import Change
+from rlreport.check.course import WATCHED, Course, Quantity, course_of
+from rlreport.check.curve import Excursion
+from rlreport.check.events import Event, EventKind
+from rlreport.check.limits import Limit, LimitKind, Op
+from rlreport.check.prepared import Kind
 from rlreport.check.run import Run, has, once_per_run
-from rlreport.check.series import MIN_STEPS, RewardCollapse, Series, Shape, shape_of
+from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import in_unit_of
 
 
 @dataclass(frozen=True, slots=True)
 class LimitedFigure:
-    """A figure and its limit: if ``end op limit`` holds, there is a problem."""
+    """A figure by step and its limit: where ``figure op limit`` holds for long, it is a problem."""
 
     limit: Limit[float]
     op: Op
-    series: Floats  # by step, float64 (S,)
-    end: float  # its value in the last window
-    source: SeriesSource = "rollouts"
+    series: Series
+
+    def excursion(self, run: Run) -> Excursion | None:
+        """Return where the figure is beyond its limit for long, None if nowhere."""
+        curve = self.series.curve
+        if curve is None:
+            return None
+        bound = run.limits.value(self.limit)
+        is_share = self.limit.kind is LimitKind.SHARE
+        return curve.excursion(bound, self.op, is_share=is_share)
+
+    def level(self, excursion: Excursion | None) -> float:
+        """Return its level in the excursion or, without one, at the end; NaN without values."""
+        if excursion is not None:
+            return excursion.level
+        curve = self.series.curve
+        return curve.last.value if curve is not None else math.nan
+
+
+# Roles whose metrics are positive and may span decades
+SIZES = ("kl", "kl_token", "grad_norm")
 
 
 def series_of(run: Run, role: str, least: int = 0) -> Series | None:
@@ -42,18 +62,19 @@ def series_of(run: Run, role: str, least: int = 0) -> Series | None:
     metrics = run.tables.metrics
     values = in_unit_of(role, name, metrics[name].to_numpy(np.float64))
     steps = metrics["step"].to_numpy(np.int64)
-    series = Series(steps, values, None, "metrics", name).without_gaps()
+    kind = Kind.EVALUATIONS if role == "validation" else Kind.SERIES
+    if role in SIZES:
+        kind = Kind.SIZE
+    series = Series(steps, values, None, "metrics", name, kind).without_gaps()
     return series if len(series.steps) >= least else None
 
 
-def series_by_step(run: Run, column: str) -> Series:
-    """Return the mean of a response column at each step, with its standard error."""
-    values = run.column(column)
-    steps = run.step_index[np.isfinite(values)]
-    counts = np.bincount(steps, minlength=len(run.steps))
-    known_counts = np.where(counts > 0, counts, np.nan)
-    errors = means.spread(run, column) / np.sqrt(known_counts)
-    return Series(run.steps, run.by_step(values), errors)
+def series_by_step(
+    run: Run, column: str, weights: Floats | None = None, kind: Kind = Kind.SERIES
+) -> Series:
+    """Return the (weighted) mean of a response column at each step, with its standard error."""
+    series = means.series(run, run.column(column), weights)
+    return replace(series, kind=kind)
 
 
 def covers(run: Run, series: Series) -> bool:
@@ -71,50 +92,24 @@ def leading_series(run: Run, role: str, column: str) -> Series | None:
     metric = series_of(run, role)
     if metric is not None and (covers(run, metric) or not run.has(column)):
         return metric
-    return series_by_step(run, column) if run.has(column) else None
+    if not run.has(column):
+        return None
+    kind = Kind.SIZE if role in SIZES else Kind.SERIES
+    return series_by_step(run, column, kind=kind)
 
 
-def change_and_series(
-    run: Run, column: str, role: str, weights: Floats | None = None
-) -> tuple[Change, Series] | None:
-    """Return the change and series of a column or, if it is missing, of the trainer's metric.
+def figure_of(run: Run, column: str, weights: Floats | None = None) -> Series | None:
+    """Return a column's mean at each step or, if it is missing, the metric of the role so called.
 
     Args:
         run: the run; with neither, the result is None.
-        column: the column of responses.
-        role: the role of the metric; with fewer than MIN_STEPS values, it does not count.
+        column: the column of responses, and the role of the metric. A metric with fewer than
+            MIN_STEPS values does not count.
         weights: the weight of each response, float64 (rows,); by default 1.
     """
     if run.has(column):
-        values = run.column(column)
-        series = Series(run.steps, run.by_step(values, weights))
-        return means.change(run, values, weights), series
-    metric = series_of(run, role, MIN_STEPS)
-    return None if metric is None else (metric.change(), metric)
-
-
-def figure(
-    run: Run,
-    limit: Limit[float],
-    column: str,
-    weights: Floats | None = None,
-    op: Op = ">",
-) -> LimitedFigure:
-    """Return a column's mean, or else the metric of the role of that name; NaN if neither.
-
-    Args:
-        run: the run.
-        limit: what the figure is to be compared with.
-        column: the column of responses, and the role of the metric.
-        weights: the weight of each response, float64 (rows,); by default 1.
-        op: how a figure that is a problem compares with the limit.
-    """
-    found = change_and_series(run, column, column, weights)
-    if found is None:
-        unknown = np.full(len(run.steps), np.nan)
-        return LimitedFigure(limit, op, unknown, np.nan)
-    change, series = found
-    return LimitedFigure(limit, op, run.align(series), change.last, series.source)
+        return series_by_step(run, column, weights)
+    return series_of(run, column, MIN_STEPS)
 
 
 @once_per_run
@@ -125,48 +120,37 @@ def reward(run: Run) -> Series:
 
 
 @once_per_run
-def watched_reward(run: Run) -> Series | None:
-    """Return a reward not trained on: ``valid_reward``, or that of validation, or None."""
-    if run.has("valid_reward"):
-        return series_by_step(run, "valid_reward")
-    if run.validation is not None and has(run.validation.responses, "reward"):
-        return series_by_step(Run(run.validation, run.limits), "reward")
-    return series_of(run, "validation")
-
-
-@once_per_run
-def reward_shape(run: Run) -> Shape | None:
-    """Return whether and when the reward rose, fell or died; None if the run is too short."""
-    return shape_of(reward(run), run.limits[RewardCollapse])
-
-
-@once_per_run
-def watched_shape(run: Run) -> Shape | None:
-    """Return whether and when ``watched_reward`` rose or fell; None without one or if too short."""
-    series = watched_reward(run)
-    if series is None:
+def validation(run: Run) -> Series | None:
+    """Return the trainer's evaluations, else the mean reward of validation responses, or None."""
+    metric = series_of(run, "validation")
+    if metric is not None:
+        return metric
+    if run.validation is None or not has(run.validation.responses, "reward"):
         return None
-    return shape_of(series, independent=not run.has("valid_reward"))
+    part = Run(run.validation, run.limits)
+    return series_by_step(part, "reward", kind=Kind.EVALUATIONS)
+
+
+@once_per_run
+def second_reward(run: Run) -> Series | None:
+    """Return ``valid_reward``, a reward of training responses that is not trained on, or None."""
+    return series_by_step(run, "valid_reward") if run.has("valid_reward") else None
 
 
 @once_per_run
 def courses(run: Run) -> dict[Quantity, Course]:
     """Return quantity ("reward", "kl", ...) -> its course over the run, of those logged."""
-    # The watched reward of training responses, or of validation responses
-    in_training = run.has("valid_reward")
-    watched = "valid_reward_mean" if in_training else "validation_reward_mean"
     length = run.length
     kl = leading_series(run, "kl", "kl_k1") or series_of(run, "kl_token")
+    entropy = leading_series(run, "entropy", "surprisal_mean")
     # Each series, and the column of its values unless it is a metric with a name
     logged: dict[Quantity, tuple[Series | None, str]] = {
         "reward": (leading_series(run, "reward", "reward"), "reward_mean"),
-        "watched_reward": (watched_reward(run), watched),
+        "validation": (validation(run), "validation_reward_mean"),
+        "second_reward": (second_reward(run), "valid_reward_mean"),
         "kl": (kl, "kl_k1_mean"),
         "length": (leading_series(run, "length", length), f"{length}_mean"),
-        "entropy": (
-            leading_series(run, "entropy", "surprisal_mean"),
-            "surprisal_mean",
-        ),
+        "entropy": (entropy, "surprisal_mean"),
     }
     found: dict[Quantity, Course] = {}
     for quantity, (series, column) in logged.items():
@@ -178,11 +162,56 @@ def courses(run: Run) -> dict[Quantity, Course]:
     return found
 
 
-def reward_windows(run: Run, quantity: Quantity = "reward") -> dict[str, float]:
-    """Return {"start", "best", "end"}: means of the first, best and last window of a course."""
-    course = courses(run)[quantity]
+def reward_course(run: Run) -> Course | None:
+    """Return the course of the reward, None if it has too few values to have one."""
+    return _judged(courses(run).get("reward"))
+
+
+def watched_course(run: Run) -> Course | None:
+    """Return the course of a score that is not trained on, None without one or if too short.
+
+    That is validation or, without it, the second reward.
+    """
+    for quantity in WATCHED:
+        if quantity in courses(run):
+            return _judged(courses(run)[quantity])
+    return None
+
+
+def _judged(course: Course | None) -> Course | None:
+    """Return a course of which it can be said whether it changed, else None."""
+    if course is None or course.curve.changed is None:
+        return None
+    return course
+
+
+# A score is dead within this part of its scale above the worst value
+DEAD_SHARE = 0.03
+
+
+@once_per_run
+def death(run: Run) -> Event | None:
+    """Return that the reward, else a watched score, ends at its worst value and stays there.
+
+    The worst value is 0, or the lowest of all responses if that is lower. A score that settles
+    above it is not dead.
+    """
+    course = reward_course(run) or watched_course(run)
+    dead = course.event(EventKind.DEAD) if course is not None else None
+    if course is None or dead is None or course.curve.fall is None:
+        return None
+    values = [0.0, float(course.values.min())]
+    if run.has("reward"):
+        values.append(float(np.nanmin(run.column("reward"))))
+    worst = min(values)
+    scale = course.top.value - worst
+    return dead if dead.level - worst <= DEAD_SHARE * scale else None
+
+
+def levels_of(course: Course) -> dict[str, float]:
+    """Return {"start", "best", "end"}: the first, best and last level of a course."""
     return {
         "start": course.first.value,
-        "best": course.best.value,
+        "best": course.top.value,
         "end": course.last.value,
     }

@@ -24,7 +24,7 @@ from rlreport.check.judges import (
     sampler,
 )
 from rlreport.check.limits import MAX_TOML, Limits, Thresholds, problem_of
-from rlreport.check.noise import Trend
+from rlreport.check.windows import Trend
 from rlreport.errors import UsageError
 from rlreport.system.documents import load_toml, read_bounded
 

@@ -15,11 +15,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pandas as pd
 
-from rlreport.check import noise
+from rlreport.check.curve import Curve, Op
+from rlreport.check.events import Event
 from rlreport.check.finding import Onset
 from rlreport.check.limits import Thresholds
-from rlreport.check.noise import Trend, Window
-from rlreport.check.series import Series, onset
+from rlreport.check.series import Series
+from rlreport.check.windows import Trend, Window, means_by
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import roles_of
 from rlreport.summarise.environments import Environments, environments_of
@@ -84,6 +85,11 @@ class Run:
         steps = self.steps[start:stop].tolist()
         return Window(tuple(steps), slice(first, last))
 
+    def window_of(self, steps: tuple[int, int]) -> Window:
+        """Return the window from the first to the last of these steps, both included."""
+        start, stop = np.searchsorted(self.steps, (steps[0], steps[1] + 1)).tolist()
+        return self.window(start, stop)
+
     @cached_property
     def step_index(self) -> Ints:
         """Index of each response's step in ``steps``, int64 (rows,)."""
@@ -126,7 +132,7 @@ class Run:
 
     def by_step(self, values: Floats, weights: Floats | None = None) -> Floats:
         """Return the mean of per-response values in each step, float64 (S,), NaN without any."""
-        return noise.means_by(self.step_index, len(self.steps), values, weights)
+        return means_by(self.step_index, len(self.steps), values, weights)
 
     def align(self, series: Series) -> Floats:
         """Return the series' value at each step of the run, float64 (S,), NaN where it has none."""
@@ -139,20 +145,65 @@ class Run:
         return series[-len(self.last.steps) :]
 
     def onset(self, series: Series | Floats, *, always: bool = False) -> Onset | None:
-        """Return when a figure left its baseline.
+        """Return when a figure left its first level for its last, None if both are equal.
 
         Args:
             series: the figure by step, float64 (S,), or a series with steps of its own.
             always: whether it was so from the first step on, which is then the onset, as it is
-                of a run too short for a baseline.
+                of a run too short for a change.
         """
         if not len(self.steps):
             return None
         if always or self.first is None:
-            start = int(self.steps[0])
+            return self.from_start()
+        return onset_of(self._series(series).curve)
+
+    def onset_beyond(
+        self,
+        series: Series | Floats,
+        limit: float,
+        op: Op = ">",
+        *,
+        is_share: bool = False,
+    ) -> Onset | None:
+        """Return when a figure went beyond a limit for long; None if that has no date.
+
+        A figure that stays around its limit has none. One that went there gradually may have
+        begun to do so before it was beyond the limit.
+
+        Args:
+            series: the figure by step, float64 (S,), or a series with steps of its own.
+            limit: the limit.
+            op: how a figure beyond it compares with it.
+            is_share: see ``curve.excursion_of``.
+        """
+        curve = self._series(series).curve
+        if curve is None:
+            return None
+        excursion = curve.excursion(limit, op, is_share=is_share)
+        if excursion is None:
+            return None
+        step = excursion.steps[0]
+        if excursion.from_start:
+            start = int(curve.steps[0])
             return Onset(start, start, start)
-        values = self.align(series) if isinstance(series, Series) else series
-        return onset(self.steps, values, end=len(self.last.steps))
+        if not excursion.is_dated:
+            return None
+        began = curve.departure
+        low = step
+        if began is not None and began.step <= step:
+            low = min(began.low, step)
+        return Onset(step, low, step)
+
+    def from_start(self) -> Onset:
+        """Return the onset of what was so from the first step on."""
+        start = int(self.steps[0])
+        return Onset(start, start, start)
+
+    def _series(self, series: Series | Floats) -> Series:
+        if isinstance(series, Series):
+            return series
+        return Series(self.steps, series)
 
     def since(self, onset: Onset | None) -> tuple[int, ...]:
         """Return the steps since an onset; without one, those of the last window."""
@@ -175,6 +226,20 @@ class Run:
             metrics=pd.DataFrame({"step": []}),
         )
         return Run(tables, self.limits, self.validation)
+
+
+def onset_of(curve: Curve | None) -> Onset | None:
+    """Return when a curve left its first level for its last, None if both are equal."""
+    if curve is None or curve.departure is None:
+        return None
+    return Onset(*curve.departure)
+
+
+def event_onset(event: Event | None) -> Onset | None:
+    """Return when an event of a curve began, None without one."""
+    if event is None:
+        return None
+    return Onset(event.onset, event.low, event.high)
 
 
 def once_per_run(compute: Callable[[Run], T]) -> Callable[[Run], T]:

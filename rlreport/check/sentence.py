@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
-from rlreport.check.course_data import Course, Phase, Quantity
+from rlreport.check.course import WATCHED, Course, Quantity
 from rlreport.check.finding import Fact, Facts, Finding, Severity, ToldFinding
+from rlreport.check.pieces import PieceKind
 from rlreport.check.registry import BY_ID
 from rlreport.check.verdict import FIRST_WORDS, Judged, Verdict
 from rlreport.text.messages import (
@@ -26,14 +26,6 @@ from rlreport.text.messages import (
 )
 from rlreport.text.numbers import short
 
-# Check id -> quantity whose first and last mean the clause of the finding states
-OF_COURSES: dict[str, Quantity] = {
-    "length_collapse": "length",
-    "length_hacking": "length",
-    "entropy_collapse": "entropy",
-    "entropy_explosion": "entropy",
-}
-
 
 def with_texts(judged: Judged[Finding], sample_note: str = "") -> Verdict:
     """Return the verdict with its sentence and its findings' texts.
@@ -42,7 +34,7 @@ def with_texts(judged: Judged[Finding], sample_note: str = "") -> Verdict:
     """
 
     def tell(finding: Finding) -> ToldFinding:
-        return _told(finding, judged, sample_note)
+        return _told(finding, sample_note)
 
     return with_sentence(Verdict.of(judged, tell))
 
@@ -69,17 +61,16 @@ class _CourseClause(NamedTuple):
     clause: str
 
 
-def _told(finding: Finding, judged: Judged[Finding], sample_note: str) -> ToldFinding:
+def _told(finding: Finding, sample_note: str) -> ToldFinding:
     check = BY_ID[finding.id]
     sample = ""
     if sample_note and not finding.facts.keys().isdisjoint(check.sampled):
         sample = message("Counted {sample}.", sample=sample_note)
-    facts = {**finding.facts, **_course_facts(finding, judged)}
     return ToldFinding.of(
         finding,
         name=message(check.name),
         title=check.format_title(finding.facts),
-        clause=check.format_statement(facts),
+        clause=check.format_statement(finding.facts),
         why=message(check.why),
         sample=sample,
         suggestion=message(check.suggestion),
@@ -87,23 +78,14 @@ def _told(finding: Finding, judged: Judged[Finding], sample_note: str) -> ToldFi
     )
 
 
-def _course_facts(finding: Finding, judged: Judged[Finding]) -> dict[str, Fact]:
-    """Return {"start": first mean, "early": its steps, "end": last mean} of its course, or {}."""
-    quantity = OF_COURSES.get(finding.id)
-    course = judged.courses.get(quantity) if quantity else None
-    if course is None or finding.facts.get("kind") == "finished":
-        return {}
-    first = course.first
-    return {"start": first.value, "early": span(first.steps), "end": course.last.value}
-
-
 MAX_WORDS = 25  # Maximum number of words in the bold sentence, checkpoint included
 
 FALL_OF: dict[Quantity, str] = {
     "reward": "reward_collapse",
-    "watched_reward": "watched_reward_fall",
+    "validation": "watched_reward_fall",
+    "second_reward": "watched_reward_fall",
 }
-COLLAPSES = tuple(FALL_OF.values())
+COLLAPSES = ("reward_collapse", "watched_reward_fall")
 
 # A flat phase at the end is mentioned if it has at least this fraction of the steps
 LONG_PART = 0.2
@@ -113,7 +95,8 @@ STILL = 0.1
 LARGE = 1 / 3
 NAMES: dict[Quantity, str] = {
     "reward": translatable("the reward"),
-    "watched_reward": translatable("validation"),
+    "validation": translatable("validation"),
+    "second_reward": translatable("the second reward"),
 }
 
 
@@ -307,7 +290,9 @@ class _Telling:
     def fall(self) -> ToldFinding | None:
         """The finding that the quantity fell, None without any."""
         for finding in self.verdict.findings:
-            if finding.id == FALL_OF[self.quantity]:
+            is_second = str(finding.facts.get("kind")).startswith("second_")
+            of_other = is_second != (self.quantity == "second_reward")
+            if finding.id == FALL_OF[self.quantity] and not of_other:
                 return finding
         return None
 
@@ -324,7 +309,7 @@ class _Telling:
             # The last window may begin before the collapse.
             end = self.fall.facts["end"]
             last = end if isinstance(end, float) else last
-        return {"first": course.first.value, "best": course.best.value, "last": last}
+        return {"first": course.first.value, "best": course.top.value, "last": last}
 
     @cached_property
     def printed(self) -> dict[str, str]:
@@ -336,10 +321,6 @@ class _Telling:
         return self.printed[one] != self.printed[other]
 
     @property
-    def is_flat(self) -> bool:
-        return [phase.kind for phase in self.course.phases] == ["flat"]
-
-    @property
     def is_lower(self) -> bool:
         """Whether it is lower at the end than at its best."""
         return self.values["best"] > self.values["last"] and self.differ("best", "last")
@@ -348,14 +329,14 @@ class _Telling:
     def fell(self) -> bool:
         if not self.is_lower:
             return False
-        if self.course.lost and not self.is_flat:
+        if self.course.lost:
             return True
         # A collapse is told even if the windows are too noisy to prove the loss.
         has_collapsed = any(
             finding.id in COLLAPSES and finding.severity is not Severity.INFO
             for finding in self.verdict.findings
         )
-        return has_collapsed and self.course.best.steps[1] < self.course.last.steps[0]
+        return has_collapsed and self.course.top.steps[1] < self.course.last.steps[0]
 
     @property
     def rose(self) -> bool:
@@ -369,15 +350,12 @@ class _Telling:
     @property
     def dipped(self) -> bool:
         """Whether it fell and came back to the number at which it began."""
-        is_dip = self.fall is not None and self.fall.facts.get("kind") == "dip"
-        return is_dip and not self.differ("first", "last")
+        return self.course.curve.valley is not None and not self.differ("first", "last")
 
     @property
     def sank(self) -> bool:
         """Whether it ends below its start, without a finding that it fell."""
-        if self.is_flat or not self.differ("first", "last"):
-            return False
-        return self.course.direction < 0
+        return self.differ("first", "last") and self.course.curve.fell
 
 
 def _is_dead(finding: ToldFinding) -> bool:
@@ -408,9 +386,10 @@ def _is_healthy_by_other_means(verdict: Verdict) -> bool:
 def _course_clause(verdict: Verdict, quantity: Quantity, cause: str) -> str:
     """Return a clause on the course of a quantity, without what ``cause`` already states."""
     course = verdict.courses[quantity]
-    if course.is_single and quantity == "watched_reward":
+    if course.is_single and quantity in WATCHED:
         return message(
-            "validation was {value} in the one evaluation logged (step {step})",
+            "{name} was {value} in the one evaluation logged (step {step})",
+            name=message(NAMES[quantity]),
             value=numbers_of([course.last.value], course)[0],
             step=int(course.steps[0]),
         )
@@ -426,10 +405,14 @@ def _course_words(told: _Telling) -> str:
         return _fall_words(told)
     if told.rose:
         return _rise_words(told)
-    if told.dipped and told.quantity == "reward":
+    if told.dipped:
         return _dip_words(told)
     if told.sank:
         return translatable("{name} fell from {first} to {last}")
+    if told.course.curve.probably_rose and told.differ("first", "last"):
+        return translatable("{name} probably rose from {first} to {last}")
+    if told.course.curve.probably_fell and told.differ("first", "last"):
+        return translatable("{name} probably fell from {first} to {last}")
     return _unchanged_words(told.course, told.verdict)
 
 
@@ -439,8 +422,10 @@ def _rise_words(told: _Telling) -> str:
             "{name} rose from {first} to {best} ({at}) and is {last} at the end"
         )
     # A reward is not called flat while validation still rises.
-    phases = told.verdict.courses.get("watched_reward", told.course).phases
-    ends_rising = bool(phases) and phases[-1].kind == "rise"
+    others = [told.verdict.courses.get(name) for name in WATCHED]
+    shown = next((one for one in others if one is not None), told.course)
+    pieces = shown.curve.pieces
+    ends_rising = bool(pieces) and pieces[-1].kind is PieceKind.RISE
     still_rises = told.quantity == "reward" and ends_rising
     if _is_flat_at_the_end(told.course) and not still_rises:
         return translatable(
@@ -462,14 +447,17 @@ def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
     course = told.course
     facts: dict[str, Fact] = {
         "name": message(NAMES[told.quantity]),
-        "since": course.settled_since,
+        "since": course.curve.settled_since,
         "start": span(course.first.steps),
-        "at": span(course.best.steps),
+        "at": span(course.top.steps),
         "end": span(course.last.steps),
     }
-    if told.fall and "{low" in literal:
-        facts["low"] = told.fall.facts["low"]
-        facts["when"] = span((told.fall.facts["since"], told.fall.until))
+    valley = course.curve.valley
+    if valley and "{low" in literal:
+        facts["low"] = valley.level
+        facts["when"] = span((valley.onset, valley.until))
+    if "{mean}" in literal:
+        facts["mean"] = numbers_of([course.curve.pieces[0].start], course)[0]
     # Only numbers that are printed together need digits to tell them apart.
     shown = [name for name in told.values if f"{{{name}}}" in literal]
     numbers = numbers_of([told.values[name] for name in shown], course)
@@ -479,13 +467,15 @@ def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
 
 def _with_low(literal: str, facts: dict[str, Fact], told: _Telling) -> str:
     """Return the clause; if the quantity recovered, with the low before, where it belongs."""
-    low = _low_before_recovery(told.course)
-    if low is None or told.dipped:
+    valley = told.course.curve.valley
+    if valley is None or "{low" in literal or told.fall_is_told:
         return format_message(literal, facts)
     words = message(
-        "a low of {low} in {when}", low=short(low.end, 2), when=span(low.steps)
+        "a low of {low} in {when}",
+        low=short(valley.level, 2),
+        when=span((valley.onset, valley.until)),
     )
-    if "{at}" in literal and low.steps[1] < told.course.best.steps[0]:
+    if "{at}" in literal and valley.until < told.course.top.steps[0]:
         at = message("{at}, after {low}", at=facts["at"], low=words)
         return format_message(literal, {**facts, "at": at})
     clause = format_message(literal, facts)
@@ -502,7 +492,7 @@ def _fall_words(told: _Telling) -> str:
         return translatable(
             "{name} rose from {first} to {best} ({at}), then fell to {last}"
         )
-    rose = seems_higher and course.best.steps[0] > course.first.steps[1]
+    rose = seems_higher and course.top.steps[0] > course.first.steps[1]
     if told.fall_is_told and rose:
         return translatable("{name} was {first} at first and {best} at its best ({at})")
     if told.fall_is_told:
@@ -518,9 +508,10 @@ def _unchanged_words(course: Course, verdict: Verdict) -> str:
     """Return the template for a quantity that neither rose nor fell beyond noise."""
     first = course.first.value
     last = course.last.value
-    mean = float(course.values.mean())
-    if max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):
-        return translatable("{name} stays at about {last}")
+    if course.curve.is_flat:
+        mean = course.curve.pieces[0].start
+        if max(abs(first - mean), abs(last - mean)) <= STILL * abs(mean):
+            return translatable("{name} stays at about {mean}")
     if verdict.level == "healthy":
         return translatable("{name} is {last} in {end} ({first} in {start})")
     if abs(last - first) > LARGE * max(abs(first), abs(last)):
@@ -534,25 +525,13 @@ def _unchanged_words(course: Course, verdict: Verdict) -> str:
 
 def _is_flat_at_the_end(course: Course) -> bool:
     """Return whether the course ends in a flat phase that is long enough to be mentioned."""
-    since = course.settled_since
+    since = course.curve.settled_since
     steps = course.steps
     if since is None:
         return False
     if steps[-1] - since < LONG_PART * (steps[-1] - steps[0]):
         return False
-    if course.phases[-1].kind != "flat":
-        return False
-    at_first = course.values[steps >= since][: course.window].mean()
-    return bool(abs(course.last.value - at_first) <= course.error)
-
-
-def _low_before_recovery(course: Course) -> Phase | None:
-    """Return the first phase before a recovery that ends below half of first and last window."""
-    half = min(course.first.value, course.last.value) / 2
-    for phase, after in pairwise(course.phases):
-        if phase.kind != "rise" and after.kind == "recovery" and phase.end < half:
-            return phase
-    return None
+    return course.curve.pieces[-1].kind is PieceKind.FLAT
 
 
 def _with_reason(

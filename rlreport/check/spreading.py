@@ -14,9 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check import means
+from rlreport.check.curve import LEAST_LEVEL, LEVEL_SHARE, MOST_LEVEL
 from rlreport.check.limits import Limit, LimitKind, Limits, meets
-from rlreport.check.noise import centred, log_odds_z
 from rlreport.check.run import Run, once_per_run
+from rlreport.check.windows import Window, centred, log_odds_z
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded, significant
 from rlreport.tables import GAP, Tables, TextSample
@@ -222,16 +223,20 @@ def _growth_of_length(run: Run) -> float:
 
 def _has_spread(run: Run, text: _Text, counts: Floats, growth: float) -> bool:
     """Return whether a text became more frequent, and by more than responses grew."""
-    change = means.change(run, prevalence(text.kind, counts))
-    if run.first is not None and not change.rose:
+    first = _first_steps(run)
+    change = means.change(run, prevalence(text.kind, counts), first=first)
+    if first is not None and not change.rose:
         return False
     if growth <= 1:
         return True
+    ratio = run.limits[Spreading].ratio
     # A longer response contains any word more often.
-    expected = change.first * growth
-    if not text.often:
-        expected = 1 - (1 - change.first) ** growth
-    return not change.last < run.limits[Spreading].ratio * expected
+    if text.often:
+        return not change.last < ratio * change.first * growth
+    expected = 1 - (1 - change.first) ** growth
+    # A share has no more room than to 1: it is enough that so many times fewer are without it.
+    least = min(ratio * expected, 1 - (1 - expected) / ratio)
+    return not change.last < least
 
 
 def _row(run: Run, text: _Text, counts: Floats) -> dict[str, object]:
@@ -373,9 +378,21 @@ def _corpus(run: Run, sample: TextSample) -> _Corpus:
 
 
 def _is_early(run: Run, step: Ints) -> Bools:
-    """Return which responses are of the first tenth of the steps, by the index of their step."""
-    count = max(3, len(run.steps) // 10) if run.first is not None else 0
+    """Return which responses are of the first steps, by the index of their step."""
+    first = _first_steps(run)
+    count = len(first.steps) if first is not None else 0
     return (step >= 0) & (step < count)
+
+
+def _first_steps(run: Run) -> Window | None:
+    """Return the steps with which the end is compared, None for a run that is too short.
+
+    A text may spread within a few steps, so these are as many as a level of a curve has.
+    """
+    if run.first is None:
+        return None
+    share = int(LEVEL_SHARE * len(run.steps) + 0.5)
+    return run.window(0, max(LEAST_LEVEL, min(MOST_LEVEL, share)))
 
 
 class _Corpus(NamedTuple):

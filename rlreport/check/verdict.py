@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Generic, Literal, TypeVar
 
-from rlreport.check.course_data import Course, Quantity
+from rlreport.check.course import Course, Quantity
+from rlreport.check.curve import Level as CurveLevel
 from rlreport.check.finding import (
     Close,
     Example,
@@ -30,7 +31,8 @@ FIRST_WORDS = {
     "unjudged": message("Not judged"),
 }
 # Version of the schemas of ``findings.json`` and ``report.json``; see ``rlreport/schemas``
-SCHEMA = 4
+SCHEMA = 5
+EVENT_FIELDS = ("kind", "onset", "low", "high", "until", "before", "level", "z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +117,7 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
         "schema": SCHEMA,
         "verdict": {
             **_fields(verdict, "level", "sentence", "lead", "keep_step"),
-            "course": [
-                _course_json(name, course) for name, course in verdict.courses.items()
-            ],
+            "course": [_course_json(course) for course in verdict.courses.values()],
         },
         "findings": [_finding_json(finding) for finding in verdict.findings],
         "close": [
@@ -133,27 +133,36 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _course_json(quantity: Quantity, course: Course) -> dict[str, Any]:
+def _course_json(course: Course) -> dict[str, Any]:
+    """Return a course as in docs/data.md."""
+    curve = course.curve
     file = "steps.csv" if course.source == "rollouts" else "metrics.csv"
-    parts = {"first": course.first, "best": course.best, "last": course.last}
     return {
-        "quantity": quantity,
+        "quantity": course.quantity,
         "series": {"file": file, "column": course.column},
         "lower_is_better": course.lower_is_better,
-        **{
-            name: {"value": part.value, "steps": list(part.steps)}
-            for name, part in parts.items()
-        },
-        "phases": [
+        "first": _level_json(course.first),
+        "best": course.best and _level_json(course.best),
+        "lowest": _level_json(curve.lowest),
+        "last": _level_json(course.last),
+        "changed": curve.changed,
+        "pieces": [
             {
-                "kind": phase.kind,
-                "steps": list(phase.steps),
-                "from": phase.start,
-                "to": phase.end,
+                "kind": piece.kind,
+                "steps": list(piece.steps),
+                "from": piece.start,
+                "to": piece.end,
             }
-            for phase in course.phases
+            for piece in curve.pieces
         ],
+        "events": [_fields(event, *EVENT_FIELDS) for event in curve.events],
     }
+
+
+def _level_json(level: CurveLevel) -> dict[str, Any]:
+    """Return a level; steps that its value leaves out are listed if there are any."""
+    value = _fields(level, "value", "steps", "se")
+    return value | ({"without": list(level.without)} if level.without else {})
 
 
 def _finding_json(finding: ToldFinding) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import xxhash
 
-from rlreport.check.course import course_of
-from rlreport.check.course_data import Course
+from rlreport.check.course import Course, course_of
+from rlreport.check.prepared import Kind
 from rlreport.check.run import has
-from rlreport.check.series import Series, running_mean
+from rlreport.check.series import Series
 from rlreport.comparison.data_file import EXTRA, METRICS, PART, TRAINER, trainer_rows
 from rlreport.comparison.statistics import (
     LEVEL,
@@ -153,8 +153,8 @@ class Side:
         if values is None:
             return None
         steps = self.trainer["step"].to_numpy(np.int64)
-        series = Series(steps, values.to_numpy(np.float64))
-        return course_of(series, TRAINER, "watched_reward")
+        series = Series(steps, values.to_numpy(np.float64), kind=Kind.EVALUATIONS)
+        return course_of(series, TRAINER, "validation")
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
@@ -249,9 +249,9 @@ def speed_of(base: Series, new: Series) -> dict[str, Reached]:
     gaining = [course for course in (base_course, new_course) if course.gained]
     if not gaining:
         return {}
-    leading = max(gaining, key=lambda course: course.best.value)
+    leading = max(gaining, key=lambda course: course.top.value)
     start = leading.first.value
-    gain = leading.best.value - start
+    gain = leading.top.value - start
     reached = {}
     for name, share in (("half", 0.5), ("most", 0.9)):
         target = start + share * gain
@@ -262,12 +262,12 @@ def speed_of(base: Series, new: Series) -> dict[str, Reached]:
 
 def _reached(course: Course, target: float) -> int | None:
     """Return the last step of the first window with a mean of ``target`` or more, or None."""
-    means = running_mean(course.values, course.window)
-    windows = np.flatnonzero(means >= target)
+    count = course.last.count
+    windows = np.flatnonzero(course.curve.means(count) >= target)
     if not len(windows):
         return None
-    # Window i has the values i to i + course.window - 1.
-    return int(course.steps[windows[0] + course.window - 1])
+    # Window i has the values i to i + count - 1.
+    return int(course.steps[windows[0] + count - 1])
 
 
 class Guardrail(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.finding import ToldFinding
-from rlreport.check.noise import log_odds_z, share_z
+from rlreport.check.windows import log_odds_z, share_z
 from rlreport.comparison.compare import (
     NEVER_BETTER,
     Comparison,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rlreport.check.course_data import Course
+from rlreport.check.course import Course
 from rlreport.check.registry import BY_ID
 from rlreport.check.verdict import FIRST_WORDS
 from rlreport.comparison.compare import (
@@ -186,8 +186,8 @@ def _evaluation(side: str, course: Course) -> str:
         "{side} {last} at the end, {best} at best (step {step})",
         side=side,
         last=figure(course.last.value),
-        best=figure(course.best.value),
-        step=course.best.steps[0],
+        best=figure(course.top.value),
+        step=course.top.steps[0],
     )
 
 

@@ -274,5 +274,5 @@ def _ends(part: pd.DataFrame, column: str) -> _Ends:
     course = course_of(Series(steps, values), column)
     if course is None:
         return _Ends()
-    best = course.best.value if course.lost else np.nan
+    best = course.top.value if course.lost else np.nan
     return _Ends(course.first.value, best, course.last.value)

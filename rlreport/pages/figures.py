@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlreport.check.course import course_of
-from rlreport.check.course_data import Course, Quantity, WindowMean
+from rlreport.check.course import Course, Quantity, course_of
+from rlreport.check.curve import Level
 from rlreport.check.sentence import NAMES, is_percentage
 from rlreport.check.series import Series
 from rlreport.columns import STEP, Column
@@ -24,7 +24,8 @@ from rlreport.text.numbers import MINUS, NumberKind, exact, written
 # Key figure -> (the quantity whose course it shows, its label if it is a metric of the trainer)
 _QUANTITIES: dict[str, tuple[Quantity, str]] = {
     "reward_mean": ("reward", translatable("Reward")),
-    "validation_reward_mean": ("watched_reward", translatable("Validation")),
+    "validation_reward_mean": ("validation", translatable("Validation")),
+    "valid_reward_mean": ("second_reward", translatable("Second reward")),
     "kl_k1_mean": ("kl", translatable("KL")),
     "response_tokens_mean": ("length", translatable("Length")),
     "surprisal_mean": ("entropy", translatable("Entropy")),
@@ -85,7 +86,7 @@ def _run_figures(report: RunReport) -> list[KeyFigure]:
 
 def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
     first = _window_cell(course.first, column)
-    best = _window_cell(course.best, column)
+    best = _window_cell(course.top, column)
     last = _window_cell(course.last, column)
     is_lower = course.lost or course.slipped  # beyond noise
     return KeyFigure(
@@ -94,25 +95,27 @@ def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
         "%" if is_percentage(course) else column.unit,
         last,
         first if course.first != course.last else None,
-        best if is_score and is_lower and course.best != course.first else None,
+        best if is_score and is_lower and course.top != course.first else None,
         sparkline=sparkline(course.values, course.steps),
         help=column.help,
     )
 
 
-def _window_cell(window: WindowMean, column: Column) -> Cell:
-    """Return a window's mean, with its exact value and its steps on hover."""
-    places = {"value": exact(window.value), "steps": span(window.steps)}
-    cell = number_cell(window.value, column.kind)
+def _window_cell(level: Level, column: Column) -> Cell:
+    """Return a level, with its exact value and its steps on hover."""
+    places = {"value": exact(level.value), "steps": span(level.steps)}
+    cell = number_cell(level.value, column.kind)
     return cell._replace(exact=message("{value}, {steps}", **places))
 
 
 def windows_in_words(run: JudgedRun) -> str:
-    windows = (course.window for course in run.verdict.courses.values())
+    counts = []
+    for course in run.verdict.courses.values():
+        counts += [course.first.count, course.last.count]
     return plural(
         "First → last, or first → best → last.",
         "First → last, or first → best → last: means of up to {count} consecutive values.",
-        max(windows, default=1),
+        max(counts, default=1),
     )
 
 

@@ -404,7 +404,7 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
         "reward_last": _mean(courses, "reward", "last"),
         "rewards": rewards,
         "trend": sparkline(rewards.to_numpy()),
-        "validation": _mean(courses, "watched_reward", "last"),
+        "validation": _mean(courses, "validation", "last"),
         "kl": _mean(courses, "kl", "last"),
         "length": _mean(courses, "length", "last"),
         "steps": _step_count(about),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, get_args
 
-from rlreport.check.course_data import Course
+from rlreport.check.course import Course
 from rlreport.check.sentence import headline
 from rlreport.draw.chart import Chart, PageSlot, evenly
 from rlreport.pages.author_notes import plain_notes

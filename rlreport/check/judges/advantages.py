@@ -9,13 +9,13 @@ import pandas as pd
 
 from rlreport.check import progress
 from rlreport.check.check import FAILURES, REWARD, Check, Need
+from rlreport.check.curve import LEAST_LEVEL
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Onset, Rank, Result, Severity
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean, median
-from rlreport.check.noise import TINY, Trend, correlation_within
 from rlreport.check.run import Run
-from rlreport.check.series import MIN_WINDOW
+from rlreport.check.windows import TINY, Trend, correlation_within
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.summarise.steps import FAR, advantage_fit, most_common, typical
@@ -250,4 +250,4 @@ def _jump(series: Floats, low: float, high: float) -> int | None:
     if not jumps.any():
         return None
     at = int(np.argmax(jumps)) + 1
-    return at if MIN_WINDOW <= at <= len(series) - MIN_WINDOW else None
+    return at if LEAST_LEVEL <= at <= len(series) - LEAST_LEVEL else None

@@ -10,12 +10,12 @@ import numpy as np
 from rlreport.check import quantities
 from rlreport.check.check import FALLS, Check, Need, RiseOrShare, share_of
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
+from rlreport.check.finding import Facts, LogText, Rank, Result, Severity
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits
-from rlreport.check.noise import Change
-from rlreport.check.run import Run
-from rlreport.check.series import MIN_STEPS, Series, onset
+from rlreport.check.run import Run, event_onset, onset_of
+from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats
+from rlreport.figures.rounding import change
 from rlreport.figures.turns import ERROR_KINDS, Ending
 from rlreport.read.rollouts import Turn
 from rlreport.text.chat import calls_in_text, has_markup, is_final, is_unparsed
@@ -60,14 +60,7 @@ def failed_rollouts(check: Check, run: Run) -> Result:
     responses = run.attempted_steps["responses"].to_numpy(np.float64)
     steps = run.attempted_steps["step"].to_numpy(np.int64)
     share: Floats = failed / (failed + responses)
-    series = Series(steps, share)
-    change = series.change()
-    first_step = int(steps[0])
-    began: Onset | None = Onset(first_step, first_step, first_step)
-    if change.difference > 0:
-        began = onset(steps, share)
-    later = steps[steps >= began.step].tolist() if began else ()
-    return check.judge_share(run, change, series, onset=began, steps=later)
+    return check.judge_share(run, Series(steps, share))
 
 
 class _ToolErrors(RiseOrShare):
@@ -115,12 +108,19 @@ def _is_empty_answer(turn: Turn) -> bool:
     return turn.role == "tool" and not turn.error and not turn.text.strip()
 
 
-class _ToolChange(NamedTuple):
-    """How the share of a tool's answers without text changed over a run."""
+class _ToolShare(NamedTuple):
+    """The share of a tool's answers that have no text, by step."""
 
-    tool: str  # "" if the log does not name it
-    change: Change
+    tool: str
     series: Series
+
+    @property
+    def rise(self) -> float:
+        """How much the share rose, NaN if it did not rise beyond noise."""
+        curve = self.series.curve
+        if curve is None or not curve.rose:
+            return np.nan
+        return change(curve.first.value, curve.last.value)
 
 
 tool_errors = Check(
@@ -285,13 +285,13 @@ def empty_results(check: Check, run: Run) -> Result:
     """Find that the answers of one tool came to be without text."""
     if run.tables.tools.empty:
         return Result()
-    risen = [tool for tool in _empty_answers(run) if tool.change.rose]
+    risen = [tool for tool in _empty_answers(run) if np.isfinite(tool.rise)]
     if not risen:
         return Result()
-    worst = max(risen, key=lambda tool: tool.change.difference)
-    change = worst.change
-    rise = run.limits.test(_EmptyResults.rise, ">=", change.difference)
-    if not rise.met:
+    worst = max(risen, key=lambda tool: tool.rise)
+    rise = run.limits.test(_EmptyResults.rise, ">=", worst.rise)
+    curve = worst.series.curve
+    if not rise.met or curve is None:
         return Result(tested=(rise,))
     empty = run.column("empty_results")
     return check.found(
@@ -299,8 +299,8 @@ def empty_results(check: Check, run: Run) -> Result:
         Severity.WARNING,
         [rise],
         {
-            "share": change.last,
-            "before": change.first,
+            "share": curve.last.value,
+            "before": curve.first.value,
             "tool": LogText(worst.tool),
             "kind": "named" if worst.tool else "unnamed",
         },
@@ -310,15 +310,15 @@ def empty_results(check: Check, run: Run) -> Result:
     )
 
 
-def _empty_answers(run: Run) -> Iterator[_ToolChange]:
-    """Yield how each tool's empty answers changed, of tools with enough answers to judge."""
+def _empty_answers(run: Run) -> Iterator[_ToolShare]:
+    """Yield the share of each tool's empty answers, of tools with enough answers to judge."""
     least = run.limits[_EmptyResults].answers
     for name, tool in run.tables.tools.groupby("tool"):
         if tool["answers"].sum() < least or len(tool) < MIN_STEPS:
             continue
         share = (tool["empty"] / tool["answers"]).to_numpy(np.float64)
         series = Series(tool["step"].to_numpy(np.int64), share)
-        yield _ToolChange(str(name), series.change(), series)
+        yield _ToolShare(str(name), series)
 
 
 class _ToolDisuse(Limits):
@@ -352,22 +352,25 @@ class _ToolDisuse(Limits):
 )
 def tool_disuse(check: Check, run: Run) -> Result:
     """Find that responses make far fewer tool calls than in the first window."""
-    found = quantities.change_and_series(run, "tool_calls", "tool_calls")
-    if found is None:
+    series = quantities.figure_of(run, "tool_calls")
+    curve = series.curve if series is not None else None
+    if series is None or curve is None:
         return Result()
-    change, series = found
-    ratio = run.limits.test(_ToolDisuse.ratio, "<", change.last, of=change.first)
-    enough = run.limits.test(_ToolDisuse.calls, ">", change.first)
-    if not (ratio.met and change.fell and enough.met):
+    start = curve.fall.before if curve.fall else curve.first.value
+    end = curve.last.value
+    ratio = run.limits.test(_ToolDisuse.ratio, "<", end, of=start)
+    enough = run.limits.test(_ToolDisuse.calls, ">", start)
+    has_fallen = curve.fell or curve.fall is not None
+    if not (ratio.met and has_fallen and enough.met):
         return Result(tested=(ratio, enough))
     return check.found(
         run,
         Severity.WARNING,
         [ratio],
-        {"start": change.first, "end": change.last},
+        {"start": start, "end": end},
         Ranking(run.column("tool_calls"), highest=False, unit="calls"),
         series=series,
-        onset=run.onset(series),
+        onset=event_onset(curve.fall) or onset_of(curve),
     )
 
 

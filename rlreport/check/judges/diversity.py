@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections import Counter
 from dataclasses import replace
@@ -18,20 +17,15 @@ from rlreport.check import means, progress, quantities
 from rlreport.check.check import FALLS, LOGPROBS, RESPONSE, Check, Need
 from rlreport.check.evidence import Ranking, examples
 from rlreport.check.finding import Facts, LogText, Onset, Rank, Result, Severity
+from rlreport.check.fit import deviate
 from rlreport.check.judges.length import correlation_with_reward
-from rlreport.check.limits import Limit, LimitKind, Limits, Tested
+from rlreport.check.limits import LMFLOW, Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
-from rlreport.check.noise import Change, Trend, Window, deviate
-from rlreport.check.run import Run, once_per_run
-from rlreport.check.series import (
-    LMFLOW,
-    MIN_STEPS,
-    MIN_WINDOW,
-    SHAPE_WINDOW_SHARE,
-    onset,
-    running_mean,
-)
+from rlreport.check.run import Run, event_onset, once_per_run, onset_of
+from rlreport.check.series import MIN_STEPS, Series
+from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import change
 from rlreport.figures.tokens import find_loops
 from rlreport.tables import TextSample
 from rlreport.text.messages import translatable
@@ -149,13 +143,14 @@ def diversity_collapse(check: Check, run: Run) -> Result:
 
 def _is_trusted(run: Run) -> bool:
     """Return whether the run learned, no reward fell, and the reward cannot easily be gamed."""
-    watched = quantities.watched_shape(run)
-    for shape in (quantities.reward_shape(run), watched):
-        if shape is not None and shape.fell:
+    watched = quantities.watched_course(run)
+    for course in (quantities.reward_course(run), watched):
+        if course is not None and course.lost:
             return False
     if not progress.learned(run):
         return False
-    return (watched is not None and watched.rose) or progress.verifiable(run)
+    is_validated = watched is not None and watched.curve.rose
+    return is_validated or progress.verifiable(run)
 
 
 def distinct_loss(run: Run) -> bool:
@@ -437,8 +432,8 @@ def language_drift(check: Check, run: Run) -> Result:
     if not (rise.met and change.rose):
         return Result(tested=(rise,))
     majority = run.limits.test(_LanguageDrift.most, ">", change.last)
-    watched = quantities.watched_shape(run)
-    is_harmful = majority.met or (watched is not None and watched.fell)
+    watched = quantities.watched_course(run)
+    is_harmful = majority.met or (watched is not None and watched.lost)
     return check.found(
         run,
         Severity.WARNING if is_harmful else Severity.INFO,
@@ -517,16 +512,13 @@ class _Loops(Limits):
 
 
 class _LoopRise(NamedTuple):
-    """The rise of the share of responses in a loop, between the windows that show it best."""
+    """The rise of the share of responses in a loop, and how long it lasted."""
 
-    change: Change
-    late: Window
-    tested: tuple[Tested, Tested]
-    is_peak: bool  # whether the late window is that of the highest share, not the last
-
-    @property
-    def met(self) -> bool:
-        return all(one.met for one in self.tested)
+    before: float
+    level: float
+    z: float
+    onset: Onset | None
+    until: int | None  # None if it lasts until the end
 
 
 class _LoopRewards(NamedTuple):
@@ -536,13 +528,6 @@ class _LoopRewards(NamedTuple):
     others: float
     lost: Tested
     do_harm: bool  # whether loops surely earn less, or the reward fell
-
-
-class _Period(NamedTuple):
-    """When responses repeated themselves; ``until`` is None if they do so at the end."""
-
-    onset: Onset | None
-    until: int | None
 
 
 @Check(
@@ -583,22 +568,22 @@ def loops(check: Check, run: Run) -> Result:
         return _judge_loop_metric(check, run)
     share = run.column("loop_share")
     in_loop = np.sign(share)
-    by_step = run.by_step(in_loop)
-    size = _loop_window(run)
-    peak = int(np.argmax(running_mean(np.nan_to_num(by_step), size)))
-    rises = _loop_rises(run, in_loop, size, peak)
-    rise = next((one for one in rises if one.met), None)
+    series = means.series(run, in_loop)
+    rise = _loop_rise(series)
     if rise is None:
-        all_tested = chain.from_iterable(one.tested for one in rises)
-        return Result(tested=tuple(all_tested))
-    period = _period_of_loops(run, by_step, words, rise.change, peak + size)
-    rewards = _rewards_of_loops(run, in_loop, rise.late.rows)
-    text = _longest_loop(share, words, rise.late.rows)
-    is_paid = not rise.is_peak and np.isfinite(rewards.earned - rewards.others)
+        return Result()
+    tested = _test_rise(run, rise)
+    if not all(one.met for one in tested):
+        return Result(tested=tested)
+    late = _late_rows(run, rise)
+    rewards = _rewards_of_loops(run, in_loop, late)
+    text = _longest_loop(share, words, late)
+    is_paid = rise.until is None and np.isfinite(rewards.earned - rewards.others)
+    assert series.curve is not None
     facts: Facts = {
-        "share": rise.change.last,
-        "share_start": rise.change.first,
-        "share_end": mean(by_step[-size:]),
+        "share": rise.level,
+        "share_start": rise.before,
+        "share_end": series.curve.last.value,
         "text": text,
         "earned": rewards.earned,
         "others": rewards.others,
@@ -607,22 +592,57 @@ def loops(check: Check, run: Run) -> Result:
     ranking = Ranking(
         share, unit="of its words", among=share > 0, look_for=text, at_end=True
     )
-    is_serious = rewards.do_harm and period.until is None
+    is_serious = rewards.do_harm and rise.until is None
     return check.found(
         run,
         Severity.WARNING if is_serious else Severity.INFO,
-        [*rise.tested, rewards.lost],
+        [*tested, rewards.lost],
         facts,
         ranking,
-        onset=period.onset,
-        until=period.until,
+        onset=rise.onset,
+        until=rise.until,
         texts=(text,),
     )
 
 
-def _loop_window(run: Run) -> int:
-    """Return the number of steps over which shares of loops are averaged."""
-    return max(MIN_WINDOW, int(len(run.steps) * SHAPE_WINDOW_SHARE))
+def _loop_rise(series: Series) -> _LoopRise | None:
+    """Return the rise of the share to the end or, without one, for some steps; None without."""
+    curve = series.curve
+    if curve is None:
+        return None
+    event = curve.climb or curve.hump
+    if event is not None:
+        return _LoopRise(
+            before=event.before,
+            level=event.level,
+            z=event.z or 0.0,
+            onset=event_onset(event),
+            until=None if curve.climb else event.until,
+        )
+    if not curve.rose:
+        return None
+    return _LoopRise(
+        before=curve.first.value,
+        level=curve.last.value,
+        z=curve.changed or 0.0,
+        onset=onset_of(curve),
+        until=None,
+    )
+
+
+def _test_rise(run: Run, rise: _LoopRise) -> tuple[Tested, Tested]:
+    size = change(rise.before, rise.level)
+    return (
+        run.limits.test(_Loops.rise, ">=", size),
+        run.limits.test(_Loops.z, ">=", rise.z),
+    )
+
+
+def _late_rows(run: Run, rise: _LoopRise) -> slice:
+    """Return the rows of the steps in which loops are common, of at least the last window."""
+    first = rise.onset.step if rise.onset else run.last.steps[0]
+    last = int(run.steps[-1]) if rise.until is None else rise.until
+    return run.window_of((first, last)).rows
 
 
 def _rewards_of_loops(run: Run, in_loop: Floats, late: slice) -> _LoopRewards:
@@ -632,54 +652,12 @@ def _rewards_of_loops(run: Run, in_loop: Floats, late: slice) -> _LoopRewards:
     spread = means.spread(run)
     lost = run.limits.test(_Loops.lost, ">=", others - earned, of=spread)
     _, z = correlation_with_reward(run, -in_loop)
-    shape = quantities.reward_shape(run)
-    reward_fell = shape is not None and shape.fell
+    course = quantities.reward_course(run)
+    reward_fell = course is not None and course.lost
     least = run.limits[Trend].z
     # A fall of the reward is not due to loops that surely earn more.
     do_harm = (lost.met and z >= least) or (reward_fell and not z <= -least)
     return _LoopRewards(earned, others, lost, do_harm)
-
-
-def _loop_rises(run: Run, in_loop: Floats, size: int, peak: int) -> list[_LoopRise]:
-    """Return the rise between several windows, the usual ones first.
-
-    A tenth of the steps may have too few responses for significance, a fifth has more.
-    """
-    steps = len(run.steps)
-    start = run.window(0, size)
-    windows = (
-        (run.first, run.last),
-        (start, run.window(steps - size, steps)),
-        (start, run.window(peak, peak + size)),
-    )
-    rises = []
-    for index, (first, late) in enumerate(windows):
-        change = means.change(run, in_loop, first=first, last=late, by_step=False)
-        tested = (
-            run.limits.test(_Loops.rise, ">=", change.difference),
-            run.limits.test(_Loops.z, ">=", change.z),
-        )
-        rises.append(_LoopRise(change, late, tested, is_peak=index == 2))
-    return rises
-
-
-def _period_of_loops(
-    run: Run, by_step: Floats, words: TextSample, change: Change, stop: int
-) -> _Period:
-    """Return when the share rose and fell again; ``stop`` is the end of the highest window."""
-    steps = len(run.steps)
-    size = _loop_window(run)
-    # The mean is taken over 64 responses or more: of few, none may be in a loop by chance.
-    width = min(size, math.ceil(64 * steps / len(words.rows)))
-    rolling = pd.Series(by_step).rolling(width, min_periods=1, center=True)
-    smooth = rolling.mean().to_numpy()
-    middle = (change.first + change.last) / 2
-    fell_again = stop < steps and mean(by_step[-size:]) < middle
-    if not fell_again:
-        return _Period(run.onset(smooth), None)
-    last = stop - 1 + int(np.argmax(smooth[stop:] < middle))
-    began = onset(run.steps[:stop], smooth[:stop], end=size)
-    return _Period(began, int(run.steps[last]))
 
 
 def _longest_loop(share: Floats, words: TextSample, late: slice) -> LogText:
@@ -692,18 +670,20 @@ def _judge_loop_metric(check: Check, run: Run) -> Result:
     metric = quantities.series_of(run, "loops", MIN_STEPS)
     if metric is None:
         return check.not_run("response")
-    change = metric.change()
-    rise = run.limits.test(_Loops.rise, ">=", change.difference)
-    z = run.limits.test(_Loops.z, ">=", change.z)
-    if not (rise.met and z.met):
-        return Result(tested=(rise, z))
+    rise = _loop_rise(metric)
+    if rise is None:
+        return Result()
+    tested = _test_rise(run, rise)
+    if not all(one.met for one in tested):
+        return Result(tested=tested)
     return check.found(
         run,
         Severity.INFO if progress.learned(run) else Severity.WARNING,
-        [rise, z],
-        {"kind": "metric", "share": change.last, "share_start": change.first},
+        tested,
+        {"kind": "metric", "share": rise.level, "share_start": rise.before},
         series=metric,
-        onset=run.onset(metric),
+        onset=rise.onset,
+        until=rise.until,
     )
 
 

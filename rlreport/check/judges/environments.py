@@ -13,12 +13,16 @@ from rlreport.check import means, quantities
 from rlreport.check.check import REWARD, Check
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
-from rlreport.check.judges.reward import fall_windows, mix_of_fall, reward_collapse
+from rlreport.check.judges.reward import (
+    RewardCollapse,
+    fall_windows,
+    mix_of_fall,
+    reward_collapse,
+)
 from rlreport.check.limits import Limit, LimitKind, Limits, Thresholds
 from rlreport.check.means import MixChanged
-from rlreport.check.noise import Trend
 from rlreport.check.run import Run
-from rlreport.check.series import RewardCollapse
+from rlreport.check.windows import Trend
 from rlreport.text.messages import translatable
 
 ENVIRONMENTS = translatable(
@@ -101,21 +105,22 @@ def environment_fall(check: Check, run: Run) -> Result:
     if whole is not None and whole.severity is not Severity.INFO:
         # The same fact, unless one environment carries the fall of the mean.
         severity = Severity.INFO
-        carriers = [name for name in _carriers(run, whole) if name in fallen]
+        carriers = [name for name in _carriers(run) if name in fallen]
         fallen = {name: fallen[name] for name in carriers}
     if not fallen:
         return Result()
     worst = max(fallen, key=lambda name: fallen[name].met[-1].value)
     part = parts[worst]
-    best = quantities.courses(part)["reward"].best
-    reward = means.change(run, run.column("reward"))
+    of_part = quantities.courses(part)["reward"]
+    best = of_part.top
+    reward = quantities.courses(run)["reward"]
     facts: Facts = {
         "environment": LogText(worst),
         "fallen": len(fallen),
         "count": len(judged),
-        **quantities.reward_windows(part),
-        "mean_start": reward.first,
-        "mean_end": reward.last,
+        **quantities.levels_of(of_part),
+        "mean_start": reward.first.value,
+        "mean_end": reward.last.value,
         "best_from": best.steps[0],
         "best_to": best.steps[1],
     }
@@ -149,10 +154,12 @@ def _fallen(parts: Mapping[str, Run]) -> dict[str, Finding]:
     return fallen
 
 
-def _carriers(run: Run, fall: Finding) -> list[str]:
+def _carriers(run: Run) -> list[str]:
     """Return the environments of which each alone carries most of a fall of the mean reward."""
-    assert run.environments is not None
-    mix = means.mix(run, *fall_windows(run, fall))
+    windows = fall_windows(run)
+    if run.environments is None or windows is None:
+        return []
+    mix = means.mix(run, *windows)
     if mix is None:
         return []
     carried = mix.within / mix.total

@@ -11,17 +11,20 @@ from rlreport.check.check import (
     Check,
     Need,
     RiseOrShare,
-    met_from_start,
+    severity_of,
 )
+from rlreport.check.curve import LEAST_LEVEL
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.hacking import reward_hacking_token
 from rlreport.check.judges.length import length_hacking
 from rlreport.check.limits import Limit, LimitKind, Limits, meets
 from rlreport.check.means import mean
-from rlreport.check.run import ROUNDING, Run, has
-from rlreport.check.series import MIN_WINDOW, Series, running_mean
+from rlreport.check.quantities import LimitedFigure
+from rlreport.check.run import ROUNDING, Run, event_onset, has, onset_of
+from rlreport.check.series import Series
 from rlreport.figures.ragged import Ints
+from rlreport.figures.rounding import change
 from rlreport.read.grades import Missing
 from rlreport.summarise.steps import passes_of
 from rlreport.text.messages import format_message, message, sentences, translatable
@@ -93,7 +96,7 @@ def missing_grades(check: Check, run: Run) -> Result:
     by_step = run.by_step(missing.astype(np.float64))
     failed = run.by_step((missing & (kinds != Missing.MASKED)).astype(np.float64))
     size = min(WINDOW, len(failed))
-    windows = running_mean(failed, size)
+    windows = pd.Series(failed).rolling(size).mean().to_numpy()[size - 1 :]
     worst = int(np.argmax(windows))  # index of the first step of the worst window
     share = run.limits.test(_MissingGrades.window, ">", float(windows[worst]))
     bad_steps = failed > max(float(failed.max()) / 2, MIN_SHARE)
@@ -218,37 +221,38 @@ def _judge_equal_groups(
 ) -> Result:
     """Judge the share of groups with equal rewards in the last window."""
     limit = run.limits[_ZeroVarianceGroups].share
-    share, wrong = last_groups[["equal", "wrong"]].mean().tolist()
-    tested = run.limits.test(_ZeroVarianceGroups.share, ">", share)
-    if not tested.met:
+    shares = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
+    series = Series(run.steps, shares["equal"].to_numpy(np.float64))
+    figure = LimitedFigure(_ZeroVarianceGroups.share, ">", series)
+    excursion = figure.excursion(run)
+    level = figure.level(excursion)
+    tested = run.limits.test(_ZeroVarianceGroups.share, ">", level)
+    if excursion is None or series.curve is None:
         return Result(tested=(tested,))
-    shares = groups.groupby("step")[["equal", "wrong"]].mean()
-    by_step = shares.reindex(run.steps)
-    before = by_step[: len(run.last.steps)].mean()
-    is_too_hard = meets(">", wrong, limit) and meets(">=", wrong, before["wrong"])
-    series = by_step["equal"].to_numpy(np.float64)
-    always = met_from_start(series, tested) or meets(">", before["equal"], limit)
-    onset = run.onset(series, always=always)
-    if onset is not None and onset.step == run.steps[-1]:
-        onset = None  # a single step is too short for an onset
-    kind = _kind_of(run, last_groups)
+    wrong = float(last_groups["wrong"].mean())
+    wrong_before = float(shares["wrong"][: len(run.last.steps)].mean())
+    is_too_hard = meets(">", wrong, limit) and meets(">=", wrong, wrong_before)
+    kind = _kind_of(run, last_groups) if excursion.lasts else "share"
     is_note = kind == "solved" or (progress.learned(run) and not is_too_hard)
     counts = last_groups[["equal", "best", "wrong"]].sum()
-    facts: Facts = {
-        "share": share,
-        "groups": len(last_groups),
-        "kind": kind,
-        "equal": int(counts["equal"]),
-        "best": int(counts["best"]),
-        "lowest": int(counts["wrong"]),
-    }
+    facts: Facts = {"kind": kind, "share": level, "before": series.curve.first.value}
+    if excursion.lasts:
+        facts = {
+            **facts,
+            "groups": len(last_groups),
+            "equal": int(counts["equal"]),
+            "best": int(counts["best"]),
+            "lowest": int(counts["wrong"]),
+        }
+    severity = severity_of(excursion)
     return check.found(
         run,
-        Severity.INFO if is_note else Severity.WARNING,
+        Severity.INFO if is_note else severity,
         [tested],
         facts,
         _ranking(run, groups, kind),
-        onset=onset,
+        onset=run.onset_beyond(series, tested.bound, is_share=True),
+        until=None if excursion.lasts else excursion.steps[1],
     )
 
 
@@ -267,7 +271,7 @@ def _are_solved_by_metrics(run: Run) -> bool:
     lowest = float(values.min())
     best = float(values.max())
     reached = np.isclose(values, best, rtol=ROUNDING, atol=0.0)
-    if best == lowest or reached.sum() < MIN_WINDOW:
+    if best == lowest or reached.sum() < LEAST_LEVEL:
         return False
     end = mean(run.last_values(run.align(reward)))
     level = (end - lowest) / (best - lowest)
@@ -334,14 +338,14 @@ class _GroupStdFall(Limits):
         0.1,
         LimitKind.RATIO,
         "times",
-        "std within groups relative to the first ten steps",
+        "std within groups relative to the level before",
         RAGEN,
     )
     steps = Limit(
-        10,
+        20,
         LimitKind.COUNT,
         "steps",
-        "number of first and of last steps compared",
+        "runs with fewer steps with groups are not judged",
         RAGEN,
     )
 
@@ -365,25 +369,25 @@ def group_std_fall(check: Check, run: Run) -> Result:
     steps = run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return check.not_run(check.needs_also)
-    size = run.limits[_GroupStdFall].steps
-    series = steps["group_std_mean"].to_numpy(np.float64)
-    finite = series[np.isfinite(series)]
-    if len(finite) < 2 * size:
-        needs = message("groups in at least {steps} steps", steps=2 * size)
+    least = run.limits[_GroupStdFall].steps
+    values = steps["group_std_mean"].to_numpy(np.float64)
+    series = Series(steps["step"].to_numpy(np.int64), values)
+    curve = series.curve
+    if curve is None or len(curve) < least:
+        needs = message("groups in at least {steps} steps", steps=least)
         return check.not_run(needs)
-    start = float(finite[:size].mean())
-    last = finite[-size:]
-    highest = float(last.max())
-    ratio = run.limits.test(_GroupStdFall.ratio, "<", highest, of=start)
-    if not ratio.met:
+    start = curve.fall.before if curve.fall else curve.first.value
+    end = curve.last.value
+    ratio = run.limits.test(_GroupStdFall.ratio, "<", end, of=start)
+    if not ratio.met or not (curve.fell or curve.fall):
         return Result(tested=(ratio,))
     is_note = progress.learned(run) or progress.solved(run)
     return check.found(
         run,
         Severity.INFO if is_note else Severity.WARNING,
         [ratio],
-        {"start": start, "end": float(last.mean())},
-        onset=run.onset(series),
+        {"start": start, "end": end},
+        onset=event_onset(curve.fall) or onset_of(curve),
     )
 
 
@@ -482,10 +486,12 @@ def dropped_groups(check: Check, run: Run) -> Result:
     # Dropped responses have no reward, but their masked one.
     rewards = np.fmax(run.column("reward"), run.column("masked_reward"))
     kept = np.where(dropped == 0, rewards, np.nan)
-    found = quantities.change_and_series(run, "dropped", "dropped")
-    if found is None:
+    series = quantities.figure_of(run, "dropped")
+    curve = series.curve if series is not None else None
+    if series is None or curve is None:
         return Result()
-    share, series = found
+    share = curve.last.value
+    before = curve.first.value
     of_kept = means.change(run, kept)
     of_all = means.change(run, rewards)
     limits = _DroppedGroups
@@ -495,22 +501,22 @@ def dropped_groups(check: Check, run: Run) -> Result:
         run.limits.test(limits.gap, ">=", gap, of=means.spread(run)),
     )
     many = (
-        run.limits.test(limits.share, ">", share.last),
-        run.limits.test(limits.rise, ">=", share.difference),
+        run.limits.test(limits.share, ">", share),
+        run.limits.test(limits.rise, ">=", change(before, share)),
     )
     if of_all.fell and all(one.met for one in hidden):
         kind = "hidden"
         tested = hidden
         series = Series(run.steps, run.by_step(kept) - run.by_step(rewards))
-    elif share.rose and all(one.met for one in many):
+    elif curve.rose and all(one.met for one in many):
         kind = "many"
         tested = many
     else:
         return Result(tested=hidden + many)
     facts: Facts = {
         "kind": kind,
-        "share": share.last,
-        "before": share.first,
+        "share": share,
+        "before": before,
         "kept_start": of_kept.first,
         "kept_end": of_kept.last,
         "all_start": of_all.first,

@@ -11,15 +11,14 @@ import pandas as pd
 
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import REWARD, Check
+from rlreport.check.course import Course
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Finding, LogText, Rank, Result, Severity
 from rlreport.check.judges.diversity import distinct_loss
 from rlreport.check.judges.reward import lost_part
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
-from rlreport.check.noise import centred
-from rlreport.check.run import Run
-from rlreport.check.series import FALL_Z, Shape, onset
+from rlreport.check.run import Run, event_onset, onset_of
 from rlreport.check.spreading import (
     Spreading,
     has_reference,
@@ -27,6 +26,7 @@ from rlreport.check.spreading import (
     prevalence,
     spreading_texts,
 )
+from rlreport.check.windows import centred
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import format_message, message, sentences, translatable
 
@@ -253,8 +253,8 @@ def _leading_text(texts: pd.DataFrame) -> pd.Series:
 
 
 def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
-    watched = quantities.watched_shape(run)
-    is_validated = watched is not None and watched.rose and not watched.fell
+    watched = quantities.watched_course(run)
+    is_validated = watched is not None and watched.curve.rose and not watched.lost
     contained = progress.labels_contained(run)
     if contained is not None:
         is_right = contained >= run.limits[_FormatLearned].contained
@@ -266,12 +266,12 @@ def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "eithe
 
 def _does_harm(run: Run, counts: Floats) -> bool:
     """Return whether a text repeats, KL is high, validation is flat, or EOS or diversity fell."""
-    kl = means.change(run, run.column("kl_k1")).last
-    length = means.change(run, run.column(run.length)).last
+    kl = mean(run.column("kl_k1")[run.last.rows])
+    length = mean(run.column(run.length)[run.last.rows])
     if kl > KL_OUT and kl > KL_OUT_A_TOKEN * length:
         return True
-    watched = quantities.watched_shape(run)
-    if watched is not None and not watched.rose:
+    watched = quantities.watched_course(run)
+    if watched is not None and not watched.curve.rose:
         return True
     late = counts[run.last.rows]
     if mean(late[late > 0]) >= MIN_REPEATS:
@@ -456,14 +456,14 @@ class _WatchedRewardFall(Limits):
         0.25,
         LimitKind.SHARE,
         "of the gain",
-        "watched reward lost again, relative to its gain",
+        "validation lost again, relative to its gain",
         GAO,
     )
     least = Limit(
         0.02,
         LimitKind.SHARE,
         "of its range",
-        "loss relative to the range of the watched reward",
+        "loss relative to the range of validation",
         GAO,
     )
     follow = Limit(
@@ -475,21 +475,27 @@ class _WatchedRewardFall(Limits):
 
 
 @Check(
-    name="drop of the watched reward",
+    name="drop of validation",
     rank=Rank.CONSEQUENCE,
     needs_also="a second reward (valid_reward), or responses or metrics of validation",
     charts=("reward",),
     limits=_WatchedRewardFall,
     title={
-        "apart": "The watched reward did not rise with the trained reward: it went from "
-        "{start:figure} to {end:figure}, while the trained one rose from "
-        "{trained_start:figure} to {trained_end:figure}.",
-        "fell": "The watched reward fell from {best:figure} to {end:figure} (it started at "
+        "apart": "Validation did not rise with the reward: it went from {start:figure} to "
+        "{end:figure}, while the reward rose from {trained_start:figure} to {trained_end:figure}.",
+        "fell": "Validation fell from {best:figure} to {end:figure} (it started at "
+        "{start:figure}).",
+        "second_apart": "The second reward did not rise with the trained one: it went from "
+        "{start:figure} to {end:figure}, while the trained one rose from {trained_start:figure} to "
+        "{trained_end:figure}.",
+        "second_fell": "The second reward fell from {best:figure} to {end:figure} (it started at "
         "{start:figure}).",
     },
     statement={
-        "apart": "the watched reward does not follow the trained one",
-        "fell": "the watched reward falls to {end:short}",
+        "apart": "validation does not follow the reward",
+        "fell": "validation falls to {end:short}",
+        "second_apart": "the second reward does not follow the trained one",
+        "second_fell": "the second reward falls to {end:short}",
     },
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep the checkpoint where it was best; raise the KL coefficient or fix the reward.",
@@ -497,63 +503,61 @@ class _WatchedRewardFall(Limits):
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
     """Find that a reward not trained on fell, or did not rise with the trained one."""
-    series = quantities.watched_reward(run)
-    watched = quantities.watched_shape(run)
-    trained = quantities.reward_shape(run)
+    series = quantities.validation(run) or quantities.second_reward(run)
     if series is None:
         return check.not_run(check.needs_also)
+    watched = quantities.watched_course(run)
+    trained = quantities.reward_course(run)
     if watched is None:
         return check.too_short(run, series)
     limits = run.limits[_WatchedRewardFall]
-    lost = lost_part(watched, watched.end)
-    tested = run.limits.test(_WatchedRewardFall.lost, ">", lost)
-    # Without a gain, the best of many windows lies above the others by chance.
-    is_significant = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
-    fell = tested.met and is_significant and _matters(watched, limits.least)
+    end = watched.last.value
+    tested = run.limits.test(_WatchedRewardFall.lost, ">", lost_part(watched, end))
+    fell = watched.lost and tested.met and _matters(watched, limits.least)
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
         return Result(tested=(tested,))
+    kind = "fell" if fell else "apart"
     facts: Facts = {
-        "kind": "fell" if fell else "apart",
-        **quantities.reward_windows(run, "watched_reward"),
-        "trained_start": trained.start if trained else None,
-        "trained_end": trained.end if trained else None,
+        "kind": kind if watched.quantity == "validation" else f"second_{kind}",
+        **quantities.levels_of(watched),
+        "trained_start": trained.first.value if trained else None,
+        "trained_end": trained.last.value if trained else None,
     }
     ranking = None
-    if run.has("valid_reward"):
+    if watched.quantity == "second_reward":
         ranking = Ranking(run.column("valid_reward"), highest=False, unit="reward")
     began = None
     if fell:
-        shape = watched.series
-        began = onset(shape.steps, shape.values, peak=watched.peak)
-    below_start = fell and -watched.rise_z > FALL_Z
+        began = event_onset(watched.curve.fall) or onset_of(watched.curve)
+    below_start = fell and watched.curve.fell
     return check.found(
         run,
         Severity.CRITICAL if below_start else Severity.WARNING,
         [tested] if fell else (),
         facts,
         ranking,
-        series=watched.series,
+        series=series,
         onset=began,
     )
 
 
-def _matters(watched: Shape, least: float) -> bool:
-    """Return whether the loss is more than the least part of the range of the watched reward."""
+def _matters(watched: Course, least: float) -> bool:
+    """Return whether the loss is more than the least part of the range of the watched score."""
     # On a scale of 0 to 1 a fall below 0.02 does not matter, however small the noise.
-    scale = 1.0 if watched.best <= 1 else float(np.ptp(watched.series.values))
-    return watched.best - watched.end > least * scale
+    best = watched.top.value
+    scale = 1.0 if best <= 1 else float(np.ptp(watched.values))
+    return best - watched.last.value > least * scale
 
 
-def _follows(watched: Shape, trained: Shape, min_ratio: float) -> bool:
+def _follows(watched: Course, trained: Course, min_ratio: float) -> bool:
     """Return False if the trained reward clearly rose but the other, on the same scale, is low."""
     if _is_in_unit(watched) != _is_in_unit(trained):
         return True
-    if not trained.rose or watched.rose:
+    if not trained.curve.rose or watched.curve.rose:
         return True
-    return trained.rise_z <= FALL_Z or watched.end >= min_ratio * trained.end
+    return watched.last.value >= min_ratio * trained.last.value
 
 
-def _is_in_unit(shape: Shape) -> bool:
+def _is_in_unit(course: Course) -> bool:
     """Return whether all values lie between 0 and 1."""
-    values = shape.series.values
-    return float(values.min()) >= 0 and float(values.max()) <= 1
+    return float(course.values.min()) >= 0 and float(course.values.max()) <= 1

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import LENGTH, REWARD, Check, RiseOrShare
+from rlreport.check.curve import LEAST_LEVEL, Curve
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean, median
-from rlreport.check.noise import Change, Trend, correlation_within
-from rlreport.check.run import Run
-from rlreport.check.series import MIN_WINDOW, Series
+from rlreport.check.quantities import LimitedFigure
+from rlreport.check.run import Run, event_onset, onset_of
+from rlreport.check.series import Series
+from rlreport.check.windows import Trend, correlation_within
 from rlreport.figures.ragged import Floats
 from rlreport.figures.tokens import is_cut_off
 from rlreport.text.messages import span, translatable
@@ -31,7 +31,12 @@ AT_LIMIT = 0.99
 
 
 class _LengthHacking(Limits):
-    ratio = Limit(1.5, LimitKind.RATIO, "times", "mean length against the first window")
+    ratio = Limit(
+        1.5,
+        LimitKind.RATIO,
+        "times",
+        "the same, if the run does not learn or shortness pays",
+    )
     correlation = Limit(
         0.4,
         LimitKind.VALUE,
@@ -66,23 +71,26 @@ class _LengthHacking(Limits):
 def length_hacking(check: Check, run: Run) -> Result:
     """Find that responses grow because longer ones earn more."""
     length = run.column(run.length)
-    watched = quantities.watched_shape(run)
-    change = means.change(run, length)
-    rewards = means.change(run, run.column("reward"))
+    courses = quantities.courses(run)
+    curve = courses["length"].curve
+    reward = courses["reward"]
+    watched = quantities.watched_course(run)
     limits = _LengthHacking
-    ratio = run.limits.test(limits.ratio, ">=", change.last, of=change.first)
-    is_earned = watched is not None and watched.rose
-    if not (ratio.met and change.rose) or rewards.fell or is_earned:
+    start = curve.first.value
+    end = curve.last.value
+    ratio = run.limits.test(limits.ratio, ">=", end, of=start)
+    is_earned = watched is not None and watched.curve.rose
+    if not (ratio.met and curve.rose) or reward.curve.fell or is_earned:
         return Result(tested=(ratio,))
     correlation, z = correlation_with_reward(run, length)
     pays = run.limits.test(limits.correlation, ">=", correlation)
     if not pays.met or z < run.limits[Trend].z:
         return Result(tested=(ratio, pays))
     facts: Facts = {
-        "reward_start": rewards.first,
-        "reward_end": rewards.last,
-        "start": change.first,
-        "end": change.last,
+        "reward_start": reward.first.value,
+        "reward_end": reward.last.value,
+        "start": start,
+        "end": end,
         "correlation": correlation,
         "unit": run.length_unit,
     }
@@ -92,7 +100,7 @@ def length_hacking(check: Check, run: Run) -> Result:
         [ratio, pays],
         facts,
         Ranking(length, unit=run.length_unit, at_end=True),
-        onset=run.onset(run.by_step(length)),
+        onset=onset_of(curve),
     )
 
 
@@ -116,14 +124,14 @@ class _LengthCollapse(Limits):
         0.5,
         LimitKind.RATIO,
         "times",
-        "mean length against the first window",
+        "the same, if the run does not learn or shortness pays",
         SHORT_RESPONSES,
     )
     severe = Limit(
         0.25,
         LimitKind.RATIO,
         "times",
-        "mean length against the first three steps",
+        "mean length against its longest level before",
         SHORT_RESPONSES,
     )
     paid = Limit(
@@ -199,7 +207,7 @@ def _all_empty(check: Check, run: Run) -> Result:
     empty = np.where((chars == 0) | (tokens == 0) | only_end, 1.0, 0.0)
     by_step = run.by_step(empty)
     start = int(np.flatnonzero(by_step < ALL).max(initial=-1)) + 1
-    if len(by_step) - start < MIN_WINDOW or mean(by_step[:MIN_WINDOW]) >= 0.5:
+    if len(by_step) - start < LEAST_LEVEL or mean(by_step[:LEAST_LEVEL]) >= 0.5:
         return Result()
     stubs = run.limits.test(_LengthCollapse.stubs, ">", mean(by_step[start:]))
     return check.found(
@@ -212,15 +220,6 @@ def _all_empty(check: Check, run: Run) -> Result:
     )
 
 
-class _Shrinking(NamedTuple):
-    """How the mean length changed."""
-
-    change: Change  # from the first window
-    from_start: Change  # from the first MIN_WINDOW steps
-    series: Series
-    unit: str
-
-
 def _shrunk(check: Check, run: Run) -> Result:
     """Return a finding for a large fall of the mean length, or for a suspicious moderate one.
 
@@ -231,29 +230,30 @@ def _shrunk(check: Check, run: Run) -> Result:
     if is_finish_known:
         # Learning to stop is not a collapse: only responses that finished count.
         length = np.where(run.column("finished") == 1, length, np.nan)
-    found = _shrinking(run, length, of_finished=is_finish_known)
-    if found is None:
+        series: Series | None = means.series(run, length)
+    else:
+        series = quantities.leading_series(run, "length", run.length)
+    curve = series.curve if series is not None else None
+    if series is None or curve is None or not (curve.fell or curve.fall):
         return Result()
-    change = found.from_start
-    early: object = run.window(0, MIN_WINDOW).span
-    tested: list[Tested] = []
-    if change.fell:
-        limit = _LengthCollapse.severe
-        tested.append(run.limits.test(limit, "<", change.last, of=change.first))
-    if not any(one.met for one in tested):
-        change = found.change
-        early = run.first and run.first.span
-        if change.fell and (not progress.learned(run) or _shortness_pays(run, length)):
-            limit = _LengthCollapse.ratio
-            tested.append(run.limits.test(limit, "<", change.last, of=change.first))
+    if series.source == "rollouts" and not _is_usual_shorter(run, length, curve):
+        return Result()
+    # It may have grown first.
+    top = curve.highest if curve.fall else curve.first
+    end = curve.last.value
+    severe = run.limits.test(_LengthCollapse.severe, "<", end, of=top.value)
+    tested = [severe]
+    if not severe.met and (not progress.learned(run) or _shortness_pays(run, length)):
+        tested.append(run.limits.test(_LengthCollapse.ratio, "<", end, of=top.value))
     if not any(one.met for one in tested):
         return Result(tested=tuple(tested))
+    is_trainers = series.source == "metrics"
     facts: Facts = {
         "kind": "finished" if is_finish_known else "shrunk",
-        "start": change.first,
-        "early": span(early),
-        "end": change.last,
-        "unit": found.unit,
+        "start": top.value,
+        "early": span(top.steps),
+        "end": end,
+        "unit": translatable("tokens") if is_trainers else run.length_unit,
     }
     return check.found(
         run,
@@ -261,41 +261,23 @@ def _shrunk(check: Check, run: Run) -> Result:
         tested,
         facts,
         Ranking(run.column(run.length), highest=False, unit=run.length_unit),
-        series=found.series,
-        onset=run.onset(found.series),
+        series=series,
+        onset=event_onset(curve.fall) or onset_of(curve),
     )
 
 
-def _shrinking(run: Run, length: Floats, *, of_finished: bool) -> _Shrinking | None:
-    """Return how the mean length changed: of responses that finished, else the trainer's metric.
-
-    Without either, it is that of all responses. None if it only seems to have fallen.
-    """
-    trainers = None if of_finished else quantities.series_of(run, "length")
-    if trainers is not None and quantities.covers(run, trainers):
-        return _Shrinking(
-            change=trainers.change(),
-            from_start=trainers.change(MIN_WINDOW),
-            series=trainers,
-            unit=translatable("tokens"),
-        )
-    first = run.window(0, MIN_WINDOW)
-    at_first = median(length[first.rows])
-    at_last = median(length[run.last.rows])
-    if at_last >= run.limits[_LengthCollapse].ratio * at_first:
-        return None  # The mean fell only because a few long responses disappeared.
-    return _Shrinking(
-        change=means.change(run, length),
-        from_start=means.change(run, length, first=first),
-        series=Series(run.steps, run.by_step(length)),
-        unit=run.length_unit,
-    )
+def _is_usual_shorter(run: Run, length: Floats, curve: Curve) -> bool:
+    """Return whether the median fell as well: else only a few long responses disappeared."""
+    top = curve.highest if curve.fall else curve.first
+    before = median(length[run.window_of(top.steps).rows])
+    after = median(length[run.window_of(curve.last.steps).rows])
+    return after < run.limits[_LengthCollapse].ratio * before
 
 
 def _shortness_pays(run: Run, length: Floats) -> bool:
-    """Return whether shorter responses earn more while the watched reward did not rise."""
-    watched = quantities.watched_shape(run)
-    if watched is not None and watched.rose:
+    """Return whether shorter responses earn more while validation did not rise."""
+    watched = quantities.watched_course(run)
+    if watched is not None and watched.curve.rose:
         return False
     correlation, z = correlation_with_reward(run, -length)
     pays = run.limits.test(_LengthCollapse.paid, ">=", correlation)
@@ -307,14 +289,18 @@ def _stubs(check: Check, run: Run) -> Result:
     tokens = run.column("response_tokens")
     limit = run.limits[_LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
-    share = means.change(run, is_stub)
-    tested = run.limits.test(_LengthCollapse.stubs, ">", share.last)
-    if not tested.met:
+    series = means.series(run, is_stub)
+    figure = LimitedFigure(_LengthCollapse.stubs, ">", series)
+    excursion = figure.excursion(run)
+    level = figure.level(excursion)
+    tested = run.limits.test(_LengthCollapse.stubs, ">", level)
+    if excursion is None or series.curve is None:
         return Result(tested=(tested,))
-    is_new_fault = share.rose and not progress.learned(run)
+    has_risen = series.curve.rose or series.curve.climb is not None
+    is_new_fault = has_risen and excursion.lasts and not progress.learned(run)
     facts: Facts = {
-        "stubs": share.last,
-        "stubs_start": share.first,
+        "stubs": level,
+        "stubs_start": series.curve.first.value,
         "tokens": limit,
         "kind": "stubs",
     }
@@ -324,7 +310,8 @@ def _stubs(check: Check, run: Run) -> Result:
         [tested],
         facts,
         Ranking(tokens, highest=False, unit=run.length_unit),
-        onset=run.onset(run.by_step(is_stub), always=not share.rose),
+        onset=run.onset_beyond(series, tested.bound, is_share=True),
+        until=None if excursion.lasts else excursion.steps[1],
     )
 
 

@@ -234,10 +234,8 @@ def _worst_period(
     run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: Facts
 ) -> _Nan:
     """Return the most serious, or first, of the periods in which the ``logged`` steps are bad."""
-    shape = quantities.reward_shape(run)
-    died = None
-    if shape is not None and shape.dead is not None:
-        died = int(shape.series.steps[shape.dead])
+    death = quantities.death(run)
+    died = death.onset if death is not None else None
     reach = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)
     steps = tuple(logged[bad].tolist())
     periods = []

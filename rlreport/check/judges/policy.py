@@ -9,18 +9,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check import means, progress, quantities
-from rlreport.check.check import FAILURES, FALLS, KL, LOGPROBS, Check
-from rlreport.check.course_data import SeriesSource
+from rlreport.check import progress, quantities
+from rlreport.check.check import (
+    FAILURES,
+    FALLS,
+    KL,
+    LOGPROBS,
+    Check,
+    mean_in,
+    severity_of,
+)
+from rlreport.check.curve import LEAST_LEVEL, Curve, Excursion, excursion_of
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Facts, Rank, Result, Severity
-from rlreport.check.limits import Limit, LimitKind, Limits, Tested, meets
-from rlreport.check.means import mean, median
-from rlreport.check.noise import Change
+from rlreport.check.finding import Facts, Onset, Rank, Result, Severity
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested
+from rlreport.check.means import mean
+from rlreport.check.prepared import Kind
 from rlreport.check.quantities import LimitedFigure
-from rlreport.check.run import Run
-from rlreport.check.series import MIN_WINDOW, Series, onset, running_mean
-from rlreport.figures.ragged import Floats, Ints, spans
+from rlreport.check.run import Run, event_onset, onset_of
+from rlreport.check.series import MIN_STEPS, Series
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import change
 from rlreport.text.messages import translatable
 
 ENTROPY = translatable("entropy-collapse threads of TRL, verl and DAPO")
@@ -28,9 +37,6 @@ PUBLIC_RUNS = translatable("public GRPO runs")
 TRL_KL = translatable(
     "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
 )
-LAST_STEPS = 3  # Number of last steps that decide whether the KL is back to normal
-# Number of steps over which the KL is averaged before excursions (high periods) are looked for
-SMOOTH = 5
 
 
 class KlExplosion(Limits):
@@ -56,38 +62,28 @@ class KlExplosion(Limits):
     critical_token = Limit(
         0.5, LimitKind.VALUE, "nats per token", "mean KL per token (critical)"
     )
-    excursion = Limit(
-        20.0,
-        LimitKind.RATIO,
-        "times",
-        "mean KL of five steps, divided by the run's median",
-        PUBLIC_RUNS,
-    )
-    lasting = Limit(
-        5, LimitKind.COUNT, "steps", "length of the excursion (warning)", PUBLIC_RUNS
-    )
-    part = Limit(
-        0.02,
-        LimitKind.SHARE,
-        "of steps",
-        "length of the excursion, as a part of the run",
-        PUBLIC_RUNS,
-    )
 
 
 class _Kl(NamedTuple):
-    """The mean KL to the reference in nats; NaN where it cannot be computed."""
+    """The KL to the reference by step, in nats; None where it cannot be computed."""
 
-    per_response: float
-    per_token: float
+    per_response: Series | None
+    per_token: Series | None
+
+    @property
+    def series(self) -> Series:
+        """The series that is shown: per response if that is known."""
+        series = self.per_response or self.per_token
+        assert series is not None
+        return series
 
 
-class _Level(NamedTuple):
-    """The severity of a mean KL, None if it is not too high, and what was tested for it."""
+class _Excursion(NamedTuple):
+    """Where the KL is too high, and what was tested for it."""
 
-    severity: Severity | None
+    severity: Severity
+    stretch: Excursion | None  # None if it is not too high for long
     tested: tuple[Tested, ...]
-    crossed: tuple[Tested, ...]  # the limits of this severity and of those below it
 
 
 @Check(
@@ -103,220 +99,200 @@ class _Level(NamedTuple):
         "level": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
         "token.",
         "token": "KL to the reference is {kl_token:figure} nats per token.",
-        "excursion": "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; "
-        "the run's median is {median:figure}.",
-        "excursions": "The trainer's KL rises repeatedly, to at most {kl:figure}; the run's median "
-        "is {median:figure}.",
+        "start": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
+        "token, from the first step on.",
+        "start_token": "KL to the reference is {kl_token:figure} nats per token from the first "
+        "step on.",
+        "ended": "KL to the reference was {kl:figure} nats per response, {kl_token:figure} per "
+        "token, in steps {since} to {until_step}.",
+        "ended_token": "KL to the reference was {kl_token:figure} nats per token in steps {since} "
+        "to {until_step}.",
     },
     statement={
         "level": "KL to the reference rises to {kl:short} nats per response",
         "token": "KL to the reference rises to {kl_token:short} nats per token",
-        "excursion": "the trainer's KL rises to at most {kl:short}",
-        "excursions": "the trainer's KL rises repeatedly, to at most {kl:short}",
+        "start": "KL to the reference is {kl:short} nats per response from the first step on",
+        "start_token": "KL to the reference is {kl_token:short} nats per token from the first "
+        "step on",
+        "ended": "KL to the reference rises to {kl:short} nats per response and comes back",
+        "ended_token": "KL to the reference rises to {kl_token:short} nats per token and comes "
+        "back",
     },
-    why="Far from the reference policy, the reward model scores text unlike its training data.",
+    why="Far from the reference policy, the reward model scores text unlike its training data. A "
+    "KL that is high from the first step on means that the reference is another model.",
     suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
     needs_also="logprobs and ref_logprobs, or the trainer's KL",
     explains=("watched_reward_fall",),
 )
 def kl_explosion(check: Check, run: Run) -> Result:
-    """Find that the KL to the reference is too high at the end, or was for many steps."""
-    # The KL must be too high per token, too: that of long responses is large in any case.
-    trainers = quantities.series_of(run, "kl") or quantities.series_of(run, "kl_token")
+    """Find that the KL to the reference is, or was, too high for many steps."""
+    known = [kl for kl in (_rollouts_kl(run), _trainers_kl(run)) if kl is not None]
+    if not known:
+        return check.not_run(KL.words)
+    tested: tuple[Tested, ...] = ()
+    for kl in known:
+        excursion = _excursion(run, kl)
+        tested += excursion.tested
+        if excursion.stretch is not None:
+            return _too_high(check, run, kl, excursion)
+    return Result(tested=tested)
+
+
+def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
+    stretch = excursion.stretch
+    assert stretch is not None
+    kind = "level"
+    if stretch.from_start and not _rises(kl.series):
+        kind = "start"
+    elif not stretch.lasts:
+        kind = "ended"
+    facts: Facts = {
+        "kind": _kind_of(kind, kl),
+        "kl": mean_in(kl.per_response, stretch.steps),
+        "kl_token": mean_in(kl.per_token, stretch.steps),
+        "since": stretch.steps[0],
+        "until_step": stretch.steps[1],
+    }
+    ranking = None
+    if KL.is_available(run):
+        token = run.column("kl_max_position")
+        ranking = Ranking(run.column("kl_k1"), unit="nats", token=token)
+    return check.found(
+        run,
+        severity_of(stretch, excursion.severity),
+        excursion.tested,
+        facts,
+        ranking,
+        series=kl.series,
+        onset=_onset_of_kl(run, kl, stretch),
+        until=None if stretch.lasts else stretch.steps[1],
+    )
+
+
+def _kind_of(kind: str, kl: _Kl) -> str:
+    """Return the key of the title, which names what is known: both figures, or that per token."""
+    if kl.per_response is not None:
+        return kind
+    return "token" if kind == "level" else f"{kind}_token"
+
+
+def _rises(series: Series) -> bool:
+    curve = series.curve
+    return curve is not None and (curve.rose or curve.climb is not None)
+
+
+def _onset_of_kl(run: Run, kl: _Kl, stretch: Excursion) -> Onset | None:
+    """Return when the KL became too high: the first step of the stretch, if it is clearly so."""
+    if stretch.from_start:
+        return run.from_start()
+    if not stretch.is_dated:
+        return None
+    step = stretch.steps[0]
+    began = onset_of(kl.series.curve)
+    low = step
+    if began is not None and began.step <= step:
+        low = min(began.low, step)
+    return Onset(step, low, step)
+
+
+def _rollouts_kl(run: Run) -> _Kl | None:
+    """Return the KL of the logged responses, None without it."""
     if not KL.is_available(run):
-        if trainers is None:
-            return check.not_run(KL.words)
-        return _trainers_kl(check, run, trainers)
+        return None
     kl = run.column("kl_k1")
-    mean_kl = _mean_kl(run, run.last.rows)
-    level = _level(run, mean_kl)
-    if level.severity is None:
-        if trainers is None:
-            return Result(tested=level.tested)
-        excursion = _excursion(check, run, trainers)
-        return replace(excursion, tested=level.tested + excursion.tested)
-    by_step = run.by_step(kl)
-    high_at_start = run.first is not None and meets(
-        ">", mean(kl[run.first.rows]), run.limits[KlExplosion].warn
-    )
-    return check.found(
-        run,
-        _severity_at_the_end(run, level.severity, by_step),
-        level.crossed,
-        {
-            "kind": "level",
-            "kl": mean_kl.per_response,
-            "kl_token": mean_kl.per_token,
-        },
-        Ranking(kl, unit="nats", token=run.column("kl_max_position")),
-        onset=run.onset(by_step, always=high_at_start),
+    tokens = np.where(np.isfinite(kl), run.column("response_tokens"), np.nan)
+    per_token = run.by_step(kl / tokens, tokens)
+    return _Kl(
+        per_response=quantities.series_by_step(run, "kl_k1", kind=Kind.SIZE),
+        per_token=Series(run.steps, per_token, kind=Kind.SIZE),
     )
 
 
-def _severity_at_the_end(run: Run, severity: Severity, by_step: Floats) -> Severity:
-    """Return the severity, or a lower one if the KL is lower in the very last steps.
+def _trainers_kl(run: Run) -> _Kl | None:
+    """Return the trainer's KL, a sum over the tokens of a response or their mean; None without."""
+    per_response = quantities.series_of(run, "kl")
+    per_token = quantities.series_of(run, "kl_token")
+    series = per_response or per_token
+    if series is None or not len(series.steps):
+        return None
+    length = _mean_length(run, series)
+    if length is None:
+        return _Kl(per_response, None if per_response else per_token)
+    if per_response is not None:
+        by_token = replace(per_response, values=per_response.values / length)
+        return _Kl(per_response, by_token)
+    return _Kl(replace(series, values=series.values * length), series)
 
-    A KL that was high for a few steps and recovered is only a note.
+
+def _mean_length(run: Run, series: Series) -> Floats | None:
+    """Return the mean number of tokens of a response at the steps of a series, None if unknown."""
+    if run.has("response_tokens"):
+        lengths = quantities.series_by_step(run, "response_tokens")
+    else:
+        logged = quantities.series_of(run, "length")
+        if logged is None:
+            return None
+        lengths = logged
+    finite = np.isfinite(lengths.values) & (lengths.values > 0)
+    if not finite.any():
+        return None
+    return np.interp(series.steps, lengths.steps[finite], lengths.values[finite])
+
+
+def _excursion(run: Run, kl: _Kl) -> _Excursion:
+    """Return where the KL is above the limits per response and per token, and how serious it is.
+
+    It must be above both, as that of long responses is large in any case.
     """
-    first_row = int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS))
-    end = _level(run, _mean_kl(run, slice(first_row, None))).severity
-    if end is Severity.CRITICAL or len(run.steps) <= 2 * LAST_STEPS:
-        return severity
-    limits = run.limits[KlExplosion]
-    high = by_step > max(limits.warn, 3 * median(by_step))
-    is_brief = high.sum() <= max(limits.lasting, limits.part * len(run.steps))
-    return Severity.INFO if is_brief and end is None else Severity.WARNING
-
-
-def _mean_kl(run: Run, rows: slice) -> _Kl:
-    kl = run.column("kl_k1")[rows]
-    tokens = run.column("response_tokens")[rows]
-    token_count = float(np.nansum(tokens[np.isfinite(kl)]))
-    per_token = float(np.nansum(kl)) / (token_count or np.nan)
-    return _Kl(mean(kl), per_token)
-
-
-def _level(run: Run, kl: _Kl) -> _Level:
-    """Return how serious a mean KL is: it has to be above the limits per response and token.
-
-    A figure that is NaN is left out.
-    """
-    warning = (
-        (KlExplosion.warn, kl.per_response),
-        (KlExplosion.warn_token, kl.per_token),
+    limits = KlExplosion
+    levels = (
+        (Severity.CRITICAL, limits.critical, limits.critical_token),
+        (Severity.WARNING, limits.warn, limits.warn_token),
     )
-    critical = (
-        (KlExplosion.critical, kl.per_response),
-        (KlExplosion.critical_token, kl.per_token),
-    )
-    severity: Severity | None = None
     tested: list[Tested] = []
-    crossed: list[Tested] = []
-    for level, pairs in ((Severity.WARNING, warning), (Severity.CRITICAL, critical)):
-        of_level = [
-            run.limits.test(limit, ">", value)
-            for limit, value in pairs
-            if not np.isnan(value)
-        ]
-        tested += of_level
-        if of_level and all(one.met for one in of_level):
-            severity = level
-            crossed = of_level + crossed
-    return _Level(severity, tuple(tested), tuple(crossed))
-
-
-def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
-    mean_kl = _trainers_mean_kl(run, kl)
-    level = _level(run, mean_kl)
-    if level.severity is None:
-        excursion = _excursion(check, run, kl)
-        return replace(excursion, tested=level.tested + excursion.tested)
-    facts: Facts = {
-        "kind": "token" if np.isnan(mean_kl.per_response) else "level",
-        "kl": mean_kl.per_response,
-        "kl_token": mean_kl.per_token,
-    }
-    return check.found(
-        run,
-        level.severity,
-        level.crossed,
-        facts,
-        series=kl,
-        onset=run.onset(kl),
-    )
-
-
-def _trainers_mean_kl(run: Run, kl: Series) -> _Kl:
-    """Return the trainer's KL in the last window, per response and per token."""
-    end = mean(run.last_values(run.align(kl)))
-    tokens = mean(run.column("response_tokens")[run.last.rows])
-    length = quantities.series_of(run, "length")
-    if np.isnan(tokens) and length is not None:
-        tokens = mean(run.last_values(run.align(length)))
-    if _is_per_response(run, kl):
-        return _Kl(end, end / (tokens or np.nan))
-    return _Kl(end * tokens, end)
-
-
-def _is_per_response(run: Run, kl: Series) -> bool:
-    """Return whether the trainer's KL is a sum over the tokens of a response."""
-    return kl.name == run.roles.get("kl")
-
-
-def _longest_stretch(kl: Series, smoothed: Floats, threshold: float) -> Ints:
-    """Return the indices of high values in the longest stretch that is high on average."""
-    stretches = spans(smoothed > threshold).tolist()
-    first, end = max(stretches, key=lambda stretch: stretch[1] - stretch[0])
-    # A mean of SMOOTH values stands at the first of them, so the stretch ends later.
-    values = kl.values[first : end - 1 + SMOOTH]
-    indices: Ints = first + np.flatnonzero(values > threshold)
-    return indices
-
-
-def _excursion(check: Check, run: Run, kl: Series) -> Result:
-    """Return a finding of the longest period with a KL many times its median, if there is any."""
-    if len(kl.values) < 2 * SMOOTH:
-        return Result()
-    limits = run.limits[KlExplosion]
-    usual = median(kl.values)
-    least = limits.warn if _is_per_response(run, kl) else limits.warn_token
-    threshold = max(limits.excursion * usual, least)
-    smoothed = running_mean(kl.values, SMOOTH)
-    highest = float(smoothed.max())
-    if not meets(">", highest, threshold):
-        return Result()
-    high = _longest_stretch(kl, smoothed, threshold)
-    since = int(kl.steps[high[0]])
-    until = int(kl.steps[high[-1]])
-    above = kl.steps[kl.values > threshold]
-    comes_again = np.count_nonzero(above > until) > limits.lasting
-    has_ended = not comes_again and high[-1] < len(kl.steps) - SMOOTH
-    of_kl = kl.values if comes_again else kl.values[high]
-    facts: Facts = {
-        "kind": "excursions" if comes_again else "excursion",
-        "kl": float(of_kl.max()),
-        "median": usual,
-        "since": since,
-        "until_step": until,
-    }
-    count = len(high)
-    is_long = count > limits.lasting and count >= limits.part * len(kl.steps)
-    return check.found(
-        run,
-        Severity.WARNING if is_long else Severity.INFO,
-        [run.limits.test(KlExplosion.excursion, ">", highest, of=usual)],
-        facts,
-        series=kl,
-        onset=since,
-        until=until if has_ended else None,
-        steps=above.tolist(),
-    )
+    severity = Severity.WARNING
+    stretch: Excursion | None = None
+    for of_level, per_response, per_token in levels:
+        pairs = [(per_response, kl.per_response), (per_token, kl.per_token)]
+        known = [(limit, series) for limit, series in pairs if series is not None]
+        # Above 1, it is above all of its limits.
+        parts = [series.values / run.limits.value(limit) for limit, series in known]
+        lowest = np.minimum.reduce(parts)
+        beyond = excursion_of(known[0][1].steps, lowest, 1.0)
+        for limit, series in known:
+            curve = series.curve
+            level = curve.last.value if curve is not None else np.nan
+            if beyond is not None:
+                level = mean_in(series, beyond.steps)
+            tested.append(run.limits.test(limit, ">", level))
+        if beyond is None:
+            continue
+        stretch = beyond
+        if of_level is Severity.CRITICAL and beyond.lasts:
+            severity = of_level
+    return _Excursion(severity, stretch, tuple(tested))
 
 
 class _Entropy(NamedTuple):
     """Mean surprisal or else the entropy metric: what its findings have in common."""
 
-    change: Change
     series: Series
+    curve: Curve
     ranking: Ranking | None  # None without surprisals of responses
-
-    @property
-    def facts(self) -> Facts:
-        return {"start": self.change.first, "end": self.change.last}
 
 
 def _entropy(run: Run, highest: bool) -> _Entropy | None:
     """Return the entropy, with the ``highest`` (or lowest) responses as its examples."""
-    found = quantities.change_and_series(
-        run, "surprisal_mean", "entropy", run.column("logp_tokens")
-    )
-    if found is None:
+    weights = run.column("logp_tokens") if run.has("logp_tokens") else None
+    series = quantities.series_of(run, "entropy", MIN_STEPS)
+    if run.has("surprisal_mean"):
+        series = quantities.series_by_step(run, "surprisal_mean", weights)
+    if series is None or series.curve is None:
         return None
-    change, series = found
     ranking = None
     if LOGPROBS.is_available(run):
         ranking = Ranking(run.column("surprisal_mean"), highest, "nats per token")
-    return _Entropy(change, series, ranking)
+    return _Entropy(series, series.curve, ranking)
 
 
 class _EntropyCollapse(Limits):
@@ -358,30 +334,35 @@ def entropy_collapse(check: Check, run: Run) -> Result:
     entropy = _entropy(run, highest=False)
     if entropy is None:
         return check.not_run(check.needs_also)
-    change = entropy.change
+    curve = entropy.curve
+    # What it fell from may be higher than its start.
+    start = curve.fall.before if curve.fall else curve.first.value
+    end = curve.last.value
     limits = _EntropyCollapse
-    share = run.limits.test(limits.share, "<", change.last, of=change.first)
-    floor = run.limits.test(limits.surprisal, "<", change.last)
-    if not (share.met and floor.met and change.fell):
+    share = run.limits.test(limits.share, "<", end, of=start)
+    floor = run.limits.test(limits.surprisal, "<", end)
+    has_fallen = curve.fell or curve.fall is not None
+    if not (share.met and floor.met and has_fallen):
         return Result(tested=(share, floor))
     is_harmless = progress.learned(run) and not _does_harm(run)
     return check.found(
         run,
         Severity.INFO if is_harmless else Severity.WARNING,
         [share, floor],
-        entropy.facts,
+        {"start": start, "end": end},
         entropy.ranking,
         series=entropy.series,
-        onset=run.onset(entropy.series),
+        onset=event_onset(curve.fall) or run.onset(entropy.series),
     )
 
 
 def _does_harm(run: Run) -> bool:
-    """Return whether a reward fell, or the KL to the reference is too high."""
-    for shape in (quantities.reward_shape(run), quantities.watched_shape(run)):
-        if shape is not None and shape.fell:
+    """Return whether a score fell, or the KL to the reference is too high."""
+    for course in (quantities.reward_course(run), quantities.watched_course(run)):
+        if course is not None and course.lost:
             return True
-    return _level(run, _mean_kl(run, run.last.rows)).severity is not None
+    known = [kl for kl in (_rollouts_kl(run), _trainers_kl(run)) if kl is not None]
+    return any(_excursion(run, kl).stretch is not None for kl in known)
 
 
 class _EntropyExplosion(Limits):
@@ -429,22 +410,28 @@ def entropy_explosion(check: Check, run: Run) -> Result:
     entropy = _entropy(run, highest=True)
     if entropy is None:
         return check.not_run(check.needs_also)
-    change = entropy.change
-    reward = means.change(run, run.column("reward"))
+    curve = entropy.curve
+    event = curve.climb or curve.hump
+    start = event.before if event else curve.first.value
+    end = event.level if event else curve.last.value
+    until = curve.hump.until if curve.hump and not curve.climb else None
     limits = _EntropyExplosion
-    ratio = run.limits.test(limits.ratio, ">=", change.last, of=change.first)
-    rise = run.limits.test(limits.rise, ">=", change.difference)
-    rose = ratio.met and rise.met and change.rose
-    if not rose or reward.rose or progress.learned(run):
+    ratio = run.limits.test(limits.ratio, ">=", end, of=start)
+    rise = run.limits.test(limits.rise, ">=", change(start, end))
+    rose = ratio.met and rise.met and (curve.rose or event is not None)
+    if not rose or progress.learned(run):
         return Result(tested=(ratio, rise))
+    reward = quantities.reward_course(run)
+    has_lost = reward is not None and reward.lost
     return check.found(
         run,
-        Severity.CRITICAL if reward.fell else Severity.WARNING,
+        Severity.CRITICAL if has_lost else Severity.WARNING,
         [ratio, rise],
-        entropy.facts,
+        {"start": start, "end": end},
         entropy.ranking,
         series=entropy.series,
-        onset=run.onset(entropy.series),
+        onset=event_onset(event) or run.onset(entropy.series),
+        until=until,
     )
 
 
@@ -462,19 +449,6 @@ class _RatioDrift(Limits):
         "share with a ratio outside 1 ± 0.2, or clipped",
         RATIO,
     )
-
-
-class _Ratios(NamedTuple):
-    """The ratio of new and old probabilities, and the share of tokens outside of the clip range.
-
-    Each as a series by step, float64 (S,), and its value in the last window; NaN if unknown.
-    """
-
-    ratio: Floats
-    ratio_end: float
-    outside: Floats
-    outside_end: float
-    source: SeriesSource
 
 
 @Check(
@@ -499,59 +473,42 @@ class _Ratios(NamedTuple):
 )
 def ratio_drift(check: Check, run: Run) -> Result:
     """Find that new and old probabilities of the same tokens are far apart."""
-    weights = run.column("ratio_tokens")
-    if np.nansum(weights[run.last.rows]) > 0:
-        ratios = _ratios_of_responses(run, weights)
-    elif "ratio" in run.roles or "clip_fraction" in run.roles:
-        ratios = _trainers_ratios(run)
-    else:
+    ratios = _ratios(run)
+    if not ratios:
         return check.not_run("old and new logprobs of the same tokens")
-    end = ratios.ratio_end
-    figures = [
-        LimitedFigure(_RatioDrift.low, "<", ratios.ratio, end),
-        LimitedFigure(_RatioDrift.high, ">", ratios.ratio, end),
-        LimitedFigure(_RatioDrift.outside, ">", ratios.outside, ratios.outside_end),
-    ]
+    figures = []
+    if "ratio" in ratios:
+        figures.append(LimitedFigure(_RatioDrift.low, "<", ratios["ratio"]))
+        figures.append(LimitedFigure(_RatioDrift.high, ">", ratios["ratio"]))
+    if "outside" in ratios:
+        figures.append(LimitedFigure(_RatioDrift.outside, ">", ratios["outside"]))
     facts: Facts = {
-        "ratio": end,
-        "outside": ratios.outside_end,
-        "kind": "ratio" if np.isfinite(end) else "clipped",
-        "series_from": ratios.source,
+        "ratio": np.nan,
+        "outside": np.nan,
+        "kind": "ratio" if "ratio" in ratios else "clipped",
+        "series_from": next(iter(ratios.values())).source,
     }
     ranking = Ranking(run.column("ratio_outside"), unit="of tokens")
-    return check.judge_figures(run, figures, ranking, **facts)
+    return check.judge_figures(run, figures, ranking, ratios, **facts)
 
 
-def _ratios_of_responses(run: Run, weights: Floats) -> _Ratios:
-    ratio = run.column("ratio_mean")
-    outside = run.column("ratio_outside")
-    return _Ratios(
-        ratio=run.by_step(ratio, weights),
-        ratio_end=means.change(run, ratio, weights).last,
-        outside=run.by_step(outside, weights),
-        outside_end=means.change(run, outside, weights).last,
-        source="rollouts",
-    )
+def _ratios(run: Run) -> dict[str, Series]:
+    """Return the ratio of new and old probabilities, and the share of tokens out of the clip range.
 
-
-def _trainers_ratios(run: Run) -> _Ratios:
-    ratio = _by_step_of_role(run, "ratio")
-    outside = _by_step_of_role(run, "clip_fraction")
-    return _Ratios(
-        ratio=ratio,
-        ratio_end=mean(run.last_values(ratio)),
-        outside=outside,
-        outside_end=mean(run.last_values(outside)),
-        source="metrics",
-    )
-
-
-def _by_step_of_role(run: Run, role: str) -> Floats:
-    """Return the trainer's metric at each step of the run, NaN without it, float64 (S,)."""
-    metric = quantities.series_of(run, role)
-    if metric is None:
-        return np.full(len(run.steps), np.nan)
-    return run.align(metric)
+    That of responses, else the trainer's metrics, as far as they are logged.
+    """
+    weights = run.column("ratio_tokens")
+    if np.nansum(weights) > 0:
+        return {
+            "ratio": quantities.series_by_step(run, "ratio_mean", weights),
+            "outside": quantities.series_by_step(run, "ratio_outside", weights),
+        }
+    found = {}
+    for name, role in (("ratio", "ratio"), ("outside", "clip_fraction")):
+        metric = quantities.series_of(run, role)
+        if metric is not None and len(metric.steps):
+            found[name] = metric
+    return found
 
 
 # A norm below a hundredth of 1, the norm to which trainers clip by default, is nearly 0
@@ -567,6 +524,13 @@ class _GradientExplosion(Limits):
         LimitKind.RATIO,
         "times",
         "gradient norm of a step against the median of those before it",
+        PUBLIC_RUNS,
+    )
+    lasting = Limit(
+        10.0,
+        LimitKind.RATIO,
+        "times",
+        "level of the gradient norm against the level before",
         PUBLIC_RUNS,
     )
     soon = Limit(
@@ -588,8 +552,13 @@ class _GradientExplosion(Limits):
         "{median:figure}.",
         "first": "The gradient norm was {norm:figure} in step {at}, and {peak:figure} at its "
         "highest; its median before was {median:figure}.",
+        "lasting": "The gradient norm rose from {median:figure} to {norm:figure} and stays there.",
     },
-    statement="the gradient norm jumps to {norm:short}",
+    statement={
+        "highest": "the gradient norm jumps to {norm:short}",
+        "first": "the gradient norm jumps to {norm:short}",
+        "lasting": "the gradient norm rises from {median:short} to {norm:short}",
+    },
     event=True,
     why="One such update can undo what the policy learned: the steps after it show whether it did.",
     suggestion="Clip the gradient norm, lower the learning rate, and look at this step's batch.",
@@ -608,7 +577,7 @@ def gradient_explosion(check: Check, run: Run) -> Result:
     times = run.limits[_GradientExplosion].times
     usual, spikes = _spikes(norm.values, trained, times)
     if not len(spikes):
-        return Result()
+        return _judge_lasting_rise(check, run, norm)
     before_fall = spikes[_before_fall(run, norm.steps[spikes])]
     is_harmful = len(before_fall) > 0
     # The first spike that did harm, else the highest of all
@@ -635,6 +604,31 @@ def gradient_explosion(check: Check, run: Run) -> Result:
     )
 
 
+def _judge_lasting_rise(check: Check, run: Run, norm: Series) -> Result:
+    """Note that the norm rose tenfold and stays so; warn if a score fell since then."""
+    climb = norm.curve.climb if norm.curve is not None else None
+    if climb is None or climb.before < NEARLY_ZERO:
+        return Result()
+    level = run.limits.test(
+        _GradientExplosion.lasting, ">", climb.level, of=climb.before
+    )
+    if not level.met:
+        return Result(tested=(level,))
+    falls = []
+    for course in (quantities.reward_course(run), quantities.watched_course(run)):
+        fall = course.curve.fall if course is not None else None
+        if fall is not None and fall.high >= climb.low:
+            falls.append(fall)
+    return check.found(
+        run,
+        Severity.WARNING if falls else Severity.INFO,
+        [level],
+        {"kind": "lasting", "norm": climb.level, "median": climb.before},
+        series=norm,
+        onset=event_onset(climb),
+    )
+
+
 def _spikes(norms: Floats, trained: Floats, times: float) -> tuple[float, Ints]:
     """Return the usual norm before the first jump, and the indices of norms far above it.
 
@@ -642,7 +636,7 @@ def _spikes(norms: Floats, trained: Floats, times: float) -> tuple[float, Ints]:
     high ones behind, which were usual at their time, and one that explodes for half of the run is
     no longer unusual.
     """
-    past = pd.Series(trained).where(trained > 0).shift().expanding(MIN_WINDOW)
+    past = pd.Series(trained).where(trained > 0).shift().expanding(LEAST_LEVEL)
     median_before = past.median().to_numpy(np.float64)
     high_before = past.quantile(0.9).to_numpy(np.float64)
     is_jump = (norms > times * median_before) & (norms > MIN_JUMP * high_before)
@@ -657,11 +651,11 @@ def _spikes(norms: Floats, trained: Floats, times: float) -> tuple[float, Ints]:
 
 def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
     """Return which of these steps lie just before the reward fell; none if most lie elsewhere."""
-    shape = quantities.reward_shape(run)
     none = np.zeros(len(spikes), np.bool_)
-    if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
+    course = quantities.reward_course(run)
+    if course is None or not course.lost:
         return none
-    began = onset(shape.series.steps, shape.series.values, peak=shape.peak)
+    began = event_onset(course.fall) or onset_of(course.curve)
     if began is None:
         return none
     margin = max(run.limits[_GradientExplosion].soon * len(run.steps), 1)
@@ -730,7 +724,7 @@ def no_updates(check: Check, run: Run) -> Result:
         if not is_rate:
             zero = _unexplained(run, zero)
         at_end = run.last_values(zero)
-        if np.isfinite(at_end).sum() < MIN_WINDOW:
+        if np.isfinite(at_end).sum() < LEAST_LEVEL:
             continue
         share = run.limits.test(_NoUpdates.share, ">", mean(at_end))
         tested.append(share)
@@ -740,7 +734,7 @@ def no_updates(check: Check, run: Run) -> Result:
                 "share": mean(at_end),
                 "series_from": "metrics",
             }
-            onset = run.onset(zero)
+            onset = run.onset_beyond(zero, share.bound, is_share=True)
             return check.found(run, Severity.WARNING, tested, facts, onset=onset)
     return Result(tested=tuple(tested))
 

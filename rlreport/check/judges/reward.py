@@ -12,32 +12,24 @@ from numpy.typing import NDArray
 
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check
-from rlreport.check.course import line_ends
+from rlreport.check.course import Course
+from rlreport.check.curve import CHANGED_Z, read_curve
+from rlreport.check.events import Event, EventKind
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import (
     REFERENCE_REWARD,
     Fact,
     Facts,
-    Finding,
     Rank,
     Result,
     Severity,
 )
-from rlreport.check.limits import RL_BOARD, Limit, LimitKind, Limits
+from rlreport.check.limits import LMFLOW, RL_BOARD, Limit, LimitKind, Limits
 from rlreport.check.means import MixChange
-from rlreport.check.noise import TINY, Change, Trend, Window
 from rlreport.check.progress import RewardStalled
-from rlreport.check.run import Run, once_per_run
-from rlreport.check.series import (
-    Dip,
-    RewardCollapse,
-    Shape,
-    jump_noise,
-    onset,
-    running_mean,
-)
-from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import change
+from rlreport.check.run import Run, event_onset, once_per_run, onset_of
+from rlreport.check.windows import TINY, Change, Trend, Window
+from rlreport.figures.ragged import Floats
 
 NEAR = 5  # Number of steps on each side of a jump that count as next to it
 # A jump is sudden, not a slope, if this fraction of it happens within the steps next to it
@@ -57,6 +49,29 @@ OTHER_ENDINGS = 0.2
 LONG_DIP = 10
 # Minimum size of a jump of the reward, in standard errors of a single step's mean reward
 EVIDENT = 5.0
+# The prompts of a fall are compared over this part of the steps, and at least so many, before it
+# and after it
+SIDE_SHARE = 0.2
+LEAST_SIDE = 6
+
+
+class RewardCollapse(Limits):
+    """Thresholds of ``reward_collapse``, which also judge each environment."""
+
+    lost = Limit(
+        0.35,
+        LimitKind.SHARE,
+        "of the gain",
+        "reward lost again, relative to its gain",
+        LMFLOW,
+    )
+    z = Limit(CHANGED_Z, LimitKind.ERRORS, "std errors", "significance of the loss")
+    dip = Limit(
+        0.15,
+        LimitKind.SHARE,
+        "of steps",
+        "a fall that recovered lasted longer than this part (warning)",
+    )
 
 
 @Check(
@@ -68,8 +83,6 @@ EVIDENT = 5.0
     title={
         "dead": "The reward stays near {end:figure} from step {since} on, after {best:figure} at "
         "its best.",
-        "late": "The reward fell from {best:figure} to {end:figure} in the last steps, from step "
-        "{since} on.",
         "fell": "The reward fell from {best:figure} to {end:figure}; it had started at "
         "{start:figure}.",
         "dip": "The reward fell from {best:figure} to {low:figure} in steps {since} to {until} and "
@@ -82,7 +95,6 @@ EVIDENT = 5.0
     },
     statement={
         "dead": "the reward collapses and stays near {end:short}",
-        "late": "the reward falls to {end:short}",
         "fell": "the reward falls to {end:short}",
         "dip": "the reward falls to {low:short} and recovers",
         "prompts": "the reward falls to {end:short}, as the prompts become harder",
@@ -122,156 +134,164 @@ def reward_collapse(check: Check, run: Run) -> Result:
 def _fall(run: Run) -> Result:
     """Return the result of ``reward_collapse``, without regard to the mix of environments."""
     check = reward_collapse
-    shape = quantities.reward_shape(run)
-    if shape is None:
+    course = quantities.reward_course(run)
+    if course is None:
         return check.too_short(run, quantities.reward(run))
-    is_dead = shape.dead is not None
-    has_fallen = shape.below_start or _has_fallen(run, shape)
-    since = shape.dead if is_dead or has_fallen else shape.late
-    explained = None if is_dead else explanation_of_fall(run)
-    if not has_fallen and since is None:
-        if explained or shape.dip is None:
+    fall = _fall_of(course)
+    death = quantities.death(run)
+    explained = None if death else explanation_of_fall(run)
+    if fall is None and death is None:
+        if explained or course.curve.valley is None:
             return Result()
-        return _judge_dip(check, run, shape, shape.dip)
-    facts: Facts = {**quantities.reward_windows(run), "kind": "fell"}
-    peak = shape.best_index
-    end = shape.end
-    if since is not None:
-        values = shape.series.values[since:]
-        end = float(np.median(values) if is_dead else values.mean())
-        facts = {
-            **facts,
-            "end": end,
-            "since": int(shape.series.steps[since]),
-            "kind": "dead" if is_dead else "late",
-        }
-        peak = peak if is_dead else max(since - shape.window, 0)
+        return _judge_dip(check, run, course, course.curve.valley)
+    facts: Facts = {**quantities.levels_of(course), "kind": "fell"}
+    end = course.last.value
+    onset = onset_of(course.curve)
+    z = abs(course.curve.changed or 0.0)
+    if fall is not None:
+        facts = {**facts, "best": fall.before}
+        onset = event_onset(fall)
+        z = abs(fall.z or z)
+    if death is not None:
+        end = death.level
+        facts = {**facts, "kind": "dead", "end": end, "since": death.onset}
+    lost = run.limits.test(RewardCollapse.lost, ">", lost_part(course, end))
+    is_sure = run.limits.test(RewardCollapse.z, ">", z)
+    if death is None and not (lost.met and is_sure.met):
+        return Result(tested=(lost, is_sure))
     severity = Severity.WARNING
-    if is_dead or shape.below_start:
+    if death is not None or _is_below_start(course):
         severity = Severity.CRITICAL
     if explained:
         severity = Severity.INFO
-    loss_z = max(shape.fall_z, -shape.rise_z)
     return check.found(
         run,
         severity,
-        [
-            run.limits.test(RewardCollapse.lost, ">", lost_part(shape, end)),
-            run.limits.test(RewardCollapse.z, ">", loss_z),
-        ],
+        [lost, is_sure],
         {**facts, **(explained or {})},
         Ranking(run.column("reward"), highest=False, unit="reward"),
-        series=shape.series,
-        onset=onset(
-            shape.series.steps, shape.series.values, peak=(peak, peak + shape.window)
-        ),
+        series=quantities.reward(run),
+        onset=onset,
     )
+
+
+def _fall_of(course: Course) -> Event | None:
+    """Return the fall to the end, as an event or as the change from the first level to the last."""
+    curve = course.curve
+    if curve.fall is not None or not curve.fell or curve.departure is None:
+        return curve.fall
+    began = curve.departure
+    return Event(
+        kind=EventKind.FALL,
+        onset=began.step,
+        low=began.low,
+        high=began.high,
+        until=int(curve.steps[-1]),
+        before=curve.first.value,
+        level=curve.last.value,
+        z=curve.changed,
+    )
+
+
+def _is_below_start(course: Course) -> bool:
+    """Return whether it ends further below its start than its best was above its start."""
+    gain = course.top.value - course.first.value
+    loss = course.first.value - course.last.value
+    return course.curve.fell and loss > gain
+
+
+def lost_part(course: Course, end: float) -> float:
+    """Return (best − end) / (best − start) of a course that ends at ``end``; 1 if it never rose."""
+    gain = course.top.value - course.first.value
+    return (course.top.value - end) / gain if gain > 0 else 1.0
 
 
 @once_per_run
 def mix_of_fall(run: Run) -> MixChange | None:
-    """Return the change of the mix of environments if it explains a fall of the reward, or None."""
-    shape = quantities.reward_shape(run)
-    if run.environments is None or shape is None:
+    """Return the change of the mix of environments if it explains a fall of the reward, or None.
+
+    It explains no fall in which the lengths or endings of texts changed as well.
+    """
+    sides = _sides_of_fall(run)
+    if run.environments is None or sides is None:
         return None
-    fall = _fall(run).finding
-    course = quantities.courses(run)["reward"]
-    if fall is None and not (course.lost or course.direction < 0):
+    before = run.window_of(sides.before)
+    after = run.window_of(sides.after)
+    mix = means.mix(run, before, after)
+    # The logged rollouts have to show half of a fall of the trainer's metric.
+    if mix is None or not mix.explains_fall or mix.total >= -sides.size / 2:
         return None
-    drop = shape.best - shape.end
-    if fall is not None and fall.until is not None and shape.dip is not None:
-        drop = shape.dip.level - shape.dip.low
-    windows = fall_windows(run, fall)
-    mix = means.mix(run, *windows)
-    # The logged rollouts have to show the fall of the trainer's metric.
-    if mix is None or not mix.explains_fall or mix.total >= -drop / 2:
+    length, finished = [
+        means.mix(run, before, after, values) for values in _text_figures(run)
+    ]
+    changed = _are_other_texts(
+        length and length.same_mix, finished and finished.same_mix
+    )
+    return None if changed else mix
+
+
+def fall_windows(run: Run) -> tuple[Window, Window] | None:
+    """Return the windows of steps before and after the fall of the reward, None without one."""
+    sides = _sides_of_fall(run)
+    if sides is None:
         return None
-    splits = [means.mix(run, *windows, values) for values in _text_figures(run)]
-    length, finished = [split and split.same_mix for split in splits]
-    return None if _are_other_texts(length, finished) else mix
+    return run.window_of(sides.before), run.window_of(sides.after)
 
 
-def fall_windows(run: Run, fall: Finding | None) -> tuple[Window, Window]:
-    """Return the windows before and after a fall: the best steps and the last, or around a dip."""
-    shape = quantities.reward_shape(run)
-    assert shape is not None
-    steps = shape.series.steps
-    dip = shape.dip
-    # Indices of both windows in the series, which lacks steps without a reward
-    before = shape.peak
-    after = (len(steps) - shape.window, len(steps))
-    since = fall.facts.get("since") if fall else None
-    if fall and fall.until is not None and dip is not None:
-        before = (0, dip.start)
-        after = (dip.start, dip.stop + 1)
-    elif isinstance(since, int):
-        after = (int(steps.searchsorted(since)), len(steps))
-    return _window_of(run, steps, before), _window_of(run, steps, after)
+class _Sides(NamedTuple):
+    """The steps before and after a fall (or in a dip), and its size."""
+
+    before: tuple[int, int]
+    after: tuple[int, int]
+    size: float
 
 
-def _window_of(run: Run, steps: Ints, indices: tuple[int, int]) -> Window:
-    """Return the window of the run from the first to the last of these ``steps``."""
-    start, stop = indices
-    first, last = run.steps.searchsorted([steps[start], steps[stop - 1]])
-    return run.window(first, last + 1)
+def _sides_of_fall(run: Run) -> _Sides | None:
+    """Return the steps before and after the fall, or the dip, of the reward; None without one."""
+    course = quantities.reward_course(run)
+    if course is None:
+        return None
+    fall = _fall_of(course)
+    event = fall or course.curve.valley
+    if event is None:
+        return None
+    steps = course.steps
+    count = max(LEAST_SIDE, int(SIDE_SHARE * len(steps)))
+    # Indices of the first step of the fall, and after its last step
+    start = max(int(np.searchsorted(steps, event.low)), 1)
+    stop = int(np.searchsorted(steps, event.until, side="right"))
+    before = (int(steps[max(start - count, 0)]), int(steps[start - 1]))
+    first = int(np.searchsorted(steps, event.onset))
+    if fall is not None:
+        # The last steps of a fall that goes on; all of a dip
+        first = max(first, stop - count)
+    after = (int(steps[first]), int(steps[stop - 1]))
+    return _Sides(before, after, event.before - event.level)
 
 
-def _judge_dip(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
-    steps = shape.series.steps
-    length = dip.stop - dip.start
-    since = int(steps[dip.start])
-    until = int(steps[dip.stop])
-    lasted = run.limits.test(RewardCollapse.dip, ">", (length + 1) / len(steps))
+def _judge_dip(check: Check, run: Run, course: Course, valley: Event) -> Result:
+    inside = (course.steps >= valley.onset) & (course.steps <= valley.until)
+    count = int(np.count_nonzero(inside))
+    lasted = run.limits.test(RewardCollapse.dip, ">", count / len(course.steps))
     facts: Facts = {
+        **quantities.levels_of(course),
         "kind": "dip",
-        "best": dip.level,
-        "low": dip.low,
-        "since": since,
-        "start": shape.start,
-        "end": shape.end,
-        "until": until,
+        "best": valley.before,
+        "low": valley.level,
+        "since": valley.onset,
+        "until": valley.until,
     }
-    is_long = lasted.met and length >= LONG_DIP
+    is_long = lasted.met and count >= LONG_DIP
     return check.found(
         run,
         Severity.WARNING if is_long else Severity.INFO,
         [lasted],
         facts,
         Ranking(run.column("reward"), highest=False, unit="reward"),
-        series=shape.series,
-        onset=since,
-        until=until,
+        series=quantities.reward(run),
+        onset=event_onset(valley),
+        until=valley.until,
     )
-
-
-def lost_part(shape: Shape, end: float) -> float:
-    """Return (best − end) / (best − start) of a series that ends at ``end``; 1 if it never rose."""
-    gain = shape.best - shape.start
-    return (shape.best - end) / gain if gain > 0 else 1.0
-
-
-def _has_fallen(run: Run, shape: Shape) -> bool:
-    """Return whether the reward lost much of its gain, by more than chance."""
-    if shape.series.source == "metrics":
-        return shape.fell
-    limits = run.limits[RewardCollapse]
-    if shape.abrupt is not None:
-        lost = lost_part(shape, shape.end)
-        return run.limits.test(RewardCollapse.half, ">", lost).met
-    steps = len(run.steps)
-    size = len(run.last.steps)
-    reward = run.column("reward")
-    # A step without rewards is not the best.
-    by_step = np.nan_to_num(run.by_step(reward), nan=-np.inf)
-    start = int(np.argmax(running_mean(by_step, size)))
-    best = run.window(start, start + size)
-    loss = means.change(run, reward, first=best)
-    gain = means.change(run, reward, last=best).difference
-    min_loss = max(limits.half * gain, limits.spread * means.spread(run))
-    # By chance alone, the best of several windows lies above the others.
-    luck = np.sqrt(2 * np.log(steps / size))
-    is_significant = -shape.noise.deflate(loss.z) >= loss.least + luck
-    return bool(is_significant and -loss.difference > min_loss)
 
 
 def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
@@ -280,26 +300,28 @@ def explanation_of_fall(run: Run) -> dict[str, Fact] | None:
     An explanation holds only if the policy's own loss surely is less than half of the fall: on
     prompts seen before and after, if their texts did not change, or against the frozen reference.
     """
-    shape = quantities.reward_shape(run)
-    if shape is None:
+    if quantities.reward_course(run) is None:
         return None
-    if shape.series.source == "rollouts" and run.first is not None:
+    sides = _sides_of_fall(run)
+    from_rollouts = quantities.reward(run).source == "rollouts"
+    if from_rollouts and run.first is not None and sides is not None:
         for explain in (_harder_prompts, _lower_reference):
-            explained = explain(run, shape)
+            explained = explain(run, sides)
             if explained is not None:
                 return explained
-    watched = quantities.watched_shape(run)
-    if watched is not None and watched.rose and not watched.fell:
+    watched = quantities.watched_course(run)
+    if watched is not None and watched.curve.rose and not watched.lost:
         return {"kind": "watched"}
     return None
 
 
-def _harder_prompts(run: Run, shape: Shape) -> dict[str, Fact] | None:
+def _harder_prompts(run: Run, sides: _Sides) -> dict[str, Fact] | None:
     """Return that the reward fell less on prompts seen before and after, or None."""
-    sides = _sides_of_fall(run, shape)
+    early = _is_in(run, sides.before)
+    late = _is_in(run, sides.after)
     reward = run.column("reward")
-    same_prompts = _same_prompt_change(run, reward, sides.late, sides.early)
-    if same_prompts is None or _texts_changed(run, sides.late, sides.early):
+    same_prompts = _same_prompt_change(run, reward, late, early)
+    if same_prompts is None or _texts_changed(run, late, early):
         return None
     most = same_prompts.change.largest_loss
     if not most < sides.size / 2:
@@ -307,39 +329,23 @@ def _harder_prompts(run: Run, shape: Shape) -> dict[str, Fact] | None:
     return {"kind": "prompts", "shared": same_prompts.prompts, "most": max(most, 0.0)}
 
 
-def _lower_reference(run: Run, shape: Shape) -> dict[str, Fact] | None:
+def _is_in(run: Run, steps: tuple[int, int]) -> NDArray[np.bool_]:
+    """Return which responses are of these steps, (rows,)."""
+    of_rows = run.responses["step"].to_numpy(np.int64)
+    return (of_rows >= steps[0]) & (of_rows <= steps[1])
+
+
+def _lower_reference(run: Run, sides: _Sides) -> dict[str, Fact] | None:
     """Return that the reward of the frozen reference fell as well, or None."""
-    drop = shape.best - shape.end
-    best = run.window(*shape.peak)
-    reference = means.change(run, run.column("ref_reward"), first=best)
-    gap = means.change(run, run.column("reward_gap"), first=best)
-    if not (reference.fell and -reference.difference > drop / 2):
+    before = run.window_of(sides.before)
+    after = run.window_of(sides.after)
+    reference = means.change(run, run.column("ref_reward"), first=before, last=after)
+    gap = means.change(run, run.column("reward_gap"), first=before, last=after)
+    if not (reference.fell and -reference.difference > sides.size / 2):
         return None
-    if not gap.largest_loss < drop / 2:
+    if not gap.largest_loss < sides.size / 2:
         return None
     return {"kind": "reference", "most": max(gap.largest_loss, 0.0)}
-
-
-class _Sides(NamedTuple):
-    """Which responses are of the steps after a fall (or in a dip), and which before."""
-
-    late: NDArray[np.bool_]  # (rows,)
-    early: NDArray[np.bool_]  # (rows,)
-    size: float  # of the fall
-
-
-def _sides_of_fall(run: Run, shape: Shape) -> _Sides:
-    steps = shape.series.steps
-    index = np.searchsorted(steps, run.responses["step"].to_numpy(np.int64))
-    dip = shape.dip
-    if dip is not None and not shape.fell:
-        inside = (index >= dip.start) & (index <= dip.stop)
-        return _Sides(inside, ~inside, dip.level - dip.low)
-    window = shape.window
-    best = shape.best_index
-    late = index >= len(steps) - 2 * window
-    early = (index >= best - window) & (index < best + 2 * window) & ~late
-    return _Sides(late, early, shape.best - shape.end)
 
 
 class _SamePrompts(NamedTuple):
@@ -426,14 +432,14 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
 )
 def reward_stalled(check: Check, run: Run) -> Result:
     """Note that the reward did not rise, or is not above that of the reference."""
-    shape = quantities.reward_shape(run)
-    is_short = run.first is None or shape is None
+    course = quantities.reward_course(run)
+    is_short = run.first is None or course is None
     if is_short and not REF_REWARD.is_available(run):
         return check.too_short(run, quantities.reward(run))
     gap = run.column("reward_gap")
     facts = None
-    if shape is not None and not _has_reason(run):
-        facts = _facts_of_no_gain(run)
+    if course is not None and not _has_reason(run):
+        facts = _facts_of_no_gain(run, course)
     else:
         end = gap[run.last.rows]
         facts = _facts_against_reference(end[np.isfinite(end)])
@@ -450,13 +456,11 @@ def _has_reason(run: Run) -> bool:
     return mix_of_fall(run) is not None
 
 
-def _facts_of_no_gain(run: Run) -> Facts:
-    windows = quantities.reward_windows(run)
-    loss = windows["start"] - windows["end"]
-    course = quantities.courses(run)["reward"]
-    fell = loss > 0 and (course.direction < 0 or course.lost)
+def _facts_of_no_gain(run: Run, course: Course) -> Facts:
     source = quantities.reward(run).source
-    return {"kind": "fell" if fell else "flat", "series_from": source, **windows}
+    fell = course.lost and course.last.value < course.first.value
+    kind = "fell" if fell else "flat"
+    return {"kind": kind, "series_from": source, **quantities.levels_of(course)}
 
 
 def _facts_against_reference(gap: Floats) -> Facts | None:
@@ -557,11 +561,12 @@ def reward_shift(check: Check, run: Run) -> Result:
 
 def _is_by_policy(run: Run, reward: Floats, jump: _Jump) -> bool:
     """Return whether a jump of the policy's reward may be due to the policy or the mix of tasks."""
-    shape = quantities.reward_shape(run)
     lowest_before = np.nanmin(reward[run.step_index < jump.at])
-    if shape is not None and shape.dead is not None:
+    if quantities.death(run) is not None:
         return True
-    if shape is not None and shape.below_start and jump.after < lowest_before:
+    course = quantities.reward_course(run)
+    is_below = course is not None and _is_below_start(course)
+    if is_below and jump.after < lowest_before:
         return True
     if not _exceeds_noise(run, reward, jump):
         return True
@@ -598,7 +603,9 @@ def _find_jump(series: Floats) -> _Jump | None:
     after = float(values[at:].mean())
     size = abs(after - before)
     count = len(values)
-    noise = jump_noise(values) * np.sqrt(1 / at + 1 / (count - at))
+    curve = read_curve(np.arange(count), values)
+    assert curve is not None
+    noise = curve.noise * np.sqrt(1 / at + 1 / (count - at))
     # Without noise, z is at most 1000: rounding errors are no noise.
     z = size / max(noise, size * 1e-3, 1e-12)
     sudden = size > 0 and _is_sudden(values, at, before, after)
@@ -637,22 +644,15 @@ def _is_sudden(values: Floats, at: int, before: float, after: float) -> bool:
 
 def _trend(values: Floats) -> float:
     """Return how far a line through the values rises or falls, with one step more."""
-    first, last = line_ends(values)
     count = len(values)
-    return abs(change(first, last)) * count / (count - 1)
+    places = np.arange(count) - (count - 1) / 2
+    slope = float((places * values).sum() / (places**2).sum())
+    return abs(slope) * count
 
 
 def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
     """Return whether a jump of the reward is at least EVIDENT standard errors of a step's mean."""
-    inside = pd.Series(reward - run.by_step(reward)[run.step_index])
-    # Responses to one prompt are correlated. Steps with only one prompt are judged by responses.
-    prompts = run.responses["prompt_id"].to_numpy()
-    sums = inside.groupby([run.step_index, prompts]).sum()
-    by_prompt = (sums**2).groupby(level=0).sum()
-    by_response = (inside**2).groupby(run.step_index).sum()
-    squares = np.maximum(by_prompt, by_response)
-    counts = inside.groupby(run.step_index).count()
-    errors = np.asarray(np.sqrt(squares) / counts)
+    errors = means.sampling_errors(run, reward)
     before = errors[max(0, jump.at - NEAR) : jump.at]
     after = errors[jump.at : jump.at + NEAR]
     error = math.hypot(_root_mean_square(before), _root_mean_square(after))

@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlreport.check import quantities
-from rlreport.check.check import FAILURES, FALLS, KL, Check, Need
+from rlreport.check import means, quantities
+from rlreport.check.check import FAILURES, FALLS, KL, Check, Need, severity_of
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
-from rlreport.check.limits import Limit, LimitKind, Limits, meets
-from rlreport.check.means import mean, median
-from rlreport.check.noise import part_of, z_of
+from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
+from rlreport.check.series import Series
+from rlreport.check.windows import part_of, z_of
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.roles import MISMATCHES
@@ -109,15 +109,14 @@ def engine_mismatch(check: Check, run: Run) -> Result:
     """Find that sampler and trainer give different probabilities to the same tokens."""
     weights = run.column("mismatch_tokens")
     limits = _EngineMismatch
-    figures = [
-        quantities.figure(run, limit, f"mismatch_{limit.key}", weights)
-        for limit in (limits.k3, limits.prob, limits.ratio, limits.lagged)
-    ]
-    facts: Facts = {
-        figure.limit.key: figure.end for figure in figures if figure.end >= 0
-    }
+    figures = []
+    for limit in (limits.k3, limits.prob, limits.ratio, limits.lagged):
+        series = quantities.figure_of(run, f"mismatch_{limit.key}", weights)
+        if series is not None:
+            figures.append(LimitedFigure(limit, ">", series))
+    shown = {figure.limit.key: figure.series for figure in figures}
     ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
-    return check.judge_figures(run, figures, ranking, **facts)
+    return check.judge_figures(run, figures, ranking, shown)
 
 
 def _weights_title(facts: Facts) -> str:
@@ -158,27 +157,28 @@ def off_policy_weights(check: Check, run: Run) -> Result:
     limits = _OffPolicyWeights
     ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
     if not run.has("log_weight"):
-        figure = quantities.figure(run, limits.ess, "ess", op="<")
-        return check.judge_figures(run, [figure], ranking, ess=figure.end)
+        ess = quantities.figure_of(run, "ess")
+        if ess is None:
+            return Result()
+        figure = LimitedFigure(limits.ess, "<", ess)
+        return check.judge_figures(run, [figure], ranking, {"ess": ess})
     weight = sequence_weights(run.column("log_weight"))
     mean = run.by_step(weight)
     square = run.by_step(weight**2)
-    by_step = {
-        "mean": mean,
-        "ess": mean**2 / square,
-        "std": np.sqrt(np.maximum(square - mean**2, 0)),
-        "chi2": square - 1,
+    shown = {
+        "mean": Series(run.steps, mean),
+        "ess": Series(run.steps, mean**2 / square),
+        "std": Series(run.steps, np.sqrt(np.maximum(square - mean**2, 0))),
+        "chi2": Series(run.steps, square - 1),
     }
-    # Medians over the last steps are judged, so a single bad step is not a finding.
-    ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
     figures = [
-        LimitedFigure(limits.ess, "<", by_step["ess"], ends["ess"]),
-        LimitedFigure(limits.low, "<", mean, ends["mean"]),
-        LimitedFigure(limits.high, ">", mean, ends["mean"]),
-        LimitedFigure(limits.std, ">", by_step["std"], ends["std"]),
-        LimitedFigure(limits.chi2, ">", by_step["chi2"], ends["chi2"]),
+        LimitedFigure(limits.ess, "<", shown["ess"]),
+        LimitedFigure(limits.low, "<", shown["mean"]),
+        LimitedFigure(limits.high, ">", shown["mean"]),
+        LimitedFigure(limits.std, ">", shown["std"]),
+        LimitedFigure(limits.chi2, ">", shown["chi2"]),
     ]
-    return check.judge_figures(run, figures, ranking, **ends)
+    return check.judge_figures(run, figures, ranking, shown)
 
 
 class _StaleRollouts(Limits):
@@ -205,9 +205,12 @@ class _StaleRollouts(Limits):
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
     """Find that responses were sampled by a policy many steps older."""
-    figure = quantities.figure(run, _StaleRollouts.lag, "lag")
+    lag = quantities.figure_of(run, "lag")
+    if lag is None:
+        return Result()
+    figure = LimitedFigure(_StaleRollouts.lag, ">", lag)
     ranking = Ranking(run.column("lag"), unit="steps")
-    return check.judge_figures(run, [figure], ranking, lag=figure.end)
+    return check.judge_figures(run, [figure], ranking, {"lag": lag})
 
 
 class _NegativeKl(Limits):
@@ -240,26 +243,29 @@ class _NegativeKl(Limits):
 def negative_kl(check: Check, run: Run) -> Result:
     """Find that the estimate of the KL to the reference is surely below zero."""
     kl = run.column("kl_k1")
-    last = part_of(run.tables, kl, run.last, None)
-    low = run.limits.test(_NegativeKl.mean, "<", last.mean)
-    z_of_kl = z_of(run.tables, kl, None, [last])
-    z = run.limits.test(_NegativeKl.z, "<=", z_of_kl)
-    if not (low.met and z.met):
+    series = means.series(run, kl)
+    below = LimitedFigure(_NegativeKl.mean, "<", series)
+    excursion = below.excursion(run)
+    window = run.last
+    if excursion is not None:
+        window = run.window_of(excursion.steps)
+    part = part_of(run.tables, kl, window, None)
+    low = run.limits.test(_NegativeKl.mean, "<", part.mean)
+    z = run.limits.test(_NegativeKl.z, "<=", z_of(run.tables, kl, None, [part]))
+    if excursion is None or not (low.met and z.met):
         return Result(tested=(low, z))
-    values = kl[run.last.rows]
+    values = kl[window.rows]
     share = float((values < 0).sum() / np.isfinite(values).sum())
-    by_step = run.by_step(kl)
-    always = False
-    if run.first is not None:
-        always = mean(kl[run.first.rows]) <= last.mean / 2
+    bound = run.limits[_NegativeKl].mean
     return check.found(
         run,
-        Severity.WARNING,
+        severity_of(excursion),
         [low, z],
-        {"kl": last.mean, "share": share},
+        {"kl": part.mean, "share": share},
         Ranking(kl, highest=False, unit="nats", among=kl < 0),
-        onset=run.onset(by_step, always=always),
-        steps=run.steps[by_step < 0].tolist(),
+        onset=run.onset_beyond(series, bound, "<"),
+        until=None if excursion.lasts else excursion.steps[1],
+        steps=run.steps[series.values < 0].tolist(),
     )
 
 
@@ -378,7 +384,6 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
     steps = Grouped.by(run.step_index)
     of_returns = np.fmax(_pooled_variance(run, returns, steps), fit.min_variance)
     ratio = _pooled_variance(run, too_large, steps) / of_returns
-    always = meets(">", median(ratio[np.isfinite(ratio)][:3]), bound)
     facts: Facts = {
         "explained": fit.explained,
         "spread": fit.spread,
@@ -390,5 +395,5 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
         [misfit, wide] if has_diverged else [weak],
         facts,
         Ranking(np.abs(run.column(f"{error}_mean"))),
-        onset=run.onset(np.log1p(ratio), always=always),
+        onset=run.onset_beyond(ratio, bound),
     )

@@ -2,17 +2,21 @@
 
 Most findings compare the first and the last fifth of the steps. Responses to one prompt, and
 responses of one step, are correlated. The standard error is therefore estimated twice, from
-responses (clustered by prompt) and from step means, and the larger estimate is used.
+responses (clustered by prompt) and from the noise of the curve of step means, and the larger
+estimate is used.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.check.fit import deviate, fit_pieces
 from rlreport.check.limits import Limit, LimitKind, Limits
+from rlreport.check.prepared import Kind, prepare
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import (
     beyond_rounding,
@@ -26,10 +30,8 @@ from rlreport.tables import Tables
 
 # Minimum number of prompts for standard errors clustered by prompt; with fewer they are noise
 MIN_CLUSTERS = 10
-# Upper bound of the estimated correlation between the means of successive steps
-MAX_CORRELATION = 0.9
-# Autocorrelation estimated from n differences is reduced by BIAS / n, as trends increase it
-BIAS = 6
+# Fewest steps from which the noise of step means is estimated
+LEAST_STEPS = 3
 # Weight of the Dirichlet prior in ``log_odds_z``: it counts as much as this many responses
 PRIOR = 20.0
 
@@ -112,7 +114,8 @@ def part_of(
     selected = values[window.rows]
     scale = np.ones_like(selected) if weights is None else weights[window.rows]
     valid = _valid_mask(selected, scale)
-    selected, scale = selected[valid], scale[valid]
+    selected = selected[valid]
+    scale = scale[valid]
     total = scale.sum()
     parts = scale * selected
     mean = (
@@ -121,10 +124,15 @@ def part_of(
         else np.nan
     )
     labels = tables.responses[["prompt_id", "step"]].iloc[window.rows][valid]
-    contributions = (
-        scale * difference(selected, mean) / total if len(selected) else selected
+    contributions = selected
+    if len(selected):
+        contributions = scale * difference(selected, mean) / total
+    return WindowPart(
+        mean=rounded(mean),
+        contributions=contributions,
+        prompts=labels["prompt_id"].to_numpy(np.int64),
+        steps=labels["step"].to_numpy(np.int64),
     )
-    return WindowPart(rounded(mean), contributions, *labels.to_numpy(np.int64).T)
 
 
 def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
@@ -145,9 +153,10 @@ def z_of(
     if moved == 0 or np.isnan(moved):
         return moved
     z = abs(moved) / max(_response_error(parts), abs(moved) * 1e-12, TINY)
-    noise, freedom = _step_noise(tables, values, weights, parts) if tables else (0.0, 0)
-    if freedom >= 1:
-        z = min(z, abs(deviate(moved, noise, freedom)))
+    if tables is not None:
+        error, freedom = _step_noise(tables, values, weights, parts)
+        if freedom >= 1:
+            z = min(z, abs(deviate(moved, error, freedom)))
     return rounded(np.copysign(z, moved))
 
 
@@ -170,50 +179,23 @@ def _response_error(parts: list[WindowPart]) -> float:
 def _step_noise(
     tables: Tables, values: Floats, weights: Floats | None, parts: list[WindowPart]
 ) -> tuple[float, float]:
-    """Return the standard error estimated from step means, and its degrees of freedom.
-
-    The error is the larger of two estimates: one from the scatter of step means within the
-    windows, which a trend increases, and one from successive differences over the whole run
-    (von Neumann 1941), which a trend hardly changes.
-    """
-    variance = 0.0
-    sizes = []
-    for part in parts:
-        _, step = np.unique(part.steps, return_inverse=True)
-        sums = np.bincount(step, part.contributions)
-        sizes.append(len(sums))
-        if len(sums) > 1:
-            variance += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
+    """Return the standard error by the noise of step means, and its degrees of freedom."""
     steps, step_index = np.unique(
         tables.responses["step"].to_numpy(), return_inverse=True
     )
     means = means_by(step_index, len(steps), values, weights)
-    steps, means = steps[~np.isnan(means)], means[~np.isnan(means)]
-    if len(means) < 3:
-        return np.sqrt(variance), len(means) - 1
-    jumps = np.diff(means)
-    # The first of two windows may be centred on a peak, where the trend turns.
-    peak = int(np.searchsorted(steps, np.median(parts[0].steps)))
-    turns = len(parts) == 2 and parts[0].steps[0] > steps[0] and 0 < peak < len(jumps)
-    sides = np.split(jumps, [peak] if turns else [])
-    jumps = np.concatenate([side - side.mean() for side in sides])
-    rho = float(np.clip(1 + 2 * lag_1(jumps) - BIAS / len(jumps), 0, MAX_CORRELATION))
-    between = float((jumps**2).mean()) / 2 / (1 - rho)
-    between *= sum(ar1_variance(rho, size) / size for size in sizes)
-    return float(np.sqrt(max(variance, between))), 2 * (len(means) - 1) / 3
-
-
-def lag_1(differences: Floats) -> float:
-    """Return the lag-1 autocorrelation of differences; −0.5 (that of white noise) if all are 0."""
-    variance = float((differences**2).mean())
-    products = differences[1:] * differences[:-1]
-    return float(products.mean()) / variance if variance > 0 else -0.5
-
-
-def ar1_variance(rho: float, steps: int) -> float:
-    """Return the variance of the mean of AR(1) values over that of as many independent ones."""
-    lag = np.arange(1, steps)
-    return 1 + 2 * float(((1 - lag / steps) * rho**lag).sum())
+    prepared = prepare(steps, means, None, Kind.SERIES)
+    if len(prepared) < LEAST_STEPS:
+        return 0.0, 0.0
+    noise = fit_pieces(prepared, coarse=True).noise
+    variance = 0.0
+    for part in parts:
+        start, stop = np.searchsorted(
+            prepared.steps, (part.steps.min(), part.steps.max() + 1)
+        ).tolist()
+        if start < stop:
+            variance += noise.of_mean(start, stop) ** 2
+    return prepared.scale * math.sqrt(variance), noise.freedom
 
 
 def means_by(
@@ -235,14 +217,6 @@ def means_by(
     return significant(means)
 
 
-def deviate(moved: float, error: float, freedom: float) -> float:
-    """Return the z that is as unlikely as Student's t = ``moved`` / error (Wallace 1959)."""
-    t = abs(moved) / max(error, abs(moved) * 1e-12, TINY)
-    shrink = (8 * freedom + 1) / (8 * freedom + 3)
-    z = shrink * np.sqrt(freedom * np.log1p(t * t / freedom))
-    return rounded(np.copysign(z, moved))
-
-
 def correlation_within(
     tables: Tables, x: Floats, y: Floats, window: Window, column: str = "step"
 ) -> tuple[float, float]:
@@ -253,9 +227,11 @@ def correlation_within(
     of freedom minus one. Both are NaN if x or y does not vary or values are too few.
     """
     step = tables.responses[column].to_numpy()[window.rows]
-    x, y = x[window.rows], y[window.rows]
+    x = x[window.rows]
+    y = y[window.rows]
     finite = np.isfinite(x) & np.isfinite(y)
-    x, y = centred(x[finite], step[finite]), centred(y[finite], step[finite])
+    x = centred(x[finite], step[finite])
+    y = centred(y[finite], step[finite])
     scale = float(np.sqrt((x**2).sum() * (y**2).sum()))
     freedom = len(x) - len(np.unique(step[finite])) - 2
     if scale < 1e-12 or freedom < 1:
