@@ -90,7 +90,7 @@ FAILURES = (
 
 
 class RiseOrShare(Limits):
-    """Thresholds of a check that limits a fraction and its rise since the first window."""
+    """Thresholds of a check that limits a fraction, and its rise."""
 
     rise: Limit[float] | None = None
     share: Limit[float]

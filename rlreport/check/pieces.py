@@ -135,12 +135,18 @@ def _with_death(pieces: list[Piece], span: float) -> tuple[Piece, ...]:
     """Return the pieces; the last is dead if it is flat at the lowest value and others are not."""
     end = pieces[-1]
     before = pieces[:-1]
-    lowest = min(min(piece.first, piece.last) for piece in pieces)
     fell = any(piece.last > end.last for piece in before)
-    is_lowest = end.last - lowest < DEAD_SHARE * span
+    is_lowest = all(_is_as_low(end, piece, span) for piece in pieces)
     if end.kind is PieceKind.FLAT and fell and is_lowest and len(end) >= LEAST_PIECE:
         dead = Piece(
             PieceKind.DEAD, end.start, end.stop, end.first, end.last, end.error
         )
         return (*before, dead)
     return tuple(pieces)
+
+
+def _is_as_low(end: Piece, piece: Piece, span: float) -> bool:
+    """Return whether the last level is not above a piece, beyond noise and a part of the range."""
+    error = math.hypot(end.error, piece.error)
+    above = end.last - min(piece.first, piece.last)
+    return above < max(DEAD_SHARE * span, FLAT_Z * error)

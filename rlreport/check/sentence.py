@@ -302,7 +302,7 @@ class _Telling:
 
     @cached_property
     def values(self) -> dict[str, float]:
-        """The means of the first, best and last window, by the names of their places."""
+        """The first, best and last level, by the names of their places."""
         course = self.course
         last = course.last.value
         if self.fall and _is_dead(self.fall):

@@ -31,9 +31,9 @@ class _FailedRollouts(RiseOrShare):
         0.2,
         LimitKind.SHARE,
         "of rollouts",
-        "share that failed: last window minus first",
+        "rise of the share that failed, last level minus first",
     )
-    share = Limit(0.5, LimitKind.SHARE, "of rollouts", "share that failed, last window")
+    share = Limit(0.5, LimitKind.SHARE, "of rollouts", "share that failed")
 
 
 @Check(
@@ -68,11 +68,9 @@ class _ToolErrors(RiseOrShare):
         0.2,
         LimitKind.SHARE,
         "of calls",
-        "share that return an error: last window minus first",
+        "rise of the share that return an error, last level minus first",
     )
-    share = Limit(
-        0.5, LimitKind.SHARE, "of calls", "share that return an error, last window"
-    )
+    share = Limit(0.5, LimitKind.SHARE, "of calls", "share that return an error")
 
 
 def _judge_tool_errors(check: Check, run: Run) -> Result:
@@ -154,11 +152,9 @@ class _UnparsedCalls(RiseOrShare):
         0.2,
         LimitKind.SHARE,
         "of calls",
-        "share that cannot be parsed: last window minus first",
+        "rise of the share that cannot be parsed, last level minus first",
     )
-    share = Limit(
-        0.5, LimitKind.SHARE, "of calls", "share that cannot be parsed, last window"
-    )
+    share = Limit(0.5, LimitKind.SHARE, "of calls", "share that cannot be parsed")
 
 
 unparsed_calls = Check(
@@ -186,11 +182,9 @@ class _LateCalls(RiseOrShare):
         0.2,
         LimitKind.SHARE,
         "of calls",
-        "share after a final answer: last window minus first",
+        "rise of the share after a final answer, last level minus first",
     )
-    share = Limit(
-        0.3, LimitKind.SHARE, "of calls", "share after a final answer, last window"
-    )
+    share = Limit(0.3, LimitKind.SHARE, "of calls", "share after a final answer")
 
 
 late_calls = Check(
@@ -216,11 +210,9 @@ class _MarkupTurns(RiseOrShare):
         0.1,
         LimitKind.SHARE,
         "of turns",
-        "share with markup in text: last window minus first",
+        "rise of the share with markup in text, last level minus first",
     )
-    share = Limit(
-        0.3, LimitKind.SHARE, "of turns", "share with markup in text, last window"
-    )
+    share = Limit(0.3, LimitKind.SHARE, "of turns", "share with markup in text")
 
 
 markup_turns = Check(
@@ -247,7 +239,7 @@ class _EmptyResults(Limits):
         0.3,
         LimitKind.SHARE,
         "of answers",
-        "share of one tool's answers without text: last window minus first",
+        "rise of the share of one tool's answers without text, last level minus first",
     )
     answers = Limit(
         50,
@@ -326,7 +318,7 @@ class _ToolDisuse(Limits):
         0.3,
         LimitKind.RATIO,
         "times",
-        "calls per response against the first window",
+        "calls per response against the level before",
         AGENTS,
     )
     calls = Limit(
@@ -351,7 +343,7 @@ class _ToolDisuse(Limits):
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
-    """Find that responses make far fewer tool calls than in the first window."""
+    """Find that responses make far fewer tool calls than before."""
     series = quantities.figure_of(run, "tool_calls")
     curve = series.curve if series is not None else None
     if series is None or curve is None:
@@ -406,12 +398,10 @@ class _TurnLimit(RiseOrShare):
         0.2,
         LimitKind.SHARE,
         "of conversations",
-        "share stopped: last window minus first",
+        "rise of the share stopped, last level minus first",
         EOS,
     )
-    share = Limit(
-        0.5, LimitKind.SHARE, "of conversations", "share stopped, last window", EOS
-    )
+    share = Limit(0.5, LimitKind.SHARE, "of conversations", "share stopped", EOS)
 
 
 def _judge_turn_limit(check: Check, run: Run) -> Result:
@@ -448,14 +438,14 @@ class _UnclosedThinking(RiseOrShare):
         0.2,
         LimitKind.SHARE,
         "of responses",
-        "share of unclosed thinking: last window minus first",
+        "rise of the share of unclosed thinking, last level minus first",
         EOS,
     )
     share = Limit(
         0.5,
         LimitKind.SHARE,
         "of responses",
-        "share whose thinking does not end, last window",
+        "share whose thinking does not end",
         EOS,
     )
 

@@ -148,7 +148,7 @@ class _ZeroVarianceGroups(RiseOrShare):
         0.5,
         LimitKind.SHARE,
         "of groups",
-        "share of groups whose rewards are equal (std below 1e-6), last window",
+        "share of groups whose rewards are equal (std below 1e-6)",
         GROUPS,
     )
     grouped = Limit(
@@ -219,7 +219,7 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
 def _judge_equal_groups(
     check: Check, run: Run, groups: pd.DataFrame, last_groups: pd.DataFrame
 ) -> Result:
-    """Judge the share of groups with equal rewards in the last window."""
+    """Judge the share of groups with equal rewards."""
     limit = run.limits[_ZeroVarianceGroups].share
     shares = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
     series = Series(run.steps, shares["equal"].to_numpy(np.float64))
@@ -429,14 +429,14 @@ class _DroppedGroups(RiseOrShare):
         0.5,
         LimitKind.SHARE,
         "of responses",
-        "share that the trainer dropped, last window",
+        "share that the trainer dropped at the end",
         GROUPS,
     )
     rise = Limit(
         0.1,
         LimitKind.SHARE,
         "of responses",
-        "rise of that share since the first window",
+        "rise of that share, last level minus first",
     )
     kept = Limit(
         2.0,

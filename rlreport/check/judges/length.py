@@ -151,7 +151,7 @@ class _LengthCollapse(Limits):
         0.1,
         LimitKind.SHARE,
         "of responses",
-        "share nearly empty, last window",
+        "share nearly empty",
         SHORT_RESPONSES,
     )
 
@@ -322,12 +322,10 @@ class MissingEos(RiseOrShare):
         0.2,
         LimitKind.SHARE,
         "of responses",
-        "share cut off, rise since the first window",
+        "rise of the share cut off, last level minus first",
         EOS,
     )
-    share = Limit(
-        0.5, LimitKind.SHARE, "of responses", "share cut off in the last window", EOS
-    )
+    share = Limit(0.5, LimitKind.SHARE, "of responses", "share cut off", EOS)
 
 
 @Check(

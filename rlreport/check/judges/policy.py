@@ -46,21 +46,19 @@ class KlExplosion(Limits):
         10.0,
         LimitKind.VALUE,
         "nats",
-        "mean KL per response in the last window (warning)",
+        "KL per response (warning)",
         TRL_KL,
     )
     critical = Limit(
         50.0,
         LimitKind.VALUE,
         "nats",
-        "mean KL per response in the last window (critical)",
+        "KL per response at the end (critical)",
         TRL_KL,
     )
-    warn_token = Limit(
-        0.1, LimitKind.VALUE, "nats per token", "mean KL per token (warning)"
-    )
+    warn_token = Limit(0.1, LimitKind.VALUE, "nats per token", "KL per token (warning)")
     critical_token = Limit(
-        0.5, LimitKind.VALUE, "nats per token", "mean KL per token (critical)"
+        0.5, LimitKind.VALUE, "nats per token", "KL per token at the end (critical)"
     )
 
 
@@ -300,11 +298,11 @@ class _EntropyCollapse(Limits):
         0.2,
         LimitKind.SHARE,
         "of the first",
-        "mean surprisal, relative to the first window",
+        "mean surprisal, relative to the level before",
         ENTROPY,
     )
     surprisal = Limit(
-        0.3, LimitKind.VALUE, "nats", "mean surprisal in the last window", ENTROPY
+        0.3, LimitKind.VALUE, "nats", "mean surprisal at the end", ENTROPY
     )
 
 
@@ -330,7 +328,7 @@ class _EntropyCollapse(Limits):
     trend=True,
 )
 def entropy_collapse(check: Check, run: Run) -> Result:
-    """Find that the entropy is a small part of that in the first window, and low."""
+    """Find that the entropy became a small part of what it was, and low."""
     entropy = _entropy(run, highest=False)
     if entropy is None:
         return check.not_run(check.needs_also)
@@ -370,7 +368,7 @@ class _EntropyExplosion(Limits):
         3.0,
         LimitKind.RATIO,
         "times",
-        "mean surprisal, relative to the first window",
+        "mean surprisal, relative to the level before",
         ENTROPY,
     )
     rise = Limit(1.0, LimitKind.VALUE, "nats", "rise of the mean surprisal", ENTROPY)

@@ -186,7 +186,7 @@ class _StaleRollouts(Limits):
         8.0,
         LimitKind.COUNT,
         "steps",
-        "mean lag of the last window",
+        "mean lag",
         "prime-rl: max_off_policy_steps is 8",
     )
 
