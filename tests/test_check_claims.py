@@ -60,7 +60,7 @@ def test_a_single_evaluation_was_and_has_no_course(tmp_path: Path) -> None:
     said = "Validation was 0.25 in the one evaluation logged (step 40)."
     assert said in verdict.sentence
     assert "stays" not in verdict.sentence
-    assert verdict.courses["watched_reward"].phases == ()
+    assert verdict.courses["validation"].curve.pieces == ()
     assert verdict.keep_step == 59, (
         "one evaluation does not tell which checkpoint is best"
     )

@@ -12,8 +12,8 @@ from rlreport.check import load_thresholds, run_checks
 from rlreport.check.judges.length import MissingEos
 from rlreport.check.judges.policy import KlExplosion
 from rlreport.check.limits import Limits
-from rlreport.check.windows import Trend
 from rlreport.check.registry import CHECKS, LIMITS
+from rlreport.check.windows import Trend
 from rlreport.draw.catalogue import OVERVIEW, CurveChart
 from rlreport.draw.run_charts import CHART_OF_ROLE
 from rlreport.errors import UsageError

@@ -315,7 +315,7 @@ def test_leaving_the_prompts_language_is_worse_where_the_watched_reward_falls(
 
 def test_a_part_of_a_run_is_watched_by_the_validation_of_its_own_steps(tmp_path):
     whole = Run(logged(tmp_path, float, split=True))
-    part = quantities.watched_reward(whole.between(8, 17))
+    part = quantities.validation(whole.between(8, 17))
     assert part is not None
     assert part.steps.tolist() == [8, 12, 16]
     assert part.values == pytest.approx([8, 12, 16], abs=0.1)

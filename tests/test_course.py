@@ -72,33 +72,43 @@ def write_log(path: Path, mean: Callable[[int], float], *, metrics: bool) -> Non
 
 
 def assert_course(course: dict[str, Any], tables: dict[str, pd.DataFrame]) -> None:
-    """Recompute first, best and last from the table of its series, and check the phases' order."""
+    """Recompute the levels from the table of their series, and check the pieces' order."""
     column = course["series"]["column"]
     table = tables[course["series"]["file"]].dropna(subset=column)
     steps = table["step"].tolist()
     values = table[column].tolist()
-    # The formula of docs/checks.md, written a second time
     count = len(values)
-    least = 1 if course["quantity"] == "watched_reward" else 3
+    # The widths of docs/checks.md, written a second time
     twentieth = min(10, math.floor(count / 20 + 0.5))
-    size = min(max(least, twentieth), max(1, count // 3))
-    windows = [values[i : i + size] for i in range(count - size + 1)]
-    means = [sum(window) / size for window in windows]
-    best = (min if course["lower_is_better"] else max)(means)
-    expected = {"first": means[0], "best": best, "last": means[-1]}
-    for name, mean in expected.items():
-        assert course[name]["value"] == pytest.approx(mean, abs=1e-6), name
-        start = steps.index(course[name]["steps"][0])
-        assert means[start] == pytest.approx(mean, abs=1e-6)
-        assert course[name]["steps"][1] == steps[start + size - 1]
-    phases = course["phases"]
-    assert 1 <= len(phases) <= 5
-    assert phases[0]["steps"][0] == steps[0]
-    assert phases[-1]["steps"][1] == steps[-1]
-    for phase in phases:
-        assert (phase["kind"] in ("rise", "recovery")) == (phase["to"] > phase["from"])
-        assert (phase["kind"] == "fall") == (phase["to"] < phase["from"])
-    for before, after in itertools.pairwise(phases):
+    widest = min(max(3, twentieth), max(1, count // 3))
+    if course["quantity"] == "validation":
+        widest = 1
+    for name in ("first", "best", "lowest", "last"):
+        level = course[name]
+        if level is None:
+            assert course["lower_is_better"] is None
+            continue
+        first, last = level["steps"]
+        left_out = level.get("without", [])
+        inside = [
+            value
+            for step, value in zip(steps, values, strict=True)
+            if first <= step <= last and step not in left_out
+        ]
+        assert level["value"] == pytest.approx(sum(inside) / len(inside), abs=1e-6)
+        if name in ("first", "last"):
+            assert len(inside) <= widest
+    assert course["first"]["steps"][0] == steps[0]
+    assert course["last"]["steps"][1] == steps[-1]
+    assert course["lowest"]["value"] <= course["first"]["value"]
+    pieces = course["pieces"]
+    assert 1 <= len(pieces) <= 6
+    assert pieces[0]["steps"][0] == steps[0]
+    assert pieces[-1]["steps"][1] == steps[-1]
+    for piece in pieces:
+        assert (piece["kind"] == "rise") == (piece["to"] > piece["from"])
+        assert (piece["kind"] == "fall") == (piece["to"] < piece["from"])
+    for before, after in itertools.pairwise(pieces):
         assert steps.index(after["steps"][0]) == steps.index(before["steps"][1]) + 1
 
 
@@ -144,7 +154,7 @@ def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(
     tile = tiles["reward_mean"]
     length = tiles["response_chars_mean"]
     assert tile.first is not None and tile.best is not None and length.best is None
-    numbers = [part.value for part in (reward.first, reward.best, reward.last)]
+    numbers = [part.value for part in (reward.first, reward.top, reward.last)]
     assert [cell.value for cell in (tile.first, tile.best, tile.now)] == numbers
     markdown = (tmp_path / "run.md").read_text()
     assert f"| {tile.first.text} | {tile.best.text} | {tile.now.text} |" in markdown
@@ -154,7 +164,7 @@ def test_every_output_prints_the_course_and_the_best_only_where_it_was_lost(
     assert "over all rollouts; 8 per step are logged." in page
 
 
-def test_phases_tell_rise_plateau_collapse_and_recovery() -> None:
+def test_pieces_tell_rise_plateau_collapse_and_recovery() -> None:
     rng = np.random.default_rng(3)
     levels = np.concatenate(
         [
@@ -167,23 +177,22 @@ def test_phases_tell_rise_plateau_collapse_and_recovery() -> None:
     series = Series(np.arange(140), levels + rng.normal(0, 0.02, 140))
     course = course_of(series, "reward_mean")
     assert course is not None
-    assert [phase.kind for phase in course.phases] == [
-        "rise",
-        "flat",
-        "dead",
-        "recovery",
-    ]
-    starts = [phase.steps[0] for phase in course.phases]
+    pieces = course.curve.pieces
+    assert [piece.kind for piece in pieces] == ["rise", "flat", "flat", "rise"]
+    starts = [piece.steps[0] for piece in pieces]
     assert starts == pytest.approx([0, 40, 70, 100], abs=2)
+    valley = course.curve.valley
+    assert valley is not None
+    assert valley.onset == pytest.approx(70, abs=1)
 
 
-def test_a_spike_is_no_phase_and_noise_has_none() -> None:
+def test_three_spikes_are_no_event_and_no_change() -> None:
     rng = np.random.default_rng(4)
     values = rng.normal(0.5, 0.05, 200)
     values[100:103] = 3.0
     course = course_of(Series(np.arange(200), values), "reward_mean")
     assert course is not None
-    assert [phase.kind for phase in course.phases] == ["flat"]
+    assert course.curve.events == ()
     assert course.direction == 0
 
 

@@ -115,7 +115,9 @@ def test_too_few_values_without_errors_are_not_judged() -> None:
 def test_three_values_of_many_responses_are_judged_by_their_errors() -> None:
     curve = read([0.05, 0.2, 0.5], errors=np.full(3, 0.01))
     assert curve.rose
-    assert curve.changed == pytest.approx(0.45 / (math.sqrt(2) * math.hypot(0.01, 0.01)))
+    assert curve.changed == pytest.approx(
+        0.45 / (math.sqrt(2) * math.hypot(0.01, 0.01))
+    )
 
 
 def test_five_steps_of_many_responses_rose() -> None:
@@ -313,7 +315,9 @@ def test_the_onset_interval_covers_the_true_start(family: str, count: int) -> No
 
 def described(curve: Curve) -> list[tuple[object, ...]]:
     """What a curve did, without its numbers."""
-    events = [(one.kind, one.onset, one.low, one.high, one.until) for one in curve.events]
+    events = [
+        (one.kind, one.onset, one.low, one.high, one.until) for one in curve.events
+    ]
     return [*events, *((piece.kind, piece.steps) for piece in curve.pieces)]
 
 
@@ -352,7 +356,9 @@ finite = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
 @settings(max_examples=150, deadline=None)
-@given(values=st.lists(finite, min_size=1, max_size=60), kind=st.sampled_from(list(Kind)))
+@given(
+    values=st.lists(finite, min_size=1, max_size=60), kind=st.sampled_from(list(Kind))
+)
 def test_any_numbers_are_read_without_errors(values: list[float], kind: Kind) -> None:
     with np.errstate(all="ignore"):
         curve = read_curve(np.arange(len(values)), np.array(values), kind=kind)
@@ -365,7 +371,9 @@ def test_any_numbers_are_read_without_errors(values: list[float], kind: Kind) ->
         assert event.low <= event.high
 
 
-@pytest.mark.parametrize("values", [[1e300, -1e300] * 20, [0.0, 1.0] * 20, [1e-320] * 20])
+@pytest.mark.parametrize(
+    "values", [[1e300, -1e300] * 20, [0.0, 1.0] * 20, [1e-320] * 20]
+)
 def test_extreme_numbers_have_finite_levels(values: list[float]) -> None:
     curve = read(values)
     assert math.isfinite(curve.first.value)

@@ -423,9 +423,9 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
             course_of(Series(steps, curves[name]), "reward") for name in (base, new)
         ]
         leading = max(
-            (c for c in courses if c and c.gained), key=lambda course: course.best.value
+            (c for c in courses if c and c.gained), key=lambda course: course.top.value
         )
-        middle = (leading.first.value + leading.best.value) / 2
+        middle = (leading.first.value + leading.top.value) / 2
         assert comparison.speed["half"].reward == pytest.approx(middle)
 
 

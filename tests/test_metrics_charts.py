@@ -301,7 +301,7 @@ def test_key_figures_are_the_trainers_where_it_logged_them(learning):
     ]
     _, report = charts(write(learning / "metrics.jsonl", events).parent)
     tiles = {tile.key: tile for tile in report.figures}
-    windows = quantities.reward_windows(Run(report.tables))
+    windows = quantities.levels_of(quantities.courses(Run(report.tables))["reward"])
     assert tiles["reward_mean"].now.value == pytest.approx(windows["end"])
     first = tiles["reward_mean"].first
     assert first is not None and first.value == pytest.approx(windows["start"])

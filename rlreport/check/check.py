@@ -41,7 +41,9 @@ from rlreport.text.messages import (
 )
 from rlreport.text.numbers import exact
 
-# What was beyond a limit in less than this part of the steps, and is no longer, is a note
+# What was beyond a limit for at most so many steps, or less than this part of them, and is no
+# longer, is a note
+EPISODE_STEPS = 5
 EPISODE = 0.1
 CLOSE = 0.5  # A value of at least this part of its limit is close to it
 # A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
@@ -289,7 +291,7 @@ class Check:
             run: the run that is judged.
             series: the fraction by step.
             facts: of the finding, beside ``share`` (where it is high) and ``before``.
-            severity: of the finding; what ended soon is a note.
+            severity: of the finding; a note if the fraction is no longer too high.
             details: further arguments of ``found``.
         """
         limits = self.limits
@@ -317,7 +319,7 @@ class Check:
             if not excursion.lasts:
                 share = excursion.level
                 until = excursion.steps[1]
-                severity = severity_of(excursion, severity)
+                severity = Severity.INFO  # it became better
         details = {"onset": onset, "until": until, **details}
         facts = {"share": share, "before": before, **facts}
         return self.found(run, severity, tested, facts, series=series, **details)
@@ -412,8 +414,8 @@ def severity_of(
     excursion: Excursion, severity: Severity = Severity.WARNING
 ) -> Severity:
     """Return how serious it is to be beyond a limit: what ended soon is a note."""
-    is_over = not excursion.lasts and excursion.share < EPISODE
-    return Severity.INFO if is_over else severity
+    is_brief = excursion.count <= EPISODE_STEPS or excursion.share < EPISODE
+    return Severity.INFO if is_brief and not excursion.lasts else severity
 
 
 def mean_in(series: Series | None, steps: tuple[int, int]) -> float:

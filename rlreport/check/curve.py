@@ -85,7 +85,8 @@ class Excursion:
     )  # the level before it, None if it is there from the first steps on
     is_dated: bool  # whether it is clearly beyond the limit, so that its first step means something
     lasts: bool  # whether it goes on until the end
-    share: float  # the part of the values that lie in it
+    count: int  # number of values in it
+    share: float  # the part of all values that lie in it
 
     @property
     def from_start(self) -> bool:
@@ -495,6 +496,7 @@ def excursion_of(
         before=before,
         is_dated=_is_clearly_beyond(level, limit, op, is_share=is_share),
         lasts=stop == count,
+        count=stop - start,
         share=(stop - start) / count,
     )
 

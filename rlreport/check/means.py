@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.run import Run
@@ -221,8 +222,8 @@ def sampling_errors(run: Run, values: Floats) -> Floats:
     if not total < np.inf:
         return np.full(len(run.steps), np.nan)
     prompts = run.responses["prompt_id"].to_numpy(np.int64)[finite]
-    of_group = np.unique(np.stack([steps, prompts]), axis=1, return_inverse=True)[1]
-    by_prompt = float((np.bincount(of_group.ravel(), inside) ** 2).sum())
+    of_group, _ = pd.factorize(steps * (int(prompts.max()) + 1) + prompts)
+    by_prompt = float((np.bincount(of_group, inside) ** 2).sum())
     largest = float(np.abs(values[finite]).max())
     std = beyond_rounding(np.sqrt(max(total, by_prompt) / len(steps)), largest)
     known = np.where(counts > 0, counts, np.nan)

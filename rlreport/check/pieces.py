@@ -65,7 +65,8 @@ def pieces_of(prepared: Prepared, fit: Fit) -> tuple[tuple[Piece, ...], Floats]:
     span = float(np.ptp(lines))
     straight = []
     for start, stop in pairwise(fit.cuts):
-        piece = _piece(values, lines, start, stop, fit, span)
+        ends = (float(lines[start]), float(lines[stop - 1]))
+        piece = _piece(values, ends, (start, stop), fit, span)
         if piece.kind is PieceKind.FLAT:
             lines[start:stop] = piece.first
         straight.append(piece)
@@ -74,11 +75,16 @@ def pieces_of(prepared: Prepared, fit: Fit) -> tuple[tuple[Piece, ...], Floats]:
 
 
 def _piece(
-    values: Floats, lines: Floats, start: int, stop: int, fit: Fit, span: float
+    values: Floats,
+    ends: tuple[float, float],
+    stretch: tuple[int, int],
+    fit: Fit,
+    span: float,
 ) -> Piece:
+    """Return the piece of a stretch, flat if its line hardly changes between its ``ends``."""
+    first, last = ends
+    start, stop = stretch
     error = fit.noise.of_mean(start, stop)
-    first = float(lines[start])
-    last = float(lines[stop - 1])
     least = max(FLAT_Z * error * math.sqrt(RISE_VARIANCE), FLAT_SHARE * span)
     if abs(last - first) < least or stop - start < 2:
         mean = rounded(values[start:stop].mean())

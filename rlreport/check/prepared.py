@@ -34,6 +34,7 @@ END_SHARE = 0.5
 END_RUNS = 3
 END_OTHERS = 20
 END_SIDE = 0.6
+LEAST_BETWEEN = 5
 
 # A size is read as a logarithm if it spans more than one decade
 DECADE = 10.0
@@ -199,6 +200,8 @@ def constant_ends(values: Floats) -> tuple[int, int]:
     head = _end_length(values[0], lengths, values[starts], values[lengths[0] :])
     rest = values[: count - lengths[-1]]
     tail = _end_length(values[-1], lengths[::-1], values[starts][::-1], rest)
+    if count - head - tail < LEAST_BETWEEN:
+        return 0, 0  # a fit finds two constant halves by itself
     return head, tail
 
 

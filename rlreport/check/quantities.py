@@ -193,15 +193,15 @@ DEAD_SHARE = 0.03
 def death(run: Run) -> Event | None:
     """Return that the reward, else a watched score, ends at its worst value and stays there.
 
-    The worst value is 0, or the lowest of all responses if that is lower. A score that settles
-    above it is not dead.
+    The worst value is 0, or the lowest of all steps (of all responses, if the series is theirs) if
+    that is lower. A score that settles above it is not dead.
     """
     course = reward_course(run) or watched_course(run)
     dead = course.event(EventKind.DEAD) if course is not None else None
     if course is None or dead is None or course.curve.fall is None:
         return None
     values = [0.0, float(course.values.min())]
-    if run.has("reward"):
+    if course.source == "rollouts" and course.quantity == "reward":
         values.append(float(np.nanmin(run.column("reward"))))
     worst = min(values)
     scale = course.top.value - worst

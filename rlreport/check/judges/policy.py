@@ -199,11 +199,11 @@ def _rollouts_kl(run: Run) -> _Kl | None:
         return None
     kl = run.column("kl_k1")
     tokens = np.where(np.isfinite(kl), run.column("response_tokens"), np.nan)
+    per_response = quantities.series_by_step(run, "kl_k1", kind=Kind.SIZE)
+    if not np.isfinite(tokens).any():
+        return _Kl(per_response, None)
     per_token = run.by_step(kl / tokens, tokens)
-    return _Kl(
-        per_response=quantities.series_by_step(run, "kl_k1", kind=Kind.SIZE),
-        per_token=Series(run.steps, per_token, kind=Kind.SIZE),
-    )
+    return _Kl(per_response, Series(run.steps, per_token, kind=Kind.SIZE))
 
 
 def _trainers_kl(run: Run) -> _Kl | None:
