@@ -485,6 +485,9 @@ def excursion_of(
         return None
     start = int(np.flatnonzero(surplus[:stop] == lowest[stop])[-1])
     level = rounded(float(np.median(values[start:stop])))
+    mean = _mean(values[start:stop])
+    if is_share and _is_beyond(np.array([mean]), limit, op)[0]:
+        level = mean  # of shares of few, the median may be 0 or 1
     share = int(count * LEVEL_SHARE + 0.5)
     width = min(max(LEAST_LEVEL, min(MOST_LEVEL, share)), max(1, count // 3))
     before = None
@@ -495,7 +498,8 @@ def excursion_of(
         level=level,
         before=before,
         is_dated=_is_clearly_beyond(level, limit, op, is_share=is_share),
-        lasts=stop == count,
+        # What ended within less than a level's length of the end may go on.
+        lasts=gain[stop] - gain[-1] < max(LEAST_VALUES, LEVEL_SHARE * count),
         count=stop - start,
         share=(stop - start) / count,
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
+from scipy.special import bdtrc, comb
 
 from rlreport.check.fit import Fit, deviate
 from rlreport.check.pieces import Piece
@@ -50,6 +50,7 @@ SPARSE_VALUES = 12
 # Evaluations: all since the onset are below all before it, three on each side, by four errors
 SEPARATE_VALUES = 3
 SEPARATE_ERRORS = 4.0
+SEPARATE_CHANCE = 0.004
 
 
 class EventKind(StrEnum):
@@ -314,7 +315,7 @@ class _Events:
     def _separate_evaluations(self) -> Event | None:
         """Return the fall of evaluations that all lie below all before it, None without."""
         prepared = self.fitted.prepared
-        if not self.is_evaluation or not prepared.error:
+        if not self.is_evaluation:
             return None
         values = self.values
         count = len(values)
@@ -329,9 +330,12 @@ class _Events:
             is_large = drop > max(
                 SEPARATE_ERRORS * prepared.error, EVENT_SHARE * float(np.ptp(values))
             )
-            if gap > 0 and is_large:
+            # Without a sampling error, the order alone has to be that unlikely.
+            is_sure = prepared.error > 0 or comb(count, at) >= 1 / SEPARATE_CHANCE
+            if gap > 0 and is_large and is_sure:
                 step = int(prepared.steps[at])
-                error = prepared.error * math.sqrt(1 / at + 1 / (count - at))
+                sigma = prepared.error or self.fitted.fit.noise.sigma
+                error = sigma * math.sqrt(1 / at + 1 / (count - at))
                 return Event(
                     kind=self.kind,
                     onset=step,

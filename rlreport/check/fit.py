@@ -34,6 +34,7 @@ COARSE_BUCKETS = 40
 # all values, which weighs as much as this many
 LOCAL = 10
 LOCAL_SHARE = 20
+LOCAL_UNIT = 1e-9
 PASSES = 3
 # Noise of a constant end, relative to the rest
 QUIET = 0.1
@@ -245,7 +246,11 @@ class _Search:
         for place in range(1, len(cuts) - 1):
             start = refined[place - 1]
             stop = refined[place + 1]
-            tried = np.arange(start + LEAST_PIECE, stop - LEAST_PIECE + 1)
+            # The best value is in a bucket next to the cut, or in the one after that.
+            reach = 2 * self.count // BUCKETS + LEAST_PIECE
+            first = max(start + LEAST_PIECE, refined[place] - reach)
+            last = min(stop - LEAST_PIECE, refined[place] + reach)
+            tried = np.arange(first, last + 1)
             if len(tried):
                 both = sums.residuals(start, tried) + sums.residuals(tried, stop)
                 refined[place] = int(tried[np.argmin(significant(both))])
@@ -311,7 +316,9 @@ class _Search:
         stops = np.minimum(places + reach + 1, self.count)
         inside = squares[stops] - squares[starts] + LOCAL * best.variance
         around = np.sqrt(inside / (stops - starts + LOCAL))
-        return significant(np.maximum(around, self.floor) / math.sqrt(best.variance))
+        relative = np.maximum(around, self.floor) / math.sqrt(best.variance)
+        # Its last digits depend on the machine.
+        return np.asarray(np.rint(relative / LOCAL_UNIT) * LOCAL_UNIT)
 
     def noise(self, best: _Option, local: Floats) -> Noise:
         """Return the noise that the best fit leaves over."""

@@ -407,8 +407,8 @@ class _Group(NamedTuple):
     top: Finding
     findings: list[Finding]
 
-    def order(self, run: Run) -> tuple[int, int, int]:
-        """Return the place among the groups: the smallest comes first."""
+    def order(self, run: Run) -> tuple[int, int, int, int]:
+        """Return the place among the groups: the smallest comes first, of equals the earliest."""
         severity = min(finding.severity.order for finding in self.findings)
         rank = _rank_order(self.top)
         onset = self.top.onset
@@ -418,7 +418,8 @@ class _Group(NamedTuple):
             rank = Rank.NOTE.order
         # A critical death leads before any other finding.
         first = -1 if _is_death(self.top) else severity
-        return first, rank, severity
+        step = onset.step if onset is not None else int(run.steps[0])
+        return first, rank, severity, step
 
 
 def _root(finding: Finding, ranked: Sequence[Finding]) -> Finding:
@@ -453,8 +454,9 @@ def _explains(cause: Finding, other: Finding) -> bool:
         return False
     if other.rank is Rank.NOTE or cause.onset is None or other.onset is None:
         return True
-    # Both are dated by means of three steps, so they are exact to one step.
-    return cause.onset.low - 1 <= other.onset.high
+    if cause.rank is other.rank:
+        return cause.onset.step <= other.onset.high
+    return cause.onset.low <= other.onset.high
 
 
 def _start(finding: Finding) -> tuple[int, int]:

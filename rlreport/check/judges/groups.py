@@ -11,7 +11,6 @@ from rlreport.check.check import (
     Check,
     Need,
     RiseOrShare,
-    severity_of,
 )
 from rlreport.check.curve import LEAST_LEVEL
 from rlreport.check.evidence import Ranking
@@ -244,10 +243,10 @@ def _judge_equal_groups(
             "best": int(counts["best"]),
             "lowest": int(counts["wrong"]),
         }
-    severity = severity_of(excursion)
+    is_note = is_note or not excursion.lasts
     return check.found(
         run,
-        Severity.INFO if is_note else severity,
+        Severity.INFO if is_note else Severity.WARNING,
         [tested],
         facts,
         _ranking(run, groups, kind),
