@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page
 
 import rlreport
-from rlreport.pages.panel import conversation_data
+from rlreport.pages.response_panel import conversation_data
 from rlreport.read.rollouts import Rollout, Turn
 from tests.browser import box_of, serious, visiting
 from tests.reading import row, write

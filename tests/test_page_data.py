@@ -21,7 +21,7 @@ from rlreport.figures.tokens import TokenFigures
 from rlreport.pages.data import csv
 from rlreport.pages.html import canonical_json, script_json
 from rlreport.pages.listed import PREFIXES, PromptText, prompt_prefixes
-from rlreport.pages.panel import group_data
+from rlreport.pages.response_panel import group_data
 from rlreport.pages.token_data import decimal, pack_tokens
 from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import without_controls

@@ -35,8 +35,8 @@ from rlreport.pages.listed import (
 )
 from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import BadgeData, RowsData, RunData, StepTextsData
-from rlreport.pages.panel import branch_data, conversation_data, group_data
 from rlreport.pages.plan import shown_prompts
+from rlreport.pages.response_panel import branch_data, conversation_data, group_data
 from rlreport.pages.table import (
     Cell,
     Columns,
