@@ -14,7 +14,7 @@ from rlreport.comparison import words
 from rlreport.comparison.compare import Guardrail
 from rlreport.comparison.export import compare_json, prompts_table
 from rlreport.comparison.outcome import Flip, Outcome
-from rlreport.comparison.run import Difference, settings_that_differ
+from rlreport.comparison.run import ComparedRun, Difference, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions
 from rlreport.pages.context import EncodedPage, Maker
@@ -290,6 +290,7 @@ class ComparisonSummary:
 def comparison_view(
     outcome: Outcome, charts: Sequence[Chart], shown: int
 ) -> ComparisonView:
+    """Return what the page shows; ``shown``: maximum number of prompts won or lost."""
     flips = outcome.flips[:shown]
     caveats = words.caveats(outcome)
     card, versions = settings_that_differ(outcome.base, outcome.new)
@@ -300,12 +301,7 @@ def comparison_view(
         against=caveats,
         gate=words.gate_sentence(outcome),
         notes=words.notes(outcome),
-        runs=[
-            ComparedSide(
-                side.partition(" ")[0], run.name, run.level, words.run_verdict(run)
-            )
-            for side, run in outcome.runs
-        ],
+        runs=[_compared_side(label, run) for label, run in outcome.runs],
         charts=list(charts),
         equal_kl=words.equal_kl(outcome),
         guardrails=_guardrails(outcome),
@@ -313,7 +309,7 @@ def comparison_view(
         card=_settings("card", _CARD, card, redact=outcome.redact),
         versions=_settings("versions", _VERSIONS, versions, redact=outcome.redact),
         flips=_flips(flips),
-        data=_data(flips, outcome),
+        data=_rows_data(flips, outcome),
         prompts=not outcome.comparison.metrics_alone,
         ngrams=_ngrams(outcome),
         tokens=_tokens(outcome),
@@ -324,6 +320,11 @@ def comparison_view(
             if flip.new_text is not None and flip.base_text is not None
         ],
     )
+
+
+def _compared_side(label: str, run: ComparedRun) -> ComparedSide:
+    side = label.partition(" ")[0]  # ``BASE`` of ``BASE (seed1)``
+    return ComparedSide(side, run.name, run.level, words.run_verdict(run))
 
 
 def _changed_findings(outcome: Outcome) -> list[ChangedFindings]:
@@ -342,6 +343,7 @@ def _title(finding: ToldFinding, outcome: Outcome) -> str:
 
 
 def _left_out(outcome: Outcome, shown: int) -> list[str]:
+    """Return sentences on the texts and prompts that the page does not show."""
     notes = []
     texts = words.texts_note(outcome)
     if texts:
@@ -357,7 +359,10 @@ def _left_out(outcome: Outcome, shown: int) -> list[str]:
 
 
 def _severity(outcome: Outcome, caveats: str) -> str:
-    """Return the level that colours the result, "healthy" only if there are no caveats."""
+    """Return the level that colours the result, "healthy" only if there are no caveats.
+
+    A broken run is one whose verdict is critical: its better figures may mislead.
+    """
     level = outcome.comparison.level
     if any(run.broken for run in outcome.news):
         return "critical"
@@ -401,6 +406,7 @@ def _guardrail_label(guardrail: Guardrail) -> str:
 def _settings(
     name: str, caption: str, differences: Sequence[Difference], *, redact: bool
 ) -> TableView | None:
+    """Return a table of the settings in which the runs differ, None if there are none."""
     if not differences:
         return None
     keys = [difference.key for difference in differences]
@@ -453,7 +459,8 @@ def _cut(text: str) -> str:
     )
 
 
-def _data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
+def _rows_data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
+    """Return the rows of prompts won and lost for scripts; see docs/page-data.md."""
     return {
         "run": outcome.new.name,
         "step": "",
@@ -479,7 +486,7 @@ def _data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
         "highlights": [],
         "metrics": [],
         "titles": {
-            "row": message("Prompt {n}", n="{n}"),
+            "row": message("Prompt {n}", n="{n}"),  # scripts fill in the number
             "response": message("NEW's response"),
             "ref_response": message("BASE's response"),
             "other": "BASE",
@@ -501,7 +508,7 @@ def _where(flip: Flip) -> str:
 
 
 def _ngrams(outcome: Outcome) -> TableView:
-    base, new = outcome.counted
+    base, new = outcome.counted  # responses of each run
     if base and new:
         note = message(
             "Counted in {new:count} responses of NEW and {base:count} responses of BASE in the "
@@ -518,6 +525,7 @@ def _ngrams(outcome: Outcome) -> TableView:
 
 
 def _tokens(outcome: Outcome) -> TableView:
+    # The change of a share is in percentage points.
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
     note = message(
         "Needs log-probabilities of both runs, from logs, a folder or a .zip, and no --redact."

@@ -81,13 +81,16 @@ def _prompts(report: RunReport, addresses: Addresses) -> TableView:
     ids = prompts["prompt_id"].tolist()
     rows = tables.responses[tables.responses["prompt_id"].isin(ids)]
     means = rows.groupby(["prompt_id", "step"])["reward"].mean()
+    # Whether any prompt occurs at several steps
     recurs = means.index.get_level_values("prompt_id").has_duplicates
     absent = message("the report shows no response to this prompt")
     texts = []
     for prompt_id, prompt in zip(ids, prompts["prompt"].astype(str), strict=True):
         whole = turns_as_text(turns(prompt)) or prompt
         text = PromptText(whole, report.shared.prefixes, SNIPPET_CHARS)
-        texts.append(Cell(text, text.rest[:80], "" if prompt_id in shown else absent))
+        why = "" if prompt_id in shown else absent
+        # Prompts are sorted by what follows a shared beginning.
+        texts.append(Cell(text, text.rest[:80], why))
     columns: Columns = {PROMPT_TEXT: texts}
     if recurs:
         last_rewards = prompts["reward_last"]

@@ -107,6 +107,8 @@ NUMBERED = ColumnView(
     "n", "#", help=message("position in the step, in log order"), written="count"
 )
 
+FULL_BAR = 20  # Length of the longest bar behind numbers, see ``Cell.bar``
+
 LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
 
 
@@ -200,7 +202,7 @@ def step_view(
     not_in_table = {key: _not_in_table(texts) for key, texts in rows.texts.items()}
     return StepView(
         step=str(step),
-        incomplete=job.figures["incomplete"][-1],
+        incomplete=job.figures["incomplete"][-1],  # of this step, which is the last
         in_progress=job.in_progress,
         previous=previous,
         next=following,
@@ -319,6 +321,10 @@ def _texts_data(data: RowsData) -> StepTextsData:
 
 
 def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
+    """Return texts for scripts, None for those that scripts can read from the page's table.
+
+    Browsers replace a carriage return in HTML: a text that has one cannot be read from there.
+    """
     return [
         None if i < STATIC_ROWS and "\r" not in (text or "") else text
         for i, text in enumerate(texts)
@@ -343,12 +349,14 @@ def _ranks_of_step(
 def _ranks(values: Floats, listed: Floats) -> list[int | None]:
     """Return the rank among ``values`` of each listed value: 1 = largest, None for NaN."""
     ascending = np.sort(values[~np.isnan(values)])
+    # One more than the number of larger values
     ranks = len(ascending) + 1 - np.searchsorted(ascending, listed, side="right")
     ranks = np.where(np.isnan(listed), 0, ranks)
     return [rank or None for rank in ranks.tolist()]
 
 
 def _badges(findings: Sequence[ToldFinding], step: int) -> dict[str, list[BadgeData]]:
+    """Return n -> the findings that cite this response of the step."""
     badges: dict[str, list[BadgeData]] = {}
     for finding in findings:
         for example in finding.evidence:
@@ -366,6 +374,7 @@ def _badges(findings: Sequence[ToldFinding], step: int) -> dict[str, list[BadgeD
 
 
 def _highlights(findings: Sequence[ToldFinding]) -> list[str]:
+    """Return the texts that findings are about, which the panel marks in responses."""
     texts = set[str]()
     for finding in findings:
         texts.update(finding.texts)
@@ -387,8 +396,8 @@ def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
     """Return the first STATIC_ROWS cells of a column, bars scaled to its largest magnitude."""
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = float(size.max(initial=0.0)) or 1.0
-    # Divide first, like the scripts of the page: a product may exceed 20 or overflow.
-    bars = np.ceil(20 * (size / scale)).astype(np.int64)
+    # Divide first, like the scripts of the page: a product may exceed the full bar or overflow.
+    bars = np.ceil(FULL_BAR * (size / scale)).astype(np.int64)
     static = zip(values[:STATIC_ROWS].tolist(), bars.tolist(), strict=False)
     return [number_cell(value, kind, bar=bar) for value, bar in static]
 
