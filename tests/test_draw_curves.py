@@ -162,7 +162,7 @@ def test_averages_are_those_of_pandas_pass_over_what_is_missing_and_begin_at_ten
     ],
 )
 def test_only_noisy_curves_are_smoothed(values: np.ndarray, noisy: bool) -> None:
-    assert DrawnCurve("a", "a", values).noisy is noisy
+    assert DrawnCurve("a", "a", values).is_noisy is noisy
 
 
 def test_a_noisy_curve_is_drawn_smoothed_with_the_logged_values_behind():
