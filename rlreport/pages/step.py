@@ -220,7 +220,7 @@ def step_view(
 
 def _charts(job: StepJob, context: PageContext) -> list[Chart]:
     # Training responses are judged; if there are none, those of validation.
-    judged = job.columns["validation"] == 0
+    judged = job.columns["validation"] == RowRole.TRAINING
     if not judged.any():
         judged = ~judged
     if np.count_nonzero(judged) < LEAST_CHARTED:
