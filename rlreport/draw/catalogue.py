@@ -441,6 +441,7 @@ def _curve_charts(
     )
 
     def drawn(name: str, title: str, part: Part, note: str) -> Chart | None:
+        """Return a chart of the curves of a part; None without values."""
         axis = part.axis
         if any(curve.has_band for curve in part.curves):
             axis = message("{axis}, band ± std", axis=axis)

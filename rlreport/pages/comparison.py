@@ -304,15 +304,17 @@ def comparison_view(
         runs=[_compared_side(label, run) for label, run in outcome.runs],
         charts=list(charts),
         equal_kl=words.equal_kl(outcome),
-        guardrails=_guardrails(outcome),
+        guardrails=_guardrails_table(outcome),
         findings=_changed_findings(outcome),
-        card=_settings("card", _CARD, card, redact=outcome.redact),
-        versions=_settings("versions", _VERSIONS, versions, redact=outcome.redact),
-        flips=_flips(flips),
+        card=_settings_table("card", _CARD, card, redact=outcome.redact),
+        versions=_settings_table(
+            "versions", _VERSIONS, versions, redact=outcome.redact
+        ),
+        flips=_flips_table(flips),
         data=_rows_data(flips, outcome),
         prompts=not outcome.comparison.metrics_alone,
-        ngrams=_ngrams(outcome),
-        tokens=_tokens(outcome),
+        ngrams=_ngrams_table(outcome),
+        tokens=_tokens_table(outcome),
         left_out=_left_out(outcome, shown),
         pairs=[
             _pair(flip)
@@ -373,7 +375,7 @@ def _severity(outcome: Outcome, caveats: str) -> str:
     return LEVELS[level]
 
 
-def _guardrails(outcome: Outcome) -> TableView:
+def _guardrails_table(outcome: Outcome) -> TableView:
     comparison = outcome.comparison
     guardrails = [g for g in comparison.guardrails if g.level != "missing"]
     effects = [guardrail.effect for guardrail in guardrails]
@@ -403,7 +405,7 @@ def _guardrail_label(guardrail: Guardrail) -> str:
     return message("{name} ({unit})", name=name, unit=column.unit)
 
 
-def _settings(
+def _settings_table(
     name: str, caption: str, differences: Sequence[Difference], *, redact: bool
 ) -> TableView | None:
     """Return a table of the settings in which the runs differ, None if there are none."""
@@ -425,7 +427,7 @@ def _setting_text(key: str, text: str | None, *, redact: bool) -> str:
     return redacted_text(key, text) if redact else text
 
 
-def _flips(flips: Sequence[Flip]) -> TableView:
+def _flips_table(flips: Sequence[Flip]) -> TableView:
     ids = range(1, len(flips) + 1)
     columns: Columns = {_NUMBER: map(name_cell, ids)}
     columns |= attribute_columns(flips, _FLIP_NUMBERS)
@@ -495,6 +497,7 @@ def _rows_data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
 
 
 def _where(flip: Flip) -> str:
+    """Return which response of each run the page shows for a prompt."""
     base_step, base_n = flip.base_response
     new_step, new_n = flip.new_response
     return message(
@@ -507,7 +510,7 @@ def _where(flip: Flip) -> str:
     )
 
 
-def _ngrams(outcome: Outcome) -> TableView:
+def _ngrams_table(outcome: Outcome) -> TableView:
     base, new = outcome.counted  # responses of each run
     if base and new:
         note = message(
@@ -524,7 +527,7 @@ def _ngrams(outcome: Outcome) -> TableView:
     return table("ngrams", message("Texts more frequent in NEW"), columns, note=note)
 
 
-def _tokens(outcome: Outcome) -> TableView:
+def _tokens_table(outcome: Outcome) -> TableView:
     # The change of a share is in percentage points.
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
     note = message(

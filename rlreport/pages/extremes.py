@@ -95,6 +95,7 @@ def _value_cell(one: ExtremeResponse) -> Cell:
 
 
 def _address(one: ExtremeResponse, addresses: Addresses) -> str | None:
+    # The panel then opens at the first turn with an error.
     is_error = one.extreme.metric == TOOL_ERRORS
     return addresses.response(
         one.rollout.step,

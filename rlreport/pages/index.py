@@ -65,8 +65,9 @@ MOST_KEYS = 40  # Maximum number of columns of settings
 _LONGEST = 600  # Maximum number of characters of a text of a report
 # Maximum number of characters of a curve's name, which are its last ones
 _LONGEST_LABEL = 40
-# Pixels that the chart keeps for names of curves of up to 22, and of up to _LONGEST_LABEL
+# Pixels that the chart keeps for names of up to _SHORT_LABEL, and of up to _LONGEST_LABEL
 # characters, see ``draw.curves``
+_SHORT_LABEL = 22
 _LABELS = 150
 _LONG_LABELS = 280
 _FIRST_WINDOW = message("mean of the first values")
@@ -337,7 +338,7 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
         found = found[: len(PALETTE)]
     steps = _all_steps(found)
     longest = max(len(one.label) for one in found)
-    labels = _LABELS if longest <= 22 else _LONG_LABELS
+    labels = _LABELS if longest <= _SHORT_LABEL else _LONG_LABELS
     chart = curve_chart(
         Frame(steps),
         "reward",

@@ -117,6 +117,7 @@ def overview_in_short(report: RunReport) -> OverviewView:
 def _overview(
     report: RunReport, addresses: Addresses, charts: Sequence[Chart], notes: Markup
 ) -> OverviewView:
+    """Return what the overview shows, with these charts and the author's notes as HTML."""
     run = report.run
     tables = run.tables
     by_place = charts_by_place(charts)

@@ -62,15 +62,16 @@ class PromptsView:
 
 def prompts_view(report: RunReport, addresses: Addresses) -> PromptsView:
     return PromptsView(
-        table=_prompts(report, addresses),
-        groups=_groups(report.run.tables, addresses),
+        table=_prompts_table(report, addresses),
+        groups=_groups_table(report.run.tables, addresses),
     )
 
 
 PAGE = Page("prompts", message("Prompts"), prompts_view, has_responses)
 
 
-def _prompts(report: RunReport, addresses: Addresses) -> TableView:
+def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
+    """Return the table of prompts, those that the policy does worst on first."""
     tables = report.run.tables
     shown = report.listed_prompts
     judged = tables.prompts[tables.prompts["validation"] != RowRole.BRANCH]
@@ -144,7 +145,7 @@ def _note(
     return sentences(parts)
 
 
-def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
+def _groups_table(tables: Tables, addresses: Addresses) -> TableView | None:
     """Return a table with statistics of groups by step, None if no group has two responses."""
     steps = tables.steps[tables.steps["groups"] > 0]
     if steps.empty:

@@ -150,6 +150,7 @@ class ResponsesView:
 
 
 def responses_view(report: RunReport, addresses: Addresses) -> ResponsesView:
+    """Return the first rows as a table, and all rows of the rendered steps as data for scripts."""
     context = report.shared
     responses = report.run.tables.responses
     number_columns = (*context.columns, _PROMPT, _INTEREST)

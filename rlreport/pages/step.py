@@ -211,7 +211,7 @@ def step_view(
         findings=findings,
         figures=step_figures(context, job),
         charts=_charts(job, context),
-        responses=_table(job, rows, context, addresses),
+        responses=_responses_table(job, rows, context, addresses),
         data={**data, "texts": not_in_table},
         texts=packed_json(context.options.language.of(_texts_data(data))),
         tokens=pack_tokens(rows.with_tokens, job.plan.digits),
@@ -219,6 +219,7 @@ def step_view(
 
 
 def _charts(job: StepJob, context: PageContext) -> list[Chart]:
+    """Return the charts of a step, [] if it has too few responses."""
     # Training responses are judged; if there are none, those of validation.
     judged = job.columns["validation"] == RowRole.TRAINING
     if not judged.any():
@@ -234,9 +235,10 @@ def _charts(job: StepJob, context: PageContext) -> list[Chart]:
     return step_charts(columns, first_rewards, context.options.language)
 
 
-def _table(
+def _responses_table(
     job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses
 ) -> TableView:
+    """Return the first STATIC_ROWS responses as a table, which scripts extend to all rows."""
     step = job.plan.step
     count = len(rows.rollouts)
     total = len(job.columns["n"])
