@@ -70,7 +70,7 @@ _UNEXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierReport:
     """An earlier report: ``about`` is the parsed ``report.json``, ``read`` returns other files."""
 
     name: str
@@ -135,7 +135,7 @@ def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]
     return level, None
 
 
-def earlier_report(path: str | Path) -> Earlier | None:
+def earlier_report(path: str | Path) -> EarlierReport | None:
     """Open an earlier report, or raise; return None if the path may contain logs instead."""
     with _readable_report(str(path)):
         report = _open(path)
@@ -147,7 +147,7 @@ def earlier_report(path: str | Path) -> Earlier | None:
         raise UnusableInputError(
             f"{path}: the report has no {PATH}; build it again, or give logs"
         )
-    return Earlier(str(path), about, unpacked(data, str(path)), read)
+    return EarlierReport(str(path), about, unpacked(data, str(path)), read)
 
 
 def report_about(path: str | Path) -> dict[str, Any] | None:
@@ -173,6 +173,12 @@ def _readable_report(name: str) -> Iterator[None]:
 
 
 def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
+    """Return a report's parsed ``report.json`` and a reader of its files; None if it is no report.
+
+    Raises:
+        UnusableInputError: a ``report.json`` or a page that rlreport did not write.
+        UnreadableReportError: a report of another version of rlreport.
+    """
     read = _reader(Path(path))
     raw = read(REPORT) if read else None
     if read is None or raw is None:
@@ -235,6 +241,7 @@ def _check_folder(path: Path) -> None:
 
 
 def _head(path: Path) -> bytes:
+    """Return the start of a file, in which a page of rlreport names its generator."""
     with path.open("rb") as stream:
         return stream.read(4096)
 
@@ -295,7 +302,9 @@ def _node(text: str, name: str) -> str | None:
 def name_without_seed(name: str) -> str:
     """Return a name without its seed, SEEDS if nothing else is left, "" if it has no seed."""
     shared = _SEED.sub("", name).strip("-_. ")
-    return "" if shared == name else shared or SEEDS
+    if shared == name:
+        return ""
+    return shared or SEEDS
 
 
 def settings_without_seed(settings: Mapping[str, object]) -> str:
