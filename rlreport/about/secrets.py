@@ -235,11 +235,12 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
 
 def assigns_secret(text: str) -> bool:
     """Return whether a text has a suspect name with a value: ``api_key=abc``, ``--token abc``."""
+    # A comma and a blank separate items of a list, not only clauses.
     blanks_of_prose = text.count(" ") - text.count(", ")
     is_prose = blanks_of_prose > _PROSE_BLANKS
     position = 0
     while match := _ASSIGNED.search(text, position):
-        position = match.end("name")
+        position = match.end("name")  # what looks like the value may be the next name
         if match["sign"].strip() in ("", ","):
             is_assigned = _is_name_before_value(match, is_prose=is_prose)
         else:
@@ -258,9 +259,8 @@ def _is_name_before_value(match: re.Match[str], *, is_prose: bool) -> bool:
     if name.startswith("-") and not value.startswith("-"):
         return True
     is_whole = match.span() == (0, len(text))  # the text has nothing else
-    is_set = text[: match.start()].endswith(
-        ("ENV ", "setenv ")
-    )  # of a Dockerfile, of csh
+    # ENV is of a Dockerfile, setenv of csh.
+    is_set = text[: match.start()].endswith(("ENV ", "setenv "))
     if not (is_whole or is_set or "," in sign):
         return False
     if _VARIABLE.fullmatch(bare_name) and not _VARIABLE.fullmatch(value):

@@ -96,6 +96,7 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
 
 
 def _note(names: list[str], why: str, *, named: bool) -> Note:
+    """Return the note that ``names`` look like several runs, and ``why``."""
     more = "…" if len(names) > _MAX_NAMED else ""
     shown = (*names[:_MAX_NAMED], more)
     text = message(

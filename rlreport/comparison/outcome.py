@@ -231,6 +231,7 @@ def _changed_findings(
 def _gate(
     comparison: Comparison, critical: list[ToldFinding], options: CompareOptions
 ) -> Gate:
+    """Apply ``--fail-on`` and ``--require-evidence``; ``critical`` are findings in NEW only."""
     conditions = set(FAIL_ON if "any" in options.fail_on else options.fail_on)
     failed = []
     # ``high`` is NaN for runs that cannot be compared; the comparison is false then.

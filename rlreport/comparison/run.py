@@ -253,6 +253,7 @@ def _differences(base: Mapping[str, str], new: Mapping[str, str]) -> list[Differ
 
 
 def _is_relevant(setting: Difference, *, configured: bool) -> bool:
+    """Return whether a difference may explain another result; ``configured`` if for both runs."""
     if not setting.key.startswith("config."):
         return setting.key in ("gamma", "lam")
     # If only one run has a configuration, all its settings differ. A setting that is missing in

@@ -87,6 +87,7 @@ class EarlierReport:
             script = self.read(TEXTS) or b""
             packed = load_json(script.partition(b"= ")[2].rstrip(b";\n"))
             for step in {str(step) for step, _ in responses} & packed.keys():
+                # A broken step does not hide the texts of the others.
                 with suppress(*UNREADABLE, *_UNEXPECTED):
                     texts = _texts_of_step(int(step), packed[step])
                     for id in responses & texts.keys():
@@ -247,7 +248,8 @@ def _head(path: Path) -> bytes:
 
 
 def _texts_of_step(step: int, packed: str) -> dict[ResponseId, tuple[str, str]]:
-    data = load_json(_unpacked(packed))
+    """Return id -> (prompt, response) of the responses whose texts the page of a step shows."""
+    data = load_json(_decoded(packed))
     prompts = map(safe_text, data["texts"]["prompt"])
     responses = map(safe_text, data["texts"]["response"])
     texts = {}
@@ -274,6 +276,7 @@ def _read_from_zip(file: Path, part: str) -> bytes | None:
 
 
 def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None:
+    """Return a file of a report that is one HTML file, given the texts of its ``script`` nodes."""
     content = nodes.get(part)
     if not content:
         return None
@@ -281,10 +284,11 @@ def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None
         return f"= {content}".encode()  # as in the script of a folder
     if part == PATH:
         return base64.b64decode(content, validate=True)
-    return _unpacked(content)
+    return _decoded(content)
 
 
-def _unpacked(text: str) -> bytes:
+def _decoded(text: str) -> bytes:
+    """Return the data that a page contains as gzip in base64."""
     with gzip.open(io.BytesIO(base64.b64decode(text))) as stream:
         return read_stream(stream, MAX_PART)
 

@@ -182,6 +182,7 @@ def _speed(speed: Mapping[str, Reached]) -> str:
 
 
 def _evaluation(side: str, course: Course) -> str:
+    """Return a clause on a side's validation metric, as its trainer logged it."""
     return message(
         "{side} {last} at the end, {best} at best (step {step})",
         side=side,
@@ -305,6 +306,7 @@ def notes(outcome: Outcome) -> list[str]:
 
 
 def _compared(outcome: Outcome) -> str:
+    """Return sentences on the compared responses, and on prompts that only one side has."""
     comparison = outcome.comparison
     if comparison.metrics_alone:
         return message(
@@ -331,6 +333,7 @@ def _compared(outcome: Outcome) -> str:
 
 
 def _run_notes(run: ComparedRun) -> list[str]:
+    """Return sentences on the responses of a run that are missing or not used."""
     remarks = []
     if run.dropped:
         remarks.append(

@@ -456,8 +456,8 @@ _ITEM = 1
 _STEP = 2
 # in HistoryStep,
 _STEP_NUMBER = 1
-# and in HistoryItem. The value is in the field of its type: 6 is a float64, 16 is JSON, the others
-# are integers
+# and in HistoryItem. A value is JSON (16) or, in newer files, in the field of its type: a float64
+# in 6, integers in 5 and 8
 _KEY = 1
 _NESTED_KEY = 2
 _FLOAT64_VALUE = 6
@@ -504,6 +504,7 @@ def _mlflow_values(path: Path, name: str) -> Iterator[_MlflowValue]:
 
 
 def trackio_runs(path: Path) -> list[str]:
+    """Return the names of the runs in a database of Trackio, [] if it has no metrics."""
     with closing(open_database(path)) as database:
         if not is_plain_table(database, "metrics"):
             return []
