@@ -84,9 +84,11 @@ def find_metrics(path: Path) -> list[MetricsSource]:
         only_metrics = path.is_file() and _kind(path) in ONLY_METRICS
         return _files_of(path, path.parent) if only_metrics or _is_metrics(path) else []
     if _is_mlflow(path):
-        return [_mlflow(path)]
+        return [_mlflow_source(path)]
     sources: list[MetricsSource] = []
-    states: dict[str, list[Path]] = {}
+    states: dict[
+        str, list[Path]
+    ] = {}  # run -> the ``trainer_state.json`` of its checkpoints
     for folder_path, folders, names in os.walk(path):
         here = Path(folder_path)
         if is_own_folder(here):
@@ -98,7 +100,7 @@ def find_metrics(path: Path) -> list[MetricsSource]:
             folders.clear()
         for folder in [name for name in folders if _is_mlflow(here / name)]:
             folders.remove(folder)
-            sources.append(_mlflow(here / folder))
+            sources.append(_mlflow_source(here / folder))
         for name in names:
             file = here / name
             if not file.is_file():
@@ -134,6 +136,7 @@ def sources_of(path: Path) -> list[MetricsSource]:
 
 
 def _run_of(path: Path, root: Path) -> str:
+    """Return the run of a file: its folder below ``root``, without the folders of checkpoints."""
     parts = path.parent.relative_to(root).parts
     return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part)) or "."
 
@@ -142,7 +145,8 @@ def _is_mlflow(folder: Path) -> bool:
     return folder.name == "metrics" and (folder.parent / "meta.yaml").is_file()
 
 
-def _mlflow(folder: Path) -> MetricsSource:
+def _mlflow_source(folder: Path) -> MetricsSource:
+    """Return the source of a run of MLflow, given the folder ``metrics`` in the run's folder."""
     run = folder.parent
     name = ""
     with suppress(OSError):
@@ -153,6 +157,7 @@ def _mlflow(folder: Path) -> MetricsSource:
 
 
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
+    """Return a source for each run in a file; a run without a name is called by its folder."""
     run = _run_of(path, root)
     kind = _kind(path)
     read = partial(_READERS[kind], path)
@@ -165,7 +170,7 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     if kind == ".csv":
         with _unreadable(path):
             names = readers.csv_runs(path)
-        if names:
+        if names:  # the table has several runs
             return [
                 MetricsSource(path, partial(read, run=name), name or run)
                 for name in names
@@ -187,6 +192,7 @@ _READERS: dict[str, Callable[..., Iterator[Record]]] = {
 
 
 def _kind(path: Path) -> str:
+    """Return the kind of a file of metrics by its name, a key of ``_READERS``."""
     name = path.stem if path.suffix in COMPRESSIONS else path.name
     if EVENTS in name:
         return "events"
@@ -214,6 +220,7 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
 
 
 def _has_metrics(path: Path, kind: str) -> bool:
+    """Return whether a file of this kind has metrics, by its name or its first lines."""
     match kind:
         case "events":
             return path.name.startswith(f"{EVENTS}.")
@@ -376,6 +383,7 @@ def _add_steps(seen: dict[str, Ints], steps_of: Mapping[str, Ints]) -> bool:
 
 @contextmanager
 def _unreadable(path: Path) -> Iterator[None]:
+    """Convert the errors that a damaged file raises to UnusableInputError."""
     try:
         yield
     except (*DAMAGED, ValueError, OverflowError, sqlite3.Error) as error:

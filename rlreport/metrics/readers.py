@@ -101,7 +101,12 @@ _SUMMARY = (
 def lines_of(
     path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
 ) -> Generator[bytes]:
-    """Yield decompressed lines up to damage; raise ValueError if all is damaged or too large."""
+    """Yield the decompressed lines of a file, as far as it can be read.
+
+    Raises:
+        ValueError: not even the first line can be read.
+        LimitError: a line has more than ``longest`` bytes, or all more than MAX_UNPACKED.
+    """
     compression = COMPRESSIONS.get(path.suffix, "")
     source = Source("", str(path), path.stat().st_size, compression)
     lines = Lines(ByteRange(0, source), longest)
@@ -233,6 +238,7 @@ def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
         ) from None
     if path.stat().st_size > MAX_EVENTS:
         raise LimitError(message("larger than {most:count} bytes", most=MAX_EVENTS))
+    # 0 stands for all events; by default, tensorboard keeps a random sample of each tag.
     everything = {event_accumulator.SCALARS: 0, event_accumulator.TENSORS: 0}
     log = event_accumulator.EventAccumulator(str(path), size_guidance=everything)
     log.Reload()
@@ -259,6 +265,7 @@ def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
 
 
 def _falls(steps: Iterable[int]) -> bool:
+    """Return whether a step is lower than the one before it, as after a restart."""
     return any(after < before for before, after in pairwise(steps))
 
 
@@ -357,7 +364,7 @@ def _csv_rows(
     """Yield (line number, cells) of each nonempty row; a row may span several lines."""
     texts = (line.decode("utf-8", "replace") + "\n" for line in lines)
     rows = csv.reader(texts, delimiter=separator, strict=True)
-    line = 2
+    line = 2  # line 1 is the header, which ``rows`` does not count
     try:
         for cells in rows:
             if any(cells):
@@ -439,6 +446,23 @@ _FIXED32 = 5
 _VARINT_BITS = 70  # of ten bytes, the most that a number of 64 bits takes
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 
+# Numbers of fields in W&B's messages (``wandb_internal.proto``): in Record,
+_HISTORY = 2
+_RUN = 17
+# in RunRecord,
+_RUN_NAME = 8
+# in HistoryRecord,
+_ITEM = 1
+_STEP = 2
+# in HistoryStep,
+_STEP_NUMBER = 1
+# and in HistoryItem. A value is JSON (16) or, in newer files, in the field of its type: a float64
+# in 6, integers in 5 and 8
+_KEY = 1
+_NESTED_KEY = 2
+_FLOAT64_VALUE = 6
+_VALUES = (5, _FLOAT64_VALUE, 8, 16)
+
 
 def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
     """Yield the records of MLflow's files, one per metric with lines of "time value step".
@@ -480,6 +504,7 @@ def _mlflow_values(path: Path, name: str) -> Iterator[_MlflowValue]:
 
 
 def trackio_runs(path: Path) -> list[str]:
+    """Return the names of the runs in a database of Trackio, [] if it has no metrics."""
     with closing(open_database(path)) as database:
         if not is_plain_table(database, "metrics"):
             return []
@@ -503,16 +528,13 @@ def trackio_records(path: Path, left_out: LeftOut, run: str) -> Iterator[Record]
 
 
 def wandb_run(path: Path) -> str:
-    """Return name and id of the run in a W&B run file, such as "swift-fox-3-1a2b3c4d".
-
-    A record (protocol buffer) holds the run message in field 17, whose field 8 is the name.
-    """
+    """Return name and id of the run in a W&B run file, such as "swift-fox-3-1a2b3c4d"."""
     run = path.stem.removeprefix("run-")
     with suppress(RlreportError):
         for entry in islice(_wandb_entries(path), _RUN_ENTRIES):
-            about = _values_of(entry, 17)
+            about = _values_of(entry, _RUN)
             if about:
-                names = _values_of(about[0], 8)
+                names = _values_of(about[0], _RUN_NAME)
                 return f"{_text(names[0])}-{run}" if names else run
     return run
 
@@ -520,14 +542,12 @@ def wandb_run(path: Path) -> str:
 def wandb_records(path: Path, _: LeftOut) -> Iterator[Record]:
     """Yield the history of a W&B run file (``run-ID.wandb``).
 
-    Such a file is a LevelDB log with one protocol buffer ``Record`` per entry
-    (``wandb_internal.proto``). Its field 2 is the history: items (field 1) and the step (field 2,
-    whose field 1 is the number). An item has a key (field 1) or nested key (2), and a number or
-    JSON value (5, 6, 8 or 16).
+    Such a file is a LevelDB log with one protocol buffer ``Record`` per entry. A record may hold a
+    row of the history: a step, and an item for each metric.
     """
     for entry in _wandb_entries(path):
         for number, history in _fields(entry):
-            if number == 2 and isinstance(history, bytes):
+            if number == _HISTORY and isinstance(history, bytes):
                 record = _history(history)
                 if record is not None:
                     yield record
@@ -570,10 +590,11 @@ def _history(data: bytes) -> Record | None:
     for number, item in _fields(data):
         if not isinstance(item, bytes):
             continue
-        if number == 1:
+        if number == _ITEM:
             event |= _history_item(item)
-        elif number == 2:
-            steps = _values_of(item, 1)
+        elif number == _STEP:
+            # Protocol buffers leave out a number that is 0.
+            steps = _values_of(item, _STEP_NUMBER)
             event.setdefault("_step", steps[0] if steps else 0)
     step = step_in(event)
     metrics = numbers_of(event)
@@ -583,13 +604,16 @@ def _history(data: bytes) -> Record | None:
 
 
 def _history_item(data: bytes) -> dict[str, Any]:
-    """Return {key: value} of an item of the history, {} if it has no key or value."""
+    """Return {key: value} of W&B's message ``HistoryItem``, {} if it has no key or value.
+
+    The parts of a nested key are joined by slashes. Of several values, the last counts.
+    """
     keys: list[str] = []
     values: list[Any] = []
     for number, value in _fields(data):
-        if number in (1, 2) and value:
+        if number in (_KEY, _NESTED_KEY) and value:
             keys.append(_text(value))
-        elif number in (5, 6, 8, 16):
+        elif number in _VALUES:
             values.append(_value(number, value))
     return {"/".join(keys): values[-1]} if keys and values else {}
 
@@ -604,10 +628,14 @@ def _text(value: int | bytes) -> str:
 
 
 def _value(number: int, value: int | bytes) -> Any:
+    """Return the value in field ``number`` of a ``HistoryItem``, None if it is broken."""
     if isinstance(value, int):
+        # Negative integers are encoded as 64 bits in two's complement.
         return value - (1 << 64) if value >> 63 else value
     try:
-        return struct.unpack("<d", value)[0] if number == 6 else load_json(value)
+        if number == _FLOAT64_VALUE:
+            return struct.unpack("<d", value)[0]
+        return load_json(value)
     except (ValueError, struct.error):
         return None
 
