@@ -79,7 +79,12 @@ def at_odd_steps(size: int) -> By:
     return lambda step: size * (step % 2)
 
 
-FALLING = [rising(0.2, 0.9), falls(20, -0.2), rising(0.0, 0.5), rising(0.5, 0.9)]
+FALLING = [
+    rising(0.2, 0.9),
+    falls(20, -0.2),
+    rising(0.0, 0.5),
+    rising(0.5, 0.9),
+]
 
 
 def test_an_environment_that_falls_is_named_with_its_onset_and_course():
@@ -263,7 +268,8 @@ def test_the_metric_of_the_trainer_has_to_fall_as_the_logged_rollouts_do():
     ],
 )
 def test_which_fields_name_environments(values: list[Any], column: str, expected: Any):
-    made = make_tables({"step": np.repeat(np.arange(10), 10), "reward": np.zeros(100)})
+    step = np.repeat(np.arange(10), 10)
+    made = make_tables({"step": step, "reward": np.zeros(100)})
     found = environments_of(replace(made, extras=pd.DataFrame({column: values})))
     assert (found.names if found else None) == expected
 
