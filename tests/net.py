@@ -71,7 +71,8 @@ def report(name: str, root: Path) -> Path:
         runs = root / "runs"
         rlreport.compare(runs / "ppo_healthy", runs / "ppo_reward_hacking", out)
     elif name == "index.html":
-        rlreport.index([report(each, root) for each in REPORTS][:3], out, lang="zh")
+        reports = [report(each, root) for each in REPORTS]
+        rlreport.index(reports[:3], out, lang="zh")
     elif not out.exists():
         lang, logs = REPORTS[name]
         rlreport.build(root / logs, out, lang=lang, workers=1)
@@ -143,7 +144,8 @@ def data_texts(data: Path, lists_checks: bool) -> Texts:
             kept = {
                 key: one for key, one in json.loads(raw).items() if key not in left_out
             }
-            kept = {key: one for key, one in kept.items() if key not in ELSEWHERE[:2]}
+            for key in ELSEWHERE[:2]:
+                kept.pop(key, None)
             found[path.name] = json.dumps(kept, indent=1, ensure_ascii=False)
         elif ".csv" in path.name:
             raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
@@ -387,8 +389,10 @@ def read_metrics(path: Path) -> str:
         found = find_and_read([path], run=run)
         table = "" if found.table.empty else found.table.to_csv(index=False)
         lines += [f"run {run}, not finite {found.broken}", *table.splitlines()]
-    roles = {name: "".join(roles_of([name])) for name in first.table.columns[1:]}
-    lines += [f"role of {name}: {role}" for name, role in roles.items() if role]
+    for name in first.table.columns[1:]:
+        role = "".join(roles_of([name]))
+        if role:
+            lines.append(f"role of {name}: {role}")
     return "\n".join(lines)
 
 
@@ -438,7 +442,9 @@ def same(old: str, new: str, tolerance: float) -> bool:
     right = FLOAT.split(new)  # every second part is a number
     if left[::2] != right[::2]:
         return False
-    pairs = zip(map(float, left[1::2]), map(float, right[1::2]), strict=True)
+    numbers = [float(number) for number in left[1::2]]
+    others = [float(number) for number in right[1::2]]
+    pairs = zip(numbers, others, strict=True)
     return all(math.isclose(*pair, rel_tol=tolerance) for pair in pairs)
 
 

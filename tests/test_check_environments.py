@@ -288,7 +288,7 @@ def test_further_environments_are_pooled_and_have_a_row_per_step():
     steps = environment_steps(made, found)
     assert len(steps) == 130
     assert steps["responses"].sum() == 200
-    by_place = steps.set_index(["step", "environment"])
-    pooled = by_place.loc[(0, 12)]
+    of_first = steps[steps["step"] == 0].set_index("environment")
+    pooled = of_first.loc[12]
     assert pooled["responses"] == 8
     assert pooled["reward"] == np.arange(12, 20).mean()

@@ -351,7 +351,8 @@ def write_graded(
     """Steps of four responses to each of sixteen prompts, or as many as have fields."""
     random = dice.Random(0)
     rows = []
-    for step, prompt, k in product(range(steps), range(len(fields)), range(each)):
+    prompts = range(len(fields))
+    for step, prompt, k in product(range(steps), prompts, range(each)):
         row = {
             "step": step,
             "prompt": f"p{prompt}: what?",
@@ -524,7 +525,8 @@ def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
 def test_steps_at_the_end_of_what_both_cover_are_compared(tmp_path):
     base = write_run(tmp_path / "less", steps=(0, 50, 96))
     new = write_run(tmp_path / "more", steps=(0, 45, 95, 100), seed=1)
-    assert compared(base, new)[0]["window"] == window_of([96, 96], [95, 95])
+    found = compared(base, new)[0]
+    assert found["window"] == window_of([96, 96], [95, 95])
 
 
 def test_a_redacted_report_cannot_be_paired_and_tells_no_hash(runs, tmp_path):

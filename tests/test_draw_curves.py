@@ -19,7 +19,13 @@ from rlreport.draw.curves import (
     sparkline,
 )
 from rlreport.draw.svg import drawn
-from tests.tables_builder import charts_of_run, line_of, table_of_rows, tables_of
+from tests.tables_builder import (
+    charts_of_run,
+    line_of,
+    response_table,
+    table_of_rows,
+    tables_of,
+)
 
 STEPS = np.arange(40.0)
 
@@ -35,8 +41,8 @@ def metric_chart(values: np.ndarray) -> Chart:
 
 def first_chart(reward: np.ndarray) -> Chart:
     """Return the first chart of a run with this reward at its steps."""
-    rows = [{"step": i, "reward": value} for i, value in enumerate(reward.tolist())]
-    return overview_charts(tables_of(table_of_rows(rows)))[0]
+    responses = response_table({"step": np.arange(len(reward)), "reward": reward})
+    return overview_charts(tables_of(responses))[0]
 
 
 def axis_of(chart: Chart) -> tuple[str, tuple[float, float]]:
@@ -57,8 +63,8 @@ def test_averaged_points_have_the_range_of_their_steps():
     chart = metric_chart(values)
     rows = chart.spec["data"]["values"]
     assert len(rows) == 250
-    assert rows[0]["value"] == pytest.approx(values[:4].mean(), rel=1e-4)
     fours = values.reshape(-1, 4)
+    assert rows[0]["value"] == pytest.approx(fours[0].mean(), rel=1e-4)
     lowest = [row["min"] for row in rows]
     highest = [row["max"] for row in rows]
     assert lowest == pytest.approx(fours.min(axis=1), rel=1e-4)
@@ -93,7 +99,8 @@ def test_noise_far_from_zero_looks_flat(sign):
     _, (low, high) = axis_of(metric_chart(values))
     assert high - low >= 0.02 * 100
     assert low < values.min() and values.max() < high
-    _, (low, high) = axis_of(metric_chart(sign * (100 + np.arange(40))))
+    rising = sign * (100 + np.arange(40))
+    _, (low, high) = axis_of(metric_chart(rising))
     assert high - low == pytest.approx(1.12 * 39), "a margin only where the curve moves"
 
 

@@ -77,7 +77,8 @@ def marked(*, steps: tuple[int, ...] = (), **named: Any) -> list[tuple[float, fl
 
 
 def test_steps_of_a_finding_are_shaded_from_its_onset_to_where_it_ended():
-    assert marked(steps=(3, 4, 7)) == [(2.5, 4.5), (6.5, 7.5)]
+    two_parts = [(2.5, 4.5), (6.5, 7.5)]
+    assert marked(steps=(3, 4, 7)) == two_parts
     onset = Onset(3, 3, 3)
     assert marked(steps=(8,), onset=onset) == [(2.5, 8.0)]
     assert marked(steps=(4,), onset=onset, until=5) == [(2.5, 5.5)]
