@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -68,11 +68,11 @@ Texts = dict[str, str]
 def report(name: str, root: Path) -> Path:
     out = root / name
     if name == "comparison":
-        rlreport.compare(
-            root / "runs" / "ppo_healthy", root / "runs" / "ppo_reward_hacking", out
-        )
+        runs = root / "runs"
+        rlreport.compare(runs / "ppo_healthy", runs / "ppo_reward_hacking", out)
     elif name == "index.html":
-        rlreport.index([report(each, root) for each in REPORTS][:3], out, lang="zh")
+        reports = [report(each, root) for each in REPORTS]
+        rlreport.index(reports[:3], out, lang="zh")
     elif not out.exists():
         lang, logs = REPORTS[name]
         rlreport.build(root / logs, out, lang=lang, workers=1)
@@ -144,7 +144,8 @@ def data_texts(data: Path, lists_checks: bool) -> Texts:
             kept = {
                 key: one for key, one in json.loads(raw).items() if key not in left_out
             }
-            kept = {key: one for key, one in kept.items() if key not in ELSEWHERE[:2]}
+            for key in ELSEWHERE[:2]:
+                kept.pop(key, None)
             found[path.name] = json.dumps(kept, indent=1, ensure_ascii=False)
         elif ".csv" in path.name:
             raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
@@ -179,9 +180,8 @@ def visible(page: str) -> str:
 
 def parts(page: str) -> list[str]:
     page = page.replace("<wbr>", "")  # where a name may be broken
-    return [
-        " ".join(text.split()) for text in re.split(r"<[^>]*>", page) if text.strip()
-    ]
+    texts = [" ".join(text.split()) for text in re.split(r"<[^>]*>", page)]
+    return [text for text in texts if text]
 
 
 def carried(page: str) -> str:
@@ -255,12 +255,16 @@ def cut(value: object, most: int = CUT) -> str:
     ):
         return array(value)
     if isinstance(value, list) and isinstance(value[0] if value else None, Turn):
-        value = [
-            {k: v for k in Turn.__slots__ if (v := getattr(turn, k))} for turn in value
-        ]
+        value = [_filled_fields(turn, Turn.__slots__) for turn in value]
     text = rounded(json.dumps(value, ensure_ascii=False, default=str))
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
     return text if len(text) <= most else f"{text[:most]}…{len(text)}~{digest}"
+
+
+def _filled_fields(one: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return the values of these fields that are neither None nor empty."""
+    values = {name: getattr(one, name) for name in names}
+    return {name: value for name, value in values.items() if value}
 
 
 SPLIT = {"rllm", "swift", "prime_rl", "miles", "verifiers", "trackio"}
@@ -320,7 +324,8 @@ def read_text(path: Path) -> str:
         scan = read(path)
     except RlreportError as error:
         return f"{type(error).__name__}: {error}".replace(str(path), "LOGS")
-    table = scan.responses.drop(columns=[*INNER]).join(scan.extras.add_prefix("extra:"))
+    extras = scan.extras.add_prefix("extra:")
+    table = scan.responses.drop(columns=[*INNER]).join(extras)
     lines = [
         f"file {f.name}: {f.format}, {f.rows}, {f.bad}, {f.why}" for f in scan.files
     ]
@@ -358,17 +363,16 @@ def read_text(path: Path) -> str:
             for name in known
         }
         arrays["sampled"] = rollout.sampled
-        content = {
-            name: cut(text, 120) for name in TEXTS if (text := getattr(rollout, name))
-        }
+        texts = _filled_fields(rollout, TEXTS)
+        content = {name: cut(text, 120) for name, text in texts.items()}
         if "turns" in content:  # of the prompt; a figure has this name, too
             content["prompt_turns"] = content.pop("turns")
         content |= {
             name: in_full(one) for name, one in arrays.items() if one is not None
         }
-        content |= {
-            str(name): cut(one, 80) for name, one in figures.items() if not pd.isna(one)
-        }
+        for name, figure in figures.items():
+            if not pd.isna(figure):
+                content[str(name)] = cut(figure, 80)
         lines.append(f"{rollout.file}:{rollout.line} {content}")
     return "\n".join(lines)
 
@@ -385,10 +389,11 @@ def read_metrics(path: Path) -> str:
         found = find_and_read([path], run=run)
         table = "" if found.table.empty else found.table.to_csv(index=False)
         lines += [f"run {run}, not finite {found.broken}", *table.splitlines()]
-    roles = {name: "".join(roles_of([name])) for name in first.table.columns[1:]}
-    return "\n".join(
-        [*lines, *(f"role of {name}: {role}" for name, role in roles.items() if role)]
-    )
+    for name in first.table.columns[1:]:
+        role = "".join(roles_of([name]))
+        if role:
+            lines.append(f"role of {name}: {role}")
+    return "\n".join(lines)
 
 
 def found(name: str, root: Path) -> Texts:
@@ -418,13 +423,12 @@ def difference(name: str, texts: Texts, kept: Texts) -> str:
     for file in sorted(texts.keys() | kept.keys()):
         old = kept.get(file, "").splitlines()
         new = texts.get(file, "").splitlines()
-        tolerance = (
-            1e-6 if file.startswith("tokens.csv") else 1.01e-8
-        )  # those are sums of float32
+        # Figures of tokens are sums of float32.
+        tolerance = 1e-6 if file.startswith("tokens.csv") else 1.01e-8
         if len(old) == len(new):
-            new = [
-                o if same(o, n, tolerance) else n for o, n in zip(old, new, strict=True)
-            ]
+            for number, line in enumerate(old):
+                if same(line, new[number], tolerance):
+                    new[number] = line
         title = f"{name}/{file}"
         lines += difflib.unified_diff(
             old, new, f"{title}, kept", title, n=1, lineterm=""
@@ -436,10 +440,12 @@ def same(old: str, new: str, tolerance: float) -> bool:
     """Return whether lines differ only in the last digits of numbers, which processors round."""
     left = FLOAT.split(old)
     right = FLOAT.split(new)  # every second part is a number
-    return left[::2] == right[::2] and all(
-        math.isclose(float(one), float(other), rel_tol=tolerance)
-        for one, other in zip(left[1::2], right[1::2], strict=True)
-    )
+    if left[::2] != right[::2]:
+        return False
+    numbers = [float(number) for number in left[1::2]]
+    others = [float(number) for number in right[1::2]]
+    pairs = zip(numbers, others, strict=True)
+    return all(math.isclose(*pair, rel_tol=tolerance) for pair in pairs)
 
 
 def main(accept: bool) -> int:

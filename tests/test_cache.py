@@ -100,7 +100,8 @@ def found(logs: Path, cache: Path | str = "", **options: Any) -> bytes:
 
 
 def as_bytes(scan: Scan) -> bytes:
-    return pickle.dumps([_plain(getattr(scan, field.name)) for field in fields(scan)])
+    values = [getattr(scan, field.name) for field in fields(scan)]
+    return pickle.dumps([_plain(value) for value in values])
 
 
 def _plain(value: Any) -> Any:
@@ -114,15 +115,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Rollouts):
         return [_plain(rollout) for rollout in value.read(value.places.row)]
     if is_dataclass(value):
-        return repr({f.name: _plain(getattr(value, f.name)) for f in fields(value)})
+        names = [field.name for field in fields(value)]
+        return repr({name: _plain(getattr(value, name)) for name in names})
     return repr(value)
 
 
 def append(logs: Path, rng: random.Random) -> None:
     """Add lines, of which the last may be torn."""
     data = b"".join(lines(rng.randrange(1, 12), rng.randrange(99)))
+    torn = rng.choice([0, 0, rng.randrange(40)])
     with rng.choice(sorted(logs.iterdir())).open("ab") as file:
-        file.write(data[: len(data) - rng.choice([0, 0, rng.randrange(40)])])
+        file.write(data[: len(data) - torn])
 
 
 def truncate(logs: Path, rng: random.Random) -> None:
@@ -154,8 +157,15 @@ def replace(logs: Path, rng: random.Random) -> None:
 
 
 CHANGES: list[Callable[[Path, random.Random], None]] = [
-    append, append, append, truncate, rewrite, rewrite, rotate, replace,
-]  # fmt: skip
+    append,
+    append,
+    append,
+    truncate,
+    rewrite,
+    rewrite,
+    rotate,
+    replace,
+]
 
 
 @pytest.mark.ci
@@ -252,7 +262,8 @@ def flip(path: Path, rng: random.Random) -> None:
 
 
 def exchange(path: Path, rng: random.Random) -> None:
-    path.write_bytes(rng.choice(entries(path.parents[1])).read_bytes()[:-1])
+    other = rng.choice(entries(path.parents[1]))
+    path.write_bytes(other.read_bytes()[:-1])
 
 
 def as_folder(path: Path, rng: random.Random) -> None:
@@ -299,7 +310,8 @@ def test_what_was_not_used_longest_goes_first(tmp_path: Path) -> None:
         os.utime(store._path(bytes([i])), (i, i))
     assert store.get(bytes([0])) is not None  # which is a use
     store.trim()
-    kept = [i for i in range(10) if store.get(bytes([i])) is not None]
+    values = [store.get(bytes([i])) for i in range(10)]
+    kept = [i for i, value in enumerate(values) if value is not None]
     assert kept == [0, 7, 8, 9]
     assert sum(path.stat().st_size for path in entries(tmp_path)) <= 50_000
 
