@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rlreport.about.several_runs import RANK
 from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import UnreadFields, add_unread_field
-from rlreport.formats.containers import container_of, iterate, zip_members
+from rlreport.formats.containers import container_of, read_objects, zip_members
 from rlreport.formats.logged import STEP_WORD, step_in_path
 from rlreport.formats.registry import Detected, RowReader, detect, refusal
 from rlreport.formats.renamed import RLBoard
@@ -404,8 +404,8 @@ def _peek(source: Source) -> _Peek:
         return objects, ""
     try:
         with source.open() as stream:
-            first = islice(iterate(stream, _container(source)), MAX_PEEKED)
-            objects += (obj for _, obj in first if not isinstance(obj, UnreadRow))
+            first = islice(read_objects(stream, _container(source)), MAX_PEEKED)
+            objects += (obj for obj in first if not isinstance(obj, UnreadRow))
     except (RowError, *DAMAGED) as error:
         return objects, reason_of(error)
     return objects, ""

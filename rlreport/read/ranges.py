@@ -15,7 +15,7 @@ import xxhash
 
 from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import AssumedStep
-from rlreport.formats.containers import iterate
+from rlreport.formats.containers import read_objects
 from rlreport.formats.renamed import RLBoard
 from rlreport.read.chunk import (
     Chunk,
@@ -143,7 +143,8 @@ class _RangeReader:
         part = self._part
         try:  # noqa: PLR1702
             with part.source.open() as stream:
-                for index, obj in iterate(stream, part.format.container):
+                objects = read_objects(stream, part.format.container)
+                for index, obj in enumerate(objects):
                     self.lines += 1
                     try:
                         if isinstance(obj, UnreadRow):
