@@ -132,33 +132,55 @@ LEAST_LIMIT = 4
 
 def _set_endings(columns: Columns, turns: Floats) -> None:
     """Set ``ending``, ``finished`` and ``at_turn_limit`` from logged reasons, or infer them."""
-    source, ending, finished = (
-        columns[n] for n in ("finish_source", "ending", "finished")
-    )
-    del columns["finish_source"]
+    _forget_absent_end_tokens(columns)
+    _infer_turn_limit(columns, turns)
+    # Before the endings below, which come from the last token or the text: these tell no turns.
+    columns["at_turn_limit"] = _at_turn_limit(columns, turns)
+    ending = columns["ending"]
+    has_no_reason = ending == 0
+    ending[has_no_reason & (columns["finished"] == 1)] = Ending.FINISHED
+    ending[has_no_reason & (columns["finished"] == 0)] = Ending.CUT_OFF
+
+
+def _forget_absent_end_tokens(columns: Columns) -> None:
+    """Set ``finished`` to NaN where an end token decides it but no response has one.
+
+    The log may omit end tokens, so nobody knows which responses are finished.
+    """
+    source = columns.pop("finish_source")
+    finished = columns["finished"]
     for kind in (FinishSource.TOKEN, FinishSource.TEXT):
-        # If no response of the run has an end token, the log may omit them: finished is unknown.
-        if not finished[source == kind].any():
-            finished[source == kind] = np.nan
-    for split in np.unique(columns["validation"]):
-        of_split = columns["validation"] == split
-        unfinished = of_split & (ending == Ending.UNFINISHED)
-        most = np.max(turns, initial=0.0, where=of_split & np.isfinite(turns))
+        of_kind = source == kind
+        if not finished[of_kind].any():
+            finished[of_kind] = np.nan
+
+
+def _infer_turn_limit(columns: Columns, turns: Floats) -> None:
+    """Set ``ending`` of unfinished responses to MOST_TURNS if they pile up at that number."""
+    ending = columns["ending"]
+    for role in np.unique(columns["validation"]):
+        # Training and validation may have limits of their own.
+        of_role = columns["validation"] == role
+        unfinished = of_role & (ending == Ending.UNFINISHED)
+        most = np.max(turns, initial=0.0, where=of_role & np.isfinite(turns))
         at_most = unfinished & (turns == most)
         if most >= LEAST_LIMIT and at_most.sum() >= PILED_UP * unfinished.sum():
             ending[at_most] = Ending.MOST_TURNS
-    at_limit = np.isin(ending, (Ending.TURN_LIMIT, Ending.MOST_TURNS)).astype(
-        np.float64
-    )
-    inferred = ending == Ending.MOST_TURNS
-    at_limit[(ending == 0) | ((ending == Ending.UNFINISHED) & ~inferred.any())] = np.nan
-    if not (at_limit == 1).any():
+
+
+def _at_turn_limit(columns: Columns, turns: Floats) -> Floats:
+    """Return 1 if a response ended at its limit of turns, 0 if not, NaN if unknown, (R,)."""
+    ending = columns["ending"]
+    is_inferred = ending == Ending.MOST_TURNS
+    is_unknown = ending == 0
+    if not is_inferred.any():
+        # What stopped unfinished responses may have been the limit.
+        is_unknown |= ending == Ending.UNFINISHED
+    at_limit = is_inferred | (ending == Ending.TURN_LIMIT)
+    if not at_limit.any():
         # An unknown reason may be the limit, and without turns there may be no limit.
-        at_limit[np.isnan(finished) | np.isnan(turns)] = np.nan
-    columns["at_turn_limit"] = at_limit
-    # Without a logged reason, ``finished`` comes from the last token or the text.
-    ending[(ending == 0) & (finished == 1)] = Ending.FINISHED
-    ending[(ending == 0) & (finished == 0)] = Ending.CUT_OFF
+        is_unknown |= np.isnan(columns["finished"]) | np.isnan(turns)
+    return np.where(is_unknown, np.nan, at_limit.astype(np.float64))
 
 
 def carried_fields(rows: LogRows) -> dict[str, int]:
