@@ -79,7 +79,15 @@ def read_run(
     metrics = find_and_read(logs, read.metrics, read.run, one_run=one_run)
     used = [*known, *metrics.explained(strict=read.strict)]
     try:
-        scan = read_logs(logs, read, gae, progress, metrics.paths, workers, used)
+        scan = read_logs(
+            logs,
+            read,
+            gae,
+            progress,
+            metrics=metrics.paths,
+            workers=workers,
+            used=used,
+        )
     except UnusableInputError as error:
         if not explain or metrics.paths:
             raise

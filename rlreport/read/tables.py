@@ -175,7 +175,7 @@ def _at_turn_limit(columns: Columns, turns: Floats) -> Floats:
     is_unknown = ending == 0
     if not is_inferred.any():
         # What stopped unfinished responses may have been the limit.
-        is_unknown |= ending == Ending.UNFINISHED
+        is_unknown = is_unknown | (ending == Ending.UNFINISHED)
     at_limit = is_inferred | (ending == Ending.TURN_LIMIT)
     if not at_limit.any():
         # An unknown reason may be the limit, and without turns there may be no limit.
