@@ -54,9 +54,8 @@ MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
 MAX_CHUNK_EXTRAS = 256
 
-MAX_TEXT = (
-    1 << 22
-)  # Words are counted only in this many characters at the start of a text
+# Words are counted only in this many characters at the start of a text
+MAX_TEXT = 1 << 22
 # Standard log field -> its bit in the integer column ``carried``, set if a row has the field
 FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
 
@@ -95,22 +94,18 @@ class Chunk:
     # ``carried`` (bits of FIELD_BITS) and ``left_out``. Figures of turns or tokens that no row
     # has are absent.
     columns: Columns = field(default_factory=dict)
-    extras: dict[str, Extra] = field(
-        default_factory=dict
-    )  # the first MAX_CHUNK_EXTRAS by name
-    extras_dropped: bool = (
-        False  # whether any extra field was left out because of this limit
-    )
+    # the first MAX_CHUNK_EXTRAS by name
+    extras: dict[str, Extra] = field(default_factory=dict)
+    # whether any extra field was left out because of this limit
+    extras_dropped: bool = False
     reward_parts: set[str] = field(default_factory=set)  # names of extras
     # (row, tool name, *ToolCounts) for each tool used in each row
     tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
-    counts: list[RangeCounts] = field(
-        default_factory=list
-    )  # numbers of lines, one entry per range
+    # numbers of lines, one entry per range
+    counts: list[RangeCounts] = field(default_factory=list)
     remarks: Remarks = field(default_factory=Remarks)
-    changes: list[Change] = field(
-        default_factory=list
-    )  # ranges of logs that changed meanwhile
+    # ranges of logs that changed meanwhile
+    changes: list[Change] = field(default_factory=list)
     parts: list[Parcel] = field(default_factory=list)  # texts and tokens of all rows
 
 

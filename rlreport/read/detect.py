@@ -46,11 +46,8 @@ _MAX_PEEKED_FILES = 16
 # First objects of a file, and the error that ended reading ("" without an error)
 _Peek = tuple[list[dict[str, Any]], str]
 
-_NUMBERED_BY_STEP = (
-    RLBoard.id,
-    "plain",
-    "verl",
-)  # other formats may number files by task or part
+# Other formats may number files by task or part
+_NUMBERED_BY_STEP = (RLBoard.id, "plain", "verl")
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 # Matches numbers in paths that are not steps, but of ranks, runs, versions, …
 _NO_STEPS = re.compile(
@@ -74,17 +71,14 @@ _LAST_NUMBER = re.compile(
 class _Detection(NamedTuple):
     format: LogFormat | None  # the format, None if the file is not a log
     reason: str  # why the file has this format, or why it is not a log
-    remark: str = (
-        ""  # text of a note on how the format interprets the file; "" for none
-    )
-    splits: frozenset[str] = (
-        frozenset()
-    )  # of the first rows; empty if they agree with the path
+    # text of a note on how the format interprets the file; "" for none
+    remark: str = ""
+    # of the first rows; empty if they agree with the path
+    splits: frozenset[str] = frozenset()
     damaged: bool = False  # whether it is a Parquet file that cannot be read
     stepless: bool = False  # whether any of the first rows has no step
-    unread: UnreadFields | None = (
-        None  # fields of the first objects that are not recognized
-    )
+    # fields of the first objects that are not recognized
+    unread: UnreadFields | None = None
 
 
 @dataclass(slots=True)

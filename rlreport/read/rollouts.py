@@ -69,19 +69,15 @@ class Rollout:
     response: str
     ref_response: str | None = None
     ground_truth: str | None = None
-    turns: list[tuple[str, str]] = field(
-        default_factory=list
-    )  # (role, text) of the prompt
-    raw_tokens: list[str] = field(
-        default_factory=list
-    )  # as logged; empty if not loaded
-    tokens: list[str] = field(
-        default_factory=list
-    )  # their texts, by ``readable_tokens``
+    # (role, text) of the prompt
+    turns: list[tuple[str, str]] = field(default_factory=list)
+    # as logged; empty if not loaded
+    raw_tokens: list[str] = field(default_factory=list)
+    # their texts, by ``readable_tokens``
+    tokens: list[str] = field(default_factory=list)
     figures: TokenFigures = field(default_factory=TokenFigures)  # NaN if not sampled
-    sampled: NDArray[np.bool_] | None = (
-        None  # (T,); None if the policy sampled all tokens
-    )
+    # (T,); None if the policy sampled all tokens
+    sampled: NDArray[np.bool_] | None = None
     conversation: list[Turn] = field(default_factory=list)  # the turns after the prompt
     errors: list[str] = field(default_factory=list)  # error messages of the rollout
 

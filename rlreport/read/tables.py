@@ -39,15 +39,12 @@ class Scan(LogTables):
 
     name: str  # name of the run, from the folder or file that the user gave
     tokens: TokenSample | None = None  # KL etc. per token; None without token strings
-    failed: dict[int, int] = field(
-        default_factory=dict
-    )  # training step -> failed rollouts
-    filtered: dict[int, int] = field(
-        default_factory=dict
-    )  # training step -> filtered rollouts
-    rollouts: Rollouts = field(
-        default_factory=no_rollouts
-    )  # texts of the chosen responses
+    # training step -> failed rollouts
+    failed: dict[int, int] = field(default_factory=dict)
+    # training step -> filtered rollouts
+    filtered: dict[int, int] = field(default_factory=dict)
+    # texts of the chosen responses
+    rollouts: Rollouts = field(default_factory=no_rollouts)
 
     def prompt_texts(self) -> list[str]:
         """Return texts of prompts 0 to MAX_PROMPTS - 1, shortened; "" without a chosen response."""
