@@ -305,72 +305,72 @@ def _digest_of(path: str) -> str:
 
 
 def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
-    def at(position: LogPosition) -> LogPosition:
+    """Replace the numbers of files in a chunk by the numbers at these indices."""
+
+    def renumbered(position: LogPosition) -> LogPosition:
         return position._replace(file=files[position.file])
 
     if chunk.rows:
         chunk.columns["file"] = np.array(files, np.int64)[chunk.columns["file"]]
-    chunk.counts = [item._replace(file=files[item.file]) for item in chunk.counts]
+    chunk.counts = [counts._replace(file=files[counts.file]) for counts in chunk.counts]
     remarks = chunk.remarks
     remarks.unread = [
-        item._replace(position=at(item.position)) for item in remarks.unread
+        line._replace(position=renumbered(line.position)) for line in remarks.unread
     ]
     for kind, (times, first) in remarks.oddities.items():
-        remarks.oddities[kind] = Oddity(times, at(first))
+        remarks.oddities[kind] = Oddity(times, renumbered(first))
     return chunk
 
 
 def _encode(chunk: Chunk) -> bytes:
     """Return all of a chunk but its parts, of which it has the number only."""
-    remarks = chunk.remarks
+    oddities = {
+        kind: [oddity.times, list(oddity.first)]
+        for kind, oddity in chunk.remarks.oddities.items()
+    }
+    texts_of_extras = [
+        [name, list(extra.texts.items())] for name, extra in chunk.extras.items()
+    ]
     head = {
         "rows": chunk.rows,
         "columns": list(chunk.columns),
-        "extras": [
-            [name, list(extra.texts.items())] for name, extra in chunk.extras.items()
-        ],
+        "extras": texts_of_extras,
         "extras_dropped": chunk.extras_dropped,
         "reward_parts": sorted(chunk.reward_parts),
         "tools": chunk.tools,
-        "counts": list(map(list, chunk.counts)),
-        "oddities": {
-            kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()
-        },
+        "counts": [list(counts) for counts in chunk.counts],
+        "oddities": oddities,
         "parts": len(chunk.parts),
     }
     arrays = list(chunk.columns.values())
     for extra in chunk.extras.values():
-        arrays += [np.array(extra.rows, np.int64), np.array(extra.numbers, np.float64)]
+        arrays.append(np.array(extra.rows, np.int64))
+        arrays.append(np.array(extra.numbers, np.float64))
     return pack(head, arrays)
 
 
 def _decode(data: bytes) -> tuple[Chunk, int]:
     """Return a chunk without its parts, and their number."""
     head, arrays = unpack(data)
-    columns = dict(zip(head["columns"], arrays, strict=False))
-    pairs = iter(arrays[len(columns) :])
-    extras = {
-        name: Extra(
-            array("q", next(pairs).tobytes()),
-            array("d", next(pairs).tobytes()),
-            dict(texts),
-        )
-        for name, texts in head["extras"]
+    remaining = iter(arrays)
+    columns = {name: next(remaining) for name in head["columns"]}
+    extras: dict[str, Extra] = {}
+    for name, texts in head["extras"]:
+        rows = array("q", next(remaining).tobytes())
+        numbers = array("d", next(remaining).tobytes())
+        extras[name] = Extra(rows, numbers, dict(texts))
+    oddities = {
+        NoteKind(kind): Oddity(times, LogPosition(*first))
+        for kind, (times, first) in head["oddities"].items()
     }
-    oddities = head["oddities"].items()
     chunk = Chunk(
-        head["rows"],
-        columns,
-        extras,
-        head["extras_dropped"],
-        set(head["reward_parts"]),
-        list(map(tuple, head["tools"])),
-        [RangeCounts(*one) for one in head["counts"]],
-        Remarks(
-            {
-                NoteKind(kind): Oddity(times, LogPosition(*at))
-                for kind, (times, at) in oddities
-            }
-        ),
+        rows=head["rows"],
+        columns=columns,
+        extras=extras,
+        extras_dropped=head["extras_dropped"],
+        reward_parts=set(head["reward_parts"]),
+        tools=[tuple(tool) for tool in head["tools"]],
+        counts=[RangeCounts(*counts) for counts in head["counts"]],
+        remarks=Remarks(oddities),
     )
     return chunk, head["parts"]

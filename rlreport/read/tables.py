@@ -75,32 +75,26 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     logged = rows.chunk.columns
     columns = {name: logged.pop(name)[order] for name in list(logged)}
     step = columns["step"].astype(np.int64)
+    # The number of each response in its step
     columns["n"] = pd.Series(step).groupby(step).cumcount().to_numpy()
+    # Rows have the line's number in its byte range.
     columns["line"] = columns["line"].astype(np.int64) + lines_before(
         rows.chunk.counts,
         columns["file"].astype(np.int64),
         columns["offset"].astype(np.int64),
     )
     # A prompt that occurs in training and in validation gets two ids.
-    columns["prompt_id"] = prompt = _ids(columns["validation"], columns["prompt_hash"])
-    group = columns["group_hash"].astype(np.uint64)
-    group = np.where(group == 0, prompt.astype(np.uint64), group)
-    # Branches are in no group.
-    group = np.where(
-        columns["validation"] == RowRole.BRANCH, np.arange(len(order)), group
-    )
-    columns["group"] = _ids(step, columns["validation"], group)
-    if "rollout" in columns:
-        numbers, _ = pd.factorize(columns["rollout"])
-        columns["rollout"] = np.where(numbers < 0, np.nan, numbers)
+    prompt = _ids(columns["validation"], columns["prompt_hash"])
+    columns["prompt_id"] = prompt
+    columns["group"] = _groups(columns, prompt)
+    # ``factorize`` gives NaN, no rollout, the number -1.
+    numbers, _ = pd.factorize(columns["rollout"])
+    columns["rollout"] = np.where(numbers < 0, np.nan, numbers)
     clear_missing_grades(columns)
-    for name, reference in (
-        ("reward", "ref_reward"),
-        ("valid_reward", "ref_valid_reward"),
-    ):
-        if name in columns and reference in columns:
-            rewards = (columns[of].astype(np.float64) for of in (name, reference))
-            columns[f"{name}_gap"] = difference(*rewards)
+    for name in ("reward", "valid_reward"):
+        reward = columns[name].astype(np.float64)
+        reference = columns[f"ref_{name}"].astype(np.float64)
+        columns[f"{name}_gap"] = difference(reward, reference)
     missing = np.full(len(order), np.nan)
     _set_endings(columns, columns.get("turns", missing))
     columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
@@ -113,6 +107,16 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         },
         copy=False,
     )
+
+
+def _groups(columns: Columns, prompt: Ints) -> Ints:
+    """Return ids of groups: responses of a step to one prompt, if no group is logged, (R,)."""
+    roles = columns["validation"]
+    group = columns["group_hash"].astype(np.uint64)
+    group = np.where(group == 0, prompt.astype(np.uint64), group)
+    # Branches are in no group: each gets one of its own.
+    group = np.where(roles == RowRole.BRANCH, np.arange(len(group)), group)
+    return _ids(columns["step"].astype(np.int64), roles, group)
 
 
 def _ids(*keys: NDArray[np.generic]) -> Ints:
@@ -191,14 +195,14 @@ def carried_fields(rows: LogRows) -> dict[str, int]:
 
 def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
     """Return the number of lines in each row's file before the row's byte range, (R,)."""
-    ranges = pd.DataFrame(
-        counts, columns=RangeCounts._fields, dtype=np.int64
-    ).sort_values("start")
+    ranges = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64)
+    ranges = ranges.sort_values("start")
     ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
     rows = pd.DataFrame({"file": files, "start": offsets}).sort_values("start")
-    rows["before"] = pd.merge_asof(rows, ranges, on="start", by="file")[
-        "before"
-    ].to_numpy()
+    # A row's range is the last one of its file that starts at or before its offset.
+    range_of_row = pd.merge_asof(rows, ranges, on="start", by="file")
+    # The merged table has a new index; that of ``rows`` leads back to their order.
+    rows["before"] = range_of_row["before"].to_numpy()
     return rows["before"].sort_index().to_numpy()
 
 
@@ -234,22 +238,21 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
     """Return ToolCounts by training step for MAX_TOOLS tools; call before ``response_table``."""
-    names = ["step", "tool", *ToolCounts._fields]
+    counts = list(ToolCounts._fields)
+    names = ["step", "tool", *counts]
     if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)
     columns = rows.chunk.columns
-    table = pd.DataFrame(rows.chunk.tools, columns=["row", *names[1:]])
+    table = pd.DataFrame(rows.chunk.tools, columns=["row", "tool", *counts])
     is_training: NDArray[np.bool_] = np.zeros(rows.chunk.rows, dtype=bool)
     is_training[rows.order] = columns["validation"][rows.order] == RowRole.TRAINING
     table = table[is_training[table["row"]]]
     table["step"] = columns["step"][table["row"]]
     answers = table.groupby("tool")["answers"].sum()
-    top_tools = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[
-        :MAX_TOOLS
-    ]
-    selection = table[table["tool"].isin(top_tools)]
+    most_used = sorted(answers.index, key=lambda tool: (-answers[tool], tool))
+    selection = table[table["tool"].isin(most_used[:MAX_TOOLS])]
     by_tool = selection.groupby(["step", "tool"], as_index=False)
-    return by_tool[names[2:]].sum()[names]
+    return by_tool[counts].sum()[names]
 
 
 def tools_used(rows: LogRows, tools: pd.DataFrame) -> pd.Series:
