@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rlreport.formats.containers import container_of, iterate
+from rlreport.formats.containers import container_of, read_objects
 from rlreport.formats.registry import RowError, RowReader, Where, detect, formats
 from rlreport.system.stores import zstd
 from rlreport.writer import RolloutWriter
@@ -63,7 +63,7 @@ def objects_of(path: Path) -> list[Row]:
             is_packed = path.suffix == ".zst"
             data = zstd.ZstdFile(file).read() if is_packed else file.read()
         return [json.loads(line) for line in data.splitlines()]
-    return [obj for _, obj in iterate(path.open("rb"), container_of(path.name) or "")]
+    return list(read_objects(path.open("rb"), container_of(path.name) or ""))
 
 
 def rows_in(root: Path) -> Iterator[tuple[str, Row]]:

@@ -15,7 +15,7 @@ import pytest
 
 from rlreport.errors import UnusableInputError
 from rlreport.flows.build import check_logs
-from rlreport.formats.containers import iterate
+from rlreport.formats.containers import read_objects
 from rlreport.formats.registry import RowError
 from rlreport.options import BuildOptions
 from rlreport.read.tables import Scan
@@ -310,7 +310,7 @@ def test_cut_dumps_cost_a_reason(tmp_path: Path) -> None:
         path = tmp_path / "1.pt"
         path.write_bytes(data[:size])
         with pytest.raises(RowError):
-            list(iterate(path.open("rb"), "torch"))
+            list(read_objects(path.open("rb"), "torch"))
 
 
 # Trackio and W&B

@@ -80,7 +80,15 @@ def read_run(
     # Files that no note says are unread
     used = [*known, *metrics.explained(strict=read.strict)]
     try:
-        scan = read_logs(logs, read, gae, progress, metrics.paths, workers, used)
+        scan = read_logs(
+            logs,
+            read,
+            gae,
+            progress,
+            metrics=metrics.paths,
+            workers=workers,
+            used=used,
+        )
     except UnusableInputError as error:
         if not explain or metrics.paths:
             raise

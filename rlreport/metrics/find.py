@@ -24,7 +24,7 @@ from rlreport.errors import (
 from rlreport.figures.ragged import Ints
 from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import readers
-from rlreport.metrics.readers import LeftOut
+from rlreport.metrics.readers import UnusedRows
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
 from rlreport.read.lines import DAMAGED
@@ -65,12 +65,12 @@ class MetricsSource(NamedTuple):
 
     Attributes:
         path: the file or folder.
-        read: yields (step, metrics), and adds rows that are not used to a ``LeftOut``.
+        read: yields (step, metrics), and adds rows that are not used to ``UnusedRows``.
         run: name of the run, "." for files directly in the folder that was searched.
     """
 
     path: Path
-    read: Callable[[LeftOut], Iterator[Record]]
+    read: Callable[[UnusedRows], Iterator[Record]]
     run: str = ""
 
 
@@ -229,7 +229,7 @@ def _has_metrics(path: Path, kind: str) -> bool:
         case ".wandb":
             return path.name.startswith("run-")
         case ".json":
-            return next(readers.json_records(path, LeftOut()), None) is not None
+            return next(readers.json_records(path, UnusedRows()), None) is not None
         case "console":
             with path.open("rb") as stream:
                 return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
@@ -347,9 +347,9 @@ def _table_of_run(
     table = MetricsTable()
     for source in sources:
         name = name_in_logs(source.path, logs)
-        left_out = LeftOut()
+        unused = UnusedRows()
         try:
-            part = read_metrics(source, left_out)
+            part = read_metrics(source, unused)
         except RlreportError as error:
             # Trackio's database may contain only rollouts.
             is_named = source.path in log_paths and source.path.suffix != ".db"
@@ -363,7 +363,7 @@ def _table_of_run(
             result.notes.append(Note(kind, why, 1, name))
             result.unread.append(source.path)
             continue
-        result.notes += left_out.notes(name)
+        result.notes += unused.notes(name)
         result.paths.append(source.path)
         result.files.append(MetricsFile(name, len(part.steps), sorted(part.names)))
         table.extend(part)
@@ -391,11 +391,11 @@ def _unreadable(path: Path) -> Iterator[None]:
         raise UnusableInputError(why) from error
 
 
-def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
-    """Read a metrics file, counting bad rows in ``left_out``; raise if it has no metrics."""
+def read_metrics(source: MetricsSource, unused: UnusedRows) -> MetricsTable:
+    """Read a metrics file, counting bad rows in ``unused``; raise if it has no metrics."""
     table = MetricsTable()
     with _unreadable(source.path):
-        table.add(source.read(left_out))
+        table.add(source.read(unused))
     if not table.parts:
         raise UnusableInputError(f"{source.path.name}: contains no steps with numbers")
     return table

@@ -59,7 +59,7 @@ ROUNDED = translatable(
 REST = translatable("the file of trainer metrics cannot be read from here on")
 
 
-class LeftOut:
+class UnusedRows:
     """Unusable rows of a metrics file, counted by reason."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ _SUMMARY = (
 
 
 def lines_of(
-    path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
+    path: Path, longest: int = MAX_LINE, unused: UnusedRows | None = None
 ) -> Generator[bytes]:
     """Yield the decompressed lines of a file, as far as it can be read.
 
@@ -125,23 +125,23 @@ def lines_of(
         yield line.data
     if lines.damage and line is None:
         raise ValueError(lines.damage)
-    if lines.damage and left_out is not None:
-        left_out.add(REST, count)
+    if lines.damage and unused is not None:
+        unused.add(REST, count)
 
 
-def json_line_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
-    for number, line in enumerate(lines_of(path, left_out=left_out), 1):
+def json_line_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
+    for number, line in enumerate(lines_of(path, unused=unused), 1):
         try:
-            yield from _records([load_json(line, "replace")], left_out, number)
+            yield from _records([load_json(line, "replace")], unused, number)
         except ValueError:
             if line.strip():
-                left_out.add(JSON, number)
+                unused.add(JSON, number)
 
 
 def _records(
-    events: Iterable[Any], left_out: LeftOut, line: int | None = None
+    events: Iterable[Any], unused: UnusedRows, line: int | None = None
 ) -> Iterator[Record]:
-    """Yield (step, metrics) of each event; add events with an invalid step to ``left_out``."""
+    """Yield (step, metrics) of each event; add events with an invalid step to ``unused``."""
     for event in events:
         metrics = numbers_of(event) if isinstance(event, dict) else {}
         if not metrics:
@@ -150,10 +150,10 @@ def _records(
         if step is not None:
             yield step, metrics | counters_of(event)
         elif not event.keys().isdisjoint(STEP_KEYS):
-            left_out.add(STEP, line)
+            unused.add(STEP, line)
 
 
-def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
+def json_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     """Yield the records of a ``trainer_state.json``, or of the events in another JSON document."""
     content = read_bounded(path, MAX_JSON)
     history = mapping(load_json(content, "replace")).get("log_history")
@@ -162,19 +162,19 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
         for entry in entries:
             for key in _SUMMARY:
                 entry.pop(key, None)
-        yield from _records(entries, left_out)
+        yield from _records(entries, unused)
         return
     if path.name.endswith("trainer_state.json"):
         raise UnusableInputError(
             f"{path.name}: not a trainer state, as it has no `log_history`"
         )
-    records = [*_records(json_objects(io.BytesIO(content)), left_out)]
+    records = [*_records(json_objects(io.BytesIO(content)), unused)]
     if not records:
         raise UnusableInputError(f"{path.name}: contains no steps with numbers")
     yield from records
 
 
-def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
+def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line.
 
     A metric that is 0.000 in all its lines is left out: it may be any number that is rounded to 0,
@@ -182,13 +182,13 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
     """
     names: set[str] = set()
     known: set[str] = set()  # names of metrics with a value that is not rounded to 0
-    for _, cells in _console_lines(path, LeftOut()):
+    for _, cells in _console_lines(path, UnusedRows()):
         names |= cells.keys()
         known.update(n for n in cells if not _ROUNDED_ZERO.fullmatch(cells[n]))
     for _ in names - known:
-        left_out.add(ROUNDED, None)
+        unused.add(ROUNDED, None)
     found_any = False
-    for step, cells in _console_lines(path, left_out):
+    for step, cells in _console_lines(path, unused):
         event = {name: number(cells[name]) for name in cells if name in known}
         metrics = dict(flat_numbers(event))
         if metrics:
@@ -203,10 +203,10 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
 
 def _console_lines(
-    path: Path, left_out: LeftOut
+    path: Path, unused: UnusedRows
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the step and (metric -> printed number) of each line of metrics in a console log."""
-    for line in lines_of(path, left_out=left_out):
+    for line in lines_of(path, unused=unused):
         plain = _ANSI.sub(b"", line)
         start = CONSOLE_LINE.search(plain)
         if start is None:
@@ -228,7 +228,7 @@ def number(cell: str) -> float | None:
         return None
 
 
-def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
+def tensorboard_records(path: Path, _: UnusedRows) -> Iterator[Record]:
     try:
         from tensorboard.backend.event_processing import event_accumulator
         from tensorboard.util import tensor_util
@@ -330,12 +330,12 @@ def _first_index(names: list[str], keys: Iterable[str]) -> int | None:
     return None
 
 
-def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record]:
+def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Record]:
     """Yield the metrics of a CSV file; cells are separated by commas, semicolons or tabs.
 
     With ``run``, read only its rows, or its columns "RUN - METRIC", as W&B exports charts.
     """
-    lines = lines_of(path, left_out=left_out)
+    lines = lines_of(path, unused=unused)
     header = next(lines, b"")
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnusableInputError(f"{path.name}: encoded as UTF-16; save it as UTF-8")
@@ -348,18 +348,18 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
         raise UnusableInputError(
             f"{path.name}: not a metrics table, as no column is named step"
         )
-    for line, cells in _csv_rows(lines, separator, left_out):
+    for line, cells in _csv_rows(lines, separator, unused):
         step = number(_cell(cells, columns.step))
         if len(cells) > len(names):
-            left_out.add(CELLS, line)
+            unused.add(CELLS, line)
         elif step is None or not step.is_integer() or abs(step) > LARGEST_STEP:
-            left_out.add(STEP, line)
+            unused.add(STEP, line)
         elif columns.run is None or _cell(cells, columns.run) == run:
             yield int(step), columns.numbers(cells, step)
 
 
 def _csv_rows(
-    lines: Iterator[bytes], separator: str, left_out: LeftOut
+    lines: Iterator[bytes], separator: str, unused: UnusedRows
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells) of each nonempty row; a row may span several lines."""
     texts = (line.decode("utf-8", "replace") + "\n" for line in lines)
@@ -371,7 +371,7 @@ def _csv_rows(
                 yield line, cells
             line = rows.line_num + 2
     except csv.Error:  # such as an unclosed quotation mark
-        left_out.add(REST, line)
+        unused.add(REST, line)
 
 
 def csv_separator(header: bytes) -> str:
@@ -400,7 +400,7 @@ def csv_runs(path: Path) -> list[str]:
         if column is None or len(names) > MAX_COLUMNS:
             return []
         runs: set[str] = set()
-        for _, cells in _csv_rows(lines, separator, LeftOut()):
+        for _, cells in _csv_rows(lines, separator, UnusedRows()):
             run = _cell(cells, column)
             if run:
                 runs.add(run)
@@ -464,7 +464,7 @@ _FLOAT64_VALUE = 6
 _VALUES = (5, _FLOAT64_VALUE, 8, 16)
 
 
-def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
+def mlflow_records(folder: Path, _: UnusedRows) -> Iterator[Record]:
     """Yield the records of MLflow's files, one per metric with lines of "time value step".
 
     They are yielded file by file, unless the step falls in one: then in the order of their times.
@@ -514,7 +514,7 @@ def trackio_runs(path: Path) -> list[str]:
         return [str(row["run_name"]) for row in rows]
 
 
-def trackio_records(path: Path, left_out: LeftOut, run: str) -> Iterator[Record]:
+def trackio_records(path: Path, unused: UnusedRows, run: str) -> Iterator[Record]:
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
         for logged_step, metrics in database.execute(query, (run,)):
@@ -522,7 +522,7 @@ def trackio_records(path: Path, left_out: LeftOut, run: str) -> Iterator[Record]
             numbers = dict(flat_numbers(event))
             step = integer(logged_step)
             if step is None:
-                left_out.add(STEP, None)
+                unused.add(STEP, None)
             elif numbers:
                 yield step, numbers | counters_of(event)
 
@@ -539,7 +539,7 @@ def wandb_run(path: Path) -> str:
     return run
 
 
-def wandb_records(path: Path, _: LeftOut) -> Iterator[Record]:
+def wandb_records(path: Path, _: UnusedRows) -> Iterator[Record]:
     """Yield the history of a W&B run file (``run-ID.wandb``).
 
     Such a file is a LevelDB log with one protocol buffer ``Record`` per entry. A record may hold a
