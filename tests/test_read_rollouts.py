@@ -203,18 +203,21 @@ def test_a_worker_writes_the_texts_of_a_packed_log_to_disk_while_it_reads(
     assert not list(temporary.iterdir())
 
 
-def test_the_disk_never_holds_two_copies_of_all_texts(tmp_path, temporary):
+def test_the_disk_never_holds_two_copies_of_all_texts(tmp_path, temporary, monkeypatch):
     (source,) = find_sources([packed_log(tmp_path, 2000)]).sources
-    spool = RolloutSpool()
+    left = []
+    append = RolloutSpool._append
+
+    def counting(spool: RolloutSpool, part: Any) -> None:
+        left.append(len(list(temporary.glob("*/*"))))
+        append(spool, part)
+
+    monkeypatch.setattr(RolloutSpool, "_append", counting)
     with part_folder() as folder:
-        assert folder.path
         settings = RangeSettings(ReadOptions(), GaeOptions(), folder)
-        parts = read_chunk([ByteRange(0, source)], settings).parts
-        left = []
-        for part in parts:
-            spool.take([part])
-            left.append(len(list(folder.path.iterdir())))
-    assert left == [2, 1, 0]
+        RolloutSpool().take(read_chunk([ByteRange(0, source)], settings).parts)
+        left.append(len(list(temporary.glob("*/*"))))
+    assert left == [3, 2, 1, 0]
 
 
 def test_an_error_on_the_way_leaves_no_temporary_file(tmp_path, temporary, monkeypatch):
