@@ -231,6 +231,23 @@ def test_a_range_of_which_the_cache_lost_a_part_is_read_again(tmp_path, starts_r
     assert len(starts_read) > 3 * len(starts)
 
 
+def test_what_is_read_of_a_log_that_changed_after_its_hash_is_not_cached(
+    tmp_path, monkeypatch
+):
+    logs = write(tmp_path / "log.jsonl", [row(0)])
+    cold = found(logs)
+
+    def read_changed(ranges: Any, settings: Any) -> Any:
+        write(logs, [row(0, response="Hi there!")])
+        return read_chunk(ranges, settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chunks, "read_chunk", read_changed)
+        assert found(logs, tmp_path / "cache") != cold
+    write(logs, [row(0)])
+    assert found(logs, tmp_path / "cache") == cold
+
+
 def test_a_file_that_comes_first_by_name_costs_no_other_its_place(
     tmp_path, starts_read
 ):
