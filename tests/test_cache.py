@@ -209,6 +209,55 @@ def test_only_the_range_that_grew_is_read_again(
     assert starts_read == [last]
 
 
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the texts of every three rows into a part of their own."""
+    limits = ReadLimits(range_bytes=RANGE, batch_rows=3)
+    monkeypatch.setattr("rlreport.read.logs.LIMITS", limits)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_range_in_several_parts_comes_from_the_cache_in_their_order(
+    tmp_path, starts_read
+):
+    logs = write(tmp_path / "log.jsonl", sound(40))
+    cold = found(logs, tmp_path / "cache")
+    starts_read.clear()
+    assert found(logs, tmp_path / "cache") == cold
+    assert starts_read == []
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_range_of_which_the_cache_lost_a_part_is_read_again(tmp_path, starts_read):
+    logs = write(tmp_path / "log.jsonl", sound(40))
+    cache = tmp_path / "cache"
+    cold = found(logs, cache)
+    starts = sorted(starts_read)
+    starts_read.clear()
+    for path in entries(cache):
+        path.unlink()
+        assert found(logs, cache) == cold
+    assert sorted(set(starts_read)) == starts
+    assert len(starts_read) > 3 * len(starts)
+
+
+def test_what_is_read_of_a_log_that_changed_after_its_hash_is_not_cached(
+    tmp_path, monkeypatch
+):
+    logs = write(tmp_path / "log.jsonl", [row(0)])
+    cold = found(logs)
+
+    def read_changed(ranges: Any, settings: Any) -> Any:
+        write(logs, [row(0, response="Hi there!")])
+        return read_chunk(ranges, settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chunks, "read_chunk", read_changed)
+        assert found(logs, tmp_path / "cache") != cold
+    write(logs, [row(0)])
+    assert found(logs, tmp_path / "cache") == cold
+
+
 def test_a_file_that_comes_first_by_name_costs_no_other_its_place(
     tmp_path, starts_read
 ):

@@ -27,7 +27,7 @@ from rlreport.options import GaeOptions, ReadOptions
 from rlreport.pages.plan import extremes
 from rlreport.read.choice import METRICS, Choice, choose_rows, sampled_rows
 from rlreport.read.chunk import RangeSettings
-from rlreport.read.limits import LIMITS
+from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.lines import ByteRange
 from rlreport.read.listing import find_sources
 from rlreport.read.ranges import read_chunk
@@ -203,18 +203,21 @@ def test_a_worker_writes_the_texts_of_a_packed_log_to_disk_while_it_reads(
     assert not list(temporary.iterdir())
 
 
-def test_the_disk_never_holds_two_copies_of_all_texts(tmp_path, temporary):
+def test_the_disk_never_holds_two_copies_of_all_texts(tmp_path, temporary, monkeypatch):
     (source,) = find_sources([packed_log(tmp_path, 2000)]).sources
-    spool = RolloutSpool()
+    left = []
+    append = RolloutSpool._append
+
+    def counting(spool: RolloutSpool, part: Any) -> None:
+        left.append(len(list(temporary.glob("*/*"))))
+        append(spool, part)
+
+    monkeypatch.setattr(RolloutSpool, "_append", counting)
     with part_folder() as folder:
-        assert folder.path
         settings = RangeSettings(ReadOptions(), GaeOptions(), folder)
-        parts = read_chunk([ByteRange(0, source)], settings).parts
-        left = []
-        for part in parts:
-            spool.take([part])
-            left.append(len(list(folder.path.iterdir())))
-    assert left == [2, 1, 0]
+        RolloutSpool().take(read_chunk([ByteRange(0, source)], settings).parts)
+        left.append(len(list(temporary.glob("*/*"))))
+    assert left == [3, 2, 1, 0]
 
 
 def test_an_error_on_the_way_leaves_no_temporary_file(tmp_path, temporary, monkeypatch):
@@ -229,13 +232,49 @@ def test_an_error_on_the_way_leaves_no_temporary_file(tmp_path, temporary, monke
     assert not list(temporary.iterdir())
 
 
-def test_a_figure_that_begins_late_is_nan_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_rows", [LIMITS.batch_rows, 3])
+def test_a_figure_is_nan_before_it_begins_and_after_it_ends(tmp_path, batch_rows):
     without = tokens("a", "b", "c", ref_logprobs=None)
-    rows = [{**without, "step": step} for step in range(3)]
-    write(tmp_path / "1.jsonl", rows)
-    write(tmp_path / "2.jsonl", [tokens("a", step=3)])
-    spool_figures = read(tmp_path).rollouts.figures["log_ratio"]
-    assert np.isnan(spool_figures).tolist() == [True] * 9 + [False]
+    for number, logged in enumerate((without, tokens("a"), without)):
+        rows = [{**logged, "step": 3 * number + i} for i in range(3)]
+        write(tmp_path / f"{number}.jsonl", rows)
+    rollouts = read(tmp_path, limits=ReadLimits(batch_rows=batch_rows)).rollouts
+    is_nan = np.isnan(rollouts.figures["log_ratio"]).tolist()
+    assert is_nan == [True] * 9 + [False] * 3 + [True] * 9
+
+
+def test_each_response_has_its_own_texts_and_tokens_in_whatever_order_rows_are_logged(
+    tmp_path,
+):
+    rng = np.random.default_rng(0)
+    logged = {}
+    for name in ("a.jsonl", "b.jsonl"):
+        rows = []
+        for number, step in enumerate(rng.integers(0, 5, 20).tolist()):
+            texts: dict[str, Any] = {
+                field: f"{field} {number} of {name}"
+                for field in ("prompt", "response", "ground_truth")
+            }
+            strings = [f"{name[0]}{number}", "same", "end"][: number % 4]
+            masks = [[1] + [0] * (len(strings) - 1), None]
+            if strings:
+                texts["response_mask"] = masks[number % 2]
+                rows.append(tokens(*strings, step=step, **texts))
+            else:
+                rows.append(row(step, **texts))
+            logged[name, number + 1] = rows[-1]
+        write(tmp_path / name, rows)
+    scan = read(tmp_path, limits=ReadLimits(batch_rows=3))
+    rollouts = scan.rollouts.read(range(len(scan.responses)))
+    assert len(rollouts) == len(logged)
+    for rollout in rollouts:
+        wanted = logged[rollout.file, rollout.line]
+        assert rollout.prompt == wanted["prompt"]
+        assert rollout.response == wanted["response"]
+        assert rollout.ground_truth == wanted["ground_truth"]
+        assert rollout.raw_tokens == wanted.get("response_tokens", [])
+        mask = None if rollout.sampled is None else rollout.sampled.tolist()
+        assert mask == wanted.get("response_mask")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -354,7 +354,8 @@ def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) ->
         assert early == (cut not in ends)
 
 
-def test_progress_adds_up_to_all_bytes(ranks):
+@pytest.mark.parametrize("range_bytes", [LIMITS.range_bytes, 7_000])
+def test_progress_adds_up_to_all_bytes(ranks, range_bytes):
     counts: list[list[float]] = []
 
     class Counting(Progress):
@@ -363,6 +364,7 @@ def test_progress_adds_up_to_all_bytes(ranks):
             counts.append(count)
             return nullcontext(lambda amount: count.__setitem__(0, count[0] + amount))
 
-    read_logs([ranks], ReadOptions(workers=1), GaeOptions(), Counting())
+    limits = ReadLimits(range_bytes=range_bytes)
+    read_logs([ranks], ReadOptions(workers=1), progress=Counting(), limits=limits)
     size = sum(path.stat().st_size for path in ranks.iterdir())
     assert counts == [[size, size]]
