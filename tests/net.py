@@ -28,7 +28,7 @@ import rlreport
 from rlreport.errors import RlreportError
 from rlreport.metrics.find import find_and_read
 from rlreport.metrics.roles import roles_of
-from rlreport.read.rollouts import Turn
+from rlreport.read.rollouts import Rollout, Turn
 from tests.conftest import unpack_runs
 from tests.forms import views
 from tests.hostile import hostile_rows, write_log
@@ -291,6 +291,23 @@ TEXTS = (
 )
 
 
+TOKEN_FIGURES = (
+    "logp",
+    "ref_logp",
+    "log_ratio",
+    "kl",
+    "prob",
+    "ref_prob",
+    "surprisal",
+    "token_reward",
+    "value",
+    "advantage",
+    "return",
+    "value_error",
+    "sampler_logp",
+)
+
+
 def dumps() -> dict[str, Path]:
     """Return the logs of frameworks by name: those that their own code wrote, and others."""
     found = {f"written-{folder.name}": folder for folder in WRITTEN.iterdir()}
@@ -315,62 +332,62 @@ def logs(root: Path) -> dict[str, Path]:
 
 
 def read_text(path: Path) -> str:
-    """Return what is read from logs: files, remarks, sums, and a line for each first row."""
+    """Return what is read from logs: files, remarks, sums, and the values of the first rows."""
     try:
         scan = read(path)
     except RlreportError as error:
         return f"{type(error).__name__}: {error}".replace(str(path), "LOGS")
-    table = scan.responses.drop(columns=[*INNER]).join(scan.extras.add_prefix("extra:"))
     lines = [
         f"file {f.name}: {f.format}, {f.rows}, {f.bad}, {f.why}" for f in scan.files
     ]
-    lines += [
-        f"bad {b.file}:{b.line}: {b.reason}{' torn' * b.torn}" for b in scan.bad_lines
-    ]
-    lines += [
-        f"note {n.kind}: {n.text} ({n.count}) {n.file}:{n.line}" for n in scan.notes
-    ]
-    lines += [
-        f"fields {scan.fields}",
-        f"parts {scan.reward_parts}",
-        f"failed {scan.failed}",
-    ]
-    lines += [f"tool {cut(tool)}" for tool in scan.tools.to_dict("records")] + sums(
-        table
-    )
+    for bad in scan.bad_lines:
+        torn = " torn" if bad.torn else ""
+        lines.append(f"bad {bad.file}:{bad.line}: {bad.reason}{torn}")
+    for note in scan.notes:
+        where = f"{note.file}:{note.line}"
+        lines.append(f"note {note.kind}: {note.text} ({note.count}) {where}")
+    lines += [f"field {name} = {rows}" for name, rows in scan.fields.items()]
+    lines += [f"part {name}" for name in scan.reward_parts]
+    lines += [f"failed of step {step} = {count}" for step, count in scan.failed.items()]
+    for tool in scan.tools.to_dict("records"):
+        lines += [f"tool {tool.pop('tool')}", *named(tool)]
+    table = scan.responses.drop(columns=[*INNER]).join(scan.extras.add_prefix("extra:"))
+    lines += sums(table)
     first = table[:ROWS].to_dict("records")
     rollouts = scan.rollouts.read(range(len(first)))
     for figures, rollout in zip(first, rollouts, strict=True):
-        order = [
-            "logp",
-            "ref_logp",
-            "log_ratio",
-            "kl",
-            "prob",
-            "ref_prob",
-            "surprisal",
-            "token_reward",
-        ]
-        order += ["value", "advantage", "return", "value_error", "sampler_logp"]
-        known = [name for name in order if name in rollout.figures]
-        arrays: dict[str, Any] = {
-            "return_" if name == "return" else name: rollout.figures[name]
-            for name in known
-        }
-        arrays["sampled"] = rollout.sampled
-        content = {
-            name: cut(text, 120) for name in TEXTS if (text := getattr(rollout, name))
-        }
-        if "turns" in content:  # of the prompt; a figure has this name, too
-            content["prompt_turns"] = content.pop("turns")
-        content |= {
-            name: in_full(one) for name, one in arrays.items() if one is not None
-        }
-        content |= {
-            str(name): cut(one, 80) for name, one in figures.items() if not pd.isna(one)
-        }
-        lines.append(f"{rollout.file}:{rollout.line} {content}")
-    return "\n".join(lines)
+        lines.append(f"row {rollout.file}:{rollout.line}")
+        lines += texts_and_tokens(rollout)
+        lines += named({str(name): one for name, one in figures.items()})
+    return "\n".join(map(printable, lines))
+
+
+def texts_and_tokens(rollout: Rollout) -> list[str]:
+    """Return the lines of a row's texts and of the figures of its tokens, those it has."""
+    lines = []
+    for name in TEXTS:
+        text = getattr(rollout, name)
+        if text:
+            # "turns" is also a figure of the response
+            shown = "prompt_turns" if name == "turns" else name
+            lines.append(f"  {shown} = {cut(text, 120)}")
+    arrays = {name: rollout.figures.get(name) for name in TOKEN_FIGURES}
+    arrays["sampled"] = rollout.sampled
+    for name, values in arrays.items():
+        if values is not None:
+            lines.append(f"  {name} of tokens = {in_full(values)}")
+    return lines
+
+
+def named(figures: dict[str, Any]) -> list[str]:
+    """Return a line for each figure that is known."""
+    known = {name: one for name, one in figures.items() if not pd.isna(one)}
+    return [f"  {name} = {cut(one, 80)}" for name, one in known.items()]
+
+
+def printable(line: str) -> str:
+    """Return a line with what breaks lines, or cannot be seen or written, as escapes."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
 
 
 def read_metrics(path: Path) -> str:
