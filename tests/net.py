@@ -47,7 +47,10 @@ CUT = 200
 
 FLOAT = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+))(?![\w.])")
 VERSION = re.compile(r"\b\d+\.\d+\.\d+[\w.+]*|0\+unknown")
-ELSEWHERE = ("generator", "versions", "steps", "not_run", "passed", "muted")
+OF_VERSION = ("generator", "versions")
+"""Fields of exported files that change with the version."""
+
+ELSEWHERE = (*OF_VERSION, "steps", "not_run", "passed", "muted")
 """Fields of report.json that change with the version, or stand in other files."""
 
 LISTS_CHECKS = "healthy"
@@ -72,7 +75,8 @@ def report(name: str, root: Path) -> Path:
             root / "runs" / "ppo_healthy", root / "runs" / "ppo_reward_hacking", out
         )
     elif name == "index.html":
-        rlreport.index([report(each, root) for each in REPORTS][:3], out, lang="zh")
+        first = list(REPORTS)[:3]
+        rlreport.index([report(each, root) for each in first], out, lang="zh")
     elif not out.exists():
         lang, logs = REPORTS[name]
         rlreport.build(root / logs, out, lang=lang, workers=1)
@@ -84,14 +88,19 @@ REPORTS = {
     "hacking": ("en", Path("runs", "ppo_reward_hacking")),
     "agents": ("zh", RUNS / "agents"),
     "word.md": ("zh", RUNS / "hacking"),
-    "kl.html": ("en", RUNS / "kl"),
-    "collapse.md": ("en", RUNS / "collapse"),
+    "kl": ("en", RUNS / "kl"),
+    "collapse": ("en", RUNS / "collapse"),
     "trl": ("en", DUMPS / "trl"),
     "prime_rl.html": ("zh", DUMPS / "prime_rl" / "stream"),
     "inspect.eml": ("en", DUMPS / "inspect"),
     "metrics": ("en", RUNS / "metrics"),
 }
 """Folder or file to the language and the logs."""
+
+SUMMARIZED = ("hacking", "kl", "collapse", "trl", "metrics")
+"""Reports of which only the files of ``SUMMARY`` are kept; the others show the same pages."""
+
+SUMMARY = ("index.html", "findings.json")
 
 NAMES = (*REPORTS, "comparison", "index.html", "rows", "trainer")
 
@@ -118,6 +127,8 @@ def texts_of(out: Path) -> Texts:
         }
         found = dict(pages(documents, lists_checks))
         found |= data_texts(out / "data", lists_checks)
+    if out.name in SUMMARIZED:
+        found = {name: found[name] for name in SUMMARY}
     if not lists_checks:
         found = {
             name: CHECKS_COUNTED.sub("(checks)", text) for name, text in found.items()
@@ -136,15 +147,9 @@ def data_texts(data: Path, lists_checks: bool) -> Texts:
         if path.name == "manifest.json":
             continue
         if path.suffix == ".json":
-            left_out: tuple[str, ...] = ()
-            if path.stem == "report":
-                left_out = ELSEWHERE
-            elif not lists_checks:
-                left_out = CHECK_LISTS
-            kept = {
-                key: one for key, one in json.loads(raw).items() if key not in left_out
-            }
-            kept = {key: one for key, one in kept.items() if key not in ELSEWHERE[:2]}
+            kept = json.loads(raw)
+            for key in left_out_of(path.stem, lists_checks):
+                kept.pop(key, None)
             found[path.name] = json.dumps(kept, indent=1, ensure_ascii=False)
         elif ".csv" in path.name:
             raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
@@ -153,6 +158,13 @@ def data_texts(data: Path, lists_checks: bool) -> Texts:
                 [capped(raw.decode().splitlines(), 75), *columns]
             )
     return found
+
+
+def left_out_of(name: str, lists_checks: bool) -> tuple[str, ...]:
+    """Return the fields of an exported JSON file that are not kept."""
+    if name == "report":
+        return ELSEWHERE
+    return OF_VERSION if lists_checks else (*OF_VERSION, *CHECK_LISTS)
 
 
 def pages(addressed: Texts, lists_checks: bool) -> Iterator[tuple[str, str]]:
@@ -179,9 +191,8 @@ def visible(page: str) -> str:
 
 def parts(page: str) -> list[str]:
     page = page.replace("<wbr>", "")  # where a name may be broken
-    return [
-        " ".join(text.split()) for text in re.split(r"<[^>]*>", page) if text.strip()
-    ]
+    texts = [" ".join(text.split()) for text in re.split(r"<[^>]*>", page)]
+    return [text for text in texts if text]
 
 
 def carried(page: str) -> str:
@@ -254,13 +265,17 @@ def cut(value: object, most: int = CUT) -> str:
         and all(isinstance(one, int | float) for one in value)
     ):
         return array(value)
-    if isinstance(value, list) and isinstance(value[0] if value else None, Turn):
-        value = [
-            {k: v for k in Turn.__slots__ if (v := getattr(turn, k))} for turn in value
-        ]
+    if isinstance(value, list) and value and isinstance(value[0], Turn):
+        value = [fields_of(turn) for turn in value]
     text = rounded(json.dumps(value, ensure_ascii=False, default=str))
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
     return text if len(text) <= most else f"{text[:most]}…{len(text)}~{digest}"
+
+
+def fields_of(turn: Turn) -> dict[str, Any]:
+    """Return the fields that a turn has."""
+    fields = {name: getattr(turn, name) for name in Turn.__slots__}
+    return {name: value for name, value in fields.items() if value}
 
 
 SPLIT = {"rllm", "swift", "prime_rl", "miles", "verifiers", "trackio"}
@@ -348,10 +363,12 @@ def read_text(path: Path) -> str:
         lines.append(f"note {note.kind}: {note.text} ({note.count}) {where}")
     lines += [f"field {name} = {rows}" for name, rows in scan.fields.items()]
     lines += [f"part {name}" for name in scan.reward_parts]
-    lines += [f"failed of step {step} = {count}" for step, count in scan.failed.items()]
+    for step, count in scan.failed.items():
+        lines.append(f"failed of step {step} = {count}")
     for tool in scan.tools.to_dict("records"):
         lines += [f"tool {tool.pop('tool')}", *named(tool)]
-    table = scan.responses.drop(columns=[*INNER]).join(scan.extras.add_prefix("extra:"))
+    logged = scan.extras.add_prefix("extra:")
+    table = scan.responses.drop(columns=[*INNER]).join(logged)
     lines += sums(table)
     first = table[:ROWS].to_dict("records")
     rollouts = scan.rollouts.read(range(len(first)))
@@ -387,7 +404,12 @@ def named(figures: dict[str, Any]) -> list[str]:
 
 def printable(line: str) -> str:
     """Return a line with what breaks lines, or cannot be seen or written, as escapes."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
+    if line.isprintable():
+        return line
+    letters = [
+        letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line
+    ]
+    return "".join(letters)
 
 
 def read_metrics(path: Path) -> str:
@@ -402,10 +424,11 @@ def read_metrics(path: Path) -> str:
         found = find_and_read([path], run=run)
         table = "" if found.table.empty else found.table.to_csv(index=False)
         lines += [f"run {run}, not finite {found.broken}", *table.splitlines()]
-    roles = {name: "".join(roles_of([name])) for name in first.table.columns[1:]}
-    return "\n".join(
-        [*lines, *(f"role of {name}: {role}" for name, role in roles.items() if role)]
-    )
+    for name in first.table.columns[1:]:
+        role = "".join(roles_of([name]))
+        if role:
+            lines.append(f"role of {name}: {role}")
+    return "\n".join(lines)
 
 
 def found(name: str, root: Path) -> Texts:
@@ -435,12 +458,12 @@ def difference(name: str, texts: Texts, kept: Texts) -> str:
     for file in sorted(texts.keys() | kept.keys()):
         old = kept.get(file, "").splitlines()
         new = texts.get(file, "").splitlines()
-        tolerance = (
-            1e-6 if file.startswith("tokens.csv") else 1.01e-8
-        )  # those are sums of float32
+        # Figures of tokens are sums of float32.
+        tolerance = 1e-6 if file.startswith("tokens.csv") else 1.01e-8
         if len(old) == len(new):
+            pairs = zip(old, new, strict=True)
             new = [
-                o if same(o, n, tolerance) else n for o, n in zip(old, new, strict=True)
+                one if same(one, other, tolerance) else other for one, other in pairs
             ]
         title = f"{name}/{file}"
         lines += difflib.unified_diff(
@@ -453,10 +476,12 @@ def same(old: str, new: str, tolerance: float) -> bool:
     """Return whether lines differ only in the last digits of numbers, which processors round."""
     left = FLOAT.split(old)
     right = FLOAT.split(new)  # every second part is a number
-    return left[::2] == right[::2] and all(
-        math.isclose(float(one), float(other), rel_tol=tolerance)
-        for one, other in zip(left[1::2], right[1::2], strict=True)
-    )
+    if left[::2] != right[::2]:
+        return False
+    for one, other in zip(left[1::2], right[1::2], strict=True):
+        if not math.isclose(float(one), float(other), rel_tol=tolerance):
+            return False
+    return True
 
 
 def main(accept: bool) -> int:
