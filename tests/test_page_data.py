@@ -177,7 +177,8 @@ def test_a_large_group_lists_its_first_64_members_and_those_that_are_shown():
 
 
 def test_of_each_shown_member_of_a_group_it_is_said_whether_it_is_right():
-    table = response_table({"step": np.zeros(4), "group": 0, "reward": [0, 1, 1, 0]})
+    rewards = [0, 1, 1, 0]
+    table = response_table({"step": np.zeros(4), "group": 0, "reward": rewards})
     columns = {str(name): table[name].to_numpy() for name in table}
     found = group_data(columns, np.array([2, 0]))
     assert found["right"] == [1, 0]
@@ -195,8 +196,9 @@ def test_pages_carry_which_texts_findings_name_and_all_findings_of_a_response(
 
 def test_a_prompt_whose_responses_never_beat_the_reference_says_so(tmp_path):
     rows = []
-    for step, (name, ref_reward) in product(range(2), (("won", 0.0), ("lost", 2.0))):
-        rows.append(row(step, prompt=name, ref_reward=ref_reward))
+    for step in range(2):
+        rows.append(row(step, prompt="won", ref_reward=0.0))
+        rows.append(row(step, prompt="lost", ref_reward=2.0))
     rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "out", workers=1)
     prompts = (tmp_path / "out" / "prompts.html").read_text("utf-8")
     rows_of_table = re.findall(r"<tr\b.*?</tr>", prompts, re.DOTALL)
