@@ -375,7 +375,7 @@ def read_text(path: Path) -> str:
     for figures, rollout in zip(first, rollouts, strict=True):
         lines.append(f"row {rollout.file}:{rollout.line}")
         lines += texts_and_tokens(rollout)
-        lines += named({str(name): one for name, one in figures.items()})
+        lines += named(figures)
     return "\n".join(map(printable, lines))
 
 
@@ -388,7 +388,7 @@ def texts_and_tokens(rollout: Rollout) -> list[str]:
             # "turns" is also a figure of the response
             shown = "prompt_turns" if name == "turns" else name
             lines.append(f"  {shown} = {cut(text, 120)}")
-    arrays = {name: rollout.figures.get(name) for name in TOKEN_FIGURES}
+    arrays: dict[str, Any] = {name: rollout.figures.get(name) for name in TOKEN_FIGURES}
     arrays["sampled"] = rollout.sampled
     for name, values in arrays.items():
         if values is not None:
@@ -396,7 +396,7 @@ def texts_and_tokens(rollout: Rollout) -> list[str]:
     return lines
 
 
-def named(figures: dict[str, Any]) -> list[str]:
+def named(figures: dict[Any, Any]) -> list[str]:
     """Return a line for each figure that is known."""
     known = {name: one for name, one in figures.items() if not pd.isna(one)}
     return [f"  {name} = {cut(one, 80)}" for name, one in known.items()]

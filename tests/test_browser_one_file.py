@@ -18,7 +18,7 @@ def in_one_file(module: ModuleType, made: Made) -> type:
     """The tests of a folder page as a class whose pages are views of one file."""
 
     @pytest.fixture(scope="class")
-    @classmethod
+    @classmethod  # type: ignore[misc]  # it becomes a method below
     def step(cls, tmp_path_factory):
         return write_step(tmp_path_factory.mktemp("one_file"), made, "report.html")
 
