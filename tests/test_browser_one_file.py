@@ -17,8 +17,9 @@ pytestmark = pytest.mark.untraced
 def in_one_file(module: ModuleType, made: Made) -> type:
     """The tests of a folder page as a class whose pages are views of one file."""
 
-    @pytest.fixture(scope="class")
-    @classmethod  # type: ignore[misc]  # it becomes a method below
+    # It becomes a method below.
+    @pytest.fixture(scope="class")  # type: ignore[misc]
+    @classmethod
     def step(cls, tmp_path_factory):
         return write_step(tmp_path_factory.mktemp("one_file"), made, "report.html")
 
