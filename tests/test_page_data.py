@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 from markupsafe import escape
 from numpy.typing import NDArray
 
+import rlreport
 from rlreport.figures.tokens import TokenFigures
 from rlreport.pages.data import csv
 from rlreport.pages.html import canonical_json, script_json
@@ -26,7 +27,8 @@ from rlreport.pages.token_data import decimal, pack_tokens
 from rlreport.read.rollouts import Rollout
 from rlreport.text.clean import without_controls
 from rlreport.text.tokens import Style, readable_tokens
-from tests.pages_reading import Elements, as_logged, unpack
+from tests.pages_reading import Elements, as_logged, rows_data, unpack
+from tests.reading import row, write
 from tests.tables_builder import response_table
 from tools import page_types
 
@@ -171,6 +173,38 @@ def test_a_large_group_lists_its_first_64_members_and_those_that_are_shown():
     found = group_data(columns, np.array([90, 3]))
     assert found["groups"] == [[*range(64), 90]]
     assert [int(n) for n in found["siblings"]] == [n for n in range(64) if n != 3]
+    assert found["siblings"]["12"] == [12.0, 40.0]  # reward and length
+
+
+def test_of_each_shown_member_of_a_group_it_is_said_whether_it_is_right():
+    rewards = [0, 1, 1, 0]
+    table = response_table({"step": np.zeros(4), "group": 0, "reward": rewards})
+    columns = {str(name): table[name].to_numpy() for name in table}
+    found = group_data(columns, np.array([2, 0]))
+    assert found["right"] == [1, 0]
+    assert found["siblings"] == {"1": [1.0, 40.0, 1.0], "3": [0.0, 40.0, 0.0]}
+
+
+def test_pages_carry_which_texts_findings_name_and_all_findings_of_a_response(
+    real_report,
+):
+    report = real_report("ppo_reward_hacking")
+    assert rows_data(report / "steps" / "59.html")["highlights"] == ["🎉"]
+    listed = (report / "responses.html").read_text("utf-8")
+    assert ">reward hacking, KL explosion<" in listed
+
+
+def test_a_prompt_whose_responses_never_beat_the_reference_says_so(tmp_path):
+    rows = []
+    for step in range(2):
+        rows.append(row(step, prompt="won", ref_reward=0.0))
+        rows.append(row(step, prompt="lost", ref_reward=2.0))
+    rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "out", workers=1)
+    prompts = (tmp_path / "out" / "prompts.html").read_text("utf-8")
+    rows_of_table = re.findall(r"<tr\b.*?</tr>", prompts, re.DOTALL)
+    badged = [one for one in rows_of_table if "never won" in one]
+    assert len(badged) == 1
+    assert "lost" in badged[0]
 
 
 @pytest.mark.parametrize("digits", [3, 4, 6, 9])
