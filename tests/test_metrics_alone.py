@@ -78,7 +78,11 @@ def events(steps: int = STEPS, **changed: Metric) -> Events:
 
 def changing(before: float, step: int, after: float) -> Metric:
     """Return a metric with one value before a step and another from it on."""
-    return lambda s: before if s < step else after
+
+    def metric(s: int) -> float:
+        return before if s < step else after
+
+    return metric
 
 
 def wavering(mean: float, size: float = 0.01) -> Metric:
