@@ -215,7 +215,8 @@ def check(data: bytes) -> None:
 def test_rows_with_arbitrary_values_are_read_or_reported(rows, good):
     base = [tokens("a", "</s>", "b", step=i) for i in range(good)]
     mutated = [{**tokens("x", "y"), **change} for change in rows]
-    lines = [json.dumps(item) + "\n" for item in [*base, row(), *mutated]]
+    logged = [*base, row(), *mutated]
+    lines = [json.dumps(item) + "\n" for item in logged]
     check("".join(lines).encode())
 
 
