@@ -24,7 +24,8 @@ def logged(
 ) -> list[Row]:
     """Rows of a reward that goes from ``start`` to ``end``, while entropy mirrors it."""
     steps = list(steps)
-    noise = np.random.default_rng([seed, len(steps)]).normal(0, 0.02, len(steps))
+    rng = np.random.default_rng([seed, len(steps)])
+    noise = rng.normal(0, 0.02, len(steps))
     course = np.linspace(start, end, len(steps)) + noise
     rows = []
     for step, value in zip(steps, course.tolist(), strict=True):
