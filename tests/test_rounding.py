@@ -58,9 +58,9 @@ def test_what_is_no_number_or_has_no_digits_stays() -> None:
 )
 def test_one_unit_in_the_last_place_changes_no_figure(exact: float) -> None:
     """Among these are halves of the tenth digit, as means of numbers with few digits often are."""
-    near = [np.nextafter(exact, 0), exact, np.nextafter(exact, np.inf)]
-    for values in (np.array(near), -np.array(near)):
-        assert len(set(rounding.significant(values).tolist())) == 1
+    near = np.array([np.nextafter(exact, 0), exact, np.nextafter(exact, np.inf)])
+    assert len(set(rounding.significant(near).tolist())) == 1
+    assert len(set(rounding.significant(-near).tolist())) == 1
 
 
 def test_a_difference_below_its_operands_digits_is_nothing() -> None:
