@@ -308,10 +308,11 @@ VALUES = st.recursive(
 )
 
 
+OBJECTS = st.dictionaries(KEYS, VALUES, max_size=8)
+
+
 @pytest.mark.untraced
-@given(
-    st.lists(st.dictionaries(KEYS, VALUES, max_size=8), max_size=3), st.integers(1, 3)
-)
+@given(st.lists(OBJECTS, max_size=3), st.integers(1, 3))
 def test_odd_objects_yield_rows_or_a_reason_in_every_format(
     objects: list[Row], step: int
 ) -> None:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import fields
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,14 @@ def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
 @pytest.mark.ci
 def test_rows_of_a_cache_are_those_that_were_read(shared_data, tmp_path):
     seen: set[tuple[str, ...]] = set()
-    quirks = [
-        RUNS / "quirks" / name for name in ("escapes", "ground_truths", "token_strings")
+    runs = [
+        shared_data / "grpo_math",
+        RUNS / "odd",
+        RUNS / "quirks" / "escapes",
+        RUNS / "quirks" / "ground_truths",
+        RUNS / "quirks" / "token_strings",
     ]
-    for path in (shared_data / "grpo_math", RUNS / "odd", *quirks, *dumps().values()):
+    for path in [*runs, *dumps().values()]:
         try:
             kept = read(path)
         except RlreportError:  # no log, which tests/net.py describes
@@ -100,7 +104,10 @@ def assert_within_limits(table: pd.DataFrame) -> Choice:
 
 @settings(max_examples=8 * SEARCH)
 @given(
-    st.integers(1, 120), st.integers(1, 300), st.integers(1, 30_000), st.integers(0, 9)
+    steps=st.integers(1, 120),
+    each=st.integers(1, 300),
+    length=st.integers(1, 30_000),
+    seed=st.integers(0, 9),
 )
 def test_extremes_of_every_step_are_chosen_within_the_limits(steps, each, length, seed):
     table = run_of(np.random.default_rng(seed), steps, each, length)
@@ -114,17 +121,24 @@ def test_extremes_of_every_step_are_chosen_within_the_limits(steps, each, length
         for ends in (by_step.argmin(axis=1), by_step.argmax(axis=1)):
             assert np.isin(np.arange(steps) * each + ends, chosen.rows).all()
     shown = table["prompt_id"].to_numpy()[chosen.rows]
-    assert set(range(min(MAX_PROMPTS, int(table["prompt_id"].max()) + 1))) <= set(shown)
+    prompts = int(table["prompt_id"].max()) + 1
+    assert set(range(min(MAX_PROMPTS, prompts))) <= set(shown)
 
 
 @pytest.mark.parametrize(
-    ("steps", "each", "length"), [(1, 50_000, 50), (2, 20_000, 50), (20_000, 2, 30_000)]
+    ("steps", "each", "length"),
+    [
+        (1, 50_000, 50),
+        (2, 20_000, 50),
+        (20_000, 2, 30_000),
+    ],
 )
 def test_the_latest_extremes_are_chosen_however_many_are_equal(steps, each, length):
     rng = np.random.default_rng(0)
     table = run_of(rng, steps, each, length)
     table["reward"] = rng.integers(0, 2, len(table)).astype(float)
-    table["kl_max"] = np.where(rng.random(len(table)) < 0.5, np.nan, rng.integers(0, 3))
+    is_missing = rng.random(len(table)) < 0.5
+    table["kl_max"] = np.where(is_missing, np.nan, rng.integers(0, 3))
     table["reward_gap"] = np.inf
     chosen = assert_within_limits(table).rows
     assert np.isin([extreme.row for extreme in extremes(table)], chosen).all()
@@ -141,7 +155,8 @@ def test_the_choice_repeats_and_small_runs_are_chosen_whole() -> None:
 
 
 def test_a_pickled_selection_holds_its_responses_only(tmp_path: Path) -> None:
-    rows = [tokens(f"t{i}", "x" * 1000, step=i, response="y" * 1000) for i in range(50)]
+    response = "y" * 1000
+    rows = [tokens(f"t{i}", "x" * 1000, step=i, response=response) for i in range(50)]
     rollouts = read(write(tmp_path / "a.jsonl", rows)).rollouts
     whole = Selection(rollouts, np.array([7, 21, 40]))
     data = pickle.dumps(whole)
@@ -157,10 +172,9 @@ def test_a_log_that_changes_after_it_was_read_is_reported_as_it_was(
     name, tmp_path, monkeypatch
 ):
     def write_log(text: str) -> Path:
-        rows = [row(0), row(1, response=text)]
-        return write(
-            tmp_path / name, [json.dumps(rows if name == "a.json" else rows[1])]
-        )
+        changed = row(1, response=text)
+        content = [row(0), changed] if name == "a.json" else changed
+        return write(tmp_path / name, [json.dumps(content)])
 
     def choose_after_change(*arguments: Any) -> Choice:
         write_log("Bye there.")
@@ -181,9 +195,8 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def packed_log(folder: Path, rows: int) -> Path:
-    plain = write(
-        folder / "a.jsonl", [row(step, response="long " * 1000) for step in range(rows)]
-    )
+    logged = [row(step, response="long " * 1000) for step in range(rows)]
+    plain = write(folder / "a.jsonl", logged)
     packed = plain.with_name("a.jsonl.gz")
     packed.write_bytes(gzip.compress(plain.read_bytes(), 1))
     plain.unlink()
@@ -294,7 +307,8 @@ def test_a_build_that_is_interrupted_while_it_reads_leaves_no_temporary_file(
         "RolloutSpool._append = interrupt\n"
         "main(sys.argv[1:-1])"
     )
-    command = [sys.executable, "-c", code, "check", str(log), str(int(number))]
+    arguments = ["check", str(log), str(int(number))]
+    command = [sys.executable, "-c", code, *arguments]
     environment = {**os.environ, "TMPDIR": str(temporary)}
     ended = subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment
@@ -317,7 +331,8 @@ def test_a_full_disk_of_temporary_files_is_named(tmp_path: Path) -> None:
 def test_the_response_table_has_the_documented_columns_and_dtypes(
     tmp_path: Path,
 ) -> None:
-    table = read(write(tmp_path / "a.jsonl", [tokens("a", "b"), row(1)])).responses
+    log = write(tmp_path / "a.jsonl", [tokens("a", "b"), row(1)])
+    table = read(log).responses
     assert [(name, str(dtype)) for name, dtype in table.dtypes.items()] == [
         (column.name, column.dtype) for column in RESPONSE_COLUMNS
     ]
@@ -349,8 +364,8 @@ def sampled_run(
 )
 def test_of_a_larger_run_each_step_gives_the_same_power_of_two(steps, each, expected):
     table = sampled_run(steps, each, 1)
-    rows = sampled_rows(table, ["a"])
-    assert np.bincount(table["step"].to_numpy()[rows]).tolist() == [expected] * steps
+    sampled_steps = table["step"].to_numpy()[sampled_rows(table, ["a"])]
+    assert np.bincount(sampled_steps).tolist() == [expected] * steps
 
 
 def test_a_run_of_8192_responses_is_sampled_whole_with_its_validation() -> None:
@@ -382,7 +397,8 @@ def test_validation_is_sampled_in_small_runs_only() -> None:
     for table in (small, large):
         table.loc[table.index % 2 == 1, "validation"] = 1
     assert len(sampled_rows(small, ["a"])) == 80
-    assert set(large["validation"].to_numpy()[sampled_rows(large, ["a"])]) == {0}
+    rows = sampled_rows(large, ["a"])
+    assert set(large["validation"].to_numpy()[rows]) == {0}
 
 
 @pytest.mark.parametrize("length", [500, 1000, 8000, 100_000])
@@ -391,7 +407,9 @@ def test_at_least_half_of_what_would_fit_is_sampled(length: int) -> None:
 
 
 @given(
-    steps=st.integers(1, 200), each=st.integers(1, 300), length=st.integers(1, 10_000)
+    steps=st.integers(1, 200),
+    each=st.integers(1, 300),
+    length=st.integers(1, 10_000),
 )
 def test_every_step_is_sampled_and_all_bounds_hold(
     steps: int, each: int, length: int
@@ -407,7 +425,8 @@ def test_every_step_is_sampled_and_all_bounds_hold(
 def chosen(table: pd.DataFrame, files: Sequence[str]) -> set[tuple[str, int]]:
     """Return file name and offset of the sampled responses."""
     rows = table.iloc[sampled_rows(table, files)]
-    return {(files[f], o) for f, o in zip(rows["file"], rows["offset"], strict=True)}
+    names = [files[file] for file in rows["file"]]
+    return set(zip(names, rows["offset"], strict=True))
 
 
 def test_the_order_in_which_files_are_listed_changes_nothing() -> None:
@@ -416,7 +435,8 @@ def test_the_order_in_which_files_are_listed_changes_nothing() -> None:
         part["group"] += 100_000 * i
 
     def together(order: Sequence[int]) -> set[tuple[str, int]]:
-        table = pd.concat([parts[i].assign(file=at) for at, i in enumerate(order)])
+        files = [parts[i].assign(file=place) for place, i in enumerate(order)]
+        table = pd.concat(files)
         table = table.sort_values(["step", "file", "offset"], ignore_index=True)
         return chosen(table, [f"rank_{i}.jsonl" for i in order])
 
@@ -442,11 +462,10 @@ LONG = [f"w{i % 97}" for i in range(2 * EDGE + 500)]
 def long_run(tmp_path_factory: pytest.TempPathFactory) -> Scan:
     """A run with responses of 20 tokens, and one of more than 2,048."""
     rng = np.random.default_rng(0)
-    rows = [
-        tokens(*(f"w{i}" for i in rng.integers(0, 30, 20)), step=step, prompt=f"p{n}")
-        for step in range(4)
-        for n in range(3)
-    ]
+    rows = []
+    for step, n in product(range(4), range(3)):
+        words = [f"w{i}" for i in rng.integers(0, 30, 20)]
+        rows.append(tokens(*words, step=step, prompt=f"p{n}"))
     rows.append(tokens(*LONG, step=3, prompt="long"))
     return read(write(tmp_path_factory.mktemp("log") / "a.jsonl", rows))
 
@@ -456,13 +475,13 @@ def test_of_a_long_response_the_first_and_last_1024_tokens_are_sampled(
 ) -> None:
     assert long_run.ngrams is not None
     texts = long_run.ngrams
-    last = [texts.vocabulary[i] for i in texts.units[texts.offsets[-2] :]]
-    assert last == [*LONG[:EDGE], GAP, *LONG[-EDGE:]]
+    last = texts.units[texts.offsets[-2] :]
+    words = [texts.vocabulary[unit] for unit in last]
+    assert words == [*LONG[:EDGE], GAP, *LONG[-EDGE:]]
     # Its own distinct-2 is that of all its tokens, and GAP is no token of the run.
     pairs = list(pairwise(LONG))
-    assert long_run.responses["distinct_2"].iloc[-1] == rounded(
-        len(set(pairs)) / len(pairs)
-    )
+    distinct = rounded(len(set(pairs)) / len(pairs))
+    assert long_run.responses["distinct_2"].iloc[-1] == distinct
     table = token_figures(long_run)
     assert GAP not in table.index
     assert table["count"].sum() == 12 * 20 + 2 * EDGE
@@ -473,9 +492,8 @@ def test_of_a_long_response_the_first_and_last_1024_tokens_are_sampled(
 
 def test_figures_of_sampled_tokens_lie_at_their_tokens(long_run: Scan) -> None:
     assert long_run.tokens is not None
-    size = len(LONG)
-    ratio = np.array([0.1 - 0.05 * i for i in range(size)])
-    expected = np.concatenate([ratio[:EDGE], [np.nan], ratio[-EDGE:]])
+    ratio = [0.1 - 0.05 * i for i in range(len(LONG))]
+    expected = [*ratio[:EDGE], np.nan, *ratio[-EDGE:]]
     found = long_run.tokens.log_ratio[long_run.tokens.texts.offsets[-2] :]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
@@ -486,29 +504,23 @@ def test_words_are_sampled_where_no_training_row_logs_tokens(tmp_path: Path) -> 
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert scan.ngrams is not None
     assert scan.ref_words is not None
-    assert (scan.ngrams.unit, scan.ngrams.rows.tolist()) == ("word", [0, 1, 3])
-    assert [scan.ref_words.vocabulary[i] for i in scan.ref_words.units] == [
-        "one",
-        " four",
-    ] * 3
+    assert scan.ngrams.unit == "word"
+    assert scan.ngrams.rows.tolist() == [0, 1, 3]
+    words = scan.ref_words
+    assert [words.vocabulary[unit] for unit in words.units] == ["one", " four"] * 3
     assert token_figures(scan).empty
 
 
 def test_words_are_sampled_beside_tokens_and_say_whether_they_hold_the_label(tmp_path):
-    rows = [
-        row(
-            0,
-            response="It is 1,234.0",
-            ground_truth="so #### 1234",
-            response_tokens=["It", " is"],
-        ),
-        row(
-            1, response="It is 12345", ground_truth=1234, response_tokens=["It", " is"]
-        ),
-        row(2, response="Paris", response_tokens=["Par", "is"]),
-    ]
+    right = row(0, response="It is 1,234.0", ground_truth="so #### 1234")
+    right["response_tokens"] = ["It", " is"]
+    wrong = row(1, response="It is 12345", ground_truth=1234)
+    wrong["response_tokens"] = ["It", " is"]
+    unknown = row(2, response="Paris", response_tokens=["Par", "is"])
+    rows = [right, wrong, unknown]
     words = read(write(tmp_path / "a.jsonl", rows)).words
     assert words is not None
     assert words.labels is not None
     assert words.labels.tolist() == [1, 0, -1]
-    assert [words.vocabulary[i] for i in words.units[:3]] == ["It", " is", " 1"]
+    first = [words.vocabulary[unit] for unit in words.units[:3]]
+    assert first == ["It", " is", " 1"]

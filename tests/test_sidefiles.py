@@ -110,7 +110,8 @@ def test_metrics_with_a_new_name_per_line_are_cut_with_a_note(tmp_path: Path) ->
     path.write_text("".join(f'{{"step": {i}, "m{i}": 1.5}}\n' for i in range(20_000)))
     assert outcome("metrics", path) == ""
     more = tmp_path / "more.jsonl"
-    more.write_text(json.dumps({"step": 1, **{f"more{i}": 1.0 for i in range(1_000)}}))
+    metrics = {f"more{i}": 1.0 for i in range(1_000)}
+    more.write_text(json.dumps({"step": 1, **metrics}))
     for files, beyond in (([path], "18,000"), ([path, more], "19,000")):
         read = find_and_read([], files)
         assert len(read.table.columns) == 1 + MAX_METRICS
@@ -188,6 +189,10 @@ def repeated(pa: Any) -> dict[str, Any]:
     return {"prompt": pa.DictionaryArray.from_arrays(rows, text)}
 
 
+def many_columns(pa: Any) -> dict[str, Any]:
+    return {f"c{i}": [1] for i in range(5_001)}
+
+
 def nested(path: Path) -> None:
     """Write a parquet file whose schema nests without end."""
     root = b"\x48\x01s\x15\x02\0"
@@ -218,7 +223,7 @@ def nested(path: Path) -> None:
         ("a.parquet", parquet(lambda _: {"a": ["x" * 300_000_000]}), "unpacks to over"),
         (
             "a.parquet",
-            parquet(lambda _: {f"c{i}": [1] for i in range(5_001)}),
+            parquet(many_columns),
             "5,000 columns",
         ),
         ("a.parquet", nested, "not a Parquet file"),
