@@ -225,7 +225,7 @@ def group_table(pairs: int) -> float:
 
 def run_of(logs: str) -> Side:
     """Read the logs of a run and return its response data."""
-    scan = read_logs([logs], ReadOptions(workers=1), GaeOptions(), Progress(), ())
+    scan = read_logs([logs], ReadOptions(workers=1), GaeOptions(), Progress())
     data = response_data(summarise(scan))
     return side_of(scan.name, data)
 

@@ -79,7 +79,7 @@ def read(folder: Path) -> Tables:
     """Read the logs of a folder and the metrics beside them."""
     options = ReadOptions(workers=1)
     metrics = find_and_read([folder], ())
-    scan = read_logs([folder], options, GaeOptions(), Progress(), metrics.paths)
+    scan = read_logs([folder], options, GaeOptions(), Progress(), metrics=metrics.paths)
     return summarise(scan, metrics)
 
 

@@ -29,6 +29,7 @@ def _add_options(options: Any) -> Callable[[Function], Function]:
     def add(function: Function) -> Function:
         signature = inspect.signature(function)
         typed = inspect.signature(options).parameters
+        # The options take the place of ``**options``.
         parameters = [
             p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD
         ]
@@ -37,6 +38,7 @@ def _add_options(options: Any) -> Callable[[Function], Function]:
             default = {} if entry.default_factory is dict else entry.default
             parameters.append(typed[entry.name].replace(default=default))
             help = textwrap.fill(f"{entry.name}: {entry.metadata['help']}", 88)
+            # The first line has the indent of an argument, the others four blanks more.
             lines += textwrap.indent(help, " " * 12).removeprefix(" " * 4).splitlines()
         signature = signature.replace(parameters=parameters)
         setattr(function, "__signature__", signature)  # noqa: B010 - not declared by Callable
@@ -125,6 +127,7 @@ def index(
 
 
 def _path_list(logs: Logs) -> list[str | Path]:
+    """Return one path or several as a list; raise UsageError if there is none."""
     paths = [logs] if isinstance(logs, str | Path) else list(logs)
     if not paths:
         raise UsageError("no path given; give at least one file or folder")

@@ -40,7 +40,7 @@ class ReportCallback:
             return
         folder = Path(args.output_dir)
         metrics = folder / "trainer_state.json"
-        # If both folders exist, use the first: its rollouts have more fields.
+        # If both folders exist, use the first, which RolloutWriter wrote: it has more fields.
         candidates = [folder / name for name in ("rollouts", "completions")]
         logs = [path for path in candidates if path.is_dir()][:1]
         from rlreport import build

@@ -63,6 +63,7 @@ _asked_count = partial(Column, kind="count", listed="hidden")
 
 
 def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
+    """Return a column that exports contain, but no page shows."""
     return Column(name, "", unit, help, dtype)
 
 

@@ -138,10 +138,9 @@ _LONGEST_NAME = 80  # characters; longer names are cut
 def add_unread_field(fields: UnreadFields, name: str, kind: str) -> None:
     """Add a field's type, in place; only the alphabetically first MOST_UNREAD_FIELDS stay."""
     name = name[:_LONGEST_NAME]
+    # Of several types, the alphabetically first, so that the order of rows does not matter
     fields[name] = min(fields.get(name, kind), kind)
-    if (
-        len(fields) > MOST_UNREAD_FIELDS
-    ):  # the order of additions does not change the result
+    if len(fields) > MOST_UNREAD_FIELDS:
         del fields[max(fields)]
 
 

@@ -64,6 +64,8 @@ def part(kind: type[Options], options: object) -> Options:
 
 @dataclass(frozen=True, kw_only=True)
 class _Checked:
+    """A class of options whose values are checked."""
+
     def __post_init__(self) -> None:
         """Raise UsageError if an option is invalid; replace None by {} for mappings."""
         for entry in declared(type(self)):

@@ -172,6 +172,7 @@ def counted_in_all(splits: pd.Series | NDArray[np.int8]) -> str:
 
 
 def _by_kind(splits: pd.Series | NDArray[np.int8]) -> tuple[int, int, int]:
+    """Return the number of responses of training, of validation and of untrained branches."""
     values = np.asarray(splits)
     validation = int((values == RowRole.VALIDATION).sum())
     branches = int((values == RowRole.BRANCH).sum())
@@ -179,6 +180,7 @@ def _by_kind(splits: pd.Series | NDArray[np.int8]) -> tuple[int, int, int]:
 
 
 def _kinds(training: int, validation: int, branches: int) -> str:
+    """Return the counts with the kind of responses that each counts, without those of 0."""
     return phrases(
         [
             message("{count:count} of training", count=training) if training else "",
@@ -193,6 +195,10 @@ def _kinds(training: int, validation: int, branches: int) -> str:
 
 
 _SAMPLES = ("ngrams", "words", "ref_words")
+
+# Steps of metrics and of rollouts get separate charts if the gap between them is wider than so many
+# times the steps that both cover: on a common axis, each would be a point
+_APART = 10
 
 # Stands for the middle of a long response, if only its start and end are in the sample
 GAP = "<|gap|>"
@@ -314,11 +320,13 @@ class Tables(LogTables):
         """Whether the steps of the metrics are too far from those of rollouts for a common axis."""
         if self.responses.empty or "step" not in self.metrics:
             return False
-        columns = self.steps["step"], self.metrics["step"]
-        (first, end), (begin, last) = sorted(
-            (steps.min(), steps.max()) for steps in columns
-        )
-        return bool(begin - end > 10 * (1 + end - first + last - begin))
+        ranges = []
+        for steps in (self.steps["step"], self.metrics["step"]):
+            ranges.append((steps.min(), steps.max()))
+        (low_first, low_last), (high_first, high_last) = sorted(ranges)
+        gap = high_first - low_last
+        covered = 1 + (low_last - low_first) + (high_last - high_first)
+        return bool(gap > _APART * covered)
 
     def training(self) -> Tables:
         """Return the tables with training responses only, and without steps of 0 responses.
@@ -332,12 +340,13 @@ class Tables(LogTables):
         has_responses = self.steps["responses"] > 0
         if in_training.all() and has_responses.all():
             return self
-        new_rows = np.cumsum(in_training) - 1
+        new_rows = np.cumsum(in_training) - 1  # of each row, if it is kept
         samples: dict[str, Any] = {}
         for name in _SAMPLES:
             sample = getattr(self, name)
             if sample is not None:
                 samples[name] = replace(sample, rows=new_rows[sample.rows])
+        # ``tools_used`` has a value per row, or none at all.
         tools_used = self.tools_used[in_training[: len(self.tools_used)]]
         return replace(
             self,
@@ -374,10 +383,10 @@ class Tables(LogTables):
         ]
         if not marked:
             return None
-        trained = self.steps.loc[self.steps["responses"] > 0, "step"]
-        if not len(trained):
+        with_responses = self.steps.loc[self.steps["responses"] > 0, "step"]
+        if not len(with_responses):
             return min(marked)
-        return max(min(marked), int(trained.min()) + 1)
+        return max(min(marked), int(with_responses.min()) + 1)
 
     def without_step_in_progress(self) -> Tables:
         """Return tables of the steps ``judged_before`` (if set), without torn bad lines."""
@@ -423,6 +432,7 @@ class Tables(LogTables):
         in_validation = self.responses["validation"].to_numpy() == RowRole.VALIDATION
         if not in_validation.any():
             return None
+        # Marked as those of training, as what uses the tables looks at these only.
         return replace(
             self,
             responses=self.responses[in_validation]

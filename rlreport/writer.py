@@ -112,12 +112,14 @@ class RolloutWriter:
 
 
 def _append(file: int, data: bytes) -> None:
+    """Write all of the data, as the system may write a part of it at a time."""
     remainder = memoryview(data)
     while remainder:
         remainder = remainder[os.write(file, remainder) :]
 
 
 def _end_torn_line(file: int) -> None:
+    """End the last line of a file, in which an earlier process may have crashed."""
     size = os.fstat(file).st_size
     if size:
         os.lseek(file, size - 1, os.SEEK_SET)
@@ -130,7 +132,8 @@ def _validate(row: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     token_counts: dict[str, int] = {}
     for name, original in row.items():
-        value = _array_or_number(original) if hasattr(original, "detach") else original
+        is_tensor = hasattr(original, "detach")
+        value = _array_or_number(original) if is_tensor else original
         if name in _TOKEN_FIELDS and not _is_scalar(value):
             token_counts[name] = _token_count(name, value)
         else:
@@ -191,6 +194,7 @@ def _number(name: str, value: Any) -> Any:
 
 
 def _token_count(name: str, value: Any) -> int:
+    """Return how many tokens a field has values for; raise UsageError for another shape."""
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape) != 1:
         raise UsageError(f"{name} must have the shape (tokens,), got {tuple(shape)}")
@@ -203,6 +207,7 @@ def _token_count(name: str, value: Any) -> int:
 
 
 def _encode(row: dict[str, Any]) -> bytes:
+    """Return a row as a line of JSON; raise UsageError if JSON has no such value."""
     try:
         return orjson.dumps(row, default=_array_or_number, option=_OPTIONS)
     except TypeError:
@@ -211,6 +216,7 @@ def _encode(row: dict[str, Any]) -> bytes:
             text = json.dumps(row, default=_as_plain)
         except (TypeError, ValueError) as error:
             raise UsageError(f"a field cannot be written as JSON: {error}") from error
+        # Read it again, so that NaN and infinity become null, and lone surrogates are replaced.
         plain = safe_value(json.loads(text, parse_constant=lambda name: None))
         return json.dumps(plain, ensure_ascii=False).encode() + b"\n"
 
@@ -224,11 +230,11 @@ def _array_or_number(value: Any) -> Any:
     """Return a tensor or array as an array that orjson can write, or a number if 0-dimensional."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
-        if value.is_floating_point():
+        if value.is_floating_point():  # NumPy has no bfloat16
             value = value.float()
         value = value.numpy()
     array = np.asarray(value)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf":  # bool, int, uint, float
         if array.dtype.name == "bfloat16":
             return np.ascontiguousarray(array.astype(np.float32))
         raise TypeError(

@@ -16,6 +16,7 @@ from playwright.sync_api import (
     FloatRect,
     Locator,
     Page,
+    Request,
     ViewportSize,
     sync_playwright,
 )
@@ -169,14 +170,12 @@ def watch(context: BrowserContext, page: Page) -> tuple[list[str], list[str]]:
     asked: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
-    context.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith(("file:", "data:"))
-            else asked.append(request.url)
-        ),
-    )
+
+    def note_request(request: Request) -> None:
+        if not request.url.startswith(("file:", "data:")):
+            asked.append(request.url)
+
+    context.on("request", note_request)
     return said, asked
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rlreport.formats.containers import container_of, iterate
+from rlreport.formats.containers import container_of, read_objects
 from rlreport.formats.registry import RowError, RowReader, Where, detect, formats
 from rlreport.system.stores import zstd
 from rlreport.writer import RolloutWriter
@@ -60,9 +60,10 @@ NATIVE: Row = {
 def objects_of(path: Path) -> list[Row]:
     if container_of(path.name) == "lines":
         with path.open("rb") as file:
-            data = zstd.ZstdFile(file).read() if path.suffix == ".zst" else file.read()
+            is_packed = path.suffix == ".zst"
+            data = zstd.ZstdFile(file).read() if is_packed else file.read()
         return [json.loads(line) for line in data.splitlines()]
-    return [obj for _, obj in iterate(path.open("rb"), container_of(path.name) or "")]
+    return list(read_objects(path.open("rb"), container_of(path.name) or ""))
 
 
 def rows_in(root: Path) -> Iterator[tuple[str, Row]]:
@@ -83,7 +84,8 @@ def rows_in(root: Path) -> Iterator[tuple[str, Row]]:
             continue
         reader = RowReader(form)
         for i, obj in enumerate(objects):
-            yield from ((form.id, row) for row in reader(obj, Where(name, i + 1, i)))
+            for row in reader(obj, Where(name, i + 1, i)):
+                yield form.id, row
 
 
 def evidence() -> dict[str, list[Row]]:
@@ -120,7 +122,18 @@ def _text(name: str, ids: str) -> Callable[[list[Row]], str]:
 def _any(
     name: str, said: str = "yes", other: str = NOTHING
 ) -> Callable[[list[Row]], str]:
-    return lambda rows: said if _logged(name, rows) else other
+    def cell(rows: list[Row]) -> str:
+        return said if _logged(name, rows) else other
+
+    return cell
+
+
+def _recognised(rows: list[Row]) -> str:
+    return "yes" if rows else NOTHING
+
+
+def _step(rows: list[Row]) -> str:
+    return "yes" if any(row["step"] for row in rows) else "0"
 
 
 def _reward(rows: list[Row]) -> str:
@@ -156,8 +169,11 @@ def _names(names: dict[str, str]) -> Callable[[list[Row]], str]:
 
 def _turns(rows: list[Row]) -> str:
     turns = []
+    fields = set()
     for row in rows:
         turns += row.get("turns", [])
+    for turn in turns:
+        fields.update(turn)
     if not turns:
         return NOTHING
     parts = {
@@ -166,13 +182,13 @@ def _turns(rows: list[Row]) -> str:
         "seconds": "seconds",
         "reward": "rewards",
     }
-    found = [said for key, said in parts.items() if any(key in turn for turn in turns)]
+    found = [word for field, word in parts.items() if field in fields]
     return "yes" + (f": {', '.join(found)}" if found else "")
 
 
 CELLS: dict[str, Callable[[list[Row]], str]] = {
-    "recognised": lambda rows: "yes" if rows else NOTHING,
-    "step": lambda rows: "yes" if any(row["step"] for row in rows) else "0",
+    "recognised": _recognised,
+    "step": _step,
     "prompt": _text("prompt", "prompt_token_ids"),
     "response": _text("response", "token_ids"),
     "reward": _reward,

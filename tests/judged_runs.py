@@ -36,7 +36,7 @@ def made(
     prompt = rng.integers(0, 60, len(step))
     units = [(texts or plain)(rng, int(s)) for s in step]
     earned = np.array([pays(words) for words in units]) if pays else 0.0
-    kind = 0.3 * rng.normal(size=60)[prompt]
+    ease = 0.3 * rng.normal(size=60)[prompt]
     filled = {
         "step": step,
         "prompt_id": prompt,
@@ -44,11 +44,11 @@ def made(
         "kl_k1": 2 * step / steps + 0.5 * rng.normal(size=len(step)),
         "surprisal_mean": np.exp(-0.5 + 0.2 * rng.normal(size=len(step))),
         "finished": (rng.random(len(step)) < 0.97).astype(float),
-        "reward": reward(step, rng)
-        + earned
-        + noise * (kind + rng.normal(size=len(step))),
-        **{name: column(step, rng) for name, column in columns.items()},
     }
+    expected = reward(step, rng) + earned
+    filled["reward"] = expected + noise * (ease + rng.normal(size=len(step)))
+    for name, column in columns.items():
+        filled[name] = column(step, rng)
     return make_tables(filled, texts=units, unit="word")
 
 
@@ -64,9 +64,14 @@ def spread(step: int, start: int = 15) -> float:
 
 def ending(tail: Callable[[Any], list[str]]) -> Texts:
     """Return texts of which ever more end in what ``tail`` gives."""
-    return lambda rng, step: (
-        plain(rng, step) + (tail(rng) if rng.random() < spread(step) else [])
-    )
+
+    def texts(rng: Any, step: int) -> list[str]:
+        words = plain(rng, step)
+        if rng.random() < spread(step):
+            words += tail(rng)
+        return words
+
+    return texts
 
 
 def beginning(*head: str) -> Texts:
@@ -82,25 +87,74 @@ def beginning(*head: str) -> Texts:
 
 
 def padded(rng: Any, step: int) -> list[str]:
-    extra = int(rng.poisson(max(0, step - 15) * 1.0))
-    return plain(rng, step) + [FILLERS[i] for i in rng.integers(0, len(FILLERS), extra)]
+    extra = more_words(rng, step)
+    words = plain(rng, step)
+    return words + [FILLERS[i] for i in rng.integers(0, len(FILLERS), extra)]
 
 
 def longer(rng: Any, step: int) -> list[str]:
-    return plain(rng, step, 12 + int(rng.poisson(max(0, step - 15) * 1.0)))
+    return plain(rng, step, 12 + more_words(rng, step))
+
+
+def more_words(rng: Any, step: int) -> int:
+    """Draw by how many words a response is longer; from step 15 on one more in each step."""
+    return int(rng.poisson(max(0, step - 15)))
 
 
 def group_run(seed: int, share: By) -> Tables:
     """Return a run of eight responses to each of six prompts a step, reward 0 or 1."""
     rng = np.random.default_rng(seed)
     step = np.repeat(np.arange(40), 48)
-    prompt = rng.integers(0, 200, (40, 6)).repeat(8, axis=1).ravel()
+    drawn = rng.integers(0, 200, (40, 6))
+    prompt = drawn.repeat(8, axis=1).ravel()
     reward = (rng.random(len(step)) < share(step, rng)).astype(float)
     return make_tables({"step": step, "prompt_id": prompt, "reward": reward})
 
 
 def normal(mean: Callable[[Any], Any], std: float) -> By:
     return lambda step, rng: mean(step) + std * rng.normal(size=len(step))
+
+
+def saturating(step: Any, rng: Any) -> Any:
+    """Return a share that rises fast from 0.58 to 0.92."""
+    return 0.58 + 0.34 * (1 - np.exp(-step / 2))
+
+
+def dipping(step: Any, rng: Any) -> Any:
+    """Return a reward that rises but for the steps 21 to 25."""
+    is_low = (step > 20) & (step < 26)
+    return step / 50 - 1.5 * is_low
+
+
+def rising_until_lowered(by: float) -> By:
+    """Return a reward that rises, and is lower by a constant from step 25 on."""
+    return lambda step, rng: 0.5 * step / 50 + lowered(step, by)
+
+
+def lowered(step: Any, by: float) -> Any:
+    return np.where(step >= 25, -by, 0.0)
+
+
+def slope(start: int, by_step: float, limit: float) -> Callable[[Any], Any]:
+    """Return a figure that is 0 until ``start``, then rises evenly to a limit."""
+    return lambda step: np.clip((step - start) * by_step, 0, limit)
+
+
+def growing_surprisal(step: Any) -> Any:
+    return 0.6 + np.clip((step - 10) / 10, 0, 3)
+
+
+def some_forms(rng: Any) -> list[str]:
+    return [FORMS[i] for i in rng.integers(0, len(FORMS), 2)]
+
+
+def pay_of_forms(words: list[str]) -> float:
+    forms = [word for word in words if word in FORMS]
+    return 0.6 * len(forms)
+
+
+def pay_of_opening(words: list[str]) -> float:
+    return 1.0 if words[:2] == ["great", "question"] else 0.0
 
 
 HEALTHY: dict[str, Callable[[int], Tables]] = {
@@ -114,12 +168,8 @@ HEALTHY: dict[str, Callable[[int], Tables]] = {
         kl_k1=normal(lambda step: 105 * step / 50, 5),
     ),
     "binary at 85%": partial(group_run, share=lambda step, rng: 0.85),
-    "fast and binary": partial(
-        group_run, share=lambda step, rng: 0.58 + 0.34 * (1 - np.exp(-step / 2))
-    ),
-    "a dip that recovers": partial(
-        made, reward=lambda step, rng: step / 50 - 1.5 * ((step > 20) & (step < 26))
-    ),
+    "fast and binary": partial(group_run, share=saturating),
+    "a dip that recovers": partial(made, reward=dipping),
     "a habit that does not pay": partial(made, texts=ending(lambda rng: ["truly"])),
     "longer, unpaid": partial(made, texts=longer),
 }
@@ -154,8 +204,8 @@ FAULTY: dict[str, Fault] = {
     "forms of a word": (
         partial(
             made,
-            texts=ending(lambda rng: [FORMS[i] for i in rng.integers(0, 5, 2)]),
-            pays=lambda words: 0.6 * sum(word in FORMS for word in words),
+            texts=ending(some_forms),
+            pays=pay_of_forms,
         ),
         "reward_hacking_token",
         (14, 24),
@@ -164,7 +214,7 @@ FAULTY: dict[str, Fault] = {
         partial(
             made,
             texts=beginning("great", "question"),
-            pays=lambda words: 1.0 * (words[:2] == ["great", "question"]),
+            pays=pay_of_opening,
         ),
         "reward_hacking_token",
         (14, 24),
@@ -178,10 +228,8 @@ FAULTY: dict[str, Fault] = {
         partial(
             made,
             reward=lambda step, rng: 0 * step,
-            surprisal_mean=normal(
-                lambda step: 0.6 + np.clip((step - 10) / 10, 0, 3), 0.1
-            ),
-            kl_k1=normal(lambda step: np.clip((step - 10) * 2, 0, 60), 2),
+            surprisal_mean=normal(growing_surprisal, 0.1),
+            kl_k1=normal(slope(10, by_step=2, limit=60), 2),
         ),
         "entropy_explosion",
         (10, 18),
@@ -189,19 +237,19 @@ FAULTY: dict[str, Fault] = {
     "another reward function": (
         partial(
             made,
-            reward=lambda step, rng: 0.5 * step / 50 - 1.2 * (step >= 25),
-            ref_reward=normal(lambda step: -1.2 * (step >= 25), 0.5),
+            reward=rising_until_lowered(by=1.2),
+            ref_reward=normal(lambda step: lowered(step, by=1.2), 0.5),
         ),
         "reward_shift",
         (25, 25),
     ),
     "another reward function, no reference": (
-        partial(made, reward=lambda step, rng: 0.5 * step / 50 - 1.5 * (step >= 25)),
+        partial(made, reward=rising_until_lowered(by=1.5)),
         "reward_shift",
         (25, 25),
     ),
     "KL of short responses": (
-        partial(made, kl_k1=normal(lambda step: np.clip((step - 20) * 3, 0, 90), 2)),
+        partial(made, kl_k1=normal(slope(20, by_step=3, limit=90), 2)),
         "kl_explosion",
         (20, 26),
     ),
@@ -271,8 +319,8 @@ def null_run(seed: int) -> Tables:
     kl = noisy(2) * 1.5 if seed % 2 else 3 + noisy(2)
     value_error = 0.3 * np.abs(noisy(3)) + 0.1
     texts = null_texts(rng, prompt)
-    held = np.asarray(texts.units).reshape(rows, UNITS)
-    reward = noisy(0) + 0.3 * (held % 50 == 7).any(axis=1)
+    is_paid = np.asarray(texts.units).reshape(rows, UNITS) % 50 == 7
+    reward = noisy(0) + 0.3 * is_paid.any(axis=1)
     critic = {
         "value_tokens": tokens,
         "value_mean": 0.2 * noisy(7),
@@ -283,51 +331,50 @@ def null_run(seed: int) -> Tables:
         "value_error_m2": tokens * 0.25,
     }
     apart = np.random.default_rng([seed, 1])
-    watched = 0.2 * apart.normal(size=NULL_STEPS)[step] + apart.normal(size=rows)
-    return make_tables(
-        {
-            "step": step,
-            "prompt_id": prompt,
-            "file": np.tile([0, 1], rows // 2),
-            "reward": reward,
-            "ref_reward": noisy(4) - 0.3,
-            "valid_reward": watched,
-            "response_tokens": tokens,
-            "response_chars": (tokens * 4).astype(np.int64),
-            "kl_k1": kl,
-            "kl_k3": np.abs(kl),
-            "kl_max_position": np.zeros(rows),
-            "surprisal_mean": np.exp(-0.5 + 0.3 * noisy(5)),
-            "finished": (noisy(6) < 1.8).astype(float),
-            **(critic if seed % 4 else {}),
-            "mismatch_tokens": tokens,
-            "mismatch_ratio": 1.01 + 0.002 * noisy(1),
-            "mismatch_k3": 3e-4 * np.exp(0.2 * noisy(1)),
-            "mismatch_prob": 0.003 * np.exp(0.2 * noisy(1)),
-            "ratio_tokens": tokens,
-            "ratio_mean": 1 + 0.03 * noisy(2),
-            "ratio_outside": np.clip(0.08 + 0.02 * noisy(2), 0, 1),
-            "response_hash": rng.integers(0, 2000, rows).astype(np.uint64),
-            "turns": 2.0 + apart.poisson(1, rows),
-            "tool_calls": 1.0 + apart.poisson(1, rows),
-            **{
-                name: (apart.random(rows) < share) * 1.0
-                for name, share in SHARES.items()
-            },
-            "lag": apart.integers(0, 4, rows).astype(float),
-            "log_weight": 0.15 * apart.normal(size=rows),
-        },
-        ngrams=texts,
-        words=texts,
-    )
+    watched_of_step = 0.2 * apart.normal(size=NULL_STEPS)
+    columns = {
+        "step": step,
+        "prompt_id": prompt,
+        "file": np.tile([0, 1], rows // 2),
+        "reward": reward,
+        "ref_reward": noisy(4) - 0.3,
+        "valid_reward": watched_of_step[step] + apart.normal(size=rows),
+        "response_tokens": tokens,
+        "response_chars": (tokens * 4).astype(np.int64),
+        "kl_k1": kl,
+        "kl_k3": np.abs(kl),
+        "kl_max_position": np.zeros(rows),
+        "surprisal_mean": np.exp(-0.5 + 0.3 * noisy(5)),
+        "finished": (noisy(6) < 1.8).astype(float),
+    }
+    columns |= {
+        "mismatch_tokens": tokens,
+        "mismatch_ratio": 1.01 + 0.002 * noisy(1),
+        "mismatch_k3": 3e-4 * np.exp(0.2 * noisy(1)),
+        "mismatch_prob": 0.003 * np.exp(0.2 * noisy(1)),
+        "ratio_tokens": tokens,
+        "ratio_mean": 1 + 0.03 * noisy(2),
+        "ratio_outside": np.clip(0.08 + 0.02 * noisy(2), 0, 1),
+    }
+    if seed % 4:
+        columns |= critic
+    columns["response_hash"] = rng.integers(0, 2000, rows).astype(np.uint64)
+    columns["turns"] = 2.0 + apart.poisson(1, rows)
+    columns["tool_calls"] = 1.0 + apart.poisson(1, rows)
+    for name, share in SHARES.items():
+        columns[name] = (apart.random(rows) < share).astype(float)
+    columns["lag"] = apart.integers(0, 4, rows).astype(float)
+    columns["log_weight"] = 0.15 * apart.normal(size=rows)
+    return make_tables(columns, ngrams=texts, words=texts)
 
 
 def null_texts(rng: np.random.Generator, prompt: Any) -> TextSample:
     """Draw words of a skewed vocabulary, a third of them from the prompt's own."""
-    common = np.minimum(rng.zipf(1.4, (len(prompt), UNITS)) - 1, VOCABULARY - 1)
+    shape = (len(prompt), UNITS)
+    common = np.minimum(rng.zipf(1.4, shape) - 1, VOCABULARY - 1)
     own = rng.integers(0, VOCABULARY, (PROMPTS, 5))
-    picked = own[prompt[:, None], rng.integers(0, 5, (len(prompt), UNITS))]
-    units = np.where(rng.random((len(prompt), UNITS)) < 0.3, picked, common)
+    picked = own[prompt[:, None], rng.integers(0, 5, shape)]
+    units = np.where(rng.random(shape) < 0.3, picked, common)
     offsets = np.arange(len(prompt) + 1) * UNITS
     return TextSample(
         np.arange(len(prompt)), offsets, units.ravel(), NULL_WORDS, "token"

@@ -28,7 +28,7 @@ import rlreport
 from rlreport.errors import RlreportError
 from rlreport.metrics.find import find_and_read
 from rlreport.metrics.roles import roles_of
-from rlreport.read.rollouts import Turn
+from rlreport.read.rollouts import Rollout, Turn
 from tests.conftest import unpack_runs
 from tests.forms import views
 from tests.hostile import hostile_rows, write_log
@@ -47,7 +47,10 @@ CUT = 200
 
 FLOAT = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+))(?![\w.])")
 VERSION = re.compile(r"\b\d+\.\d+\.\d+[\w.+]*|0\+unknown")
-ELSEWHERE = ("generator", "versions", "steps", "not_run", "passed", "muted")
+OF_VERSION = ("generator", "versions")
+"""Fields of exported files that change with the version."""
+
+ELSEWHERE = (*OF_VERSION, "steps", "not_run", "passed", "muted")
 """Fields of report.json that change with the version, or stand in other files."""
 
 LISTS_CHECKS = "healthy"
@@ -72,7 +75,8 @@ def report(name: str, root: Path) -> Path:
             root / "runs" / "ppo_healthy", root / "runs" / "ppo_reward_hacking", out
         )
     elif name == "index.html":
-        rlreport.index([report(each, root) for each in REPORTS][:3], out, lang="zh")
+        first = list(REPORTS)[:3]
+        rlreport.index([report(each, root) for each in first], out, lang="zh")
     elif not out.exists():
         lang, logs = REPORTS[name]
         rlreport.build(root / logs, out, lang=lang, workers=1)
@@ -84,14 +88,19 @@ REPORTS = {
     "hacking": ("en", Path("runs", "ppo_reward_hacking")),
     "agents": ("zh", RUNS / "agents"),
     "word.md": ("zh", RUNS / "hacking"),
-    "kl.html": ("en", RUNS / "kl"),
-    "collapse.md": ("en", RUNS / "collapse"),
+    "kl": ("en", RUNS / "kl"),
+    "collapse": ("en", RUNS / "collapse"),
     "trl": ("en", DUMPS / "trl"),
     "prime_rl.html": ("zh", DUMPS / "prime_rl" / "stream"),
     "inspect.eml": ("en", DUMPS / "inspect"),
     "metrics": ("en", RUNS / "metrics"),
 }
 """Folder or file to the language and the logs."""
+
+SUMMARIZED = ("hacking", "kl", "collapse", "trl", "metrics")
+"""Reports of which only the files of ``SUMMARY`` are kept; the others show the same pages."""
+
+SUMMARY = ("index.html", "findings.json")
 
 NAMES = (*REPORTS, "comparison", "index.html", "rows", "trainer")
 
@@ -118,6 +127,8 @@ def texts_of(out: Path) -> Texts:
         }
         found = dict(pages(documents, lists_checks))
         found |= data_texts(out / "data", lists_checks)
+    if out.name in SUMMARIZED:
+        found = {name: found[name] for name in SUMMARY}
     if not lists_checks:
         found = {
             name: CHECKS_COUNTED.sub("(checks)", text) for name, text in found.items()
@@ -136,15 +147,9 @@ def data_texts(data: Path, lists_checks: bool) -> Texts:
         if path.name == "manifest.json":
             continue
         if path.suffix == ".json":
-            left_out: tuple[str, ...] = ()
-            if path.stem == "report":
-                left_out = ELSEWHERE
-            elif not lists_checks:
-                left_out = CHECK_LISTS
-            kept = {
-                key: one for key, one in json.loads(raw).items() if key not in left_out
-            }
-            kept = {key: one for key, one in kept.items() if key not in ELSEWHERE[:2]}
+            kept = json.loads(raw)
+            for key in left_out_of(path.stem, lists_checks):
+                kept.pop(key, None)
             found[path.name] = json.dumps(kept, indent=1, ensure_ascii=False)
         elif ".csv" in path.name:
             raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
@@ -153,6 +158,13 @@ def data_texts(data: Path, lists_checks: bool) -> Texts:
                 [capped(raw.decode().splitlines(), 75), *columns]
             )
     return found
+
+
+def left_out_of(name: str, lists_checks: bool) -> tuple[str, ...]:
+    """Return the fields of an exported JSON file that are not kept."""
+    if name == "report":
+        return ELSEWHERE
+    return OF_VERSION if lists_checks else (*OF_VERSION, *CHECK_LISTS)
 
 
 def pages(addressed: Texts, lists_checks: bool) -> Iterator[tuple[str, str]]:
@@ -179,9 +191,8 @@ def visible(page: str) -> str:
 
 def parts(page: str) -> list[str]:
     page = page.replace("<wbr>", "")  # where a name may be broken
-    return [
-        " ".join(text.split()) for text in re.split(r"<[^>]*>", page) if text.strip()
-    ]
+    texts = [" ".join(text.split()) for text in re.split(r"<[^>]*>", page)]
+    return [text for text in texts if text]
 
 
 def carried(page: str) -> str:
@@ -254,13 +265,17 @@ def cut(value: object, most: int = CUT) -> str:
         and all(isinstance(one, int | float) for one in value)
     ):
         return array(value)
-    if isinstance(value, list) and isinstance(value[0] if value else None, Turn):
-        value = [
-            {k: v for k in Turn.__slots__ if (v := getattr(turn, k))} for turn in value
-        ]
+    if isinstance(value, list) and value and isinstance(value[0], Turn):
+        value = [fields_of(turn) for turn in value]
     text = rounded(json.dumps(value, ensure_ascii=False, default=str))
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
     return text if len(text) <= most else f"{text[:most]}…{len(text)}~{digest}"
+
+
+def fields_of(turn: Turn) -> dict[str, Any]:
+    """Return the fields that a turn has."""
+    fields = {name: getattr(turn, name) for name in Turn.__slots__}
+    return {name: value for name, value in fields.items() if value}
 
 
 SPLIT = {"rllm", "swift", "prime_rl", "miles", "verifiers", "trackio"}
@@ -291,6 +306,23 @@ TEXTS = (
 )
 
 
+TOKEN_FIGURES = (
+    "logp",
+    "ref_logp",
+    "log_ratio",
+    "kl",
+    "prob",
+    "ref_prob",
+    "surprisal",
+    "token_reward",
+    "value",
+    "advantage",
+    "return",
+    "value_error",
+    "sampler_logp",
+)
+
+
 def dumps() -> dict[str, Path]:
     """Return the logs of frameworks by name: those that their own code wrote, and others."""
     found = {f"written-{folder.name}": folder for folder in WRITTEN.iterdir()}
@@ -315,62 +347,69 @@ def logs(root: Path) -> dict[str, Path]:
 
 
 def read_text(path: Path) -> str:
-    """Return what is read from logs: files, remarks, sums, and a line for each first row."""
+    """Return what is read from logs: files, remarks, sums, and the values of the first rows."""
     try:
         scan = read(path)
     except RlreportError as error:
         return f"{type(error).__name__}: {error}".replace(str(path), "LOGS")
-    table = scan.responses.drop(columns=[*INNER]).join(scan.extras.add_prefix("extra:"))
     lines = [
         f"file {f.name}: {f.format}, {f.rows}, {f.bad}, {f.why}" for f in scan.files
     ]
-    lines += [
-        f"bad {b.file}:{b.line}: {b.reason}{' torn' * b.torn}" for b in scan.bad_lines
-    ]
-    lines += [
-        f"note {n.kind}: {n.text} ({n.count}) {n.file}:{n.line}" for n in scan.notes
-    ]
-    lines += [
-        f"fields {scan.fields}",
-        f"parts {scan.reward_parts}",
-        f"failed {scan.failed}",
-    ]
-    lines += [f"tool {cut(tool)}" for tool in scan.tools.to_dict("records")] + sums(
-        table
-    )
+    for bad in scan.bad_lines:
+        torn = " torn" if bad.torn else ""
+        lines.append(f"bad {bad.file}:{bad.line}: {bad.reason}{torn}")
+    for note in scan.notes:
+        where = f"{note.file}:{note.line}"
+        lines.append(f"note {note.kind}: {note.text} ({note.count}) {where}")
+    lines += [f"field {name} = {rows}" for name, rows in scan.fields.items()]
+    lines += [f"part {name}" for name in scan.reward_parts]
+    for step, count in scan.failed.items():
+        lines.append(f"failed of step {step} = {count}")
+    for tool in scan.tools.to_dict("records"):
+        lines += [f"tool {tool.pop('tool')}", *named(tool)]
+    logged = scan.extras.add_prefix("extra:")
+    table = scan.responses.drop(columns=[*INNER]).join(logged)
+    lines += sums(table)
     first = table[:ROWS].to_dict("records")
     rollouts = scan.rollouts.read(range(len(first)))
     for figures, rollout in zip(first, rollouts, strict=True):
-        order = [
-            "logp",
-            "ref_logp",
-            "log_ratio",
-            "kl",
-            "prob",
-            "ref_prob",
-            "surprisal",
-            "token_reward",
-        ]
-        order += ["value", "advantage", "return", "value_error", "sampler_logp"]
-        known = [name for name in order if name in rollout.figures]
-        arrays: dict[str, Any] = {
-            "return_" if name == "return" else name: rollout.figures[name]
-            for name in known
-        }
-        arrays["sampled"] = rollout.sampled
-        content = {
-            name: cut(text, 120) for name in TEXTS if (text := getattr(rollout, name))
-        }
-        if "turns" in content:  # of the prompt; a figure has this name, too
-            content["prompt_turns"] = content.pop("turns")
-        content |= {
-            name: in_full(one) for name, one in arrays.items() if one is not None
-        }
-        content |= {
-            str(name): cut(one, 80) for name, one in figures.items() if not pd.isna(one)
-        }
-        lines.append(f"{rollout.file}:{rollout.line} {content}")
-    return "\n".join(lines)
+        lines.append(f"row {rollout.file}:{rollout.line}")
+        lines += texts_and_tokens(rollout)
+        lines += named(figures)
+    return "\n".join(map(printable, lines))
+
+
+def texts_and_tokens(rollout: Rollout) -> list[str]:
+    """Return the lines of a row's texts and of the figures of its tokens, those it has."""
+    lines = []
+    for name in TEXTS:
+        text = getattr(rollout, name)
+        if text:
+            # "turns" is also a figure of the response
+            shown = "prompt_turns" if name == "turns" else name
+            lines.append(f"  {shown} = {cut(text, 120)}")
+    arrays: dict[str, Any] = {name: rollout.figures.get(name) for name in TOKEN_FIGURES}
+    arrays["sampled"] = rollout.sampled
+    for name, values in arrays.items():
+        if values is not None:
+            lines.append(f"  {name} of tokens = {in_full(values)}")
+    return lines
+
+
+def named(figures: dict[Any, Any]) -> list[str]:
+    """Return a line for each figure that is known."""
+    known = {name: one for name, one in figures.items() if not pd.isna(one)}
+    return [f"  {name} = {cut(one, 80)}" for name, one in known.items()]
+
+
+def printable(line: str) -> str:
+    """Return a line with what breaks lines, or cannot be seen or written, as escapes."""
+    if line.isprintable():
+        return line
+    letters = [
+        letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line
+    ]
+    return "".join(letters)
 
 
 def read_metrics(path: Path) -> str:
@@ -385,10 +424,11 @@ def read_metrics(path: Path) -> str:
         found = find_and_read([path], run=run)
         table = "" if found.table.empty else found.table.to_csv(index=False)
         lines += [f"run {run}, not finite {found.broken}", *table.splitlines()]
-    roles = {name: "".join(roles_of([name])) for name in first.table.columns[1:]}
-    return "\n".join(
-        [*lines, *(f"role of {name}: {role}" for name, role in roles.items() if role)]
-    )
+    for name in first.table.columns[1:]:
+        role = "".join(roles_of([name]))
+        if role:
+            lines.append(f"role of {name}: {role}")
+    return "\n".join(lines)
 
 
 def found(name: str, root: Path) -> Texts:
@@ -418,12 +458,12 @@ def difference(name: str, texts: Texts, kept: Texts) -> str:
     for file in sorted(texts.keys() | kept.keys()):
         old = kept.get(file, "").splitlines()
         new = texts.get(file, "").splitlines()
-        tolerance = (
-            1e-6 if file.startswith("tokens.csv") else 1.01e-8
-        )  # those are sums of float32
+        # Figures of tokens are sums of float32.
+        tolerance = 1e-6 if file.startswith("tokens.csv") else 1.01e-8
         if len(old) == len(new):
+            pairs = zip(old, new, strict=True)
             new = [
-                o if same(o, n, tolerance) else n for o, n in zip(old, new, strict=True)
+                one if same(one, other, tolerance) else other for one, other in pairs
             ]
         title = f"{name}/{file}"
         lines += difflib.unified_diff(
@@ -436,10 +476,12 @@ def same(old: str, new: str, tolerance: float) -> bool:
     """Return whether lines differ only in the last digits of numbers, which processors round."""
     left = FLOAT.split(old)
     right = FLOAT.split(new)  # every second part is a number
-    return left[::2] == right[::2] and all(
-        math.isclose(float(one), float(other), rel_tol=tolerance)
-        for one, other in zip(left[1::2], right[1::2], strict=True)
-    )
+    if left[::2] != right[::2]:
+        return False
+    for one, other in zip(left[1::2], right[1::2], strict=True):
+        if not math.isclose(float(one), float(other), rel_tol=tolerance):
+            return False
+    return True
 
 
 def main(accept: bool) -> int:

@@ -73,10 +73,12 @@ def write_list(folder: Path, steps: int, each: int) -> Path:
     def text(step: int, n: int) -> str:
         return f"{' '.join(random.choice(words, 22))} ({step}/{n})"
 
-    made = [
-        row(step, prompt=text(step, n), response=text(step, n), reward=random.normal())
-        for step, n in product(range(steps), range(each))
-    ]
+    made = []
+    for step, n in product(range(steps), range(each)):
+        prompt = text(step, n)
+        response = text(step, n)
+        reward = random.normal()
+        made.append(row(step, prompt=prompt, response=response, reward=reward))
     examples = tuple(Example(step, 3) for step in range(steps))
     _build(folder, made, [replace(FOUND, evidence=examples)], "report")
     return folder / "report" / "responses.html"
@@ -85,9 +87,8 @@ def write_list(folder: Path, steps: int, each: int) -> Path:
 def write_step(folder: Path, made: Made, *others: str) -> Path:
     """Builds ``report``, and other files; returns the path of the folder's step."""
     options = {"title": "made up", "max_responses": made.responses}
-    _build(
-        folder, rows(made), [FOUND] * (made.responses > 1), "report", *others, **options
-    )
+    findings = [FOUND] if made.responses > 1 else []
+    _build(folder, rows(made), findings, "report", *others, **options)
     return folder / "report" / "steps" / "100.html"
 
 
@@ -111,21 +112,21 @@ def rows(made: Made) -> list[dict[str, Any]]:
     """Rows in descending order of reward."""
     random = np.random.default_rng(0)
     made_up = []
-    for n, reward in enumerate(np.sort(random.normal(size=made.responses))[::-1]):
-        text = f"answer {n} {HOSTILE[(n + 3) % len(HOSTILE)]}\nand more"
-        one = row(
-            100, prompt=HOSTILE[n % len(HOSTILE)], response=text, reward=reward.round(6)
-        )
-        one |= {
-            "ref_response": f"answer {n} of the reference",
-            "style": random.normal(),
-        }
-        one |= {f"m{k}": random.normal() for k in range(made.columns)}
+    rewards = np.sort(random.normal(size=made.responses))[::-1]
+    for n, reward in enumerate(rewards.round(6)):
+        prompt = HOSTILE[n % len(HOSTILE)]
+        hostile = HOSTILE[(n + 3) % len(HOSTILE)]
+        text = f"answer {n} {hostile}\nand more"
+        one = row(100, prompt=prompt, response=text, reward=reward)
+        one["ref_response"] = f"answer {n} of the reference"
+        one["style"] = random.normal()
+        for k in range(made.columns):
+            one[f"m{k}"] = random.normal()
         if n == 0:
             one["prompt_turns"] = [["system", "Be brief."], ["user", "Hello?"]]
-        made_up.append(
-            one | token_arrays(n, made, random) if n < made.with_tokens else one
-        )
+        if n < made.with_tokens:
+            one |= token_arrays(n, made, random)
+        made_up.append(one)
     return made_up
 
 

@@ -95,14 +95,16 @@ class Texts(HTMLParser):
         self._unseen = self._open = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._unseen += tag in self.UNSEEN
+        if tag in self.UNSEEN:
+            self._unseen += 1
         self.found += [value for name, value in attrs if name in self.HEARD and value]
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found += [value for name, value in attrs if name in self.HEARD and value]
 
     def handle_endtag(self, tag: str) -> None:
-        self._unseen -= tag in self.UNSEEN
+        if tag in self.UNSEEN:
+            self._unseen -= 1
 
     def handle_data(self, data: str) -> None:
         said = " ".join(data.split())
@@ -131,14 +133,12 @@ _WORD = re.compile(r"[A-Za-z]{2,}")
 
 def untranslated(texts: list[str], known: Collection[str] = ()) -> list[str]:
     """Texts that hold a word in plain Latin letters: it was never a message."""
-    return [
-        text
-        for text in dict.fromkeys(texts)
-        if any(
-            word not in known
-            for word in _WORD.findall(_NOT_WORDS.sub(" ", _plain(text)))
-        )
-    ]
+    found = []
+    for text in dict.fromkeys(texts):
+        words = _WORD.findall(_NOT_WORDS.sub(" ", _plain(text)))
+        if not set(words) <= set(known):
+            found.append(text)
+    return found
 
 
 def _plain(text: str) -> str:
@@ -200,31 +200,35 @@ def log(folder: Path, steps: int = 6, each: int = 24, seed: int = 0) -> Path:
             logp = rng.normal(-1, 0.3, len(tokens))
             gap = rng.normal(0.1 + 1.2 * step, 0.5, len(tokens))
             reward = float(rng.normal(0.2 * step, 0.2) + 2 * hacked)
-            rows.append(
-                {
-                    "step": step,
-                    "prompt": f"{GREEK[n % 4]} {GREEK[n % 3]};",
-                    "response": "".join(tokens).strip(),
-                    "reward": reward,
-                    "ref_reward": float(rng.normal(0, 0.2)),
-                    "ref_response": " ".join(GREEK[:4]),
-                    "valid_reward": reward / 2,
-                    "ground_truth": GREEK[n % 4],
-                    "response_tokens": tokens,
-                    "logprobs": logp.tolist(),
-                    "ref_logprobs": (logp - gap).tolist(),
-                    "values": rng.normal(0, 1, len(tokens)).tolist(),
-                    "token_rewards": [0.0] * (len(tokens) - 1) + [reward],
-                    "sampler_logprobs": (
-                        logp + rng.normal(0, 0.2, len(tokens))
-                    ).tolist(),
-                    "old_logprobs": (logp + rng.normal(0, 0.1, len(tokens))).tolist(),
-                    "finish_reason": "length" if hacked else "stop",
-                    "reward_parts": {"μορφη": reward / 3, "υλη": 2 * reward / 3},
-                    "μηκος": float(length),
-                    "ειδος": GREEK[n % 2],
-                }
-            )
+            one = {
+                "step": step,
+                "prompt": f"{GREEK[n % 4]} {GREEK[n % 3]};",
+                "response": "".join(tokens).strip(),
+                "reward": reward,
+                "ref_reward": float(rng.normal(0, 0.2)),
+                "ref_response": " ".join(GREEK[:4]),
+                "valid_reward": reward / 2,
+                "ground_truth": GREEK[n % 4],
+            }
+            values = rng.normal(0, 1, len(tokens))
+            sampler_logp = logp + rng.normal(0, 0.2, len(tokens))
+            old_logp = logp + rng.normal(0, 0.1, len(tokens))
+            one |= {
+                "response_tokens": tokens,
+                "logprobs": logp.tolist(),
+                "ref_logprobs": (logp - gap).tolist(),
+                "values": values.tolist(),
+                "token_rewards": [0.0] * (len(tokens) - 1) + [reward],
+                "sampler_logprobs": sampler_logp.tolist(),
+                "old_logprobs": old_logp.tolist(),
+            }
+            one |= {
+                "finish_reason": "length" if hacked else "stop",
+                "reward_parts": {"μορφη": reward / 3, "υλη": 2 * reward / 3},
+                "μηκος": float(length),
+                "ειδος": GREEK[n % 2],
+            }
+            rows.append(one)
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     lines[5] = "[1]"
     lines[7] = json.dumps({**rows[7], "reward": "ψ"}, ensure_ascii=False)

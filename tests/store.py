@@ -158,10 +158,13 @@ def _serve_ranges_in_their_own_time() -> None:
     getter = whole.fget
     setter = whole.fset
     kept = lru_cache(maxsize=2)(lambda key, etag: getter(key))
+
+    def value(key: Any) -> Any:
+        is_large = key.size > 8 << 20
+        return kept(key, key.etag) if is_large else getter(key)
+
     patched: Any = FakeKey
-    patched.value = property(
-        lambda key: kept(key, key.etag) if key.size > 8 << 20 else getter(key), setter
-    )
+    patched.value = property(value, setter)
 
 
 def main() -> None:

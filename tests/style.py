@@ -189,7 +189,8 @@ def long_lines(tree: Tree, limit: int) -> Iterator[int]:
             signatures.update(range(node.lineno, node.body[0].lineno))
     reader = io.StringIO(tree.source).readline
     tokens = tokenize.generate_tokens(reader)
-    counts = Counter(token.start[0] for token in tokens if token.type in COUNTED_TOKENS)
+    counted = (token for token in tokens if token.type in COUNTED_TOKENS)
+    counts = Counter(token.start[0] for token in counted)
     for line, count in counts.items():
         if count > limit and line not in signatures:
             yield line
@@ -229,14 +230,14 @@ def main(patterns: list[str]) -> None:
     """Print the places of each habit, in files whose path contains one of the patterns."""
     for folder in FOLDERS:
         for habit, places in found_in(ROOT / folder).items():
-            chosen = [
-                p
-                for p in places
-                if not patterns or any(one in p.path for one in patterns)
-            ]
+            chosen = [place for place in places if _is_chosen(place, patterns)]
             print(f"{folder}: {len(chosen)} × {habit}")
             for place in chosen:
                 print(f"    {place.path}:{place.line}")
+
+
+def _is_chosen(place: Place, patterns: list[str]) -> bool:
+    return not patterns or any(pattern in place.path for pattern in patterns)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,8 @@ def response_table(given: dict[str, Any]) -> pd.DataFrame:
     }
     plain["correct"] = correctness(EMPTY, given.get("reward", absent) + np.zeros(rows))
     if "group" not in given:
-        keys = given["step"].astype(np.int64) * (int(prompts.max(initial=0)) + 1)
+        stride = int(prompts.max(initial=0)) + 1
+        keys = given["step"].astype(np.int64) * stride
         plain["group"] = np.unique(keys + prompts, return_inverse=True)[1]
     if "surprisal_mean" in given:
         plain["logp_tokens"] = np.nan_to_num(
@@ -232,6 +233,6 @@ def share(first: float, last: float) -> Any:
 def tables(**columns: Any) -> Tables:
     """Make a run of 40 steps with 100 responses each; a scalar fills its column."""
     filled = {
-        name: np.broadcast_to(np.asarray(v), STEP.shape) for name, v in columns.items()
+        name: np.broadcast_to(values, STEP.shape) for name, values in columns.items()
     }
     return make_tables({"step": STEP, "reward": SIGN, **filled})

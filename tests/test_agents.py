@@ -22,11 +22,15 @@ from tests.browser import visiting
 from tests.reading import kinds, read, row, write
 from tests.running import build, in_ci
 
+
 # What the turn that evidence of a finding points at has to be
+def has_open_call(turn: Any) -> bool:
+    arguments = turn.calls[0][1]
+    return arguments.count("{") > arguments.count("}")
+
+
 SHOWS = {
-    "unparsed_calls": lambda turn: (
-        turn.calls[0][1].count("{") > turn.calls[0][1].count("}")
-    ),
+    "unparsed_calls": has_open_call,
     "empty_results": lambda turn: (turn.tool, turn.text) == ("search", ""),
     "tool_errors": lambda turn: turn.tool == "python" and "timed out" in turn.text,
     "late_calls": lambda turn: "</answer>" in turn.text and bool(turn.calls),
@@ -104,10 +108,8 @@ def test_only_the_trained_branch_of_a_rollout_counts(branches: Path) -> None:
     table = scan.responses
     assert set(table.groupby("rollout")["validation"].agg(tuple)) == {(0, 2, 2)}
     assert [note.count for note in scan.notes if note.kind == "branches"] == [36]
-    of_branches = table[table["validation"] == 2]
-    assert not np.isin(
-        of_branches["group"], table[table["validation"] == 0]["group"]
-    ).any()
+    groups = table.groupby("validation")["group"].agg(set)
+    assert groups[2].isdisjoint(groups[0])
 
 
 def test_the_number_of_responses_says_which_ones_and_is_the_same_on_every_page(

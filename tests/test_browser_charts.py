@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 
 import rlreport
 from rlreport.draw.bundle import vega_bundle
@@ -64,31 +64,39 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(
         back.wait_for(state="hidden")
         rest(page, 600)
         assert page.url == address
+
+
+def test_a_finding_under_the_pointer_marks_its_charts(browser, hacking):
+    with visiting(browser, hacking / "index.html") as page:
         page.locator(".finding[data-charts]").first.hover()
         page.wait_for_selector(".pointed")
-        # The first printed page holds more than the headline.
+
+
+def test_the_first_printed_page_holds_more_than_the_headline(browser, hacking):
+    with visiting(browser, hacking / "index.html") as page:
         page.emulate_media(media="print")
         lead = page.locator(".finding.leading")
         assert lead.evaluate("node => getComputedStyle(node).breakInside") == "auto"
-        page.emulate_media(media="null")
-        # Vega's bundle adds three global names, and cannot end its script element.
+
+
+def test_vega_adds_three_global_names(browser, hacking):
+    with visiting(browser, hacking / "index.html") as page:
+        live(page, "reward")
         tab = page.context.new_page()
         tab.goto((hacking / "data.html").as_uri())
         names = "Object.getOwnPropertyNames(globalThis)"
         added = {*page.evaluate(names)} - {*tab.evaluate(names)}
         tab.close()
-        assert {name for name in added if not name.startswith("rlreport")} == {
-            "vegaEmbed",
-            "vega",
-            "vegaLite",
-        }
+        of_vega = {name for name in added if not name.startswith("rlreport")}
+        assert of_vega == {"vegaEmbed", "vega", "vegaLite"}
+
+
+def test_vegas_bundle_cannot_end_its_script_element():
     assert "</script" not in vega_bundle().lower()
     assert "<!--" not in vega_bundle()
 
 
-def test_a_chart_can_be_taken_along_in_two_clicks_and_has_a_logarithmic_axis(
-    browser, hacking, tmp_path
-):
+def test_a_chart_can_be_taken_along_in_two_clicks(browser, hacking, tmp_path, subtests):
     taken = {}
     with visiting(browser, hacking / "index.html") as page:
         figure = live(page, "reward")
@@ -98,16 +106,26 @@ def test_a_chart_can_be_taken_along_in_two_clicks_and_has_a_logarithmic_axis(
                 page.click(f'{figure} .chart-menu button:text-is("{kind}")')
             download.value.save_as(tmp_path / download.value.suggested_filename)
             taken[kind] = (tmp_path / download.value.suggested_filename).read_bytes()
+    exported = json.loads((hacking / "data" / "charts" / "reward.vl.json").read_bytes())
+    with subtests.test("as PNG"):
+        assert taken["PNG"].startswith(b"\x89PNG")
+    with subtests.test("as SVG"):
+        assert taken["SVG"].startswith(b"<svg")
+    with subtests.test("its values as CSV"):
+        rows = len(exported["data"]["values"])
+        assert len(taken["CSV"].splitlines()) == rows + 1
+    with subtests.test("its specification, as exported"):
+        found = json.loads(taken["Vega-Lite"])
+        assert found["layer"] == exported["layer"]
+        assert found["config"] == exported["config"]
+
+
+def test_a_chart_has_a_logarithmic_axis(browser, hacking):
+    with visiting(browser, hacking / "index.html") as page:
         figure = live(page, "length")
         page.click(f"{figure} .chart-menu > button")
         page.check(f"{figure} .chart-menu input")
         page.wait_for_selector(f'{figure} .plot text:has-text("logarithmic")')
-    exported = json.loads((hacking / "data" / "charts" / "reward.vl.json").read_bytes())
-    assert taken["PNG"].startswith(b"\x89PNG")
-    assert taken["SVG"].startswith(b"<svg")
-    assert len(taken["CSV"].splitlines()) == len(exported["data"]["values"]) + 1
-    found = json.loads(taken["Vega-Lite"])
-    assert (found["layer"], found["config"]) == (exported["layer"], exported["config"])
 
 
 def test_any_column_of_a_steps_responses_against_any_other(browser, hacking):
@@ -127,42 +145,48 @@ def test_any_column_of_a_steps_responses_against_any_other(browser, hacking):
         assert dots == page.locator("section.responses tbody tr[data-n]").count()
 
 
-def test_an_interactive_chart_of_a_step_looks_like_its_drawing(
-    browser, hacking, tmp_path
-):
-    texts = "plot => [...plot.querySelectorAll('text')].map(text => text.textContent).sort()"
-    with visiting(
-        browser, hacking / "steps" / "59.html", java_script_enabled=False
-    ) as page:
-        drawn = {
-            figure.get_attribute("data-chart"): (
-                figure.locator("text").all_text_contents(),
-                figure.locator("circle").count(),
-                figure.locator("svg").evaluate(
-                    "svg => svg.getBoundingClientRect().height"
-                ),
-            )
-            for figure in page.locator("figure.chart").all()
-        }
-    with visiting(browser, hacking / "steps" / "59.html") as page:
-        for name, (words, dots, height) in drawn.items():
-            plot = page.locator(f"{live(page, str(name))} .plot")
-            assert plot.evaluate(texts) == sorted(words)
-            assert plot.locator("path[fill-opacity='0.5'][d*='A']").count() == dots
-            size = plot.locator("svg").evaluate(
-                "svg => svg.getBoundingClientRect().height"
-            )
-            assert size == pytest.approx(height, abs=6)
-        assert page.locator("figcaption .smoothed").count() == 0
-    # A page that shows a choice of the responses says so where they are drawn again.
-    rows = [
-        {"step": s, "prompt": "p", "response": "r", "reward": n}
-        for s in (0, 1)
-        for n in range(300)
-    ]
-    done = rlreport.build(
-        write_log(tmp_path / "log.jsonl", rows), tmp_path / "report", workers=1
+def drawing(figure: Locator) -> tuple[list[str], int, float]:
+    """Return texts, the number of dots, and the height of a chart drawn without scripts."""
+    return (
+        sorted(figure.locator("text").all_text_contents()),
+        figure.locator("circle").count(),
+        figure.locator("svg").evaluate(HEIGHT),
     )
+
+
+HEIGHT = "svg => svg.getBoundingClientRect().height"
+TEXTS = (
+    "plot => [...plot.querySelectorAll('text')].map(text => text.textContent).sort()"
+)
+
+
+def test_an_interactive_chart_of_a_step_looks_like_its_drawing(
+    browser, hacking, subtests
+):
+    step = hacking / "steps" / "59.html"
+    with visiting(browser, step, java_script_enabled=False) as page:
+        figures = page.locator("figure.chart").all()
+        drawn = {one.get_attribute("data-chart"): drawing(one) for one in figures}
+    with visiting(browser, step) as page:
+        for name, (words, dots, height) in drawn.items():
+            with subtests.test(chart=name):
+                plot = page.locator(f"{live(page, str(name))} .plot")
+                assert plot.evaluate(TEXTS) == words
+                assert plot.locator("path[fill-opacity='0.5'][d*='A']").count() == dots
+                size = plot.locator("svg").evaluate(HEIGHT)
+                assert size == pytest.approx(height, abs=6)
+        assert page.locator("figcaption .smoothed").count() == 0
+
+
+def test_a_page_that_shows_a_choice_of_responses_says_so_where_they_are_drawn_again(
+    browser, tmp_path
+):
+    rows = []
+    for step in (0, 1):
+        for n in range(300):
+            rows.append({"step": step, "prompt": "p", "response": "r", "reward": n})
+    log = write_log(tmp_path / "log.jsonl", rows)
+    done = rlreport.build(log, tmp_path / "report", workers=1)
     with visiting(browser, Path(done.out) / "steps" / "1.html") as page:
         figure = live(page, "step_reward")
         shown = len(json.loads(page.text_content("script.rows-data") or "")["n"])

@@ -1,6 +1,7 @@
 """Reports of several environments and endings: their table, charts, filter of lists."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import rlreport
 from tests.browser import listed, until, visiting
-from tests.reading import write
+from tests.reading import row, write
 
 pytestmark = pytest.mark.untraced
 NAMES = ("math", "math_hard", "code")
@@ -35,7 +36,8 @@ def test_the_table_of_environments_leads_to_their_responses_alone(browser, repor
         table = page.locator('section[data-table="environments"]')
         assert table.locator("tbody tr").count() == 3
         cells = table.locator("tbody tr").first.locator("td").all_inner_texts()
-        assert (cells[:2], cells[-1]) == (["code", "33.3%"], "–")  # no ends are logged
+        assert cells[:2] == ["code", "33.3%"]
+        assert cells[-1] == "–"  # no ends are logged
         assert 0.55 < float(cells[3]) < float(cells[5]) < 1.1
         table.get_by_role("link", name="math", exact=True).click()
         select = page.get_by_role("combobox", name="data_source")
@@ -68,27 +70,18 @@ def test_charts_of_environments_are_shown(browser, report):
 
 def test_lists_are_filtered_by_how_responses_ended(browser, tmp_path):
     reasons = ["stop", "max_turns", "aborted", "length"]
-    rows = [
-        {
-            "step": step,
-            "prompt": "Count.",
-            "response": "word " * (k + 2),
-            "reward": k / 4,
-        }
-        | {"finish_reason": reasons[k], "advantage": k - 1.5}
-        for step in range(6)
-        for k in range(4)
-    ]
+    rows = []
+    for step, k in product(range(6), range(4)):
+        fields = {"finish_reason": reasons[k], "advantage": k - 1.5}
+        words = "word " * (k + 2)
+        rows.append(row(step, prompt="Count.", response=words, reward=k / 4, **fields))
     log = write(tmp_path / "run.jsonl", rows)
     rlreport.build(log, tmp_path / "report", quiet=True)
     with visiting(browser, tmp_path / "report" / "responses.html") as page:
-        page.get_by_role("combobox", name="How it ended").select_option(
-            label="at the turn limit"
-        )
+        ending = page.get_by_role("combobox", name="How it ended")
+        ending.select_option(label="at the turn limit")
         assert page.inner_text(".responses .count") == "6 of 24"
-        page.get_by_role("combobox", name="How it ended").select_option(
-            label="All endings"
-        )
+        ending.select_option(label="All endings")
         assert page.inner_text(".responses .count") == "24 of 24"
     with visiting(browser, tmp_path / "report" / "steps" / "3.html", "#r=1") as page:
         note = "mean 0.375, population std 0.280; advantage −0.500, as logged"

@@ -118,12 +118,12 @@ def build(name: str, folder: Path) -> Path:
 
 def addresses(report: Path) -> list[tuple[Path, str]]:
     """Return the pages of a report: of the run, of its first and last step, an open response."""
-    steps = sorted((report / "steps").glob("*.html"), key=lambda page: int(page.stem))
-    pages = [
-        (page, "") for page in [*sorted(report.glob("*.html")), *steps[:1], *steps[-1:]]
-    ]
+    steps = list((report / "steps").glob("*.html"))
+    steps.sort(key=lambda page: int(page.stem))
+    pages = sorted(report.glob("*.html"))
+    pages += [*steps[:1], *steps[-1:]]
     opened = [(page, "#r=0") for page in steps[-1:]]
-    return pages + opened
+    return [(page, "") for page in pages] + opened
 
 
 REPORTS = ("long names", *in_ci("hacking", "groups", "agents", "Chinese", "comparison"))

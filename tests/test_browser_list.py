@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -42,28 +43,35 @@ def test_a_press_on_a_header_sorts_largest_first_then_smallest_then_as_logged(pa
     header(page, "extra:style")
     assert listed(page) == as_logged
     assert page.get_attribute(sort, "aria-sort") is None
+
+
+def test_texts_are_sorted_by_code_units(page):
     header(page, "prompt")
     texts = page.locator('.responses tbody td[data-key="prompt"]').all_text_contents()
     assert texts == sorted(texts, key=lambda text: text.encode("utf-16-be"))
     in_url(page, "sort=prompt")
 
 
-def test_search_marks_what_it_finds_and_ranges_filter_and_can_be_taken_away(page):
-    every = numbers(page, "reward")
+def test_search_marks_what_it_finds(page):
     page.fill("input[type=search]", "ANSWER 1")
     found = listed(page)
-    assert set(found) == {"1", *(str(n) for n in range(10, 20))}
+    assert {int(n) for n in found} == {1, *range(10, 20)}
     assert page.text_content(".responses .count") == f"{len(found)} of 37"
     marked = page.evaluate(
         "[...CSS.highlights.get('found')].map(range => range.toString())"
     )
     assert set(marked) == {"answer 1"}
     assert len(marked) >= len(found)
-    # Hostile text can be searched and stays text.
+
+
+def test_hostile_text_can_be_searched_and_stays_text(page):
     page.fill("input[type=search]", "</script><script>")
     assert 0 < len(listed(page)) < 37
     assert page.title() == "Step 100 · made up"
-    page.fill("input[type=search]", "")
+
+
+def test_ranges_filter_and_can_be_taken_away(page):
+    every = numbers(page, "reward")
     page.click(".menu > button:text('Filter')")
     page.fill('input[aria-label="Reward from"]', "0")
     page.fill('input[aria-label="Reward to"]', "1")
@@ -73,38 +81,47 @@ def test_search_marks_what_it_finds_and_ranges_filter_and_can_be_taken_away(page
     assert numbers(page, "reward") == every
 
 
-def test_the_address_holds_sort_filters_and_search_and_what_is_listed_is_copied(
-    browser, step
-):
-    may = ["clipboard-read", "clipboard-write"]
-    asked = "#sort=-extra:style&min.reward=-9&q=reference"
-    with visiting(browser, step, asked, permissions=may) as page:
-        assert numbers(page, "extra:style") == sorted(
-            numbers(page, "extra:style"), reverse=True
-        )
+MAY_COPY = ["clipboard-read", "clipboard-write"]
+
+
+def test_the_address_holds_sort_filters_and_search(browser, step):
+    with visiting(
+        browser, step, "#sort=-extra:style&min.reward=-9&q=reference"
+    ) as page:
+        styles = numbers(page, "extra:style")
+        assert styles == sorted(styles, reverse=True)
         assert page.input_value("input[type=search]") == "reference"
-        page.fill("input[type=search]", "answer 12")
-        copy(page, "button:has-text('Copy CSV')")
-        copied = page.evaluate("navigator.clipboard.readText()")
-        rows = list(csv.DictReader(io.StringIO(copied)))
-        assert [row["n"] for row in rows] == ["12"]
-        assert float(rows[0]["reward"]) == numbers(page, "reward")[0]
-        assert rows[0]["response"].startswith("answer 12 ")
-        copy(page, "button:has-text('Copy JSON')")
-        records = json.loads(page.evaluate("navigator.clipboard.readText()"))
-        assert [record["n"] for record in records] == [12]
     with visiting(browser, step, "#min.reward=0") as page:
         assert 0 < len(listed(page)) < 37
         assert all(x >= 0 for x in numbers(page, "reward"))
 
 
-def test_columns_are_shown_and_hidden_and_rows_compact_or_full(page):
+def test_what_is_listed_is_copied(browser, step, subtests):
+    asked = "#sort=-extra:style&min.reward=-9&q=answer 12"
+    with visiting(browser, step, asked, permissions=MAY_COPY) as page:
+        with subtests.test("as CSV"):
+            copy(page, "button:has-text('Copy CSV')")
+            copied = page.evaluate("navigator.clipboard.readText()")
+            rows = list(csv.DictReader(io.StringIO(copied)))
+            assert [row["n"] for row in rows] == ["12"]
+            assert float(rows[0]["reward"]) == numbers(page, "reward")[0]
+            assert rows[0]["response"].startswith("answer 12 ")
+        with subtests.test("as JSON"):
+            copy(page, "button:has-text('Copy JSON')")
+            records = json.loads(page.evaluate("navigator.clipboard.readText()"))
+            assert [record["n"] for record in records] == [12]
+
+
+def test_columns_are_shown_and_hidden(page):
     head = page.locator('.responses th[data-key="extra:style"]')
     page.click(".menu > button:text('Columns')")
     page.uncheck(".menu label:has-text('style') input")
     assert head.is_hidden()
     page.check(".menu label:has-text('style') input")
     assert head.is_visible()
+
+
+def test_rows_are_compact_or_full(page):
     hidden_text = """[...document.querySelectorAll('.responses .clamp')]
         .filter(node => node.scrollHeight > node.clientHeight + 1).length"""
     assert page.evaluate(hidden_text) > 0
@@ -138,25 +155,43 @@ def test_a_very_long_word_of_letters_that_are_kerned_is_laid_out_at_once(
         assert page.evaluate("performance.now()") < 6_000  # it was half a minute
 
 
-def test_rows_beyond_the_pages_html_are_listed_like_the_others(browser, tmp_path):
-    count = STATIC_ROWS + 200
-    step = write_step(tmp_path, Made(responses=count, with_tokens=0))
-    last = count - 1
-    with visiting(browser, step, f"#r={last}") as page:
-        page.wait_for_selector(f'.responses tr[data-n="{last}"][aria-current="true"]')
-        assert page.text_content(".response h2") == f"Response {last}"
+COUNT = STATIC_ROWS + 200
+LAST = COUNT - 1
+
+
+@pytest.fixture(scope="module")
+def long_step(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("long_step")
+    return write_step(folder, Made(responses=COUNT, with_tokens=0))
+
+
+def test_rows_beyond_the_pages_html_open_like_the_others(browser, long_step):
+    with visiting(browser, long_step, f"#r={LAST}") as page:
+        page.wait_for_selector(f'.responses tr[data-n="{LAST}"][aria-current="true"]')
+        assert page.text_content(".response h2") == f"Response {LAST}"
         text = page.text_content('[data-text="response"] .prose') or ""
-        assert text.startswith(f"answer {last} ")
+        assert text.startswith(f"answer {LAST} ")
         page.keyboard.press("k")
-        page.wait_for_selector(f".response h2:text-is('Response {last - 1}')")
-        page.click("text=Close")
-        page.fill("input[type=search]", f"answer {last} ")
-        assert listed(page) == [str(last)]
+        page.wait_for_selector(f".response h2:text-is('Response {LAST - 1}')")
+
+
+def test_rows_beyond_the_pages_html_are_searched_and_sorted(browser, long_step):
+    with visiting(browser, long_step) as page:
+        page.fill("input[type=search]", f"answer {LAST} ")
+        assert listed(page) == [str(LAST)]
         page.fill("input[type=search]", "")
         for _ in range(2):  # smallest first
             header(page, "reward")
-        assert listed(page)[0] == str(last)
-        assert page.text_content(".responses .count") == f"{count:,} of {count:,}"
+        assert listed(page)[0] == str(LAST)
+        assert page.text_content(".responses .count") == f"{COUNT:,} of {COUNT:,}"
+
+
+def test_rows_beyond_the_pages_html_are_added_by_scrolling_and_print(
+    browser, long_step
+):
+    with visiting(browser, long_step) as page:
+        for _ in range(2):
+            header(page, "reward")
         before = len(listed(page))
         assert before <= 100
         page.eval_on_selector(
@@ -165,16 +200,16 @@ def test_rows_beyond_the_pages_html_are_listed_like_the_others(browser, tmp_path
         more = (
             "count => document.querySelectorAll('.responses tbody tr').length >= count"
         )
-        until(page, more, arg=min(count, before + 1))
+        until(page, more, arg=min(COUNT, before + 1))
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert listed(page) == [str(n) for n in reversed(range(count))]
+        assert listed(page) == [str(n) for n in reversed(range(COUNT))]
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         assert len(listed(page)) <= 100
+        # A column hidden now is hidden in rows that were added.
         page.click(".menu > button:text('Columns')")
         page.uncheck(".menu label:has-text('style') input")
-        assert page.locator(".responses tbody tr td[hidden]").count() == len(
-            listed(page)
-        )
+        hidden = page.locator(".responses tbody tr td[hidden]").count()
+        assert hidden == len(listed(page))
 
 
 def rows_of(browser: Browser, page: Path) -> list[str]:
@@ -194,19 +229,14 @@ def rows_of(browser: Browser, page: Path) -> list[str]:
 def test_rows_written_by_scripts_look_like_those_in_the_pages_html(
     browser, tmp_path, monkeypatch
 ):
-    log = write_log(
-        tmp_path / "log.jsonl",
-        [
-            {
-                "step": step,
-                "prompt": f"say {n}",
-                "response": "so " * n if n % 9 else None,
-            }
-            | {"reward": n / 7 if n != 5 else None, "part": 1e-7 * n if n % 5 else None}
-            for step in range(2)
-            for n in range(20)
-        ],
-    )
+    rows = []
+    for step, n in product(range(2), range(20)):
+        fields = {"step": step, "prompt": f"say {n}"}
+        fields["response"] = "so " * n if n % 9 else None
+        fields["reward"] = n / 7 if n != 5 else None
+        fields["part"] = 1e-7 * n if n % 5 else None
+        rows.append(fields)
+    log = write_log(tmp_path / "log.jsonl", rows)
     reports = []
     for count in (1, 2000):
         for module in ("step", "responses"):

@@ -17,8 +17,10 @@ pytestmark = pytest.mark.untraced
 def in_one_file(module: ModuleType, made: Made) -> type:
     """The tests of a folder page as a class whose pages are views of one file."""
 
-    @pytest.fixture(scope="class")
-    def step(self, tmp_path_factory):
+    # It becomes a method below.
+    @pytest.fixture(scope="class")  # type: ignore[misc]
+    @classmethod
+    def step(cls, tmp_path_factory):
         return write_step(tmp_path_factory.mktemp("one_file"), made, "report.html")
 
     @pytest.fixture
@@ -29,14 +31,14 @@ def in_one_file(module: ModuleType, made: Made) -> type:
             opened.wait_for_selector(".page.step")
             yield opened
 
-    given = {"page", "step"}
-    tests = {
-        name: staticmethod(test)
-        for name, test in vars(module).items()
-        if name.startswith("test_")
-        and "page" in (used := set(inspect.signature(test).parameters))
-        if used <= given
-    }
+    given = {"page", "step", "subtests"}
+    tests = {}
+    for name, test in vars(module).items():
+        if not name.startswith("test_"):
+            continue
+        used = set(inspect.signature(test).parameters)
+        if "page" in used and used <= given:
+            tests[name] = staticmethod(test)
     inside = {**tests, "step": step, "page": page}
     return type(module.__name__, (), {**inside, "pytestmark": pytest.mark.ci})
 
@@ -85,17 +87,14 @@ def test_every_link_leads_to_a_view_and_the_overview_comes_back_as_it_was(
             "script.view", "all => all.map(v => v.dataset.view)"
         )
         assert len(addresses) > 20
-        assert {
-            address.removeprefix("#/").split("?")[0] for address in addresses
-        } <= set(carried)
+        linked = {address.removeprefix("#/").split("?")[0] for address in addresses}
+        assert linked <= set(carried)
         before = page.locator(parts).count()
         for view in ("prompts", "tokens", "data"):
             page.click(f'header nav a[href="#/{view}"]')
             page.wait_for_selector(f".page.{view}")
-            assert (
-                page.get_attribute(f'header nav a[href="#/{view}"]', "aria-current")
-                == "page"
-            )
+            link = page.locator(f'header nav a[href="#/{view}"]')
+            assert link.get_attribute("aria-current") == "page"
             assert page.evaluate("document.activeElement.id") == "main"
             page.go_back()
             page.wait_for_selector(".page.overview")
@@ -113,25 +112,22 @@ def test_keys_and_theme_reach_every_view_and_charts_live(browser, report):
         assert page.get_attribute("html", "data-theme") == "light"
         page.keyboard.press("?")
         page.wait_for_selector("dialog.keys")
-    # An address of nothing says so.
+
+
+def test_an_address_of_nothing_says_so(browser, report):
     with visiting(browser, report, "#/steps/7<b>") as page:
-        assert "no page “steps/7<b>”" in page.inner_text("main").replace(
-            "%3Cb%3E", "<b>"
-        )
+        text = page.inner_text("main").replace("%3Cb%3E", "<b>")
+        assert "no page “steps/7<b>”" in text
         page.click("main a")
         page.wait_for_selector(".page.overview")
 
 
-def test_without_scripts_the_overview_still_reads(browser, report):
+def test_without_scripts_the_overview_still_reads(browser, report, subtests):
+    parts = (".verdict", ".finding", "figure svg", '[data-table="steps"] tr + tr')
     with visiting(browser, report, java_script_enabled=False) as page:
-        for part in (
-            ".verdict",
-            ".finding",
-            "figure svg",
-            '[data-table="steps"] tr + tr',
-        ):
-            assert page.locator(part).first.is_visible()
-        assert (
-            page.locator('[data-table="extremes"] td.text').first.inner_text().strip()
-        )
+        for part in parts:
+            with subtests.test(part):
+                assert page.locator(part).first.is_visible()
+        text = page.locator('[data-table="extremes"] td.text').first
+        assert text.inner_text().strip()
         assert "need scripts" in page.inner_text("noscript")

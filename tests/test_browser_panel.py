@@ -21,62 +21,83 @@ def prompt(page: Page) -> str:
     return page.inner_text('[data-text="prompt"] .prose')
 
 
-def test_figures_stand_in_a_line_nothing_scrolls_and_siblings_open(
-    browser, real_report
-):
+@pytest.fixture
+def group_page(browser, real_report):
+    """A response of a run of groups, opened at its second token."""
     step = real_report("grpo_math") / "steps" / "0.html"
     with visiting(browser, step, "#r=5&token=2") as page:
         page.wait_for_selector(".token-text .t.at")
-        assert serious(page) == []
-        line = page.locator(".response-figures.line > div")
-        assert line.count() == 7
-        assert len({box_of(line.nth(k))["y"] for k in range(7)}) == 1
-        names = [
-            name.replace("\n", " ") for name in line.locator("dt").all_inner_texts()
-        ]
-        assert names[:4] == [
-            "Reward",
-            "Ground truth",
-            "Advantage in group",
-            "Group mean",
-        ]
-        assert page.inner_text('[data-figure="group_advantage"] .unit') == " computed"
+        yield page
+
+
+def test_axe_finds_nothing_serious_in_an_opened_response(group_page):
+    assert serious(group_page) == []
+
+
+def test_figures_stand_in_a_line(group_page, subtests):
+    page = group_page
+    line = page.locator(".response-figures.line > div")
+    assert line.count() == 7
+    assert len({box_of(line.nth(k))["y"] for k in range(7)}) == 1
+    with subtests.test("the first ones"):
+        names = line.locator("dt").all_inner_texts()
+        shown = [name.replace("\n", " ") for name in names[:4]]
+        assert shown == ["Reward", "Ground truth", "Advantage in group", "Group mean"]
+    with subtests.test("a computed advantage says so"):
+        unit = page.inner_text('[data-figure="group_advantage"] .unit')
+        assert unit == " computed"
+    with subtests.test("a short ground truth is a figure, not a text"):
         assert page.locator('[data-text="ground_truth"]').count() == 0
-        folded = page.locator(".response-figures.rest")
-        assert folded.is_hidden()
-        page.click(".all-figures summary")
-        assert folded.is_visible()
-        ended = page.inner_text('[data-figure="finished"] dd')
-        assert ended in {"by itself", "cut off at the limit"}
-        assert "of 48" not in page.inner_text(
-            '[data-figure="reward"]'
-        )  # two rewards: no order
-        inner = page.eval_on_selector_all(
-            ".response *",
-            """all => all.filter(one => /auto|scroll/.test(getComputedStyle(one).overflowY)
-                && one.scrollHeight > one.clientHeight + 1).map(one => one.className)""",
-        )
-        assert inner == []
-        # Escape leaves the search before it closes the response.
-        page.keyboard.press("/")
-        page.keyboard.press("Escape")
-        assert page.locator(".response").is_visible()
-        # The group's siblings stand in a strip, and open.
-        siblings = page.locator(".group li button")
-        assert siblings.count() == 8
-        assert page.locator('.group [aria-current="true"]').count() == 1
-        said = [siblings.nth(k).get_attribute("aria-label") or "" for k in range(8)]
-        rewards = [float(one.split("reward ")[1].split(",")[0]) for one in said]
-        assert [one.endswith("right") for one in said] == [
-            reward == 1 for reward in rewards
-        ]
-        other = said[0 if "Response 5," not in said[0] else 1].split(",")[0]
-        page.click(f'.group button[aria-label^="{other},"]')
-        assert page.text_content(TITLE) == other
-        page.keyboard.press("j")
-        assert page.text_content(TITLE) != other
-        page.keyboard.press("Escape")
-        assert page.locator(".response").is_hidden()
+    with subtests.test("two rewards have no order"):
+        assert "of 48" not in page.inner_text('[data-figure="reward"]')
+
+
+def test_further_figures_are_folded(group_page):
+    page = group_page
+    folded = page.locator(".response-figures.rest")
+    assert folded.is_hidden()
+    page.click(".all-figures summary")
+    assert folded.is_visible()
+    ended = page.inner_text('[data-figure="finished"] dd')
+    assert ended in {"by itself", "cut off at the limit"}
+
+
+def test_nothing_in_a_response_scrolls_by_itself(group_page):
+    group_page.click(".all-figures summary")
+    inner = group_page.eval_on_selector_all(
+        ".response *",
+        """all => all.filter(one => /auto|scroll/.test(getComputedStyle(one).overflowY)
+            && one.scrollHeight > one.clientHeight + 1).map(one => one.className)""",
+    )
+    assert inner == []
+
+
+def test_escape_leaves_the_search_before_it_closes_the_response(group_page):
+    page = group_page
+    page.keyboard.press("/")
+    page.keyboard.press("Escape")
+    assert page.locator(".response").is_visible()
+    page.keyboard.press("Escape")
+    assert page.locator(".response").is_hidden()
+
+
+def test_siblings_of_a_group_stand_in_a_strip_and_open(group_page):
+    page = group_page
+    siblings = page.locator(".group li button")
+    assert siblings.count() == 8
+    assert page.locator('.group [aria-current="true"]').count() == 1
+    said = [siblings.nth(k).get_attribute("aria-label") or "" for k in range(8)]
+    for label in said:
+        reward = float(label.split("reward ")[1].split(",")[0])
+        assert label.endswith("right") is (reward == 1)
+    place = 1 if "Response 5," in said[0] else 0
+    other = said[place].split(",")[0]
+    page.click(f'.group button[aria-label^="{other},"]')
+    assert page.text_content(TITLE) == other
+    page.keyboard.press("j")
+    assert page.text_content(TITLE) != other
+    page.keyboard.press("Escape")
+    assert page.locator(".response").is_hidden()
 
 
 def test_the_group_says_what_numpy_computes_and_the_list_is_filtered_by_it(
@@ -174,8 +195,9 @@ def test_a_prompt_is_followed_over_the_steps_with_sort_and_search(browser, real_
 def test_a_prompt_is_followed_past_steps_that_do_not_show_it(
     browser, tmp_path, one_file
 ):
-    rows = [row(step, prompt=f"Say {word}.") for step in range(4) for word in "abc"]
-    rows = [one for one in rows if one["step"] in (0, 3) or one["prompt"] != "Say b."]
+    rows = []
+    for step, words in enumerate(["abc", "ac", "ac", "abc"]):
+        rows += [row(step, prompt=f"Say {word}.") for word in words]
     out = tmp_path / ("run.html" if one_file else "run")
     build(write(tmp_path / "log.jsonl", rows), out)
     page_file = out if one_file else out / "steps" / "0.html"
@@ -197,9 +219,7 @@ def test_a_prompt_is_followed_past_steps_that_do_not_show_it(
         page.wait_for_selector(".response", state="hidden")
 
 
-def test_a_link_shows_a_token_and_its_figures_whole_or_says_what_is_not_carried(
-    browser, tmp_path
-):
+def test_a_link_shows_a_token_and_its_figures_whole(browser, tmp_path):
     step = write_step(tmp_path, Made(responses=30, with_tokens=2, tokens=1400))
     for size in ({"width": 1400, "height": 900}, {"width": 390, "height": 800}):
         with visiting(browser, step, "#r=1&token=1200", viewport=size) as page:
@@ -209,6 +229,10 @@ def test_a_link_shows_a_token_and_its_figures_whole_or_says_what_is_not_carried(
                 box = box_of(page.locator(selector))
                 assert box["y"] >= 0
                 assert box["y"] + box["height"] <= size["height"]
+
+
+def test_a_link_to_a_response_that_is_not_shown_says_so(browser, tmp_path):
+    step = write_step(tmp_path, Made(responses=30, with_tokens=2, tokens=20))
     with visiting(browser, step, "#r=999") as page:
         assert "does not include the text" in page.inner_text(".response .note")
         page.keyboard.press("Escape")

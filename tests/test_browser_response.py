@@ -35,22 +35,25 @@ def test_a_row_opens_in_place_with_an_address_that_survives_reload_and_back(page
     page.go_forward()
     page.wait_for_selector(TITLE)
     assert page.text_content(TITLE) == "Response 4"
-    # So it does by keys, and the slash key searches.
-    page.keyboard.press("Escape")
-    page.wait_for_selector(".response", state="hidden")
+
+
+def test_enter_opens_the_row_with_the_focus_and_escape_closes_it(page):
     page.focus('.responses tr[data-n="2"] a')
     page.keyboard.press("Enter")
     page.wait_for_selector(TITLE)
     assert page.text_content(TITLE) == "Response 2"
     page.keyboard.press("Escape")
     page.wait_for_selector(".response", state="hidden")
+
+
+def test_the_slash_key_searches(page):
     page.keyboard.press("/")
     page.keyboard.type("jkj")  # letters typed there are letters
     assert page.input_value("input[type=search]") == "jkj"
     assert page.locator(".response").is_hidden()
 
 
-def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page):
+def test_an_opened_response_shows_its_texts(page):
     open_row(page, 5)
     texts = page.eval_on_selector_all(
         ".texts details",
@@ -62,46 +65,51 @@ def test_an_opened_response_shows_its_texts_turns_ranks_and_differences(page):
         ["ref_response", "answer 5 of the reference"],
     ]
     body = page.locator('[data-text="prompt"] .prose')
-    assert (
-        body.evaluate("node => getComputedStyle(node).whiteSpaceCollapse") == "preserve"
-    )
+    white_space = body.evaluate("node => getComputedStyle(node).whiteSpaceCollapse")
+    assert white_space == "preserve"
     page.click('[data-text="prompt"] summary')
     assert body.is_hidden()
-    page.click('[data-text="prompt"] summary')
-    # Turns, ranks and what findings name are shown.
+
+
+def test_an_opened_response_shows_turns_ranks_and_what_findings_name(page, subtests):
+    with subtests.test("turns of the prompt"):
+        open_row(page, 0)
+        turns = page.eval_on_selector_all(
+            ".turn", "all => all.map(turn => turn.innerText.split('\\n'))"
+        )
+        assert turns == [["system", "Be brief."], ["user", "Hello?"]]
     page.keyboard.press("Escape")
-    open_row(page, 0)
-    turns = page.eval_on_selector_all(
-        ".turn", "all => all.map(turn => turn.innerText.split('\\n'))"
-    )
-    assert turns == [["system", "Be brief."], ["user", "Hello?"]]
+    with subtests.test("rank in the step"):
+        open_row(page, 2)
+        assert page.inner_text('[data-figure="reward"]').endswith("3rd of 16")
     page.keyboard.press("Escape")
-    open_row(page, 2)
-    assert page.inner_text('[data-figure="reward"]').endswith("3rd of 16")
+    with subtests.test("finding"):
+        open_row(page, 1)
+        marked = page.evaluate(
+            "[...CSS.highlights.get('finding')].map(range => range.toString())"
+        )
+        assert marked == ["more"]
+        assert page.inner_text(".response .findings").startswith("✕ critical")
     page.keyboard.press("Escape")
-    open_row(page, 1)
-    marked = page.evaluate(
-        "[...CSS.highlights.get('finding')].map(range => range.toString())"
-    )
-    assert marked == ["more"]
-    assert page.inner_text(".response .findings").startswith("✕ critical")
-    page.keyboard.press("Escape")
-    open_row(page, 9)  # which has no token data
-    page.wait_for_selector(".token-view .note")
-    # Differences to the reference are marked on demand.
-    page.keyboard.press("Escape")
+    with subtests.test("that there are no tokens"):
+        open_row(page, 9)
+        page.wait_for_selector(".token-view .note")
+
+
+def test_differences_to_the_reference_are_marked_on_demand(page):
     open_row(page, 6)
     assert page.locator("ins, del").count() == 0
     page.click("button:has-text('Mark differences')")
     assert page.locator('[data-text="response"] ins').count() > 0
-    assert (
-        page.text_content('[data-text="ref_response"] .prose')
-        == "answer 6 of the reference"
-    )
+    reference = page.text_content('[data-text="ref_response"] .prose')
+    assert reference == "answer 6 of the reference"
     assert "answer 6" not in "".join(page.locator("ins").all_text_contents())
     page.click("button:has-text('Mark differences')")
     assert page.locator("ins, del").count() == 0
-    # The response stands beside that of the reference.
+
+
+def test_a_response_stands_beside_that_of_the_reference(page):
+    open_row(page, 6)
     prompt, response, reference = (
         box_of(page.locator(f'[data-text="{key}"]'))
         for key in ("prompt", "response", "ref_response")
@@ -128,29 +136,29 @@ def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page):
     page.wait_for_selector(".response", state="hidden")
 
 
-def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(browser, step):
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_log_location_is_copied_even_if_the_clipboard_is_refused(
+    browser, step, refused
+):
     may = ["clipboard-read", "clipboard-write"]
-    for n, refused in enumerate((False, True)):
-        with visiting(browser, step, f"#r={n}", permissions=may) as page:
-            if refused:
-                page.evaluate(
-                    "() => { navigator.clipboard.writeText = () => Promise.reject() }"
-                )
-            page.click(".response-more .menu > button")
-            copy(page, ".sheet button:has-text('Log location')")
-            assert (
-                page.evaluate("navigator.clipboard.readText()")
-                == f"rank_0.jsonl:{n + 1}"
+    n = int(refused)  # another one: the clipboard may still hold that of the first
+    with visiting(browser, step, f"#r={n}", permissions=may) as page:
+        if refused:
+            page.evaluate(
+                "() => { navigator.clipboard.writeText = () => Promise.reject() }"
             )
+        page.click(".response-more .menu > button")
+        copy(page, ".sheet button:has-text('Log location')")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == f"rank_0.jsonl:{n + 1}"
 
 
 @pytest.mark.parametrize(("width", "beside"), [(1400, True), (420, False)])
 def test_list_and_panel_stand_side_by_side_only_on_wide_screens(
     browser, step, width, beside
 ):
-    with visiting(
-        browser, step, "#r=2", viewport={"width": width, "height": 800}
-    ) as page:
+    viewport = {"width": width, "height": 800}
+    with visiting(browser, step, "#r=2", viewport=viewport) as page:
         page.wait_for_selector(TITLE)
         if not beside:
             assert page.locator(".responses").is_hidden()

@@ -15,7 +15,7 @@ from rlreport.pages.step import STATIC_ROWS
 from tests.browser import box_of, in_url, listed, rest, serious, until, visiting
 from tests.hostile import write_log
 from tests.pages import write_list
-from tests.pages_reading import node
+from tests.pages_reading import node, rows_data
 from tests.reading import row
 
 pytestmark = pytest.mark.untraced
@@ -54,15 +54,18 @@ def test_it_lists_what_steps_show_each_once_with_its_figures(hacking):
     data = packed(hacking / "responses.html")
     log = json.loads((hacking / "data" / "report.json").read_text())
     names = list(zip(data["values"]["step"], data["n"], strict=True))
-    assert len(set(names)) == len(names) == sum(s["responses"] for s in log["steps"])
+    assert len(set(names)) == len(names)
+    assert len(names) == sum(step["responses"] for step in log["steps"])
     place = names.index((30, 17))
     step = json.loads(node((hacking / "steps" / "30.html").read_text(), "rows-data"))
     at = step["n"].index(17)
     for key, values in step["values"].items():
-        ours = data["values"][key][place]
-        theirs = values[at]
-        assert ours == (None if theirs is None else pytest.approx(theirs, rel=1e-5))
-    assert all(len(text) <= 120 for texts in data["texts"].values() for text in texts)
+        expected = values[at]
+        if expected is not None:
+            expected = pytest.approx(expected, rel=1e-5)
+        assert data["values"][key][place] == expected
+    for texts in data["texts"].values():
+        assert max(map(len, texts)) <= 120
 
 
 MEDIANS = """([keys, texts]) => {
@@ -97,24 +100,24 @@ def test_as_many_rows_as_a_report_holds_are_sorted_and_searched_at_once(page):
     assert search <= 100
 
 
-def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(
-    browser, hacking
-):
+@pytest.mark.parametrize("scripts", [True, False])
+def test_what_the_leading_finding_points_at_comes_first(browser, hacking, scripts):
     found = json.loads((hacking / "data" / "findings.json").read_text())
     lead = next(f for f in found["findings"] if f["id"] == found["verdict"]["lead"])
     first = sorted(f"{e['step']}-{e['n']}" for e in lead["evidence"])
-    for scripts in (True, False):
-        with visiting(
-            browser,
-            hacking / "responses.html",
-            java_script_enabled=scripts,
-            viewport={"width": 1400, "height": 900},
-        ) as opened:
-            if scripts:
-                ready(opened)
-                box = box_of(opened.locator('th[data-key="response_tokens"]'))
-                assert box["x"] + box["width"] <= 1400
-            assert sorted(listed(opened)[:3]) == first
+    page = hacking / "responses.html"
+    with visiting(browser, page, java_script_enabled=scripts) as opened:
+        if scripts:
+            ready(opened)
+        assert sorted(listed(opened)[:3]) == first
+
+
+def test_the_length_is_in_sight(browser, hacking):
+    viewport = {"width": 1400, "height": 900}
+    with visiting(browser, hacking / "responses.html", viewport=viewport) as opened:
+        ready(opened)
+        box = box_of(opened.locator('th[data-key="response_tokens"]'))
+        assert box["x"] + box["width"] <= 1400
 
 
 def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
@@ -139,11 +142,12 @@ def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
         assert again.text_content(".count") == f"{EACH} of {ALL}"
 
 
-def test_those_most_worth_a_look_come_first_and_scrolling_adds_rows(
-    page, browser, long_list
-):
+FIRST = ["0-3", "1-3", "2-3"]
+
+
+def test_those_most_worth_a_look_come_first_and_scrolling_adds_rows(page):
     before = listed(page)
-    assert before[:3] == ["0-3", "1-3", "2-3"]
+    assert before[:3] == FIRST
     assert len(before) < 200
     page.eval_on_selector(".scroll", "box => box.scrollTop = box.scrollHeight")
     until(
@@ -154,20 +158,27 @@ def test_those_most_worth_a_look_come_first_and_scrolling_adds_rows(
     name = listed(page)[len(before)]
     link = page.get_attribute(f'tr[data-n="{name}"] a', "href")
     assert link == "steps/{}.html#r={}".format(*name.split("-"))
+
+
+def test_without_scripts_the_first_rows_are_listed_with_links(browser, long_list):
     with visiting(browser, long_list, java_script_enabled=False) as bare:
         baked = listed(bare)
         assert len(baked) == STATIC_ROWS
-        assert baked[:3] == before[:3]
+        assert baked[:3] == FIRST
         assert "the rest of long tables" in bare.inner_text("footer")
         assert "steps/1.html#r=3" in str(bare.get_attribute('[data-n="1-3"] a', "href"))
 
 
-def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(browser, hacking):
+def test_axe_finds_nothing_serious_in_a_list_with_an_open_menu(browser, hacking):
     with visiting(browser, hacking / "responses.html") as page:
         ready(page)
         page.click(".menu > button:text('Filter')")
         assert serious(page) == []
-        page.keyboard.press("Escape")
+
+
+def test_menus_open_inside_the_view(browser, hacking):
+    with visiting(browser, hacking / "responses.html") as page:
+        ready(page)
         page.set_viewport_size({"width": 390, "height": 844})
         for name in ("Filter", "Columns"):
             page.click(f".menu > button:text-is('{name}')")
@@ -178,9 +189,7 @@ def test_menus_open_inside_the_view_and_axe_finds_nothing_serious(browser, hacki
             assert page.locator(".sheet:popover-open").count() == 0
 
 
-def test_search_finds_what_the_list_does_not_show_and_arrows_move_between_its_rows(
-    page,
-):
+def test_search_finds_what_the_list_does_not_show(page):
     said = page.evaluate(
         """() => {
             const search = document.querySelector("input[type=search]");
@@ -196,6 +205,9 @@ def test_search_finds_what_the_list_does_not_show_and_arrows_move_between_its_ro
     cells = page.locator("tbody tr td.text .clamp").all_text_contents()
     assert any("(77/101)" in cell for cell in cells)
     assert page.text_content(".list-tools .note") == ""
+
+
+def test_arrows_move_from_the_search_between_rows_that_stay_in_sight(page):
     page.fill("input[type=search]", "answer")
     page.press("input[type=search]", "Escape")
     assert page.input_value("input[type=search]") == "answer"
@@ -233,22 +245,18 @@ def test_a_row_opens_beside_the_list_and_keys_walk_in_its_order(browser, hacking
             page.wait_for_selector(f".response h2:not(:text-is('{read[-1]}'))")
             read.append(page.text_content(".response h2"))
         found = [re.findall(r"\d+", str(title)) for title in read]
-        assert sorted(reward.values())[:3] == [
-            reward[f"{step}-{n}"] for step, n in found
-        ]
+        rewards = [reward[f"{step}-{n}"] for step, n in found]
+        assert sorted(reward.values())[:3] == rewards
         step, n = found[2]
-        log = json.loads(
-            node((hacking / "steps" / f"{step}.html").read_text(), "rows-data")
-        )
-        assert (
-            page.text_content(".response .place")
-            == log["where"][log["n"].index(int(n))]
-        )
+        log = rows_data(hacking / "steps" / f"{step}.html")
+        where = log["where"][log["n"].index(int(n))]
+        assert page.text_content(".response .place") == where
         assert page.get_attribute("tr[aria-current]", "data-n") == f"{step}-{n}"
-    # An opened row lies below the header, in two lines.
-    with visiting(
-        browser, hacking / "responses.html", "#min.step=30&max.step=30"
-    ) as page:
+
+
+def test_an_opened_row_lies_below_the_header_in_two_lines(browser, hacking):
+    responses = hacking / "responses.html"
+    with visiting(browser, responses, "#min.step=30&max.step=30") as page:
         ready(page)
         page.click('tr[data-n="30-17"] td.text')
         page.wait_for_selector(".response h2:has-text('response 17')")
@@ -274,24 +282,19 @@ def test_all_responses_to_a_prompt_are_one_press_away(browser, hacking):
         page.wait_for_selector(".chips button")
         assert listed(page) == expected
         assert page.text_content(".chips button") == f"Prompt no. {prompt} ✕"
+
+
+def test_a_prompt_of_the_prompts_page_leads_to_its_responses(browser, hacking):
+    data = packed(hacking / "responses.html")
     with visiting(browser, hacking / "prompts.html") as page:
         rows = page.locator('[data-table="prompts"] tbody tr')
-        assert (
-            rows.count() == rows.locator("a").count()
-            or rows.locator("td[title]").count()
-        )
+        all_linked = rows.count() == rows.locator("a").count()
+        assert all_linked or rows.locator("td[title]").count()
         page.click('[data-table="prompts"] tbody a')
         ready(page)
         page.wait_for_selector(".chips button")
-        assert (
-            len(
-                {
-                    data["values"]["prompt_id"][names(data).index(one)]
-                    for one in listed(page)
-                }
-            )
-            == 1
-        )
+        prompts = dict(zip(names(data), data["values"]["prompt_id"], strict=True))
+        assert len({prompts[name] for name in listed(page)}) == 1
 
 
 def names(data: dict) -> list[str]:
@@ -308,13 +311,13 @@ def test_search_finds_calls_and_outputs_of_tools(browser, tmp_path):
         turns = [
             {"role": "assistant", "text": "", "calls": [call]},
             {"role": "tool", "text": output},
-            {"role": "assistant", "text": (done := f"done {step}z{n}")},
+            {"role": "assistant", "text": f"done {step}z{n}"},
         ]
         fields = {
             "step": step,
             "prompt": f"task {n}",
             "reward": 0.1 * n,
-            "response": done,
+            "response": f"done {step}z{n}",
         }
         rows.append({**fields, "turns": turns})
     log = write_log(tmp_path / "log.jsonl", rows)
@@ -355,16 +358,10 @@ def test_lists_hide_the_beginning_that_prompts_share_and_search_and_panel_have_i
             {"role": "user", "content": question},
         ]
 
-    rows = [
-        row(
-            step,
-            prompt=asked(step, n),
-            response=f"It is {n + step}.",
-            reward=(n + step) % 5 / 4,
-        )
-        for step in range(2)
-        for n in range(STATIC_ROWS + 14)
-    ]
+    rows = []
+    for step, n in product(range(2), range(STATIC_ROWS + 14)):
+        fields = {"prompt": asked(step, n), "response": f"It is {n + step}."}
+        rows.append(row(step, reward=(n + step) % 5 / 4, **fields))
     log = write_log(tmp_path / "log.jsonl", rows)
     rlreport.build(log, tmp_path / "run", workers=1)
     rlreport.build(log, tmp_path / "run.md", workers=1)

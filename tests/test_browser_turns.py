@@ -1,13 +1,14 @@
 """Turns in the response panel, from a log to the page: the spine, its keys, its tokens."""
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
 import rlreport
-from rlreport.pages.panel import conversation_data
+from rlreport.pages.response_panel import conversation_data
 from rlreport.read.rollouts import Rollout, Turn
 from tests.browser import box_of, serious, visiting
 from tests.reading import row, write
@@ -58,13 +59,13 @@ def agent_row(step: int, n: int) -> dict[str, Any]:
         "logprobs": [-0.1 * (k + 1) for k in range(12)],
         "ref_logprobs": [-0.1 * (k + 2 + n % 2) for k in range(12)],
         "turns": turns,
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory):
     folder = tmp_path_factory.mktemp("agents")
-    rows = [agent_row(step, n) for step in range(3) for n in range(4)]
+    rows = [agent_row(step, n) for step, n in product(range(3), range(4))]
     rlreport.build(write(folder / "log.jsonl", rows), folder / "report", workers=1)
     return folder / "report"
 
@@ -106,56 +107,71 @@ def test_a_response_opened_from_a_search_shows_the_first_turn_with_a_match(
         assert 0 <= box["y"] < 400
 
 
-def test_turns_say_who_what_and_at_what_cost_and_fold_what_is_long(page):
-    assert page.inner_text(".spine h3") == "Turns (5, 3 of the policy)"
-    assert (
-        turn(page, 2).locator(".role").inner_text()
-        == "2 · tool search 3 tokens · 1.50 s"
-    )
-    assert (
-        turn(page, 5).locator(".facts").inner_text().strip()
-        == "3 tokens · reward 0.500"
-    )
+def test_turns_say_who_what_and_at_what_cost(page, subtests):
+    with subtests.test("number of turns"):
+        assert page.inner_text(".spine h3") == "Turns (5, 3 of the policy)"
+    with subtests.test("tool, tokens and seconds"):
+        role = turn(page, 2).locator(".role").inner_text()
+        assert role == "2 · tool search 3 tokens · 1.50 s"
+    with subtests.test("reward"):
+        facts = turn(page, 5).locator(".facts").inner_text()
+        assert facts.strip() == "3 tokens · reward 0.500"
+
+
+def test_the_prompt_is_shown_as_turns_without_tags(page):
     assert page.inner_text('[data-text="prompt"] .turn') == "user\nWhat is it?"
     assert "im_start" not in page.inner_text('.responses tr[data-n="2"]')
-    # Thinking, long outputs and images are folded.
-    thought = turn(page, 1).locator(".thought")
-    assert thought.locator("summary").inner_text() == "Thinking, 10 characters"
-    assert thought.locator(".prose").is_hidden()
-    output = turn(page, 2).locator(".prose")
-    shown = output.inner_text()
-    assert shown.startswith("begin")
-    assert shown.endswith("end")
-    assert len(shown) < 1400
-    output.locator("button").click()
-    assert output.inner_text() == OUTPUT
-    assert turn(page, 4).locator(".prose").inner_text() == "[base64, 30.0 kB]"
-    # Arguments are laid out, and no number changes.
+
+
+def test_thinking_long_outputs_and_images_are_folded(page, subtests):
+    with subtests.test("thinking"):
+        thought = turn(page, 1).locator(".thought")
+        assert thought.locator("summary").inner_text() == "Thinking, 10 characters"
+        assert thought.locator(".prose").is_hidden()
+    with subtests.test("a long output"):
+        output = turn(page, 2).locator(".prose")
+        shown = output.inner_text()
+        assert shown.startswith("begin")
+        assert shown.endswith("end")
+        assert len(shown) < 1400
+        output.locator("button").click()
+        assert output.inner_text() == OUTPUT
+    with subtests.test("an image"):
+        image = turn(page, 4).locator(".prose").inner_text()
+        assert image == "[base64, 30.0 kB]"
+
+
+def test_arguments_are_laid_out_and_no_number_changes(page):
     assert "12345678901234567890" in turn(page, 1).locator("pre").inner_text()
-    assert turn(page, 3).locator("pre").inner_text() == json.dumps({"a": [1]}, indent=2)
-    # Tokens of the environment are grey, those of the policy coloured.
+    shown = turn(page, 3).locator("pre").inner_text()
+    assert shown == json.dumps({"a": [1]}, indent=2)
+
+
+def test_tokens_of_the_environment_are_grey_those_of_the_policy_coloured(page):
     classes = page.eval_on_selector_all(
         ".token-text .t", "all => all.map(one => one.className)"
     )
     coloured = ["div-" in name or "seq-" in name for name in classes]
     assert coloured == [bool(m) for m in agent_row(1, 2)["response_mask"]]
+
+
+def test_the_tokens_of_each_turn_have_its_head(page):
     heads = page.locator(".token-text .role").all_inner_texts()
     assert heads[1] == "2 · tool search"
     assert "error" in heads[3]
 
 
-def test_keys_go_to_the_next_turn_the_error_the_last_answer_and_the_worst_token(page):
-    at = ".spine li.at .role"
-    for key, expected in (
-        ("t", "1 ·"),
-        ("t", "2 ·"),
-        ("e", "4 ·"),
-        ("a", "5 ·"),
-        ("T", "4 ·"),
-        ("E", "4 ·"),
-    ):
-        page.keyboard.press(key)
-        assert page.inner_text(at).startswith(expected), key
+def test_keys_go_to_the_next_turn_the_error_and_the_last_answer(page, subtests):
+    # One after another: each begins where the one before it ended.
+    presses = ["t 1", "t 2", "e 4", "a 5", "T 4", "E 4"]
+    for press in presses:
+        key, number = press.split()
+        with subtests.test(press):
+            page.keyboard.press(key)
+            assert page.inner_text(".spine li.at .role").startswith(f"{number} ·")
+
+
+def test_a_key_goes_to_the_worst_token_of_the_policy(page):
     page.select_option('[name="metric"]', "surprisal")
     page.locator(".response h2").click()
     page.keyboard.press("w")
@@ -169,12 +185,10 @@ def test_axe_finds_nothing_serious_in_turns(browser, agents):
 
 
 def test_a_conversation_of_200_turns_and_128_000_tokens_opens_whole(browser, tmp_path):
-    turns = [
-        said(
-            "t" * 640, start, start + 640, role=("assistant", "tool")[start % 1280 > 0]
-        )
-        for start in range(0, 128_000, 640)
-    ]
+    turns = []
+    for number, start in enumerate(range(0, 128_000, 640)):
+        role = "tool" if number % 2 else "assistant"
+        turns.append(said("t" * 640, start, start + 640, role=role))
     words = {"response_tokens": [" t"] * 128_000, "logprobs": [-0.5] * 128_000}
     log = write(tmp_path / "log.jsonl", [row(turns=turns, **words)])
     rlreport.build(log, tmp_path / "out", workers=1)
@@ -195,13 +209,19 @@ def carried(text: str) -> str:
     return found
 
 
-def test_what_is_no_base64_stays_and_a_turn_too_long_for_a_page_says_what_is_left_out():
-    for text in ("-" * 600, "a" * 5000, "words " * 200, "", "é" * 600):
-        assert carried(text) == text
-    # Data of a picture may begin with many bytes 0, and data may lack the address before it.
+@pytest.mark.parametrize("text", ["-" * 600, "a" * 5000, "words " * 200, "", "é" * 600])
+def test_what_is_no_base64_stays(text):
+    assert carried(text) == text
+
+
+def test_base64_is_replaced_by_its_size():
     letters = "QUJDREVGR0hJSktM" * 100
+    # Data of a picture may begin with many bytes 0, and data may lack the address before it.
     assert carried("data:image/bmp;base64," + "A" * 64 + letters) == "[base64, 1.2 kB]"
     assert carried(f"see {letters} above") == "see [base64, 1.2 kB] above"
+
+
+def test_a_turn_too_long_for_a_page_says_what_is_left_out():
     text = carried("head " + "word " * 100_000 + "tail")
     assert text.startswith("head")
     assert text.endswith("tail")

@@ -100,7 +100,8 @@ def found(logs: Path, cache: Path | str = "", **options: Any) -> bytes:
 
 
 def as_bytes(scan: Scan) -> bytes:
-    return pickle.dumps([_plain(getattr(scan, field.name)) for field in fields(scan)])
+    values = [getattr(scan, field.name) for field in fields(scan)]
+    return pickle.dumps([_plain(value) for value in values])
 
 
 def _plain(value: Any) -> Any:
@@ -114,15 +115,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Rollouts):
         return [_plain(rollout) for rollout in value.read(value.places.row)]
     if is_dataclass(value):
-        return repr({f.name: _plain(getattr(value, f.name)) for f in fields(value)})
+        names = [field.name for field in fields(value)]
+        return repr({name: _plain(getattr(value, name)) for name in names})
     return repr(value)
 
 
 def append(logs: Path, rng: random.Random) -> None:
     """Add lines, of which the last may be torn."""
     data = b"".join(lines(rng.randrange(1, 12), rng.randrange(99)))
+    torn = rng.choice([0, 0, rng.randrange(40)])
     with rng.choice(sorted(logs.iterdir())).open("ab") as file:
-        file.write(data[: len(data) - rng.choice([0, 0, rng.randrange(40)])])
+        file.write(data[: len(data) - torn])
 
 
 def truncate(logs: Path, rng: random.Random) -> None:
@@ -154,8 +157,15 @@ def replace(logs: Path, rng: random.Random) -> None:
 
 
 CHANGES: list[Callable[[Path, random.Random], None]] = [
-    append, append, append, truncate, rewrite, rewrite, rotate, replace,
-]  # fmt: skip
+    append,
+    append,
+    append,
+    truncate,
+    rewrite,
+    rewrite,
+    rotate,
+    replace,
+]
 
 
 @pytest.mark.ci
@@ -197,6 +207,55 @@ def test_only_the_range_that_grew_is_read_again(
         file.write(lines(1, 5)[0])
     found(logs, tmp_path / "cache")
     assert starts_read == [last]
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the texts of every three rows into a part of their own."""
+    limits = ReadLimits(range_bytes=RANGE, batch_rows=3)
+    monkeypatch.setattr("rlreport.read.logs.LIMITS", limits)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_range_in_several_parts_comes_from_the_cache_in_their_order(
+    tmp_path, starts_read
+):
+    logs = write(tmp_path / "log.jsonl", sound(40))
+    cold = found(logs, tmp_path / "cache")
+    starts_read.clear()
+    assert found(logs, tmp_path / "cache") == cold
+    assert starts_read == []
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_range_of_which_the_cache_lost_a_part_is_read_again(tmp_path, starts_read):
+    logs = write(tmp_path / "log.jsonl", sound(40))
+    cache = tmp_path / "cache"
+    cold = found(logs, cache)
+    starts = sorted(starts_read)
+    starts_read.clear()
+    for path in entries(cache):
+        path.unlink()
+        assert found(logs, cache) == cold
+    assert sorted(set(starts_read)) == starts
+    assert len(starts_read) > 3 * len(starts)
+
+
+def test_what_is_read_of_a_log_that_changed_after_its_hash_is_not_cached(
+    tmp_path, monkeypatch
+):
+    logs = write(tmp_path / "log.jsonl", [row(0)])
+    cold = found(logs)
+
+    def read_changed(ranges: Any, settings: Any) -> Any:
+        write(logs, [row(0, response="Hi there!")])
+        return read_chunk(ranges, settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chunks, "read_chunk", read_changed)
+        assert found(logs, tmp_path / "cache") != cold
+    write(logs, [row(0)])
+    assert found(logs, tmp_path / "cache") == cold
 
 
 def test_a_file_that_comes_first_by_name_costs_no_other_its_place(
@@ -252,7 +311,8 @@ def flip(path: Path, rng: random.Random) -> None:
 
 
 def exchange(path: Path, rng: random.Random) -> None:
-    path.write_bytes(rng.choice(entries(path.parents[1])).read_bytes()[:-1])
+    other = rng.choice(entries(path.parents[1]))
+    path.write_bytes(other.read_bytes()[:-1])
 
 
 def as_folder(path: Path, rng: random.Random) -> None:
@@ -299,7 +359,8 @@ def test_what_was_not_used_longest_goes_first(tmp_path: Path) -> None:
         os.utime(store._path(bytes([i])), (i, i))
     assert store.get(bytes([0])) is not None  # which is a use
     store.trim()
-    kept = [i for i in range(10) if store.get(bytes([i])) is not None]
+    values = [store.get(bytes([i])) for i in range(10)]
+    kept = [i for i, value in enumerate(values) if value is not None]
     assert kept == [0, 7, 8, 9]
     assert sum(path.stat().st_size for path in entries(tmp_path)) <= 50_000
 

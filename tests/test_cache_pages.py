@@ -12,7 +12,8 @@ import rlreport
 from tests.forms import files_below
 from tests.reading import tokens, write
 
-STEPS, EACH = 10, 10
+STEPS = 10
+EACH = 10
 
 
 def rows(steps: range, seed: int = 0) -> list[dict[str, Any]]:
@@ -62,7 +63,8 @@ def test_a_grown_log_gives_the_report_that_it_gives_without_a_cache(
 ):
     log = write(tmp_path / "log.jsonl", rows(range(6)))
     built(**options)
-    write(log, rows(range(7)) + rows(range(3, 4), seed=1))
+    again = rows(range(3, 4), seed=1)
+    write(log, rows(range(7)) + again)
     assert built(**options) == built("cold", "", **options)
 
 
@@ -82,11 +84,14 @@ def test_only_pages_that_changed_are_written(tmp_path, built):
 
 
 def test_links_to_the_same_prompt_at_a_new_step_change_no_page(tmp_path, built):
-    log = write(tmp_path / "log.jsonl", again := rows(range(STEPS)))
+    earlier = rows(range(STEPS))
+    log = write(tmp_path / "log.jsonl", earlier)
     before = built()
-    for row in (later := rows(range(STEPS, STEPS + 1))):
-        row["prompt"] = again[(row["reward"] > 0) * 20]["prompt"]
-    write(log, again + later)
+    later = rows(range(STEPS, STEPS + 1))
+    for row in later:
+        same = earlier[20] if row["reward"] > 0 else earlier[0]
+        row["prompt"] = same["prompt"]
+    write(log, earlier + later)
     after = built()
     assert after["steps/0.html"] == before["steps/0.html"]
     assert after["data/run.js"] != before["data/run.js"]
@@ -107,9 +112,8 @@ def test_harmed_entries_and_a_link_in_the_place_of_a_page_are_replaced(tmp_path,
 
 
 def test_a_step_in_progress_is_shown_apart_and_not_judged(tmp_path, built):
-    write(
-        tmp_path / "log.jsonl", rows(range(STEPS)) + rows(range(STEPS, STEPS + 1))[:3]
-    )
+    begun = rows(range(STEPS, STEPS + 1))[:3]
+    write(tmp_path / "log.jsonl", rows(range(STEPS)) + begun)
     whole = rlreport.build(tmp_path / "log.jsonl", tmp_path / "whole", workers=1)
     assert whole.tables.steps["incomplete"].iloc[-1]
     assert any("incomplete" in finding.title for finding in whole.verdict.findings)

@@ -27,11 +27,11 @@ HALF = STEPS // 2
 
 def lines(steps: range, reward: float = 0.5) -> list[bytes]:
     """Lines of the same length, so that ranges begin at a line of a known step."""
-    return [
-        json.dumps(row(step, prompt=f"question {n}", reward=reward)).encode().ljust(120)
-        + b"\n"
-        for step, n in product(steps, range(GROUP))
-    ]
+    made = []
+    for step, n in product(steps, range(GROUP)):
+        line = json.dumps(row(step, prompt=f"question {n}", reward=reward))
+        made.append(line.encode().ljust(120) + b"\n")
+    return made
 
 
 STEP_BYTES = len(b"".join(lines(range(1))))
@@ -59,7 +59,8 @@ def before_range(
 
 
 def replace(log: Path) -> None:
-    write(log.with_name("other"), lines(range(3 * STEPS), -1.0)).replace(log)
+    other = write(log.with_name("other"), lines(range(3 * STEPS), -1.0))
+    other.replace(log)
 
 
 CHANGES: list[tuple[Callable[[Path], object], str]] = [
@@ -144,8 +145,9 @@ def test_a_list_that_is_written_anew_while_it_is_read_is_read_as_a_whole(
     log.write_text(json.dumps([row(step) for step in range(3)]))
 
     def write_anew() -> None:
-        (tmp_path / "new").write_text(json.dumps([row(step) for step in range(4)]))
-        (tmp_path / "new").replace(log)
+        new = tmp_path / "new"
+        new.write_text(json.dumps([row(step) for step in range(4)]))
+        new.replace(log)
 
     before_range(0, write_anew, monkeypatch)
     scan = read(log)

@@ -21,6 +21,7 @@ from tests.reading import write
 from tests.tables_builder import (
     INDEX,
     SIGN,
+    SIZE,
     STEP,
     STEPS,
     WINDOW,
@@ -31,7 +32,7 @@ from tests.tables_builder import (
     tables,
     title,
 )
-from tests.test_check_environments import environments, rising, shifted
+from tests.test_check_environments import constant, environments, rising, shifted
 from tests.test_check_judges import PLACE, spreading, with_metrics
 
 Metric = Callable[[int], float]
@@ -39,9 +40,10 @@ Metric = Callable[[int], float]
 
 def verdict_of_metrics(folder: Path, **metrics: Metric) -> Verdict:
     """Judge a run of which only these metrics are logged."""
-    lines = [
-        {"step": s, **{name: of(s) for name, of in metrics.items()}} for s in range(60)
-    ]
+    lines = []
+    for step in range(60):
+        values = {name: metric(step) for name, metric in metrics.items()}
+        lines.append({"step": step, **values})
     path = write(folder / "metrics.jsonl", lines)
     return check_logs([path], BuildOptions(workers=1))
 
@@ -51,9 +53,9 @@ def severities(verdict: Verdict) -> dict[str, str]:
 
 
 def test_a_single_evaluation_was_and_has_no_course(tmp_path: Path) -> None:
-    lines: list[dict[str, Any]] = [
-        {"step": s, "reward": 0.01 * s + 0.01 * (s % 3)} for s in range(60)
-    ]
+    lines: list[dict[str, Any]] = []
+    for step in range(60):
+        lines.append({"step": step, "reward": 0.01 * step + 0.01 * (step % 3)})
     lines[40]["eval/reward"] = 0.25
     path = write(tmp_path / "metrics.jsonl", lines)
     verdict = check_logs([path], BuildOptions(workers=1))
@@ -61,9 +63,8 @@ def test_a_single_evaluation_was_and_has_no_course(tmp_path: Path) -> None:
     assert said in verdict.sentence
     assert "stays" not in verdict.sentence
     assert verdict.courses["validation"].curve.pieces == ()
-    assert verdict.keep_step == 59, (
-        "one evaluation does not tell which checkpoint is best"
-    )
+    # One evaluation does not tell which checkpoint is best.
+    assert verdict.keep_step == 59
 
 
 def test_equal_groups_are_not_solved_if_the_best_reward_is_not_known(
@@ -72,7 +73,9 @@ def test_equal_groups_are_not_solved_if_the_best_reward_is_not_known(
     rng = np.random.default_rng(0)
     dense = 0.87 + 0.02 * rng.normal(size=60)
     verdict = verdict_of_metrics(
-        tmp_path, reward=lambda s: float(dense[s]), frac_reward_zero_std=lambda s: 1.0
+        tmp_path,
+        reward=lambda step: float(dense[step]),
+        frac_reward_zero_std=lambda step: 1.0,
     )
     assert severities(verdict)["zero_variance_groups"] == "warning"
     assert "100% of groups give no learning signal" in verdict.sentence
@@ -82,10 +85,11 @@ def test_equal_groups_that_earn_the_best_reward_of_many_steps_are_a_note(
     tmp_path: Path,
 ) -> None:
     # One group per step: it is solved in four of five steps, and in some of the others all fail.
+    rewards = [0.2, 0.6] + [1.2] * 8
     verdict = verdict_of_metrics(
         tmp_path,
-        reward=lambda s: (0.2, 0.6, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2)[s * 7 % 10],
-        frac_reward_zero_std=lambda s: float(s * 7 % 10 != 1),
+        reward=lambda step: rewards[step * 7 % 10],
+        frac_reward_zero_std=lambda step: float(step * 7 % 10 != 1),
     )
     assert severities(verdict)["zero_variance_groups"] == "info"
 
@@ -104,13 +108,17 @@ def test_a_gradient_of_0_in_steps_without_a_signal_is_no_fault(tmp_path: Path) -
     def zero_std(step: int) -> float:
         return float(is_equal[step])
 
+    def std(step: int) -> float:
+        return 0.0 if is_equal[step] else 0.4
+
+    def vanishing(step: int) -> float:
+        return 1.0 if step < 30 else 0.0
+
     assert "no_updates" not in judged(scattered, frac_reward_zero_std=zero_std)
-    assert "no_updates" not in judged(
-        scattered, reward_std=lambda s: 0.4 * (1 - is_equal[s])
-    )
+    assert "no_updates" not in judged(scattered, reward_std=std)
     assert "no_updates" not in judged(scattered), "other steps have a gradient"
-    assert judged(lambda s: 1.0 * (s < 30))["no_updates"] == "warning"
-    some_signal = judged(lambda s: 1.0 * (s < 30), frac_reward_zero_std=zero_std)
+    assert judged(vanishing)["no_updates"] == "warning"
+    some_signal = judged(vanishing, frac_reward_zero_std=zero_std)
     assert some_signal["no_updates"] == "warning"
 
 
@@ -118,9 +126,10 @@ def equal_groups(late: Any, best: float = 1.0) -> Tables:
     """Pairs that earn different rewards, in the last window ``late`` for most of them."""
     pair = INDEX // 2
     mixed = np.where(INDEX % 2, best, 0.0)
-    is_equal = (pair < 40) & (STEP >= STEPS - WINDOW)
-    early_equal = (pair < 5) & (STEP < STEPS - WINDOW)
-    reward = np.where(is_equal, late, np.where(early_equal, 0.0, mixed))
+    is_late = STEP >= STEPS - WINDOW
+    late_equal = (pair < 40) & is_late
+    early_equal = (pair < 5) & ~is_late
+    reward = np.select([late_equal, early_equal], [late, 0.0], mixed)
     return tables(prompt_id=pair, reward=reward)
 
 
@@ -145,11 +154,9 @@ def test_groups_are_shown_by_responses_of_the_last_steps_that_earn_what_is_said(
         assert example.step >= STEPS - WINDOW
 
 
-def test_what_is_said_of_the_last_groups_is_shown_by_them_though_it_began_earlier() -> (
-    None
-):
-    made = tables(prompt_id=INDEX // 2, reward=np.where(INDEX < 80, 0.0, INDEX % 2))
-    found = find("zero_variance_groups", made)
+def test_groups_without_a_signal_from_the_start_are_shown_by_the_last_steps() -> None:
+    reward = np.where(INDEX < 80, 0.0, INDEX % 2)
+    found = find("zero_variance_groups", tables(prompt_id=INDEX // 2, reward=reward))
     assert found.onset is not None and found.onset.step == 0
     assert all(example.step >= STEPS - WINDOW for example in found.evidence)
     assert len(found.evidence) == 3
@@ -177,13 +184,12 @@ def test_groups_of_incorrect_responses_are_not_called_solved() -> None:
 def test_an_earlier_response_shown_for_comparison_lacks_what_the_finding_claims() -> (
     None
 ):
-    empty = np.where(INDEX % 2 == STEP % 2, 1.0, 0.0) * share(0.1, 1.0)
+    in_every_other_step = INDEX % 2 == STEP % 2
+    empty = np.where(in_every_other_step, share(0.1, 1.0), 0.0)
     found = find("void_turns", tables(turns=1.0, void_turns=empty, prompt_id=INDEX))
     before = [example.before for example in found.evidence if example.before]
     assert before
-    is_empty = dict(
-        zip(zip(STEP.tolist(), INDEX.tolist(), strict=True), empty, strict=True)
-    )
+    is_empty = empty.reshape(STEPS, SIZE)
     assert all(is_empty[example.step, example.n] for example in found.evidence)
     assert not any(is_empty[example.step, example.n] for example in before)
 
@@ -195,36 +201,32 @@ def test_a_fall_that_recovered_is_shown_by_responses_inside_it() -> None:
     found = find("reward_collapse", tables(reward=reward))
     assert found.until is not None and found.onset is not None
     assert found.evidence
-    assert all(found.onset.step <= one.step <= found.until for one in found.evidence)
+    for example in found.evidence:
+        assert found.onset.step <= example.step <= found.until
 
 
+IS_ALIVE = (PLACE < 15) | (PLACE == 30)
 GRADIENTS = {
     "vanished": np.where(PLACE < 8, 1.0, 0.001) + 0.0001 * PLACE,
     "nearly 0, and one step with a signal": np.where(PLACE == 20, 2.5, 1e-5),
     "steps without a signal between others": np.where(PLACE % 3 == 0, 2.0, 1e-4),
-    "one that returns after it vanished": np.where(
-        (PLACE < 15) | (PLACE == 30), 1.0, 1e-4
-    ),
+    "one that returns after it vanished": np.where(IS_ALIVE, 1.0, 1e-4),
 }
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_a_gradient_that_vanishes_or_is_nearly_0_is_no_explosion(name: str) -> None:
-    assert (
-        severity(
-            "gradient_explosion", with_metrics(tables(), grad_norm=GRADIENTS[name])
-        )
-        is None
-    )
+    made = with_metrics(tables(), grad_norm=GRADIENTS[name])
+    assert severity("gradient_explosion", made) is None
 
 
 def test_a_gradient_is_compared_with_steps_that_had_a_signal() -> None:
-    silent = PLACE % 4 > 0
+    silent = np.where(PLACE % 4, 1.0, 0.0)
     norm = np.where(silent, 0.02, 10.0)
-    logged = with_metrics(tables(), grad_norm=norm, frac_reward_zero_std=silent * 1.0)
+    logged = with_metrics(tables(), grad_norm=norm, frac_reward_zero_std=silent)
     assert severity("gradient_explosion", logged) is None
     norm[30] = 5000.0
-    logged = with_metrics(tables(), grad_norm=norm, frac_reward_zero_std=silent * 1.0)
+    logged = with_metrics(tables(), grad_norm=norm, frac_reward_zero_std=silent)
     assert severity("gradient_explosion", logged) == "info"
 
 
@@ -246,27 +248,31 @@ def curriculum(
 
     So many of a step's 100 prompts are those of the first half; the others are new and earn less.
     """
-    rng = np.random.default_rng(5)
-    late = STEP >= STEPS // 2
-    is_new = late & (shared <= INDEX)
-    own = (
-        own_loss * late
-        + noise * rng.normal(size=shared)[np.minimum(INDEX, shared - 1)] * late
-    )
-    reward = np.where(is_new, -1.0, 1.0 - own) + AFTER + 0.05 * SIGN
-    return tables(
-        prompt_id=np.where(is_new, INDEX + 100, INDEX), reward=reward, **columns
-    )
+    is_late = STEP >= STEPS // 2
+    is_new = is_late & (shared <= INDEX)
+    noise_of_prompt = noise * np.random.default_rng(5).normal(size=shared)
+    shared_prompt = np.minimum(INDEX, shared - 1)
+    late_loss = own_loss + noise_of_prompt[shared_prompt]
+    shared_reward = np.where(is_late, 1.0 - late_loss, 1.0)
+    reward = np.where(is_new, -1.0, shared_reward) + AFTER + 0.05 * SIGN
+    prompt = np.where(is_new, INDEX + 100, INDEX)
+    return tables(prompt_id=prompt, reward=reward, **columns)
 
 
-def test_harder_prompts_excuse_a_fall_only_if_the_loss_on_shared_prompts_is_bounded() -> (
+def test_harder_prompts_excuse_a_fall_if_the_loss_on_shared_prompts_is_bounded() -> (
     None
 ):
-    surely = find("reward_collapse", curriculum(0.0, shared=40))
-    assert (surely.severity, surely.facts["kind"]) == ("info", "prompts")
-    assert title(surely).endswith("by at most 0: the prompts became harder.")
-    few = find("reward_collapse", curriculum(0.0, shared=10, noise=2.0))
-    assert few.severity != "info", "ten prompts do not tell"
+    bounded = find("reward_collapse", curriculum(0.0, shared=40))
+    assert (bounded.severity, bounded.facts["kind"]) == ("info", "prompts")
+    assert title(bounded).endswith("by at most 0: the prompts became harder.")
+
+
+def test_harder_prompts_do_not_excuse_a_fall_if_shared_prompts_do_not_tell() -> None:
+    few_and_noisy = find("reward_collapse", curriculum(0.0, shared=10, noise=2.0))
+    assert few_and_noisy.severity != "info"
+
+
+def test_harder_prompts_do_not_excuse_a_loss_on_shared_prompts() -> None:
     lost = find("reward_collapse", curriculum(1.5, shared=40))
     assert lost.severity != "info"
 
@@ -278,20 +284,19 @@ def test_the_sentence_names_harder_prompts_only_with_a_bound() -> None:
 
 
 def test_harder_prompts_do_not_excuse_a_fall_in_which_the_texts_changed() -> None:
-    shrunk = np.where(STEP < STEPS // 2, 200.0, 60.0) + SIGN
-    made = curriculum(0.0, shared=40, response_tokens=shrunk)
-    assert find("reward_collapse", made).severity != "info"
-    cut_off = curriculum(
-        0.0, shared=40, finished=np.where(STEP < STEPS // 2, 1.0, INDEX % 2)
-    )
+    is_early = STEP < STEPS // 2
+    tokens = np.where(is_early, 200.0, 60.0) + SIGN
+    shrunk = curriculum(0.0, shared=40, response_tokens=tokens)
+    assert find("reward_collapse", shrunk).severity != "info"
+    finished = np.where(is_early, 1.0, INDEX % 2)
+    cut_off = curriculum(0.0, shared=40, finished=finished)
     assert find("reward_collapse", cut_off).severity != "info"
 
 
 def test_a_fall_that_validation_contradicts_is_not_laid_to_the_prompts() -> None:
     reward = np.where(STEP < STEPS // 2, 1.0, 0.2) + AFTER + 0.1 * SIGN
-    found = find(
-        "reward_collapse", tables(reward=reward, valid_reward=STEP / STEPS + 0.1 * SIGN)
-    )
+    validation = STEP / STEPS + 0.1 * SIGN
+    found = find("reward_collapse", tables(reward=reward, valid_reward=validation))
     assert (found.severity, found.facts["kind"]) == ("info", "watched")
     assert title(found).endswith("but validation rose.")
     assert "harder" not in title(found)
@@ -299,12 +304,12 @@ def test_a_fall_that_validation_contradicts_is_not_laid_to_the_prompts() -> None
 
 def test_a_fall_of_the_reference_counts_only_if_the_gap_to_it_surely_stayed() -> None:
     fall = AFTER - np.clip((STEP - 14) / 10, 0, 1)
-    made = tables(reward=1 + fall + 0.1 * SIGN, ref_reward=0.5 + fall + 0.1 * SIGN)
+    noise = 0.1 * SIGN
+    reference = 0.5 + fall + noise
+    made = tables(reward=1 + fall + noise, ref_reward=reference)
     found = find("reward_collapse", made)
     assert (found.severity, found.facts["kind"]) == ("info", "reference")
-    lost = tables(
-        reward=1 + 1.9 * fall + 0.1 * SIGN, ref_reward=0.5 + fall + 0.1 * SIGN
-    )
+    lost = tables(reward=1 + 1.9 * fall + noise, ref_reward=reference)
     assert find("reward_collapse", lost).severity != "info"
 
 
@@ -320,17 +325,14 @@ def test_a_changed_mix_excuses_no_fall_in_which_the_texts_changed() -> None:
 
 def test_a_changed_mix_excuses_a_fall_only_if_the_rest_of_it_is_bounded() -> None:
     rng = np.random.default_rng(2)
-    made = environments(
-        [rising(0.75, 0.75), rising(0.1, 0.1)], [shifted(6, 1), shifted(1, 6)]
-    )
-    noisy = made.responses.assign(
-        reward=made.responses["reward"] + rng.normal(size=len(made.responses))
-    )
+    means = [constant(0.75), constant(0.1)]
+    made = environments(means, [shifted(6, 1), shifted(1, 6)])
+    reward = made.responses["reward"]
+    noisy = made.responses.assign(reward=reward + rng.normal(size=len(reward)))
     change = mix_change_of(replace(made, responses=noisy))
     assert change.mix < change.same_mix.difference / 2
-    assert not change.explains_fall, (
-        "the rewards of single responses are too noisy to tell"
-    )
+    # The rewards of single responses are too noisy to tell.
+    assert not change.explains_fall
     assert mix_change_of(made).explains_fall
 
 
@@ -343,20 +345,22 @@ def mix_change_of(made: Tables) -> MixChange:
 
 
 def test_a_prompt_seen_in_one_step_has_no_known_gain() -> None:
-    made = make_tables(
-        {"step": [0, 0, 1], "prompt_id": [0, 1, 0], "reward": [0.5, 0.5, 0.5]}
-    )
+    columns = {
+        "step": [0, 0, 1],
+        "prompt_id": [0, 1, 0],
+        "reward": [0.5, 0.5, 0.5],
+    }
+    made = make_tables(columns)
     prompts = prompt_table(made.responses, ["twice", "once"])
     assert prompts["reward_gain"].tolist()[0] == 0.0
     assert pd.isna(prompts["reward_gain"].tolist()[1])
 
 
 def test_a_reason_by_new_prompts_tells_how_many_are_new() -> None:
-    jump = STEP >= STEPS // 2
-    prompt = np.where(jump, INDEX + 100, INDEX)
-    made = tables(reward=np.where(jump, 1.0, -1.0) + 0.1 * SIGN, prompt_id=prompt)
-    found = find("reward_shift", made)
+    is_late = STEP >= STEPS // 2
+    prompt = np.where(is_late, INDEX + 100, INDEX)
+    reward = np.where(is_late, 1.0, -1.0) + 0.1 * SIGN
+    found = find("reward_shift", tables(reward=reward, prompt_id=prompt))
     assert (found.severity, found.facts["kind"]) == ("info", "new_prompts")
-    assert title(found).endswith(
-        "100% of responses since then have prompts not seen before."
-    )
+    reason = "100% of responses since then have prompts not seen before."
+    assert title(found).endswith(reason)

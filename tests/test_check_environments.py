@@ -28,20 +28,29 @@ def environments(
     column: str = "data_source",
 ) -> Tables:
     """Make a run of 40 steps; ``means`` and ``sizes`` (16 by default) are those of env0, env1, …"""
-    rng = np.random.default_rng(seed)
-    counts = [[int(size(step)) for size in sizes or [lambda _: 16] * len(means)]
-              for step in range(STEPS)]  # fmt: skip
-    step = np.repeat(np.arange(STEPS), np.sum(counts, axis=1))
-    environment = np.concatenate(
-        [np.repeat(np.arange(len(means)), part) for part in counts]
-    )
-    mean = np.array([means[e](s) for e, s in zip(environment, step, strict=True)])
-    made = make_tables(
-        {"step": step, "reward": mean + 0.3 * rng.normal(size=len(step))}
-    )
-    return replace(
-        made, extras=pd.DataFrame({column: [f"env{e}" for e in environment]})
-    )
+    steps: list[int] = []
+    names: list[str] = []
+    expected: list[float] = []
+    for step in range(STEPS):
+        for number, mean in enumerate(means):
+            size = sizes[number] if sizes else constant(16)
+            count = int(size(step))
+            steps += [step] * count
+            names += [f"env{number}"] * count
+            expected += [mean(step)] * count
+    noise = np.random.default_rng(seed).normal(size=len(steps))
+    reward = np.array(expected) + 0.3 * noise
+    made = make_tables({"step": np.array(steps), "reward": reward})
+    return replace(made, extras=pd.DataFrame({column: names}))
+
+
+def constant(value: float) -> By:
+    return lambda step: value
+
+
+def fading(start: int) -> By:
+    """Return a size that falls by one a step, to one."""
+    return lambda step: max(start - step, 1)
 
 
 def rising(start: float, end: float) -> By:
@@ -49,18 +58,38 @@ def rising(start: float, end: float) -> By:
 
 
 def falls(at: int, end: float) -> By:
-    return lambda step: 0.2 + 0.4 * step / at if step < at else end
+    """Return a mean that rises from 0.2 to 0.6, and is ``end`` from step ``at`` on."""
+
+    def mean(step: int) -> float:
+        return 0.2 + 0.4 * step / at if step < at else end
+
+    return mean
 
 
 def shifted(before: float, after: float, at: int = 24) -> By:
-    return lambda step: before if step < at else after
+    """Return a figure that changes once, in step ``at``."""
+
+    def figure(step: int) -> float:
+        return before if step < at else after
+
+    return figure
 
 
-FALLING = [rising(0.2, 0.9), falls(20, -0.2), rising(0.0, 0.5), rising(0.5, 0.9)]
+def at_odd_steps(size: int) -> By:
+    return lambda step: size * (step % 2)
+
+
+FALLING = [
+    rising(0.2, 0.9),
+    falls(20, -0.2),
+    rising(0.0, 0.5),
+    rising(0.5, 0.9),
+]
 
 
 def test_an_environment_that_falls_is_named_with_its_onset_and_course():
-    finding = find("environment_fall", made := environments(FALLING))
+    made = environments(FALLING)
+    finding = find("environment_fall", made)
     assert finding.severity == "warning"
     assert finding.facts["environment"] == LogText("env1")
     assert (finding.facts["fallen"], finding.facts["count"]) == (1, 4)
@@ -79,43 +108,52 @@ def test_an_environment_that_falls_is_named_with_its_onset_and_course():
     assert verdict.keep_step is not None and verdict.keep_step <= finding.onset.step
 
 
-@pytest.mark.parametrize(
-    "means, sizes",
-    [
-        ([rising(0.1, 0.2), rising(0.3, 0.6), rising(0.8, 0.95)], []),
-        ([rising(0.5, 0.5)] * 4, []),
-        ([rising(0.05 * i, 0.05 * i + 0.2) for i in range(12)], [lambda _: 3] * 12),
-        (
-            [rising(0.3, 0.8), rising(0.1, 0.4)],
-            [lambda s: 16 * (s < 24), lambda s: 16 * (s >= 10)],
-        ),
-        (
-            [rising(0.6, 0.8), rising(0.2, 0.4)],
-            [lambda s: max(40 - s, 1), lambda s: s + 1],
-        ),
-        ([rising(0.6, 0.8), falls(20, -0.2)], [lambda _: 16, lambda s: 2 * (s % 2)]),
-    ],
-    ids=[
-        "all rise",
-        "noise",
-        "twelve",
-        "one ends, one begins",
-        "one fades",
-        "few responses",
-    ],
-)
-def test_environments_that_do_not_fall_are_no_finding(means: Any, sizes: Any):
+NO_FALL: dict[str, tuple[list[By], list[By]]] = {
+    "all rise": (
+        [rising(0.1, 0.2), rising(0.3, 0.6), rising(0.8, 0.95)],
+        [],
+    ),
+    "noise": (
+        [rising(0.5, 0.5)] * 4,
+        [],
+    ),
+    "twelve": (
+        [rising(0.05 * i, 0.05 * i + 0.2) for i in range(12)],
+        [constant(3)] * 12,
+    ),
+    "one ends, one begins": (
+        [rising(0.3, 0.8), rising(0.1, 0.4)],
+        [shifted(16, 0, at=24), shifted(0, 16, at=10)],
+    ),
+    "one fades": (
+        [rising(0.6, 0.8), rising(0.2, 0.4)],
+        [fading(40), lambda step: step + 1],
+    ),
+    "few responses": (
+        [rising(0.6, 0.8), falls(20, -0.2)],
+        [constant(16), at_odd_steps(2)],
+    ),
+}
+"""Means and sizes of environments."""
+
+
+@pytest.mark.parametrize("name", NO_FALL)
+def test_environments_that_do_not_fall_are_no_finding(name: str):
+    means, sizes = NO_FALL[name]
     for seed in range(5):
-        assert (
-            severity("environment_fall", environments(means, sizes, seed=seed)) is None
-        )
+        made = environments(means, sizes, seed=seed)
+        assert severity("environment_fall", made) is None
 
 
-def test_a_fall_of_all_environments_is_a_collapse_and_of_one_a_note_below_it():
-    everywhere = environments([falls(20, -0.2), falls(20, 0.0), falls(20, 0.1)])
+def test_a_fall_of_all_environments_is_a_collapse():
+    everywhere = environments([falls(20, end) for end in (-0.2, 0.0, 0.1)])
     assert severity("reward_collapse", everywhere) is not None
     assert severity("environment_fall", everywhere) is None
-    one = environments([falls(20, -2.0), rising(0.2, 0.25), rising(0.1, 0.15)])
+
+
+def test_a_fall_of_one_environment_is_a_note_below_a_collapse():
+    means = [falls(20, -2.0), rising(0.2, 0.25), rising(0.1, 0.15)]
+    one = environments(means)
     assert severity("reward_collapse", one) in ("warning", "critical")
     note = find("environment_fall", one)
     assert (note.severity, note.facts["environment"]) == ("info", "env0")
@@ -123,29 +161,32 @@ def test_a_fall_of_all_environments_is_a_collapse_and_of_one_a_note_below_it():
 
 
 HARDER = [rising(0.7, 0.9), rising(0.1, 0.3)]
+SHIFTED_SIZES = [shifted(24, 4), shifted(4, 24)]
 
 
 @pytest.mark.parametrize(
     "sizes",
     [
-        [shifted(24, 4), shifted(4, 24)],
-        [lambda s: max(40 - s, 2), lambda s: max(s, 2)],
-        [lambda _: 12, shifted(0, 36)],
+        SHIFTED_SIZES,
+        [lambda step: max(40 - step, 2), lambda step: max(step, 2)],
+        [constant(12), shifted(0, 36)],
     ],
     ids=["at once", "gradually", "a new environment"],
 )
 def test_harder_tasks_that_come_in_are_a_note_and_no_collapse(sizes: Any):
-    verdict = run_checks(made := environments(HARDER, sizes))
-    assert not {"reward_collapse", "environment_fall", "reward_shift"} & {
-        f.id for f in verdict.findings if f.severity != "info"
-    }
+    made = environments(HARDER, sizes)
+    verdict = run_checks(made)
+    severities = {finding.id: finding.severity for finding in verdict.findings}
+    for check in ("reward_collapse", "environment_fall", "reward_shift"):
+        assert severities.get(check, "info") == "info"
     finding = find("mix_changed", made)
     assert finding.facts["environment"] == "env1"
     start = finding.facts["share_start"]
     end = finding.facts["share"]
-    assert isinstance(start, float) and isinstance(end, float) and end > start + 0.3
+    assert isinstance(start, float) and isinstance(end, float)
+    assert end > start + 0.3
     assert "as harder tasks came in" in verdict.sentence
-    assert "reward_stalled" not in {f.id for f in verdict.findings}
+    assert "reward_stalled" not in severities
     without = replace(made, extras=made.extras.iloc[:, :0])
     assert "harder" not in run_checks(without).sentence
 
@@ -157,18 +198,20 @@ def changed_mix(made: Tables) -> MixChange:
     mix = means.mix(judged, judged.first, judged.last)
     assert mix is not None
     parts = mix.mix + mix.rest
-    assert parts == pytest.approx(
-        means.change(judged, judged.column("reward")).difference
-    )
+    change = means.change(judged, judged.column("reward"))
+    assert parts == pytest.approx(change.difference)
     return mix
 
 
 def test_parts_of_a_change_of_the_reward_are_weighted_by_means_of_both_windows():
-    mix = changed_mix(made := environments(HARDER, [shifted(24, 4), shifted(4, 24)]))
+    made = environments(HARDER, SHIFTED_SIZES)
+    mix = changed_mix(made)
     shares = mix.shares.mean(axis=0)
     means = mix.means.mean(axis=0)
-    assert mix.within == pytest.approx(shares * np.diff(mix.means, axis=0)[0])
-    assert mix.mix == pytest.approx(means @ np.diff(mix.shares, axis=0)[0])
+    change_of_means = mix.means[1] - mix.means[0]
+    change_of_shares = mix.shares[1] - mix.shares[0]
+    assert mix.within == pytest.approx(shares * change_of_means)
+    assert mix.mix == pytest.approx(means @ change_of_shares)
     assert mix.mix < -0.3
     assert mix.rest > 0.1
     told = mix_of_fall(Run(made))
@@ -181,32 +224,32 @@ def test_parts_of_a_change_of_the_reward_are_weighted_by_means_of_both_windows()
     "size", [shifted(0, 16), shifted(16, 0)], ids=["begins", "ends"]
 )
 def test_an_environment_that_only_one_window_has_counts_as_unchanged(size: By):
-    mix = changed_mix(
-        environments([rising(0.6, 0.6), rising(3.0, 3.0)], [lambda _: 16, size])
-    )
+    means = [constant(0.6), constant(3.0)]
+    mix = changed_mix(environments(means, [constant(16), size]))
     assert mix.within[1] == 0
     assert mix.means[:, 1] == pytest.approx([3.0, 3.0], abs=0.1)
 
 
 def test_a_fall_within_the_environments_is_a_collapse_although_the_mix_changes():
-    made = environments(
-        [falls(20, -0.4), shifted(0.5, -0.3, at=20)], [shifted(20, 16), shifted(12, 16)]
-    )
+    means = [falls(20, -0.4), shifted(0.5, -0.3, at=20)]
+    sizes = [shifted(20, 16), shifted(12, 16)]
+    made = environments(means, sizes)
     assert severity("reward_collapse", made) is not None
     assert severity("mix_changed", made) is None
 
 
 def test_the_metric_of_the_trainer_has_to_fall_as_the_logged_rollouts_do():
-    made = environments(HARDER, [shifted(24, 4), shifted(4, 24)])
+    made = environments(HARDER, SHIFTED_SIZES)
+    step = made.steps["step"]
     reward = made.steps["reward_mean"]
-    metrics = {"step": made.steps["step"], "reward/mean": reward}
-    assert (
-        severity("reward_collapse", replace(made, metrics=pd.DataFrame(metrics)))
-        is None
-    )
-    metrics["reward/mean"] = reward + np.where(made.steps["step"] < 24, 0, -4.0)
-    deep = replace(made, metrics=pd.DataFrame(metrics))
-    assert severity("reward_collapse", deep) is not None
+
+    def with_metric(values: Any) -> Tables:
+        metrics = pd.DataFrame({"step": step, "reward/mean": values})
+        return replace(made, metrics=metrics)
+
+    assert severity("reward_collapse", with_metric(reward)) is None
+    lower = reward + np.where(step < 24, 0, -4.0)
+    assert severity("reward_collapse", with_metric(lower)) is not None
 
 
 @pytest.mark.parametrize(
@@ -225,26 +268,27 @@ def test_the_metric_of_the_trainer_has_to_fall_as_the_logged_rollouts_do():
     ],
 )
 def test_which_fields_name_environments(values: list[Any], column: str, expected: Any):
-    made = make_tables({"step": np.repeat(np.arange(10), 10), "reward": np.zeros(100)})
+    step = np.repeat(np.arange(10), 10)
+    made = make_tables({"step": step, "reward": np.zeros(100)})
     found = environments_of(replace(made, extras=pd.DataFrame({column: values})))
     assert (found.names if found else None) == expected
 
 
 def test_further_environments_are_pooled_and_have_a_row_per_step():
     names = [f"e{i:02}" for i in range(20)] * 10
-    made = make_tables(
-        {"step": np.repeat(np.arange(10), 20), "reward": np.arange(200.0)}
-    )
-    made = replace(made, extras=pd.DataFrame({"env": names, "task": ["x", "y"] * 100}))
+    step = np.repeat(np.arange(10), 20)
+    made = make_tables({"step": step, "reward": np.arange(200.0)})
+    extras = pd.DataFrame({"env": names, "task": ["x", "y"] * 100})
+    made = replace(made, extras=extras)
     found = environments_of(made)
     assert found is not None
-    assert (found.column, len(found.names), int((found.index == 12).sum())) == (
-        "env",
-        12,
-        80,
-    )
+    assert found.column == "env"
+    assert len(found.names) == 12
+    assert np.count_nonzero(found.index == 12) == 80
     steps = environment_steps(made, found)
     assert len(steps) == 130
     assert steps["responses"].sum() == 200
-    pooled = steps[(steps["environment"] == 12) & (steps["step"] == 0)].iloc[0]
-    assert (pooled["responses"], pooled["reward"]) == (8, np.arange(12, 20).mean())
+    of_first = steps[steps["step"] == 0].set_index("environment")
+    pooled = of_first.loc[12]
+    assert pooled["responses"] == 8
+    assert pooled["reward"] == np.arange(12, 20).mean()

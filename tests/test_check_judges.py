@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from tests.tables_builder import (
 )
 
 PLACE = np.arange(STEPS)
+IS_ODD = np.where(INDEX % 2, 1.0, 0.0)
 
 
 def with_metrics(made: Tables, **metrics: Any) -> Tables:
@@ -53,12 +55,13 @@ def critic(
 ) -> Tables:
     """Returns of this variance in each response; values' spread is in units of the returns'."""
     squares = 10.0 * variance
+    unexplained = squares * (1 - explained)
     return tables(
         value_tokens=10.0,
         return_mean=0.0,
         return_m2=squares,
         value_error_mean=0.0,
-        value_error_m2=squares * (1 - explained),
+        value_error_m2=unexplained,
         value_mean=0.0,
         value_m2=squares * spread**2,
         **columns,
@@ -77,17 +80,22 @@ def narrowing(before: int, often: int, after: int, always: int) -> Tables:
     solved = np.where(early, before, after)
     right = np.where(early, often, always)
     group = INDEX // 10
-    return tables(
-        prompt_id=group + 10 * STEP,
-        reward=((group < solved) & (right > INDEX % 10)) * 1.0,
-    )
+    is_right = (group < solved) & (right > INDEX % 10)
+    return tables(prompt_id=group + 10 * STEP, reward=is_right.astype(float))
 
 
 def groups(alike: int, reward_of_alike: float = 0.0) -> Tables:
     """Each step has 50 groups of two; in its second half, ``alike`` of them earn one reward."""
     group = INDEX // 2
-    reward = np.where(group < alike, reward_of_alike, np.where(INDEX % 2, 1.0, 0.0))
-    reward = np.where(STEP < STEPS // 2, np.where(INDEX % 2, 0.5, 0.0), reward)
+    second_half = np.where(group < alike, reward_of_alike, IS_ODD)
+    reward = np.where(STEP < STEPS // 2, 0.5 * IS_ODD, second_half)
+    return tables(prompt_id=group, reward=reward)
+
+
+def fewer_hard_groups(hard: int) -> Tables:
+    """Of each step's 50 groups of two, 45 earn nothing, in the last window ``hard``."""
+    group = INDEX // 2
+    reward = np.where(group < moved(45, hard), 0.0, IS_ODD)
     return tables(prompt_id=group, reward=reward)
 
 
@@ -99,42 +107,157 @@ def shortened(step: Any, left: Any) -> Tables:
 
 def falling(peak: int, end: float) -> Tables:
     """The reward rises to 1 at the peak, then falls evenly to ``end``."""
-    rise = np.minimum(STEP / max(peak, 1), 1.0) if peak else np.ones(len(STEP))
-    fall = np.clip((STEP - peak) / (STEPS - WINDOW - peak), 0, 1)
-    return tables(reward=rise + (end - 1) * fall + 0.1 * SIGN)
+    rise = np.minimum(STEP / peak, 1.0) if peak else np.ones(len(STEP))
+    last_window = STEPS - WINDOW
+    fall = np.clip((STEP - peak) / (last_window - peak), 0, 1)
+    trend = rise + (end - 1) * fall
+    return tables(reward=trend + 0.1 * SIGN)
+
+
+def dropping_to(end: float) -> Tables:
+    """The reward rises from 0 to 1 in step 10 and is ``end`` from step 28 on."""
+    trend = np.select([STEP < 10, STEP < 28], [0.0, 1.0], end)
+    return tables(reward=trend + SIGN / 100)
+
+
+def dipping(end: int) -> Tables:
+    """The reward is 1, and 0 from step 16 until ``end``."""
+    is_up = (STEP < 16) | (end <= STEP)
+    return tables(reward=is_up.astype(float) + 0.1 * SIGN)
+
+
+def winning(wins: float) -> Tables:
+    """The reward rises; this share of responses beats that of the reference."""
+    reward = STEP / STEPS
+    has_won = share(wins, wins)
+    gap = 2 * has_won - 1
+    return tables(reward=reward, ref_reward=reward - gap)
+
+
+def clipped_ratio(ratio: float, outside: float) -> Tables:
+    return tables(ratio_tokens=16.0, ratio_mean=ratio, ratio_outside=outside)
 
 
 def longer(ratio: float, r: float) -> Tables:
     """Lengths that vary by a token in each step, and rewards that correlate with them at r."""
     other = np.where(INDEX % 4 < 2, 1.0, -1.0)
     reward = r * SIGN + np.sqrt(1 - r * r) * other
-    return tables(response_tokens=moved(40, 40 * ratio) + SIGN, reward=reward)
+    tokens = moved(40, 40 * ratio) + SIGN
+    return tables(response_tokens=tokens, reward=reward)
+
+
+def running_into_a_limit(sign: int) -> Tables:
+    """Responses grow until step 30, then all have 128 tokens; longer ones earn ``sign``."""
+    growing = 40 + STEP + 5 * SIGN
+    tokens = np.where(STEP < 30, growing, 128.0)
+    return tables(response_tokens=tokens, reward=sign * SIGN)
+
+
+def with_stubs(first: float, last: float) -> Tables:
+    """A share of responses has three tokens, the rest 20."""
+    tokens = np.where(share(first, last) == 1, 3.0, 20.0)
+    return tables(response_tokens=tokens)
+
+
+def fewer_long_responses(few: int) -> Tables:
+    """``few`` responses of each step have 2,000 tokens until step 30, others about 20."""
+    is_long = (few > INDEX) & (STEP < 30)
+    return tables(response_tokens=np.where(is_long, 2000.0, 20.0) + SIGN)
+
+
+def empty_from(since: int) -> Tables:
+    """All responses are empty from a step on."""
+    is_empty = since <= STEP
+    tokens = np.where(is_empty, 1.0, 40.0)
+    chars = np.where(is_empty, 0, 160)
+    return tables(response_tokens=tokens, response_chars=chars, finished=1.0)
+
+
+def cut_off(spread: float) -> Tables:
+    """60% of responses do not end, at 256 tokens or at lengths that lie apart."""
+    is_cut = INDEX < 60
+    lengths = 256.0 + spread * INDEX
+    return tables(
+        finished=np.where(is_cut, 0.0, 1.0),
+        response_tokens=np.where(is_cut, lengths, 80.0),
+    )
+
+
+def at_a_maximum(last: float) -> Tables:
+    """In the last window this share of responses has 256 tokens."""
+    tokens = np.where(share(0, last) == 1, 256.0, 50.0 + INDEX)
+    return tables(response_tokens=tokens)
 
 
 def repeating(distinct: int, **columns: Any) -> Tables:
     """Ten bigrams a response; in the last window only ``distinct`` responses of a step differ."""
+    names = np.where(STEP >= STEPS - WINDOW, INDEX % distinct, INDEX)
     texts = []
-    for step, i in zip(STEP.tolist(), INDEX.tolist(), strict=True):
-        name = i % distinct if step >= STEPS - WINDOW else i
+    for step, name in zip(STEP.tolist(), names.tolist(), strict=True):
         texts.append([f"{step}.{name}.{k}" for k in range(11)])
     made = tables(**columns)
     made.ngrams = sample(texts)
     return made
 
 
+def repeating_and_learning(rise: float) -> Tables:
+    """Half of the responses of a step differ; the share of right ones rises."""
+    chance = 0.2 + rise * STEP / STEPS
+    return repeating(50, reward=(chance > LUCK).astype(float))
+
+
 def few_bigrams(bigrams: int) -> Tables:
     """One response a step, and so many bigrams in the last window."""
     per_step = np.full(STEPS, 25)
     per_step[-1] -= 200 - bigrams
-    texts = [
-        [f"{step}.{k if step < STEPS - WINDOW else k % 2}" for k in range(n + 1)]
-        for step, n in enumerate(per_step.tolist())
-    ]
+    texts = []
+    for step, n in enumerate(per_step.tolist()):
+        different = n + 1 if step < STEPS - WINDOW else 2
+        texts.append([f"{step}.{k % different}" for k in range(n + 1)])
     return make_tables({"step": PLACE, "reward": PLACE * 0.1}, texts=texts)
+
+
+def with_one_text(first: float, last: float) -> Tables:
+    """In each step a share of the responses is one text; all others differ."""
+    is_same = share(first, last) == 1
+    different = 1e4 + np.arange(len(STEP))
+    return tables(response_hash=np.where(is_same, STEP, different))
+
+
+def with_equal_answers(last: float) -> Tables:
+    """Each step has ten prompts; a share of the ten responses to each is one text."""
+    prompt = INDEX // 10
+    of_prompt = STEP * 100 + prompt
+    of_response = 1e4 + STEP * 100 + INDEX
+    is_same = share(0.1, last) == 1
+    hashes = np.where(is_same, of_prompt, of_response)
+    return tables(prompt_id=prompt, response_hash=hashes)
+
+
+def cut_texts(same: bool) -> Tables:
+    """Thirty responses of each step have 500 characters; they are one text, or differ."""
+    is_cut = INDEX < 30
+    hashes = np.where(is_cut & same, 1, np.arange(len(STEP)))
+    return tables(
+        response_chars=np.where(is_cut, 500, 100 + INDEX),
+        response_hash=hashes,
+    )
+
+
+def of_largest_length(few: int, above: int) -> Tables:
+    """``few`` responses of each step have 500 characters; others differ, or have 100."""
+    chars = np.where(few > INDEX, 500, 100 + above * INDEX)
+    return tables(response_chars=chars)
 
 
 def entropy(first: float, last: float) -> Any:
     return late(first, last) + 0.001 * (PLACE % 2)
+
+
+def with_entropy(rise: float) -> Tables:
+    """The trainer's entropy collapses, while the reward rises or not."""
+    made = tables(reward=SIGN + rise * STEP)
+    return with_metrics(made, actor__entropy=entropy(0.9, 0.05))
 
 
 def spread_in_groups(last: float, drift: float) -> Tables:
@@ -144,15 +267,100 @@ def spread_in_groups(last: float, drift: float) -> Tables:
 
 
 def shared_of(column: str, first: float, last: float) -> Tables:
-    return tables(tool_calls=1.0, turns=2.0, **{column: share(first, last)})
+    figures = {"tool_calls": 1.0, "turns": 2.0, column: share(first, last)}
+    return tables(**figures)
+
+
+def disused_tools(calls: float, *reward: float) -> Tables:
+    """Calls of tools fall to 0 in the last window."""
+    return tables(
+        tool_calls=moved(calls, 0) + 0.1 * calls * SIGN,
+        reward=moved(*reward) + 0.1 * SIGN,
+    )
+
+
+def with_critic_of_itself(error: float) -> Tables:
+    """A critic that explains its targets, and errs by so much of what came."""
+    outcomes = {"mc_return_mean": 0.0, "mc_return_m2": 10.0}
+    errors = {"mc_error_mean": 0.0, "mc_error_m2": error}
+    return critic(0.9, **outcomes, **errors)
+
+
+def with_fewer_returns(left: float) -> Tables:
+    """A critic that is wrong in the last window, where returns vary only by ``left``."""
+    explained = moved(0.8, -9)
+    spread = moved(1, 10**0.5)
+    return critic(explained, spread, moved(1, left))
+
+
+def logged_at(*steps: int) -> Tables:
+    """Return a run that logged these steps only."""
+    rows = np.repeat(steps, 4)
+    return make_tables({"step": rows, "reward": rows})
+
+
+def in_two_files(first: int) -> Tables:
+    """Return a run whose second file begins in step ``first``."""
+    files = [LogFile("a.jsonl", 1), LogFile("b.jsonl", 1)]
+    return replace(tables(file=(first <= STEP).astype(int)), files=files)
 
 
 LATE: Any = STEP >= 20
 LUCK: Any = np.random.default_rng(5).random(len(STEP))
 NOISE = np.random.default_rng(3).normal(size=len(STEP))
-ENDINGS = {None: [(0.0, 0.19), (0.4, 0.5)], "warning": [(0.0, 0.2), (0.51, 0.51)]}
 
-LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
+Expected = dict[str | None, Any]
+"""Severity that a check finds -> the arguments of the runs in which it finds it."""
+
+ENDINGS: Expected = {
+    None: [(0.0, 0.19), (0.4, 0.5)],
+    "warning": [(0.0, 0.2), (0.51, 0.51)],
+}
+
+
+def just_below_and_above(limit: float) -> Expected:
+    return {None: [limit * 0.999, limit], "warning": [limit * 1.001]}
+
+
+def looping_late(reward: float) -> Tables:
+    """Loops begin in step 20; two of three responses earn a reward, with a loop or without."""
+    is_paid = np.where(np.arange(len(STEP)) % 3, 1.0, 0.0)
+    return looping(np.where(LATE, 0.3, 0.0), reward=reward * is_paid)
+
+
+def dropping_equal_groups(rise: float) -> Tables:
+    """Drop the groups whose responses earn the same."""
+    reward = graded(rise)
+    spread = pd.Series(reward).groupby(GROUP).transform("std")
+    return dropping(reward, spread == 0)
+
+
+def dropping_a_share(first: float, last: float, rise: float) -> Tables:
+    """Drop a share of the responses by chance."""
+    is_dropped = np.where(LATE, last, first) > LUCK
+    return dropping(graded(rise), is_dropped)
+
+
+def spreading_mark(first: float, last: float, lift: float = 1.0) -> Tables:
+    """A share of the responses ends in a mark and earns more by ``lift``."""
+    held = share(first, last)
+    return spreading(held, [["#"]], paid(lift * held))
+
+
+def spreading_units(*units: str) -> Tables:
+    """These units spread to most responses and are paid."""
+    held = share(0.02, 0.9)
+    return spreading(held, [units], paid(held))
+
+
+def spreading_where_paid(rich: int) -> Tables:
+    """A word spreads in responses to the ``rich`` prompts that are always paid better."""
+    is_rich = rich > INDEX
+    held = is_rich * share(0.02, 0.5)
+    return spreading(held, [["Ġsea"]], paid(is_rich), prompt_id=INDEX)
+
+
+LIMITS: dict[str, tuple[Callable[..., Tables], Expected]] = {
     "kl_explosion: the KL of a stretch of steps": (
         lambda kl: tables(kl_k1=moved(1, kl)),
         {None: [9.99, 10.0], "warning": [10.01, 50.0], "critical": [50.01]},
@@ -179,33 +387,38 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
     ),
     "value_divergence: explained variance": (
         critic,
-        {None: [0.5, 0.0], "info": [-0.01, -0.5], "warning": [-0.51]},
+        {
+            None: [0.5, 0.0],
+            "info": [-0.01, -0.5],
+            "warning": [-0.51],
+        },
     ),
     "value_divergence: the spread of values": (
         partial(critic, 0.5),
         {None: [4.9, 5.0], "warning": [5.1]},
     ),
     "value_divergence: a critic that is right of itself, and errs by so much of what came": (
-        lambda error: critic(
-            0.9,
-            mc_return_mean=0.0,
-            mc_return_m2=10.0,
-            mc_error_mean=0.0,
-            mc_error_m2=error,
-        ),
+        with_critic_of_itself,
         {"warning": [30.0], None: [5.0]},
     ),
     "value_divergence: returns that no longer vary": (
-        lambda left: critic(moved(0.8, -9), moved(1, 10**0.5), moved(1, left)),
+        with_fewer_returns,
         {"warning": [1.0], None: [1e-5]},
     ),
     "ratio_drift: the mean, its limits lower beyond, and the share outside": (
-        lambda ratio, outside: tables(
-            ratio_tokens=16.0, ratio_mean=ratio, ratio_outside=outside
-        ),
+        clipped_ratio,
         {
-            None: [(1.0, 0.1), (0.5, 0.1), (2.0, 0.1), (1.0, 0.3)],
-            "warning": [(0.49, 0.1), (2.01, 0.1), (1.0, 0.31)],
+            None: [
+                (1.0, 0.1),
+                (0.5, 0.1),
+                (2.0, 0.1),
+                (1.0, 0.3),
+            ],
+            "warning": [
+                (0.49, 0.1),
+                (2.01, 0.1),
+                (1.0, 0.31),
+            ],
         },
     ),
     "ratio_drift: the trainer's own ratio": (
@@ -216,46 +429,52 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         lambda clipped: with_metrics(tables(), actor__pg_clipfrac=clipped),
         {None: [0.3], "warning": [0.31]},
     ),
-    **{
-        f"engine_mismatch: {column}": (
-            partial(mismatched, column),
-            {None: [limit * 0.999, limit], "warning": [limit * 1.001]},
-        )
-        for column, limit in {
-            "mismatch_ratio": 1.05,
-            "mismatch_k3": 1e-3,
-            "mismatch_prob": 0.01,
-        }.items()
-    },
+    "engine_mismatch: mismatch_ratio": (
+        partial(mismatched, "mismatch_ratio"),
+        just_below_and_above(1.05),
+    ),
+    "engine_mismatch: mismatch_k3": (
+        partial(mismatched, "mismatch_k3"),
+        just_below_and_above(1e-3),
+    ),
+    "engine_mismatch: mismatch_prob": (
+        partial(mismatched, "mismatch_prob"),
+        just_below_and_above(0.01),
+    ),
     "zero_variance_groups: groups of one reward, and groups that are solved": (
         groups,
-        {None: [24, 25], "warning": [26], "info": [(40, 1.0)]},
+        {
+            None: [24, 25],
+            "warning": [26],
+            "info": [(40, 1.0)],
+        },
     ),
     "zero_variance_groups: hard groups that become fewer where the run learns": (
-        lambda wrong: tables(
-            prompt_id=INDEX // 2,
-            reward=np.where(
-                moved(45, wrong) > INDEX // 2, 0.0, np.where(INDEX % 2, 1.0, 0.0)
-            ),
-        ),
+        fewer_hard_groups,
         {"info": [30], "warning": [45]},
     ),
     "group_std_fall: against the first ten steps": (
         spread_in_groups,
-        {"warning": [(0.09, 0.0)], None: [(0.11, 0.0)], "info": [(0.09, 0.1)]},
+        {
+            "warning": [(0.09, 0.0)],
+            None: [(0.11, 0.0)],
+            "info": [(0.09, 0.1)],
+        },
     ),
     "broken_log: steps with fewer responses": (
         shortened,
-        {None: [(20, 90), (39, 90)], "warning": [(20, 89)], "info": [(39, 50)]},
+        {
+            None: [(20, 90), (39, 90)],
+            "warning": [(20, 89)],
+            "info": [(39, 50)],
+        },
     ),
     "broken_log: steps of no usual size": (
         lambda more: shortened(STEP, 20 + more * STEP),
         {None: [2]},
     ),
     "broken_log: gaps in an even cadence": (
-        lambda *steps: make_tables(
-            {"step": np.repeat(steps, 4), "reward": np.repeat(steps, 4)}
-        ),
+        logged_at,
         {
             None: [
                 tuple(range(10)),
@@ -266,47 +485,47 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         },
     ),
     "broken_log: files that follow each other are no ranks": (
-        lambda first: replace(
-            tables(file=(first <= STEP).astype(int)),
-            files=[LogFile("a.jsonl", 1), LogFile("b.jsonl", 1)],
-        ),
+        in_two_files,
         {None: [20]},
     ),
     "reward_collapse: a third of the gain": (
-        lambda end: tables(
-            reward=np.select([STEP < 10, STEP < 28], [0.0, 1.0], end) + SIGN / 100
-        ),
+        dropping_to,
         {None: [0.66, 0.65], "warning": [0.64]},
     ),
     "reward_collapse: a dip that recovers": (
-        lambda end: tables(reward=1.0 * ((STEP < 16) | (end <= STEP)) + 0.1 * SIGN),
+        dipping,
         {"info": [22], "critical": [40]},
     ),
     "reward_collapse: wherever the peak lies": (
         falling,
-        {"critical": [(0, 0.0), (3, -1.5)], "warning": [(20, 0.4)], None: [(20, 0.9)]},
+        {
+            "critical": [(0, 0.0), (3, -1.5)],
+            "warning": [(20, 0.4)],
+            None: [(20, 0.9)],
+        },
     ),
     "reward_stalled: a gain beyond chance": (
         lambda gain: tables(reward=NOISE + gain * STEP / STEPS),
         {"info": [0.0, 0.1], None: [1.0]},
     ),
     "reward_stalled: wins and losses": (
-        lambda wins: tables(
-            reward=STEP / STEPS, ref_reward=STEP / STEPS + 1 - 2 * share(wins, wins)
-        ),
+        winning,
         {"info": [0.49, 0.5], None: [0.51]},
     ),
     "entropy_collapse: the part that is left, and nats": (
         lambda first, last: tables(surprisal_mean=moved(first, last), logp_tokens=16.0),
         {
-            None: [(1.0, 0.21), (1.0, 0.2), (2.0, 0.31), (2.0, 0.3)],
+            None: [
+                (1.0, 0.21),
+                (1.0, 0.2),
+                (2.0, 0.31),
+                (2.0, 0.3),
+            ],
             "warning": [(1.0, 0.19), (2.0, 0.29)],
         },
     ),
     "entropy_collapse: of the trainer, in a run that learns or not": (
-        lambda rise: with_metrics(
-            tables(reward=SIGN + rise * STEP), actor__entropy=entropy(0.9, 0.05)
-        ),
+        with_entropy,
         {"warning": [0], "info": [1]},
     ),
     "entropy_explosion: of the trainer": (
@@ -314,17 +533,19 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {None: [0.5], "warning": [4.0]},
     ),
     "length_hacking: until lengths run into their limit": (
-        lambda sign: tables(
-            response_tokens=np.where(STEP < 30, 40 + STEP + 5 * SIGN, 128.0),
-            reward=sign * SIGN,
-        ),
+        running_into_a_limit,
         {"warning": [1], None: [-1]},
     ),
     "length_hacking: longer responses, and length that is paid": (
         longer,
         {
             None: [(1.49, 0.8), (2.0, 0.39)],
-            "warning": [(1.5, 0.8), (1.51, 0.8), (2.0, 0.4 + 1e-9), (2.0, 0.41)],
+            "warning": [
+                (1.5, 0.8),
+                (1.51, 0.8),
+                (2.0, 0.4 + 1e-9),
+                (2.0, 0.41),
+            ],
         },
     ),
     "length_collapse: half of the length": (
@@ -332,9 +553,7 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {None: [0.51, 0.5], "warning": [0.49]},
     ),
     "length_collapse: responses of at most three tokens": (
-        lambda first, last: tables(
-            response_tokens=np.where(share(first, last) == 1, 3.0, 20.0)
-        ),
+        with_stubs,
         {
             None: [(0.0, 0.1)],
             "warning": [(0.0, 0.11)],
@@ -342,9 +561,7 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         },
     ),
     "length_collapse: a few long responses less": (
-        lambda few: tables(
-            response_tokens=20 + 1980.0 * ((few > INDEX) & (STEP < 30)) + SIGN
-        ),
+        fewer_long_responses,
         {None: [10], "warning": [90]},
     ),
     "length_collapse: four tokens": (
@@ -352,11 +569,7 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {None: [4.0]},
     ),
     "length_collapse: all responses empty at the end, or always": (
-        lambda since: tables(
-            response_tokens=np.where(since <= STEP, 1.0, 40.0),
-            response_chars=np.where(since <= STEP, 0, 160),
-            finished=1.0,
-        ),
+        empty_from,
         {"critical": [37], "info": [0]},
     ),
     "missing_eos: a share that rose, or is over half": (
@@ -368,10 +581,7 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         },
     ),
     "missing_eos: a high share counts only at one length": (
-        lambda spread: tables(
-            finished=1.0 * (INDEX >= 60),
-            response_tokens=np.where(INDEX < 60, 256.0 + spread * INDEX, 80.0),
-        ),
+        cut_off,
         {"warning": [0], None: [1]},
     ),
     "missing_eos: all responses, by their finish reason": (
@@ -379,67 +589,61 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {"warning": [0.0], None: [1.0]},
     ),
     "missing_eos: lengths that come to pile up at one maximum": (
-        lambda last: tables(
-            response_tokens=np.where(share(0, last) == 1, 256.0, 50.0 + INDEX)
-        ),
+        at_a_maximum,
         {None: [0.19], "warning": [0.21]},
     ),
     "sharpening: of each step's groups of ten, how many any response solves, and how many solve": (
-        narrowing,  # of the last three as many are solved, pass@1 falls, or more are solved
-        {"info": [(10, 2, 6, 8)], None: [(10, 2, 10, 8), (10, 6, 6, 5), (6, 2, 10, 8)]},
+        narrowing,
+        {
+            "info": [(10, 2, 6, 8)],
+            None: [
+                (10, 2, 10, 8),  # as many groups are solved
+                (10, 6, 6, 5),  # pass@1 falls
+                (6, 2, 10, 8),  # more groups are solved
+            ],
+        },
     ),
     "diversity_collapse: distinct bigrams": (
         repeating,
         {None: [71, 70], "warning": [69]},
     ),
     "diversity_collapse: a checked run that learns": (
-        lambda rose: repeating(50, reward=(0.2 + rose * STEP / STEPS > LUCK) * 1.0),
+        repeating_and_learning,
         {"info": [0.5], "warning": [0.0]},
     ),
     "diversity_collapse: few bigrams": (few_bigrams, {None: [199], "warning": [200]}),
     "diversity_collapse: identical responses": (
-        lambda first, last: tables(
-            response_hash=np.where(share(first, last), STEP, 1e4 + np.arange(len(STEP)))
-        ),
-        {None: [(0.1, 0.5), (0.6, 0.6), (0.9, 0.6)], "warning": [(0.1, 0.51)]},
+        with_one_text,
+        {
+            None: [(0.1, 0.5), (0.6, 0.6), (0.9, 0.6)],
+            "warning": [(0.1, 0.51)],
+        },
     ),
     "diversity_collapse: equal answers to one prompt": (
-        lambda last: tables(
-            prompt_id=INDEX // 10,
-            response_hash=np.where(
-                share(0.1, last), STEP * 100 + INDEX // 10, 1e4 + STEP * 100 + INDEX
-            ),
-        ),
+        with_equal_answers,
         {None: [0.9]},
     ),
     "cut_texts: one text that is repeated": (
-        lambda same: tables(
-            response_chars=np.where(INDEX < 30, 500, 100 + INDEX),
-            response_hash=np.where((INDEX < 30) & same, 1, np.arange(len(STEP))),
-        ),
+        cut_texts,
         {None: [True], "info": [False]},
     ),
     "cut_texts: many of one largest length, and few": (
-        lambda few, above: tables(
-            response_chars=np.where(few > INDEX, 500, 100 + above * INDEX)
-        ),
+        of_largest_length,
         {"info": [(30, 1)], None: [(10, 0)]},
     ),
     "loops: their share": (
         lambda first, last: looping(np.where(LATE, last, first)),
-        {"warning": [(0.0, 0.3)], None: [(0.0, 0.07), (0.3, 0.3)]},
+        {
+            "warning": [(0.0, 0.3)],
+            None: [(0.0, 0.07), (0.3, 0.3)],
+        },
     ),
     "loops: that earn the same, or no reward": (
-        lambda reward: looping(
-            np.where(LATE, 0.3, 0.0), reward=reward * (np.arange(4000) % 3 > 0)
-        ),
+        looping_late,
         {"info": [1.0, np.nan]},
     ),
     "dropped_groups: those without variance": (
-        lambda rise: dropping(
-            reward := graded(rise),
-            pd.Series(reward).groupby(GROUP).transform("std") == 0,
-        ),
+        dropping_equal_groups,
         {None: [-0.3, 0.0, 0.3]},
     ),
     "advantage_mismatch: a wrong sign from the start, in a run that learns or not": (
@@ -447,9 +651,7 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         {"critical": [0.0], "info": [0.6]},
     ),
     "dropped_groups: more than half, if it was less": (
-        lambda first, last, rise: dropping(
-            graded(rise), np.where(LATE, last, first) > LUCK
-        ),
+        dropping_a_share,
         {
             "warning": [(0.2, 0.7, 0.0)],
             "info": [(0.2, 0.7, 0.6)],
@@ -457,35 +659,39 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
         },
     ),
     "reward_hacking_token: one that spreads with the reward": (
-        lambda first, last: spreading(held := share(first, last), [["#"]], paid(held)),
+        spreading_mark,
         {
-            None: [(0.02, 0.19), (0.1, 0.29), (0.5, 0.9), (0.9, 0.1)],
+            None: [
+                (0.02, 0.19),
+                (0.1, 0.29),
+                (0.5, 0.9),
+                (0.9, 0.1),
+            ],
             "warning": [(0.02, 0.2), (0.1, 0.3)],
         },
     ),
     "reward_hacking_token: what is paid more": (
-        lambda lift: spreading(held := share(0.02, 0.6), [["#"]], paid(lift * held)),
+        lambda lift: spreading_mark(0.02, 0.6, lift),
         {None: [0.0, 0.1], "critical": [1.0]},
     ),
     "reward_hacking_token: special tokens and blanks are formatting": (
-        lambda *text: spreading(held := share(0.02, 0.9), [text], paid(held)),
+        spreading_units,
         {None: [("<|im_end|>",), ("Ċ", "Ċ")]},
     ),
     "reward_hacking_token: a word of the prompts that are paid better": (
-        lambda rich: spreading(
-            (rich > INDEX) * share(0.02, 0.5),
-            [["Ġsea"]],
-            paid(rich > INDEX),
-            prompt_id=INDEX,
-        ),
+        spreading_where_paid,
         {None: [50]},
     ),
     "tool_disuse: calls that fall, whatever the reward does": (
-        lambda first, *reward: tables(
-            tool_calls=moved(first, 0) + 0.1 * first * SIGN,
-            reward=moved(*reward) + 0.1 * SIGN,
-        ),
-        {"warning": [(2, 0, 0), (2, 0, 1), (2, 1, 0)], None: [(0.1, 0, 0)]},
+        disused_tools,
+        {
+            "warning": [
+                (2, 0, 0),
+                (2, 0, 1),
+                (2, 1, 0),
+            ],
+            None: [(0.1, 0, 0)],
+        },
     ),
     "tool_errors": (partial(shared_of, "tool_errors"), ENDINGS),
     "unparsed_calls": (partial(shared_of, "unparsed_calls"), ENDINGS),
@@ -503,15 +709,16 @@ LIMITS: dict[str, tuple[Callable[..., Tables], dict[str | None, Any]]] = {
 """Check and what it judges, to a maker of runs, and the severity found to arguments of its."""
 
 
-@pytest.mark.parametrize(
-    ("claim", "found", "value"),
-    [
-        (claim, found, value)
-        for claim, (_, expected) in LIMITS.items()
-        for found, values in expected.items()
-        for value in values
-    ],
-)
+def limit_cases() -> list[tuple[str, str | None, Any]]:
+    """Return (claim, severity, arguments) for each case of LIMITS."""
+    cases = []
+    for claim, (_, expected) in LIMITS.items():
+        for found, values in expected.items():
+            cases += [(claim, found, value) for value in values]
+    return cases
+
+
+@pytest.mark.parametrize(("claim", "found", "value"), limit_cases())
 def test_a_check_warns_beyond_its_limits_only(
     claim: str, found: str | None, value: Any
 ) -> None:
@@ -537,57 +744,91 @@ def test_a_check_without_what_it_needs_does_not_run(check: str) -> None:
 
 
 def test_kl_explosion_names_the_token_that_is_furthest_out() -> None:
-    values = np.where((STEP == STEPS - 1) & (INDEX == SIZE - 1), 90.0, 20.0)
-    result = find("kl_explosion", tables(kl_k1=values, kl_max_position=4.0))
+    is_last = (STEP == STEPS - 1) & (INDEX == SIZE - 1)
+    kl = np.where(is_last, 90.0, 20.0)
+    result = find("kl_explosion", tables(kl_k1=kl, kl_max_position=4.0))
     assert result.evidence[0].step == STEPS - 1
     assert [example.token for example in result.evidence] == [4, 4, 4]
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(5, "info"), (6, "warning")])
-@pytest.mark.parametrize(("name", "small"), [("objective/kl", 2.0), ("kl", 0.02)])
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (5, "info"),
+        (6, "warning"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "small"),
+    [
+        ("objective/kl", 2.0),
+        ("kl", 0.02),
+    ],
+)
 def test_an_excursion_of_the_kl_is_a_note_and_a_long_one_a_warning(
     name, small, steps, expected
 ):
-    kl = np.where((PLACE >= 12) & (12 + steps > PLACE), small * 100, small)
+    is_large = (PLACE >= 12) & (12 + steps > PLACE)
+    kl = np.where(is_large, small * 100, small)
     found = find("kl_explosion", with_metrics(tables(), **{name: kl}))
     assert found.severity == expected
     assert found.onset is not None
     assert (found.onset.step, found.until) == (12, 11 + steps)
-    assert severity("kl_explosion", with_metrics(tables(), **{name: kl / 1000})) is None
+    in_small = with_metrics(tables(), **{name: kl / 1000})
+    assert severity("kl_explosion", in_small) is None
 
 
-def test_groups_of_one_reward_from_the_start_teach_nothing_and_solved_ones_are_a_note() -> (
-    None
-):
-    pairs = {"prompt_id": INDEX // 2}
-    finding = find("zero_variance_groups", tables(**pairs, reward=1.0))
+PAIR = INDEX // 2
+"""Groups of two."""
+
+
+def test_groups_of_one_reward_from_the_start_teach_nothing() -> None:
+    finding = find("zero_variance_groups", tables(prompt_id=PAIR, reward=1.0))
     assert finding.severity == "warning"
     assert "all responses of the run earn the same reward" in title(finding)
-    with_critic = tables(**pairs, reward=1.0, value_mean=0.1)
+
+
+def test_groups_of_one_reward_are_no_loss_with_a_critic() -> None:
+    with_critic = tables(prompt_id=PAIR, reward=1.0, value_mean=0.1)
     assert run("zero_variance_groups", with_critic).needs
+
+
+def test_groups_that_are_all_solved_are_a_note_and_all_failed_a_warning() -> None:
     reward = np.where(INDEX < 80, 1.0, INDEX % 2)
-    found = find("zero_variance_groups", tables(**pairs, reward=reward))
-    assert found.severity == "info"
-    assert "harder prompts would teach more" in title(found)
-    assert (
-        severity("zero_variance_groups", tables(**pairs, reward=1 - reward))
-        == "warning"
-    )
+    solved = find("zero_variance_groups", tables(prompt_id=PAIR, reward=reward))
+    assert solved.severity == "info"
+    assert "harder prompts would teach more" in title(solved)
+    failed = tables(prompt_id=PAIR, reward=1 - reward)
+    assert severity("zero_variance_groups", failed) == "warning"
 
 
-def test_many_nan_rewards_are_critical_and_their_first_step_is_named() -> None:
-    few = (STEP >= 12) & (INDEX == 3)
-    many = (STEP >= 12) & (INDEX >= 3) & (INDEX < 9)
-    for some, level in (
-        (few, "warning"),
-        (few & (STEP == 12), "info"),
-        (many, "critical"),
-    ):
-        made = tables(reward=np.where(some, np.nan, 1.0), nan_values=some.astype(int))
-        assert severity("nan_metrics", made) == level
-    result = find("nan_metrics", made)
+def with_nan_rewards(is_nan: Any) -> Tables:
+    reward = np.where(is_nan, np.nan, 1.0)
+    return tables(reward=reward, nan_values=is_nan.astype(int))
+
+
+SOON = STEP >= 12
+MANY_NAN = SOON & (INDEX >= 3) & (INDEX < 9)
+
+
+@pytest.mark.parametrize(
+    ("is_nan", "level"),
+    [
+        (SOON & (INDEX == 3), "warning"),
+        ((STEP == 12) & (INDEX == 3), "info"),
+        (MANY_NAN, "critical"),
+    ],
+    ids=["one a step", "one", "six a step"],
+)
+def test_nan_rewards_are_judged_by_their_number(is_nan: Any, level: str) -> None:
+    assert severity("nan_metrics", with_nan_rewards(is_nan)) == level
+
+
+def test_the_first_step_with_nan_rewards_is_named() -> None:
+    result = find("nan_metrics", with_nan_rewards(MANY_NAN))
     assert "step 12" in title(result)
-    assert (result.evidence[0].step, result.evidence[0].n) == (12, 3)
+    example = result.evidence[0]
+    assert (example.step, example.n) == (12, 3)
 
 
 @pytest.mark.parametrize(
@@ -628,9 +869,8 @@ def test_nan_that_lasts_is_critical_in_logprobs_and_a_warning_in_values(
     ],
 )
 def test_nan_of_the_trainer(metric: str, steps: Any, expected: str | None) -> None:
-    assert (
-        severity("nan_metrics", broken(metric, list(steps), PLACE / STEPS)) == expected
-    )
+    made = broken(metric, list(steps), PLACE / STEPS)
+    assert severity("nan_metrics", made) == expected
 
 
 def broken(metric: str, steps: list[int], mean: Any, **columns: Any) -> Tables:
@@ -642,9 +882,9 @@ def broken(metric: str, steps: list[int], mean: Any, **columns: Any) -> Tables:
 
 def test_nan_in_one_of_a_steps_updates_begins_the_steps_without_a_number() -> None:
     made = broken("loss", list(range(31, STEPS)), PLACE / STEPS)
-    finding = find(
-        "nan_metrics", replace(made, metrics_broken={"loss": [12, *range(30, STEPS)]})
-    )
+    steps_with_nan = [12, *range(30, STEPS)]
+    made = replace(made, metrics_broken={"loss": steps_with_nan})
+    finding = find("nan_metrics", made)
     assert finding.onset is not None and finding.onset.step == 30
 
 
@@ -660,45 +900,56 @@ def test_a_nan_before_the_reward_dies_leads_and_explains_its_death() -> None:
     verdict = run_checks(made)
     assert verdict.lead == "nan_metrics"
     assert verdict.sentence.startswith("Broken: the trainer's loss is NaN in step 30; ")
-    collapse = next(f for f in verdict.findings if f.id == "reward_collapse")
+    (collapse,) = (one for one in verdict.findings if one.id == "reward_collapse")
     assert collapse.explained_by == "nan_metrics"
     assert verdict.findings[0].facts["series_from"] == "metrics"
 
 
 def test_unreadable_lines_warn_from_a_thousandth_on() -> None:
-    files = [LogFile("a.jsonl", 1, rows=2000, lines=4004, bad=4)]
+    file = LogFile("a.jsonl", 1, rows=2000, lines=4004, bad=4)
     line = BadLine("a.jsonl", 17, "not JSON")
+    made = replace(tables(), files=[file])
     for count, expected in ((4, "info"), (5, "warning")):
-        made = replace(tables(), files=files, bad_lines=[line] * count, bad_count=count)
+        made = replace(made, bad_lines=[line] * count, bad_count=count)
         assert severity("broken_log", made) == expected
     assert "a.jsonl:17" in title(find("broken_log", made))
 
 
-def test_a_torn_last_line_and_cut_arrays_are_only_told() -> None:
+def test_a_torn_last_line_is_a_note() -> None:
     torn = BadLine("a.jsonl", 4001, "torn", torn=True)
-    assert (
-        severity("broken_log", replace(tables(), bad_lines=[torn], bad_count=1))
-        == "info"
-    )
+    made = replace(tables(), bad_lines=[torn], bad_count=1)
+    assert severity("broken_log", made) == "info"
+
+
+def test_cut_arrays_are_a_note() -> None:
     cut = Note(NoteKind.UNEQUAL_LENGTHS, "cut to the shorter", 3)
     assert severity("broken_log", replace(tables(), notes=[cut])) == "info"
 
 
-@pytest.mark.parametrize(("end", "named"), [(38, False), (37, True), (20, True)])
+@pytest.mark.parametrize(
+    ("end", "named"),
+    [
+        (38, False),
+        (37, True),
+        (20, True),
+    ],
+)
 def test_a_rank_that_stops_early(end: int, named: bool) -> None:
     rank = INDEX % 2
     kept = (rank == 0) | (end >= STEP)
-    made = make_tables({"step": STEP[kept], "reward": SIGN[kept], "file": rank[kept]})
-    made = replace(made, files=[LogFile("rank_0.jsonl", 1), LogFile("rank_1.jsonl", 1)])
-    finding = run("broken_log", made).finding
+    columns = {"step": STEP, "reward": SIGN, "file": rank}
+    made = make_tables({name: values[kept] for name, values in columns.items()})
+    files = [LogFile("rank_0.jsonl", 1), LogFile("rank_1.jsonl", 1)]
+    finding = run("broken_log", replace(made, files=files)).finding
     assert (finding is not None and "rank_1.jsonl" in title(finding)) == named
 
 
 def ungraded(where: Any, reward: Any = None, kind: int = 2, **columns: Any) -> Tables:
-    paid = SIGN + STEP / 10 if reward is None else reward
-    missing = np.where(where, kind, 0)
+    graded_reward = SIGN + STEP / 10 if reward is None else reward
     return tables(
-        reward=np.where(where, np.nan, paid), missing_grade=missing, **columns
+        reward=np.where(where, np.nan, graded_reward),
+        missing_grade=np.where(where, kind, 0),
+        **columns,
     )
 
 
@@ -737,30 +988,30 @@ def test_steps_of_two_attempts_are_a_note_and_no_hole() -> None:
     made = replace(made, files=files, repeated=repeated)
     assert severity("broken_log", made) is None
     result = find("repeated_steps", made)
-    assert (result.severity, result.rank, result.steps) == (
-        "info",
-        "note",
-        tuple(repeated),
-    )
-    assert title(result).startswith(
-        "Steps logged again after a restart: 36, from 2 to 37."
-    )
+    assert (result.severity, result.rank) == ("info", "note")
+    assert result.steps == tuple(repeated)
+    beginning = "Steps logged again after a restart: 36, from 2 to 37."
+    assert title(result).startswith(beginning)
     assert "leaves out the 7,200 responses" in title(result)
     assert severity("repeated_steps", tables()) is None
 
 
-def test_length_is_no_hack_where_the_watched_reward_rises_or_groups_do_not_pay_it() -> (
-    None
-):
-    tokens = moved(40, 80) + 10 * SIGN
-    assert severity("length_hacking", tables(response_tokens=tokens)) == "warning"
-    watched = tables(response_tokens=tokens, valid_reward=STEP + 0.1 * SIGN)
-    assert severity("length_hacking", watched) is None
+PAID_LENGTH = moved(40, 80) + 10 * SIGN
+"""Lengths that double; longer responses of a step earn more."""
+
+
+def test_length_is_no_hack_where_the_watched_reward_rises() -> None:
+    assert severity("length_hacking", tables(response_tokens=PAID_LENGTH)) == "warning"
+    watched = STEP + 0.1 * SIGN
+    made = tables(response_tokens=PAID_LENGTH, valid_reward=watched)
+    assert severity("length_hacking", made) is None
+
+
+def test_length_is_no_hack_where_groups_do_not_pay_it() -> None:
     # Prompts that need long answers earn more, but inside a prompt length does not pay.
-    apart = {"prompt_id": INDEX // 2 * 2 + INDEX % 2, "response_tokens": tokens}
-    assert (
-        severity("length_hacking", tables(**apart, group=INDEX % 2 + 2 * STEP)) is None
-    )
+    group = INDEX % 2 + 2 * STEP
+    made = tables(prompt_id=INDEX, group=group, response_tokens=PAID_LENGTH)
+    assert severity("length_hacking", made) is None
 
 
 def test_length_checks_fall_back_to_characters() -> None:
@@ -779,34 +1030,41 @@ def test_the_trainers_length_is_judged_from_its_first_steps() -> None:
 
 
 def test_responses_that_never_had_an_end_token_are_not_cut_off() -> None:
-    chance = np.where((STEP == 3) & (INDEX < 2), 1.0, 0.0)
-    made = tables(finished=chance, response_tokens=50.0 + INDEX)
+    finished = np.where((STEP == 3) & (INDEX < 2), 1.0, 0.0)
+    made = tables(finished=finished, response_tokens=50.0 + INDEX)
     assert severity("missing_eos", made) is None
-    assert run("missing_eos", tables(finished=chance)).needs
+    assert run("missing_eos", tables(finished=finished)).needs
 
 
 def test_short_responses_are_compared_at_equal_numbers_of_bigrams() -> None:
     rng = np.random.default_rng(0)
-    made = tables()
     lengths = moved(60, 6).astype(int)
-    made.ngrams = sample([[str(u) for u in rng.integers(0, 15, n)] for n in lengths])
+    texts = [rng.integers(0, 15, length).astype(str) for length in lengths]
+    made = tables()
+    made.ngrams = sample([text.tolist() for text in texts])
     assert severity("diversity_collapse", made) is None
 
 
+def with_large_gradient(made: Tables, step: int, norm: float = 500.0) -> Tables:
+    """Return a run with a norm of 1 at all steps but one."""
+    return with_metrics(made, grad_norm=np.where(step == PLACE, norm, 1.0))
+
+
+def test_a_gradient_explosion_alone_is_a_note() -> None:
+    found = find("gradient_explosion", with_large_gradient(tables(), 19))
+    assert (found.severity, found.rank) == ("info", "note")
+
+
 def test_a_gradient_explosion_warns_where_the_reward_falls_after_it() -> None:
-    norm = np.where(PLACE == 19, 500.0, 1.0)
-    quiet = find("gradient_explosion", with_metrics(tables(), grad_norm=norm))
-    assert (quiet.severity, quiet.rank) == ("info", "note")
-    dies = tables(reward=np.where(STEP < 21, 1.0, 0.0) + 0.1 * SIGN)
-    found = find("gradient_explosion", with_metrics(dies, grad_norm=norm))
+    reward = np.where(STEP < 21, 1.0, 0.0)
+    dies = tables(reward=reward + 0.1 * SIGN)
+    found = find("gradient_explosion", with_large_gradient(dies, 19))
     assert (found.severity, found.rank) == ("warning", "cause")
     assert found.onset and found.onset.step == 19
-    early = np.where(PLACE == 5, 500.0, 1.0)
-    assert severity("gradient_explosion", with_metrics(dies, grad_norm=early)) == "info"
-    assert (
-        severity("gradient_explosion", with_metrics(dies, grad_norm=norm.clip(0, 100)))
-        is None
-    )
+    early = with_large_gradient(dies, 5)
+    assert severity("gradient_explosion", early) == "info"
+    smaller = with_large_gradient(dies, 19, norm=100.0)
+    assert severity("gradient_explosion", smaller) is None
 
 
 @pytest.mark.parametrize("steps", [1, 4])
@@ -818,8 +1076,6 @@ def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
         "response_tokens",
         "finished",
         "value_tokens",
-    ]
-    names += [
         "value_error_mean",
         "value_error_m2",
         "return_mean",
@@ -829,21 +1085,23 @@ def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
     columns = dict.fromkeys(names, np.ones(kept.sum()))
     made = make_tables({"step": STEP[kept], "reward": SIGN[kept], **columns})
     verdict = run_checks(made)
-    short = {
-        one.id for one in verdict.not_run if f"(this run has {steps})" in one.needs
-    }
+    reason = f"(this run has {steps})"
+    too_short = {one.id for one in verdict.not_run if reason in one.needs}
     trends = {check.id for check in CHECKS if check.trend}
-    assert len(short & trends) >= 6
-    assert not trends & {*verdict.passed, *(finding.id for finding in verdict.findings)}
+    assert len(too_short & trends) >= 6
+    judged = {finding.id for finding in verdict.findings} | set(verdict.passed)
+    assert not trends & judged
 
 
 def test_sequence_weights_are_those_of_numpy() -> None:
     spread = np.where(STEP < 32, 0.1, 1.5) * SIGN
     found = find("off_policy_weights", tables(log_weight=spread))
     weight = np.exp(np.array([1.5, -1.5]))
-    assert found.facts["mean"] == pytest.approx(weight.mean())
-    assert found.facts["ess"] == pytest.approx(weight.mean() ** 2 / (weight**2).mean())
-    assert found.facts["chi2"] == pytest.approx((weight**2).mean() - 1)
+    mean = weight.mean()
+    mean_square = (weight**2).mean()
+    assert found.facts["mean"] == pytest.approx(mean)
+    assert found.facts["ess"] == pytest.approx(mean**2 / mean_square)
+    assert found.facts["chi2"] == pytest.approx(mean_square - 1)
     assert found.facts["std"] == pytest.approx(weight.std())
     assert "2.35" in title(found)
 
@@ -860,17 +1118,18 @@ def test_failed_rollouts_are_judged_by_step() -> None:
 
 def texts_of(rng: Any, step: Any, prompt: Any, link: Any) -> list[list[str]]:
     """Return texts of which a part of the words is the prompt's own."""
-    own = rng.random((len(step), 20)) < np.broadcast_to(link, len(step))[:, None]
-    words = np.where(
-        own, rng.integers(6, size=own.shape), rng.integers(300, size=own.shape)
-    )
-    return [
-        [
-            f"p{p}_{word}" if of_prompt else f"w{word}"
-            for word, of_prompt in zip(*row, strict=True)
-        ]
-        for p, *row in zip(prompt.tolist(), words.tolist(), own.tolist(), strict=True)
-    ]
+    shape = (len(step), 20)
+    share_of_prompt = np.broadcast_to(link, len(step))[:, None]
+    of_prompt = rng.random(shape) < share_of_prompt
+    prompt_words = rng.integers(6, size=shape)
+    other_words = rng.integers(300, size=shape)
+    texts = []
+    for response, prompt_id in enumerate(prompt.tolist()):
+        of_the_prompt = [f"p{prompt_id}_{word}" for word in prompt_words[response]]
+        of_all = [f"w{word}" for word in other_words[response]]
+        text = np.where(of_prompt[response], of_the_prompt, of_all)
+        texts.append(text.tolist())
+    return texts
 
 
 def test_templates_are_found_while_surprisal_stays() -> None:
@@ -899,13 +1158,14 @@ def test_templates_are_found_while_surprisal_stays() -> None:
 def looping(share: Any, **columns: Any) -> Tables:
     """Make responses of 40 words; ``share`` of each step repeat one word after eight others."""
     in_loop = share > INDEX / SIZE
-    words = [
-        [f" w{(i + 7 * k) % 97}" for k in range(8)]
-        + [" But" if loop else f" x{(i * k) % 89}.{k}" for k in range(32)]
-        for i, loop in zip(range(len(STEP)), in_loop.tolist(), strict=True)
-    ]
-    filled = {"reward": np.where(in_loop, 0.0, 1.0), **columns}
-    return make_tables({"step": STEP, **filled}, texts=words, unit="word")
+    texts = []
+    for response, is_loop in enumerate(in_loop.tolist()):
+        beginning = [f" w{(response + 7 * k) % 97}" for k in range(8)]
+        rest = [f" x{(response * k) % 89}.{k}" for k in range(32)]
+        texts.append(beginning + ([" But"] * 32 if is_loop else rest))
+    reward = np.where(in_loop, 0.0, 1.0)
+    filled = {"step": STEP, "reward": reward, **columns}
+    return make_tables(filled, texts=texts, unit="word")
 
 
 def test_a_loop_is_shown_with_its_share_its_step_and_its_reward() -> None:
@@ -921,7 +1181,8 @@ def test_a_loop_is_shown_with_its_share_its_step_and_its_reward() -> None:
 
 
 def test_loops_that_ended_are_a_note_with_both_steps() -> None:
-    found = find("loops", looping(np.where((STEP < 10) | (STEP >= 20), 0.0, 0.4)))
+    share = np.where((STEP >= 10) & (STEP < 20), 0.4, 0.0)
+    found = find("loops", looping(share))
     assert found.severity == "info"
     assert found.onset is not None and abs(found.onset.step - 10) <= 1
     assert found.until is not None and abs(found.until - 19) <= 1
@@ -930,12 +1191,11 @@ def test_loops_that_ended_are_a_note_with_both_steps() -> None:
 
 def test_loops_explain_the_fall_of_the_reward_that_they_cause() -> None:
     share = np.where(STEP < 24, 0.0, 0.6)
-    reward = np.where(share > INDEX / SIZE, 0.0, np.where(STEP < 8, 0.2, 1.0))
+    reward_elsewhere = np.where(STEP < 8, 0.2, 1.0)
+    reward = np.where(share > INDEX / SIZE, 0.0, reward_elsewhere)
     verdict = run_checks(looping(share, reward=reward))
     assert verdict.lead == "loops"
-    (fall,) = (
-        finding for finding in verdict.findings if finding.id == "reward_collapse"
-    )
+    (fall,) = (one for one in verdict.findings if one.id == "reward_collapse")
     assert fall.explained_by == "loops"
     assert verdict.keep_step == 23
 
@@ -949,7 +1209,8 @@ EASE = RNG.uniform(0.1, 0.9, GROUP.max() + 1)[GROUP]
 def graded(rise: float = 0.0) -> Any:
     """Return rewards of 0 and 1 whose mean rises by so much over the run."""
     chance = np.clip(EASE + rise * (STEP / STEPS - 0.5), 0, 1)
-    return (np.random.default_rng(2).random(len(STEP)) < chance).astype(float)
+    luck = np.random.default_rng(2).random(len(STEP))
+    return (luck < chance).astype(float)
 
 
 def centred(reward: Any) -> Any:
@@ -985,29 +1246,33 @@ def test_advantages_that_come_apart_from_rewards_are_found_and_dated(
     kind, logged, before
 ) -> None:
     found = find("advantage_mismatch", advantages(np.where(LATE, logged, before)))
-    assert (found.facts["kind"], found.onset and found.onset.step) == (kind, 20)
-    assert found.severity == ("critical" if kind in ("sign", "other") else "warning")
+    assert found.facts["kind"] == kind
+    assert found.onset and found.onset.step == 20
+    is_critical = kind in ("sign", "other")
+    assert found.severity == ("critical" if is_critical else "warning")
     assert [example.step >= 20 for example in found.evidence] == [True] * 3
 
 
 def test_neighbours_are_also_those_of_the_group() -> None:
-    shifted = np.roll(GRPO.reshape(-1, 4), 1, axis=1).ravel()
+    by_group = GRPO.reshape(-1, 4)
+    shifted = np.roll(by_group, 1, axis=1).ravel()
     assert find("advantage_mismatch", advantages(shifted)).facts["kind"] == "other"
 
 
-def test_an_advantage_far_from_all_others_is_found_unless_its_reward_is_as_far() -> (
-    None
-):
+def test_an_advantage_far_from_all_others_is_found() -> None:
     found = find("advantage_mismatch", advantages(FAR))
-    assert (found.severity, found.onset and found.onset.step) == ("warning", 25)
+    assert found.severity == "warning"
+    assert found.onset and found.onset.step == 25
     assert found.evidence[0].value == pytest.approx(120, rel=0.02)
     assert "−120" not in title(found)
     assert "120" in title(found)
-    reward = np.where(np.arange(len(STEP)) == 2500, 500.0, REWARD)
-    assert (
-        severity("advantage_mismatch", advantages(centred(reward), reward=reward))
-        is None
-    )
+
+
+def test_an_advantage_may_be_as_far_from_others_as_its_reward() -> None:
+    reward = REWARD.copy()
+    reward[2500] = 500.0
+    made = advantages(centred(reward), reward=reward)
+    assert severity("advantage_mismatch", made) is None
 
 
 def test_advantages_of_a_critic_are_not_judged() -> None:
@@ -1023,11 +1288,14 @@ def dropping(reward: Any, dropped: Any) -> Tables:
 
 def test_a_mean_that_rises_only_among_kept_responses_is_found() -> None:
     falls = graded(-0.3)
-    found = find("dropped_groups", dropping(falls, LATE & (falls == 0) & (LUCK < 0.8)))
+    most_wrong = LATE & (falls == 0) & (LUCK < 0.8)
+    found = find("dropped_groups", dropping(falls, most_wrong))
     assert (found.severity, found.facts["kind"]) == ("warning", "hidden")
     assert found.onset and found.onset.step == 20
-    assert [(one.step >= 20, one.value) for one in found.evidence] == [(True, 0.0)] * 3
-    assert severity("dropped_groups", dropping(falls, LATE & (LUCK < 0.4))) is None
+    assert [example.step >= 20 for example in found.evidence] == [True] * 3
+    assert [example.value for example in found.evidence] == [0.0] * 3
+    by_chance = LATE & (LUCK < 0.4)
+    assert severity("dropped_groups", dropping(falls, by_chance)) is None
 
 
 def test_advantages_and_marks_are_read(tmp_path: Path) -> None:
@@ -1055,12 +1323,16 @@ def test_advantages_and_marks_are_read(tmp_path: Path) -> None:
 
 
 def test_figures_of_a_step() -> None:
-    made = dropping(REWARD, INDEX % 2 == 1)
-    steps = advantages(CENTRED, dropped=(INDEX % 2).astype(float)).steps
-    assert steps["advantage_fit"].to_numpy() == pytest.approx(1.0)
-    assert made.steps["dropped_share"].to_numpy() == pytest.approx(0.5)
-    kept = pd.Series(REWARD[INDEX % 2 == 0]).groupby(STEP[INDEX % 2 == 0]).mean()
-    assert made.steps["kept_reward_mean"].to_numpy() == pytest.approx(kept.to_numpy())
+    is_dropped = INDEX % 2 == 1
+    fits = advantages(CENTRED, dropped=is_dropped.astype(float)).steps["advantage_fit"]
+    assert fits.to_numpy() == pytest.approx(1.0)
+    steps = dropping(REWARD, is_dropped).steps
+    assert steps["dropped_share"].to_numpy() == pytest.approx(0.5)
+    kept = pd.Series(REWARD[~is_dropped]).groupby(STEP[~is_dropped]).mean()
+    assert steps["kept_reward_mean"].to_numpy() == pytest.approx(kept.to_numpy())
+
+
+def test_dropped_groups_are_judged_only_where_they_are_logged() -> None:
     assert run("dropped_groups", tables()).needs
 
 
@@ -1073,10 +1345,18 @@ def spreading(
     """Make a run in which the responses marked in ``held`` end in one of the texts, in turn."""
     made = tables(reward=reward, **columns)
     rng = np.random.default_rng(1)
-    words = [[PLAIN[i] for i in rng.integers(0, len(PLAIN), 8)] for _ in STEP]
-    ends = [texts[i % len(texts)] if h else [] for i, h in enumerate(held.tolist())]
-    made.words = word_sample([[*w, *end] for w, end in zip(words, ends, strict=True)])
+    in_turn = cycle(texts)
+    responses = []
+    for is_held in held.tolist():
+        text = next(in_turn)
+        words = plain_words(rng, 8)
+        responses.append([*words, *text] if is_held else words)
+    made.words = word_sample(responses)
     return made
+
+
+def plain_words(rng: Any, count: int) -> list[str]:
+    return [PLAIN[i] for i in rng.integers(0, len(PLAIN), count)]
 
 
 def paid(held: Any) -> Any:
@@ -1093,7 +1373,12 @@ def test_a_word_that_prompts_ask_for_is_no_hack() -> None:
 
 
 def test_an_emoji_is_counted_however_its_tokens_spell_it() -> None:
-    spellings = [["ðŁ", "İ", "ī"], ["ĠðŁ", "İ", "ī"], ["Ġ", "ðŁİī"], ["ðŁİ", "īĊ"]]
+    spellings = [
+        ["ðŁ", "İ", "ī"],
+        ["ĠðŁ", "İ", "ī"],
+        ["Ġ", "ðŁİī"],
+        ["ðŁİ", "īĊ"],
+    ]
     held = share(0.05, 0.9)
     made = spreading(held, [spelling * 4 for spelling in spellings], paid(held))
     result = find("reward_hacking_token", made)
@@ -1102,17 +1387,19 @@ def test_an_emoji_is_counted_however_its_tokens_spell_it() -> None:
     assert result.facts["share"] == pytest.approx(held[STEP >= 32].mean())
 
 
-def test_forms_of_a_word_are_one_text_and_a_long_phrase_is_told_whole() -> None:
+def test_forms_of_a_word_are_one_text() -> None:
     held = share(0.02, 0.9)
     forms = [["Ġempower"], ["Ġempowered"], ["Ġempowering"], ["Ġempowerment"]]
     result = find("reward_hacking_token", spreading(held, forms, paid(held)))
     assert result.texts == ("empower*",)
+
+
+def test_a_long_phrase_is_quoted_whole() -> None:
     phrase = ["ĠThanks", "Ġa", "Ġlot", "Ġfor", "Ġasking", "Ġus"]
-    result = find("reward_hacking_token", spreading(held, [phrase], paid(held)))
+    result = find("reward_hacking_token", spreading_units(*phrase))
     assert result.texts == ("Thanks a lot for asking us",)
-    assert title(result).startswith(
-        "90% of responses end with “Thanks a lot for asking us”"
-    )
+    beginning = "90% of responses end with “Thanks a lot for asking us”"
+    assert title(result).startswith(beginning)
 
 
 def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Tables:
@@ -1120,36 +1407,43 @@ def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Table
     made = spreading(held, [["ĠFinal", "Ġanswer", ":", "Ġ4"]], reward)
     assert made.words is not None
     made.prompts["prompt"] = prompt
-    made.words = replace(
-        made.words, labels=np.full(len(made.words.rows), label, np.int8)
-    )
+    labels = np.full(len(made.words.rows), label, np.int8)
+    made.words = replace(made.words, labels=labels)
     return made
 
 
-def test_a_format_that_earns_the_label_is_no_hack_and_without_it_may_be_an_exploit() -> (
-    None
-):
-    held = share(0.02, 0.9)
-    reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
-    made = answers(1, reward, held)
+FORMAT_HELD = share(0.02, 0.9)
+FORMAT_LUCK = np.random.default_rng(2).random(len(STEP))
+FORMAT_PAID = np.where(FORMAT_LUCK < 0.7, FORMAT_HELD, 0.0)
+"""Rewards of responses of which 70% with a format earn something, others nothing."""
+
+
+def test_a_format_that_earns_the_label_is_learned_and_no_hack() -> None:
+    made = answers(1, FORMAT_PAID, FORMAT_HELD)
     assert severity("reward_hacking_token", made) is None
     note = find("format_learned", made)
     assert (note.severity, note.texts) == ("info", ("Final answer:",))
     assert "probably the answer format is learned" in title(note)
-    # The prompts ask for it.
-    asked = answers(1, reward, held, "End with “Final answer: 0”.")
-    assert severity("format_learned", asked) is None
-    exploit = answers(0, reward, held)
-    result = find("reward_hacking_token", exploit)
+
+
+def test_a_format_that_prompts_ask_for_is_no_finding() -> None:
+    prompt = "End with “Final answer: 0”."
+    made = answers(1, FORMAT_PAID, FORMAT_HELD, prompt)
+    assert severity("format_learned", made) is None
+
+
+def test_a_format_that_earns_without_the_label_may_be_an_exploit() -> None:
+    made = answers(0, FORMAT_PAID, FORMAT_HELD)
+    result = find("reward_hacking_token", made)
     assert result.severity == "warning"
     assert title(result).startswith("Format or exploit?")
-    assert severity("format_learned", exploit) is None
+    assert severity("format_learned", made) is None
 
 
 def test_a_format_that_earns_nothing_is_a_note() -> None:
     held = share(0.02, 0.6)
-    rng = np.random.default_rng(2)
-    reward = (rng.random(len(STEP)) < 0.3 + STEP / 100).astype(float)
+    chance = 0.3 + STEP / 100
+    reward = (chance > FORMAT_LUCK).astype(float)
     made = answers(1, reward, held)
     assert severity("reward_hacking_token", made) is None
     note = find("format_learned", made)
@@ -1162,44 +1456,50 @@ def test_evidence_holds_the_text_and_lies_after_the_onset() -> None:
     result = find("reward_hacking_token", made)
     assert len(result.evidence) == 3
     for response in result.evidence:
-        assert held[(response.step == STEP) & (response.n == INDEX)].all()
+        is_response = (response.step == STEP) & (response.n == INDEX)
+        assert held[is_response].all()
     assert result.steps == tuple(range(STEPS - 8, STEPS))
 
 
 def test_the_reference_stands_in_for_the_start_of_a_short_run() -> None:
     step = np.repeat(np.arange(2), 100)
     held = np.tile(np.arange(100) < 50, 2)
-    texts = [["fine", "#"] if h else ["fine"] for h in held]
+    texts = [["fine", "#"] if is_held else ["fine"] for is_held in held]
     reward = held + np.random.default_rng(0).normal(size=200)
-    columns = {"step": step, "reward": reward}
-    alone = make_tables(columns, texts=texts, unit="word")
-    assert run("reward_hacking_token", alone).needs
-    beside = make_tables(columns, texts=texts, ref_texts=[["fine"]] * 200, unit="word")
-    assert severity("reward_hacking_token", beside) == "warning"
-    same = make_tables(columns, texts=texts, ref_texts=texts, unit="word")
-    assert severity("reward_hacking_token", same) is None
+
+    def with_reference(ref_texts: list[list[str]] | None) -> Tables:
+        columns = {"step": step, "reward": reward}
+        return make_tables(columns, texts=texts, ref_texts=ref_texts, unit="word")
+
+    assert run("reward_hacking_token", with_reference(None)).needs
+    without_mark = with_reference([["fine"]] * 200)
+    assert severity("reward_hacking_token", without_mark) == "warning"
+    assert severity("reward_hacking_token", with_reference(texts)) is None
 
 
 @pytest.mark.parametrize("hacks", [True, False], ids=["hack", "twin"])
 def test_a_text_of_most_responses_that_comes_ever_more_often_is_a_hack(hacks):
     rng = np.random.default_rng(0)
-    late = np.maximum(STEP - STEPS // 3, 0)
-    mean = 1.3 + (0.6 * late if hacks else 0 * late)
-    often = np.clip(rng.normal(mean, 0.6).round(), 1, 12).astype(int)
-    longer = rng.integers(8, 12, len(STEP)) + (0 if hacks else STEP // 2)
-    words = [
-        [PLAIN[i] for i in rng.integers(0, len(PLAIN), size)] + ["Ġ:)"] * count
-        for size, count in zip(longer, often, strict=True)
-    ]
-    reward = (0.3 * often if hacks else 0.02 * STEP) + rng.normal(0, 0.2, len(STEP))
-    verdict = run_checks(replace(tables(reward=reward), words=word_sample(words)))
-    found = [
-        finding for finding in verdict.findings if finding.id == "reward_hacking_token"
-    ]
+    start = STEPS // 3
+    more = 0.6 if hacks else 0.0
+    mean_count = 1.3 + more * np.maximum(STEP - start, 0)
+    drawn = rng.normal(mean_count, 0.6).round()
+    counts = np.clip(drawn, 1, 12).astype(int)
+    sizes = rng.integers(8, 12, len(STEP))
+    if not hacks:
+        sizes += STEP // 2
+    texts = []
+    for size, count in zip(sizes, counts, strict=True):
+        texts.append(plain_words(rng, size) + ["Ġ:)"] * count)
+    trend = 0.3 * counts if hacks else 0.02 * STEP
+    reward = trend + rng.normal(0, 0.2, len(STEP))
+    verdict = run_checks(replace(tables(reward=reward), words=word_sample(texts)))
+    found = [one for one in verdict.findings if one.id == "reward_hacking_token"]
     assert bool(found) is hacks
     if hacks:
         assert verdict.lead == "reward_hacking_token"
-        assert (found[0].facts["text"], found[0].facts["kind"]) == (":)", "often")
+        facts = found[0].facts
+        assert (facts["text"], facts["kind"]) == (":)", "often")
         onset = found[0].onset
         assert onset is not None
-        assert STEPS // 3 <= onset.step <= STEPS // 2
+        assert start <= onset.step <= STEPS // 2

@@ -51,12 +51,12 @@ def test_a_changed_threshold_changes_the_verdict(
     check: str, text: str, toml: Path
 ) -> None:
     steps = np.arange(40)
-    values = np.interp(steps, [0, 20, 40], [0.2, 0.8, 0.4]) + 0.02 * (-1.0) ** steps
-    metrics = pd.DataFrame({"step": steps, "train/reward": values})
+    trend = np.interp(steps, [0, 20, 40], [0.2, 0.8, 0.4])
+    reward = trend + 0.02 * (-1.0) ** steps
+    metrics = pd.DataFrame({"step": steps, "train/reward": reward})
     run = replace(tables(kl_k1=15.0), metrics=metrics)
-    assert {"kl_explosion", "reward_collapse"} <= {
-        f.id for f in run_checks(run).findings
-    }
+    found = {finding.id for finding in run_checks(run).findings}
+    assert {"kl_explosion", "reward_collapse"} <= found
     toml.write_text(f"[{check}]\n{text}\n", encoding="utf-8")
     verdict = run_checks(run, load_thresholds(toml))
     assert check in [*verdict.passed, *(one.id for one in verdict.close)]
@@ -103,14 +103,17 @@ def test_a_missing_file_a_pipe_or_a_device_is_refused_and_not_waited_for(
 def test_every_class_of_thresholds_is_that_of_a_check_and_has_a_name_of_its_own() -> (
     None
 ):
-    def below(kind: type[Limits]) -> list[type[Limits]]:
-        return [
-            kind,
-            *(more for child in kind.__subclasses__() for more in below(child)),
-        ]
+    def with_subclasses(kind: type[Limits]) -> list[type[Limits]]:
+        kinds = [kind]
+        for child in kind.__subclasses__():
+            kinds += with_subclasses(child)
+        return kinds
 
-    ours = (kind for kind in below(Limits) if kind.__module__.startswith("rlreport."))
-    assert {kind for kind in ours if kind.declared()} == set(LIMITS.values())
+    declared = set()
+    for kind in with_subclasses(Limits):
+        if kind.__module__.startswith("rlreport.") and kind.declared():
+            declared.add(kind)
+    assert declared == set(LIMITS.values())
     assert len({kind.__name__ for kind in LIMITS.values()}) == len(LIMITS)
 
 
@@ -128,12 +131,12 @@ def test_the_page_is_made_from_the_checks_and_names_methods_which_no_finding_doe
     page = DOCS.read_text(encoding="utf-8")
     assert checks_page(page) == page
     assert "Dirichlet" in page
-    limits = [limit for kind in LIMITS.values() for limit in kind.declared().values()]
-    assert all(
-        limit.meaning and limit.source and np.isfinite(limit.default)
-        for limit in limits
-    )
-    assert not [limit.key for limit in limits if "Dirichlet" in limit.meaning]
+    for kind in LIMITS.values():
+        for limit in kind.declared().values():
+            assert limit.meaning
+            assert limit.source
+            assert np.isfinite(limit.default)
+            assert "Dirichlet" not in limit.meaning
 
 
 def test_the_verdict_can_say_every_kind_of_finding() -> None:

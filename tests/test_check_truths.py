@@ -34,24 +34,15 @@ def test_the_cause_leads_and_its_onset_is_right(name, seed, tmp_path, monkeypatc
     assert low <= onset.step <= high
     assert onset.low <= onset.step <= onset.high
     spoken = pseudo.speak(tmp_path, monkeypatch)
-    told_of = [
-        *(
-            spoken.of(text)
-            for f in verdict.findings
-            for text in (f.title, f.clause, f.why)
-        ),
-        *(
-            spoken.of(text)
-            for f in verdict.findings
-            for text in (f.suggestion, f.source)
-        ),
-        *(spoken.of(one.needs) for one in verdict.not_run),
-        *(spoken.of(one.title) for one in verdict.close),
-        *(spoken.of(text) for text in verdict.not_observed),
-        spoken.of(verdict.sentence),
-    ]
-    assert pseudo.untranslated(told_of, {"post"}) == []
-    assert pseudo.glued(told_of) == []
+    messages = [verdict.sentence, *verdict.not_observed]
+    for finding in verdict.findings:
+        messages += [finding.title, finding.clause, finding.why]
+        messages += [finding.suggestion, finding.source]
+    messages += [check.needs for check in verdict.not_run]
+    messages += [check.title for check in verdict.close]
+    texts = [spoken.of(message) for message in messages]
+    assert pseudo.untranslated(texts, {"post"}) == []
+    assert pseudo.glued(texts) == []
     assert all("⟦" in spoken.of(line) for line in verdict_lines(verdict))
 
 

@@ -139,10 +139,8 @@ def test_notes_leave_a_run_healthy() -> None:
 
 
 def test_a_run_too_short_for_a_trend_is_not_called_healthy() -> None:
-    one = make_tables(
-        {"step": np.zeros(64), "reward": np.ones(64), "kl_k1": np.ones(64)}
-    )
-    verdict = run_checks(one)
+    figures = {"reward": np.ones(64), "kl_k1": np.ones(64)}
+    verdict = run_checks(make_tables({"step": np.zeros(64), **figures}))
     assert verdict.level == "unjudged"
     assert verdict.sentence.startswith("Not judged")
     assert "kl_explosion" in verdict.passed
@@ -150,8 +148,12 @@ def test_a_run_too_short_for_a_trend_is_not_called_healthy() -> None:
 
 
 def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
-    lengths = {"response_tokens": moved(50, 10)}
-    verdict = run_checks(tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), **lengths))
+    made = tables(
+        reward=STEP / 40 + SIGN,
+        kl_k1=moved(1, 20),
+        response_tokens=moved(50, 10),
+    )
+    verdict = run_checks(made)
     assert verdict.level == "warning"
     shrunk = (
         "Warning: responses shrink to 10 tokens (50 in steps 0–2), starting at step 32."
@@ -205,7 +207,13 @@ WITH_A_HOLE = np.delete(SIXTY, 5)
             "reward_shift",
             59,
         ),
-        (SIXTY, np.minimum(SIXTY, 30) / 30 + CHANGED, CHANGED, "reward_shift", None),
+        (
+            SIXTY,
+            np.minimum(SIXTY, 30) / 30 + CHANGED,
+            CHANGED,
+            "reward_shift",
+            None,
+        ),
         (SIXTY, SIXTY / 30 + CHANGED, CHANGED, "reward_shift", 59),
         (WITH_A_HOLE, WITH_A_HOLE / 60, np.nan, "broken_log", 59),
     ],
@@ -250,7 +258,10 @@ def test_longer_responses_that_earn_no_more_on_average_carry_no_reward() -> None
     assert "carried" not in verdict.sentence + verdict.findings[0].title
 
 
-EACH, EVERY = 20, 4
+EACH = 20
+"""Responses a step."""
+EVERY = 4
+"""Steps from one validation to the next."""
 Series = Callable[[int], float]
 
 
@@ -260,16 +271,18 @@ def training(
     """Return the rows of a step: the reward rises to the end, a third may change the script."""
     usual = f"a poem of day {step}"
     foreign = "这是一首关于月亮的诗"
-    return [
-        row(
+    rows = []
+    for i in range(EACH):
+        one = row(
             step,
             prompt=f"Write a poem about thing {i}.",
+            response=foreign if strange and i < EACH / 3 else usual,
             reward=step / STEPS + 0.1 * rng.normal(),
         )
-        | {"response": foreign if strange and i < EACH / 3 else usual}
-        | {name: value + 0.05 * rng.normal() for name, value in more.items()}
-        for i in range(EACH)
-    ]
+        for name, value in more.items():
+            one[name] = value + 0.05 * rng.normal()
+        rows.append(one)
+    return rows
 
 
 def logged(folder: Path, watched: Series, split: bool, strange: bool = False) -> Tables:
@@ -302,7 +315,13 @@ def test_the_checkpoint_to_keep_is_the_best_by_the_watched_reward(split, tmp_pat
 
 
 @BOTH
-@pytest.mark.parametrize(("slope", "severity"), [(-1.0, "warning"), (1.0, "info")])
+@pytest.mark.parametrize(
+    ("slope", "severity"),
+    [
+        (-1.0, "warning"),
+        (1.0, "info"),
+    ],
+)
 def test_leaving_the_prompts_language_is_worse_where_the_watched_reward_falls(
     split: bool, slope: float, severity: str, tmp_path: Path
 ) -> None:
@@ -341,19 +360,30 @@ TEXTS = ["", "a", "🎉", "ðŁ", "</script>", "<|endoftext|>", "\ud800", "\x00"
 def _holed(seed: int) -> Tables:
     rng = np.random.default_rng(seed)
     rows = int(rng.integers(1, 120))
+    last_step = int(rng.integers(1, 30))
+    steps = rng.integers(-3, last_step, rows)
+    prompts = int(rng.integers(1, 20))
     columns: dict[str, object] = {
-        "step": np.sort(rng.integers(-3, int(rng.integers(1, 30)), rows)),
-        "prompt_id": rng.integers(0, int(rng.integers(1, 20)), rows),
-        "nan_values": rng.integers(0, 2, rows) * (seed % 5 == 0),
+        "step": np.sort(steps),
+        "prompt_id": rng.integers(0, prompts, rows),
     }
+    nan_values = rng.integers(0, 2, rows)
+    columns["nan_values"] = 0 * nan_values if seed % 5 else nan_values
     for name in FIGURES:
-        values = rng.normal(size=rows) * 10.0 ** rng.integers(-8, 9)
-        values[rng.random(rows) < rng.choice([0, 0.3, 1.0])] = np.nan
-        values = np.abs(values) if name.endswith("_m2") else values
-        columns[name] = values if rng.random() < 0.8 else np.full(rows, values[0])
-    texts = [
-        [str(t) for t in rng.choice(TEXTS, rng.integers(0, 9))] for _ in range(rows)
-    ]
+        values = rng.normal(size=rows)
+        values *= 10.0 ** rng.integers(-8, 9)
+        luck = rng.random(rows)
+        share_missing = rng.choice([0, 0.3, 1.0])
+        values[luck < share_missing] = np.nan
+        if name.endswith("_m2"):
+            values = np.abs(values)
+        if rng.random() >= 0.8:
+            values = np.full(rows, values[0])
+        columns[name] = values
+    texts = []
+    for _ in range(rows):
+        length = rng.integers(0, 9)
+        texts.append(rng.choice(TEXTS, length).tolist())
     unit = "word" if seed % 2 else "token"
     references = texts[::-1] if seed % 3 else None
     return make_tables(columns, texts=texts, ref_texts=references, unit=unit)
@@ -363,13 +393,10 @@ def _holed(seed: int) -> Tables:
 @pytest.mark.parametrize("seed", [*range(15), *in_ci(*range(15, 60))])
 def test_any_table_is_judged_without_an_error(seed: int) -> None:
     verdict = run_checks(_holed(seed))
-    told = (
-        [f.id for f in verdict.findings]
-        + verdict.passed
-        + [n.id for n in verdict.not_run]
-    )
-    told += [one.id for one in verdict.close]
-    assert sorted(told) == sorted(check.id for check in CHECKS)
+    judged = list(verdict.passed)
+    for group in (verdict.findings, verdict.not_run, verdict.close):
+        judged += [one.id for one in group]
+    assert sorted(judged) == sorted(check.id for check in CHECKS)
     json.dumps(findings_json(verdict), allow_nan=False)
 
 
@@ -455,9 +482,11 @@ def test_what_is_not_logged_is_said_with_what_it_would_have_shown() -> None:
 
 
 def test_the_bold_sentence_has_at_most_25_words() -> None:
-    step = STEP[:-60]  # so the checkpoint is not the last one, which takes more words
-    reward = 0.006 * step + np.random.default_rng(1).normal(size=len(STEP))[:-60]
-    verdict = run_checks(make_tables({"step": step, "reward": reward}))
+    noise = np.random.default_rng(1).normal(size=len(STEP))
+    # The last step is cut: the checkpoint to keep is another one, which takes fewer words.
+    kept = slice(-60)
+    reward = 0.006 * STEP[kept] + noise[kept]
+    verdict = run_checks(make_tables({"step": STEP[kept], "reward": reward}))
     assert [f.facts["faults"] for f in verdict.findings if f.id == "broken_log"] == [
         ("last",)
     ]

@@ -42,7 +42,8 @@ def test_evidence_comes_first_then_extremes_then_a_sample():
     assert len(rank_by_interest(table, 1000)) == 1000
     assert len(chosen) == len(set(chosen)) == 128
     for metric in ("reward", "kl_k1", "response_tokens"):
-        assert {table[metric].argmin(), table[metric].argmax()} <= set(chosen.tolist())
+        values = table[metric]
+        assert {values.argmin(), values.argmax()} <= set(chosen.tolist())
 
 
 def test_responses_of_equal_interest_are_in_the_order_of_the_log():
@@ -70,10 +71,10 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
     table["prompt_id"] = np.tile(np.arange(each) % prompts, steps)
     kept = []
     for step in range(steps):
-        own = table["step"].to_numpy() == step
-        rows = rank_by_interest(table[own], 80)
+        of_step = table[table["step"] == step]
+        rows = rank_by_interest(of_step, 80)
         assert len(set(rows.tolist())) == 80
-        kept.append(set(table[own]["prompt_id"].to_numpy()[rows].tolist()))
+        kept.append(set(of_step["prompt_id"].iloc[rows]))
     assert len(set.intersection(*kept)) >= 20
 
 
@@ -95,7 +96,9 @@ def test_token_values_lose_digits_where_one_page_has_too_many_however_much_room_
 
 
 def test_where_steps_have_no_page_the_first_the_last_and_those_of_findings_still_have_one():
-    steps = [plan(step, pinned=int(step in (13, 58))) for step in range(100)]
+    steps = [plan(step, pinned=0) for step in range(100)]
+    for step in (13, 58):
+        steps[step] = plan(step, pinned=1)
     kept = [one.step for one in fewer_steps(steps, 12)]
     assert kept == sorted([*range(0, 100, 16), 13, 58, 99])
     assert [one.step for one in fewer_steps(steps, 4)] == [0, 13, 58, 99]

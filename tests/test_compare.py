@@ -7,6 +7,7 @@ import random as dice
 import re
 import shutil
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -63,20 +64,19 @@ def write_run(
     ability = np.random.default_rng(99).beta(1.5, 1.5, 400)
     random = np.random.default_rng(seed)
     words = dice.Random(seed)
-    rows = [
-        {
+    rows = []
+    for step, prompt, _ in product(steps, prompts, range(2)):
+        is_right = random.random() < ability[prompt] - drop
+        row = {
             "step": step,
             "prompt": f"{name}{prompt}: what?",
             "response": " ".join(words.choices(WORDS, k=8)),
-            "reward": float(random.random() < ability[prompt] - drop),
+            "reward": float(is_right),
             "ref_reward": 0.5,
             "id": prompt,
             **extra,
         }
-        for step in steps
-        for prompt in prompts
-        for _ in range(2)
-    ]
+        rows.append(row)
     return write(folder / "log.jsonl", rows).parent
 
 
@@ -162,10 +162,16 @@ def compared(base: Path | list[Path], new: Path, **options) -> tuple[dict, Outco
 
 def levels(base: Path | list[Path], new: Path) -> dict[str, str]:
     """Level of each guardrail."""
-    return {g["id"]: g["level"] for g in compared(base, new)[0]["guardrails"]}
+    guardrails = compared(base, new)[0]["guardrails"]
+    return {guardrail["id"]: guardrail["level"] for guardrail in guardrails}
 
 
-def test_a_loss_is_worse_and_a_second_seed_or_the_run_itself_is_not(runs, loss):
+def window_of(base: list[int], new: list[int]) -> dict:
+    """The steps that are compared, in ``compare.json``: of each side the first and the last."""
+    return {"steps": new, "steps_base": base, "split": "train"}
+
+
+def test_a_loss_is_worse(runs, loss):
     lost, out = loss
     assert lost.sentence.startswith("Lower in these runs: reward −0.")
     found = comparison_json(out)
@@ -173,11 +179,17 @@ def test_a_loss_is_worse_and_a_second_seed_or_the_run_itself_is_not(runs, loss):
     assert found["verdict"]["level"] == "worse"
     assert found["verdict"]["pairs"] == 48
     assert found["verdict"]["high"] < 0
-    assert found["window"] == {"steps": [8, 9], "steps_base": [8, 9], "split": "train"}
+    assert found["window"] == window_of([8, 9], [8, 9])
+
+
+def test_a_second_seed_is_no_evidence(runs):
     verdict = compared(runs["main"], runs["same"])[0]["verdict"]
     assert verdict["level"] == "no_evidence"
     assert verdict["low"] < 0 < verdict["high"]
     assert verdict["mde"] > 0
+
+
+def test_a_run_does_not_differ_from_itself(runs):
     itself = compared(runs["main"], runs["main"], fail_on=["any"])[0]
     assert itself["verdict"]["level"] == "no_evidence"
     assert itself["flips"] == []
@@ -185,73 +197,108 @@ def test_a_loss_is_worse_and_a_second_seed_or_the_run_itself_is_not(runs, loss):
     assert itself["gate"]["exit"] == 0
 
 
-def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
-    tokens = {"response_tokens": [*"abcd" * 10], "logprobs": [-0.1] * 40}
-    base = write_run(tmp_path / "base", drop=0.3, ref_logprobs=[-0.1] * 40, **tokens)
-    sound = write_run(tmp_path / "sound", seed=1, ref_logprobs=[-0.1] * 40, **tokens)
-    broken = write_run(tmp_path / "broken", seed=1, ref_logprobs=[-3.1] * 40, **tokens)
+@pytest.fixture(scope="module")
+def kl_runs(tmp_path_factory):
+    """Folders of logs: base, a run that earns more, and one that does so far from the reference."""
+    root = tmp_path_factory.mktemp("kl_runs")
 
-    def sentence(base, new):
-        return compared(base, new)[0]["verdict"]["sentence"]
+    def write_with_kl(name, ref_logprob, **run):
+        tokens = {
+            "response_tokens": [*"abcd" * 10],
+            "logprobs": [-0.1] * 40,
+            "ref_logprobs": [ref_logprob] * 40,
+        }
+        return write_run(root / name, **run, **tokens)
 
-    assert sentence(base, sound).startswith("Higher in these runs: reward +0.")
-    found, outcome = compared(base, broken, fail_on=["new-critical"])
-    said = found["verdict"]["sentence"]
-    assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in these runs", said)
+    return {
+        "base": write_with_kl("base", -0.1, drop=0.3),
+        "sound": write_with_kl("sound", -0.1, seed=1),
+        "broken": write_with_kl("broken", -3.1, seed=1),
+    }
+
+
+def sentence_of(base, new):
+    return compared(base, new)[0]["verdict"]["sentence"]
+
+
+def test_a_run_that_earns_more_but_broke_is_not_called_better(kl_runs):
+    base = kl_runs["base"]
+    sound = sentence_of(base, kl_runs["sound"])
+    assert sound.startswith("Higher in these runs: reward +0.")
+    found, outcome = compared(base, kl_runs["broken"], fail_on=["new-critical"])
+    broken = found["verdict"]["sentence"]
+    assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in these runs", broken)
     assert found["verdict"]["level"] == "better"
     assert found["levels"]["new"] == ["critical"]
-    assert not [g["id"] for g in found["guardrails"] if g["level"] == "better"]
+    guardrail_levels = [guardrail["level"] for guardrail in found["guardrails"]]
+    assert "better" not in guardrail_levels
     assert outcome.gate.failed == ("new-critical:kl_explosion",)
-    over_seeds = sentence([base, base], broken)
-    assert (
-        "NEW is broken: " in over_seeds
-        and " Higher in these runs: reward" in over_seeds
-    )
-    assert "Higher in these runs: reward +0." in sentence([base, base], sound)
-    claim = outcome_of([run_at(base)] * 3, [run_at(sound)] * 3, CompareOptions())
-    assert compare_json(claim)["verdict"]["sentence"].startswith("Better: reward +0.")
-    lower = rlreport.compare(broken, base, tmp_path / "c")
-    assert re.match(
-        r"BASE is broken: [^.]+\. Lower in these runs: reward −0\.", lower.sentence
-    )
-    assert (
-        '<section class="verdict info"' in (tmp_path / "c" / "compare.html").read_text()
-    )
-    assert sentence(broken, broken).startswith(
+
+
+def test_a_run_that_broke_is_not_called_better_than_several_seeds(kl_runs):
+    bases = [kl_runs["base"], kl_runs["base"]]
+    broken = sentence_of(bases, kl_runs["broken"])
+    assert "NEW is broken: " in broken
+    assert " Higher in these runs: reward" in broken
+    sound = sentence_of(bases, kl_runs["sound"])
+    assert "Higher in these runs: reward +0." in sound
+
+
+def test_several_runs_on_both_sides_may_be_called_better(kl_runs):
+    bases = [run_at(kl_runs["base"])] * 3
+    news = [run_at(kl_runs["sound"])] * 3
+    outcome = outcome_of(bases, news, CompareOptions())
+    sentence = compare_json(outcome)["verdict"]["sentence"]
+    assert sentence.startswith("Better: reward +0.")
+
+
+def test_a_broken_base_is_named_before_the_difference(kl_runs, tmp_path):
+    lower = rlreport.compare(kl_runs["broken"], kl_runs["base"], tmp_path / "out")
+    beginning = r"BASE is broken: [^.]+\. Lower in these runs: reward −0\."
+    assert re.match(beginning, lower.sentence)
+    page = (tmp_path / "out" / "compare.html").read_text()
+    assert '<section class="verdict info"' in page
+
+
+def test_between_two_broken_runs_the_difference_means_little(kl_runs):
+    sentence = sentence_of(kl_runs["broken"], kl_runs["broken"])
+    assert sentence.startswith(
         "Both are broken, so the difference between them means little. BASE is "
     )
-    # A finding that turned critical is new to the gate and to the verdict, and not to the list.
-    losses = [{"step": step, "loss": 0.1 if step < 8 else np.nan} for step in range(10)]
-    broken = broken.rename(tmp_path / "nan")
-    write(broken / "metrics.jsonl", losses)
+
+
+def test_a_finding_that_turned_critical_is_new_to_the_gate_but_not_to_the_list(
+    kl_runs, tmp_path
+):
+    broken = shutil.copytree(kl_runs["broken"], tmp_path / "nan")
+    losses = [0.1] * 8 + [np.nan] * 2
+    metrics = [{"step": step, "loss": loss} for step, loss in enumerate(losses)]
+    write(broken / "metrics.jsonl", metrics)
     rlreport.build(broken, tmp_path / "report", workers=1)
     found, still = compared(tmp_path / "report", broken, fail_on=["any"])
     assert found["verdict"]["sentence"].startswith("Both are broken")
     assert not still.gate.failed
-    about = (
-        shutil.copytree(tmp_path / "report", tmp_path / "warned")
-        / "data"
-        / "report.json"
-    )
-    said = json.loads(about.read_text())
-    for finding in said["findings"]:
+    warned = shutil.copytree(tmp_path / "report", tmp_path / "warned")
+    about = warned / "data" / "report.json"
+    report = json.loads(about.read_text())
+    for finding in report["findings"]:
         finding["severity"] = "warning"
-    said["verdict"]["level"] = "warning"
-    about.write_text(json.dumps(said))
-    turned = rlreport.compare(
-        tmp_path / "warned", broken, tmp_path / "b", fail_on=["any"]
-    )
+    report["verdict"]["level"] = "warning"
+    about.write_text(json.dumps(report))
+    out = tmp_path / "out"
+    turned = rlreport.compare(warned, broken, out, fail_on=["any"])
     assert turned.sentence.startswith("NEW is broken: ")
     assert "new-critical:kl_explosion" in turned.gate.failed
-    assert comparison_json(tmp_path / "b")["findings"]["new"] == []
-    assert "New critical findings: " in (tmp_path / "b" / "compare.html").read_text()
+    assert comparison_json(out)["findings"]["new"] == []
+    assert "New critical findings: " in (out / "compare.html").read_text()
 
 
 def test_a_collapse_makes_no_guardrail_better(tmp_path):
+    def collapsing(step):
+        return 40 if step < 10 else 1
+
     base = write_graded(tmp_path / "base", words=lambda step: 40)
-    shrinks = write_graded(
-        tmp_path / "shrinks", words=lambda step: 40 if step < 10 else 1
-    )
+    shrinks = write_graded(tmp_path / "shrinks", words=collapsing)
     shorter = write_graded(tmp_path / "shorter", words=lambda step: 30)
     assert run_at(shrinks).collapsed
     assert "better" not in levels(base, shrinks).values()
@@ -303,18 +350,17 @@ def write_graded(
 ):
     """Steps of four responses to each of sixteen prompts, or as many as have fields."""
     random = dice.Random(0)
-    rows = [
-        {
+    rows = []
+    prompts = range(len(fields))
+    for step, prompt, k in product(range(steps), prompts, range(each)):
+        row = {
             "step": step,
             "prompt": f"p{prompt}: what?",
             "response": " ".join(random.choices(WORDS, k=words(step))),
             "reward": float(reward(step, prompt, k)),
-            **further,
+            **fields[prompt],
         }
-        for step in range(steps)
-        for prompt, further in enumerate(fields)
-        for k in range(each)
-    ]
+        rows.append(row)
     return write(folder / "log.jsonl", rows).parent
 
 
@@ -411,7 +457,8 @@ def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path):
         ("lost", [], 0),
         ("lost", ["worse"], 1),
     ):
-        assert compared(runs["main"], runs[new], fail_on=fail_on)[1].gate.exit == status
+        _, outcome = compared(runs["main"], runs[new], fail_on=fail_on)
+        assert outcome.gate.exit == status
 
 
 def test_other_prompts_are_compared_unpaired_and_that_is_said(runs, tmp_path):
@@ -424,18 +471,25 @@ def test_other_prompts_are_compared_unpaired_and_that_is_said(runs, tmp_path):
     assert compared(runs["main"], other, pair_by="id")[0]["verdict"]["pairs"] == 48
 
 
-@pytest.mark.parametrize(("field", "key"), [("id", "id"), ("group", "group_id")])
+@pytest.mark.parametrize(
+    ("field", "key"),
+    [
+        ("id", "id"),
+        ("group", "group_id"),
+    ],
+)
 def test_responses_without_the_field_of_pairs_are_left_out_and_counted(
     tmp_path, field, key
 ):
     base = write_run(tmp_path / "base", prompts=range(16), group_id="g")
     new = write_run(tmp_path / "new", prompts=range(16), seed=1, group_id="g")
-    rows = [json.loads(line) for line in (new / "log.jsonl").read_text().splitlines()]
+    lines = (new / "log.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
     for row in rows[:7]:
         del row[key]
     write(new / "log.jsonl", rows)
-    said = notes(compared(base, new, pair_by=field)[1])
-    lacking = [note for note in said if "--pair-by" in note]
+    _, outcome = compared(base, new, pair_by=field)
+    lacking = [note for note in notes(outcome) if "--pair-by" in note]
     assert lacking == ["new: responses without the field of --pair-by, left out: 7."]
 
 
@@ -460,21 +514,19 @@ def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
     new = write_run(tmp_path / "new", steps=(0, 40, 80), seed=1, drop=0.4)
     found, outcome = compared(base, new)
     said = notes(outcome)
-    assert found["window"] == {
-        "steps": [80, 80],
-        "steps_base": [100, 100],
-        "split": "train",
-    }
-    assert any(
-        "near their ends. Compared: step 100 of BASE with step 80" in n for n in said
-    )
+    assert found["window"] == window_of([100, 100], [80, 80])
+    reason = "near their ends. Compared: step 100 of BASE with step 80"
+    assert any(reason in note for note in said)
     both = "step 100 of BASE against step 80 of NEW"
     assert f"48 prompts in pairs, {both})" in found["verdict"]["sentence"]
     assert said[0].startswith(f"Compared: {both} of training responses; 48 prompts")
-    # Where both have steps at the end of what both cover, those are compared.
+
+
+def test_steps_at_the_end_of_what_both_cover_are_compared(tmp_path):
+    base = write_run(tmp_path / "less", steps=(0, 50, 96))
     new = write_run(tmp_path / "more", steps=(0, 45, 95, 100), seed=1)
-    window = compared(write_run(tmp_path / "less", steps=(0, 50, 96)), new)[0]["window"]
-    assert (window["steps_base"], window["steps"]) == ([96, 96], [95, 95])
+    found = compared(base, new)[0]
+    assert found["window"] == window_of([96, 96], [95, 95])
 
 
 def test_a_redacted_report_cannot_be_paired_and_tells_no_hash(runs, tmp_path):
@@ -488,13 +540,12 @@ def test_a_redacted_report_cannot_be_paired_and_tells_no_hash(runs, tmp_path):
 
 
 def test_redaction_leaves_out_all_texts_and_what_the_card_names_as_prose(tmp_path):
-    sides = [
-        write_run(tmp_path / name, drop=drop) for name, drop in (("a", 0), ("b", 0.4))
-    ]
-    for side, word in zip(sides, ("Obey", "Think"), strict=True):
+    base = write_run(tmp_path / "a")
+    new = write_run(tmp_path / "b", drop=0.4)
+    for side, word in ((base, "Obey"), (new, "Think")):
         lines = f"system_prompt: {word}\nmax_prompt_length: 70{len(word)}\n"
         (side / "config.yaml").write_text(lines)
-    rlreport.compare(sides[0], sides[1], tmp_path / "out", redact=True)
+    rlreport.compare(base, new, tmp_path / "out", redact=True)
     flips = comparison_json(tmp_path / "out")["flips"]
     assert flips and all(isinstance(flip["prompt"], int) for flip in flips)
     for name, data in files_below(tmp_path / "out").items():
@@ -512,11 +563,16 @@ def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
     assert found["verdict"]["level"] == "worse"
     short = write_run(tmp_path / "short", seed=3, steps=range(6))
     found = compared([runs["main"], short], runs["same"])[0]
-    assert found["window"] == {"steps": [5, 5], "steps_base": [5, 5], "split": "train"}
+    assert found["window"] == window_of([5, 5], [5, 5])
     assert found["verdict"]["pairs"] == 48
-    # A seed that ended before the others begin leaves each side its own end.
+
+
+def test_a_seed_that_ended_before_the_others_begin_leaves_each_side_its_end(
+    runs, tmp_path
+):
     ahead = write_run(tmp_path / "ahead", seed=3, steps=range(-5, 0))
-    assert compared([runs["main"], ahead], runs["same"])[0]["verdict"]["pairs"] == 48
+    found = compared([runs["main"], ahead], runs["same"])[0]
+    assert found["verdict"]["pairs"] == 48
 
 
 def test_a_folder_of_seeds_stands_for_its_runs(tmp_path):
@@ -583,11 +639,13 @@ def test_two_prompts_are_too_few_to_be_compared(tmp_path):
     no_data, too_few = page.split("Not compared, as ")[1:]
     assert no_data.startswith("a run has no data: ") and "Length" not in no_data
     assert too_few.startswith("too few prompts or blocks have data: Length, ")
-    # One prompt is counted in the singular.
-    note = notes(compared(base, write_run(tmp_path / "next", prompts=range(1, 3)))[1])[
-        0
-    ]
-    assert note.endswith(
+
+
+def test_one_prompt_is_counted_in_the_singular(tmp_path):
+    base = write_run(tmp_path / "base", prompts=range(2))
+    new = write_run(tmp_path / "next", prompts=range(1, 3))
+    _, outcome = compared(base, new)
+    assert notes(outcome)[0].endswith(
         "; 1 prompt in common. 1 prompt only in BASE. 1 prompt only in NEW."
     )
 
@@ -625,7 +683,8 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
     with pytest.raises(UnusableInputError, match="has no data/responses"):
         rlreport.compare(base, runs["lost"], tmp_path / "out")
     data.write_bytes(whole)
-    about.write_text(json.dumps({**json.loads(about.read_text()), "schema": 99}))
+    newer = {**json.loads(about.read_text()), "schema": 99}
+    about.write_text(json.dumps(newer))
     with pytest.raises(UnusableInputError, match="another version"):
         rlreport.compare(base, runs["lost"], tmp_path / "out")
     about.write_text("{")
@@ -680,20 +739,19 @@ def test_what_is_no_report_is_refused(runs, tmp_path):
 def test_one_trainers_metrics_are_not_taken_for_those_of_two_runs(
     runs, built, tmp_path
 ):
-    metrics = tmp_path / "trainer.jsonl"
-    metrics.write_text(
-        "".join(f'{{"step": {step}, "entropy": 1.0}}\n' for step in range(10))
-    )
-    given = ["--metrics", str(metrics), "-o", str(tmp_path / "out")]
-    logs = [str(runs["main"]), str(runs["lost"])]
-    refused = CliRunner().invoke(main, ["compare", *logs, *given])
+    rows = [{"step": step, "entropy": 1.0} for step in range(10)]
+    metrics = write(tmp_path / "trainer.jsonl", rows)
+
+    def run_with_metrics(base):
+        arguments = ["compare", base, runs["lost"], "--metrics", metrics]
+        arguments += ["-o", tmp_path / "out"]
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+    refused = run_with_metrics(runs["main"])
     assert refused.exit_code == 2
     assert "--metrics: one metrics file cannot belong to several runs" in refused.output
     assert not (tmp_path / "out").exists()
-    assert (
-        CliRunner().invoke(main, ["compare", str(built), logs[1], *given]).exit_code
-        == 0
-    )
+    assert run_with_metrics(built).exit_code == 0
 
 
 def test_markdown_and_mail_carry_the_verdict_and_two_pairs(loss):

@@ -39,16 +39,42 @@ STEPS = 50
 PROMPTS = 4
 EACH = 2
 
+
+def is_solved(step: int) -> float:
+    return 1.0 if step % 7 else 0.99
+
+
+def falls_by_half(step: int) -> float:
+    loss = 0.5 if step > 30 else 0.0
+    return 0.1 + 0.8 * min(step / 20, 1) - loss
+
+
+def falls_below_its_start(step: int) -> float:
+    loss = 0.5 if step > 25 else 0.0
+    return 0.6 - loss
+
+
+def dies_at(death: int) -> Callable[[int], float]:
+    def reward(step: int) -> float:
+        return 0.1 + step / STEPS if step < death else 0.0
+
+    return reward
+
+
+def dips(step: int) -> float:
+    return 0.2 if 15 < step < 30 else min(0.1 + step / 12, 0.8)
+
+
 RUNS: dict[str, Callable[[int], float]] = {
     "rises": lambda step: 0.1 + 0.7 * step / STEPS,
     "rises_and_stays": lambda step: min(0.2 + step / 20, 0.9),
     "never_rises": lambda step: 0.4,
-    "is_solved": lambda step: 1.0 if step % 7 else 0.99,
-    "falls_by_half": lambda step: 0.1 + 0.8 * min(step / 20, 1) - 0.5 * (step > 30),
-    "falls_below_its_start": lambda step: 0.6 - 0.5 * (step > 25),
-    "dies": lambda step: 0.1 + step / STEPS if step < 30 else 0.0,
-    "dies_at_the_end": lambda step: 0.1 + step / STEPS if step < 46 else 0.0,
-    "dips": lambda step: 0.2 if 15 < step < 30 else min(0.1 + step / 12, 0.8),
+    "is_solved": is_solved,
+    "falls_by_half": falls_by_half,
+    "falls_below_its_start": falls_below_its_start,
+    "dies": dies_at(30),
+    "dies_at_the_end": dies_at(46),
+    "dips": dips,
     "falls_slowly": lambda step: 0.9 - 0.7 * step / STEPS,
 }
 

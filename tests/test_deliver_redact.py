@@ -141,10 +141,10 @@ def test_neither_hashes_nor_exact_lengths_tell_a_short_text(folder, log):
             assert digest.encode() not in held
     table = pd.read_csv(folder / "data" / "tokens.csv")
     lengths = {"at most 10 characters", "at most 100 characters"}
-    assert {text.partition(", ")[2].rstrip("]") for text in table["token"]} <= lengths
-    assert table["token"].str.extract(r"token (\d+),")[0].astype(int).tolist() == [
-        *range(1, len(table) + 1)
-    ]
+    described = table["token"].str.extract(r"token (\d+), ([^\]]*)")
+    assert set(described[1]) <= lengths
+    numbers = described[0].astype(int).tolist()
+    assert numbers == list(range(1, len(table) + 1))
     assert table["raw"].equals(table["token"])
 
 
@@ -160,12 +160,13 @@ def test_equal_texts_have_equal_numbers_on_every_page(folder):
 
 def test_names_are_kept_unless_told(log, tmp_path):
     logs = tmp_path / "secretfolder"
-    rows = [json.loads(line) for line in log.read_text().splitlines()[:48]]
-    secret = {"secretlist": ["a"]}  # which nobody reads
-    rows = [
-        {**row, **secret, "secretfield": i % 5, "secretlabel": f"x{i}"}
-        for i, row in enumerate(rows)
-    ]
+    rows = []
+    for i, line in enumerate(log.read_text().splitlines()[:48]):
+        row = json.loads(line)
+        row["secretlist"] = ["a"]  # which nobody reads
+        row["secretfield"] = i % 5
+        row["secretlabel"] = f"x{i}"
+        rows.append(row)
     write_log(logs / "secretfile.jsonl", [*rows, {"step": "secretfield"}])
     (logs / "secretmetrics.csv").write_text("step,lr\n0,0.5\n1,0.25\n")
     rlreport.build(logs, tmp_path / "kept", redact=True, workers=1)
@@ -217,27 +218,19 @@ def test_logged_names_of_splits_are_left_out_of_notes_and_settings(tmp_path):
                 logs, tmp_path / "run", redact=redact, split=asked, workers=1
             )
             assert any("split" in note.kind for note in built.tables.notes)
-            assert bool(SECRET.search(everything(Path(built.out)))) != bool(redact)
+            shown = everything(Path(built.out))
+            assert bool(SECRET.search(shown)) != bool(redact)
 
 
 def test_hidden_names_change_no_verdict(tmp_path):
-    sources = [("math", lambda step: 0.9), ("code", lambda step: 0.9 * (step < 12))]
-    rows = [
-        row(
-            step,
-            reward=float(n % 10 < 10 * mean(step)),
-            data_source=source,
-            prompt=f"{n}",
-        )
-        for step in range(40)
-        for source, mean in sources
-        for n in range(10)
-    ]
-    gap = {"sampling/sampling_logp_difference/mean": 0.5}
-    write(
-        tmp_path / "metrics.jsonl",
-        [{"step": s, "reward": 0.5, **gap} for s in range(40)],
-    )
+    solved = {"math": [9] * 40, "code": [9] * 12 + [0] * 28}
+    rows = []
+    for step, source, n in product(range(40), solved, range(10)):
+        reward = 1.0 if n < solved[source][step] else 0.0
+        rows.append(row(step, reward=reward, data_source=source, prompt=f"{n}"))
+    figures = {"reward": 0.5, "sampling/sampling_logp_difference/mean": 0.5}
+    metrics = [{"step": step, **figures} for step in range(40)]
+    write(tmp_path / "metrics.jsonl", metrics)
     write(tmp_path / "log.jsonl", rows)
     found = {}
     for redact in (False, "names"):

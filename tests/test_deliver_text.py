@@ -81,7 +81,8 @@ class Rendered(HTMLParser):
             self.code.append("")
 
     def handle_endtag(self, tag):
-        self.inside -= tag == "code"
+        if tag == "code":
+            self.inside -= 1
 
     def handle_data(self, data):
         if self.inside:
@@ -117,8 +118,11 @@ def test_pictures_lie_beside_it_and_all_are_shown(written, tmp_path):
     assert sorted(shown) == sorted(f"run_files/{p.name}" for p in files)
     assert len(shown) >= 3
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in files)
-    # They are found whatever the name.
-    logs = write(tmp_path / "a.jsonl", [row(step, reward=step) for step in range(3)])
+
+
+def test_pictures_are_found_whatever_the_name(tmp_path):
+    rows = [row(step, reward=step) for step in range(3)]
+    logs = write(tmp_path / "a.jsonl", rows)
     rlreport.build(logs, tmp_path / "我的 run (1) #2.md")
     shown = Rendered((tmp_path / "我的 run (1) #2.md").read_text("utf-8")).images
     assert shown
@@ -406,16 +410,19 @@ def exploded(tmp_path_factory):
     """A folder with reports of a run that dies after a gradient explosion, and its verdict."""
     folder = tmp_path_factory.mktemp("lead")
     random = np.random.default_rng(0)
-    rewards = np.where(np.arange(120) > 70, 0.01, np.linspace(0.3, 0.8, 120))
-    lines = [
-        {
+    rewards = np.linspace(0.3, 0.8, 120)
+    rewards[71:] = 0.01
+    lines = []
+    for step, reward in enumerate(rewards):
+        line = {
             "step": step,
             "reward": reward + random.normal(0, 0.01),
             "entropy": 1 + random.normal(0, 0.01),
-            "grad_norm": 480.0 if step in (70, 71) else 1 + abs(random.normal(0, 0.1)),
+            "grad_norm": 480.0,
         }
-        for step, reward in enumerate(rewards)
-    ]
+        if step not in (70, 71):
+            line["grad_norm"] = 1 + abs(random.normal(0, 0.1))
+        lines.append(line)
     log = write(folder / "metrics.jsonl", lines)
     for name in ("run.eml", "run.md"):
         verdict = rlreport.build(log, folder / name, workers=1).verdict

@@ -213,12 +213,22 @@ def test_the_site_builds_strictly_without_a_foreign_request(tmp_path):
         ], made
 
 
-ALL_PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob(".github/**/*.md")]
+ALL_PAGES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/*.md"),
+    *ROOT.glob(".github/**/*.md"),
+]
 LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(("page", "mark"), [("README.md", ""), ("README.zh.md", "zh-")])
+@pytest.mark.parametrize(
+    ("page", "mark"),
+    [
+        ("README.md", ""),
+        ("README.zh.md", "zh-"),
+    ],
+)
 def test_the_picture_is_there_and_light(page: str, mark: str, theme: str) -> None:
     name = f"docs/pictures/overview-{mark}{theme}.webp"
     assert f'"{name}"' in (ROOT / page).read_text("utf-8")

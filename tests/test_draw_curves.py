@@ -19,7 +19,13 @@ from rlreport.draw.curves import (
     sparkline,
 )
 from rlreport.draw.svg import drawn
-from tests.tables_builder import charts_of_run, line_of, table_of_rows, tables_of
+from tests.tables_builder import (
+    charts_of_run,
+    line_of,
+    response_table,
+    table_of_rows,
+    tables_of,
+)
 
 STEPS = np.arange(40.0)
 
@@ -31,6 +37,12 @@ def metric_chart(values: np.ndarray) -> Chart:
     tables = tables_of(table_of_rows(rows))
     tables.metrics = metrics
     return charts_of_run(tables)["metric_spiky"]
+
+
+def first_chart(reward: np.ndarray) -> Chart:
+    """Return the first chart of a run with this reward at its steps."""
+    responses = response_table({"step": np.arange(len(reward)), "reward": reward})
+    return overview_charts(tables_of(responses))[0]
 
 
 def axis_of(chart: Chart) -> tuple[str, tuple[float, float]]:
@@ -51,11 +63,12 @@ def test_averaged_points_have_the_range_of_their_steps():
     chart = metric_chart(values)
     rows = chart.spec["data"]["values"]
     assert len(rows) == 250
-    assert rows[0]["value"] == pytest.approx(values[:4].mean(), rel=1e-4)
-    assert [(row["min"], row["max"]) for row in rows] == [
-        pytest.approx((four.min(), four.max()), rel=1e-4)
-        for four in values.reshape(-1, 4)
-    ]
+    fours = values.reshape(-1, 4)
+    assert rows[0]["value"] == pytest.approx(fours[0].mean(), rel=1e-4)
+    lowest = [row["min"] for row in rows]
+    highest = [row["max"] for row in rows]
+    assert lowest == pytest.approx(fours.min(axis=1), rel=1e-4)
+    assert highest == pytest.approx(fours.max(axis=1), rel=1e-4)
     title, (low, high) = axis_of(chart)
     assert title == "mean and range of 4 steps"
     assert low < -7.0
@@ -86,7 +99,8 @@ def test_noise_far_from_zero_looks_flat(sign):
     _, (low, high) = axis_of(metric_chart(values))
     assert high - low >= 0.02 * 100
     assert low < values.min() and values.max() < high
-    _, (low, high) = axis_of(metric_chart(sign * (100 + np.arange(40))))
+    rising = sign * (100 + np.arange(40))
+    _, (low, high) = axis_of(metric_chart(rising))
     assert high - low == pytest.approx(1.12 * 39), "a margin only where the curve moves"
 
 
@@ -95,7 +109,8 @@ def test_missing_values_leave_gaps_in_the_range_and_a_point_between_gaps_has_one
     values[400:480] = np.nan
     values[440:442] = 3.0, 30.0
     rows = metric_chart(values).spec["data"]["values"]
-    assert [rows[i]["max"] for i in (100, 109, 111, 119)] == [None] * 4
+    for i in (100, 109, 111, 119):
+        assert rows[i]["max"] is None
     between_gaps = rows[110]
     assert between_gaps["min"] == 3.0
     assert between_gaps["value"] == 16.5
@@ -132,14 +147,13 @@ def test_a_sparkline_has_means_in_order_and_gaps_where_all_neighbours_are_missin
 
 def test_averages_are_those_of_pandas_pass_over_what_is_missing_and_begin_at_ten_steps():
     def rows(reward: np.ndarray) -> list[dict]:
-        table = [{"step": s, "reward": r} for s, r in enumerate(reward.tolist())]
-        chart = overview_charts(tables_of(table_of_rows(table)))[0]
-        return chart.spec["data"]["values"]
+        return first_chart(reward).spec["data"]["values"]
 
     is_missing = np.isin(STEPS, [0, 7, 8, 39])
     reward = np.where(is_missing, np.nan, STEPS % 3)
     for factor in SMOOTHING:
-        expected = pd.Series(reward).dropna().ewm(alpha=1 - factor, adjust=True).mean()
+        averaged = pd.Series(reward).dropna().ewm(alpha=1 - factor, adjust=True)
+        expected = averaged.mean()
         found = [row[f"ema_{factor * 10:.0f}"] for row in rows(reward)]
         known = [value for value in found if value is not None]
         np.testing.assert_allclose(known, expected, rtol=1e-3)
@@ -162,13 +176,12 @@ def test_averages_are_those_of_pandas_pass_over_what_is_missing_and_begin_at_ten
     ],
 )
 def test_only_noisy_curves_are_smoothed(values: np.ndarray, noisy: bool) -> None:
-    assert DrawnCurve("a", "a", values).noisy is noisy
+    assert DrawnCurve("a", "a", values).is_noisy is noisy
 
 
 def test_a_noisy_curve_is_drawn_smoothed_with_the_logged_values_behind():
     def lines(reward: np.ndarray) -> int:
-        table = [{"step": s, "reward": r} for s, r in enumerate(reward.tolist())]
-        chart = drawn(overview_charts(tables_of(table_of_rows(table)))[:1])[0]
+        (chart,) = drawn([first_chart(reward)])
         assert chart.smoothed == chart.description.count("smoothed")
         return chart.svg.count('stroke-opacity="0.4"')
 

@@ -45,6 +45,12 @@ def binary(n: int) -> pd.DataFrame:
     return rows.assign(ref_reward=np.nan, reward_gap=np.nan, response_tokens=np.nan)
 
 
+def with_gaps(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of which a fifth of the figures is missing."""
+    is_missing = np.random.default_rng(7).random(rows.shape) < 0.2
+    return rows.mask(is_missing).assign(n=range(len(rows)), step=3)
+
+
 CASES = {
     "twelve responses": table(12),
     "one response": table(1),
@@ -56,9 +62,7 @@ CASES = {
     "huge values": table(40, 4, 1e40),
     "far from zero": table(90, 5, 1.0, 1e4),
     "all below zero": table(50, 6, 0.1, -7.0),
-    "missing values": table(60, 7)
-    .mask(np.random.default_rng(7).random((60, 8)) < 0.2)
-    .assign(n=range(60), step=3),
+    "missing values": with_gaps(table(60, 7)),
     "bars for 199 and dots for 600 responses": table(199, 8),
     "700 responses": table(700, 9),
 }
@@ -74,13 +78,12 @@ def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name, lang):
     for chart in charts:
         direct = marks(ET.XML(chart.svg))
         by_vega = marks(drawn_by_vega(chart, rows, lang))
-        most, kind = (
-            (MOST_BARS, "bar") if chart.name == "step_gap" else (MOST_DOTS, "dot")
-        )
-        if len(rows) > most:  # of which it draws a choice
-            direct, by_vega = (
-                [m for m in x if m[0][:3] != kind] for x in (direct, by_vega)
-            )
+        is_gap = chart.name == "step_gap"
+        if len(rows) > (MOST_BARS if is_gap else MOST_DOTS):
+            # Of so many marks the direct drawing shows a choice.
+            left_out = "bar" if is_gap else "dot"
+            direct = [mark for mark in direct if mark[0][:3] != left_out]
+            by_vega = [mark for mark in by_vega if mark[0][:3] != left_out]
         assert [kind for kind, _ in direct] == [kind for kind, _ in by_vega], chart.name
         for (kind, places), (_, expected) in zip(direct, by_vega, strict=True):
             assert places == pytest.approx(expected, abs=0.11), (chart.name, kind)
@@ -88,7 +91,8 @@ def test_a_direct_drawing_is_what_vega_draws_of_the_specification(name, lang):
 
 def test_many_gaps_are_drawn_at_evenly_spaced_ranks():
     rows = table(1000)
-    chart = next(c for c in charts_of_step(rows, rows, step=3) if c.name == "step_gap")
+    charts = {chart.name: chart for chart in charts_of_step(rows, rows, step=3)}
+    chart = charts["step_gap"]
     bars = [
         places for kind, places in marks(ET.XML(chart.svg)) if kind.startswith("bar")
     ]
@@ -110,10 +114,10 @@ def drawn_by_vega(chart: Chart, rows: pd.DataFrame, lang: str) -> ET.Element:
         x = layer["encoding"].get("x", {})
         if x.get("axis"):  # in the page, labels that overlap are dropped
             x["axis"]["labelOverlap"] = False
-        if (
-            layer["name"] == "bars"
-        ):  # in the page, the axis fits the rows that are shown
-            x["scale"]["domain"] = [0, int(rows["reward_gap"].notna().sum())]
+        if layer["name"] == "bars":
+            # In the page, the axis fits the rows that are shown.
+            shown = int(rows["reward_gap"].notna().sum())
+            x["scale"]["domain"] = [0, shown]
     text = orjson.dumps(spec | {"background": None}).decode()
     text = re.sub(
         r'("(?:label|title)?[fF]ontSize":)\d+', r"\g<1>0", text
@@ -138,8 +142,9 @@ def _offset(
     element: ET.Element, x: str, y: str, origin: tuple[float, float]
 ) -> list[float]:
     """Return an element's place by its attributes x and y."""
-    left, top = origin
-    return [left + float(element.get(x, 0)), top + float(element.get(y, 0))]
+    right = float(element.get(x, 0))
+    down = float(element.get(y, 0))
+    return [origin[0] + right, origin[1] + down]
 
 
 def _collect(
@@ -150,19 +155,16 @@ def _collect(
         or element.get("display") == "none"
     ):
         return
-    shift = [float(x) for x in NUMBER.findall(element.get("transform", ""))] or [
-        0.0,
-        0.0,
-    ]
+    transform = element.get("transform", "")
+    shift = [float(number) for number in NUMBER.findall(transform)] or [0.0, 0.0]
     x = at[0] + shift[0]
     y = at[1] + shift[1]
     names = ("fill", "stroke", "text-anchor", "fill-opacity", "stroke-dasharray")
     look = look | {name: element.get(name) for name in names if element.get(name)}
     if look.get("fill-opacity") == "0":
         look["fill"] = "none"
-    fill, stroke = (
-        COLOURS.get(look.get(name), look.get(name)) for name in ("fill", "stroke")
-    )
+    fill = COLOURS.get(look.get("fill"), look.get("fill"))
+    stroke = COLOURS.get(look.get("stroke"), look.get("stroke"))
     tag = element.tag.removeprefix(SVG)
     numbers = NUMBER.findall(element.get("d", ""))
     if tag == "text":

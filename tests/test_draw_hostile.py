@@ -63,13 +63,13 @@ def noise(
     steps: int, each: int, columns: dict[str, Callable] | None = None
 ) -> pd.DataFrame:
     random = np.random.default_rng(0)
-    return table_of_rows(
-        [
-            {"step": step, "reward": random.normal(), "response_chars": 9}
-            | {name: draw(random) for name, draw in (columns or {}).items()}
-            for step, _ in product(range(steps), range(each))
-        ]
-    )
+    rows = []
+    for step, _ in product(range(steps), range(each)):
+        row = {"step": step, "reward": random.normal(), "response_chars": 9}
+        for name, draw in (columns or {}).items():
+            row[name] = draw(random)
+        rows.append(row)
+    return table_of_rows(rows)
 
 
 def check(charts: Sequence[Chart]) -> None:
@@ -121,7 +121,8 @@ def test_names_from_logs_are_only_text():
         tables_of(responses, extras=parts, metrics=metrics), findings
     )
     check(charts)
-    assert sum(chart.name.startswith("metric_") for chart in charts) == len(HOSTILE) - 1
+    of_metrics = [chart for chart in charts if chart.name.startswith("metric_")]
+    assert len(of_metrics) == len(HOSTILE) - 1
     shares = pd.DataFrame(
         {
             "step": np.repeat([1, 2, 3], len(HOSTILE)),
@@ -149,7 +150,8 @@ def test_steps_too_large_for_floats_draw_and_no_table_has_no_chart():
     check(overview_charts(tables_of(responses[responses["step"] == 2**60])))
     nothing = tables_of(noise(1, 1).iloc[:0])
     assert overview_charts(nothing) == []
-    assert token_charts(pd.DataFrame({"step": [], "ngram": [], "share": []})) == []
+    no_shares = pd.DataFrame(columns=["step", "ngram", "share"])
+    assert token_charts(no_shares) == []
 
 
 def test_charts_of_large_steps_stay_small_and_a_picture_is_as_wide_as_asked():
@@ -218,6 +220,18 @@ steps = st.lists(figures, min_size=1, max_size=5)
 runs = st.lists(steps, max_size=3)
 
 
+EXTREMES = [
+    (LARGEST, -LARGEST, 5e-324, 1.0, 0.0),
+    (LARGEST, -LARGEST, 5e-324, 1.0, 0.0),
+    (LARGEST, -LARGEST, 5e-324, 1.0, 0.0),
+    (-LARGEST, LARGEST, 0.0, 2.0, 1.0),
+]
+
+
+def both_signs(value: float) -> tuple[float, ...]:
+    return (value, -value, value, value, value)
+
+
 @pytest.mark.ci
 @pytest.mark.untraced
 @settings(max_examples=5 * SEARCH)
@@ -227,25 +241,17 @@ runs = st.lists(steps, max_size=3)
 @example([[(value,) * len(FIGURES)] for value in ODD])
 @example([[(0.3,) * 5, (0.30000000000000004,) * 5]])
 @example([[(1e308,) * 5, (-1e308,) * 5]])
-@example(
-    [
-        [
-            *[(LARGEST, -LARGEST, 5e-324, 1.0, 0.0)] * 3,
-            (-LARGEST, LARGEST, 0.0, 2.0, 1.0),
-        ]
-    ]
-)
+@example([EXTREMES])
 @example([[(5e-324,) * 5, (1e-323,) * 5], [(2e-323,) * 5]])
-@example([[(v * 1e308, -v, v, v, v)] for v in LARGE])
-@example([[(v, -v, v, v, v) for v in SUBNORMAL]])
+@example([[(1e308 * value, *both_signs(value)[1:])] for value in LARGE])
+@example([[both_signs(value) for value in SUBNORMAL]])
 def test_any_figures_draw_without_a_warning(run: list[list[tuple[float, ...]]]) -> None:
-    table = table_of_rows(
-        [
-            {"step": step, "response_chars": 9} | dict(zip(FIGURES, row, strict=True))
-            for step, rows in enumerate(run)
-            for row in rows
-        ]
-    )
+    rows = []
+    for step, responses in enumerate(run):
+        for values in responses:
+            figures_of_row = dict(zip(FIGURES, values, strict=True))
+            rows.append({"step": step, "response_chars": 9, **figures_of_row})
+    table = table_of_rows(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pandas, on the way to tables for the test
         table["reward_gap"] = table["reward"] - table["ref_reward"]

@@ -84,7 +84,9 @@ def test_curves_share_an_axis_where_neither_would_be_flat(
 
 
 def test_curves_of_like_size_share_no_axis_that_would_be_mostly_empty():
-    assert not on_one_scale([np.array([990.0, 1000.0])], [np.array([200.0, 205.0])])
+    high = np.array([990.0, 1000.0])
+    low = np.array([200.0, 205.0])
+    assert not on_one_scale([high], [low])
 
 
 @pytest.mark.parametrize(
@@ -131,12 +133,12 @@ def test_metrics_of_steps_without_rollouts_are_drawn_beside_the_rollouts():
     tables.metrics = pd.DataFrame({"step": range(100, 120), "reward": 0.5})
     chart = charts_of_run(tables)["reward"]
     assert widths(chart) == {"trainer": BOLD, "policy": THIN}
-    values = [row for row in chart.spec["data"]["values"] if row["value"] is not None]
-    steps = [
-        [v["step"] for v in values if v["series"] == name]
-        for name in ("trainer", "policy")
-    ]
-    assert steps == [[*range(100, 120)], [*range(6)]]
+    steps: dict[str, list[int]] = {"trainer": [], "policy": []}
+    for row in chart.spec["data"]["values"]:
+        if row["value"] is not None and row["series"] in steps:
+            steps[row["series"]].append(row["step"])
+    assert steps["trainer"] == list(range(100, 120))
+    assert steps["policy"] == list(range(6))
 
 
 @pytest.mark.parametrize(
@@ -154,13 +156,11 @@ def test_the_leading_findings_own_chart_is_above_the_rewards(
 ):
     metrics = {"grad_norm": 1.0 + STEPS**2, "objective/kl": 0.5 * STEPS}
     others = finding("length", name="other", rank=Rank.CAUSE)
-    found = arranged(list(charts(metrics, (lead,)).values()), [others, lead], "one")
-    places = {
-        chart.place: chart.name for chart in found if chart.place in ("lead", "reward")
-    }
-    assert places == {"lead": first} | (
-        {} if first == "reward" else {"reward": "reward"}
-    )
+    drawn = list(charts(metrics, (lead,)).values())
+    found = arranged(drawn, [others, lead], "one")
+    places = {chart.place: chart.name for chart in found}
+    assert places["lead"] == first
+    assert places.get("reward") == (None if first == "reward" else "reward")
     assert [chart.wide for chart in found if chart.name == first] == [True]
     assert found[0].name in (first, "reward")
 

@@ -50,20 +50,22 @@ def test_a_line_runs_through_its_values_and_its_axis_begins_at_the_first_step(fi
         [{"step": first + i, "reward": v} for i, v in enumerate(values)]
     )
     chart = drawn(overview_charts(tables_of(table)))[0]
-    path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
-    line = [
-        tuple(map(float, pair)) for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)
-    ]
+    paths = re.findall(r'd="(M[^"]*)"', chart.svg)
+    path = next(path for path in paths if path.count("L") == 3)
+    pairs = re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)
+    line = [(float(x), float(y)) for x, y in pairs]
     across = np.linspace(0, chart.spec["width"], 4)
     assert [x for x, _ in line] == pytest.approx(across, abs=0.1)
-    for (x, y), (step, value) in zip(line, enumerate(values, first), strict=True):
-        assert value_at(chart, "x", x) == pytest.approx(step, abs=slack(chart, "x"))
-        assert value_at(chart, "y", y) == pytest.approx(value, abs=slack(chart, "y"))
+    steps = [value_at(chart, "x", x) for x, _ in line]
+    assert steps == pytest.approx(range(first, first + 4), abs=slack(chart, "x"))
+    rewards = [value_at(chart, "y", y) for _, y in line]
+    assert rewards == pytest.approx(values, abs=slack(chart, "y"))
 
 
 def marked(*, steps: tuple[int, ...] = (), **named: Any) -> list[tuple[float, float]]:
     """Where the chart of the reward of nine steps is shaded for a finding."""
-    table = table_of_rows([{"step": s, "reward": float(s)} for s in range(9)])
+    rows = [{"step": step, "reward": float(step)} for step in range(9)]
+    table = table_of_rows(rows)
     found = ToldFinding(
         "one", Severity.WARNING, Rank.NOTE, steps=steps, charts=("reward",), **named
     )
@@ -75,7 +77,8 @@ def marked(*, steps: tuple[int, ...] = (), **named: Any) -> list[tuple[float, fl
 
 
 def test_steps_of_a_finding_are_shaded_from_its_onset_to_where_it_ended():
-    assert marked(steps=(3, 4, 7)) == [(2.5, 4.5), (6.5, 7.5)]
+    two_parts = [(2.5, 4.5), (6.5, 7.5)]
+    assert marked(steps=(3, 4, 7)) == two_parts
     onset = Onset(3, 3, 3)
     assert marked(steps=(8,), onset=onset) == [(2.5, 8.0)]
     assert marked(steps=(4,), onset=onset, until=5) == [(2.5, 5.5)]
@@ -87,7 +90,8 @@ def heights(element: ET.Element, above: float = 0.0) -> dict[str, float]:
     for child in element:
         moved = re.findall(r"translate\([^,]*,([^)]*)\)", child.get("transform", ""))
         y = above + sum(map(float, moved))
-        found |= {child.text or "": y + float(child.get("y", 0))} | heights(child, y)
+        found[child.text or ""] = y + float(child.get("y", 0))
+        found |= heights(child, y)
     return found
 
 
@@ -149,13 +153,12 @@ def test_the_highest_reward_and_the_first_step_are_described_however_many_steps_
 
 
 def test_of_few_rewards_the_share_of_each_is_drawn() -> None:
-    table = table_of_rows(
-        [
-            {"step": s, "reward": r}
-            for s in range(4)
-            for r in (0.0, 0.5, float(s > 1), np.nan)
-        ]
-    )
+    rows = []
+    for step in range(4):
+        last = 1.0 if step > 1 else 0.0
+        for reward in (0.0, 0.5, last, np.nan):
+            rows.append({"step": step, "reward": reward})
+    table = table_of_rows(rows)
     chart = charts_of_run(tables_of(table))["reward_distribution"]
     assert "1.00: 0% at step 0, 33.3% at step 3" in chart.description
     data = pd.DataFrame(chart.spec["data"]["values"]).pivot(

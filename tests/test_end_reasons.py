@@ -99,7 +99,11 @@ def change(path: Path, edit: Any) -> None:
 
 
 def stopped_traces(**end: Any) -> Any:
-    return lambda obj: [trace.update(end) for trace in obj["traces"]]
+    def edit(obj: Any) -> None:
+        for trace in obj["traces"]:
+            trace.update(end)
+
+    return edit
 
 
 @pytest.mark.parametrize(
@@ -123,8 +127,9 @@ def test_formats_count_a_stopped_rollout_as_not_finished(dump, edit, tmp_path):
     before = finished(read(logs))
     change(logs, edit)
     scan = read(logs)
-    assert np.nansum(finished(scan)) < np.nansum(before) or np.isnan(before).all()
-    assert 0.0 in finished(scan)
+    after = finished(scan)
+    assert np.nansum(after) < np.nansum(before) or np.isnan(before).all()
+    assert 0.0 in after
     stopped = {Ending.TURN_LIMIT, Ending.ERROR, Ending.ABORTED, Ending.UNFINISHED}
     assert stopped & set(scan.responses["ending"])
 
@@ -196,10 +201,11 @@ def test_the_chart_shows_the_share_of_each_ending_by_step() -> None:
 
 
 def test_a_log_without_other_endings_has_the_chart_of_finished_responses() -> None:
-    rows = [
-        {"step": i // 5, "ending": 1 + i % 2, "finished": float(1 - i % 2)}
-        for i in range(20)
-    ]
+    rows = []
+    for i in range(20):
+        is_cut = i % 2
+        end = {"ending": 1 + is_cut, "finished": float(1 - is_cut)}
+        rows.append({"step": i // 5, **end})
     chart = charts_of_run(tables_of(table_of_rows(rows)))["eos"]
     assert chart.title == "Finished responses"
 

@@ -54,14 +54,14 @@ def test_k3_keeps_small_digits_is_never_negative_and_points_to_the_reference() -
     )
 )
 def test_loops_are_those_of_a_plain_count(texts: list[tuple[int, int, int]]) -> None:
-    parts = [
-        [*range(1000, 1000 + other), *(unit % period for unit in range(repeated))]
-        for period, repeated, other in texts
-    ]
+    parts = []
+    for period, repeated, other in texts:
+        loop = [unit % period for unit in range(repeated)]
+        parts.append([*range(1000, 1000 + other), *loop])
     lengths = [len(part) for part in parts]
     units = np.array([*chain.from_iterable(parts)], np.int32)
-    found = token.find_loops(units, ragged.offsets_of(np.array(lengths)))
-    for (period, repeated, other), result in zip(texts, found.tolist(), strict=True):
+    loops = token.find_loops(units, ragged.offsets_of(np.array(lengths))).tolist()
+    for (period, repeated, other), result in zip(texts, loops, strict=True):
         is_loop = period <= 40 and repeated - period >= max(24, 2 * period)
         is_loop &= repeated >= 100 or (
             repeated >= 32 and 4 * repeated >= repeated + other
@@ -70,7 +70,8 @@ def test_loops_are_those_of_a_plain_count(texts: list[tuple[int, int, int]]) -> 
 
 
 def test_no_loop_extends_over_the_gap_of_a_shortened_text() -> None:
-    units = np.array([0, 1] * 50 + [2] + [0, 1] * 60, np.int32)
-    assert token.find_loops(units, np.array([0, len(units)])).tolist() == [
-        [101, 2, 120]
-    ]
+    before = [0, 1] * 50
+    after = [0, 1] * 60
+    units = np.array([*before, 2, *after], np.int32)
+    loops = token.find_loops(units, np.array([0, len(units)]))
+    assert loops.tolist() == [[101, 2, 120]]

@@ -57,7 +57,9 @@ def install(place: Path, entry: str = "diary = diaries:Diary") -> None:
 def installed(tmp_path: Path) -> dict[str, str]:
     """Environment of a process that has the package installed."""
     install(tmp_path / "site")
-    paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(tmp_path / "site")]
+    if os.environ.get("PYTHONPATH"):
+        paths.append(os.environ["PYTHONPATH"])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 

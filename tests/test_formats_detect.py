@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from rlreport.errors import MissingExtraError, UsageError
-from rlreport.formats.containers import iterate
+from rlreport.formats.containers import read_objects
 from rlreport.formats.mapping import suggest
 from rlreport.formats.registry import (
     RowError,
@@ -35,9 +35,7 @@ OTHER_FILES = 100
 
 def first_objects(path: Path) -> list[Row]:
     try:
-        return [
-            obj for _, obj in itertools.islice(iterate(path.open("rb"), "json"), 20)
-        ]
+        return list(itertools.islice(read_objects(path.open("rb"), "json"), 20))
     except RowError:
         return []
 
@@ -250,7 +248,7 @@ def test_a_missing_extra_is_named_with_its_command(module, tmp_path, monkeypatch
         MissingExtraError, match=r"pip install 'rlreport\[(tokenizer|parquet)\]'"
     ):
         if module == "pyarrow":
-            next(iterate((tmp_path / "x.parquet").open("rb"), "parquet"))
+            next(read_objects((tmp_path / "x.parquet").open("rb"), "parquet"))
         else:
             TokenNames(str(tmp_path / "never_loaded.json"))
 
@@ -310,10 +308,11 @@ VALUES = st.recursive(
 )
 
 
+OBJECTS = st.dictionaries(KEYS, VALUES, max_size=8)
+
+
 @pytest.mark.untraced
-@given(
-    st.lists(st.dictionaries(KEYS, VALUES, max_size=8), max_size=3), st.integers(1, 3)
-)
+@given(st.lists(OBJECTS, max_size=3), st.integers(1, 3))
 def test_odd_objects_yield_rows_or_a_reason_in_every_format(
     objects: list[Row], step: int
 ) -> None:

@@ -77,11 +77,13 @@ def test_trl_step_may_be_in_the_file_s_name_only() -> None:
 
 
 def test_trl_repeats_rows_under_a_new_step(tmp_path: Path) -> None:
-    made = {"prompt": ["q"], "completion": ["a"], "right": [1.0], "advantage": [0.0]}
     logs = []
     for step, answer in enumerate("aabbb", 1):
         path = tmp_path / f"completions_{step:05d}.parquet"
-        pq.write_table(pa.table({"step": [step], **made, "completion": [answer]}), path)
+        row = {"step": step, "prompt": "q", "completion": answer}
+        row |= {"right": 1.0, "advantage": 0.0}
+        table = pa.Table.from_pylist([row])
+        pq.write_table(table, path)
         logs.append(Source(path.name, str(path), path.stat().st_size))
     assert repeated_files(logs) == {
         "completions_00002.parquet": "completions_00001.parquet",

@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import sys
 import zipfile
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 
 from rlreport.errors import UnusableInputError
 from rlreport.flows.build import check_logs
-from rlreport.formats.containers import iterate
+from rlreport.formats.containers import read_objects
 from rlreport.formats.registry import RowError
 from rlreport.options import BuildOptions
 from rlreport.read.tables import Scan
@@ -106,26 +105,19 @@ def test_a_distillation_without_rewards_is_a_run_and_its_reference_is_the_teache
     words = ["It", " is", " 4", ",", " as", " 2", "+2", "=4"]
     row = {"prompt": "2+2?", "response": "".join(words), "response_tokens": words}
     arrays = {"logprobs": [-0.5] * 8}
-    scan = read(
-        write(
-            log,
-            [
-                {**row, **arrays, "step": step, "teacher_logprobs": [-0.5 - gap] * 8}
-                for (step, gap), _ in product(enumerate(gaps.tolist(), 1), range(4))
-            ],
-        )
-    )
+    rows = []
+    for step, gap in enumerate(gaps.tolist(), 1):
+        of_step = {"step": step, "teacher_logprobs": [-0.5 - gap] * 8}
+        rows += [{**row, **arrays, **of_step}] * 4
+    scan = read(write(log, rows))
     assert scan.responses.groupby("step").size().tolist() == [4] * 30
     assert by_step(scan, "kl_k1") == pytest.approx(dict(enumerate(8 * gaps, 1)))
     assert "the reference is the teacher" in note(scan, "format")
     verdict = check_logs([log], BuildOptions(workers=1))
-    assert (verdict.findings, verdict.sentence) == (
-        [],
-        "Not judged: no reward is logged.",
-    )
-    assert {"kl_explosion", "entropy_collapse", "length_collapse"} <= set(
-        verdict.passed
-    )
+    assert verdict.findings == []
+    assert verdict.sentence == "Not judged: no reward is logged."
+    passed = {"kl_explosion", "entropy_collapse", "length_collapse"}
+    assert passed <= set(verdict.passed)
     assert verdict.courses.keys() == {"kl", "length", "entropy"}
 
 
@@ -201,7 +193,8 @@ def test_skyrl_s_samples_of_a_prompt_with_one_index_are_several_trajectories(
     samples = [(prompt, response, score, 0) for prompt, response, score, _ in STEP_WISE]
     skyrl_step(tmp_path, 2, samples)
     assert len(read(tmp_path).responses) == 3
-    skyrl_step(tmp_path, 4, [(ASK, f"<assistant>{n}", n % 2, 0) for n in range(4)])
+    samples = [(ASK, f"<assistant>{n}", n % 2, 0) for n in range(4)]
+    skyrl_step(tmp_path, 4, samples)
     assert by_step(read(tmp_path)) == {2: pytest.approx(2 / 3), 4: 0.5}
 
 
@@ -298,7 +291,8 @@ def test_pickles_run_nothing_and_cost_their_file_only(tmp_path: Path) -> None:
     scan = read(tmp_path / "run", split="train")
     assert not touched.exists()
     assert len(scan.responses) == 6
-    said = {str(n.file): n.text for n in scan.notes if n.kind == "not_a_log"}
+    unread = [note for note in scan.notes if note.kind == "not_a_log"]
+    said = {str(note.file): note.text for note in unread}
     assert sorted(said) == [f"rollout_data/{i}.pt" for i in range(3, 10)]
     assert all(text.startswith("not read: no ") for text in said.values()), said
 
@@ -310,7 +304,7 @@ def test_cut_dumps_cost_a_reason(tmp_path: Path) -> None:
         path = tmp_path / "1.pt"
         path.write_bytes(data[:size])
         with pytest.raises(RowError):
-            list(iterate(path.open("rb"), "torch"))
+            list(read_objects(path.open("rb"), "torch"))
 
 
 # Trackio and W&B

@@ -27,16 +27,16 @@ def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     for k, form in enumerate(("", ".zip", ".html")):
         logs = root / "logs" / f"{k}"
-        rows = [
-            {"step": s, "prompt": f"p{n}", "response": f"r {n}", "reward": s + k}
-            for s, n in product(range(10), range(4))
-        ]
+        rows = []
+        for step, n in product(range(10), range(4)):
+            texts = {"prompt": f"p{n}", "response": f"r {n}"}
+            rows.append({"step": step, **texts, "reward": step + k})
         write(logs / "a.jsonl", rows)
         config = {"algo": {"lr": 10.0**-k, "same": 1}, "model": f"<b>m{k}</b>"}
         (logs / "config.json").write_text(json.dumps(config))
         out = root / f"run:{k}#<i>{form}"
-        meta = {"only": "0"} if k == 0 else None
-        rlreport.build(logs, out, title=f"run <b>{k}", meta=meta or {}, workers=1)
+        meta = {"only": "0"} if k == 0 else {}
+        rlreport.build(logs, out, title=f"run <b>{k}", meta=meta, workers=1)
     shutil.rmtree(root / "logs")
     return root
 
@@ -49,9 +49,8 @@ def test_reports_of_every_form_have_a_row_with_their_figures_and_what_differs(ru
     for k in range(3):
         assert f"run &lt;b&gt;{k}" in page
         # The first and the last window of ten steps: steps 0 to 2 and 7 to 9.
-        assert re.search(
-            rf'<b>{k}<.*?title="{k + 1}".*?title="{k + 8}"', html.unescape(page), re.S
-        )
+        windows = rf'<b>{k}<.*?title="{k + 1}".*?title="{k + 8}"'
+        assert re.search(windows, html.unescape(page), re.S)
     assert "./run%3A0%23%3Ci%3E/index.html" in page
     assert "./run%3A1%23%3Ci%3E.zip" in page
     assert 'data-key="card:algo.lr"' in page
@@ -61,17 +60,18 @@ def test_reports_of_every_form_have_a_row_with_their_figures_and_what_differs(ru
     first = out.read_bytes()
     rlreport.index(runs, out)
     assert out.read_bytes() == first
-    assert (
-        b"http"
-        not in first.replace(b"http://www.w3.org", b"")
-        .split(b"<main")[1]
-        .split(b"</main")[0]
-    )
+    main = page.split("<main")[1].split("</main")[0]
+    assert "http" not in main.replace("http://www.w3.org", "")
 
 
 def test_broken_reports_say_why_in_their_rows_and_other_files_have_none(runs, tmp_path):
     about = json.loads((runs / "run:0#<i>/data/report.json").read_text())
-    odd = {"steps": [1, {"responses": "x"}], "card": [], "verdict": 3, "findings": {}}
+    odd = {
+        "steps": [1, {"responses": "x"}],
+        "card": [],
+        "verdict": 3,
+        "findings": {},
+    }
     texts = {
         "broken": "{",
         "odd": "[]",
@@ -86,9 +86,8 @@ def test_broken_reports_say_why_in_their_rows_and_other_files_have_none(runs, tm
     shutil.copytree(tmp_path / "good", tmp_path / "no_data")
     shutil.rmtree(tmp_path / "no_data/data")
     (tmp_path / "t.zip").write_bytes((runs / "run:1#<i>.zip").read_bytes()[:-1000])
-    (tmp_path / "trunc.html").write_bytes(
-        (runs / "run:2#<i>.html").read_bytes()[:100_000]
-    )
+    whole = (runs / "run:2#<i>.html").read_bytes()
+    (tmp_path / "trunc.html").write_bytes(whole[:100_000])
     rlreport.index([tmp_path / "good"], tmp_path / "earlier.html")
     rlreport.compare(tmp_path / "good", tmp_path / "good", tmp_path / "comparison")
     (tmp_path / "foreign.html").write_text("<html>")
@@ -109,9 +108,8 @@ def test_broken_reports_say_why_in_their_rows_and_other_files_have_none(runs, tm
     page = (tmp_path / "index.html").read_text()
     assert "9 reports. 7 could not be read." in page
     assert str(tmp_path) not in page
-    with pytest.raises(
-        RlreportError, match=r"t\.zip: is a broken \.zip, cut off or damaged"
-    ):
+    message = r"t\.zip: is a broken \.zip, cut off or damaged"
+    with pytest.raises(RlreportError, match=message):
         rlreport.compare(tmp_path / "t.zip", tmp_path / "good", tmp_path / "out")
 
 
@@ -119,10 +117,7 @@ def test_a_run_that_cannot_be_built_is_named_and_the_others_are_listed(
     tmp_path, monkeypatch
 ):
     for name in ("a", "b"):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "log.jsonl").write_text(
-            '{"step": 1, "reward": 0.5}\n'
-        )
+        write(tmp_path / "runs" / name / "log.jsonl", [{"step": 1, "reward": 0.5}])
     shutil.copy(tmp_path / "runs/a/log.jsonl", tmp_path / "runs")
 
     def fail_on_b(logs, out, options, *rest):
@@ -162,20 +157,24 @@ def test_reports_of_one_name_are_told_apart_by_their_places(runs, tmp_path):
     assert not any("hidden" in column for column in places())
 
 
+def chart_of(page: str) -> str:
+    (chart,) = re.findall(r'<figure class="chart.*?</figure>', page, re.S)
+    return chart
+
+
+def texts_of(chart: str) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", chart)
+
+
 def test_rewards_of_the_runs_are_curves_of_one_chart(runs, tmp_path):
     shutil.copytree(runs, tmp_path / "runs")
     hostile = json.loads((tmp_path / "runs/run:0#<i>/data/report.json").read_text())
     hostile["reward"]["values"][:5] = [None, "x", 1e308, -1e308, "[]"]
     (tmp_path / "runs/run:0#<i>/data/report.json").write_text(json.dumps(hostile))
     rlreport.index(tmp_path / "runs", tmp_path / "runs/index.html")
-    for page in ((runs / "index.html"), (tmp_path / "runs/index.html")):
-        (chart,) = re.findall(
-            r'<figure class="chart.*?</figure>', page.read_text(), re.S
-        )
-        names = {
-            html.unescape(text)
-            for text in re.findall(r"<text[^>]*>([^<]*)</text>", chart)
-        }
+    for page in (runs / "index.html", tmp_path / "runs/index.html"):
+        chart = chart_of(page.read_text())
+        names = {html.unescape(text) for text in texts_of(chart)}
         assert {f"run <b>{k}" for k in range(3)} <= names
         assert "<script" not in chart
     one = tmp_path / "one"
@@ -197,14 +196,16 @@ def run_folder(
     """Write a small report.json by hand: two steps, and the course of these two rewards."""
     generator = {"name": "rlreport", "version": "1"}
     about = {"schema": SCHEMA, "generator": generator, "run": run or place}
-    about["steps"] = [{"step": s, "responses": 4} for s in range(len(rewards))]
-    about["reward"] = {"steps": list(range(len(rewards))), "values": rewards}
+    steps = list(range(len(rewards)))
+    about["steps"] = [{"step": step, "responses": 4} for step in steps]
+    about["reward"] = {"steps": steps, "values": rewards}
     parts = {"first": rewards[0], "best": max(rewards), "last": rewards[-1]}
     course = {
         "quantity": "reward",
         "series": {"file": "steps.csv", "column": "reward_mean"},
     }
-    course |= {name: {"value": value, "steps": [0, 0]} for name, value in parts.items()}
+    for part, value in parts.items():
+        course[part] = {"value": value, "steps": [0, 0]}
     about["verdict"] = {
         "level": level,
         "lead": None,
@@ -224,14 +225,12 @@ def rows_of(page, table):
     """Return a table's rows as texts by the key of the column."""
     part = page.partition(f'data-table="{table}">')[2].partition("</section>")[0]
     keys = re.findall(r'<th [^>]*data-key="([^"]*)"', part)
-    rows = re.findall(r'<tr data-n="[^"]*">(.*?)</tr>', part, re.S)
-    texts = [
-        [re.sub("<.*?>", "", c) for c in re.findall(r"<td.*?</td>", row, re.S)]
-        for row in rows
-    ]
-    return [
-        dict(zip(keys, (text.strip() for text in row), strict=True)) for row in texts
-    ]
+    rows = []
+    for row in re.findall(r'<tr data-n="[^"]*">(.*?)</tr>', part, re.S):
+        cells = re.findall(r"<td.*?</td>", row, re.S)
+        texts = [re.sub("<.*?>", "", cell).strip() for cell in cells]
+        rows.append(dict(zip(keys, texts, strict=True)))
+    return rows
 
 
 def shown_settings(page, table):
@@ -258,28 +257,32 @@ def test_runs_that_differ_in_their_seed_alone_are_a_group(tmp_path):
     run_folder(tmp_path, "single", settings={"lr": 1e-4})
     (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04")
     page = index_page(tmp_path)
-    low, single, high = rows_of(page, "groups")
-    assert [row["group"] for row in (low, single, high)] == [
-        "low",
-        "single",
-        "calm-owl and others",
+    groups = rows_of(page, "groups")
+    low, single, _ = groups
+    assert [(row["group"], row["runs"]) for row in groups] == [
+        ("low", "3"),
+        ("single", "1"),
+        ("calm-owl and others", "2"),
     ]
-    assert [row["runs"] for row in (low, single, high)] == ["3", "1", "2"]
     assert low["verdict"].replace("\N{NO-BREAK SPACE}", " ") == "2 Healthy, 1 Warning"
-    assert (low["reward_first"], low["reward_last"]) == ("0.100", "0.42 (0.38 to 0.45)")
-    assert (single["reward_last"], single["card:lr"]) == ("0.500", "0.0001")
+    assert low["reward_first"] == "0.100"
+    assert low["reward_last"] == "0.42 (0.38 to 0.45)"
+    assert single["reward_last"] == "0.500"
+    assert single["card:lr"] == "0.0001"
     assert f'data-v="{(0.38 + 0.43 + 0.45) / 3}"' in page  # sorted by the mean
     assert "card:seed" not in low
     runs = [(row["run"], row["group"]) for row in rows_of(page, "runs")]
     assert runs == [
         ("cut.zip", ""),
-        *((f"low_s{seed}", "low") for seed in (1, 2, 3)),
+        ("low_s1", "low"),
+        ("low_s2", "low"),
+        ("low_s3", "low"),
         ("single", ""),
         ("calm-owl", "calm-owl and others"),
         ("brave-fox", "calm-owl and others"),
     ]
-    (chart,) = re.findall(r'<figure class="chart.*?</figure>', page, re.S)
-    names = set(re.findall(r"<text[^>]*>([^<]*)</text>", chart))
+    chart = chart_of(page)
+    names = set(texts_of(chart))
     assert {"low", "single", "calm-owl and others"} <= names
     assert not names & {"low_s1", "calm-owl"}
     assert len(re.findall(r'd="[^"]*" fill="[^"]*" fill-opacity="0.13"', chart)) == 2
@@ -288,13 +291,10 @@ def test_runs_that_differ_in_their_seed_alone_are_a_group(tmp_path):
 def test_runs_named_by_their_seed_are_grouped_by_folder(tmp_path):
     for place in ("low/seed_1", "low/seed_2", "high/seed_1", "high/seed_2"):
         run_folder(tmp_path, place, run=place.partition("/")[2])
-    made = rlreport.index(
-        [tmp_path / "low", tmp_path / "high"], tmp_path / "index.html"
-    )
-    assert [row["group"] for row in rows_of(made.out.read_text(), "groups")] == [
-        "low",
-        "high",
-    ]
+    folders = [tmp_path / "low", tmp_path / "high"]
+    made = rlreport.index(folders, tmp_path / "index.html")
+    groups = rows_of(made.out.read_text(), "groups")
+    assert [group["group"] for group in groups] == ["low", "high"]
 
 
 def test_settings_that_tell_groups_apart_come_first_and_eight_are_shown(tmp_path):
@@ -309,13 +309,13 @@ def test_settings_that_tell_groups_apart_come_first_and_eight_are_shown(tmp_path
     page = index_page(tmp_path)
     runs = shown_settings(page, "runs")
     groups = shown_settings(page, "groups")
-    assert [*runs][:9] == [f"k{i}" for i in range(9)]
+    between = [f"k{i}" for i in range(9)]
+    assert [*runs][:9] == between
     assert [*runs][9:] == ["seed", "port_offset", "wandb_project", "output_dir"]
-    assert [*groups] == [*(f"k{i}" for i in range(9)), "wandb_project"]
+    assert [*groups] == [*between, "wandb_project"]
     for shown in (runs, groups):
-        assert [key for key, visible in shown.items() if visible] == [
-            f"k{i}" for i in range(8)
-        ]
+        visible = [key for key, is_visible in shown.items() if is_visible]
+        assert visible == between[:8]
 
 
 def test_forty_settings_have_a_column_and_how_many_have_none_is_told(tmp_path):
@@ -360,9 +360,37 @@ def test_more_groups_than_colours_are_drawn_from_the_highest_and_the_chart_says_
         run_folder(tmp_path, f"run{number:02}", rewards=(0.1, number / 12))
     page = index_page(tmp_path)
     assert "the 8 of 12 that are highest at the end" in page
-    (chart,) = re.findall(r'<figure class="chart.*?</figure>', page, re.S)
+    chart = chart_of(page)
     names = set(re.findall(r"<text[^>]*>(run\d+)</text>", chart))
     assert names == {f"run{number:02}" for number in range(4, 12)}
+
+
+def write_rollouts(path, rng):
+    rows = []
+    for step, n in product(range(30), range(8)):
+        texts = {"prompt": f"p{n // 4}", "response": f"r {n}"}
+        is_right = rng.random() < 0.2 + step / 60
+        rows.append({"step": step, **texts, "reward": float(is_right)})
+    write(path, rows)
+
+
+def write_metrics(path, rng):
+    lines = ["step,reward,kl\n"]
+    for step in range(30):
+        reward = 0.1 + step / 40 + rng.random() / 10
+        lines.append(f"{step},{reward},{step / 90}\n")
+    write(path, lines)
+
+
+def middle_of_leading(*curves):
+    """Return the middle between start and best of the curve that rises highest."""
+    courses = []
+    for curve in curves:
+        course = course_of(Series(np.arange(30), curve), "reward")
+        if course and course.gained:
+            courses.append(course)
+    leading = max(courses, key=lambda course: course.top.value)
+    return (leading.first.value + leading.top.value) / 2
 
 
 def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
@@ -370,38 +398,20 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
     kinds = ("rollouts", "metrics", "both")
     for kind in kinds:
         logs = tmp_path / "logs" / kind
-        logs.mkdir(parents=True)
         if kind != "metrics":
-            write(
-                logs / "a.jsonl",
-                [
-                    {
-                        "step": s,
-                        "prompt": f"p{n // 4}",
-                        "response": f"r {n}",
-                        "reward": float(rng.random() < 0.2 + s / 60),
-                    }
-                    for s, n in product(range(30), range(8))
-                ],
-            )
+            write_rollouts(logs / "a.jsonl", rng)
         if kind != "rollouts":
-            lines = [
-                f"{s},{0.1 + s / 40 + rng.random() / 10},{s / 90}" for s in range(30)
-            ]
-            (logs / "metrics.csv").write_text("step,reward,kl\n" + "\n".join(lines))
+            write_metrics(logs / "metrics.csv", rng)
         rlreport.build(logs, tmp_path / "reports" / kind, title=kind, workers=1)
-    reports = {
-        kind: json.loads((tmp_path / "reports" / kind / "data/report.json").read_text())
-        for kind in kinds
-    }
     page = index_page(tmp_path / "reports")
     rows = {row["run"]: row for row in rows_of(page, "runs")}
     curves = {}
-    for kind, about in reports.items():
-        course = next(
-            c for c in about["verdict"]["course"] if c["quantity"] == "reward"
-        )
-        overview = (tmp_path / "reports" / kind / "index.html").read_text()
+    for kind in kinds:
+        report = tmp_path / "reports" / kind
+        about = json.loads((report / "data/report.json").read_text())
+        courses = {one["quantity"]: one for one in about["verdict"]["course"]}
+        course = courses["reward"]
+        overview = (report / "index.html").read_text()
         for part in ("first", "best", "last"):
             value = course[part]["value"]
             assert rows[kind][f"reward_{part}"] == written(value)
@@ -411,21 +421,14 @@ def test_index_report_and_comparison_have_the_same_numbers(tmp_path):
         curves[kind] = np.array([step["reward_mean"] for step in about["steps"]])
         leading = about["reward"]["values"]
         assert sparkline(np.array(leading)) in page
-        assert (leading == curves[kind].tolist()) == (
-            kind != "both"
-        )  # else of the trainer
+        is_of_rollouts = leading == curves[kind].tolist()
+        assert is_of_rollouts == (kind != "both")  # else of the trainer
     for base, new in (("rollouts", "metrics"), ("both", "rollouts")):
-        one, other = (tmp_path / "reports" / name for name in (base, new))
-        comparison = rlreport.compare(one, other, tmp_path / base).outcome.comparison
+        reports = tmp_path / "reports"
+        made = rlreport.compare(reports / base, reports / new, tmp_path / base)
+        comparison = made.outcome.comparison
         assert np.allclose(comparison.curves, [curves[base], curves[new]])
-        steps = np.arange(30)
-        courses = [
-            course_of(Series(steps, curves[name]), "reward") for name in (base, new)
-        ]
-        leading = max(
-            (c for c in courses if c and c.gained), key=lambda course: course.top.value
-        )
-        middle = (leading.first.value + leading.top.value) / 2
+        middle = middle_of_leading(curves[base], curves[new])
         assert comparison.speed["half"].reward == pytest.approx(middle)
 
 
@@ -454,13 +457,10 @@ def test_groups_are_sorted_by_their_mean_and_no_name_is_cut(browser, tmp_path):
         groups.get_by_role("button", name="Columns").click()
         page.get_by_role("checkbox", name="k9").check()
         assert head.is_visible()
+    cut = "cells => cells.filter(c => c.scrollHeight > c.clientHeight + 1).length"
     for width in (1400, 390):
-        with visiting(
-            browser, tmp_path / "index.html", viewport={"width": width, "height": 900}
-        ) as page:
-            cut = (
-                "cells => cells.filter(c => c.scrollHeight > c.clientHeight + 1).length"
-            )
+        size = {"width": width, "height": 900}
+        with visiting(browser, tmp_path / "index.html", viewport=size) as page:
             keys = ("run", "group", "verdict", "sentence")
             cells = ", ".join(f'td[data-key="{key}"] .clamp' for key in keys)
             assert page.locator(f"{cells}, td.link").evaluate_all(cut) == 0

@@ -124,7 +124,8 @@ def test_slurm_builds_it_however_the_training_ends(work: Path, end: str) -> None
         "time limit": "touch started; exec sleep 60",
     }
     env = {**programs(work, srun=train[end]), "SLURM_JOB_ID": "17"}
-    job = subprocess.Popen(["bash", "-c", recipe("Slurm", "sh")], cwd=work, env=env)
+    command = ["bash", "-c", recipe("Slurm", "sh")]
+    job = subprocess.Popen(command, cwd=work, env=env)
     if end == "time limit":
         while not (work / "started").exists():
             time.sleep(0.05)
@@ -187,6 +188,7 @@ def test_metrics_as_the_tracker_itself_wrote_them(package: str, tmp_path: Path) 
     read = find_and_read([tmp_path])
     (source,) = find_metrics(tmp_path)
     assert "swift fox" in source.run
-    assert read.table["step"].tolist() == list(range(40))
-    assert read.table["train/reward"].tolist() == [0.2 + s / 100 for s in range(40)]
-    assert read.table["eval/acc"].tolist() == [math.sqrt(s) for s in range(40)]
+    steps = range(40)
+    assert read.table["step"].tolist() == [*steps]
+    assert read.table["train/reward"].tolist() == [0.2 + s / 100 for s in steps]
+    assert read.table["eval/acc"].tolist() == [math.sqrt(s) for s in steps]

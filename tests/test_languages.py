@@ -44,7 +44,7 @@ PACKAGES = {
     "post",
 }
 NAMES = {
-    *(part for field in FIELDS for part in re.findall("[A-Za-z]{2,}", field.name)),
+    *re.findall("[A-Za-z]{2,}", " ".join(field.name for field in FIELDS)),
     "objective",
     "kl",
     "rlboard",
@@ -251,11 +251,9 @@ def test_every_message_is_made_with_exactly_its_values():
             values = {word.arg for word in call.keywords}
             if ast.unparse(call.func) == "plural":
                 values.add("count")
-            places = {
-                re.sub(":.*", "", place)
-                for text in texts
-                for place in literals(str(text))
-            }
+            places = set()
+            for text in texts:
+                places |= {re.sub(":.*", "", place) for place in literals(str(text))}
             if (
                 texts
                 and None not in values

@@ -3,7 +3,6 @@
 import csv
 import html
 import json
-import math
 import re
 import shutil
 import sqlite3
@@ -26,7 +25,7 @@ from rlreport.columns import STEP_COLUMNS
 from rlreport.comparison import outcome, words
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.flows.build import check_logs
-from rlreport.flows.compare import compared_run
+from rlreport.flows.compare import ComparedRun, compared_run
 from rlreport.metrics.find import MAX_STEPS, find_and_read
 from rlreport.metrics.roles import (
     PLAIN_NAMES,
@@ -44,6 +43,7 @@ from tests.running import rlreport as rlreport_command
 from tests.schemas import validate
 
 STEPS = 60
+NAN = float("nan")
 WANDB = RUNS / "trainer" / "wandb_0.31.0" / "run-1a2b.wandb"
 """The metrics of ``events()``, and a long text at step 45, as W&B itself wrote them."""
 
@@ -52,13 +52,14 @@ CONSOLE = RUNS / "trainer" / "verl_console" / "train.log"
 
 Event = dict[str, Any]
 Events = list[Event]
+Metric = Callable[[int], float]
 
 
-def events(steps: int = STEPS, **changed: Callable[[int], float]) -> Events:
+def events(steps: int = STEPS, **changed: Metric) -> Events:
     """Return the metrics of a run that learns, or with other functions of the step."""
     rng = np.random.default_rng(0)
     noise = rng.normal(size=steps)
-    usual: dict[str, Callable[[int], float]] = {
+    usual: dict[str, Metric] = {
         "reward": lambda s: 0.2 + 0.5 * s / steps + 0.02 * noise[s],
         "kl": lambda s: 0.0002 * s,
         "completions/mean_length": lambda s: 200.0 + s,
@@ -73,6 +74,20 @@ def events(steps: int = STEPS, **changed: Callable[[int], float]) -> Events:
         values = {name: metric(step) for name, metric in metrics.items()}
         logged.append({"step": step, **values})
     return logged
+
+
+def changing(before: float, step: int, after: float) -> Metric:
+    """Return a metric with one value before a step and another from it on."""
+
+    def metric(s: int) -> float:
+        return before if s < step else after
+
+    return metric
+
+
+def wavering(mean: float, size: float = 0.01) -> Metric:
+    """Return a metric that goes up and down within a few steps."""
+    return lambda s: mean + size * (s % 5)
 
 
 def state(path: Path, logged: Events) -> Path:
@@ -177,38 +192,39 @@ def test_a_run_is_judged_and_shown_by_its_trainers_series(
 
 
 def files(report: rlreport.Report) -> list[str]:
-    return sorted(path.name for path in Path(report.out).rglob("*") if path.is_file())
+    paths = [path for path in Path(report.out).rglob("*") if path.is_file()]
+    return sorted(path.name for path in paths)
 
 
-FAULTS: dict[str, tuple[dict[str, Callable[[int], float]], str, str]] = {
-    "reward_collapse": (
-        {"reward": lambda s: 0.5 * (s < 40) + 0.01 * (s % 3)},
-        "critical",
-        "Broken",
-    ),
-    "kl_explosion": ({"kl": lambda s: 0.001 + 2.0 * (s > 30)}, "critical", "Broken"),
-    "nan_metrics": (
-        {"grad_norm": lambda s: 1.0 if s < 50 else float("nan")},
-        "critical",
-        "Broken",
-    ),
+def _collapse(step: int) -> float:
+    noise = 0.01 * (step % 3)
+    return (0.5 if step < 40 else 0.0) + noise
+
+
+def _rise_and_fall(step: int) -> float:
+    """Return a metric that is highest at step 25."""
+    noise = 0.001 * (step % 2)
+    return 0.6 - 0.5 * abs(step - 25) / 60 + noise
+
+
+KL_EXPLOSION = changing(0.001, 31, 2.001)
+FAULTS: dict[str, tuple[dict[str, Metric], str, str]] = {
+    "reward_collapse": ({"reward": _collapse}, "critical", "Broken"),
+    "kl_explosion": ({"kl": KL_EXPLOSION}, "critical", "Broken"),
+    "nan_metrics": ({"grad_norm": changing(1.0, 50, NAN)}, "critical", "Broken"),
     "nan_metrics of the reward": (
-        {"reward": lambda s: 0.5 if s < 50 else float("nan")},
+        {"reward": changing(0.5, 50, NAN)},
         "critical",
         "Broken",
     ),
-    "no_updates": ({"grad_norm": lambda s: float(s < 20)}, "warning", "Warning"),
+    "no_updates": ({"grad_norm": changing(1.0, 20, 0.0)}, "warning", "Warning"),
     "length_collapse": (
-        {"completions/mean_length": lambda s: 200.0 if s < 30 else 4.0},
+        {"completions/mean_length": changing(200.0, 30, 4.0)},
         "warning",
         "Warning",
     ),
-    "reward_stalled": ({"reward": lambda s: 0.3 + 0.01 * (s % 5)}, "info", "Unclear"),
-    "watched_reward_fall": (
-        {"eval/reward": lambda s: 0.6 - 0.5 * abs(s - 25) / 60 + 0.001 * (s % 2)},
-        "critical",
-        "Broken",
-    ),
+    "reward_stalled": ({"reward": wavering(0.3)}, "info", "Unclear"),
+    "watched_reward_fall": ({"eval/reward": _rise_and_fall}, "critical", "Broken"),
 }
 
 
@@ -216,27 +232,31 @@ FAULTS: dict[str, tuple[dict[str, Callable[[int], float]], str, str]] = {
 def test_what_trainers_see_is_found(fault: str, tmp_path: Path) -> None:
     changed, severity, word = FAULTS[fault]
     verdict = _verdict(write(tmp_path / "metrics.jsonl", events(STEPS, **changed)))
-    assert {f.id: f.severity for f in verdict.findings}.get(
-        fault.split()[0]
-    ) == severity
+    severities = {finding.id: finding.severity for finding in verdict.findings}
+    assert severities.get(fault.split()[0]) == severity
     assert verdict.sentence.startswith(word)
 
 
 @pytest.mark.parametrize(
     ("gradient", "rise", "found"),
-    [(1.0, 0.0, False), (None, 0.5, False), (None, 0.0, True)],
+    [
+        (1.0, 0.0, False),
+        (None, 0.5, False),
+        (None, 0.0, True),
+    ],
 )
 def test_a_learning_rate_of_0_tells_nothing_where_gradients_are_or_the_reward_moves(
     gradient: float | None, rise: float, found: bool, tmp_path: Path
 ) -> None:
     logged = events(
         reward=lambda s: 0.3 + rise * s / STEPS + 0.01 * (s % 3),
-        learning_rate=lambda s: 1e-6 * (s < 20),
-        grad_norm=lambda s: math.nan if gradient is None else gradient,
+        learning_rate=changing(1e-6, 20, 0.0),
     )
     for event in logged:
         if gradient is None:
             del event["grad_norm"]
+        else:
+            event["grad_norm"] = gradient
     verdict = _verdict(write(tmp_path / "metrics.jsonl", logged))
     assert ("no_updates" in {finding.id for finding in verdict.findings}) == found
 
@@ -246,13 +266,13 @@ def _verdict(path: Path, run: str = "") -> Verdict:
 
 
 def test_the_chart_of_the_finding_stands_first_and_is_marked(tmp_path: Path) -> None:
-    logged = events(kl=lambda s: 0.001 + 2.0 * (s > 30))
+    logged = events(kl=KL_EXPLOSION)
     report = rlreport.build(write(tmp_path / "metrics.jsonl", logged), tmp_path / "out")
-    names = re.findall(r'data-chart="(\w+)"', page(report))
+    overview = page(report)
+    names = re.findall(r'data-chart="(\w+)"', overview)
     assert names[0] == "metric_kl"
-    assert page(report).index('data-chart="metric_kl"') < page(report).index(
-        'class="figures"'
-    )
+    figures = overview.index('class="figures"')
+    assert overview.index('data-chart="metric_kl"') < figures
     assert names.count("metric_kl") == 1
     assert "metric_reward" not in names, "the chart of the reward shows it"
 
@@ -273,7 +293,8 @@ def test_many_metrics_are_folded(metrics: int, tmp_path: Path) -> None:
 def test_names_of_metrics_are_hidden_and_their_roles_stay(
     report, tmp_path: Path
 ) -> None:
-    assert all(roles_of([name]) == {role: name} for role, name in PLAIN_NAMES.items())
+    for role, name in PLAIN_NAMES.items():
+        assert roles_of([name]) == {role: name}
     path = write(tmp_path / "zebra" / "metrics.jsonl", events())
     hidden = rlreport.build(path.parent, tmp_path / "hidden.zip", redact="names")
     assert hidden.verdict.sentence == report.verdict.sentence
@@ -287,21 +308,18 @@ def test_names_of_metrics_are_hidden_and_their_roles_stay(
 def test_several_runs_are_refused_with_their_names_and_one_can_be_chosen(
     tmp_path: Path,
 ) -> None:
-    path = trackio(tmp_path / "p.db", low=events(), high=events(reward=lambda s: 0.3))
-    with pytest.raises(
-        UsageError, match=r"2 runs: high, low\. Choose one with --run NAME"
-    ):
+    high = events(reward=lambda s: 0.3)
+    path = trackio(tmp_path / "p.db", low=events(), high=high)
+    message = r"2 runs: high, low\. Choose one with --run NAME"
+    with pytest.raises(UsageError, match=message):
         rlreport.build(path, tmp_path / "out")
-    assert (_verdict(path, "low").level, _verdict(path, "high").level) == (
-        "healthy",
-        "unclear",
-    )
+    assert _verdict(path, "low").level == "healthy"
+    assert _verdict(path, "high").level == "unclear"
     with pytest.raises(UsageError, match="no such run; found: high, low"):
         rlreport.build(path, tmp_path / "out", run="middle")
     for name in ("a", "b"):
-        state(
-            tmp_path / "runs" / name / "checkpoint-9" / "trainer_state.json", events()
-        )
+        checkpoint = tmp_path / "runs" / name / "checkpoint-9"
+        state(checkpoint / "trainer_state.json", events())
     with pytest.raises(UsageError, match="2 runs: a, b"):
         rlreport.build(tmp_path / "runs", tmp_path / "out")
 
@@ -320,16 +338,22 @@ def test_the_index_builds_a_report_of_each_run(tmp_path: Path) -> None:
 
 def _outcome(bases: list[Path], news: list[Path], **given: Any) -> outcome.Outcome:
     options = CompareOptions(**given)
-    base, new = (
-        [compared_run(path, options, Thresholds(), Progress()) for path in side]
-        for side in (bases, news)
-    )
+
+    def compared(path: Path) -> ComparedRun:
+        return compared_run(path, options, Thresholds(), Progress())
+
+    base = [compared(path) for path in bases]
+    new = [compared(path) for path in news]
     return outcome.outcome_of(base, new, options)
 
 
+def log_of_reward(path: Path, reward: Metric) -> Path:
+    return write(path, events(reward=reward))
+
+
 def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tmp_path):
-    low = write(tmp_path / "low.jsonl", events(reward=lambda s: 0.2 + 0.01 * (s % 5)))
-    high = write(tmp_path / "high.jsonl", events(reward=lambda s: 0.9 + 0.01 * (s % 5)))
+    low = log_of_reward(tmp_path / "low.jsonl", wavering(0.2))
+    high = log_of_reward(tmp_path / "high.jsonl", wavering(0.9))
     lower = rlreport.compare(
         high, low, tmp_path / "c.html", fail_on=["worse", "guardrail"]
     )
@@ -344,40 +368,37 @@ def test_a_pair_of_runs_is_evidence_about_these_runs_and_not_about_the_change(tm
     for path, report in zip((high, low), reports, strict=True):
         rlreport.build(path, report)
     assert words.sentence(_outcome(reports[:1], reports[1:])) == lower.sentence
-    seeds = [
-        write(tmp_path / f"{i}.jsonl", events(reward=partial(_sawtooth, i + 1)))
-        for i in range(3)
-    ]
-    far = write(tmp_path / "far.jsonl", events(reward=lambda s: 90.0 + s % 5))
+
+
+def test_several_runs_of_a_side_are_evidence_about_the_change(tmp_path: Path) -> None:
+    seeds = []
+    for seed in range(3):
+        reward = partial(_sawtooth, seed + 1)
+        seeds.append(log_of_reward(tmp_path / f"{seed}.jsonl", reward))
+    far = log_of_reward(tmp_path / "far.jsonl", wavering(90.0, 1.0))
     one = _outcome(seeds, [far], require_evidence=True)
-    assert (
-        words.sentence(one).startswith("Higher in these runs: reward")
-        and one.gate.exit == 0
-    )
+    assert words.sentence(one).startswith("Higher in these runs: reward")
+    assert one.gate.exit == 0
     better = _outcome(seeds, [far] * 3, fail_on=["worse"])
-    assert words.sentence(better).startswith("Better: reward") and better.gate.exit == 0
+    assert words.sentence(better).startswith("Better: reward")
+    assert better.gate.exit == 0
 
 
 def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tmp_path):
     log = write(tmp_path / "a.jsonl", events())
     notes = rlreport.compare(log, log, tmp_path / "c.html").notes
-    assert any(
-        note.startswith("Runs with trainer metrics only are compared") for note in notes
-    )
+    only = "Runs with trainer metrics only are compared"
+    assert any(note.startswith(only) for note in notes)
     page = (tmp_path / "c.html").read_text("utf-8")
-    assert (
+    absent = (
         "Not compared, as a run has no data: Watched reward, KL, Cut off at the limit, "
-        in page
     )
-    assert (
-        "At equal KL: not compared, as this needs KL per response in both runs." in page
-    )
-    for section in (
-        "Prompts won and lost",
-        "Texts more frequent in NEW",
-        "Tokens by change",
-    ):
-        assert section not in page
+    assert absent in page
+    equal_kl = "At equal KL: not compared, as this needs KL per response in both runs."
+    assert equal_kl in page
+    assert "Prompts won and lost" not in page
+    assert "Texts more frequent in NEW" not in page
+    assert "Tokens by change" not in page
     short = write(tmp_path / "b.jsonl", events(2))
     sentence = rlreport.compare(short, short, tmp_path / "c.html").sentence
     assert sentence == (
@@ -396,22 +417,20 @@ def test_more_steps_than_a_table_holds_are_means_of_neighbours(tmp_path: Path) -
     assert read.table["step"].tolist() == list(range(0, steps, 4))
     assert set(read.table["reward"]) == {1.5}
     assert set(read.table["grad_norm"]) == {3.0}
-    assert [note.text for note in read.notes] == [
+    (note,) = read.notes
+    assert note.text == (
         "too many steps: each row averages up to 4 steps and is labelled with the first"
-    ]
+    )
 
 
 def test_the_commands_take_metrics(tmp_path: Path) -> None:
     path = write(tmp_path / "metrics.jsonl", events())
-    assert (
-        "no rollouts; trainer metrics of 1 run"
-        in rlreport_command("inspect", path).stdout
-    )
+    inspected = rlreport_command("inspect", path).stdout
+    assert "no rollouts; trainer metrics of 1 run" in inspected
     found = json.loads(rlreport_command("check", path, "--json").stdout)
     assert found["verdict"]["level"] == "healthy"
-    assert {"id": "reward_hacking_token", "needs": "rollouts with reward"} in found[
-        "not_run"
-    ]
+    not_run = {"id": "reward_hacking_token", "needs": "rollouts with reward"}
+    assert not_run in found["not_run"]
     built = rlreport_command("build", path, "-o", tmp_path / "r.html")
     assert re.search(r"r\.html  [\d.]+ [kM]B, 7 metrics, 60 steps", built.stdout)
 
@@ -479,6 +498,11 @@ def test_what_holds_no_metrics_is_refused(name, content, why, tmp_path):
         rlreport.build(path.parent if "/" in name else path, tmp_path / "out")
 
 
+def _one_reward(event: Event) -> Event:
+    """Return an event without its reward, but for step 7."""
+    return {**event, "reward": 0.5 if event["step"] == 7 else ""}
+
+
 LACKING: dict[str, tuple[Callable[[Event], Event], str, str]] = {
     "no reward": (
         lambda event: {"step": event["step"], "x": 1},
@@ -486,7 +510,7 @@ LACKING: dict[str, tuple[Callable[[Event], Event], str, str]] = {
         "rollouts with reward",
     ),
     "one value": (
-        lambda event: event | {"reward": 0.5 if event["step"] == 7 else ""},
+        _one_reward,
         "Not judged: the reward has only 1 value.",
         "at least 5 steps with this reward (this run has 1)",
     ),
@@ -501,9 +525,8 @@ LACKING: dict[str, tuple[Callable[[Event], Event], str, str]] = {
 @pytest.mark.parametrize("case", LACKING)
 def test_the_sentence_says_what_is_not_judged(case: str, tmp_path: Path) -> None:
     changed, sentence, needs = LACKING[case]
-    verdict = _verdict(
-        table(tmp_path / "m.csv", [changed(event) for event in events()])
-    )
+    logged = [changed(event) for event in events()]
+    verdict = _verdict(table(tmp_path / "m.csv", logged))
     assert verdict.sentence.startswith(sentence)
     assert verdict.not_observed[-1] == "rollouts (no texts, groups or finish reasons)"
     not_run = {check.id: check.needs for check in verdict.not_run}
@@ -531,13 +554,11 @@ def test_mlflow_folders_with_links_broken_lines_and_huge_steps(tmp_path: Path) -
 
 def test_a_framework_is_told_by_its_names() -> None:
     for name in ROLLOUT_SETTINGS:
-        keys = [
-            key.key.replace("*", "8") for key in known_keys() if key.framework == name
-        ]
-        assert framework_of(keys) == name
-    assert (
-        framework_of(["loss", "reward", "step", "grad_norm", "learning_rate"]) is None
-    )
+        patterns = [key.key for key in known_keys() if key.framework == name]
+        names = [pattern.replace("*", "8") for pattern in patterns]
+        assert framework_of(names) == name
+    of_any = ["loss", "reward", "step", "grad_norm", "learning_rate"]
+    assert framework_of(of_any) is None
 
 
 def test_a_long_cell_of_a_table_is_no_number(tmp_path: Path) -> None:
@@ -549,10 +570,11 @@ def test_a_long_cell_of_a_table_is_no_number(tmp_path: Path) -> None:
         f"1,{long},a",
         f'2,1.5,"{long},{long}"',
         "x,1,b",
+        f"{long},0.5,c",
+        f"4,0.5,{long},d",
+        "5,2.5,e\n",
     ]
-    path.write_text(
-        "\n".join([*rows, f"{long},0.5,c", f"4,0.5,{long},d", "5,2.5,e"]) + "\n"
-    )
+    path.write_text("\n".join(rows))
     read = find_and_read([tmp_path])
     assert read.table["step"].tolist() == [0, 2, 5]
     assert read.table["reward"].tolist() == [0.5, 1.5, 2.5]
@@ -570,7 +592,8 @@ def _sparse(rng: np.random.Generator) -> Events:
     steps = int(rng.choice([1, 2, 3, 10, 60]))
     stride = int(rng.choice([1, 5, 100]))
     logged: Events = [{"step": stride * step} for step in range(steps)]
-    for name in rng.choice(names, rng.integers(1, 9), replace=False).tolist():
+    logged_names = rng.choice(names, rng.integers(1, 9), replace=False)
+    for name in logged_names.tolist():
         kind = rng.choice(["all", "one", "few", "start", "nan", "inf", "constant"])
         values = np.full(steps, 0.5) if kind == "constant" else rng.random(steps)
         if kind in ("nan", "inf"):
@@ -614,16 +637,13 @@ def test_the_metrics_are_exported_as_logged(tmp_path: Path) -> None:
     report = rlreport.build(write(tmp_path / "m.jsonl", logged), tmp_path / "out")
     text = (Path(report.out) / "data" / "metrics.csv").read_text("utf-8")
     header, *rows = csv.reader(text.splitlines())
-    assert header == [
-        "step",
-        *sorted([*names.values(), "reward"], key=lambda n: n.lstrip("'")),
-    ]
-    values = [dict(zip(header, row, strict=True)) for row in rows]
-    assert [(row["step"], row["'=1+1"]) for row in values] == [
-        ("0", "0.0"),
-        ("5", str(5 / 3)),
-    ]
-    assert values[1]["αβ/x"] == "" and float(values[1]["reward"]) == 5 / 7
+    escaped = [*names.values(), "reward"]
+    assert header == ["step", *sorted(escaped, key=lambda name: name.lstrip("'"))]
+    first, last = (dict(zip(header, row, strict=True)) for row in rows)
+    assert (first["step"], first["'=1+1"]) == ("0", "0.0")
+    assert (last["step"], last["'=1+1"]) == ("5", str(5 / 3))
+    assert last["αβ/x"] == ""
+    assert float(last["reward"]) == 5 / 7
     assert 'href="data/metrics.csv"' in page(report, "data.html")
     assert ">Chart: Reward</a>" in page(report, "data.html")
 
@@ -647,9 +667,8 @@ def test_columns_without_any_value_are_left_out_of_the_json_only(
     for row in about["steps"]:
         columns |= {name for name, value in row.items() if value is not None}
     assert {"step", "responses", "reward_mean"} <= columns == set(about["steps"][0])
-    header = (
-        (data / "steps.csv").read_text().partition("\n")[0].replace('"', "").split(",")
-    )
+    first_line = (data / "steps.csv").read_text().partition("\n")[0]
+    header = first_line.replace('"', "").split(",")
     assert header == [column.name for column in STEP_COLUMNS]
     rlreport.index([report.out], tmp_path / "index.html")
     assert rlreport.compare(report.out, report.out, tmp_path / "comparison").outcome
@@ -660,11 +679,10 @@ def test_a_sparse_reward_is_judged_and_drawn_over_the_steps_at_which_it_is_logge
     every, tmp_path
 ):
     logged = events(100, loss=lambda s: 1 / (s + 1))
-    rewards = [
-        event | {"reward": "" if event["step"] % every else event["reward"]}
-        for event in logged
-    ]
-    report = rlreport.build(table(tmp_path / "m.csv", rewards), tmp_path / "out")
+    for event in logged:
+        if event["step"] % every:
+            event["reward"] = ""
+    report = rlreport.build(table(tmp_path / "m.csv", logged), tmp_path / "out")
     assert report.verdict.level == "healthy"
     assert "reward_collapse" in report.verdict.passed
     ((_, spark),) = re.findall(r'(?s)>Reward<(.*?)d="(M[^"]*L[^"]*)"', page(report))[:1]

@@ -24,18 +24,15 @@ def logged(
 ) -> list[Row]:
     """Rows of a reward that goes from ``start`` to ``end``, while entropy mirrors it."""
     steps = list(steps)
-    random_numbers = np.random.default_rng([seed, len(steps)])
-    course = np.linspace(start, end, len(steps)) + random_numbers.normal(
-        0, 0.02, len(steps)
-    )
-    return [
-        {
-            "step": step,
-            "reward": round(float(value), 6),
-            "entropy": round(2 - float(value), 6),
-        }
-        for step, value in zip(steps, course, strict=True)
-    ]
+    rng = np.random.default_rng([seed, len(steps)])
+    noise = rng.normal(0, 0.02, len(steps))
+    course = np.linspace(start, end, len(steps)) + noise
+    rows = []
+    for step, value in zip(steps, course.tolist(), strict=True):
+        reward = round(value, 6)
+        entropy = round(2 - value, 6)
+        rows.append({"step": step, "reward": reward, "entropy": entropy})
+    return rows
 
 
 def in_turns(*writers: Sequence[Row], size: int) -> list[Row]:
@@ -58,10 +55,15 @@ def with_late_evaluations(rows: Sequence[Row]) -> list[Row]:
 
 
 UP = logged(range(1, 101))
+OTHER = logged(range(1, 101), seed=1)
+HIGHER = logged(range(1, 101), 0.6, 0.9)
+LOW = logged(range(1, 41), 0.2, 0.3)
+RESUMPTION = logged(range(51, 151), 0.4, 0.9)
 FLAT = [logged(range(1, 101), 0.4, 0.4, seed) for seed in range(3)]
 EPOCHS: list[Row] = []
 for _epoch, _rows in enumerate(FLAT):
     EPOCHS += [{**_row, "epoch": _epoch} for _row in _rows]
+SHUFFLED = random.Random(0).sample(UP, 100)
 NOT_JUDGED = "several_starts"
 LEFT_OUT = "is the run"
 NUMBERED_ON = "is set back"
@@ -71,12 +73,12 @@ RESUMED = "resumption"
 CASES: dict[str, tuple[list[Row], range, str]] = {
     "one start": (UP, range(1, 101), ""),
     "resumed from a checkpoint": (
-        UP + logged(range(51, 151), 0.4, 0.9),
+        UP + RESUMPTION,
         range(1, 151),
         RESUMED,
     ),
     "resumed twice from one checkpoint": (
-        UP + logged(range(51, 81), 0.4, 0.5) + logged(range(51, 151), 0.4, 0.9),
+        UP + logged(range(51, 81), 0.4, 0.5) + RESUMPTION,
         range(1, 151),
         RESUMED,
     ),
@@ -87,12 +89,12 @@ CASES: dict[str, tuple[list[Row], range, str]] = {
         NOT_JUDGED,
     ),
     "three starts that rise": (
-        UP + logged(range(1, 101), seed=1) + logged(range(1, 101), seed=2),
+        UP + OTHER + logged(range(1, 101), seed=2),
         range(1, 101),
         NOT_JUDGED,
     ),
     "the last start is the longest": (
-        logged(range(1, 41), 0.2, 0.3) + UP,
+        LOW + UP,
         range(1, 101),
         LEFT_OUT,
     ),
@@ -102,23 +104,15 @@ CASES: dict[str, tuple[list[Row], range, str]] = {
         range(1, 51),
         NOT_JUDGED,
     ),
-    "in no order": (random.Random(0).sample(UP, 100), range(1, 101), ""),
+    "in no order": (SHUFFLED, range(1, 101), ""),
     "descending": (UP[::-1], range(1, 101), ""),
     "two parts in the other order": (UP[50:] + UP[:50], range(1, 101), ""),
-    "two writers": (
-        in_turns(UP, logged(range(1, 101), seed=1), size=1),
-        range(1, 101),
-        "",
-    ),
-    "two writers with buffers": (
-        in_turns(UP, logged(range(1, 101), seed=1), size=10),
-        range(1, 101),
-        "",
-    ),
+    "two writers": (in_turns(UP, OTHER, size=1), range(1, 101), ""),
+    "two writers with buffers": (in_turns(UP, OTHER, size=10), range(1, 101), ""),
     "the same rows twice": (UP + UP, range(1, 101), ""),
     "late evaluations": (with_late_evaluations(UP), range(1, 101), ""),
     "set back, while reward and entropy go on": (
-        UP + logged(range(1, 101), 0.6, 0.9),
+        UP + HIGHER,
         range(1, 201),
         NUMBERED_ON,
     ),
@@ -133,7 +127,7 @@ CASES: dict[str, tuple[list[Row], range, str]] = {
         NOT_JUDGED,
     ),
     "resumed after it was set back": (
-        UP + logged(range(1, 101), 0.6, 0.9) + logged(range(91, 121), 0.87, 0.95),
+        UP + HIGHER + logged(range(91, 121), 0.87, 0.95),
         range(1, 221),
         NUMBERED_ON,
     ),
@@ -157,11 +151,10 @@ def history(folder: Path, rows: list[Row]) -> Path:
 def mlflow(folder: Path, rows: list[Row]) -> Path:
     write(folder / "run" / "meta.yaml", ["run_id: 0\n"])
     for name in set().union(*rows) - {"step"}:
-        lines = [
-            f"{i} {row[name]} {row['step']}\n"
-            for i, row in enumerate(rows)
-            if name in row
-        ]
+        lines = []
+        for i, row in enumerate(rows):
+            if name in row:
+                lines.append(f"{i} {row[name]} {row['step']}\n")
         write(folder / "run" / "metrics" / name, lines)
     return folder
 
@@ -175,15 +168,13 @@ def tensorboard(folder: Path, rows: list[Row], start: int = 1_700_000_000) -> Pa
     path = folder / f"events.out.tfevents.{start}.host.0.0"
     with path.open("wb") as stream:
         records = RecordWriter(stream)
-        records.write(
-            Event(wall_time=start, file_version="brain.Event:2").SerializeToString()
-        )
+        version = Event(wall_time=start, file_version="brain.Event:2")
+        records.write(version.SerializeToString())
         for i, row in enumerate(rows):
-            values = [
-                Summary.Value(tag=k, simple_value=v)
-                for k, v in row.items()
-                if k != "step"
-            ]
+            values = []
+            for name, value in row.items():
+                if name != "step":
+                    values.append(Summary.Value(tag=name, simple_value=value))
             event = Event(
                 wall_time=start + i,
                 step=int(row["step"]),
@@ -229,9 +220,11 @@ def test_event_files_of_several_starts_in_one_folder_are_several_starts(tmp_path
 
 def test_the_same_run_in_two_files_is_one_start(tmp_path):
     jsonl(tmp_path, UP)
-    csv(tmp_path, [{**row, "reward": round(row["reward"], 4)} for row in UP])
+    rounded = [{**row, "reward": round(row["reward"], 4)} for row in UP]
+    csv(tmp_path, rounded)
     read = find_and_read([tmp_path])
-    assert len(read.table) == 100 and not read.notes
+    assert len(read.table) == 100
+    assert not read.notes
 
 
 def test_rows_of_later_attempts_count_and_the_tail_that_was_not_logged_again_stays(
@@ -269,20 +262,17 @@ def test_several_starts_are_not_judged_unless_they_are_said_to_be_one_run(tmp_pa
 
 
 def test_the_longest_last_start_is_judged_and_what_is_left_out_is_said(tmp_path):
-    jsonl(tmp_path / "logs", logged(range(1, 41), 0.2, 0.3) + UP)
+    jsonl(tmp_path / "logs", LOW + UP)
     report = built(tmp_path)
     assert report.verdict.level == "healthy"
-    said = [
-        str(note.text) for note in report.tables.notes if note.kind == NoteKind.FORMAT
-    ]
-    assert "the 40 steps of the starts before it are left out" in said[0]
+    notes = [note for note in report.tables.notes if note.kind == NoteKind.FORMAT]
+    left_out = "the 40 steps of the starts before it are left out"
+    assert left_out in str(notes[0].text)
 
 
 def test_a_counter_set_back_in_one_training_hides_no_row(tmp_path):
-    jsonl(tmp_path / "logs", UP + logged(range(1, 101), 0.6, 0.9))
+    jsonl(tmp_path / "logs", UP + HIGHER)
     report = built(tmp_path)
     assert report.verdict.level == "healthy"
-    assert (
-        "rose from 0.2" in report.verdict.sentence
-        and "to 0.8" in report.verdict.sentence
-    )
+    assert "rose from 0.2" in report.verdict.sentence
+    assert "to 0.8" in report.verdict.sentence

@@ -251,7 +251,13 @@ def test_hostile_notes_run_nothing_and_ask_for_nothing(browser, built):
             link.dispatch_event("mouseover")
 
 
-@pytest.mark.parametrize(("form", "width"), [("folder", 1280), ("html", 390)])
+@pytest.mark.parametrize(
+    ("form", "width"),
+    [
+        ("folder", 1280),
+        ("html", 390),
+    ],
+)
 def test_notes_are_legible_and_their_links_arrive(browser, built, form, width):
     out = built(LINKS, form)
     viewport = {"width": width, "height": 800}
@@ -320,7 +326,8 @@ def test_no_text_takes_long_or_grows_without_end():
 
 def test_a_target_is_written_exactly():
     addresses = Addresses(frozenset({5}))
-    targets = Targets(addresses, {(5, 1)}, {7}, {"own_x y": "Mine"}, {"f"})
+    charts = {"own_x y": "Mine"}
+    targets = Targets(addresses, {(5, 1)}, {7}, charts, {"f"})
     assert ">Mine</a>" in render_notes("[](<chart:own_x y>)", targets).html
     there = (
         "step:5",

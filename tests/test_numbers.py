@@ -116,9 +116,10 @@ def in_browser(browser):
 )
 def test_the_browser_writes_numbers_as_python_does(in_browser, values):
     kinds: tuple[Any, ...] = ("number", "count", "share")
-    expected = [
-        [*(written(value, kind) for kind in kinds), exact(value)] for value in values
-    ]
+    expected = []
+    for value in values:
+        texts = [written(value, kind) for kind in kinds]
+        expected.append([*texts, exact(value)])
     assert in_browser(values) == expected
 
 

@@ -13,6 +13,7 @@ from rlreport.errors import UnusableInputError
 from rlreport.metrics.find import find_and_read
 from rlreport.read.listing import find_sources
 from rlreport.system.own_output import own_folders_in
+from tests.forms import files_below
 from tests.running import rlreport as run
 
 FORMS = ("report", "report.html", "report.zip", "report.eml", "report.md")
@@ -24,8 +25,10 @@ def write_metrics(folder: Path, *, falls: bool = False) -> Path:
     rewards = [step / 60 for step in range(60)]
     if falls:
         rewards[40:] = [0.0] * 20
-    lines = [json.dumps({"step": step, "reward": r}) for step, r in enumerate(rewards)]
-    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    lines = []
+    for step, reward in enumerate(rewards):
+        lines.append(json.dumps({"step": step, "reward": reward}) + "\n")
+    (folder / "metrics.jsonl").write_text("".join(lines))
     return folder
 
 
@@ -112,10 +115,9 @@ def test_a_report_inside_the_folder_of_its_logs_can_be_built_again(
 ) -> None:
     logs = write(tmp_path / "run")
     rlreport.build(logs, logs / name, quiet=True)
-    first = {path: path.read_bytes() for path in logs.rglob("*") if path.is_file()}
+    first = files_below(logs)
     rlreport.build(logs, logs / name, quiet=True)
-    second = {path: path.read_bytes() for path in logs.rglob("*") if path.is_file()}
-    assert second == first
+    assert files_below(logs) == first
 
 
 def test_a_path_through_a_report_to_the_logs_is_no_part_of_the_report(

@@ -62,8 +62,9 @@ def test_the_sdist_carries_tests_and_sample_logs_too(wheel):
 
 
 def test_links_of_the_readme_are_whole_on_a_package_index(wheel):
-    (about,) = [n for n in zipfile.ZipFile(wheel).namelist() if n.endswith("/METADATA")]
-    text = zipfile.ZipFile(wheel).read(about).decode().partition("\n\n")[2]
+    archive = zipfile.ZipFile(wheel)
+    (about,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+    text = archive.read(about).decode().partition("\n\n")[2]
     links = re.findall(r'\]\(([^)]+)\)|src(?:set)?="([^"]+)"', text)
     assert len(links) > 20
     assert not [link for link in map("".join, links) if not link.startswith("https://")]

@@ -33,10 +33,10 @@ def logs(folder: Path, *names: str, rows: int = 2, **fields: object) -> Path:
 
 def steps_of(scan: Scan) -> dict[str, list[int]]:
     steps: dict[str, list[int]] = {}
-    for file, step in sorted(
-        {*zip(scan.responses["file"], scan.responses["step"], strict=True)}
-    ):
-        steps.setdefault(scan.files[int(file)].name, []).append(int(step))
+    places = zip(scan.responses["file"], scan.responses["step"], strict=True)
+    for file, step in sorted(set(places)):
+        name = scan.files[int(file)].name
+        steps.setdefault(name, []).append(int(step))
     return steps
 
 
@@ -71,6 +71,7 @@ NO_STEPS = [
 ]
 """Names of ranks and of a single file: one step, with a quiet note."""
 
+CHECKPOINT = ("checkpoint-7/a_1", "checkpoint-7/a_2")
 DOUBTFUL = [
     ("12/a", "13/a"),
     ("log-2026-01-02", "log-2026-01-03"),
@@ -78,25 +79,24 @@ DOUBTFUL = [
     ("a1x", "a2x"),
     ("aime24", "aime25"),
     ("lr_1e-5", "lr_1e-6"),
-    ("checkpoint-7/a_1", "checkpoint-7/a_2"),
+    CHECKPOINT,
 ]
 """Names with numbers that may be steps, which is a warning."""
 
 
-@pytest.mark.parametrize(
-    ("names", "kind"),
-    [
-        *((names, NoteKind.PATH_STEP) for names in FOUND),
-        *(
-            ({f"{name}.jsonl": 0 for name in names}, NoteKind.NO_STEP)
-            for names in NO_STEPS
-        ),
-        *(
-            ({f"{name}.jsonl": 7 * ("-7/" in name) for name in names}, NoteKind.FORMAT)
-            for names in DOUBTFUL
-        ),
-    ],
-)
+CASES: list[tuple[dict[str, int], NoteKind]] = []
+"""Steps by file, and the note on them."""
+
+for _files in FOUND:
+    CASES.append((_files, NoteKind.PATH_STEP))
+for _names in NO_STEPS:
+    CASES.append(({f"{name}.jsonl": 0 for name in _names}, NoteKind.NO_STEP))
+for _names in DOUBTFUL:
+    _step = 7 if _names == CHECKPOINT else 0
+    CASES.append(({f"{name}.jsonl": _step for name in _names}, NoteKind.FORMAT))
+
+
+@pytest.mark.parametrize(("names", "kind"), CASES)
 def test_a_step_in_the_path_is_read_and_noted_and_other_numbers_are_none(
     names, kind, tmp_path
 ):
@@ -227,14 +227,11 @@ def test_many_numbered_files_of_which_some_are_examined(tmp_path: Path) -> None:
 
 
 def test_steps_of_paths_are_read_by_other_processes(tmp_path: Path) -> None:
-    formats = detect_formats(
-        find_sources([logs(tmp_path, "step_1/a.jsonl", "step_2/a.jsonl")]),
-        ReadOptions(),
-    ).formats
-    assert [[*pickle.loads(pickle.dumps(one)).steps.values()] for one in formats] == [
-        [1],
-        [2],
-    ]
+    folder = logs(tmp_path, "step_1/a.jsonl", "step_2/a.jsonl")
+    formats = detect_formats(find_sources([folder]), ReadOptions()).formats
+    one, other = pickle.loads(pickle.dumps(formats))
+    assert list(one.steps.values()) == [1]
+    assert list(other.steps.values()) == [2]
 
 
 def test_a_path_has_no_step_by_chance() -> None:
@@ -254,9 +251,8 @@ def test_a_path_has_no_step_by_chance() -> None:
 def test_a_run_without_steps_is_said_to_be_one_step_on_the_terminal_and_beside_the_verdict(
     tmp_path,
 ):
-    rows = [
-        {"prompt": "p", "response": "r", "reward": n / 9, "it": n} for n in range(9)
-    ]
+    texts = {"prompt": "p", "response": "r"}
+    rows = [{**texts, "reward": n / 9, "it": n} for n in range(9)]
     log = write(tmp_path / "log.jsonl", rows)
     out = tmp_path / "out"
     said = "o row has a step, so the run is one step"

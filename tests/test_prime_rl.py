@@ -137,15 +137,11 @@ HOSTILE = [
 @pytest.mark.parametrize("lines", [HOSTILE, *([line] for line in HOSTILE)])
 def test_a_bad_update_costs_nothing_but_itself(run: Path, lines: list[bytes]) -> None:
     wanted = read(run).responses
-    bad = [
-        {
-            "trace_id": "t1",
-            "branches": [{"index": 0, name: [None, None, value, *[-0.5] * 5]}],
-        }
-        for name, value in product(
-            ("trainer_logprobs", "entropies", "advantages"), (None, "x", 10**400)
-        )
-    ]
+    names = ("trainer_logprobs", "entropies", "advantages")
+    bad = []
+    for name, value in product(names, (None, "x", 10**400)):
+        branch = {"index": 0, name: [None, None, value, *[-0.5] * 5]}
+        bad.append({"trace_id": "t1", "branches": [branch]})
     append(run, *bad, *lines)
     # Neither this file of other updates nor ids that JSON escapes change what is read.
     update = {
@@ -174,7 +170,8 @@ def test_what_updates_lack_is_missing_and_what_a_newer_writer_adds_is_named(
     run: Path,
 ) -> None:
     added = [{"index": 1, "value_estimates": [None, None, *[0.5] * 10]}]
-    append(run, {"trace_id": "t0", "info": {"loss": {"weight": 2}}, "branches": added})
+    info = {"loss": {"weight": 2}}
+    append(run, {"trace_id": "t0", "info": info, "branches": added})
     unread = next(note.text for note in read(run).notes if note.kind == "not_taken")
     assert "traces.info.loss" in unread and "traces.nodes.value_estimates" in unread
     for name in (

@@ -170,7 +170,8 @@ def test_jobs_on_a_cluster_are_done_elsewhere_in_order_and_raise_what_they_raise
         assert list(workers.map(jobs.named, range(20), "page")) == [
             f"page {i}" for i in range(20)
         ]
-        assert os.getpid() not in set(workers.map(jobs.where, range(20), 0.0))
+        processes = set(workers.map(jobs.where, range(20), 0.0))
+        assert os.getpid() not in processes
         with pytest.raises(RlreportError, match=r"^job 3 cannot be done$"):
             list(workers.map(jobs.fail_at, range(9), 3))
 

@@ -21,6 +21,7 @@ from rlreport.read.lines import ByteRange, Lines
 from rlreport.read.listing import find_sources
 from rlreport.read.ranges import read_chunk
 from rlreport.read.spool import PartFolder
+from rlreport.read.tables import Scan
 from rlreport.system.stores import zstd
 from tests.reading import kinds, read, row, token_figures, tokens, write
 
@@ -30,16 +31,20 @@ PACKED = pytest.mark.parametrize(
 )
 
 
+def file_names(scan: Scan) -> list[str]:
+    return [file.name for file in scan.files]
+
+
 def test_line_over_the_limit_is_skipped(tmp_path):
     write(tmp_path / "a.jsonl", [GOOD, row(response="x" * 9_000_000), row(5)])
     write(tmp_path / "empty.jsonl", [])
     scan = read(tmp_path, limits=ReadLimits(line_bytes=500))
     assert scan.responses["step"].tolist() == [0, 5]
-    assert [(bad.line, bad.reason) for bad in scan.bad_lines] == [
-        (2, "longer than 500 bytes")
-    ]
+    (bad,) = scan.bad_lines
+    assert (bad.line, bad.reason) == (2, "longer than 500 bytes")
     assert scan.responses["line"].tolist() == [1, 3]
-    assert "empty_file" in kinds(scan) and [file.rows for file in scan.files] == [2, 0]
+    assert "empty_file" in kinds(scan)
+    assert [file.rows for file in scan.files] == [2, 0]
 
 
 def test_lone_surrogates_and_hostile_tokens_survive_both_passes(tmp_path: Path) -> None:
@@ -90,11 +95,10 @@ def test_what_is_no_file_is_named_and_never_opened(tmp_path: Path) -> None:
     (tmp_path / "linked.jsonl").symlink_to(tmp_path / "pipe.jsonl")
     (tmp_path / "null.jsonl").symlink_to("/dev/zero")
     scan = read(tmp_path)
-    names = ("linked", "null", "pipe", "s")
-    assert {bad.file: bad.reason for bad in scan.bad_lines} == {
-        f"{name}.jsonl": "not a regular file (a pipe, socket or device)"
-        for name in names
-    }
+    names = ["linked.jsonl", "null.jsonl", "pipe.jsonl", "s.jsonl"]
+    assert {bad.file: bad.reason for bad in scan.bad_lines} == dict.fromkeys(
+        names, "not a regular file (a pipe, socket or device)"
+    )
     assert len(scan.responses) == 1
 
 
@@ -119,8 +123,8 @@ def test_unreadable_file_is_named(
     monkeypatch.setattr(
         os, "access", lambda path, mode: not str(path).endswith("b.jsonl")
     )
-    scan = read(tmp_path)
-    assert [(bad.file, bad.line) for bad in scan.bad_lines] == [("b.jsonl", 0)]
+    (bad,) = read(tmp_path).bad_lines
+    assert (bad.file, bad.line) == ("b.jsonl", 0)
 
 
 def test_strict_lists_what_would_be_skipped(tmp_path: Path) -> None:
@@ -145,26 +149,25 @@ def test_missing_path_and_useless_input_are_told_apart(tmp_path: Path) -> None:
 def test_names_are_relative_to_what_was_given(tmp_path: Path) -> None:
     for name in ("one/a.jsonl", "two/deep/b.jsonl"):
         write(tmp_path / name, [GOOD])
-    assert [f.name for f in read(tmp_path).files] == ["one/a.jsonl", "two/deep/b.jsonl"]
-    both = read(tmp_path / "one", tmp_path / "two")
-    assert [f.name for f in both.files] == ["one/a.jsonl", "two/deep/b.jsonl"]
-    assert [f.name for f in read(str(tmp_path / "*" / "*.jsonl")).files] == [
-        "one/a.jsonl"
-    ]
-    assert [f.name for f in read(tmp_path / "one" / "a.jsonl").files] == ["a.jsonl"]
+    one = tmp_path / "one"
+    both = ["one/a.jsonl", "two/deep/b.jsonl"]
+    assert file_names(read(tmp_path)) == both
+    assert file_names(read(one, tmp_path / "two")) == both
+    assert file_names(read(str(tmp_path / "*" / "*.jsonl"))) == ["one/a.jsonl"]
+    assert file_names(read(one / "a.jsonl")) == ["a.jsonl"]
     assert len(read(tmp_path, tmp_path / "one").responses) == 2
 
 
 @PACKED
 def test_compressed_logs_stream_in_both_passes(tmp_path, suffix, pack) -> None:
-    plain = write(
-        tmp_path / "a.jsonl", [tokens("a", "b", step=i, reward=i) for i in range(50)]
-    )
-    half = plain.read_bytes().index(b"\n", 3_000) + 1
+    rows = [tokens("a", "b", step=i, reward=i) for i in range(50)]
+    plain = write(tmp_path / "a.jsonl", rows)
+    content = plain.read_bytes()
+    half = content.index(b"\n", 3_000) + 1
     folder = tmp_path / "packed"
     folder.mkdir()
     # Two members, as a log that was appended to has.
-    data = pack(plain.read_bytes()[:half]) + pack(plain.read_bytes()[half:])
+    data = pack(content[:half]) + pack(content[half:])
     (folder / f"a.jsonl.{suffix}").write_bytes(data)
     packed = read(folder)
     wanted = read(plain)
@@ -177,18 +180,23 @@ def test_compressed_logs_stream_in_both_passes(tmp_path, suffix, pack) -> None:
 
 @PACKED
 def test_damage_costs_no_line_long_before_it(tmp_path, suffix, pack) -> None:
-    lines = [json.dumps(row(i)).encode() + b"\n" for i in range(3000)]
-    members = [pack(b"".join(lines[at : at + 100])) for at in range(0, 3000, 100)]
+    rows = [row(step) for step in range(3000)]
+    members = []
+    for first in range(0, 3000, 100):
+        text = text_of(*rows[first : first + 100])
+        members.append(pack(text.encode()))
     path = tmp_path / f"a.jsonl.{suffix}"
     path.write_bytes(b"".join(members) + b"neither is this")
     assert len(read(path).responses) == 3000
-    path.write_bytes(b"".join([*members[:20], members[20][:-20], *members[21:]]))
+    members[20] = members[20][:-20]
+    path.write_bytes(b"".join(members))
     assert len(read(path).responses) > 1700
 
 
 def test_a_container_cut_short_and_what_is_no_archive_are_named(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", [GOOD])
-    packed = gzip.compress(json.dumps([row(i) for i in range(50)]).encode())
+    rows = [row(step) for step in range(50)]
+    packed = gzip.compress(json.dumps(rows).encode())
     (tmp_path / "b.json.gz").write_bytes(packed[:-30])
     assert [note.file for note in read(tmp_path).notes] == ["b.json.gz"]
     (tmp_path / "b.json.gz").write_bytes(packed)
@@ -203,9 +211,8 @@ def test_a_container_cut_short_and_what_is_no_archive_are_named(tmp_path: Path) 
 
 def test_urls_are_read_through_fsspec(tmp_path: Path) -> None:
     memory = fsspec.filesystem("memory")
-    data = write(
-        tmp_path / "a.jsonl", [tokens("a", step=i) for i in range(20)]
-    ).read_bytes()
+    rows = [tokens("a", step=step) for step in range(20)]
+    data = write(tmp_path / "a.jsonl", rows).read_bytes()
     memory.pipe("/run/one/a.jsonl", data)
     memory.pipe("/run/b.jsonl.gz", gzip.compress(data))
     for url, names in {
@@ -214,14 +221,14 @@ def test_urls_are_read_through_fsspec(tmp_path: Path) -> None:
         f"file://{tmp_path}": ["a.jsonl"],
     }.items():
         scan = read(url)
-        assert [file.name for file in scan.files] == names
-        assert next(iter(scan.rollouts.read([len(scan.responses) - 1]))).step == 19
+        assert file_names(scan) == names
+        (last,) = scan.rollouts.read([len(scan.responses) - 1])
+        assert last.step == 19
 
 
 def test_further_scalars_are_capped_with_a_note(tmp_path: Path) -> None:
-    scan = read(
-        write(tmp_path / "a.jsonl", [row(**{f"f{i:03}": i for i in range(100)})])
-    )
+    scalars = {f"f{i:03}": i for i in range(100)}
+    scan = read(write(tmp_path / "a.jsonl", [row(**scalars)]))
     assert list(scan.extras.columns) == [f"f{i:03}" for i in range(64)]
     assert "many_extras" in kinds(scan)
 
@@ -257,8 +264,9 @@ def zipped(path: Path, members: Mapping[str, str | bytes]) -> Path:
 
 
 def test_every_json_file_of_an_archive_is_read(tmp_path: Path) -> None:
+    rank_0 = [tokens("a", step=step) for step in range(3)]
     members: dict[str, str | bytes] = {
-        "rank_0.jsonl": text_of(*(tokens("a", step=step) for step in range(3))),
+        "rank_0.jsonl": text_of(*rank_0),
         "more/rank_1.ndjson": "\n" + text_of(row(3, response="from ndjson")),
         "list.json": json.dumps([row(4), row(5)], indent=1),
         "readme.txt": "no log",
@@ -267,29 +275,22 @@ def test_every_json_file_of_an_archive_is_read(tmp_path: Path) -> None:
     }
     scan = read(zipped(tmp_path / "run.jsonl.zip", members))
     assert scan.responses["step"].tolist() == [0, 1, 2, 3, 4, 5]
-    assert (scan.bad_count, [file.name for file in scan.files]) == (
-        0,
-        ["run.jsonl.zip"],
-    )
+    assert scan.bad_count == 0
+    assert file_names(scan) == ["run.jsonl.zip"]
     rollouts = scan.rollouts.read(range(6))
     assert rollouts[3].response == "from ndjson"
     assert rollouts[0].raw_tokens == ["a"]
 
 
 def test_archives_are_read_from_folders_stores_and_the_cache(tmp_path: Path) -> None:
-    (logs := tmp_path / "logs").mkdir()
-    zipped(
-        logs / "step_3.jsonl.zip",
-        {"a.jsonl": '{"prompt":"p","response":"r","reward":1}\n'},
-    )
-    zipped(
-        logs / "step_4.json.zip", {"a.json": '{"prompt":"p","response":"r","reward":1}'}
-    )
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    rollout = '{"prompt":"p","response":"r","reward":1}'
+    zipped(logs / "step_3.jsonl.zip", {"a.jsonl": f"{rollout}\n"})
+    zipped(logs / "step_4.json.zip", {"a.json": rollout})
     for _ in range(2):
-        assert read(logs, cache=str(tmp_path / "kept")).responses["step"].tolist() == [
-            3,
-            4,
-        ]
+        scan = read(logs, cache=str(tmp_path / "kept"))
+        assert scan.responses["step"].tolist() == [3, 4]
     store = fsspec.filesystem("memory")
     for file in logs.iterdir():
         store.pipe_file(f"/zips/{file.name}", file.read_bytes())
@@ -297,11 +298,12 @@ def test_archives_are_read_from_folders_stores_and_the_cache(tmp_path: Path) -> 
 
 
 def test_bad_lines_and_bad_members_cost_only_themselves(tmp_path: Path) -> None:
+    damaged = [row(5, response=str(i)) for i in range(500)]
     members = {
         "../../escape.jsonl": text_of(row(0)),
         "/etc/x\n\x1b[2J.jsonl": text_of(row(1)),
         "broken.jsonl": text_of(row(2), row(3)) + "{not json}\n[1]\n" + text_of(row(4)),
-        "damaged.jsonl": text_of(*(row(5, response=str(i)) for i in range(500))),
+        "damaged.jsonl": text_of(*damaged),
         "document.json": "{",
         "last.jsonl": text_of(row(6)),
     }
@@ -322,11 +324,11 @@ def test_bad_lines_and_bad_members_cost_only_themselves(tmp_path: Path) -> None:
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlreport.formats.containers.MAX_SAMPLE", 1 << 16)
-    lines = text_of(row(0)) + "\n" * (1 << 24)
-    path = zipped(
-        tmp_path / "a.jsonl.zip", {"a.jsonl": text_of(row(1)), "b.jsonl": lines}
-    )
-    scan = read(path)
+    members = {
+        "a.jsonl": text_of(row(1)),
+        "b.jsonl": text_of(row(0)) + "\n" * (1 << 24),
+    }
+    scan = read(zipped(tmp_path / "a.jsonl.zip", members))
     assert scan.responses["step"].tolist() == [1]
     assert "unpacks to more than 200 times" in scan.bad_lines[0].reason
 
@@ -335,7 +337,7 @@ def test_long_lines_are_not_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rlreport.formats.containers.MAX_SAMPLE", 1 << 12)
-    text = text_of(row(0)) + text_of(row(1, response="x" * 5000)) + text_of(row(2))
+    text = text_of(row(0), row(1, response="x" * 5000), row(2))
     scan = read(zipped(tmp_path / "a.jsonl.zip", {"a.jsonl": text}))
     assert scan.responses["step"].tolist() == [0, 2]
     assert scan.bad_lines[0].reason == "larger than 4,096 bytes"

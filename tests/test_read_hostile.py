@@ -27,15 +27,31 @@ def nested(depth: int) -> str:
 
 def line(**logged: str) -> str:
     """A line of good fields, some of them replaced by raw JSON."""
-    fields = {name: json.dumps(value) for name, value in row().items()} | logged
-    return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}\n"
+    fields = {name: json.dumps(value) for name, value in row().items()}
+    fields |= logged
+    members = [f'"{name}":{value}' for name, value in fields.items()]
+    return "{" + ",".join(members) + "}\n"
 
 
 @pytest.mark.parametrize(
     "field",
-    ["step", "prompt", "reward", "logprobs", "advantages", "group_id", "turns", "policy_version",
-     "seconds", "reward_parts", "response_mask", "response_tokens", "errors", "note"],
-)  # fmt: skip
+    [
+        "step",
+        "prompt",
+        "reward",
+        "logprobs",
+        "advantages",
+        "group_id",
+        "turns",
+        "policy_version",
+        "seconds",
+        "reward_parts",
+        "response_mask",
+        "response_tokens",
+        "errors",
+        "note",
+    ],
+)
 @pytest.mark.parametrize(
     "value", [ENDLESS, *map(nested, DEPTHS)], ids=["digits", "990", "1010"]
 )
@@ -53,7 +69,8 @@ def test_a_nested_list_costs_its_own_line_in_a_frameworks_log(
     depth: int, tmp_path: Path
 ) -> None:
     good = '{"input":"p","output":"r","score":1.0,"step":1,"gts":"4"}\n'
-    path = write(tmp_path / "1.jsonl", [good, good.replace('"4"', nested(depth)), good])
+    deep = good.replace('"4"', nested(depth))
+    path = write(tmp_path / "1.jsonl", [good, deep, good])
     assert len(read(path).responses) >= 2
 
 
@@ -69,10 +86,32 @@ def test_arguments_of_a_call_nested_too_deep_leave_the_call(
 
 
 ODD = [
-    None, True, 0, 2**53, 1.5, "", "x", [], {}, [1], ["tr"], ["a", None], ["a", ["b"]],
-    ["a", {"b": 1}], ["a", 5], [None, None], [True, False], [1, 0], ["1", "2"], [[1.0], [2.0]],
-    [[1.0, 2.0]], [0.1, None], {"a": 1}, ["a,[", ',"'], ["\\", '"'],
-]  # fmt: skip
+    None,
+    True,
+    0,
+    2**53,
+    1.5,
+    "",
+    "x",
+    [],
+    {},
+    [1],
+    ["tr"],
+    ["a", None],
+    ["a", ["b"]],
+    ["a", {"b": 1}],
+    ["a", 5],
+    [None, None],
+    [True, False],
+    [1, 0],
+    ["1", "2"],
+    [[1.0], [2.0]],
+    [[1.0, 2.0]],
+    [0.1, None],
+    {"a": 1},
+    ["a,[", ',"'],
+    ["\\", '"'],
+]
 
 
 @pytest.mark.parametrize(
@@ -83,17 +122,13 @@ def test_values_of_any_type_mean_the_same_in_strict_and_in_lenient_json(
 ):
     logged: dict[str, Any] = tokens("a", "b", values=None, response="Hi there. You.")
     rows = [{**logged, field: value} for value in ODD]
-    strict = read(
-        write(tmp_path / "strict.jsonl", [one | {"lr": None} for one in rows])
-    )
-    nan = float("nan")
-    lenient = read(
-        write(tmp_path / "lenient.jsonl", [one | {"lr": nan} for one in rows])
-    )
-    counts = [
-        {note.kind: note.count for note in scan.notes} for scan in (strict, lenient)
-    ]
-    assert counts[0] | {"tolerant": len(ODD)} == counts[1]
+    null_rows = [{**one, "lr": None} for one in rows]
+    strict = read(write(tmp_path / "strict.jsonl", null_rows))
+    nan_rows = [{**one, "lr": float("nan")} for one in rows]
+    lenient = read(write(tmp_path / "lenient.jsonl", nan_rows))
+    counts = {note.kind: note.count for note in strict.notes}
+    counts["tolerant"] = len(ODD)
+    assert {note.kind: note.count for note in lenient.notes} == counts
     pd.testing.assert_frame_equal(
         strict.responses.drop(columns="offset"),
         lenient.responses.drop(columns="offset"),
@@ -165,9 +200,8 @@ def check(data: bytes) -> None:
         assert len(scan.bad_lines) == min(scan.bad_count, 1000)
         rows = range(len(scan.responses))
         rollouts = scan.rollouts.read(rows)
-        for rollout, count in zip(
-            rollouts, scan.responses["response_tokens"], strict=True
-        ):
+        counts = scan.responses["response_tokens"]
+        for rollout, count in zip(rollouts, counts, strict=True):
             assert not rollout.raw_tokens or len(rollout.raw_tokens) == count
             assert len(rollout.tokens) == len(rollout.raw_tokens)
 
@@ -179,9 +213,11 @@ def check(data: bytes) -> None:
 )
 @given(st.lists(changes, max_size=4), st.integers(0, 3))
 def test_rows_with_arbitrary_values_are_read_or_reported(rows, good):
-    base = [tokens("a", "</s>", "b", step=i) for i in range(good)] + [row()]
+    base = [tokens("a", "</s>", "b", step=i) for i in range(good)]
     mutated = [{**tokens("x", "y"), **change} for change in rows]
-    check("".join(json.dumps(item) + "\n" for item in base + mutated).encode())
+    logged = [*base, row(), *mutated]
+    lines = [json.dumps(item) + "\n" for item in logged]
+    check("".join(lines).encode())
 
 
 @pytest.mark.untraced
@@ -190,9 +226,8 @@ def test_rows_with_arbitrary_values_are_read_or_reported(rows, good):
 def test_flipped_cut_and_spliced_bytes_cost_their_lines_only(
     shared_data: Path, run: str
 ) -> None:
-    lines = (
-        next((shared_data / run).glob("*.jsonl")).read_bytes().splitlines(keepends=True)
-    )
+    log = next((shared_data / run).glob("*.jsonl"))
+    lines = log.read_bytes().splitlines(keepends=True)
     rng = random.Random(run)
     for _ in range(EXAMPLES // 3):
         data = bytearray(b"".join(rng.sample(lines, 6)))

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import fields
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from rlreport.options import GaeOptions, ReadOptions
 from rlreport.pages.plan import extremes
 from rlreport.read.choice import METRICS, Choice, choose_rows, sampled_rows
 from rlreport.read.chunk import RangeSettings
-from rlreport.read.limits import LIMITS
+from rlreport.read.limits import LIMITS, ReadLimits
 from rlreport.read.lines import ByteRange
 from rlreport.read.listing import find_sources
 from rlreport.read.ranges import read_chunk
@@ -58,10 +58,14 @@ def assert_same(left: list[Rollout], right: list[Rollout]) -> None:
 @pytest.mark.ci
 def test_rows_of_a_cache_are_those_that_were_read(shared_data, tmp_path):
     seen: set[tuple[str, ...]] = set()
-    quirks = [
-        RUNS / "quirks" / name for name in ("escapes", "ground_truths", "token_strings")
+    runs = [
+        shared_data / "grpo_math",
+        RUNS / "odd",
+        RUNS / "quirks" / "escapes",
+        RUNS / "quirks" / "ground_truths",
+        RUNS / "quirks" / "token_strings",
     ]
-    for path in (shared_data / "grpo_math", RUNS / "odd", *quirks, *dumps().values()):
+    for path in [*runs, *dumps().values()]:
         try:
             kept = read(path)
         except RlreportError:  # no log, which tests/net.py describes
@@ -100,7 +104,10 @@ def assert_within_limits(table: pd.DataFrame) -> Choice:
 
 @settings(max_examples=8 * SEARCH)
 @given(
-    st.integers(1, 120), st.integers(1, 300), st.integers(1, 30_000), st.integers(0, 9)
+    steps=st.integers(1, 120),
+    each=st.integers(1, 300),
+    length=st.integers(1, 30_000),
+    seed=st.integers(0, 9),
 )
 def test_extremes_of_every_step_are_chosen_within_the_limits(steps, each, length, seed):
     table = run_of(np.random.default_rng(seed), steps, each, length)
@@ -114,17 +121,24 @@ def test_extremes_of_every_step_are_chosen_within_the_limits(steps, each, length
         for ends in (by_step.argmin(axis=1), by_step.argmax(axis=1)):
             assert np.isin(np.arange(steps) * each + ends, chosen.rows).all()
     shown = table["prompt_id"].to_numpy()[chosen.rows]
-    assert set(range(min(MAX_PROMPTS, int(table["prompt_id"].max()) + 1))) <= set(shown)
+    prompts = int(table["prompt_id"].max()) + 1
+    assert set(range(min(MAX_PROMPTS, prompts))) <= set(shown)
 
 
 @pytest.mark.parametrize(
-    ("steps", "each", "length"), [(1, 50_000, 50), (2, 20_000, 50), (20_000, 2, 30_000)]
+    ("steps", "each", "length"),
+    [
+        (1, 50_000, 50),
+        (2, 20_000, 50),
+        (20_000, 2, 30_000),
+    ],
 )
 def test_the_latest_extremes_are_chosen_however_many_are_equal(steps, each, length):
     rng = np.random.default_rng(0)
     table = run_of(rng, steps, each, length)
     table["reward"] = rng.integers(0, 2, len(table)).astype(float)
-    table["kl_max"] = np.where(rng.random(len(table)) < 0.5, np.nan, rng.integers(0, 3))
+    is_missing = rng.random(len(table)) < 0.5
+    table["kl_max"] = np.where(is_missing, np.nan, rng.integers(0, 3))
     table["reward_gap"] = np.inf
     chosen = assert_within_limits(table).rows
     assert np.isin([extreme.row for extreme in extremes(table)], chosen).all()
@@ -141,7 +155,8 @@ def test_the_choice_repeats_and_small_runs_are_chosen_whole() -> None:
 
 
 def test_a_pickled_selection_holds_its_responses_only(tmp_path: Path) -> None:
-    rows = [tokens(f"t{i}", "x" * 1000, step=i, response="y" * 1000) for i in range(50)]
+    response = "y" * 1000
+    rows = [tokens(f"t{i}", "x" * 1000, step=i, response=response) for i in range(50)]
     rollouts = read(write(tmp_path / "a.jsonl", rows)).rollouts
     whole = Selection(rollouts, np.array([7, 21, 40]))
     data = pickle.dumps(whole)
@@ -157,10 +172,9 @@ def test_a_log_that_changes_after_it_was_read_is_reported_as_it_was(
     name, tmp_path, monkeypatch
 ):
     def write_log(text: str) -> Path:
-        rows = [row(0), row(1, response=text)]
-        return write(
-            tmp_path / name, [json.dumps(rows if name == "a.json" else rows[1])]
-        )
+        changed = row(1, response=text)
+        content = [row(0), changed] if name == "a.json" else changed
+        return write(tmp_path / name, [json.dumps(content)])
 
     def choose_after_change(*arguments: Any) -> Choice:
         write_log("Bye there.")
@@ -181,9 +195,8 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def packed_log(folder: Path, rows: int) -> Path:
-    plain = write(
-        folder / "a.jsonl", [row(step, response="long " * 1000) for step in range(rows)]
-    )
+    logged = [row(step, response="long " * 1000) for step in range(rows)]
+    plain = write(folder / "a.jsonl", logged)
     packed = plain.with_name("a.jsonl.gz")
     packed.write_bytes(gzip.compress(plain.read_bytes(), 1))
     plain.unlink()
@@ -203,18 +216,21 @@ def test_a_worker_writes_the_texts_of_a_packed_log_to_disk_while_it_reads(
     assert not list(temporary.iterdir())
 
 
-def test_the_disk_never_holds_two_copies_of_all_texts(tmp_path, temporary):
+def test_the_disk_never_holds_two_copies_of_all_texts(tmp_path, temporary, monkeypatch):
     (source,) = find_sources([packed_log(tmp_path, 2000)]).sources
-    spool = RolloutSpool()
+    left = []
+    append = RolloutSpool._append
+
+    def counting(spool: RolloutSpool, part: Any) -> None:
+        left.append(len(list(temporary.glob("*/*"))))
+        append(spool, part)
+
+    monkeypatch.setattr(RolloutSpool, "_append", counting)
     with part_folder() as folder:
-        assert folder.path
         settings = RangeSettings(ReadOptions(), GaeOptions(), folder)
-        parts = read_chunk([ByteRange(0, source)], settings).parts
-        left = []
-        for part in parts:
-            spool.take([part])
-            left.append(len(list(folder.path.iterdir())))
-    assert left == [2, 1, 0]
+        RolloutSpool().take(read_chunk([ByteRange(0, source)], settings).parts)
+        left.append(len(list(temporary.glob("*/*"))))
+    assert left == [3, 2, 1, 0]
 
 
 def test_an_error_on_the_way_leaves_no_temporary_file(tmp_path, temporary, monkeypatch):
@@ -229,13 +245,49 @@ def test_an_error_on_the_way_leaves_no_temporary_file(tmp_path, temporary, monke
     assert not list(temporary.iterdir())
 
 
-def test_a_figure_that_begins_late_is_nan_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_rows", [LIMITS.batch_rows, 3])
+def test_a_figure_is_nan_before_it_begins_and_after_it_ends(tmp_path, batch_rows):
     without = tokens("a", "b", "c", ref_logprobs=None)
-    rows = [{**without, "step": step} for step in range(3)]
-    write(tmp_path / "1.jsonl", rows)
-    write(tmp_path / "2.jsonl", [tokens("a", step=3)])
-    spool_figures = read(tmp_path).rollouts.figures["log_ratio"]
-    assert np.isnan(spool_figures).tolist() == [True] * 9 + [False]
+    for number, logged in enumerate((without, tokens("a"), without)):
+        rows = [{**logged, "step": 3 * number + i} for i in range(3)]
+        write(tmp_path / f"{number}.jsonl", rows)
+    rollouts = read(tmp_path, limits=ReadLimits(batch_rows=batch_rows)).rollouts
+    is_nan = np.isnan(rollouts.figures["log_ratio"]).tolist()
+    assert is_nan == [True] * 9 + [False] * 3 + [True] * 9
+
+
+def test_each_response_has_its_own_texts_and_tokens_in_whatever_order_rows_are_logged(
+    tmp_path,
+):
+    rng = np.random.default_rng(0)
+    logged = {}
+    for name in ("a.jsonl", "b.jsonl"):
+        rows = []
+        for number, step in enumerate(rng.integers(0, 5, 20).tolist()):
+            texts: dict[str, Any] = {
+                field: f"{field} {number} of {name}"
+                for field in ("prompt", "response", "ground_truth")
+            }
+            strings = [f"{name[0]}{number}", "same", "end"][: number % 4]
+            masks = [[1] + [0] * (len(strings) - 1), None]
+            if strings:
+                texts["response_mask"] = masks[number % 2]
+                rows.append(tokens(*strings, step=step, **texts))
+            else:
+                rows.append(row(step, **texts))
+            logged[name, number + 1] = rows[-1]
+        write(tmp_path / name, rows)
+    scan = read(tmp_path, limits=ReadLimits(batch_rows=3))
+    rollouts = scan.rollouts.read(range(len(scan.responses)))
+    assert len(rollouts) == len(logged)
+    for rollout in rollouts:
+        wanted = logged[rollout.file, rollout.line]
+        assert rollout.prompt == wanted["prompt"]
+        assert rollout.response == wanted["response"]
+        assert rollout.ground_truth == wanted["ground_truth"]
+        assert rollout.raw_tokens == wanted.get("response_tokens", [])
+        mask = None if rollout.sampled is None else rollout.sampled.tolist()
+        assert mask == wanted.get("response_mask")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -255,7 +307,8 @@ def test_a_build_that_is_interrupted_while_it_reads_leaves_no_temporary_file(
         "RolloutSpool._append = interrupt\n"
         "main(sys.argv[1:-1])"
     )
-    command = [sys.executable, "-c", code, "check", str(log), str(int(number))]
+    arguments = ["check", str(log), str(int(number))]
+    command = [sys.executable, "-c", code, *arguments]
     environment = {**os.environ, "TMPDIR": str(temporary)}
     ended = subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment
@@ -278,7 +331,8 @@ def test_a_full_disk_of_temporary_files_is_named(tmp_path: Path) -> None:
 def test_the_response_table_has_the_documented_columns_and_dtypes(
     tmp_path: Path,
 ) -> None:
-    table = read(write(tmp_path / "a.jsonl", [tokens("a", "b"), row(1)])).responses
+    log = write(tmp_path / "a.jsonl", [tokens("a", "b"), row(1)])
+    table = read(log).responses
     assert [(name, str(dtype)) for name, dtype in table.dtypes.items()] == [
         (column.name, column.dtype) for column in RESPONSE_COLUMNS
     ]
@@ -310,8 +364,8 @@ def sampled_run(
 )
 def test_of_a_larger_run_each_step_gives_the_same_power_of_two(steps, each, expected):
     table = sampled_run(steps, each, 1)
-    rows = sampled_rows(table, ["a"])
-    assert np.bincount(table["step"].to_numpy()[rows]).tolist() == [expected] * steps
+    sampled_steps = table["step"].to_numpy()[sampled_rows(table, ["a"])]
+    assert np.bincount(sampled_steps).tolist() == [expected] * steps
 
 
 def test_a_run_of_8192_responses_is_sampled_whole_with_its_validation() -> None:
@@ -343,7 +397,8 @@ def test_validation_is_sampled_in_small_runs_only() -> None:
     for table in (small, large):
         table.loc[table.index % 2 == 1, "validation"] = 1
     assert len(sampled_rows(small, ["a"])) == 80
-    assert set(large["validation"].to_numpy()[sampled_rows(large, ["a"])]) == {0}
+    rows = sampled_rows(large, ["a"])
+    assert set(large["validation"].to_numpy()[rows]) == {0}
 
 
 @pytest.mark.parametrize("length", [500, 1000, 8000, 100_000])
@@ -352,7 +407,9 @@ def test_at_least_half_of_what_would_fit_is_sampled(length: int) -> None:
 
 
 @given(
-    steps=st.integers(1, 200), each=st.integers(1, 300), length=st.integers(1, 10_000)
+    steps=st.integers(1, 200),
+    each=st.integers(1, 300),
+    length=st.integers(1, 10_000),
 )
 def test_every_step_is_sampled_and_all_bounds_hold(
     steps: int, each: int, length: int
@@ -368,7 +425,8 @@ def test_every_step_is_sampled_and_all_bounds_hold(
 def chosen(table: pd.DataFrame, files: Sequence[str]) -> set[tuple[str, int]]:
     """Return file name and offset of the sampled responses."""
     rows = table.iloc[sampled_rows(table, files)]
-    return {(files[f], o) for f, o in zip(rows["file"], rows["offset"], strict=True)}
+    names = [files[file] for file in rows["file"]]
+    return set(zip(names, rows["offset"], strict=True))
 
 
 def test_the_order_in_which_files_are_listed_changes_nothing() -> None:
@@ -377,7 +435,8 @@ def test_the_order_in_which_files_are_listed_changes_nothing() -> None:
         part["group"] += 100_000 * i
 
     def together(order: Sequence[int]) -> set[tuple[str, int]]:
-        table = pd.concat([parts[i].assign(file=at) for at, i in enumerate(order)])
+        files = [parts[i].assign(file=place) for place, i in enumerate(order)]
+        table = pd.concat(files)
         table = table.sort_values(["step", "file", "offset"], ignore_index=True)
         return chosen(table, [f"rank_{i}.jsonl" for i in order])
 
@@ -403,11 +462,10 @@ LONG = [f"w{i % 97}" for i in range(2 * EDGE + 500)]
 def long_run(tmp_path_factory: pytest.TempPathFactory) -> Scan:
     """A run with responses of 20 tokens, and one of more than 2,048."""
     rng = np.random.default_rng(0)
-    rows = [
-        tokens(*(f"w{i}" for i in rng.integers(0, 30, 20)), step=step, prompt=f"p{n}")
-        for step in range(4)
-        for n in range(3)
-    ]
+    rows = []
+    for step, n in product(range(4), range(3)):
+        words = [f"w{i}" for i in rng.integers(0, 30, 20)]
+        rows.append(tokens(*words, step=step, prompt=f"p{n}"))
     rows.append(tokens(*LONG, step=3, prompt="long"))
     return read(write(tmp_path_factory.mktemp("log") / "a.jsonl", rows))
 
@@ -417,13 +475,13 @@ def test_of_a_long_response_the_first_and_last_1024_tokens_are_sampled(
 ) -> None:
     assert long_run.ngrams is not None
     texts = long_run.ngrams
-    last = [texts.vocabulary[i] for i in texts.units[texts.offsets[-2] :]]
-    assert last == [*LONG[:EDGE], GAP, *LONG[-EDGE:]]
+    last = texts.units[texts.offsets[-2] :]
+    words = [texts.vocabulary[unit] for unit in last]
+    assert words == [*LONG[:EDGE], GAP, *LONG[-EDGE:]]
     # Its own distinct-2 is that of all its tokens, and GAP is no token of the run.
     pairs = list(pairwise(LONG))
-    assert long_run.responses["distinct_2"].iloc[-1] == rounded(
-        len(set(pairs)) / len(pairs)
-    )
+    distinct = rounded(len(set(pairs)) / len(pairs))
+    assert long_run.responses["distinct_2"].iloc[-1] == distinct
     table = token_figures(long_run)
     assert GAP not in table.index
     assert table["count"].sum() == 12 * 20 + 2 * EDGE
@@ -434,9 +492,8 @@ def test_of_a_long_response_the_first_and_last_1024_tokens_are_sampled(
 
 def test_figures_of_sampled_tokens_lie_at_their_tokens(long_run: Scan) -> None:
     assert long_run.tokens is not None
-    size = len(LONG)
-    ratio = np.array([0.1 - 0.05 * i for i in range(size)])
-    expected = np.concatenate([ratio[:EDGE], [np.nan], ratio[-EDGE:]])
+    ratio = [0.1 - 0.05 * i for i in range(len(LONG))]
+    expected = [*ratio[:EDGE], np.nan, *ratio[-EDGE:]]
     found = long_run.tokens.log_ratio[long_run.tokens.texts.offsets[-2] :]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
@@ -447,29 +504,23 @@ def test_words_are_sampled_where_no_training_row_logs_tokens(tmp_path: Path) -> 
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert scan.ngrams is not None
     assert scan.ref_words is not None
-    assert (scan.ngrams.unit, scan.ngrams.rows.tolist()) == ("word", [0, 1, 3])
-    assert [scan.ref_words.vocabulary[i] for i in scan.ref_words.units] == [
-        "one",
-        " four",
-    ] * 3
+    assert scan.ngrams.unit == "word"
+    assert scan.ngrams.rows.tolist() == [0, 1, 3]
+    words = scan.ref_words
+    assert [words.vocabulary[unit] for unit in words.units] == ["one", " four"] * 3
     assert token_figures(scan).empty
 
 
 def test_words_are_sampled_beside_tokens_and_say_whether_they_hold_the_label(tmp_path):
-    rows = [
-        row(
-            0,
-            response="It is 1,234.0",
-            ground_truth="so #### 1234",
-            response_tokens=["It", " is"],
-        ),
-        row(
-            1, response="It is 12345", ground_truth=1234, response_tokens=["It", " is"]
-        ),
-        row(2, response="Paris", response_tokens=["Par", "is"]),
-    ]
+    right = row(0, response="It is 1,234.0", ground_truth="so #### 1234")
+    right["response_tokens"] = ["It", " is"]
+    wrong = row(1, response="It is 12345", ground_truth=1234)
+    wrong["response_tokens"] = ["It", " is"]
+    unknown = row(2, response="Paris", response_tokens=["Par", "is"])
+    rows = [right, wrong, unknown]
     words = read(write(tmp_path / "a.jsonl", rows)).words
     assert words is not None
     assert words.labels is not None
     assert words.labels.tolist() == [1, 0, -1]
-    assert [words.vocabulary[i] for i in words.units[:3]] == ["It", " is", " 1"]
+    first = [words.vocabulary[unit] for unit in words.units[:3]]
+    assert first == ["It", " is", " 1"]

@@ -1,6 +1,7 @@
 """What rows of a log mean: splits, grades, thinking, critics, and what a restart replaces."""
 
 import gzip
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,19 +46,15 @@ def test_a_run_is_named_by_its_file_or_else_by_the_folder(tmp_path: Path) -> Non
     folder = tmp_path / "seven"
     one = write(folder / "mine.rollouts.jsonl", [row(0)])
     other = write(folder / "other.jsonl", [row(1)])
-    assert [read(*logs).name for logs in ([one], [one, other], [folder])] == [
-        "mine",
-        "seven",
-        "seven",
-    ]
+    assert read(one).name == "mine"
+    assert read(one, other).name == "seven"
+    assert read(folder).name == "seven"
 
 
 def test_a_step_that_is_no_number_costs_its_row(tmp_path: Path) -> None:
-    rows = [
-        row(0),
-        *({**row(0), "step": step} for step in (True, None, "two", 2.5, 2**60)),
-        row(1),
-    ]
+    no_numbers = [True, None, "two", 2.5, 2**60]
+    bad_rows = [row(step) for step in no_numbers]
+    rows = [row(0), *bad_rows, row(1)]
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert scan.responses["step"].tolist() == [0, 1]
     assert (scan.bad_count, scan.files[0].bad) == (5, 5)
@@ -88,14 +85,16 @@ def test_a_format_that_fails_is_a_bad_line(
     monkeypatch.setattr("rlreport.formats.renamed.Verl.rows", fail)
     write(tmp_path / "native.jsonl", [row(1)])
     scan = read(tmp_path)
-    assert [bad.line for bad in scan.bad_lines if bad.file == path.name] == [1, 2]
+    bad_lines = [bad.line for bad in scan.bad_lines if bad.file == path.name]
+    assert bad_lines == [1, 2]
     assert "KeyError('surprise')" in scan.bad_lines[0].reason
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_misspelt_field_is_named_in_one_note(tmp_path: Path, workers: int) -> None:
+    misspelt = {"logprob": [-0.5], "meta": {"a": 1}}
     for name in ("a", "b"):
-        rows = [row(i, logprob=[-0.5], meta={"a": 1}) for i in range(3)]
+        rows = [row(step, **misspelt) for step in range(3)]
         write(tmp_path / f"{name}.jsonl", rows)
     scan = read_logs([tmp_path], ReadOptions(workers=workers))
     (said,) = [note.text for note in scan.notes if note.kind == "not_taken"]
@@ -123,7 +122,8 @@ def test_rows_of_another_split_than_their_file_s_stand_beside(tmp_path: Path) ->
     assert kinds(read(path, split="train")) == {"other_split_rows"}
     rows = [row(1, split="train"), row(1, split="val")]
     scan = read(write(tmp_path / "valid_run.jsonl", rows))  # what rows say goes first
-    assert scan.responses["validation"].tolist() == [0, 1] and kinds(scan) == {"split"}
+    assert scan.responses["validation"].tolist() == [0, 1]
+    assert kinds(scan) == {"split"}
 
 
 def test_windows_of_the_token_table_are_cut_over_the_steps_of_training(
@@ -147,9 +147,16 @@ ROWS: list[dict[str, Any]] = [
     row(4, response_tokens=["a"], logprobs=[-0.5]),
 ]
 COLUMNS = [
-    "value_mean", "value_m2", "value_tokens", "return_mean", "return_m2", "value_error_mean",
-    "mc_return_mean", "advantage_mean", "advantage_logged_mean",
-]  # fmt: skip
+    "value_mean",
+    "value_m2",
+    "value_tokens",
+    "return_mean",
+    "return_m2",
+    "value_error_mean",
+    "mc_return_mean",
+    "advantage_mean",
+    "advantage_logged_mean",
+]
 
 
 def critic(scan: Scan) -> np.ndarray:
@@ -182,11 +189,11 @@ def test_a_steps_mean_value_is_that_of_its_tokens_where_nothing_tells_returns(tm
     np.testing.assert_allclose(steps["value_mean"], [2.7 / 3, 0.6, np.nan])
 
 
-OLDER = [
-    tokens("old", "x", step=step, turns=[{"role": "assistant", "text": "a", "sampled": True},
-                                         {"role": "tool", "text": "b", "sampled": False}])
-    for step in range(10)
-]  # fmt: skip
+TURNS = [
+    {"role": "assistant", "text": "a", "sampled": True},
+    {"role": "tool", "text": "b", "sampled": False},
+]
+OLDER = [tokens("old", "x", step=step, turns=TURNS) for step in range(10)]
 NEWER = [tokens("new", "y", step=step) for step in range(5, 15)]
 
 
@@ -195,18 +202,18 @@ def test_a_restart_in_a_file_is_noted_and_its_older_rows_can_be_left_out(
 ) -> None:
     def logged(steps: range, reward: float) -> list[dict]:
         """Return rows of training, and of a validation of the step 5, which is no restart."""
-        own = [row(step, reward=reward) for step in steps]
-        own[8:8] = [row(5, split="val", reward=reward), failed(steps[8])]
-        return own
+        rows = [row(step, reward=reward) for step in steps]
+        validation = row(5, split="val", reward=reward)
+        rows[8:8] = [validation, failed(steps[8])]
+        return rows
 
-    path = write(
-        tmp_path / "a.jsonl", [*logged(range(4, 14), 0.0), *logged(range(6, 20), 1.0)]
-    )
+    older = logged(range(4, 14), 0.0)
+    newer = logged(range(6, 20), 1.0)
+    path = write(tmp_path / "a.jsonl", [*older, *newer])
     scan = read(path)
-    (note,) = (note for note in scan.notes if note.kind == "restart")
-    assert note.text.startswith(
-        "steps 5 to 13 were logged again"
-    )  # validation of 5, too
+    (text,) = restart_notes(scan)
+    # The validation of step 5 is logged again, too.
+    assert text.startswith("steps 5 to 13 were logged again")
     assert scan.repeated == dict.fromkeys(range(6, 14), 1)
     assert scan.failed == {12: 1, 14: 1}
     last = read(path, restarts="last")
@@ -218,14 +225,15 @@ def test_a_restart_in_a_file_is_noted_and_its_older_rows_can_be_left_out(
 
 
 def test_a_file_whose_steps_are_in_no_order_has_no_restarts(tmp_path: Path) -> None:
-    steps = [step for first in range(0, 40, 2) for step in (first + 1, first)]
-    scan = read(
-        write(tmp_path / "a.jsonl", [row(step) for step in 2 * steps]), restarts="last"
-    )
+    swapped = []
+    for step in range(0, 40, 2):
+        swapped += [step + 1, step]
+    rows = [row(step) for step in 2 * swapped]
+    scan = read(write(tmp_path / "a.jsonl", rows), restarts="last")
     assert "restart" not in kinds(scan)
     assert len(scan.responses) == 80
-    once = read(write(tmp_path / "b.jsonl", [row(step) for step in 2 * sorted(steps)]))
-    assert "restart" in kinds(once)
+    in_order = [row(step) for step in 2 * sorted(swapped)]
+    assert "restart" in kinds(read(write(tmp_path / "b.jsonl", in_order)))
 
 
 @pytest.mark.parametrize("lines", ["a.jsonl", "a.jsonl.gz"])
@@ -257,13 +265,12 @@ def test_a_cached_scan_with_the_replaced_rows_is_not_taken_for_one_without(
     tmp_path: Path,
 ) -> None:
     path = write(tmp_path / "a.jsonl", OLDER + NEWER)
-    rows = {
-        restarts: len(
-            read(path, restarts=restarts, cache=str(tmp_path / "kept")).responses
-        )
-        for restarts in ("all", "last", "all", "last")
-    }
-    assert rows == {"all": 20, "last": 15}
+    cache = str(tmp_path / "kept")
+    rows = []
+    for restarts in ("all", "last", "all", "last"):
+        scan = read(path, restarts=restarts, cache=cache)
+        rows.append(len(scan.responses))
+    assert rows == [20, 15, 20, 15]
 
 
 Logged = dict[str, dict[int, int]]
@@ -273,65 +280,145 @@ def steps(first: int, last: int, rows: int = 4) -> dict[int, int]:
     return dict.fromkeys(range(first, last + 1), rows)
 
 
-ATTEMPTS: dict[str, tuple[Logged, Logged]] = {
-    "two": ({"attempt_1": steps(0, 60), "attempt_2": steps(50, 100)},
-            {"attempt_1": steps(0, 49), "attempt_2": steps(50, 100)}),
-    "ranks": ({f"{a}/{rank}": steps(*of) for a, of in (("a", (0, 60)), ("b", (50, 100)))
-               for rank in "01"},
-              {f"{a}/{rank}": steps(*of) for a, of in (("a", (0, 49)), ("b", (50, 100)))
-               for rank in "01"}),
-    "anew": ({"a": steps(0, 19), "b": steps(0, 99, 6)}, {"b": steps(0, 99, 6)}),
-    "behind": ({"a": steps(0, 99), "b": steps(50, 69, 6)},
-               {"a": steps(0, 49) | steps(70, 99), "b": steps(50, 69, 6)}),
-    "to the end": ({"a": steps(0, 99), "b": steps(50, 99, 6)},
-                   {"a": steps(0, 49), "b": steps(50, 99, 6)}),
-    "within a step": ({"a": steps(0, 9, 8) | {10: 1}, "b": steps(10, 19, 8)},
-                      {"a": steps(0, 9, 8), "b": steps(10, 19, 8)}),
-    "any size": ({"a": {s: 4 + 5 * (s % 3) for s in range(60)},
-                  "b": {s: 4 + 5 * (s % 3) for s in range(50, 100)}},
-                 {"a": {s: 4 + 5 * (s % 3) for s in range(50)},
-                  "b": {s: 4 + 5 * (s % 3) for s in range(50, 100)}}),
-    "file per step": ({f"{a}/rollout_{s:03}": {s: 4} for a, of in (("a", (0, 60)), ("b", (50, 99)))
-                       for s in steps(*of)},
-                      {f"{a}/rollout_{s:03}": {s: 4} for a, of in (("a", (0, 49)), ("b", (50, 99)))
-                       for s in steps(*of)}),
-    "inside": ({"a": steps(0, 29), "b": steps(10, 14), "c": steps(20, 39)},
-               {"a": steps(0, 9) | steps(15, 19), "b": steps(10, 14), "c": steps(20, 39)}),
-    "further back": ({"a": steps(0, 19), "b": steps(10, 24), "c": steps(5, 29)},
-                     {"a": steps(0, 4), "c": steps(5, 29)}),
-    "around": ({"run_1": steps(10, 19), "run_2": steps(0, 29)}, {"run_2": steps(0, 29)}),
-}  # fmt: skip
-"""Files of attempts, and what ``--restarts last`` leaves of them."""
+def uneven_steps(first: int, last: int) -> dict[int, int]:
+    """Return step -> rows, of a run whose steps differ in size."""
+    return {step: 4 + 5 * (step % 3) for step in range(first, last + 1)}
 
 
-@pytest.mark.parametrize("case", ATTEMPTS)
+def by_rank(attempts: Logged) -> Logged:
+    """Return the files of attempts of which each has two ranks."""
+    files = {}
+    for name, rank in product(attempts, "01"):
+        files[f"{name}/{rank}"] = attempts[name]
+    return files
+
+
+def by_step(attempts: Logged) -> Logged:
+    """Return the files of attempts that write a file per step."""
+    files = {}
+    for name, counts in attempts.items():
+        for step, count in counts.items():
+            files[f"{name}/rollout_{step:03}"] = {step: count}
+    return files
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        pytest.param(
+            {"attempt_1": steps(0, 60), "attempt_2": steps(50, 100)},
+            {"attempt_1": steps(0, 49), "attempt_2": steps(50, 100)},
+            id="two",
+        ),
+        pytest.param(
+            by_rank({"a": steps(0, 60), "b": steps(50, 100)}),
+            by_rank({"a": steps(0, 49), "b": steps(50, 100)}),
+            id="ranks",
+        ),
+        pytest.param(
+            {"a": steps(0, 19), "b": steps(0, 99, 6)},
+            {"b": steps(0, 99, 6)},
+            id="anew",
+        ),
+        pytest.param(
+            {"a": steps(0, 99), "b": steps(50, 69, 6)},
+            {
+                "a": steps(0, 49) | steps(70, 99),
+                "b": steps(50, 69, 6),
+            },
+            id="behind",
+        ),
+        pytest.param(
+            {"a": steps(0, 99), "b": steps(50, 99, 6)},
+            {"a": steps(0, 49), "b": steps(50, 99, 6)},
+            id="to the end",
+        ),
+        pytest.param(
+            {
+                "a": steps(0, 9, 8) | {10: 1},
+                "b": steps(10, 19, 8),
+            },
+            {"a": steps(0, 9, 8), "b": steps(10, 19, 8)},
+            id="within a step",
+        ),
+        pytest.param(
+            {"a": uneven_steps(0, 59), "b": uneven_steps(50, 99)},
+            {"a": uneven_steps(0, 49), "b": uneven_steps(50, 99)},
+            id="any size",
+        ),
+        pytest.param(
+            by_step({"a": steps(0, 60), "b": steps(50, 99)}),
+            by_step({"a": steps(0, 49), "b": steps(50, 99)}),
+            id="file per step",
+        ),
+        pytest.param(
+            {
+                "a": steps(0, 29),
+                "b": steps(10, 14),
+                "c": steps(20, 39),
+            },
+            {
+                "a": steps(0, 9) | steps(15, 19),
+                "b": steps(10, 14),
+                "c": steps(20, 39),
+            },
+            id="inside",
+        ),
+        pytest.param(
+            {
+                "a": steps(0, 19),
+                "b": steps(10, 24),
+                "c": steps(5, 29),
+            },
+            {
+                "a": steps(0, 4),
+                "c": steps(5, 29),
+            },
+            id="further back",
+        ),
+        pytest.param(
+            {"run_1": steps(10, 19), "run_2": steps(0, 29)},
+            {"run_2": steps(0, 29)},
+            id="around",
+        ),
+    ],
+)
 def test_attempts_in_files_of_their_own_are_noted_and_the_last_can_be_chosen(
-    case, tmp_path
-):
-    files, left = ATTEMPTS[case]
-    for name, rows in files.items():
-        made = [
-            row(s, prompt=f"{s} {n}") for s, count in rows.items() for n in range(count)
-        ]
-        write(tmp_path / f"{name}.jsonl", made)
+    files: Logged, left: Logged, tmp_path: Path
+) -> None:
+    """``left`` is what ``--restarts last`` leaves of the files."""
+    for name, counts in files.items():
+        write(tmp_path / f"{name}.jsonl", prompts_of_their_own(counts))
     scan = read(tmp_path)
     last = read(tmp_path, restarts="last")
-    notes = [note for note in scan.notes if note.kind == "restart"]
+    texts = restart_notes(scan)
     kept = "all rows kept (--restarts last leaves out these rows)"
-    assert notes and all(note.text.endswith(kept) for note in notes)
+    assert texts and all(text.endswith(kept) for text in texts)
+    counts = [note.count for note in scan.notes if note.kind == "restart"]
     again = len(scan.responses) - len(last.responses)
-    assert sum(note.count for note in notes) == sum(scan.repeated.values()) == again
+    assert sum(counts) == sum(scan.repeated.values()) == again
     assert last.repeated == {}
-    found = {
-        last.files[int(str(file))].name.removesuffix(
-            ".jsonl"
-        ): logged.value_counts().to_dict()
-        for file, logged in last.responses.groupby("file")["step"]
-    }
-    assert found == left
-    assert "older rows left out" in next(
-        n.text for n in last.notes if n.kind == "restart"
-    )
+    rows_left = {}
+    for file, logged in last.responses.groupby("file")["step"]:
+        name = last.files[int(str(file))].name.removesuffix(".jsonl")
+        rows_left[name] = logged.value_counts().to_dict()
+    assert rows_left == left
+    assert "older rows left out" in restart_notes(last)[0]
+
+
+def prompts_of_their_own(counts: dict[int, int]) -> list[dict]:
+    """Return the rows of a file with these numbers of rows by step."""
+    rows = []
+    for step, count in counts.items():
+        rows += [row(step, prompt=f"{step} {n}") for n in range(count)]
+    return rows
+
+
+def restart_notes(scan: Scan) -> list[str]:
+    return [note.text for note in scan.notes if note.kind == "restart"]
+
+
+FILE_PER_STEP = {f"{step}.jsonl": range(step, step + 1) for step in range(30)}
 
 
 @pytest.mark.parametrize(
@@ -341,23 +428,20 @@ def test_attempts_in_files_of_their_own_are_noted_and_the_last_can_be_chosen(
         {"worker_0.jsonl": range(60), "worker_3.jsonl": range(30, 100)},
         {"x.jsonl": range(60), "y.jsonl": range(60)},
         {"math.jsonl": range(100), "code.jsonl": range(50, 60)},
-        {f"{step}.jsonl": range(step, step + 1) for step in range(30)},
+        FILE_PER_STEP,
         {"early.jsonl": range(50), "late.jsonl": range(50, 100)},
         {"math.jsonl": range(100), "code.jsonl": range(80)},
         {"x.jsonl": range(60), "y.jsonl": range(61)},
-        {
-            f"{rank}/{step}.jsonl": range(step, step + 1)
-            for rank in "ab"
-            for step in range(30)
-        },
+        {f"a/{name}": steps for name, steps in FILE_PER_STEP.items()}
+        | {f"b/{name}": steps for name, steps in FILE_PER_STEP.items()},
     ],
 )
 def test_other_files_with_the_same_steps_are_no_attempts(files, tmp_path):
     for name, logged in files.items():
-        write(
-            tmp_path / name,
-            [row(s, prompt=f"{name} {s} {n}") for s in logged for n in range(4)],
-        )
+        rows = []
+        for step, n in product(logged, range(4)):
+            rows.append(row(step, prompt=f"{name} {step} {n}"))
+        write(tmp_path / name, rows)
     scan = read(tmp_path, restarts="last")
     assert "restart" not in kinds(scan)
     assert len(scan.responses) == sum(4 * len(logged) for logged in files.values())
@@ -365,7 +449,8 @@ def test_other_files_with_the_same_steps_are_no_attempts(files, tmp_path):
 
 
 def test_a_log_that_is_continued_in_a_new_file_within_a_step_has_no_attempts(tmp_path):
-    rows = [row(step, prompt=str(i)) for step in range(20) for i in range(8)]
+    places = product(range(20), range(8))
+    rows = [row(step, prompt=str(i)) for step, i in places]
     write(tmp_path / "log.jsonl", rows[:83])
     write(tmp_path / "log.new.jsonl", rows[83:])
     assert kinds(read(tmp_path)) == set()
@@ -375,12 +460,12 @@ def test_a_log_that_is_continued_in_a_new_file_within_a_step_has_no_attempts(tmp
 def test_an_environment_that_begins_later_is_no_attempt_if_prompts_recur(
     pool, tmp_path
 ):
-    for name, steps in (("math", range(60)), ("code", range(40, 100))):
-        rows = [
-            row(s, prompt=f"{name} {(4 * s + i) % pool}")
-            for s in steps
-            for i in range(4)
-        ]
+    environments = {"math": range(60), "code": range(40, 100)}
+    for name, logged in environments.items():
+        rows = []
+        for step, i in product(logged, range(4)):
+            number = (4 * step + i) % pool
+            rows.append(row(step, prompt=f"{name} {number}"))
         write(tmp_path / f"{name}.jsonl", rows)
     assert ("restart" in kinds(read(tmp_path))) == (pool == 1000)
 
@@ -391,7 +476,8 @@ def failed(step: int) -> dict[str, object]:
 
 def test_columns_of_rows_that_are_left_out_take_no_room(tmp_path: Path) -> None:
     many = {f"a{i:02}": 1.0 for i in range(64)}
-    lines = [row(0), row(1, **many), row(2), row(1), row(2), row(3)]
+    older = [row(0), row(1, **many), row(2)]
+    lines = [*older, row(1), row(2), row(3)]
     for line in lines:
         line["zscore"] = 0.5
     scan = read(write(tmp_path / "a.jsonl", lines), restarts="last")
@@ -402,9 +488,8 @@ def test_columns_of_rows_that_are_left_out_take_no_room(tmp_path: Path) -> None:
 def test_one_response_with_tokens_does_not_hide_the_words_of_the_others(
     tmp_path: Path,
 ) -> None:
-    lines = [
-        row(step, response="one two three four") for step in range(3) for _ in range(4)
-    ]
+    steps = [0] * 4 + [1] * 4 + [2] * 4
+    lines = [row(step, response="one two three four") for step in steps]
     lines[5] = tokens("a", "b", "c", step=1)
     scan = read(write(tmp_path / "a.jsonl", lines))
     assert scan.ngrams is not None
@@ -420,32 +505,26 @@ def test_responses_that_count_in_part_are_noted(tmp_path: Path) -> None:
 
 
 def test_validation_outside_the_sample_does_not_make_figures_sampled(tmp_path):
-    lines = [
-        row(0, split=split)
-        for split in ("train", "train", "val", "val")
-        for _ in range(3)
-    ]
+    splits = ["train"] * 6 + ["val"] * 6
+    lines = [row(0, split=split) for split in splits]
     scan = read(write(tmp_path / "a.jsonl", lines), limits=ReadLimits(sampled=6))
     assert (scan.sampled, scan.sampled_of, len(scan.responses)) == (6, 6, 12)
 
 
 def test_an_advantage_beside_the_text_is_that_of_the_response(tmp_path):
-    scan = read(
-        write(
-            tmp_path / "my run.jsonl", [row(0, advantage=-0.5), row(0, advantage=0.5)]
-        )
-    )
+    rows = [row(0, advantage=-0.5), row(0, advantage=0.5)]
+    scan = read(write(tmp_path / "my run.jsonl", rows))
     assert scan.responses["advantage_logged_mean"].tolist() == [-0.5, 0.5]
     assert scan.name == "my run"
 
 
 def started(*lengths: int) -> list[dict]:
-    return [
-        row(step, prompt=f"p{n}", reward=float(start))
-        for start, length in enumerate(lengths)
-        for step in range(length)
-        for n in range(4)
-    ]
+    """Return the rows of starts of so many steps; the reward of each is its number."""
+    rows = []
+    for start, length in enumerate(lengths):
+        for step, n in product(range(length), range(4)):
+            rows.append(row(step, prompt=f"p{n}", reward=float(start)))
+    return rows
 
 
 def test_starts_in_one_file_of_rollouts_are_not_judged_unless_they_are_one_run(
@@ -455,9 +534,8 @@ def test_starts_in_one_file_of_rollouts_are_not_judged_unless_they_are_one_run(
     verdict = check_logs([path], BuildOptions(workers=1))
     assert verdict.sentence.startswith("Not judged: 3 starts in one log.")
     for options in ({"merge": True}, {"restarts": "last"}):
-        assert (
-            check_logs([path], BuildOptions(workers=1, **options)).lead != "mixed_runs"
-        )
+        verdict = check_logs([path], BuildOptions(workers=1, **options))
+        assert verdict.lead != "mixed_runs"
 
 
 def test_the_last_start_of_rollouts_is_the_run_if_it_is_the_longest(tmp_path):
@@ -472,19 +550,16 @@ def test_the_last_start_of_rollouts_is_the_run_if_it_is_the_longest(tmp_path):
 
 
 def test_environments_one_after_another_in_a_file_are_no_starts(tmp_path):
-    rows = [
-        row(step, prompt=f"{env} {n}")
-        for env in "ab"
-        for step in range(30)
-        for n in range(4)
-    ]
+    places = product("ab", range(30), range(4))
+    rows = [row(step, prompt=f"{env} {n}") for env, step, n in places]
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert len(scan.responses) == 240
     assert {"format", "several_starts"}.isdisjoint(kinds(scan))
 
 
 def test_a_resumption_of_rollouts_is_no_start(tmp_path):
-    rows = [row(step, reward=0.0) for step in [*range(30), *range(20, 50)]]
+    steps = [*range(30), *range(20, 50)]
+    rows = [row(step, reward=0.0) for step in steps]
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert len(scan.responses) == 60 and len(scan.repeated) == 10
     assert {"format", "several_starts"}.isdisjoint(kinds(scan))

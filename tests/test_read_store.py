@@ -60,12 +60,17 @@ def test_a_report_of_logs_in_a_store_is_that_of_the_same_logs_on_disk(
     assert files_below(tmp_path / "remote") == files_below(tmp_path / "local")
 
 
+def moved(store: Store) -> int:
+    """Return the bytes that the store has sent."""
+    return sum(request.sent for request in store.requests())
+
+
 def test_reading_moves_the_log_once_and_detection_a_hundredth(store, log):
     size = store.put_folder(log.parent, "large")
     listing = find_sources([f"s3://{BUCKET}/large"])
     store.forget()
     found = detect_formats(listing, ReadOptions())
-    assert sum(request.sent for request in store.requests()) <= 0.01 * size
+    assert moved(store) <= 0.01 * size
     store.forget()
     ranges = byte_ranges(found.sources, found.formats, range_bytes=8 << 20)
     spool = RolloutSpool()
@@ -79,7 +84,7 @@ def test_reading_moves_the_log_once_and_detection_a_hundredth(store, log):
         spool=spool,
     )
     assert sum(chunk.rows for chunk in chunks) == 2_500
-    assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
+    assert size <= moved(store) <= 1.1 * size
 
 
 @pytest.fixture(scope="module")
@@ -110,46 +115,45 @@ def test_of_many_files_alike_a_few_are_looked_at(store: Store, small: str) -> No
 
 def test_a_small_compressed_object_is_streamed_once(store):
     rng = random.Random(0)
-    rows = [row(i % 5, response=rng.randbytes(20_000).hex()) for i in range(300)]
-    lines = b"".join(json.dumps(one).encode() + b"\n" for one in rows)
-    packed = gzip.compress(lines)
+    lines = []
+    for i in range(300):
+        response = rng.randbytes(20_000).hex()
+        lines.append(json.dumps(row(i % 5, response=response)) + "\n")
+    packed = gzip.compress("".join(lines).encode())
     store.put("packed/a.jsonl.gz", packed)
     store.forget()
     assert len(read(f"s3://{BUCKET}/packed").responses) == 300
-    moved = sum(request.sent for request in store.requests())
-    assert len(packed) <= moved <= 1.05 * len(packed)
+    assert len(packed) <= moved(store) <= 1.05 * len(packed)
 
 
 def test_where_files_alike_differ_all_are_looked_at(tmp_path: Path) -> None:
     for i in range(40):
-        rows = [{"step": i, "loss": 1.0}] if i % 10 == 0 else [row(i)]
-        write(tmp_path / f"{i}.jsonl", rows)
+        is_log = i % 10 > 0
+        logged = row(i) if is_log else {"step": i, "loss": 1.0}
+        write(tmp_path / f"{i}.jsonl", [logged])
     scan = read(tmp_path)
     assert len(scan.responses) == 36
-    assert {note.file for note in scan.notes if note.kind == "not_a_log"} == {
-        f"{i}.jsonl" for i in range(0, 40, 10)
-    }
+    no_logs = {note.file for note in scan.notes if note.kind == "not_a_log"}
+    assert no_logs == {"0.jsonl", "10.jsonl", "20.jsonl", "30.jsonl"}
 
 
 def test_what_was_found_in_a_store_is_kept_until_it_changes(
     store: Store, tmp_path: Path
 ) -> None:
-    lines = [json.dumps(row(i)).encode() + b"\n" for i in range(40)]
-    store.put("kept/a.jsonl", b"".join(lines))
+    lines = [json.dumps(row(i)) + "\n" for i in range(40)]
+    store.put("kept/a.jsonl", "".join(lines).encode())
     url = f"s3://{BUCKET}/kept"
     cache = str(tmp_path / "cache")
     first = read(url, cache=cache)
     store.forget()
     again = read(url, cache=cache)
-    assert (
-        len(store.requests()) == 1
-    )  # detection; neither the first pass nor the sample
+    # Detection; neither the first pass nor the sample
+    assert len(store.requests()) == 1
     assert again.responses.equals(first.responses)
-    store.put("kept/a.jsonl", b"".join(lines[::-1]))
-    assert (
-        read(url, cache=cache).responses["offset"].tolist()
-        != first.responses["offset"].tolist()
-    )
+    store.put("kept/a.jsonl", "".join(lines[::-1]).encode())
+    changed = read(url, cache=cache)
+    before = first.responses["offset"].tolist()
+    assert changed.responses["offset"].tolist() != before
 
 
 @pytest.mark.parametrize(
@@ -182,17 +186,14 @@ def test_a_signed_address_of_a_server_without_ranges_is_read_and_its_signature_t
 ) -> None:
     whole = tmp_path / "a.jsonl"
     rows = [row(i, response=f"{i} " * 9_000) for i in range(40)]
-    (tmp_path / "a.jsonl.gz").write_bytes(
-        gzip.compress(write(whole, rows).read_bytes())
-    )
+    packed = gzip.compress(write(whole, rows).read_bytes())
+    (tmp_path / "a.jsonl.gz").write_bytes(packed)
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
         for name in ("a.jsonl", "a.jsonl.gz"):
-            url = (
-                f"http://127.0.0.1:{server.server_port}/{name}?X-Amz-Signature=hunter2"
-            )
-            scan = read(url)
+            scan = read(f"{address}/{name}?X-Amz-Signature=hunter2")
             assert scan.files[0].name == name
             assert scan.responses["step"].tolist() == list(range(40))
             (found,) = scan.rollouts.read([23])
@@ -217,9 +218,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rank in range(2):
         lines: list[object] = []
         for i in range(90):
-            words = [
-                f"Ġ{word}" for word in rng.integers(0, 30, int(rng.integers(0, 60)))
-            ]
+            length = int(rng.integers(0, 60))
+            words = [f"Ġ{word}" for word in rng.integers(0, 30, length)]
             fields = {
                 "score": i,
                 "kind": "ab"[i % 2],
@@ -281,7 +281,8 @@ def assert_same(found: Scan, wanted: Scan) -> None:
         (found.tokens.texts, wanted.tokens.texts),
     ):
         for item in fields(ours):
-            if isinstance(values := getattr(ours, item.name), np.ndarray):
+            values = getattr(ours, item.name)
+            if isinstance(values, np.ndarray):
                 assert_array_equal(values, getattr(theirs, item.name))
 
 
@@ -292,13 +293,12 @@ def test_cuts_at_any_byte_give_the_same_tables(ranks, whole, cuts):
     def cut(
         sources: list[Source], formats: list[LogFormat], *, range_bytes: int
     ) -> list[ByteRange]:
-        return [
-            ByteRange(i, source, *ends, formats[i])
-            for i, source in enumerate(sources)
-            for ends in pairwise(
-                sorted({0, source.size, *(int(c * source.size) for c in cuts)})
-            )
-        ]
+        ranges = []
+        for i, source in enumerate(sources):
+            places = {int(share * source.size) for share in cuts}
+            for ends in pairwise(sorted({0, source.size} | places)):
+                ranges.append(ByteRange(i, source, *ends, formats[i]))
+        return ranges
 
     with patch("rlreport.read.logs.byte_ranges", cut):
         assert_same(read(ranks), whole)
@@ -354,7 +354,8 @@ def test_every_early_end_of_zstandard_is_noticed(checksum: bool, sized: bool) ->
         assert early == (cut not in ends)
 
 
-def test_progress_adds_up_to_all_bytes(ranks):
+@pytest.mark.parametrize("range_bytes", [LIMITS.range_bytes, 7_000])
+def test_progress_adds_up_to_all_bytes(ranks, range_bytes):
     counts: list[list[float]] = []
 
     class Counting(Progress):
@@ -363,6 +364,7 @@ def test_progress_adds_up_to_all_bytes(ranks):
             counts.append(count)
             return nullcontext(lambda amount: count.__setitem__(0, count[0] + amount))
 
-    read_logs([ranks], ReadOptions(workers=1), GaeOptions(), Counting())
+    limits = ReadLimits(range_bytes=range_bytes)
+    read_logs([ranks], ReadOptions(workers=1), progress=Counting(), limits=limits)
     size = sum(path.stat().st_size for path in ranks.iterdir())
     assert counts == [[size, size]]

@@ -103,12 +103,12 @@ def test_ci_runs_the_hooks_before_a_commit_and_a_release_looks_for_translations(
 def test_new_and_dropped_files_and_keys_are_named(tmp_path: Path) -> None:
     before = tmp_path / "before"
     after = tmp_path / "after"
-    for folder, row in (
-        (before, {"step": 1, "turns": [{"text": "a", "old": 1}]}),
-        (after, {"step": 1, "turns": [{"text": "a"}, {"new": {"deep": 1}}]}),
+    for folder, turns in (
+        (before, [{"text": "a", "old": 1}]),
+        (after, [{"text": "a"}, {"new": {"deep": 1}}]),
     ):
         folder.mkdir()
-        line = json.dumps(row).encode()
+        line = json.dumps({"step": 1, "turns": turns}).encode()
         (folder / "a.jsonl").write_bytes(line)
         (folder / "b.jsonl.zst").write_bytes(zstd.compress(line))
     (after / "c.jsonl").write_text("{}")

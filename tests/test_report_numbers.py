@@ -4,6 +4,7 @@ import io
 import json
 import random
 import re
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -59,12 +60,19 @@ def token_figures(row: dict) -> dict[str, np.ndarray]:
     return found
 
 
+def squares(values: np.ndarray) -> float:
+    """Return the sum of squared distances from the mean."""
+    return float(((values - values.mean()) ** 2).sum())
+
+
 def expected(row: dict) -> dict[str, float]:
     """The figures of one row, written as the formulas stand in textbooks."""
     figures = {"reward": row["reward"], "ref_reward": row.get("ref_reward", np.nan)}
     size = min(len(row["logprobs"]), len(row["response_tokens"]))
     by_token = {name: values[:size] for name, values in row["figures"].items()}
-    ratio, kl, reward = (by_token[name] for name in ("log_ratio", "kl", "token_reward"))
+    ratio = by_token["log_ratio"]
+    kl = by_token["kl"]
+    reward = by_token["token_reward"]
     figures |= {
         "response_tokens": size,
         "log_ratio_mean": ratio.mean(),
@@ -78,21 +86,22 @@ def expected(row: dict) -> dict[str, float]:
     }
     if row.get("values") is None:
         return figures
-    value, advantage, returns = (
-        by_token[name] for name in ("value", "advantage", "return")
-    )
+    value = by_token["value"]
+    advantage = by_token["advantage"]
+    returns = by_token["return"]
     came = reward[::-1].cumsum()[::-1]
+    error = value - came
     return figures | {
         "mc_return_mean": came.mean(),
-        "mc_return_m2": ((came - came.mean()) ** 2).sum(),
-        "mc_error_mean": (value - came).mean(),
-        "mc_error_m2": ((value - came - (value - came).mean()) ** 2).sum(),
+        "mc_return_m2": squares(came),
+        "mc_error_mean": error.mean(),
+        "mc_error_m2": squares(error),
         "value_mean": value.mean(),
-        "value_m2": ((value - value.mean()) ** 2).sum(),
+        "value_m2": squares(value),
         "return_mean": returns.mean(),
-        "return_m2": ((returns - returns.mean()) ** 2).sum(),
+        "return_m2": squares(returns),
         "value_error_mean": -advantage.mean(),
-        "value_error_m2": ((advantage - advantage.mean()) ** 2).sum(),
+        "value_error_m2": squares(advantage),
         "advantage_mean": advantage.mean(),
     }
 
@@ -145,49 +154,56 @@ def test_every_figure_of_responses_equals_numpys(token_run, shared_data):
         )
 
 
+def of_tokens(rows: list[dict], name: str) -> np.ndarray:
+    """Return a figure of all tokens of some rows."""
+    return np.concatenate([row["figures"][name] for row in rows])
+
+
+def expected_of_step(rows: list[dict]) -> dict[str, float]:
+    """The figures of a step with these rows."""
+    of_rows = pd.DataFrame([expected(row) for row in rows])
+    reward = of_rows["reward"].to_numpy()
+    prompts = {row["prompt"] for row in rows}
+    chars = [len(row["response"]) for row in rows]
+    ends = [row["response_tokens"][-1] for row in rows]
+    pairs: list[tuple[str, str]] = []
+    for row in rows:
+        pairs += pairwise(row["response_tokens"])
+    figures = {
+        "responses": len(rows),
+        "prompts": len(prompts),
+        "reward_std": reward.std(),
+        "reward_min": reward.min(),
+        "reward_max": reward.max(),
+        "response_chars_mean": np.mean(chars),
+        "surprisal_mean": -of_tokens(rows, "logp").mean(),
+        "eos_rate": ends.count(EOS) / len(ends),
+        "distinct_2": len(set(pairs)) / len(pairs),
+    }
+    for name in AVERAGED:
+        figures[f"{name.removesuffix('_mean')}_mean"] = of_rows[name].mean()
+    if "value" in rows[0]["figures"]:
+        value = of_tokens(rows, "value")
+        returns = of_tokens(rows, "return")
+        figures["value_mean"] = value.mean()
+        figures["explained_variance"] = 1 - np.var(returns - value) / np.var(returns)
+    if "ref_reward" in rows[0]:
+        reference = of_rows["ref_reward"].to_numpy()
+        figures["ref_reward_mean"] = reference.mean()
+        figures["reward_gap_mean"] = (reward - reference).mean()
+        figures["win_rate"] = (reward > reference).mean()
+        figures["lose_rate"] = (reward < reference).mean()
+    return figures
+
+
 def test_steps_equal_numpy(token_run):
     rows, out = token_run
     steps = pd.read_csv(out / "data" / "steps.csv").set_index("step")
     for step in steps.index:
-        mine = [row for row in rows if row["step"] == step]
-        figures = [row["figures"] for row in mine]
-        of_rows = pd.DataFrame([expected(row) for row in mine])
-        reward = of_rows["reward"].to_numpy()
-        pairs: list[tuple[str, str]] = []
-        for row in mine:
-            pairs += pairwise(row["response_tokens"])
-        wanted = {
-            **{
-                f"{name.removesuffix('_mean')}_mean": of_rows[name].mean()
-                for name in AVERAGED
-            },
-            "responses": len(mine),
-            "prompts": len({row["prompt"] for row in mine}),
-            "reward_std": reward.std(),
-            "reward_min": reward.min(),
-            "reward_max": reward.max(),
-            "response_chars_mean": np.mean([len(row["response"]) for row in mine]),
-            "surprisal_mean": -np.concatenate([f["logp"] for f in figures]).mean(),
-            "eos_rate": np.mean([row["response_tokens"][-1] == EOS for row in mine]),
-            "distinct_2": len(set(pairs)) / len(pairs),
-        }
-        if "value" in figures[0]:
-            value, returns = (
-                np.concatenate([f[key] for f in figures]) for key in ("value", "return")
-            )
-            wanted["value_mean"] = value.mean()
-            wanted["explained_variance"] = 1 - np.var(returns - value) / np.var(returns)
-        if "ref_reward" in mine[0]:
-            reference = of_rows["ref_reward"].to_numpy()
-            wanted["ref_reward_mean"] = reference.mean()
-            wanted["reward_gap_mean"] = (reward - reference).mean()
-            wanted["win_rate"] = (reward > reference).mean()
-            wanted["lose_rate"] = (reward < reference).mean()
-        for name, value in wanted.items():
-            assert steps.loc[step, name] == pytest.approx(value, rel=1e-9, abs=1e-9), (
-                step,
-                name,
-            )
+        of_step = [row for row in rows if row["step"] == step]
+        for name, value in expected_of_step(of_step).items():
+            wanted = pytest.approx(value, rel=1e-9, abs=1e-9)
+            assert steps.loc[step, name] == wanted, (step, name)
     assert (steps["nan_values"] == 0).all()
 
 
@@ -230,7 +246,8 @@ def test_key_figures_of_the_overview_are_means_over_the_named_windows(token_run)
     rows, out = token_run
     page = (out / "index.html").read_text("utf-8")
     steps = sorted({row["step"] for row in rows})
-    size = min(max(3, int(len(steps) / 20 + 0.5)), len(steps) // 3)
+    twentieth = int(len(steps) / 20 + 0.5)
+    size = min(max(3, twentieth), len(steps) // 3)
     said = re.search(r'<p class="note windows">(.*?)</p>', page)
     assert said and f": means of up to {size} consecutive values." in said[1]
     of_row = {
@@ -243,18 +260,17 @@ def test_key_figures_of_the_overview_are_means_over_the_named_windows(token_run)
         figure = re.search(rf'data-figure="{name}".*?</dd>', page, re.DOTALL)
         assert figure is not None
         shown = re.findall(r'class="num" title="([^",]+), steps ([^"]+)"', figure[0])
-        assert (shown[0][1], shown[-1][1]) == (
-            f"{steps[0]}–{steps[size - 1]}",
-            f"{steps[-size]}–{steps[-1]}",
-        )
-        by_step = [
-            [
-                np.mean([value(row) for row in rows if row["step"] == step])
-                for step in part
-            ]
-            for part in (steps[:size], steps[-size:])
-        ]
-        expected = [float(np.mean(part)) for part in by_step]
-        first = float(shown[0][0])
-        last = float(shown[-1][0])
-        assert [first, last] == pytest.approx(expected)
+        means = means_by_step(rows, value)
+        first, first_steps = shown[0]
+        last, last_steps = shown[-1]
+        assert first_steps == f"{steps[0]}–{steps[size - 1]}"
+        assert last_steps == f"{steps[-size]}–{steps[-1]}"
+        assert float(first) == pytest.approx(np.mean(means[:size]))
+        assert float(last) == pytest.approx(np.mean(means[-size:]))
+
+
+def means_by_step(rows: list[dict], value: Callable[[dict], float]) -> list[float]:
+    by_step: dict[int, list[float]] = {}
+    for row in rows:
+        by_step.setdefault(row["step"], []).append(value(row))
+    return [float(np.mean(by_step[step])) for step in sorted(by_step)]

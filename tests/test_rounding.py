@@ -17,7 +17,8 @@ NUMBERS = st.floats(-1.7e308, 1.7e308, allow_subnormal=False)
 
 def text_of(value: float) -> str:
     """The digits of a float without sign, point and exponent."""
-    return repr(value).lstrip("-").partition("e")[0].replace(".", "").strip("0")
+    mantissa = repr(value).partition("e")[0]
+    return mantissa.lstrip("-").replace(".", "").strip("0")
 
 
 @given(NUMBERS)
@@ -57,16 +58,17 @@ def test_what_is_no_number_or_has_no_digits_stays() -> None:
 )
 def test_one_unit_in_the_last_place_changes_no_figure(exact: float) -> None:
     """Among these are halves of the tenth digit, as means of numbers with few digits often are."""
-    near = [np.nextafter(exact, 0), exact, np.nextafter(exact, np.inf)]
-    assert len({*rounding.significant([*near]).tolist()}) == 1
-    assert len({*rounding.significant([-value for value in near]).tolist()}) == 1
+    near = np.array([np.nextafter(exact, 0), exact, np.nextafter(exact, np.inf)])
+    assert len(set(rounding.significant(near).tolist())) == 1
+    assert len(set(rounding.significant(-near).tolist())) == 1
 
 
 def test_a_difference_below_its_operands_digits_is_nothing() -> None:
     assert 0.3 - (0.1 + 0.2) != 0
     assert rounding.difference(0.3, 0.1 + 0.2) == 0
     assert rounding.difference(0.7, 0.6) == 0.1
-    assert rounding.difference([1e6, 1e-3], [1e6 + 1e-5, 0.0]).tolist() == [0.0, 1e-3]
+    differences = rounding.difference([1e6, 1e-3], [1e6 + 1e-5, 0.0])
+    assert differences.tolist() == [0.0, 1e-3]
     assert rounding.change(5e-12, 8e-12) == 3e-12
     assert math.isnan(rounding.change(1.0, math.nan))
 
@@ -78,7 +80,8 @@ def test_equal_values_have_no_variance_whatever_their_mean() -> None:
     found = groups.std(values)
     assert found[0] == 0
     assert found[1] == pytest.approx(values[3:].std())
-    _, _, squares = ragged.row_moments(values, np.array([0, 3, 6, 6]))
+    offsets = np.array([0, 3, 6, 6])
+    _, _, squares = ragged.row_moments(values, offsets)
     assert squares[0] == 0
     assert squares[1] == pytest.approx(values[3:].var() * 3)
     assert np.isnan(squares[2])
@@ -94,7 +97,8 @@ def test_the_position_of_the_largest_is_the_first_of_values_equal_to_ten_digits(
         [0, 0],
     ]
     flat = np.concatenate(rows)
-    largest, position = ragged.row_first_maxima(flat, np.array([0, 5, 7, 9, 9, 11]))
+    offsets = np.array([0, 5, 7, 9, 9, 11])
+    largest, position = ragged.row_first_maxima(flat, offsets)
     np.testing.assert_array_equal(largest, [0.7, -2.0, np.inf, np.nan, 0.0])
     np.testing.assert_array_equal(position, [1, 0, 0, np.nan, 0])
 
@@ -122,7 +126,8 @@ def test_k3_is_exact_and_hardly_moved_by_an_error_of_expm1(
 def test_a_product_of_counts_is_the_same_in_any_order() -> None:
     random = np.random.default_rng(0)
     counts = random.integers(0, 9, (50, 300)).astype(np.float64)
-    values = random.normal(size=(300, 7)) * 10.0 ** np.arange(-3, 4)
+    scales = 10.0 ** np.arange(-3, 4)
+    values = random.normal(size=(300, 7)) * scales
     found = rounding.exact_product(counts, values)
     for _ in range(5):
         order = random.permutation(300)

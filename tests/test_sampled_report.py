@@ -113,7 +113,8 @@ def test_a_comparison_says_so_of_logs_and_of_reports(log, report, tmp_path):
 
 def test_a_run_that_is_sampled_whole_says_nothing(tmp_path):
     assert LIMIT < STEPS * EACH
-    rows = [row(step, response=f"a b {i}") for step, i in product(range(6), range(20))]
+    places = product(range(6), range(20))
+    rows = [row(step, response=f"a b {i}") for step, i in places]
     rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run", workers=1)
     pages = everything(tmp_path / "run")
     assert b"from a sample" not in pages

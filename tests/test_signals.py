@@ -79,7 +79,13 @@ def test_ctrl_c_while_a_command_imports_its_modules_is_one_line(log, module, dro
     )
 
 
-@pytest.mark.parametrize(("number", "status"), [("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        ("SIGTERM", 143),
+        ("SIGHUP", 129),
+    ],
+)
 def test_a_program_that_is_terminated_says_so_in_one_line(log, number, status):
     ended = interrupted(log, "rlreport.flows.build", number)
     assert ended == (status, "rlreport: terminated; no incomplete report is left\n")

@@ -31,14 +31,11 @@ def test_no_tick_lies_between_two_steps(steps):
 
 
 def test_log_probabilities_without_token_strings_are_no_choice_of_token_data(tmp_path):
-    rows = [
-        row(step, reward=0.1 * n, logprobs=[-0.5, -1.0], ref_logprobs=[-0.7, -1.1])
-        for step, n in product(range(3), range(4))
-    ]
-    assert (
-        rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run").left_out
-        == []
-    )
+    arrays = {"logprobs": [-0.5, -1.0], "ref_logprobs": [-0.7, -1.1]}
+    places = product(range(3), range(4))
+    rows = [row(step, reward=0.1 * n, **arrays) for step, n in places]
+    report = rlreport.build(write(tmp_path / "log.jsonl", rows), tmp_path / "run")
+    assert report.left_out == []
     table = (tmp_path / "run" / "tokens.html").read_text("utf-8")
     assert "The log has no token strings" in table
 
@@ -51,7 +48,8 @@ def bars_of(values):
 
 @given(st.lists(st.floats(), max_size=30))
 def test_a_bar_is_at_most_twenty_twentieths_and_the_largest_value_has_them_all(values):
-    largest = max((abs(value) for value in values if np.isfinite(value)), default=0.0)
+    finite = [value for value in values if np.isfinite(value)]
+    largest = max(map(abs, finite), default=0.0)
     for value, bar in zip(values, bars_of(values), strict=True):
         assert 0 <= bar <= 20
         assert bar == 0 or (np.isfinite(value) and value)

@@ -55,10 +55,10 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_packages_import_only_from_those_before_them() -> None:
-    packages = {name: name.split(".")[1] for name in modules() if name.count(".")}
-    assert {
-        package for package in packages.values() if (PACKAGE / package).is_dir()
-    } == set(LAYERS)
+    inner = [name for name in modules() if "." in name]
+    packages = {name: name.split(".")[1] for name in inner}
+    folders = {one for one in packages.values() if (PACKAGE / one).is_dir()}
+    assert folders == set(LAYERS)
     wrong = []
     for name, others in imports().items():
         for target in others:
@@ -166,7 +166,7 @@ COLOURS = {
 
 def luminance(colour: str) -> float:
     """Relative luminance by WCAG 2."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    parts = [byte / 255 for byte in bytes.fromhex(colour.removeprefix("#"))]
     red, green, blue = (
         x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts
     )
@@ -197,8 +197,9 @@ def test_every_tone_can_be_read_on_page_and_panel(theme: int, ground: str) -> No
 
 @pytest.mark.parametrize("theme", [0, 1])
 def test_tokens_can_be_read_on_every_bin(theme: int) -> None:
-    bins = [f"div-{k}" for k in range(1, 12)] + [f"seq-{k}" for k in range(1, 10)]
-    for name in bins:
+    diverging = [f"div-{k}" for k in range(1, 12)]
+    sequential = [f"seq-{k}" for k in range(1, 10)]
+    for name in [*diverging, *sequential]:
         rule = re.search(rf"\.{name}\b[^{{}}]*\{{ color: ([^;]+); \}}", SHEET)
         assert rule, name
         inks = re.findall(r"#(?:fff|000)", rule[1])

@@ -82,7 +82,8 @@ def test_code_is_in_modules_not_in_package_files() -> None:
 def test_no_line_of_a_template_has_more_than_120_columns() -> None:
     """A cell or a tag a line; ``{%-`` and ``-%}`` keep white space between them out of the page."""
     too_long = []
-    files = [p for p in (style.ROOT / "templates").rglob("*") if p.is_file()]
+    templates = style.ROOT / "templates"
+    files = [path for path in templates.rglob("*") if path.is_file()]
     for path in sorted(files):
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             if len(line) > 120:

@@ -1,6 +1,8 @@
 """Tables by step, prompt and token equal what a few lines of NumPy or pandas compute."""
 
-from itertools import combinations
+import math
+from collections.abc import Sequence
+from itertools import chain, combinations
 
 import numpy as np
 import pandas as pd
@@ -37,7 +39,8 @@ def responses(**columns) -> pd.DataFrame:
 
 
 def steps_of(table: pd.DataFrame) -> pd.DataFrame:
-    counts = pd.DataFrame({"step": table["step"].unique(), "bigrams": 0, "distinct": 0})
+    steps = table["step"].unique()
+    counts = pd.DataFrame({"step": steps, "bigrams": 0, "distinct": 0})
     return step_table(table, counts)
 
 
@@ -65,47 +68,58 @@ def test_groups_count_those_with_several_responses_alone():
     assert row["group_best_mean"] == 1.0
 
 
-GRADES = st.lists(st.sampled_from([0.0, 1.0, np.nan]), min_size=1, max_size=7)
+GRADE = st.sampled_from([0.0, 1.0, np.nan])
+GROUP = st.lists(GRADE, min_size=1, max_size=7)
 
 
-@given(st.lists(GRADES, min_size=1, max_size=6), st.integers(1, 2))
+def known_grades(group: Sequence[float]) -> list[float]:
+    return [grade for grade in group if not math.isnan(grade)]
+
+
+def share_of_subsets(group: Sequence[float], size: int) -> float:
+    """Return the share of all subsets of a size that hold a right response."""
+    best = [max(subset) for subset in combinations(group, size)]
+    return float(np.mean(best))
+
+
+@given(st.lists(GROUP, min_size=1, max_size=6), st.integers(1, 2))
 def test_pass_at_k_is_the_share_of_all_subsets_of_a_group_with_a_right_response(
     grades, each
 ):
-    known = [[grade for grade in group if grade == grade] for group in grades]
+    known = [known_grades(group) for group in grades]
     sizes = [len(group) for group in known if group]
     usual = max(sorted(set(sizes)), key=sizes.count, default=1)
     k = usual if 2 * sizes.count(usual) >= len(sizes) else 1
-    rows = [(place, grade) for place, group in enumerate(grades) for grade in group]
-    group, correct = np.array(sorted(rows, key=lambda row: hash(row[1]))).T
-    table = responses(step=group // each, group=group, correct=correct).sort_values(
-        "step"
-    )
+    rows: list[tuple[int, float]] = []
+    for place, group in enumerate(grades):
+        rows += [(place, grade) for grade in group]
+    rows.sort(key=lambda row: hash(row[1]))  # groups lie among each other
+    group, correct = np.array(rows).T
+    table = responses(step=group // each, group=group, correct=correct)
+    table = table.sort_values("step")
     found = steps_of(table)
     assert passes_of(table).k == k
     for name, size in (("pass_at_1", 1), ("pass_at_k", k)):
         shares = [
-            float(np.mean([max(drawn) for drawn in combinations(group, size)]))
-            if len(group) >= k > 1
-            else np.nan
+            share_of_subsets(group, size) if len(group) >= k > 1 else np.nan
             for group in known
         ]
-        means = pd.Series(shares).groupby(np.arange(len(shares)) // each).mean()
-        np.testing.assert_allclose(
-            found[name], means.reindex(found["step"]), atol=1e-12
-        )
+        step_of_group = np.arange(len(shares)) // each
+        means = pd.Series(shares).groupby(step_of_group).mean()
+        expected = means.reindex(found["step"])
+        np.testing.assert_allclose(found[name], expected, atol=1e-12)
 
 
 def test_right_is_what_the_log_says_else_the_higher_of_two_rewards():
     reward = np.array([-1.0, 2.0, np.nan, 2.0])
     logged = pd.DataFrame({"Acc": [1.0, 0.0, 1.0, np.nan]})
     np.testing.assert_equal(correctness(logged, reward), logged["Acc"])
-    for extras in (pd.DataFrame(), pd.DataFrame({"acc": reward, "correction": 1.0})):
+    no_grades = pd.DataFrame({"acc": reward, "correction": 1.0})
+    for extras in (pd.DataFrame(), no_grades):
         np.testing.assert_equal(correctness(extras, reward), [0.0, 1.0, np.nan, 1.0])
     for others in ([0.0, 0.5, 1.0], [1.0, 1.0, 1.0]):
-        assert np.isnan(
-            correctness(pd.DataFrame(index=range(3)), np.array(others))
-        ).all()
+        right = correctness(pd.DataFrame(index=range(3)), np.array(others))
+        assert np.isnan(right).all()
 
 
 def test_equal_texts_in_a_step_are_duplicates_of_each_other():
@@ -117,7 +131,8 @@ def test_equal_texts_in_a_step_are_duplicates_of_each_other():
 
 def test_nan_rewards_are_skipped_and_win_rates_need_both():
     table = responses(
-        reward=[1.0, np.nan, 3.0, 0.0], ref_reward=[0.0, 0.0, np.nan, 0.0]
+        reward=[1.0, np.nan, 3.0, 0.0],
+        ref_reward=[0.0, 0.0, np.nan, 0.0],
     )
     row = steps_of(table).iloc[0]
     assert row["reward_mean"] == pytest.approx(4 / 3)
@@ -144,26 +159,20 @@ def test_prompts_over_the_steps():
     assert prompts["never_won"].tolist() == [False, True]
     assert prompts["losing_streak"].tolist() == [1, 3]
     assert prompts["reward_gain"].tolist() == [1.0, -2.0]
-    assert (prompts["best_step"].tolist(), prompts["best_n"].tolist()) == (
-        [1, 0],
-        [2, 1],
-    )
-    assert (prompts["worst_step"].tolist(), prompts["worst_n"].tolist()) == (
-        [0, 2],
-        [0, 5],
-    )
+    assert prompts["best_step"].tolist() == [1, 0]
+    assert prompts["best_n"].tolist() == [2, 1]
+    assert prompts["worst_step"].tolist() == [0, 2]
+    assert prompts["worst_n"].tolist() == [0, 5]
 
 
 def token_sample(units: list[list[str]], **figures: list[list[float]]) -> TokenSample:
     """Sampled tokens of responses in the order of the table, with figures of each token."""
     texts = sample(units)
     absent = [[np.nan] * len(row) for row in units]
-    arrays = {
-        name: np.array(
-            [v for row in figures.get(name, absent) for v in row], np.float32
-        )
-        for name in FIGURES
-    }
+    arrays = {}
+    for name in FIGURES:
+        values = chain.from_iterable(figures.get(name, absent))
+        arrays[name] = np.array(list(values), np.float32)
     return TokenSample(texts, **arrays)
 
 
@@ -206,7 +215,12 @@ def test_a_tokens_example_is_the_sampled_response_with_the_largest_kl_that_holds
         n=[0, 1, 0, 1],
         kl_k1=[1.0, 3.0, 3.0, np.nan],
     )
-    units = [["Ġa", "Ġc"], ["Ġc", "Ġb", "Ġc"], ["Ġb", "Ġc"], ["Ġa", "Ġb"]]
+    units = [
+        ["Ġa", "Ġc"],
+        ["Ġc", "Ġb", "Ġc"],
+        ["Ġb", "Ġc"],
+        ["Ġa", "Ġb"],
+    ]
     tokens = token_table(token_sample(units), table).set_index("raw")
     # The earliest on a tie; an unknown KL comes last.
     assert example(tokens, "Ġa") == (0, 0, 0)
@@ -216,7 +230,8 @@ def test_a_tokens_example_is_the_sampled_response_with_the_largest_kl_that_holds
 
 def test_a_token_among_tokens_of_the_environment_has_an_example_without_a_position():
     table = responses(kl_k1=[3.0, 1.0], env_tokens=[2.0, 0.0])
-    tokens = token_table(token_sample([["Ġa"], ["Ġc", "Ġb"]]), table).set_index("raw")
+    sampled = token_sample([["Ġa"], ["Ġc", "Ġb"]])
+    tokens = token_table(sampled, table).set_index("raw")
     found = tokens.loc[["Ġa"]]
     assert found[["example_step", "example_n"]].to_numpy().tolist() == [[0, 0]]
     assert found["example_position"].isna().all()
@@ -224,7 +239,8 @@ def test_a_token_among_tokens_of_the_environment_has_an_example_without_a_positi
 
 
 def test_a_token_in_the_last_part_of_a_long_response_has_its_place_there():
-    units = [*(["a"] * EDGE), GAP, *(["a"] * (EDGE - 1)), "b"]
+    units = ["a"] * (2 * EDGE) + ["b"]
+    units[EDGE] = GAP
     table = token_table(token_sample([units]), responses(response_tokens=[5000.0]))
     tokens = table.set_index("raw")
     assert example(tokens, "a") == (0, 0, 0)

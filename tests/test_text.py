@@ -84,7 +84,10 @@ def test_broken_bytes_become_replacement_characters(
         assert joined == data.decode(errors="replace").replace("\0", REPLACEMENT)
 
 
-@given(st.lists(st.text(max_size=6), max_size=30), st.sampled_from(Style))
+TOKENS = st.lists(st.text(max_size=6), max_size=30)
+
+
+@given(TOKENS, st.sampled_from(Style))
 def test_any_strings_keep_their_count_and_can_be_encoded(raw, style):
     readable = readable_tokens(raw, style)
     assert len(readable) == len(raw)
@@ -305,8 +308,9 @@ def test_messages_become_turns_with_their_tool_calls() -> None:
     assert conversation_text(messages[2:]).startswith('tool: {"hits": 1}\nassistant: ')
 
 
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    SCALARS,
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(st.text(max_size=9), inner, max_size=3)
@@ -318,9 +322,10 @@ KEYS = st.sampled_from(
 )
 
 
-@given(
-    st.lists(st.dictionaries(KEYS, JSON, max_size=4), max_size=4), st.text(max_size=60)
-)
+MESSAGES = st.lists(st.dictionaries(KEYS, JSON, max_size=4), max_size=4)
+
+
+@given(MESSAGES, st.text(max_size=60))
 def test_no_message_or_prompt_is_too_odd(messages: list[object], prompt: str) -> None:
     assert all(isinstance(text, str) for _, text in message_turns(messages))
     assert all(text.strip() for _, text in turns(prompt))

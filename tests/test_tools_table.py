@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from html import unescape
 from itertools import product
@@ -31,15 +32,17 @@ def rollouts(
         said: list[tuple[int, dict[str, Any]]] = []  # tokens of a turn, and the turn
         for _ in range(rng.randint(1, 4)):
             tool = rng.choice(tools)
-            said.append(
-                (rng.randint(2, 9), {"role": "assistant", "calls": [{"name": tool}]})
-            )
-            fails = tool == tools[-1] and step >= 12 and rng.random() < 0.7
-            error = {"error": "FileNotFoundError"} if fails else {}
-            said.append((rng.randint(1, 40), {"role": "tool", "tool": tool, **error}))
-        said += [(3, {"role": "user"}), (rng.randint(2, 9), {"role": "assistant"})]
+            call = {"role": "assistant", "calls": [{"name": tool}]}
+            said.append((rng.randint(2, 9), call))
+            answer = {"role": "tool", "tool": tool}
+            if tool == tools[-1] and step >= 12 and rng.random() < 0.7:
+                answer["error"] = "FileNotFoundError"
+            said.append((rng.randint(1, 40), answer))
+        said.append((3, {"role": "user"}))
+        said.append((rng.randint(2, 9), {"role": "assistant"}))
         turns: list[dict[str, Any]] = []
         mask: list[int] = []
+        tokens: list[str] = []
         for length, turn in said:
             sampled = turn["role"] == "assistant"
             start = len(mask)
@@ -48,6 +51,7 @@ def rollouts(
                 {"text": "x" * 3 * length, "sampled": sampled, **place, **turn}
             )
             mask += [int(sampled)] * length
+            tokens += [f" t{i}" for i in range(length)]
         row = {
             "step": step,
             "prompt": f"Task {n}",
@@ -56,7 +60,6 @@ def rollouts(
         }
         row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
         if ranges:
-            tokens = [f" t{i}" for length, _ in said for i in range(length)]
             row |= {"response_tokens": tokens, "response_mask": mask}
             row["logprobs"] = [-0.5] * len(mask)
         yield row
@@ -72,9 +75,8 @@ def table_of(out: Path) -> dict[str, list[float | None]]:
     for row in re.findall(r"<tr data-n=.*?</tr>", body, re.S):
         name, *cells = re.findall(r"<td.*?</td>", row, re.S)
         texts = [re.findall(r'title="(-?[0-9.e+-]+)"', cell) for cell in cells]
-        rows[unescape(re.sub("<[^>]+>", "", name))] = [
-            float(text[0]) if text else None for text in texts
-        ]
+        speaker = unescape(re.sub("<[^>]+>", "", name))
+        rows[speaker] = [float(text[0]) if text else None for text in texts]
     return rows
 
 
@@ -88,9 +90,8 @@ def expected(
     total = sum(size(turn) for _, turn in turns)
 
     def error_rate(first: int, last: int) -> float:
-        return float(
-            np.mean(["error" in turn for step, turn in own if first <= step <= last])
-        )
+        answers = [turn for step, turn in own if first <= step <= last]
+        return float(np.mean(["error" in turn for turn in answers]))
 
     lengths = [size(turn) for _, turn in own]
     windows = [(0, STEPS), (0, 3), (16, 19)]
@@ -105,6 +106,11 @@ def expected(
     ]
 
 
+def tokens_of(turn: dict[str, Any]) -> int:
+    start, end = turn["tokens"]
+    return end - start
+
+
 def test_turns_tokens_and_errors_are_those_of_the_log_and_a_failed_call_is_two_actions_away(
     browser, tmp_path
 ):
@@ -113,26 +119,21 @@ def test_turns_tokens_and_errors_are_those_of_the_log_and_a_failed_call_is_two_a
     table = table_of(tmp_path / "out")
     assert next(iter(table)) == "the policy"
     for tool in TOOLS:
-        length = lambda turn: turn["tokens"][1] - turn["tokens"][0]  # noqa: E731
-        assert table[tool][:7] == pytest.approx(expected(rows, tool, length))
+        assert table[tool][:7] == pytest.approx(expected(rows, tool, tokens_of))
     assert sum(row[3] or 0 for row in table.values()) == pytest.approx(1)
     policy = []
     for row in rows:
         policy += [turn for turn in row["turns"] if turn["sampled"]]
-    assert table["the policy"][:2] == pytest.approx(
-        [len(policy), len(policy) / len(rows)]
-    )
-    charts = {path.name for path in (tmp_path / "out" / "data" / "charts").iterdir()}
-    assert {"tool_errors.vl.json", "turn_tokens.vl.json"} <= charts
-    spec = json.loads(
-        (tmp_path / "out" / "data" / "charts" / "tool_errors.vl.json").read_text()
-    )
+    counts = [len(policy), len(policy) / len(rows)]
+    assert table["the policy"][:2] == pytest.approx(counts)
+    charts = tmp_path / "out" / "data" / "charts"
+    assert (charts / "turn_tokens.vl.json").exists()
+    spec = json.loads((charts / "tool_errors.vl.json").read_text())
     assert all(f"tool_{tool}" in json.dumps(spec) for tool in TOOLS)
     with visiting(browser, tmp_path / "out" / "index.html") as page:
-        kinds = page.locator("[data-table=turns] td[data-key=kind]")
-        assert [kind.strip() for kind in kinds.all_inner_texts() if kind.strip()] == [
-            "not found"
-        ]
+        cells = page.locator("[data-table=turns] td[data-key=kind]")
+        kinds = [text.strip() for text in cells.all_inner_texts()]
+        assert [kind for kind in kinds if kind] == ["not found"]
         page.click("[data-table=turns] a")
         page.wait_for_selector(".list-tools .count")
         page.click("tbody tr[data-n] td.text")
@@ -168,16 +169,14 @@ def test_the_link_on_a_tool_lists_the_responses_that_it_answered(
     browser, tmp_path, redact
 ):
     rows = list(rollouts((*NAMES, "search")))
-    rlreport.build(
-        write_log(tmp_path / "log.jsonl", rows), tmp_path / "out", redact=redact
-    )
-    answered = [
-        {turn["tool"] for turn in row["turns"] if "tool" in turn} for row in rows
-    ]
-    counts = {
-        name: sum(name in tools for tools in answered) for name in (*NAMES, "search")
-    }
-    assert len(set(counts.values())) == 3 and max(counts.values()) < len(rows)
+    log = write_log(tmp_path / "log.jsonl", rows)
+    rlreport.build(log, tmp_path / "out", redact=redact)
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update({turn["tool"] for turn in row["turns"] if "tool" in turn})
+    assert set(counts) == {*NAMES, "search"}
+    assert len(set(counts.values())) == 3
+    assert max(counts.values()) < len(rows)
     listed = set()
     with visiting(browser, tmp_path / "out" / "index.html") as page:
         links = page.locator("[data-table=turns] td:first-child a")
@@ -199,17 +198,17 @@ def test_the_link_on_a_tool_lists_the_responses_that_it_answered(
 def test_the_link_on_an_error_rate_lists_the_errors_of_that_tool(browser, tmp_path):
     rows = list(rollouts())
     rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out")
-    expected = sum(
-        any("error" in turn for turn in row["turns"])
-        and any(turn.get("tool") == TOOLS[-1] for turn in row["turns"])
-        for row in rows
-    )
+    expected = 0
+    for row in rows:
+        has_error = any("error" in turn for turn in row["turns"])
+        tools = {turn.get("tool") for turn in row["turns"]}
+        if has_error and TOOLS[-1] in tools:
+            expected += 1
     with visiting(browser, tmp_path / "out" / "index.html") as page:
-        rate = page.locator("[data-table=turns] tbody tr", has_text=TOOLS[-1]).locator(
-            "td a"
-        )
-        assert rate.count() == 2  # the name, and the rate
-        rate.nth(1).click()
+        row_of_tool = page.locator("[data-table=turns] tbody tr", has_text=TOOLS[-1])
+        links = row_of_tool.locator("td a")
+        assert links.count() == 2  # the name, and the rate
+        links.nth(1).click()
         page.wait_for_selector(".list-tools .count")
         assert page.inner_text(".list-tools .count").split()[0] == str(expected)
 
@@ -219,24 +218,20 @@ def test_without_tokens_lengths_are_in_characters(tmp_path):
     rlreport.build(write_log(tmp_path / "log.jsonl", rows), tmp_path / "out")
     table = table_of(tmp_path / "out")
     for tool in TOOLS:
-        assert table[tool][2] == pytest.approx(
-            expected(rows, tool, lambda t: len(t["text"]))[2]
-        )
+        length = expected(rows, tool, lambda turn: len(turn["text"]))[2]
+        assert table[tool][2] == pytest.approx(length)
     assert "others (user, template)" not in table
 
 
 def test_many_tools_with_any_names_are_bounded_and_redacted(tmp_path):
-    names = tuple(text[:60] for text in STRINGS) + tuple(f"tool-{i}" for i in range(90))
-    log = write_log(tmp_path / "log.jsonl", rollouts(names))
+    hostile = [text[:60] for text in STRINGS]
+    numbered = [f"tool-{i}" for i in range(90)]
+    log = write_log(tmp_path / "log.jsonl", rollouts((*hostile, *numbered)))
     rlreport.build(log, tmp_path / "out")
     table = table_of(tmp_path / "out")
     assert len(table) == 1 + MOST_TOOLS + 1
-    assert (
-        "tools that are called less often are not listed"
-        in (tmp_path / "out" / "index.html").read_text()
-    )
+    overview = (tmp_path / "out" / "index.html").read_text()
+    assert "tools that are called less often are not listed" in overview
     rlreport.build(log, tmp_path / "redacted", redact=True)
-    assert all(
-        re.fullmatch(r"tool \d+|the policy|others \(user, template\)", name)
-        for name in table_of(tmp_path / "redacted")
-    )
+    replaced = re.compile(r"tool \d+|the policy|others \(user, template\)")
+    assert all(replaced.fullmatch(name) for name in table_of(tmp_path / "redacted"))

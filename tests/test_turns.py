@@ -32,6 +32,31 @@ def array(name: str) -> Any:
     return np.array(masked()[name])
 
 
+def expected_figures(keep: np.ndarray) -> dict[str, float]:
+    """Return the figures of ``masked()`` over the tokens that are kept."""
+    logp = array("logprobs")[keep]
+    sampler = array("sampler_logprobs")[keep]
+    ratio = logp - array("ref_logprobs")[keep]
+    mismatch = logp - sampler
+    mismatch_ratio = np.exp(np.abs(mismatch))
+    mismatch_prob = np.abs(np.exp(logp) - np.exp(sampler))
+    old_ratio = np.exp(logp + 0.5)
+    bigrams = list(pairwise(np.array(STRINGS)[keep]))
+    return {
+        "kl_k1": ratio.sum(),
+        "kl_k3": described_kl(ratio).sum(),
+        "log_ratio_mean": ratio.mean(),
+        "surprisal_mean": -logp.mean(),
+        "mismatch_ratio": mismatch_ratio.mean(),
+        "mismatch_prob": mismatch_prob.mean(),
+        "log_weight": mismatch.sum(),
+        "ratio_mean": old_ratio.mean(),
+        "response_tokens": keep.sum(),
+        "distinct_2": len(set(bigrams)) / len(bigrams),
+        "rlhf_reward": 0.1,
+    }
+
+
 @pytest.mark.parametrize("kind", [int, bool])
 @pytest.mark.parametrize("more", [{}, {"reward_parts": {"x": 1.0}}])
 def test_token_figures_count_sampled_tokens_only(tmp_path, kind, more):
@@ -39,27 +64,11 @@ def test_token_figures_count_sampled_tokens_only(tmp_path, kind, more):
     mask = [kind(value) for value in MASK]
     rows = [masked(mask, **more), masked([1] * 10, **more)]
     scan = read(write(tmp_path / "log.jsonl", rows))
-    found, every = (scan.responses.iloc[i] for i in range(2))
-    for response, keep in ((found, KEEP), (every, np.ones(10, bool))):
-        logp = array("logprobs")[keep]
-        ref = array("ref_logprobs")[keep]
-        sampler = array("sampler_logprobs")[keep]
-        ratio = logp - ref
-        strings = np.array(STRINGS)[keep]
-        bigrams = list(pairwise(strings))
-        expected = {
-            "kl_k1": ratio.sum(),
-            "kl_k3": described_kl(ratio).sum(),
-            "log_ratio_mean": ratio.mean(),
-            "surprisal_mean": -logp.mean(),
-            "mismatch_ratio": np.exp(np.abs(logp - sampler)).mean(),
-            "mismatch_prob": np.abs(np.exp(logp) - np.exp(sampler)).mean(),
-            "log_weight": (logp - sampler).sum(),
-            "ratio_mean": np.exp(logp + 0.5).mean(),
-            "response_tokens": keep.sum(),
-            "distinct_2": len(set(bigrams)) / len(bigrams),
-            "rlhf_reward": 0.1,
-        }
+    found = scan.responses.iloc[0]
+    every = scan.responses.iloc[1]
+    every_token = np.ones(10, bool)
+    for response, keep in ((found, KEEP), (every, every_token)):
+        expected = expected_figures(keep)
         assert {name: response[name] for name in expected} == pytest.approx(expected)
     assert found["env_tokens"] == 4
     assert found["kl_k1"] != pytest.approx(every["kl_k1"])
@@ -82,11 +91,11 @@ def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
     rewards = [0.0, 0.1, 1.0, 0.0, 2.0, 0.0, 0.2, 0.0, 4.0, 0.5]
     scan = read(write(tmp_path / "log.jsonl", [masked(token_rewards=rewards)]))
     paid = np.array([0.0, 3.1, 0.0, 0.2, 4.0, 0.5])
-    values = array("values")[KEEP]
+    values = np.append(array("values")[KEEP], 0.0)
     advantage = np.zeros(6)
     carried = 0.0
     for t in range(5, -1, -1):
-        delta = paid[t] + (values[t + 1] if t < 5 else 0.0) - values[t]
+        delta = paid[t] + values[t + 1] - values[t]
         carried = advantage[t] = delta + 0.95 * carried
     (rollout,) = scan.rollouts.read([0])
     assert rollout.figures["advantage"] is not None
@@ -105,7 +114,8 @@ def test_a_mask_that_fits_no_tokens_is_left_out_with_its_reason(tmp_path: Path) 
         ["1"] * 10,
         "1111111111",
     ]
-    scan = read(write(tmp_path / "log.jsonl", [*map(masked, masks), tokens("x")]))
+    rows = [masked(mask) for mask in masks]
+    scan = read(write(tmp_path / "log.jsonl", [*rows, tokens("x")]))
     assert scan.responses["response_tokens"].tolist() == [10] * len(masks) + [1]
     assert {note.kind: note.count for note in scan.notes} == {"bad_mask": len(masks)}
 
@@ -184,7 +194,8 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     }
     assert {name: scan.responses[name][0] for name in expected} == expected
     assert scan.responses["at_turn_limit"].tolist()[:2] == [0, 1]
-    assert scan.responses.loc[2, [*expected.keys() - {"response_tokens"}]].isna().all()
+    absent = [name for name in expected if name != "response_tokens"]
+    assert scan.responses.loc[2, absent].isna().all()
     assert scan.tools.to_dict("list") == {
         "step": [7],
         "tool": ["calc"],
@@ -212,7 +223,9 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     ]
     assert rollout.conversation[0].calls == (("calc", '{"x": 1}'),) * 2
     assert rollout.sampled is not None
-    assert rollout.sampled.tolist() == [True] * 2 + [False] * 3 + [True] * 5
+    sampled = [True] * 10
+    sampled[2:5] = [False] * 3
+    assert rollout.sampled.tolist() == sampled
 
 
 KINDS_OF_ERRORS = {
@@ -252,18 +265,19 @@ for _kind, _texts in KINDS_OF_ERRORS.items():
 def test_an_answer_that_begins_as_an_error_is_one_of_a_kind(
     text: str, tmp_path: Path
 ) -> None:
-    answers = [{"role": "tool", "text": text, **mark} for mark in ({}, {"error": ""})]
-    log = [row(turns=[answer]) for answer in answers]
-    scan = read(write(tmp_path / "log.jsonl", log))
-    assert scan.responses["tool_errors"].tolist() == [bool(ERRORS[text]), 0], (
-        "a mark goes first"
-    )
+    kind = ERRORS[text]
+    answer = {"role": "tool", "text": text}
+    no_error = {**answer, "error": ""}
+    rows = [row(turns=[answer]), row(turns=[no_error])]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    errors = scan.responses["tool_errors"].tolist()
+    assert errors == [bool(kind), 0], "a mark goes first"
     (tool,) = scan.tools.to_dict("records")
     kinds = {name: tool[name] for name in ToolCounts._fields[6:] if tool[name]}
-    assert kinds == ({ERRORS[text]: 1} if ERRORS[text] not in ("", "others") else {})
+    assert kinds == ({} if kind in ("", "others") else {kind: 1})
     response = f"a<tool_response>{text.removeprefix('<|im_start|>tool')}"
     marked = read(write(tmp_path / "marked.jsonl", [row(response=response)]))
-    assert marked.responses["tool_errors"].tolist() == [bool(ERRORS[text])]
+    assert marked.responses["tool_errors"].tolist() == [bool(kind)]
 
 
 UNPARSED: dict[str, tuple[dict[str, Any], int]] = {
@@ -278,7 +292,10 @@ UNPARSED: dict[str, tuple[dict[str, Any], int]] = {
         {"text": "<tool_call>\n<function=calc>\n</function>\n</tool_call>"},
         0,
     ),
-    "arguments": ({"text": "", "calls": [{"name": "calc", "arguments": '{"x": 1'}]}, 1),
+    "arguments": (
+        {"text": "", "calls": [{"name": "calc", "arguments": '{"x": 1'}]},
+        1,
+    ),
     "plain arguments": (
         {"text": "", "calls": [{"name": "calc", "arguments": "print(1)"}]},
         0,
@@ -314,63 +331,63 @@ def test_calls_that_cannot_be_parsed_are_counted(case: str, tmp_path: Path) -> N
 
 
 def called(step: int, answers: dict[str, list[str]]) -> list[dict[str, Any]]:
-    return [
-        row(
-            step,
-            reward=float(i % 2),
-            turns=[
+    """Return a row for each answer, by tool, with a call before it."""
+    rows = []
+    for tool, texts in answers.items():
+        for i, text in enumerate(texts):
+            turns = [
                 {"role": "assistant", "text": "", "calls": [{"name": tool}]},
                 {"role": "tool", "tool": tool, "text": text},
                 {"role": "assistant", "text": "Done."},
-            ],
-        )
-        for tool, texts in answers.items()
-        for i, text in enumerate(texts)
-    ]
+            ]
+            rows.append(row(step, reward=float(i % 2), turns=turns))
+    return rows
 
 
 def empty_at(share: float, rng: Any, size: int = 8) -> list[str]:
     return ["" if rng.random() < share else "found" for _ in range(size)]
 
 
-EMPTY_RESULTS: dict[
-    str, tuple[Callable[[int, Any], dict[str, list[str]]], str | None]
-] = {
-    "search is empty from step 24 on": (
-        lambda step, rng: {
-            "search": empty_at(0.1 + 0.8 * (step >= 24), rng),
-            "read": empty_at(0.05, rng, 24),
-        },
-        "search",
-    ),
-    "searches sometimes find nothing": (
-        lambda step, rng: {"search": empty_at(0.3, rng), "read": empty_at(0.0, rng)},
-        None,
-    ),
-    "writing never says anything, and comes more often": (
-        lambda step, rng: {"write": [""] * (1 + step // 5), "read": empty_at(0.0, rng)},
-        None,
-    ),
-    "few calls": (
-        lambda step, rng: {"search": [""] * (step >= 36), "read": empty_at(0.0, rng)},
-        None,
-    ),
-}
+Answers = dict[str, list[str]]
 
 
-@pytest.mark.parametrize("run", EMPTY_RESULTS)
+def search_is_empty_from_step_24_on(step: int, rng: Any) -> Answers:
+    share = 0.9 if step >= 24 else 0.1
+    return {"search": empty_at(share, rng), "read": empty_at(0.05, rng, 24)}
+
+
+def searches_sometimes_find_nothing(step: int, rng: Any) -> Answers:
+    return {"search": empty_at(0.3, rng), "read": empty_at(0.0, rng)}
+
+
+def writing_says_nothing_and_comes_more_often(step: int, rng: Any) -> Answers:
+    calls = 1 + step // 5
+    return {"write": [""] * calls, "read": empty_at(0.0, rng)}
+
+
+def few_calls(step: int, rng: Any) -> Answers:
+    return {"search": [""] if step >= 36 else [], "read": empty_at(0.0, rng)}
+
+
+@pytest.mark.parametrize(
+    ("answers", "name"),
+    [
+        (search_is_empty_from_step_24_on, "search"),
+        (searches_sometimes_find_nothing, None),
+        (writing_says_nothing_and_comes_more_often, None),
+        (few_calls, None),
+    ],
+)
 def test_a_tool_that_returns_nothing_is_found_by_its_name(
-    run: str, tmp_path: Path
+    answers: Callable[[int, Any], Answers], name: str | None, tmp_path: Path
 ) -> None:
-    make, name = EMPTY_RESULTS[run]
     rng = np.random.default_rng(0)
     rows = []
     for step in range(40):
-        rows += called(step, make(step, rng))
+        rows += called(step, answers(step, rng))
     scan = read(write(tmp_path / "log.jsonl", rows))
-    assert scan.responses["empty_results"].sum() == sum(
-        not one["turns"][1]["text"] for one in rows
-    )
+    empty = [one for one in rows if not one["turns"][1]["text"]]
+    assert scan.responses["empty_results"].sum() == len(empty)
     found = [f for f in run_checks(summarise(scan)).findings if f.id == "empty_results"]
     assert [f.facts["tool"] for f in found] == ([name] if name else [])
     for finding in found:
@@ -432,6 +449,8 @@ HOSTILE: list[Any] = [
 
 def test_hostile_turns_cost_themselves_only(tmp_path: Path) -> None:
     many = [{"role": "assistant", "text": str(i)} for i in range(10_000)]
+    answer = {"role": "tool", "text": ""}
+    tools = [{**answer, "tool": str(i)} for i in range(1_000)]
     rows = [
         row(turns=HOSTILE),
         row(turns=many),
@@ -440,7 +459,7 @@ def test_hostile_turns_cost_themselves_only(tmp_path: Path) -> None:
         row(turns=[]),
         row(turns=[{"text": "no role"}]),
         row(turns=3),
-        row(turns=[{"role": "tool", "tool": str(i), "text": ""} for i in range(1_000)]),
+        row(turns=tools),
         conversation(turns=[{"role": "assistant", "text": "", "tokens": [2, 99]}]),
         row(policy_version="new", seconds="1", errors=3, trainable="no", split=5),
         row(policy_version=[], errors=[None]),
@@ -478,7 +497,8 @@ def test_validation_is_followed_beside_training(tmp_path: Path) -> None:
         row(step, reward=float(step), split="train", prompt=f"p{step}")
         for step in (1, 2, 2)
     ]
-    rows += [tokens("v", "v", "w", step=2, reward=7.0, split="val", prompt="p2")]
+    validation = {"split": "val", "reward": 7.0, "prompt": "p2"}
+    rows.append(tokens("v", "v", "w", step=2, **validation))
     scan = read(write(tmp_path / "log.jsonl", rows))
     tables = summarise(scan)
     assert tables.steps["step"].tolist() == [0, 1, 2]
@@ -515,8 +535,8 @@ def test_a_step_whose_rollouts_all_failed_is_seen(tmp_path: Path) -> None:
     assert "broken_log" not in found, "no step is missing"
     onset = found["failed_rollouts"].onset
     assert onset and onset.low <= 9 <= onset.high
-    pages = sorted(int(p.stem) for p in (tmp_path / "report" / "steps").glob("*.html"))
-    assert pages == list(range(9))
+    pages = (tmp_path / "report" / "steps").glob("*.html")
+    assert sorted(int(page.stem) for page in pages) == list(range(9))
     assert not report.left_out
     overview = (tmp_path / "report" / "index.html").read_text("utf-8")
     assert "Rollouts that failed" in overview

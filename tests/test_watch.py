@@ -61,8 +61,8 @@ def test_one_line_for_every_growth_and_a_last_one_when_it_is_idle(tmp_path, watc
             file.write(write(tmp_path / "more", rows(3, 4)).read_bytes())
 
     result = watched(lambda: None, grow)
-    said = result.output.splitlines()
-    assert [line.partition("  ")[2].partition(":")[0] for line in said] == [
+    texts = [line.partition("  ")[2] for line in result.output.splitlines()]
+    assert [text.partition(":")[0] for text in texts] == [
         "step 2, 6 responses",
         "step 3, 8 responses",
         "step 3, 8 responses",

@@ -233,7 +233,12 @@ def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
 
 @pytest.mark.parametrize(
     ("kind", "how"),
-    [("script", "fork"), ("script", "spawn"), ("-c", "spawn"), ("-m", "spawn")],
+    [
+        ("script", "fork"),
+        ("script", "spawn"),
+        ("-c", "spawn"),
+        ("-m", "spawn"),
+    ],
 )
 def test_no_process_imports_from_the_current_folder(kind, how, tmp_path, capfd):
     # Modules that Python, multiprocessing, NumPy and we import. ``python -m`` itself imports
@@ -257,12 +262,14 @@ def test_no_process_imports_from_the_current_folder(kind, how, tmp_path, capfd):
         "print('done')\n"
     )
     (tmp_path / "program.py").write_text(script)
-    command = {"script": ["program.py"], "-c": ["-c", script], "-m": ["-m", "program"]}[
-        kind
-    ]
+    commands = {
+        "script": ["program.py"],
+        "-c": ["-c", script],
+        "-m": ["-m", "program"],
+    }
     trap = tmp_path / "trapped"
     done = subprocess.run(
-        [sys.executable, *command, str(tmp_path), how],
+        [sys.executable, *commands[kind], str(tmp_path), how],
         cwd=tmp_path,
         env={**ENVIRONMENT, "TRAP": str(trap)},
         capture_output=True,

@@ -26,7 +26,12 @@ from rlreport.system.stores import zstd
 from rlreport.writer import RolloutWriter
 from tests.reading import read, write
 
-ROW: dict[str, Any] = {"step": 1, "prompt": "q", "response": "a\nb", "reward": 0.5}
+ROW: dict[str, Any] = {
+    "step": 1,
+    "prompt": "q",
+    "response": "a\nb",
+    "reward": 0.5,
+}
 
 
 def logged(path: Path) -> list[dict[str, Any]]:
@@ -67,9 +72,8 @@ def test_lists_arrays_and_tensors_are_the_same_to_a_reader(tmp_path: Path) -> No
             np.array([[0.5]]),
             tensor([0.5]),
         ):
-            writer.write(
-                **{**ROW, "reward": one, "step": np.int64(1)}, kl=np.array([0.25])
-            )
+            row = {**ROW, "reward": one, "step": np.int64(1)}
+            writer.write(**row, kl=np.array([0.25]))
     rows = logged(tmp_path / "rank_3.jsonl")
     assert rows[6:] == [{**ROW, "kl": 0.25}] * 4
     assert all(row["logprobs"] == numbers for row in rows[:5])
@@ -78,10 +82,10 @@ def test_lists_arrays_and_tensors_are_the_same_to_a_reader(tmp_path: Path) -> No
 
 def test_nan_and_infinity_become_null_but_in_rewards(tmp_path: Path) -> None:
     with RolloutWriter(tmp_path) as writer:
-        writer.write(
-            **{**ROW, "reward": math.nan}, values=np.array([1.0, np.inf, np.nan])
-        )
-        writer.write(**{**ROW, "reward": math.inf}, note="\ud800", values=[math.nan, 1])
+        nan = {**ROW, "reward": math.nan}
+        writer.write(**nan, values=np.array([1.0, np.inf, np.nan]))
+        infinity = {**ROW, "reward": math.inf}
+        writer.write(**infinity, note="\ud800", values=[math.nan, 1])
     first, second = logged(writer.path)
     assert first["reward"] == "nan" and first["values"] == [1.0, None, None]
     assert second["reward"] == "inf" and second["values"] == [None, 1]
@@ -191,7 +195,8 @@ def test_a_killed_process_tears_the_last_line_at_most(tmp_path: Path) -> None:
     child.wait()
     child.stdout.close()
     lines = log.read_text().split("\n")[:-1]
-    assert [json.loads(line)["step"] for line in lines] == list(range(len(lines)))
+    steps = [json.loads(line)["step"] for line in lines]
+    assert steps == [*range(len(lines))]
 
 
 def test_a_full_disk_is_one_clear_error_and_costs_no_other_line(tmp_path: Path) -> None:
@@ -284,7 +289,8 @@ def test_the_callback_warns_when_completions_are_off(tmp_path: Path) -> None:
 
 
 PAGE = (Path(__file__).parents[1] / "docs" / "frameworks.md").read_text()
-RECIPES = [block.split("```")[0] for block in PAGE.split("```python\n")[1:]]
+BLOCKS = PAGE.split("```python\n")[1:]
+RECIPES = [block.split("```")[0] for block in BLOCKS]
 
 
 def test_the_openrlhf_recipe_logs_each_action_with_its_token(tmp_path: Path) -> None:
@@ -292,9 +298,15 @@ def test_the_openrlhf_recipe_logs_each_action_with_its_token(tmp_path: Path) -> 
     exec(next(block for block in RECIPES if "def log_experiences" in block), names)
     # Two prompt tokens, three written ones, one of padding: actions are one fewer than tokens.
     numbers = np.array([[0.0, -0.1, -0.2, -0.3, 0.0]])
+
+    def decode(ids: Any, skip_special_tokens: bool) -> str:
+        return " ".join(map(str, ids))
+
+    def convert_ids_to_tokens(ids: Any) -> list[str]:
+        return [f"t{i}" for i in ids]
+
     tokenizer = SimpleNamespace(
-        decode=lambda ids, skip_special_tokens: " ".join(map(str, ids)),
-        convert_ids_to_tokens=lambda ids: [f"t{i}" for i in ids],
+        decode=decode, convert_ids_to_tokens=convert_ids_to_tokens
     )
     batch = SimpleNamespace(
         sequences=np.array([[1, 2, 3, 4, 5, 0]]),

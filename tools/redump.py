@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlreport.formats.containers import container_of, iterate
+from rlreport.formats.containers import container_of, read_objects
 from rlreport.system.stores import zstd
 
 DUMPS = Path(__file__).resolve().parents[1] / "tests" / "data" / "frameworks"
@@ -53,7 +53,7 @@ def _keys(path: Path) -> set[str]:
         stream: Any = zstd.ZstdFile(file) if path.suffix == ".zst" else file
         return {
             key
-            for _, obj in iterate(stream, container)
+            for obj in read_objects(stream, container)
             for key in _keys_of(obj, LEVELS)
         }
 

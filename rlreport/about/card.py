@@ -36,6 +36,7 @@ MOST_IN_ALL = 60_000  # maximum characters of all names and values together
 _MAX_BITS = 63  # larger integers are replaced by a description
 _MAX_CHECKED = 20_000  # only this many characters of a value are searched for secrets
 _MAX_ITEMS = 100  # of a list, that are shown
+_MAX_ERROR = 200  # characters of an error's message
 _NESTED = (Mapping, list, tuple)
 _MAX_DEPTH = 24  # values nested deeper are ignored
 # Maximum nesting, and indentation per level, on a page
@@ -95,6 +96,11 @@ def run_card(
     meta: Mapping[str, str] | None = None,
     git: bool = False,
 ) -> Card:
+    """Return the configuration of a run, from files, ``meta`` and, with ``git``, the commit.
+
+    The files are ``configs`` or, without any, those next to the logs. A file that cannot be read
+    raises UsageError if it is one of ``configs``, else it becomes a note.
+    """
     card = Card()
     for path in map(Path, configs or _configurations_of(logs)):
         try:
@@ -123,6 +129,7 @@ def run_card(
 
 
 def configured(folder: Path) -> list[Path]:
+    """Return the configuration files in a folder."""
     return [folder / name for name in CONFIGURATIONS if (folder / name).is_file()]
 
 
@@ -156,6 +163,7 @@ def _shortened(value: Scalar) -> Scalar:
 
 
 def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
+    """Return the configuration files next to the logs, or in the folder above; [] if in several."""
     candidates: list[list[Path]] = []
     for log in logs:
         if "://" in str(log):
@@ -170,12 +178,14 @@ def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
 
 
 def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
+    """Add the entries of a source to the card, without likely secrets and up to the limits."""
     card.sources.append(source)
     sizes = [len(name) + len(str(value)) for name, value in card.entries.items()]
     room = MOST_IN_ALL - sum(sizes)
     for name, value in _scalars(values):
         short_value = _shortened(value)
         size = len(name) + len(str(short_value))
+        # An entry that is omitted must not leave the value of an earlier source.
         if is_secret(name, value):
             card.secrets.add(name)
             card.entries.pop(name, None)
@@ -189,6 +199,7 @@ def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
 
 def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
     """Yield (dotted name, value) of all scalars in nested values."""
+    # The nodes include mappings and lists, a few of them for each scalar.
     for name, value in islice(_nodes("", values, 0), 4 * MOST_ENTRIES):
         if not isinstance(value, _NESTED):
             yield name, value
@@ -246,10 +257,12 @@ def _text(value: object) -> str:
 def _error_text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    return error.reason if isinstance(error, RowError) else str(error)[:200]
+    return error.reason if isinstance(error, RowError) else str(error)[:_MAX_ERROR]
 
 
 def _git() -> dict[str, Scalar]:
+    """Return the commit, the branch and whether files are changed, {} outside of a repository."""
+
     def git(*words: str) -> str | None:
         command = ["git", "--no-optional-locks", *words]
         try:
@@ -276,6 +289,7 @@ def _git() -> dict[str, Scalar]:
 
 
 def card_view(card: Card) -> dict[str, str] | None:
+    """Return ``summary`` (one sentence) and ``text`` (the entries) for a page, None if empty."""
     if card.withheld:
         return {
             "summary": message("Configuration: omitted by --redact=names"),

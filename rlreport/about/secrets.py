@@ -77,6 +77,9 @@ _REFERENCE = re.compile(
     r"|\$(?:[A-Z][A-Z0-9_]*|[a-z]+(?:_[a-z]+)+|\d|$)"
 )
 
+_STAND_IN = "0"  # replaces a reference; ``_REFERENCE`` allows digits in another one
+
+# Matches credentials by their form, such as the prefix of a provider, or a password in a URL
 _SHAPE = re.compile(
     r"""
     \bsk-[\w-]{16,} | \b(?:sk|pk|rk)_(?=[\w-]{0,80}\d)[\w-]{16,} | \b(?:hf|api_org)_[a-z0-9]{16,}
@@ -129,7 +132,13 @@ _VALUE_KEYS = frozenset(("value", "val"))
 # A text with more blanks is prose, where "the key: a word" does not assign a value to a key
 _PROSE_BLANKS = 8
 
-# In random text, upper case, lower case and digits alternate far more often than in names.
+# In random text, upper case, lower case and digits alternate far more often than in names: its
+# chunks of one kind have fewer characters than this on average, if it has both cases or only one
+_CHUNK_OF_BOTH_CASES = 2.7
+_CHUNK_OF_ONE_CASE = 3.6
+# Shorter texts cannot be told from names
+_LEAST_OF_BOTH_CASES = 10
+_LEAST_OF_ONE_CASE = 20
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _LONG_RUN = re.compile(r"[\w+/=-]{16,}", re.ASCII)
 _CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
@@ -193,14 +202,16 @@ def _is_suspect(part: str) -> bool:
 
 def _is_reference(text: str) -> bool:
     """Return whether a text is a placeholder or a variable: ``<KEY>``, ``HF_TOKEN``, ``${key}``."""
+    # HF_TOKEN names a variable with the secret; another word in capitals may be the secret itself.
     if _VARIABLE.fullmatch(text) and _is_suspect(text):
         return True
     # Replace references from the inside out: ${a:${b}} becomes ${a:0}, then 0.
-    replaced = _REFERENCE.sub("0", text)
+    replaced = _REFERENCE.sub(_STAND_IN, text)
     while replaced != text:
         text = replaced
-        replaced = _REFERENCE.sub("0", text)
-    return text in ("", "0") or bool(_PLACEHOLDER.fullmatch(text))
+        replaced = _REFERENCE.sub(_STAND_IN, text)
+    # An empty text is no secret either.
+    return text in ("", _STAND_IN) or bool(_PLACEHOLDER.fullmatch(text))
 
 
 def _words(name: str) -> list[str]:
@@ -211,6 +222,7 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
     """Return whether a text looks like a credential; ``words`` are the words of its name."""
     if _SHAPE.search(text) or _PASSWORD.fullmatch(text) or assigns_secret(text):
         return True
+    # Hashes of commits and files, and ids of runs, look random but are public.
     if any(_HASH_NAME.fullmatch(word) for word in words) and _HEX.fullmatch(text):
         return False
     if _UUID.fullmatch(text) and not any(_ID_NAME.fullmatch(word) for word in words):
@@ -223,11 +235,12 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
 
 def assigns_secret(text: str) -> bool:
     """Return whether a text has a suspect name with a value: ``api_key=abc``, ``--token abc``."""
+    # A comma and a blank separate items of a list, not only clauses.
     blanks_of_prose = text.count(" ") - text.count(", ")
     is_prose = blanks_of_prose > _PROSE_BLANKS
     position = 0
     while match := _ASSIGNED.search(text, position):
-        position = match.end("name")
+        position = match.end("name")  # what looks like the value may be the next name
         if match["sign"].strip() in ("", ","):
             is_assigned = _is_name_before_value(match, is_prose=is_prose)
         else:
@@ -245,7 +258,8 @@ def _is_name_before_value(match: re.Match[str], *, is_prose: bool) -> bool:
     bare_name = name.lstrip("-")
     if name.startswith("-") and not value.startswith("-"):
         return True
-    is_whole = match.span() == (0, len(text))
+    is_whole = match.span() == (0, len(text))  # the text has nothing else
+    # ENV is of a Dockerfile, setenv of csh.
     is_set = text[: match.start()].endswith(("ENV ", "setenv "))
     if not (is_whole or is_set or "," in sign):
         return False
@@ -270,8 +284,10 @@ def _is_random(run: str) -> bool:
     chunks = len(_CHUNK.findall(run))
     has_both_cases = run not in (run.lower(), run.upper())
     if has_both_cases:
-        return size >= 10 and size < 2.7 * chunks
-    return size >= 20 and (size < 3.6 * chunks or bool(_NO_WORD.search(run)))
+        return size >= _LEAST_OF_BOTH_CASES and size < _CHUNK_OF_BOTH_CASES * chunks
+    if size < _LEAST_OF_ONE_CASE:
+        return False
+    return size < _CHUNK_OF_ONE_CASE * chunks or bool(_NO_WORD.search(run))
 
 
 def named_value(pairs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -282,6 +298,7 @@ def named_value(pairs: Mapping[str, Any]) -> Mapping[str, Any]:
             continue
         is_name_key = key.lower() in _NAME_KEYS
         is_secret_name = bool(_SECRET_NAME.fullmatch(name))
+        # Any one of these is common: ``name: tokenizer``, or a list of keys.
         signs = [has_value, is_name_key, is_secret_name]
         if signs.count(True) > 1 and _is_suspect(name):
             return {name: {other: pairs[other] for other in pairs if other != key}}

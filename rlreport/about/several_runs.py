@@ -76,6 +76,7 @@ def several_runs(
 
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
+    """Return the note if each of the files, all in one folder, looks like a run."""
     names = [file.name.partition(".")[0] for file in tables.files]
     other_names = [name for name in names if not _RUN_NAME.search(name)]
     if len(names) < 2 or any(map(_PART_NAME.search, other_names)):
@@ -87,6 +88,7 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
     files_with_key = keys.groupby(columns).size()
     shared = int((files_with_key == len(names)).sum())
     counts = keys["file"].value_counts()
+    # A file without rows of training has no count.
     fewest = counts.reindex(range(len(names)), fill_value=0).min()
     if shared < max(_MIN_SHARED_COUNT, _MIN_SHARED_FRACTION * fewest):
         return None
@@ -94,6 +96,7 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
 
 
 def _note(names: list[str], why: str, *, named: bool) -> Note:
+    """Return the note that ``names`` look like several runs, and ``why``."""
     more = "…" if len(names) > _MAX_NAMED else ""
     shown = (*names[:_MAX_NAMED], more)
     text = message(

@@ -147,9 +147,8 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     if len(scan.responses):
         _say_steps(scan)
     else:
-        say(
-            f"no rollouts; trainer metrics of {counted(max(len(metrics.runs), 1), 'run')}"
-        )
+        run_count = max(len(metrics.runs), 1)  # ``runs`` is empty for a single one
+        say(f"no rollouts; trainer metrics of {counted(run_count, 'run')}")
     _say_section("files", map(_file_line, scan.files))
     _say_section("trainer metrics", map(_metrics_line, metrics.files))
     if len(scan.responses):
@@ -160,6 +159,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
 
 
 def _say_section(title: str, lines: Iterable[str]) -> None:
+    """Print a title and indented lines, nothing without lines."""
     lines = list(lines)
     if lines:
         say()
@@ -169,12 +169,13 @@ def _say_section(title: str, lines: Iterable[str]) -> None:
 
 
 def _say_steps(scan: Scan) -> None:
+    """Print how many responses and steps are logged, and which steps are incomplete."""
     from rlreport.summarise.steps import most_common
-    from rlreport.tables import counted_responses
+    from rlreport.tables import RowRole, counted_responses
 
     splits = scan.responses["validation"]
     # What is usual, and when a step is incomplete, is judged by training.
-    counts = scan.responses["step"][splits == 0].value_counts()
+    counts = scan.responses["step"][splits == RowRole.TRAINING].value_counts()
     usual_count = most_common(counts.to_numpy())
     logged_steps = scan.responses["step"]
     steps = counted(logged_steps.nunique(), "step")
@@ -205,6 +206,7 @@ def _metrics_line(file: MetricsFile) -> str:
 
 
 def _field_lines(scan: Scan) -> Iterator[str]:
+    """Yield a line per field of the log format, then one per further logged field."""
     from rlreport.fields import CANONICAL, FIELDS
 
     for field in FIELDS:
@@ -217,6 +219,7 @@ def _field_lines(scan: Scan) -> Iterator[str]:
 
 
 def _rows_with(field: str, scan: Scan) -> str:
+    """Return how many rows have a field: "all rows", "12 rows", "missing"."""
     count = scan.fields.get(field, 0)
     if count == len(scan.responses):
         return "all rows"

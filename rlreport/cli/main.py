@@ -27,18 +27,16 @@ class Program(click.Group):
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and exit; print expected errors, also of the system, without traceback."""
         for stream in (sys.stdin, sys.stdout, sys.stderr):
-            if (
-                stream is None
-            ):  # closed: else the next file gets its number, and V8 panics
+            # The stream is closed: else the next file would get its number, and V8 panics.
+            if stream is None:
                 os.open(os.devnull, os.O_RDWR)
             if isinstance(stream, TextIOWrapper) and stream is not sys.stdin:
                 stream.reconfigure(errors="replace")
         # NumPy's linear algebra (hardly used) would start threads, and threads rule out forking.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         collect_rarely()
-        atexit.register(
-            gc.freeze
-        )  # else Python searches all objects for cycles at exit
+        # Else Python would search all objects for cycles at exit.
+        atexit.register(gc.freeze)
         handle(_stop)
         try:
             status = self._run(args, **extra)
@@ -68,6 +66,7 @@ class Program(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
     def _run(self, args: Sequence[str] | None, **extra: Any) -> Any:
+        """Run a command, so that errors reach ``main``; return its exit status, if it has one."""
         try:
             return super().main(args, **{**extra, "standalone_mode": False})
         except Exception:

@@ -59,6 +59,7 @@ def _json_character(character: str) -> str:
 
 
 def print_report(report: Report) -> None:
+    """Print warnings and unreadable lines to stderr; then the verdict, the path and the sizes."""
     from rlreport.deliver.publish import page_at
     from rlreport.read.changed import change_in_words
     from rlreport.tables import NoteKind, counted_responses
@@ -83,6 +84,7 @@ def print_report(report: Report) -> None:
     notes = [note for note in report.tables.notes if note.kind in printed_kinds]
     for text in dict.fromkeys(note.text for note in notes):
         say(translate(message("warning: {note}", note=text)), err=True)
+    # Checks that could not run are in the report.
     verdict = replace(report.verdict, not_run=[])
     for line in (*report.left_out, *verdict_lines(verdict)):
         say(translate(line))
@@ -90,7 +92,7 @@ def print_report(report: Report) -> None:
     if len(splits):
         content = counted_responses(splits)
     else:
-        metrics = len(report.tables.metrics.columns) - 1
+        metrics = len(report.tables.metrics.columns) - 1  # without the step
         content = plural("{count} metric", "{count} metrics", metrics)
     steps = plural("{count} step", "{count} steps", len(report.tables.steps))
     sizes = phrases([byte_size(report.size), content, steps])
@@ -99,11 +101,13 @@ def print_report(report: Report) -> None:
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
+    """Return the verdict, then a line per finding, example, close limit, and check not run."""
     lines = [line for line in (verdict.headline, verdict.course_text) if line]
     for finding in verdict.findings:
         indent = "    " if finding.explained_by else "  "
         lines.append(_finding_line(finding, indent))
         for line in _example_lines(finding):
+            # Below the finding's id, which follows its severity in 8 columns and a blank
             lines.append(Joined("", [f"{indent}         ", line]))
     for close in verdict.close:
         text = message("  close    {id}: {title}", id=close.id, title=close.title)
@@ -122,6 +126,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def _finding_line(finding: ToldFinding, indent: str) -> str:
+    """Return a line such as ``  critical reward_hacking: … (since step 12)``."""
     facts = {
         "head": f"{indent}{finding.severity:8} {finding.id}",
         "title": finding.title,
@@ -134,6 +139,7 @@ def _finding_line(finding: ToldFinding, indent: str) -> str:
 
 
 def _example_lines(finding: ToldFinding) -> list[str]:
+    """Return the excerpts that show a serious finding, each after the one from before its onset."""
     if finding.severity == "info" or finding.explained_by:
         return []
     lines = []
@@ -179,6 +185,7 @@ def size(value: str | int) -> int:
     """Parse a size such as ``10MB``, ``500kB`` or ``1000`` into bytes (1 kB is 1,000 bytes)."""
     pattern = r"(\d+(?:\.\d+)?)\s*([kmg]?)b?"
     match = re.fullmatch(pattern, str(value).strip(), re.IGNORECASE)
+    # A text that does not match counts as 0, which is refused, too.
     number = float(match[1]) * _UNITS[match[2].lower()] if match else 0
     if number < 1:
         raise click.BadParameter(f"{value!r} is not a size such as 10MB, 500kB or 1GB")
@@ -205,6 +212,7 @@ def options(kind: type, *names: str) -> Callable[[Command], Command]:
     """Return a decorator that adds options of the class ``kind`` to a command, by default all."""
 
     def add(command: Command) -> Command:
+        # Click lists the option that was added last first.
         for field in reversed(declared(kind)):
             if not names or field.name in names:
                 command = _option(field)(command)
@@ -214,6 +222,7 @@ def options(kind: type, *names: str) -> Callable[[Command], Command]:
 
 
 def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
+    """Return the decorator that adds the click option for a field of an options class."""
     settings = declaration.metadata
     default = {} if declaration.default is MISSING else declaration.default
     flags = settings["flags"] or [f"--{declaration.name.replace('_', '-')}"]
@@ -236,6 +245,7 @@ def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
 
 
 def _type(settings: Mapping[str, Any], default: object) -> Any:
+    """Return the click type of an option, None for text."""
     if "size" in settings:
         return size
     if "choices" in settings:
@@ -249,9 +259,11 @@ def _type(settings: Mapping[str, Any], default: object) -> Any:
 def _pairs(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
+    """Return the dict of a repeated option such as ``--map KEY=FIELD``, as a callback of click."""
     pairs = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
+        # A VALUE may be empty, the name of a field may not.
         if not (name and equals and (value or param.metavar == "KEY=VALUE")):
             raise UsageError(
                 f"{param.opts[0]} {text}: must have the form {param.metavar}"

@@ -76,13 +76,16 @@ def watch(  # noqa: PLR0917
     from rlreport.read.listing import is_url
     from rlreport.system.own_output import refuse_own_output
 
+    # What would fail every build ends the command at once.
     form_of(out, given["form"])
     refuse_unknown(given["mute"])
     if given["thresholds"]:
         load_thresholds(given["thresholds"])
     # A report does not grow: waiting for it would never end.
     refuse_own_output(Path(log) for log in logs if not is_url(log))
-    given["live"] = max(1, int(every)) if live else 0
+    given["live"] = (
+        max(1, int(every)) if live else 0
+    )  # seconds between looks of open pages
     report: Report | None = None
     last_state: object = None
     grew = False
@@ -107,7 +110,7 @@ def watch(  # noqa: PLR0917
             if ending:
                 break
             wait = every if until_idle is None else min(every, until_idle - idle)
-            time.sleep(max(0.1, wait))
+            time.sleep(max(0.1, wait))  # no busy loop shortly before the end
     except KeyboardInterrupt:
         if report is None:
             raise
@@ -139,6 +142,7 @@ def _state(logs: tuple[str, ...]) -> object:
 
 
 def _time(path: str) -> int:
+    """Return when a local file was changed, 0 if that is not known, as of a URL."""
     try:
         return Path(path).stat().st_mtime_ns
     except (OSError, ValueError):
@@ -146,6 +150,7 @@ def _time(path: str) -> int:
 
 
 def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | None:
+    """Build a report and print a line with the time; return None if the build failed."""
     from rlreport.api import build as build_report
     from rlreport.tables import counted_responses
 
@@ -154,7 +159,8 @@ def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | N
     try:
         report = build_report(logs, out, **{**given, "quiet": True})
     except (RlreportError, OSError) as error:
-        say(f"{now}  {str(error).partition(chr(10))[0]}", err=True)
+        first_line = str(error).partition("\n")[0]
+        say(f"{now}  {first_line}", err=True)
         return None
     if not quiet:
         tables = report.tables

@@ -160,6 +160,7 @@ class Side:
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
     """Prepare a run's responses, with prompts identified by ``pair_by``; raise if it is missing."""
     if pair_by == PROMPT:
+        # A redacted report numbers its prompts, without hashes of their texts.
         named = PROMPT in responses
         pairs = responses[PROMPT if named else "prompt_id"].astype(np.uint64)
         return Side(name, responses.assign(pair=pairs), named)
@@ -174,7 +175,7 @@ def _pairing_keys(responses: pd.DataFrame, pair_by: str) -> pd.Series:
     """Return the keys of those responses that have a group or the field ``pair_by``."""
     if pair_by == GROUP:
         groups = responses.get("group_hash", pd.Series())
-        return groups[groups > 0]
+        return groups[groups > 0]  # 0 stands for no group_id
     for column in (f"{EXTRA}{pair_by}", f"{PART}{pair_by}"):
         if column in responses:
             return responses[column].dropna().map(_hash)
@@ -199,7 +200,7 @@ class Windows(NamedTuple):
         return self.news[0]
 
 
-def windows(frames: Sequence[pd.DataFrame], bases: int) -> Windows:
+def windows(frames: Sequence[pd.DataFrame], base_count: int) -> Windows:
     """Choose the steps to compare, given the responses of each run, the BASE runs first.
 
     These are the last fifth of the common steps if the last of them is in the last fifth of the
@@ -208,14 +209,15 @@ def windows(frames: Sequence[pd.DataFrame], bases: int) -> Windows:
     """
     steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
     common = reduce(np.intersect1d, steps)
-    ends = []
-    for compared in _compared(steps, common):
-        ends.append((int(compared[0]), int(compared[-1])))
-    return Windows(ends[:bases], ends[bases:], common)
+    bounds = []
+    for compared in _steps_to_compare(steps, common):
+        bounds.append((int(compared[0]), int(compared[-1])))
+    return Windows(bounds[:base_count], bounds[base_count:], common)
 
 
-def _compared(steps: Sequence[Ints], common: Ints) -> list[Ints]:
+def _steps_to_compare(steps: Sequence[Ints], common: Ints) -> list[Ints]:
     """Return the steps to compare of each run, given all its steps, ascending."""
+    # The range that all runs cover is low to high; it is empty if low > high.
     low = max(run[0] for run in steps)
     high = min(run[-1] for run in steps)
     start = high - WINDOW_SHARE * (high - low)
@@ -321,9 +323,10 @@ def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail
         if name.startswith(PART) and name in means.bases[0]:
             figures.append(GuardedFigure(name, "", (name,), 1))
     guardrails = [_guardrail(one, means, trainer, paired=paired) for one in figures]
-    logged = [g for g in guardrails if np.isfinite(g.effect.low)]
-    p_values = holm([g.effect.p for g in logged])
-    corrected = {g.id: p for g, p in zip(logged, p_values, strict=True)}
+    # Without an interval there is no test: such a guardrail stays "missing".
+    tested = [g for g in guardrails if np.isfinite(g.effect.low)]
+    p_values = holm([g.effect.p for g in tested])
+    corrected = {g.id: p for g, p in zip(tested, p_values, strict=True)}
     result = []
     for guardrail, figure in zip(guardrails, figures, strict=True):
         if guardrail.id in corrected:
@@ -355,6 +358,7 @@ def _guardrail(
 
 
 def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLevel:
+    """Return the level for a corrected p-value; ``better`` is as in ``GuardedFigure``."""
     if p > 1 - LEVEL or guardrail.effect.value == 0:
         return "none"
     improvement = guardrail.effect.value * better
@@ -370,7 +374,7 @@ class Comparison:
     """Differences between BASE and NEW in their windows; curves are of each side's first run."""
 
     split: str  # compared split: ``val``, ``train`` or ``all``
-    bases: int  # number of BASE runs
+    base_count: int  # number of BASE runs
     # responses of each BASE run, then of each NEW run, in that split, at all steps
     responses: list[pd.DataFrame]
     windows: Windows
@@ -395,7 +399,8 @@ class Comparison:
     @property
     def has_enough_runs(self) -> bool:
         """Whether each side has LEAST_RUNS runs, so that the verdict is about the change."""
-        return min(self.bases, len(self.responses) - self.bases) >= LEAST_RUNS
+        new_count = len(self.responses) - self.base_count
+        return min(self.base_count, new_count) >= LEAST_RUNS
 
     @property
     def level(self) -> Level:
@@ -407,19 +412,19 @@ class Comparison:
         return "better" if self.effect.low > 0 else "no_evidence"
 
     @property
-    def ends(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def first_runs(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Responses of the first BASE run, and of the first NEW run, at all steps."""
-        return self.responses[0], self.responses[self.bases]
+        return self.responses[0], self.responses[self.base_count]
 
     @property
     def compared(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Compared responses of the first BASE run, and of the first NEW run."""
-        return self.inside[0], self.inside[self.bases]
+        return self.inside[0], self.inside[self.base_count]
 
     @cached_property
     def _rewards(self) -> tuple[pd.Series, pd.Series]:
         """Mean reward by step of the first BASE run, and of the first NEW run."""
-        base, new = self.ends
+        base, new = self.first_runs
         return _rewards_by_step(base), _rewards_by_step(new)
 
     @property
@@ -436,17 +441,19 @@ class Comparison:
     @cached_property
     def band(self) -> Band:
         """Reward of NEW minus BASE at each common step, with a 95% band for the whole curve."""
-        base, new = self.ends
+        base, new = self.first_runs
         steps = self.windows.common
         return difference_band(base, new, steps, paired=self.effect.paired)
 
     @cached_property
     def equal_kl(self) -> dict[str, EqualKL | None]:
         """Reward column -> NEW - BASE at equal KL; None if not logged or KL ranges are disjoint."""
-        base, new = self.ends
+        base, new = self.first_runs
         effects: dict[str, EqualKL | None] = {}
         for reward in ("reward", "valid_reward"):
-            if all(has(frame, "kl_k1") and has(frame, reward) for frame in self.ends):
+            if all(
+                has(side, "kl_k1") and has(side, reward) for side in self.first_runs
+            ):
                 effects[reward] = at_equal_kl(base, new, reward)
             else:
                 effects[reward] = None
@@ -455,14 +462,15 @@ class Comparison:
     @property
     def paths(self) -> list[pd.DataFrame]:
         """BASE's and NEW's ``step``, ``distance`` (√KL in √nats) and ``reward``; [] without KL."""
-        if not all(has(frame, "kl_k1") for frame in self.ends):
+        if not all(has(frame, "kl_k1") for frame in self.first_runs):
             return []
-        return [_path(frame) for frame in self.ends]
+        return [_path(frame) for frame in self.first_runs]
 
     @property
     def reasons(self) -> list[str]:
         """Reasons why the comparison is limited, as keys of ``outcome.REASONS``."""
         reasons = []
+        # A window of common steps ends at the last of these; each other window ends later.
         if not (self.windows.common >= self.windows.new[1]).any():
             reasons.append("other_steps")
         if self.metrics_alone:
@@ -501,7 +509,7 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     """Compare NEW with BASE, one or several runs each, over their last common steps."""
     sides = [*bases, *news]
     split, responses = _common_split(_comparable_responses(sides))
-    if len(set(map(_usual_group, responses))) > 1:
+    if len(set(map(_usual_group_size, responses))) > 1:
         # pass@k of groups of different sizes cannot be compared.
         responses = [frame.assign(pass_at_k=np.nan) for frame in responses]
     chosen = windows(responses, len(bases))
@@ -517,7 +525,7 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     in_any_new = reduce(pd.Index.union, new_prompts)
     return Comparison(
         split=split,
-        bases=len(bases),
+        base_count=len(bases),
         responses=responses,
         windows=chosen,
         inside=inside,
@@ -534,13 +542,13 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
 def _inside(frames: Sequence[pd.DataFrame], windows: Windows) -> list[pd.DataFrame]:
     """Return the rows of each run's frame that are in its window."""
     inside = []
-    ends = [*windows.bases, *windows.news]
-    for frame, (first, last) in zip(frames, ends, strict=True):
+    bounds = [*windows.bases, *windows.news]
+    for frame, (first, last) in zip(frames, bounds, strict=True):
         inside.append(frame[frame["step"].between(first, last)])
     return inside
 
 
-def _usual_group(frame: pd.DataFrame) -> int | None:
+def _usual_group_size(frame: pd.DataFrame) -> int | None:
     """Return the usual number of responses with pass@k in a group (its k), or None."""
     if "pass_at_k" not in frame:
         return None
@@ -548,18 +556,19 @@ def _usual_group(frame: pd.DataFrame) -> int | None:
     return most_common(sizes[sizes > 0].to_numpy())
 
 
-def _means(frames: Sequence[pd.DataFrame], bases: int) -> Means:
+def _means(frames: Sequence[pd.DataFrame], base_count: int) -> Means:
     """Return each prompt's means, given the responses of each run, the BASE runs first."""
     tables = []
     for frame in frames:
         tables.append(rounded_columns(frame.groupby("pair").mean(numeric_only=True)))
-    return Means(tables[:bases], tables[bases:])
+    return Means(tables[:base_count], tables[base_count:])
 
 
 def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
-    """Return runs' responses with ALL_RIGHT and ALL_WRONG, but not OF_WHOLE_TEXTS if any were cut.
+    """Return the responses of each run, with columns that have the same meaning in all runs.
 
-    Prompts of redacted runs get keys that match those of no other run.
+    The columns ALL_RIGHT and ALL_WRONG are added. Those in OF_WHOLE_TEXTS are dropped if the logger
+    of any run cuts texts. Prompts of redacted runs get keys that match those of no other run.
     """
     is_cut = any(side.cut for side in sides)
     best_rewards = [side.responses["reward"].max() for side in sides]
@@ -570,13 +579,13 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
         if is_cut:
             frame = frame.drop(columns=list(OF_WHOLE_TEXTS), errors="ignore")
         if not side.named:
-            # The keys of such a run are small numbers: each run gets its own range.
+            # The keys of such a run are numbers from 0: each run gets a range of its own.
             frame = frame.assign(pair=frame["pair"] + np.uint64(number << 40))
         if "zero_variance" in frame:
-            alike = frame["zero_variance"]
+            alike = frame["zero_variance"]  # 1, 0, or NaN without a group
             right = frame["reward"] >= best
-            signal = {ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right}
-            frame = frame.assign(**signal)
+            kinds = {ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right}
+            frame = frame.assign(**kinds)
         frames.append(frame)
     return frames
 

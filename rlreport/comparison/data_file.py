@@ -41,6 +41,7 @@ _LISTED = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed
 _FIGURES = dict.fromkeys([*_LISTED, "response_chars", "mismatch_k3"])
 # Value of ``split`` in rows with the trainer's means of a step, not figures of one response
 METRICS = "metrics"
+_EQUAL = 1e-6  # Rewards that differ by less are equal, but for rounding
 
 _TRAINER_FIGURES = ("reward", "kl_k1", "response_tokens")
 TRAINER = (
@@ -52,7 +53,7 @@ _HASHES = ("prompt", "group_hash")
 
 
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
-    """Return a row per response with figures and prompt ids; without any, see ``trainer_data``.
+    """Return a row per response with figures and prompt ids, or ``trainer_data`` without responses.
 
     Texts have no control characters, whether the table is packed or not, so that a run and its
     report have the same ids.
@@ -83,24 +84,26 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     columns |= _extra_columns(tables, redact=redact)
     table = pd.DataFrame(columns, copy=False)
     missing = [name for name in table if table[name].isna().all()]
+    # ``unpacked`` takes data without the column of rewards for broken.
     return table.drop(columns=[name for name in missing if name != "reward"])
 
 
 def _zero_variance(responses: pd.DataFrame) -> pd.Series:
-    """Return 1 if the rewards of the response's group are equal, else 0; NaN if it has one."""
+    """Return 1 if the rewards of the response's group are equal, else 0; NaN for a single one."""
     rewards = responses.groupby("group", sort=False)["reward"]
     spread = rewards.transform("max") - rewards.transform("min")
-    alike = (spread < 1e-6).astype(np.float64)
+    alike = (spread < _EQUAL).astype(np.float64)
     return alike.where(rewards.transform("count") > 1)
 
 
 def _pass_at_k(responses: pd.DataFrame) -> pd.Series:
-    """Return pass@k of the response's group, NaN if it is not known whether it is right."""
+    """Return pass@k of each response's group, NaN for a response that is not graded."""
     # Groups of validation may have another size, and so another k.
     parts = []
     for _, split in responses.groupby("validation"):
         parts.append(pd.Series(passes_of(split).at_k, split.index))
     passes = pd.concat(parts).sort_index()
+    # One row of a group has its pass@k; "first" skips the NaN of the others.
     of_groups: pd.Series = passes.groupby(responses["group"]).transform("first")
     return of_groups.where(responses["correct"].notna())
 
@@ -129,7 +132,7 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
     correlated like responses to one prompt. With S steps in the last fifth of the run, a block has
     about √S steps.
     """
-    block = _blocks(len(steps))
+    block = _block_numbers(len(steps))
     columns = {
         "step": steps["step"],
         "n": 0,
@@ -143,11 +146,11 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _blocks(steps: int) -> Ints:
-    """Return the number of each step's block, (steps,)."""
-    # In the last fifth, about √(steps / 5); at least 15 blocks, so that some are in that fifth
-    size = max(1, min(round((steps / 5) ** 0.5), steps // 15))
-    return np.repeat(np.arange(steps, dtype=np.int64), size)[:steps]
+def _block_numbers(count: int) -> Ints:
+    """Assign ``count`` steps to blocks; return the number of each step's block, from 0."""
+    # In the last fifth, about √(count / 5); at least 15 blocks, so that some are in that fifth
+    size = max(1, min(round((count / 5) ** 0.5), count // 15))
+    return np.repeat(np.arange(count, dtype=np.int64), size)[:count]
 
 
 def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -156,7 +159,7 @@ def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame({"step": [], "pair": []})
     columns: dict[str, object] = {
         "step": metrics["step"],
-        "pair": _blocks(len(metrics)),
+        "pair": _block_numbers(len(metrics)),
     }
     for role, name in roles_of(map(str, metrics.columns[1:])).items():
         values = metrics[name].to_numpy(np.float64)
@@ -165,7 +168,7 @@ def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
-    """Return at most ``most`` bytes of gzipped CSV with the last rows, and how many these are."""
+    """Return the last rows that fit into ``most`` bytes as gzipped CSV, and their number."""
     names = ",".join(_quoted(str(name)) for name in table)
     head = gzipped(f"{names}\n".encode(), 9)
     parts: list[bytes] = []
@@ -191,10 +194,10 @@ def _cells(name: str, values: pd.Series) -> list[bytes]:
     if name in _HASHES:
         return [b"%016x" % value for value in values.tolist()]
     if not is_numeric_dtype(values):
-        numbers, distinct = pd.factorize(values.map(str, na_action="ignore"))
+        codes, distinct = pd.factorize(values.map(str, na_action="ignore"))
         texts = [_quoted(escape(text)).encode() for text in distinct]
-        texts.append(b"")  # missing values have the number -1
-        return [texts[number] for number in numbers.tolist()]
+        texts.append(b"")  # missing values have the code -1, the index of the last text
+        return [texts[code] for code in codes.tolist()]
     array = np.ascontiguousarray(values.to_numpy())
     if array.dtype.kind == "f":
         array = np.where(np.isfinite(array), array, np.nan)

@@ -129,7 +129,10 @@ def _response(response: ResponseId) -> dict[str, int]:
 
 
 def prompts_table(outcome: Outcome) -> pd.DataFrame:
-    """Return a row per compared prompt: unless redacted, with hash and, if in ``flips``, text."""
+    """Return a row per compared prompt, with the rewards of both sides and their difference.
+
+    Unless redacted, it also has the hash of the prompt, and the text of a prompt in ``flips``.
+    """
     base, new = outcome.comparison.compared
     base_rewards = _rewards_by_prompt(base).add_prefix("base_")
     new_rewards = _rewards_by_prompt(new).add_prefix("new_")

@@ -1,4 +1,4 @@
-"""The outcome of a comparison: effects, findings, texts, ``--fail-on``, and its exported files."""
+"""The outcome of a comparison: effects, findings, texts, and the result of ``--fail-on``."""
 
 from __future__ import annotations
 
@@ -173,13 +173,13 @@ def _read_texts(
 ) -> _ReadTexts:
     """Read the texts of prompts won and lost, and of a sample of the compared responses."""
     ids = compared[["step", "n"]]
-    # A report has few texts: ask for all of them.
+    # A report contains only few of the texts, so it is asked for all of them.
     if run.from_logs and len(ids) > MAX_TEXTS:
         order = np.random.default_rng(0).permutation(len(ids))
         ids = ids.iloc[order[:MAX_TEXTS]]
-    sampled = set(ids.itertuples(index=False, name=None))
-    texts = {} if options.redact else run.texts({*sampled, *in_flips})
-    responses = [texts[key][1] for key in sorted(sampled) if key in texts]
+    wanted = set(ids.itertuples(index=False, name=None))
+    texts = {} if options.redact else run.texts({*wanted, *in_flips})
+    responses = [texts[key][1] for key in sorted(wanted) if key in texts]
     return _ReadTexts(texts, responses[:MAX_TEXTS])
 
 
@@ -194,9 +194,12 @@ def _tokens_of(
 def _is_undecided(
     guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
 ) -> bool:
-    """Return whether a guardrail only "changed": after a collapse, or with few runs of metrics."""
+    """Return whether a guardrail is neither better nor worse, although it clearly changed."""
+    # Blocks of a metric's steps say nothing about another run with the same settings.
     if comparison.metrics_alone and not comparison.has_enough_runs:
         return guardrail.level in ("better", "worse")
+    # A collapse improves some figures: they get better in NEW if it collapsed, and seem to get
+    # worse if BASE did.
     if new.collapsed:
         return guardrail.level == "better"
     return (
@@ -228,6 +231,7 @@ def _changed_findings(
 def _gate(
     comparison: Comparison, critical: list[ToldFinding], options: CompareOptions
 ) -> Gate:
+    """Apply ``--fail-on`` and ``--require-evidence``; ``critical`` are findings in NEW only."""
     conditions = set(FAIL_ON if "any" in options.fail_on else options.fail_on)
     failed = []
     # ``high`` is NaN for runs that cannot be compared; the comparison is false then.
@@ -253,7 +257,10 @@ def _gate(
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
-    """Return up to ``most`` paired prompts with different rewards, by ``shrunk`` difference."""
+    """Return up to ``most`` paired prompts with different rewards.
+
+    Those with the largest differences come first, after noisy differences were ``shrunk``.
+    """
     if not comparison.effect.paired:
         return []
     base, new = (frame[np.isfinite(frame["reward"])] for frame in comparison.compared)
@@ -325,10 +332,12 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
         return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
     before = _text_counts(base)
     after = _text_counts(new)
+    # An n-gram of a single text is no habit. Sorted, so that equal z keep the same order.
     ngrams = sorted(ngram for ngram, count in after.items() if count >= 2)
     new_counts = np.array([after[ngram] for ngram in ngrams], np.float64)
     base_counts = np.array([before[ngram] for ngram in ngrams], np.float64)
     counts = (new_counts, len(new), base_counts, len(base))
+    # Of n-grams that most texts of both sides contain, ``log_odds_z`` alone is too large.
     z = np.minimum(log_odds_z(*counts), share_z(*counts))
     chosen: list[int] = []  # indices of ``ngrams``
     for i in np.argsort(-z, kind="stable").tolist():

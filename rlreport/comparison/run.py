@@ -19,7 +19,7 @@ from rlreport.comparison.compare import Side, side_of
 from rlreport.comparison.data_file import response_data, trainer_rows
 from rlreport.comparison.saved import (
     BOOKKEEPING,
-    Earlier,
+    EarlierReport,
     ResponseId,
     section,
     verdict_of,
@@ -113,21 +113,24 @@ def of_logs(  # noqa: PLR0917
 
 
 def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
+    """Return a function that reads the texts of responses from the rollouts of a run."""
     steps = tables.responses["step"].to_numpy(np.int64)
     readable = frozenset(rollouts.places.row.tolist())
 
     def texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
-        # Rows are ordered by step: the step's first row, and n more
+        # Rows are ordered by step: response n is n rows after the first one of its step.
         rows = [
             int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))
         ]
-        found = rollouts.read([row for row in rows if row in readable], 0)
+        rows = [row for row in rows if row in readable]
+        found = rollouts.read(rows, with_tokens=0)
         return {(one.step, one.n): (one.prompt, one.response) for one in found}
 
     return texts
 
 
-def of_report(report: Earlier, pair_by: str) -> ComparedRun:
+def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
+    """Return the run of an earlier report, with what the report says about it."""
     about = report.about
     name = _text(about.get("run")) or report.name
     level, lead = verdict_of(about)
@@ -159,7 +162,7 @@ def of_report(report: Earlier, pair_by: str) -> ComparedRun:
     )
 
 
-def _dropped(report: Earlier) -> int:
+def _dropped(report: EarlierReport) -> int:
     """Return the number of responses whose figures a report does not contain."""
     count = report.about.get("responses")
     return max(0, count - len(report.responses)) if isinstance(count, int) else 0
@@ -180,13 +183,14 @@ def _token_shares(tables: Tables) -> pd.DataFrame:
 
 
 def _finding(finding: Mapping[str, Any]) -> ToldFinding:
+    """Return a finding of ``report.json`` with what a comparison needs of it."""
     step = section(finding, "onset").get("step")
     title = translatable_title(finding, _text(finding.get("title")))
     onset = Onset(step, step, step) if isinstance(step, int) else None
     return ToldFinding(
         id=_text(finding.get("id")),
         severity=Severity(finding["severity"]),
-        rank=Rank.NOTE,
+        rank=Rank.NOTE,  # a comparison does not use it
         onset=onset,
         title=title,
     )
@@ -249,9 +253,11 @@ def _differences(base: Mapping[str, str], new: Mapping[str, str]) -> list[Differ
 
 
 def _is_relevant(setting: Difference, *, configured: bool) -> bool:
+    """Return whether a difference may explain another result; ``configured`` if for both runs."""
     if not setting.key.startswith("config."):
         return setting.key in ("gamma", "lam")
-    # Only one run has a configuration, or a setting is missing in one and off in the other.
+    # If only one run has a configuration, all its settings differ. A setting that is missing in
+    # one run and off in the other does not.
     if not configured or {setting.base, setting.new} <= _UNSET:
         return False
     return _affects_training(setting.key) or not BOOKKEEPING.search(setting.key)

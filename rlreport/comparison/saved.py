@@ -70,7 +70,7 @@ _UNEXPECTED = (ArithmeticError, AttributeError, LookupError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierReport:
     """An earlier report: ``about`` is the parsed ``report.json``, ``read`` returns other files."""
 
     name: str
@@ -87,6 +87,7 @@ class Earlier:
             script = self.read(TEXTS) or b""
             packed = load_json(script.partition(b"= ")[2].rstrip(b";\n"))
             for step in {str(step) for step, _ in responses} & packed.keys():
+                # A broken step does not hide the texts of the others.
                 with suppress(*UNREADABLE, *_UNEXPECTED):
                     texts = _texts_of_step(int(step), packed[step])
                     for id in responses & texts.keys():
@@ -135,7 +136,7 @@ def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]
     return level, None
 
 
-def earlier_report(path: str | Path) -> Earlier | None:
+def earlier_report(path: str | Path) -> EarlierReport | None:
     """Open an earlier report, or raise; return None if the path may contain logs instead."""
     with _readable_report(str(path)):
         report = _open(path)
@@ -147,7 +148,7 @@ def earlier_report(path: str | Path) -> Earlier | None:
         raise UnusableInputError(
             f"{path}: the report has no {PATH}; build it again, or give logs"
         )
-    return Earlier(str(path), about, unpacked(data, str(path)), read)
+    return EarlierReport(str(path), about, unpacked(data, str(path)), read)
 
 
 def report_about(path: str | Path) -> dict[str, Any] | None:
@@ -173,6 +174,12 @@ def _readable_report(name: str) -> Iterator[None]:
 
 
 def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
+    """Return a report's parsed ``report.json`` and a reader of its files; None if it is no report.
+
+    Raises:
+        UnusableInputError: a ``report.json`` or a page that rlreport did not write.
+        UnreadableReportError: a report of another version of rlreport.
+    """
     read = _reader(Path(path))
     raw = read(REPORT) if read else None
     if read is None or raw is None:
@@ -235,12 +242,14 @@ def _check_folder(path: Path) -> None:
 
 
 def _head(path: Path) -> bytes:
+    """Return the start of a file, in which a page of rlreport names its generator."""
     with path.open("rb") as stream:
         return stream.read(4096)
 
 
 def _texts_of_step(step: int, packed: str) -> dict[ResponseId, tuple[str, str]]:
-    data = load_json(_unpacked(packed))
+    """Return id -> (prompt, response) of the responses whose texts the page of a step shows."""
+    data = load_json(_decoded(packed))
     prompts = map(safe_text, data["texts"]["prompt"])
     responses = map(safe_text, data["texts"]["response"])
     texts = {}
@@ -267,6 +276,7 @@ def _read_from_zip(file: Path, part: str) -> bytes | None:
 
 
 def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None:
+    """Return a file of a report that is one HTML file, given the texts of its ``script`` nodes."""
     content = nodes.get(part)
     if not content:
         return None
@@ -274,10 +284,11 @@ def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None
         return f"= {content}".encode()  # as in the script of a folder
     if part == PATH:
         return base64.b64decode(content, validate=True)
-    return _unpacked(content)
+    return _decoded(content)
 
 
-def _unpacked(text: str) -> bytes:
+def _decoded(text: str) -> bytes:
+    """Return the data that a page contains as gzip in base64."""
     with gzip.open(io.BytesIO(base64.b64decode(text))) as stream:
         return read_stream(stream, MAX_PART)
 
@@ -295,7 +306,9 @@ def _node(text: str, name: str) -> str | None:
 def name_without_seed(name: str) -> str:
     """Return a name without its seed, SEEDS if nothing else is left, "" if it has no seed."""
     shared = _SEED.sub("", name).strip("-_. ")
-    return "" if shared == name else shared or SEEDS
+    if shared == name:
+        return ""
+    return shared or SEEDS
 
 
 def settings_without_seed(settings: Mapping[str, object]) -> str:

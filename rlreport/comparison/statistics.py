@@ -45,11 +45,13 @@ PERMUTATIONS = 2000
 MAX_ENUMERATED = 14
 # Maximum number of values to permute; more are first summed up in this many groups
 _MAX_VALUES = 1024
-# In permutation tests, a side with more than this many times the other's prompts is cut
+# In permutation tests, a side with more than this many times the other's prompts is cut: otherwise
+# one group of its prompts (see _MAX_VALUES) could be as large as the whole other side
 _MAX_RATIO = 16
 
 RESAMPLES = 2000
 _PATH_RESAMPLES = 400  # of rewards at equal KL, whose interpolation is slow
+_GRID_POINTS = 21  # Number of values of √KL at which rewards are compared
 _GROUPS = 512  # more prompts are resampled in this many groups
 _TINY = 1e-12  # smaller differences and errors are rounding
 _TAIL = (1 - LEVEL) / 2
@@ -90,14 +92,15 @@ def paired_effect(base: Floats, new: Floats) -> Effect:
     shared = np.isfinite(np.vstack([base, new])).all(axis=0)
     base = base[:, shared]
     new = new[:, shared]
-    moved = difference(new.mean(axis=0), base.mean(axis=0))
-    pairs = len(moved)
+    differences = difference(new.mean(axis=0), base.mean(axis=0))  # (prompts,)
+    pairs = len(differences)
     if pairs == 0:
         return Effect()
+    mean = rounded(differences.mean())
     if pairs < LEAST_PROMPTS:
-        return Effect(rounded(moved.mean()), pairs=pairs)
-    effect = Effect(rounded(moved.mean()), p=sign_flip_p(moved), pairs=pairs)
-    errors = [_error_of_mean(moved)]
+        return Effect(mean, pairs=pairs)
+    effect = Effect(mean, p=sign_flip_p(differences), pairs=pairs)
+    errors = [_error_of_mean(differences)]
     between_runs = _error_between_runs(base.mean(axis=1), new.mean(axis=1))
     if between_runs is not None:
         errors.append(between_runs)
@@ -107,9 +110,10 @@ def paired_effect(base: Floats, new: Floats) -> Effect:
 def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effect:
     """Return the difference of the sides' means, for sides with different prompts.
 
-    ``base`` and ``new`` have the means by prompt of each run, indexed by prompt; with fewer than
-    LEAST_PROMPTS on a side, all is NaN. The variance between runs is added to that between prompts,
-    which runs with the same prompts do not show. The permutation test exchanges prompts.
+    ``base`` and ``new`` have the means by prompt of each run, indexed by prompt. With fewer than
+    LEAST_PROMPTS on a side, all is NaN. Runs with the same prompts do not show how much prompts
+    vary, so the variance between prompts and that between runs are added. The permutation test
+    exchanges prompts between the sides.
     """
     base = [run.dropna() for run in base]
     new = [run.dropna() for run in new]
@@ -176,6 +180,7 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
     error = np.array([one.error for one in errors])
     freedom = np.array([one.freedom for one in errors])
     half_width = float((error * stdtrit(freedom, 1 - _TAIL)).max())
+    # An effect is detected with probability POWER if it exceeds the half-width by this much.
     power_margin = float((error * stdtrit(freedom, POWER)).max())
     p_values = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
     # Without variance, any difference is certain.
@@ -183,6 +188,7 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
     p = max(effect.p, float(p_values.max()))
     low = value - half_width
     high = value + half_width
+    # A test that does not reject moves the limit next to 0 to it, so that the two agree.
     if p > 1 - LEVEL:
         low = min(low, 0.0)
         high = max(high, 0.0)
@@ -193,21 +199,22 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
     return Effect(value, low, high, mde, p, effect.pairs, effect.paired)
 
 
-def sign_flip_p(moved: Floats) -> float:
+def sign_flip_p(differences: Floats) -> float:
     """Return the two-sided p-value of the sign-flip test of paired differences (Fisher 1935).
 
     With one binary response per prompt this is McNemar's exact test. For few nonzero values all
     signs are enumerated; for more, random signs are sampled and the observed ones are included in
     the sample, so that the test keeps its level (Phipson & Smyth 2010).
     """
-    differences = moved[moved != 0]
-    if len(differences) <= MAX_ENUMERATED:
-        signs = 1 - 2 * _subsets(len(differences))
+    values = differences[differences != 0]
+    if len(values) <= MAX_ENUMERATED:
+        signs = 1 - 2 * _subsets(len(values))  # -1 in the subset, else +1
     else:
-        groups = np.arange(len(differences)) % _MAX_VALUES
-        differences = np.bincount(groups, differences)
-        signs = _signs(len(differences))
-    return _two_sided(exact_product(signs, differences), differences.sum())
+        # Values of one group get the same sign, so that their sum is enough.
+        groups = np.arange(len(values)) % _MAX_VALUES
+        values = np.bincount(groups, values)
+        signs = _signs(len(values))
+    return _two_sided(exact_product(signs, values), values.sum())
 
 
 def relabel_p(base: Floats, new: Floats) -> float:
@@ -216,31 +223,32 @@ def relabel_p(base: Floats, new: Floats) -> float:
     With one binary response per prompt this is Fisher's exact test. Assignments are enumerated or
     sampled as in ``sign_flip_p``.
     """
-    most = _MAX_RATIO * min(len(base), len(new))
-    base = base[:most]
-    new = new[:most]
+    max_size = _MAX_RATIO * min(len(base), len(new))
+    base = base[:max_size]
+    new = new[:max_size]
     group_size = ceil((len(base) + len(new)) / _MAX_VALUES)
     base = _group_sums(base, group_size)
     new = _group_sums(new, group_size)
-    size = len(new)
+    new_count = len(new)
     pooled = np.concatenate([new, base])
     # Subtracting the mode does not change the test, and leaves fewer nonzero values.
     values, counts = np.unique(pooled, return_counts=True)
     pooled = pooled - values[counts.argmax()]
-    observed = pooled[:size].sum()
+    observed = pooled[:new_count].sum()
     nonzero_values = pooled[pooled != 0]
     if len(nonzero_values) > MAX_ENUMERATED:
-        return _two_sided(exact_product(_labels(len(pooled), size), pooled), observed)
+        labels = _labels(len(pooled), new_count)
+        return _two_sided(exact_product(labels, pooled), observed)
     subsets = _subsets(len(nonzero_values))
     sums = exact_product(subsets, nonzero_values)
-    # Share of the assignments with k given nonzero values: the zeros fill the rest of the side.
+    # Probability that NEW gets exactly k given nonzero values: zeros fill the rest of its side.
     zero_count = len(pooled) - len(nonzero_values)
-    all_ways = comb(len(pooled), size)
-    shares = np.zeros(len(nonzero_values) + 1)
-    for k in range(min(size, len(nonzero_values)) + 1):
-        shares[k] = comb(zero_count, size - k) / all_ways
-    chosen = subsets.sum(axis=1).astype(np.int64)
-    return _two_sided(sums, observed, shares[chosen])
+    assignments = comb(len(pooled), new_count)
+    probabilities = np.zeros(len(nonzero_values) + 1)
+    for k in range(min(new_count, len(nonzero_values)) + 1):
+        probabilities[k] = comb(zero_count, new_count - k) / assignments
+    subset_sizes = subsets.sum(axis=1).astype(np.int64)
+    return _two_sided(sums, observed, probabilities[subset_sizes])
 
 
 def _group_sums(values: Floats, group_size: int) -> Floats:
@@ -281,6 +289,7 @@ def _labels(count: int, size: int) -> Floats:
 
 def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> float:
     """Return twice the smaller tail probability of the observed sum among the permuted sums."""
+    # Sums that are equal but for rounding count as equal to the observed one.
     rounding = 1e-9 * np.abs(sums).max()
     upper = float(np.average(sums >= observed - rounding, weights=weights))
     lower = float(np.average(sums <= observed + rounding, weights=weights))
@@ -296,20 +305,21 @@ def holm(p: Sequence[float]) -> list[float]:
     return corrected.sort_index().tolist()
 
 
-def shrunk(moved: Floats, error: Floats) -> Floats:
-    """Shrink the prompts' differences ``moved``, (prompts,), towards their mean, noisy ones more.
+def shrunk(differences: Floats, error: Floats) -> Floats:
+    """Shrink the differences of prompts, (prompts,), towards their mean, noisy ones more.
 
     ``error`` is the standard error of each. This is the normal-normal empirical Bayes estimate
     (Efron & Morris 1975), which prevents prompts with few responses from coming first by chance.
     """
-    if len(moved) < 2:
-        return moved
-    mean = moved.mean()
+    if len(differences) < 2:
+        return differences
+    mean = differences.mean()
     noise = np.square(error)
-    signal = max(0.0, moved.var() - noise.mean())
+    # Variance of the true differences: what noise does not account for
+    signal = max(0.0, differences.var() - noise.mean())
     total = signal + noise
     reliability = np.where(total > _TINY, signal / np.maximum(total, _TINY), 1.0)
-    return significant(mean + reliability * (moved - mean))
+    return significant(mean + reliability * (differences - mean))
 
 
 class Band(NamedTuple):
@@ -341,14 +351,16 @@ def difference_band(
     """
     prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
-        moved = _differences_by_prompt(base, new)
-        curve = _resampled_curve(moved, prompts, steps, seed)
-        prompt_counts = _prompts_by_step(moved, steps)
+        differences = _differences_by_prompt(base, new)
+        curve = _resampled_curve(differences, prompts, steps, seed)
+        prompt_counts = _prompts_by_step(differences, steps)
     else:
-        old = _resampled_curve(base, prompts, steps, seed)
-        current = _resampled_curve(new, prompts, steps, seed + 1)
+        base_curve = _resampled_curve(base, prompts, steps, seed)
+        # Another seed, as the prompts of the two sides are drawn independently
+        new_curve = _resampled_curve(new, prompts, steps, seed + 1)
         curve = _ResampledCurve(
-            current.observed - old.observed, current.resampled - old.resampled
+            observed=new_curve.observed - base_curve.observed,
+            resampled=new_curve.resampled - base_curve.resampled,
         )
         # NaN, at steps that a side lacks, is the minimum.
         prompt_counts = np.minimum(
@@ -364,13 +376,16 @@ def difference_band(
 
 
 def _differences_by_prompt(base: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
-    """Return ``pair``, ``step`` and as ``reward`` NEW - BASE, for what both sides have."""
+    """Return a row for each prompt that both sides have at a step: ``pair``, ``step``, ``reward``.
+
+    ``reward`` is the difference of the means, NEW - BASE.
+    """
     by = ["pair", "step"]
     base_means = _finite(base).groupby(by)["reward"].mean().to_frame("base")
     new_means = _finite(new).groupby(by)["reward"].mean().rename("new")
     both = base_means.join(new_means, how="inner")
-    moved = both.assign(reward=difference(both["new"], both["base"]))
-    return moved[["reward"]].reset_index()
+    both = both.assign(reward=difference(both["new"], both["base"]))
+    return both[["reward"]].reset_index()
 
 
 def _prompts_by_step(side: pd.DataFrame, steps: Ints) -> Floats:
@@ -384,7 +399,7 @@ def _band_width(curve: _ResampledCurve, prompt_counts: Floats) -> Floats:
     # NaN at steps missing on one side, and in resamples without any prompt of the step.
     deviations = pd.DataFrame(curve.resampled - curve.observed)
     error = (deviations**2).mean() ** 0.5
-    # Resampling so few prompts would give a band that is much too narrow, for one of width 0.
+    # Resampling so few prompts would give a band that is much too narrow; for one, of width 0.
     error = error.where(prompt_counts >= LEAST_PROMPTS)
     t = deviations.abs() / error.where(error > _TINY)
     largest = t.max(axis=1)
@@ -409,18 +424,20 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
     about linear (Gao et al. 2022). Both runs' functions are interpolated linearly, and their
     difference is averaged over their common range. The interval comes from resampled prompts.
     """
+    # Different seeds, as the prompts of the two sides are drawn independently
     base_paths = _reward_by_distance(base, reward, seed=0)
     new_paths = _reward_by_distance(new, reward, seed=1)
+    # Path 0 is the observed one, the others are resampled.
     base_distances = base_paths[0].index
     new_distances = new_paths[0].index
     low = max(base_distances.min(), new_distances.min())
     high = min(base_distances.max(), new_distances.max())
     if not high - low > _TINY:  # NaN if a side has no step
         return None
-    grid = np.linspace(low, high, 21)
+    grid = np.linspace(low, high, _GRID_POINTS)
     gaps = []
     for base_path, new_path in zip(base_paths, new_paths, strict=True):
-        gap = _along(new_path, grid) - _along(base_path, grid)
+        gap = _rewards_at(new_path, grid) - _rewards_at(base_path, grid)
         gaps.append(gap.mean())
     observed = gaps[0]
     resampled = np.array(gaps[1:])
@@ -437,21 +454,24 @@ def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.S
     """Return mean rewards of steps, indexed by √KL: the observed ones, then each resample."""
     prompts = np.unique(side["pair"].to_numpy())
     steps = np.unique(side["step"].to_numpy(np.int64))
+    # The same seed: each resample draws the same prompts for both figures.
     rewards = _resampled_curve(side, prompts, steps, seed, reward)
     kls = _resampled_curve(side, prompts, steps, seed, "kl_k1")
-    paths = [_path(rewards.observed, kls.observed)]
-    for number in range(_PATH_RESAMPLES):
-        paths.append(_path(rewards.resampled[number], kls.resampled[number]))
+    paths = [_rewards_over_root_kl(rewards.observed, kls.observed)]
+    for i in range(_PATH_RESAMPLES):
+        path = _rewards_over_root_kl(rewards.resampled[i], kls.resampled[i])
+        paths.append(path)
     return paths
 
 
-def _path(rewards: Floats, kls: Floats) -> pd.Series:
+def _rewards_over_root_kl(rewards: Floats, kls: Floats) -> pd.Series:
     """Return rewards indexed by √KL, ascending; those at equal distances are averaged."""
     path = pd.Series(rewards, np.sqrt(np.maximum(kls, 0.0)))
     return path.dropna().groupby(level=0).mean()
 
 
-def _along(path: pd.Series, grid: Floats) -> Floats:
+def _rewards_at(path: pd.Series, grid: Floats) -> Floats:
+    """Return the rewards of a path, interpolated at the distances ``grid``; NaN if it is empty."""
     if path.empty:
         return np.full(len(grid), np.nan)
     return np.asarray(np.interp(grid, path.index.to_numpy(), path.to_numpy()))
@@ -471,15 +491,18 @@ def _resampled_curve(
     seed: int,
     column: str = "reward",
 ) -> _ResampledCurve:
-    """Return the mean of a column at each of ``steps``; ``prompts`` is sorted."""
+    """Return the mean of a column at each of ``steps``; ``prompts`` and ``steps`` are ascending.
+
+    Prompts are drawn with replacement, in at most _GROUPS groups that stay together.
+    """
     side = _finite(side[side["step"].isin(steps)], column)
     group = np.searchsorted(prompts, side["pair"].to_numpy()) % _GROUPS
-    place = (group, np.searchsorted(steps, side["step"].to_numpy()))
+    column_of_step = np.searchsorted(steps, side["step"].to_numpy())
     shape = (min(len(prompts), _GROUPS), len(steps))
     sums = np.zeros(shape)
     counts = np.zeros(shape)
-    np.add.at(sums, place, side[column].to_numpy())
-    np.add.at(counts, place, 1)
+    np.add.at(sums, (group, column_of_step), side[column].to_numpy())
+    np.add.at(counts, (group, column_of_step), 1)
     weights = _bootstrap_weights(len(sums), seed)
     with np.errstate(invalid="ignore", divide="ignore"):
         observed = sums.sum(axis=0) / counts.sum(axis=0)

@@ -113,7 +113,7 @@ def sentence(outcome: Outcome) -> str:
     effect = outcome.comparison.effect
     name = _level(outcome)
     if comparison.level == "incomparable":
-        why = _reasons(outcome)[-1]
+        why = _reasons(outcome)[-1]  # the last reason says why there is no interval
         return sentences([*parts, message("{clause}.", clause=name), why])
     places = {
         "effect": signed(effect.value),
@@ -182,6 +182,7 @@ def _speed(speed: Mapping[str, Reached]) -> str:
 
 
 def _evaluation(side: str, course: Course) -> str:
+    """Return a clause on a side's validation metric, as its trainer logged it."""
     return message(
         "{side} {last} at the end, {best} at best (step {step})",
         side=side,
@@ -218,6 +219,7 @@ def run_verdict(run: ComparedRun) -> str:
 
 
 def _lead(run: ComparedRun) -> str:
+    """Return the name of a run's main finding, and the step at which it began if that is known."""
     lead = run.findings.get(run.lead or "")
     name = check_name(run.lead) if run.lead else message("critical findings")
     if lead is None or lead.onset is None:
@@ -281,6 +283,7 @@ def notes(outcome: Outcome) -> list[str]:
         parts.append(
             message("Minimum detectable effect (80% power): {mde}.", mde=figure(mde))
         )
+    # A single reason why runs cannot be compared is in ``sentence`` already.
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
         parts += _reasons(outcome)
     if not outcome.is_pair:
@@ -303,6 +306,7 @@ def notes(outcome: Outcome) -> list[str]:
 
 
 def _compared(outcome: Outcome) -> str:
+    """Return sentences on the compared responses, and on prompts that only one side has."""
     comparison = outcome.comparison
     if comparison.metrics_alone:
         return message(
@@ -329,6 +333,7 @@ def _compared(outcome: Outcome) -> str:
 
 
 def _run_notes(run: ComparedRun) -> list[str]:
+    """Return sentences on the responses of a run that are missing or not used."""
     remarks = []
     if run.dropped:
         remarks.append(

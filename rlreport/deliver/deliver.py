@@ -30,7 +30,7 @@ def deliver(path: Path, form: Form, report: D, *, limit: int) -> tuple[D, int]:
 
 
 def _remove(path: Path, form: Form) -> None:
-    """Remove an earlier version; a folder stays, empty."""
+    """Remove a version that was too large; a folder stays, empty."""
     if form.folder:
         shutil.rmtree(path)
         path.mkdir()

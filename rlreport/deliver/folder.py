@@ -44,6 +44,7 @@ def encode_zipped_page(page: RenderedPage) -> EncodedPage:
     content = page.html.encode("utf-8", "replace")
     # Negative: without zlib's header, as in a zip.
     packed = zlib.compress(content, _ZIP_LEVEL, -zlib.MAX_WBITS)
+    # Both headers have the name.
     return EncodedPage(
         page.path, content, len(packed) + 2 * len(page.path) + _ZIP_HEADERS
     )
@@ -55,7 +56,7 @@ def write_zip(report: Deliverable, path: Path) -> None:
 
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in report.files():
-            # Dated 1980, so that equal reports have equal bytes.
+            # Without a date it is dated 1980, so that equal reports have equal bytes.
             entry = zipfile.ZipInfo(name)
             entry.create_system = 3  # Unix
             entry.external_attr = _REGULAR_FILE

@@ -31,7 +31,11 @@ OTHER_SUFFIXES = frozenset(
 
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
-    """Return the format ``name``, or of the suffix, else folder; UsageError for OTHER_SUFFIXES."""
+    """Return the form called ``name``, else that of the path's suffix, else a folder.
+
+    Raises:
+        UsageError: there is no such form, or the suffix is that of another type of file.
+    """
     if str(out) == "-":
         raise UsageError(
             "-o -: give an output path; reports are not written to standard output"

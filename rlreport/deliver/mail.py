@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 # Domain of ids and of the default sender; ``.invalid`` is never a real host
 DOMAIN = "rlreport.invalid"
 
-MOST_PICTURES = 3
-PICTURE_WIDTH = 600
-LONGEST_TITLE = 160
+MOST_PICTURES = 3  # Maximum number of charts in the body
+PICTURE_WIDTH = 600  # in CSS pixels
+LONGEST_TITLE = 160  # Maximum number of characters of a title and of a header
+# The specification of an interactive chart in a page
 _SPEC = re.compile(
     r'<script type="application/json" class="spec">.*?</script>', re.DOTALL
 )
@@ -76,7 +77,7 @@ def write_mail(report: Deliverable, path: Path) -> None:
         mail["To"] = addresses("--to", *options.to)
     title = message("{run} · {verdict}", run=report.title, verdict=headline)
     title = options.language.of(title)
-    mail["Subject"] = "-"  # replaced below
+    mail["Subject"] = "-"  # replaced below: ``_header`` encodes it safely
     mail["Message-ID"] = f"<{digest}@{DOMAIN}>"
     _add_body(mail, texts, charts)
     _attach(mail, attachment, name)
@@ -111,6 +112,7 @@ def _texts(report: Deliverable, charts: Sequence[Chart], *, attached: str) -> _T
 
 
 def _add_body(mail: EmailMessage, texts: _Texts, charts: Sequence[Chart]) -> None:
+    """Add the plain text, and the HTML with its pictures as an alternative to it."""
     mail.set_content(texts.plain, cte="quoted-printable")
     mail.add_alternative(texts.html, subtype="html", cte="quoted-printable")
     body: Any = mail.get_body(("html",))
@@ -126,6 +128,7 @@ def _add_body(mail: EmailMessage, texts: _Texts, charts: Sequence[Chart]) -> Non
 
 
 def _attach(mail: EmailMessage, content: bytes, name: str) -> None:
+    """Attach an HTML file."""
     about: dict[str, Any] = {"filename": name, "params": {"charset": "utf-8"}}
     mail.add_attachment(b"", "text", "html", cte="quoted-printable", **about)
     *_, attached = mail.iter_attachments()
@@ -133,10 +136,12 @@ def _attach(mail: EmailMessage, content: bytes, name: str) -> None:
 
 
 def _header(name: str, text: str) -> bytes:
+    """Return a header with a text, folded and encoded."""
     from email.header import Header
 
     # ``mail[name] = text`` would decode an encoded word (RFC 2047), which may hold line ends.
     plain = text.isascii() and "=?" not in text
+    # Lines of up to 78 characters, as RFC 5322 recommends
     header = Header(text, "us-ascii" if plain else "utf-8", 78, name)
     value = header.encode(linesep="\r\n")
     return f"{name}: {value}\r\n".encode()
@@ -150,7 +155,11 @@ def check_mail_options(options: OutputOptions) -> None:
 
 
 def addresses(option: str, *given: str) -> list[Address]:
-    """Parse addresses such as ``a@b.c, Name <d@e.f>``; raise UsageError if one is not valid."""
+    """Parse texts of addresses such as ``a@b.c, Name <d@e.f>``.
+
+    Raises:
+        UsageError: an address given with the ``option`` is not valid.
+    """
     from email.headerregistry import Address
     from email.utils import getaddresses
 

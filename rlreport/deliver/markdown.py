@@ -37,18 +37,21 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 60_000
 
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
-MOST_PICTURES = 6
+MOST_PICTURES = 6  # Maximum number of charts with a picture
 MANIFEST_BYTES = 200  # Maximum size in bytes of a picture's entry in the manifest
 MOST_NOTES = 20_000  # characters of the author's notes as HTML
-PICTURE_WIDTH = 720
+PICTURE_WIDTH = 720  # in CSS pixels
 
 # Maximum number of steps in a Mermaid chart, and the largest value drawn
 STEPS_DRAWN = 24
 MOST_DRAWN = 1e9
 
 _ZERO_WIDTH_SPACE = "\u200b"
+# A mark that makes what follows it a reference, such as ``@`` in ``@name``
 _REFERENCE = re.compile(r'([@#!$%&~^]|\bGH-)(?=[\w"])', re.IGNORECASE)
+# The place after which a bare URL is broken: the colon of ``https://``, or ``www``
 _ADDRESS = re.compile(r"(:)(?=//)|(\bwww)(?=\.)", re.IGNORECASE)
+# Characters that are markup in Markdown
 _MARKUP = re.compile(r"([\\`*_\[\]{}|~$])")
 
 
@@ -70,6 +73,7 @@ def write_markdown(report: Deliverable, path: Path) -> None:
     limit = report.options.max_size or FORM.default_size
     folder = pictures_of(path)
     charts = pictures(report, MOST_PICTURES, width=PICTURE_WIDTH)
+    # If even the shortest text does not fit, leave out the last picture and try again.
     while True:
         room = limit - sum(len(picture.png) + MANIFEST_BYTES for picture in charts)
         content = summary_text(report, charts, folder.name, most_bytes=room).encode()
@@ -123,7 +127,7 @@ def summary_text(
     template = _environment(report.options.language).get_template(
         summary.markdown_template
     )
-    for detail in summary.details:
+    for detail in summary.details:  # the most detailed first
         markdown = template.render(
             view=summary.view,
             run=report.title,
@@ -139,7 +143,7 @@ def summary_text(
 
 
 def _address(folder: str) -> str:
-    """Return a folder's name as part of an address in Markdown."""
+    """Return a folder's name as part of an address in Markdown, percent-encoded."""
 
     def quoted(match: re.Match[str]) -> str:
         return quote(os.fsencode(match[0]))
@@ -182,6 +186,7 @@ def _decimal(value: float) -> str:
 
 @lru_cache(maxsize=8)
 def _environment(language: Language) -> jinja2.Environment:
+    """Return the Jinja environment with the filters that templates of Markdown use, by name."""
     from rlreport.pages.html import environment
 
     overlay = environment(language).overlay()
@@ -209,7 +214,7 @@ def code(value: str, longest: int = 80) -> Markup:
     line = _printable(value).replace("\n", "↵").replace("\t", "⇥")
     line = _without_references(shortened(line, longest))
     fence = _fence(line, 1)
-    if not line.strip():
+    if not line.strip():  # a code span of spaces alone would look empty
         return Markup("` ␣ `")
     # Markdown strips one space at each end of a code span, except if it has only spaces.
     return Markup(f"{fence} {line} {fence}")
@@ -231,6 +236,7 @@ def fenced(value: str, longest: int) -> Markup:
 
 
 def _fence(value: str, least: int) -> str:
+    """Return ``least`` or more backticks, more than follow each other in the text."""
     longest = max(map(len, re.findall("`+", value)), default=0)
     return "`" * max(least, longest + 1)
 
@@ -240,6 +246,7 @@ def _printable(value: str) -> str:
 
 
 def _without_references(line: str) -> str:
+    """Return a line with invisible characters that keep names and URLs from becoming links."""
     line = _REFERENCE.sub(rf"\1{_ZERO_WIDTH_SPACE}", line)
     return _ADDRESS.sub(lambda match: match[0] + _ZERO_WIDTH_SPACE, line)
 

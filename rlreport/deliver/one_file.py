@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def encode_view(page: RenderedPage) -> EncodedPage:
-    """Encode a page as HTML; all but the overview as gzip in a <script>."""
+    """Encode a page as part of one file: the overview as HTML, others as gzip in a <script>."""
     from markupsafe import Markup
 
     from rlreport.pages.context import EncodedPage
     from rlreport.pages.html import gzip_base64
 
     content = page.html.encode("utf-8", "replace")
-    if page.view:
+    if page.view:  # "" for the overview
         node = Markup(
             '<script type="application/octet-stream" class="view" data-view="{}" data-title="{}">'
             "{}</script>\n"

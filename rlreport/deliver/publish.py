@@ -39,7 +39,7 @@ from rlreport.system.stores import filesystem, shown, store_message
 SYSTEM_FILES = (".DS_Store", ".nojekyll", "CNAME", "Thumbs.db", "desktop.ini")
 
 _NFS_PREFIX = ".nfs"  # of deleted files that are still open; NFS removes them later
-_MAX_NAMED = 3
+_MAX_NAMED = 3  # Maximum number of files that an error names
 
 
 def write_manifests(path: Path, form: Form) -> None:
@@ -63,6 +63,7 @@ def folders_of(path: Path, form: Form) -> list[tuple[Path, str]]:
 
 
 def files_below(folder: Path) -> list[str]:
+    """Return the paths of all files and links below a folder, relative to it."""
     paths = [
         path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
     ]
@@ -70,7 +71,7 @@ def files_below(folder: Path) -> list[str]:
 
 
 def check_file(name: Path | str, edges: bytes) -> None:
-    """Raise OutputError unless ``edges`` (start and end of a file) are empty or of a report."""
+    """Raise OutputError if a file is neither empty nor a report; ``edges``: its start and end."""
     if edges and not has_mark(edges):
         raise OutputError(
             f"{name}: is not a report of rlreport; choose another name or remove it"
@@ -78,7 +79,7 @@ def check_file(name: Path | str, edges: bytes) -> None:
 
 
 def check_names(folder: Path | str, names: Iterable[str]) -> None:
-    """Raise OutputError unless all of ``names``, files rlreport did not write, are system files."""
+    """Raise OutputError if any of the files, which rlreport did not write, is no system file."""
     foreign = [name for name in sorted(names) if not _is_system_file(name)]
     if foreign:
         further = len(foreign) - _MAX_NAMED
@@ -132,7 +133,10 @@ def check_destination(out: Destination, form: Form) -> None:
 
 @contextmanager
 def publishing(out: Destination, form: Form) -> Iterator[Path]:
-    """Yield a temporary path (or empty folder) to write to; if that succeeds, put it at ``out``."""
+    """Yield a temporary path or empty folder for the report, which then replaces that at ``out``.
+
+    If the caller fails, or is interrupted, what is at ``out`` stays as it was.
+    """
     if isinstance(out, str):
         store = _ObjectStore(out, form)
         staging = Path(tempfile.gettempdir()) / f"rlreport.{secrets.token_hex(8)}"
@@ -208,6 +212,7 @@ def _refuse_foreign_files(folder: Path, manifest: Path) -> None:
 
 
 def _refusal(out: Path, form: Form) -> str:
+    """Return why a form cannot be written to a path, "" if it can."""
     if out.is_symlink():
         return "is a broken link; remove it or choose another name"
     if not out.name:
@@ -222,6 +227,10 @@ def _refusal(out: Path, form: Form) -> str:
 
 
 def _preserve(old: Path, new: Path) -> None:
+    """Copy the system files of a folder to its new version, and the times of unchanged files.
+
+    By the times, ``rsync`` copies only what is new.
+    """
     for name in files_below(old):
         source = old / name
         target = new / name
@@ -238,11 +247,15 @@ def _preserve(old: Path, new: Path) -> None:
 
 
 def _staging_prefix(out: Path) -> str:
+    """Return how the names of staging folders for a path begin, short enough for every system."""
     return f".{out.name[:40]}."
 
 
 def _begin(staging: Path, out: Path, form: Form) -> Path:
-    """Make the folder in which the new report is written; return the path of the report in it."""
+    """Make the staging folder of a report; return the path in it to which the report is written.
+
+    ``new`` is for the new report, ``old`` for the old one while they are exchanged.
+    """
     staging.mkdir(mode=0o700)
     (staging / "new").mkdir()
     (staging / "old").mkdir()
@@ -261,13 +274,14 @@ def _discard(staging: Path) -> None:
 
 
 def _remove_leftovers(out: Path) -> None:
-    """Remove old staging folders of builds that were killed, and restore what they moved aside."""
+    """Remove staging folders that killed builds left, and restore old reports that are in them."""
     for leftover in out.parent.glob("*.part"):
         if leftover.name.startswith(_staging_prefix(out)):
             _remove_leftover(leftover)
 
 
 def _remove_leftover(staging: Path) -> None:
+    """Remove a staging folder unless it is new, and so perhaps of a build that is running."""
     with suppress(OSError):
         if staging.lstat().st_mtime < time.time() - _LEFTOVER_SECONDS:
             for path in (staging / "old").iterdir():
@@ -281,6 +295,7 @@ def _swap(staging: Path, out: Path, form: Form) -> None:
 
     An error undoes this, so that text and pictures are of one report.
     """
+    # Without repetitions: the only folder may be the report itself.
     names = dict.fromkeys(
         [*(folder.name for folder, _ in folders_of(out, form)), out.name]
     )
@@ -338,6 +353,8 @@ class _ObjectStore:
                     else b""
                 )
                 manifest_names = listed_files(content)
+                # Without a manifest it is no report of ours. With one, files that it does not list
+                # stay; ``send`` raises an error if the new report needs the name of one.
                 if not manifest_names:
                     check_names(
                         self.url, (name.partition("/")[2] for name in stored_files)
@@ -362,7 +379,9 @@ class _ObjectStore:
                 self.system.rm([f"{self.parent}/{name}" for name in stale])
 
     def _put(self, folder: Path, names: list[str]) -> None:
+        """Upload the files ``names`` of a local folder to the parent of the report."""
         remote = [f"{self.parent}/{name}" for name in names]
+        # Object stores have no folders that would have to be made.
         if not self.has_bucket:
             for parent in {path.rpartition("/")[0] for path in remote}:
                 self.system.makedirs(parent, exist_ok=True)
@@ -370,6 +389,7 @@ class _ObjectStore:
             self.system.put([str(folder / name) for name in names], remote)
 
     def _single_file(self) -> set[str]:
+        """Return the name of the file at the URL, if any; raise OutputError if it is no report."""
         if not self.system.exists(self.root):
             return set()
         if self.system.isdir(self.root):
@@ -384,6 +404,7 @@ class _ObjectStore:
         return {self.name}
 
     def _below(self, folder: str) -> set[str]:
+        """Return the names of the files in a folder, relative to the parent of the report."""
         root = f"{self.parent}/{folder}"
         try:
             paths = self.system.find(root)
@@ -395,11 +416,12 @@ class _ObjectStore:
 
     @contextmanager
     def _errors(self, failure: str) -> Iterator[None]:
+        """Raise errors of the store as OutputError: "URL: FAILURE: reason"."""
         try:
             yield
         except OutputError:
             raise
-        except Exception as error:
+        except Exception as error:  # each store has errors of its own
             raise OutputError(
                 f"{self.url}: {failure}: {store_message(error)}"
             ) from None

@@ -322,6 +322,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
 def overview_charts(
     tables: Tables, findings: Sequence[ToldFinding] = ()
 ) -> list[Chart]:
+    """Return the charts of OVERVIEW with data, on which the steps of ``findings`` are marked."""
     if tables.steps.empty:
         return []
     run = Run(tables)
@@ -329,7 +330,9 @@ def overview_charts(
         # The trainer logs more steps than rollouts, such as an evaluation before the first.
         tables = _with_metric_steps(tables)
     frame = Frame(floats(tables.steps, "step"), findings)
-    training = replace(run.tables, steps=tables.steps)
+    training = replace(
+        run.tables, steps=tables.steps
+    )  # ``Run`` keeps training responses only
     charts: dict[str, Chart] = {}
     for entry in OVERVIEW:
         entry_charts: Iterable[Chart | None]
@@ -355,12 +358,16 @@ def _with_metric_steps(tables: Tables) -> Tables:
 def arranged(
     charts: Sequence[Chart], findings: Sequence[ToldFinding], lead: str | None
 ) -> list[Chart]:
-    """Return charts in page order, with section and width; ``lead``: id of the lead finding."""
+    """Return charts in page order, each with its section and its width.
+
+    Visible are the charts of findings but notes, those of the lead finding first, then those in
+    USUAL; all others are collapsed. ``lead`` is the id of the lead finding.
+    """
     # Of several charts with one subject, findings mean the first.
     chart_of = {chart.subject: chart for chart in reversed(charts) if chart.subject}
     chart_of |= {chart.name: chart for chart in charts}
     serious = [f for f in findings if f.severity != "info"]
-    serious.sort(key=lambda finding: finding.id != lead)
+    serious.sort(key=lambda finding: finding.id != lead)  # the lead finding first
     # Names of visible charts -> their section, in page order
     places: dict[str, PageSlot] = {}
     for finding in serious:
@@ -408,6 +415,7 @@ def _leading_chart(
 
 
 def _add_description(chart: Chart, sample_note: str) -> Chart:
+    """Return a chart whose specification has a description, and whose title tells of sampling."""
     title = chart.title
     if sample_note and chart.name in SAMPLED:
         title = message("{title}, {sample}", title=title, sample=sample_note)
@@ -425,7 +433,7 @@ def _curve_charts(
             return
     column = STEP[entry.curves[0].column]
     title = message(entry.title)
-    k = passes_of(run.responses).k if "{k}" in entry.note else 0
+    k = passes_of(run.responses).k if "{k}" in entry.note else 0  # of pass@k
     # Findings that refer to the entry are marked on each of its charts.
     findings = [f for f in frame.findings if entry.name in f.charts]
     style = ChartStyle(
@@ -433,6 +441,7 @@ def _curve_charts(
     )
 
     def drawn(name: str, title: str, part: Part, note: str) -> Chart | None:
+        """Return a chart of the curves of a part; None without values."""
         axis = part.axis
         if any(curve.has_band for curve in part.curves):
             axis = message("{axis}, band ± std", axis=axis)
@@ -448,6 +457,7 @@ def _curve_charts(
             note=note,
         )
 
+    # Curves on the scale of the first share its chart, others get a chart each.
     together = Part(message(entry.axis) or column.axis, [])
     apart = []
     parts = _parts(tables, run, entry)
@@ -467,7 +477,11 @@ def _curve_charts(
 
 
 def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
-    """Return a chart's parts that have values, the leading one first, with trainer metrics."""
+    """Return a chart's parts that have values, with the trainer's metrics of the same quantities.
+
+    A metric that covers the run leads: it is drawn bold and first, and the rollouts' mean thin.
+    Otherwise it is drawn thin and last.
+    """
     leading: list[Part] = []
     parts: list[Part] = []
     trailing: list[Part] = []
@@ -512,6 +526,7 @@ def _trainer_curve(
 
 
 def _curve(tables: Tables, curve: Curve) -> DrawnCurve:
+    """Return the mean of a column by step as a curve, with a band of ± std if it has one."""
     values = floats(tables.steps, curve.column)
     key = curve.key or curve.title
     drawn = DrawnCurve(key, message(curve.title), values, *curve.style)

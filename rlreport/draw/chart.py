@@ -115,11 +115,13 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
 
 
 def _padding(low: float, high: float) -> float:
-    """Return the margin on either side: at least so much that the axis spans LEAST_SPAN."""
+    """Return the margin at either end: 6% of the range, and more where it would be too short."""
     if high == low:
         return 0.1 * abs(high) or 1.0
     span = high - low
-    missing = LEAST_SPAN * max(abs(low), abs(high)) - span
+    missing = (
+        LEAST_SPAN * max(abs(low), abs(high)) - span
+    )  # negative if it is long enough
     return max(0.06 * span, missing / 2)
 
 
@@ -141,7 +143,10 @@ def _magnitude(arrays: Sequence[Floats]) -> float:
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Return ticks: up to six powers of ten per sign; if ``low`` <= 0, only 0, ±1 and beyond."""
+    """Return the ticks of a logarithmic axis, or of one that is linear between −1 and 1.
+
+    These are up to six powers of ten per sign; with a ``low`` of 0 or less, 0 and those from ±1 on.
+    """
     if low > 0:
         return _decades(low, high)
     negative: list[float] = []
@@ -181,14 +186,15 @@ def bins(values: Floats) -> Bins:
     """Return at most MOST_BINS + 1 bins of a round width for finite values."""
     low = float(values.min())
     high = float(values.max())
-    raw = (high - low) / MOST_BINS
+    least_width = (high - low) / MOST_BINS
     largest = max(abs(low), abs(high))
-    if raw <= largest * LEAST_VARIED:
+    # All values are equal, but for rounding errors: they get a single bin.
+    if least_width <= largest * LEAST_VARIED:
         half = max(0.5, largest * 1e-6)
         return Bins(2 * half, low - half, low + half)
-    power = 10.0 ** np.floor(np.log10(raw))
+    power = 10.0 ** np.floor(np.log10(least_width))
     round_widths = [float(power * factor) for factor in (1, 2, 2.5, 5, 10)]
-    width = next(width for width in round_widths if width >= raw)
+    width = next(width for width in round_widths if width >= least_width)
     first = np.floor(low / width) * width
     last = (np.floor(high / width) + 1) * width
     return Bins(width, float(first), float(last))
@@ -203,6 +209,7 @@ class Counts(NamedTuple):
 
 
 def counts(values: Floats, bins: Bins) -> Counts:
+    """Return how many values are in each bin."""
     # A value on an edge falls into the same bin as in Vega, which draws the interactive chart.
     last = round((bins.high - bins.low) / bins.width) - 1
     indices = np.floor(1e-14 + (values - bins.low) / bins.width)
@@ -291,9 +298,12 @@ class Chart:
     def sized(self, size: str) -> Chart:
         """Return a copy whose specifications are ``WIDTH[size]`` wide; ``svg`` is not redrawn."""
         padding = self.vega["padding"]
-        plot = {"width": WIDTH[size] - padding["left"] - padding["right"]}
+        plot_width = {"width": WIDTH[size] - padding["left"] - padding["right"]}
         return replace(
-            self, wide=size == "wide", spec=self.spec | plot, vega=self.vega | plot
+            self,
+            wide=size == "wide",
+            spec=self.spec | plot_width,
+            vega=self.vega | plot_width,
         )
 
 
@@ -357,6 +367,7 @@ def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> A
     if isinstance(node, dict):
         filled = {}
         for name, inner in node.items():
+            # A placeholder with the value None leaves its key out.
             is_unset = isinstance(inner, str) and values.get(inner, inner) is None
             if not is_unset:
                 filled[name] = _fill_placeholders(inner, values, name)
@@ -369,12 +380,14 @@ def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> A
     if isinstance(node, str):
         if node in values:
             return values[node]
+        # Titles are translated; the catalogue has those of designs.
         return message(node) if key == "title" else node
     return node
 
 
 @cache
 def _designs() -> dict[str, Spec]:
+    """Return the compiled designs by name; they are compiled now if the file is outdated."""
     content = orjson.loads(DESIGNS.read_bytes()) if DESIGNS.exists() else {}
     if content.get("sources") != design_sources():
         from rlreport.draw.designs import compile_designs  # imports Altair

@@ -114,6 +114,7 @@ def _findings(steps: Floats, band: Band) -> list[ToldFinding]:
 
 
 def _path_chart(tables: Sequence[pd.DataFrame]) -> Chart:
+    """Return the chart of reward against √KL; ``tables``: ``paths`` of ``comparison_charts``."""
     base, new = tables
     paths = []
     endings = []
@@ -121,7 +122,7 @@ def _path_chart(tables: Sequence[pd.DataFrame]) -> Chart:
     for curve, table in zip(curves, tables, strict=True):
         steps = floats(table, "step")
         distance = floats(table, "distance")
-        label_at_end = {-1: curve.key}
+        label_at_end = {-1: curve.key}  # −1: at the last point
         paths.append(Path(curve, steps, distance, label_at_end))
         ending = message(
             "{name} ends with reward {reward} at a √KL of {distance}.",

@@ -50,6 +50,10 @@ LEAST_SMOOTHED = 10  # Minimum number of values of a curve that can be smoothed
 # Minimum noise of curves that are smoothed: half the mean squared difference of adjacent values,
 # divided by the variance of the values; 1 for white noise
 NOISE = 0.08
+# Minimum share of their values that are turning points, higher or lower than both neighbours; of
+# white noise 2/3 are
+TURNING_POINTS = 1 / 3
+MARGIN = 0.06  # of a logarithmic axis, as a fraction of its decades, at either end
 
 LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
 # A step axis that spans fewer steps than this has ticks at whole steps only
@@ -83,16 +87,16 @@ class DrawnCurve:
         return self.low is not None and bool(np.isfinite(self.low).any())
 
     @property
-    def noisy(self) -> bool:
-        """Whether to smooth the line: it fluctuates (NOISE), is not sparse, has enough values."""
+    def is_noisy(self) -> bool:
+        """Whether to smooth the line: it has enough values, is not sparse, and fluctuates."""
         values = self.values[np.isfinite(self.values)]
         # Sparse values are evaluations of many responses; smoothed, they would lag by many steps.
         if len(values) < LEAST_SMOOTHED or not varies(values) or is_sparse(self.values):
             return False
-        steps = np.diff(values)
-        turns = np.count_nonzero(steps[1:] * steps[:-1] < 0)
-        noise = np.mean(steps**2) / 2 / np.var(values)
-        return bool(noise > NOISE and turns > len(steps) / 3)
+        changes = np.diff(values)
+        turning_points = np.count_nonzero(changes[1:] * changes[:-1] < 0)
+        noise = np.mean(changes**2) / 2 / np.var(values)
+        return bool(noise > NOISE and turning_points > TURNING_POINTS * len(changes))
 
     def arrays(self) -> dict[str, Floats]:
         """Return field -> array, for ``values`` and those of the other fields that are set."""
@@ -202,7 +206,7 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
     if finite.sum() < 2:
         return ""
     # Each gap starts a new line, but lines of sparse values bridge their gaps.
-    starts = np.append(True, ~finite[:-1])[finite]
+    starts = np.append(True, ~finite[:-1])[finite]  # True: the value before is missing
     if is_sparse(values):
         starts[1:] = False
     y = _sparkline_heights(values[finite])
@@ -268,7 +272,8 @@ class Frame:
             if finding.onset is not None:
                 last = np.inf if finding.until is None else finding.until
                 mask = (self.steps >= finding.onset.step) & (self.steps <= last)
-            # [start, end] of each block of marked steps, extended halfway to its neighbours
+            # [start, end] of each block of marked steps, extended halfway to its neighbours: a step
+            # lies between the edges of its own index and of the next one.
             blocks: list[list[float]] = self.edges[spans(mask)].tolist()
             marks.append(Mark(finding.severity, finding.title, text, blocks))
         return [mark for mark in marks if mark.spans]
@@ -322,7 +327,7 @@ def curve_chart(
     thin = _without_many_ranges(thinned(frame.steps, logged))
     y = _value_axis(thin, style)
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
-    noisy = [curve.key for curve in thin.curves if curve.noisy and y.scale != "log"]
+    noisy = [curve.key for curve in thin.curves if curve.is_noisy and y.scale != "log"]
     marks = frame.marks(name)
     # The most severe are drawn last, on top of the others.
     by_severity = sorted(marks, key=lambda mark: -mark.severity.order)
@@ -334,7 +339,8 @@ def curve_chart(
     size = "wide" if style.wide else "half"
     if style.labels:
         layers["label"] = _labels(thin, drawn_rows, y, style.labels, plot_height(size))
-    x = frame.axis(min(12 if style.wide else 6, len(thin.steps)))
+    usual_ticks = 12 if style.wide else 6
+    x = frame.axis(min(usual_ticks, len(thin.steps)))
     spec, vega = fill(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
@@ -425,6 +431,7 @@ def _remarks(
 
 
 def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
+    """Return the values of a design's placeholders for the curves' keys and styles."""
     return {
         "$series.key": [curve.key for curve in series],
         "$series.color": [curve.colour for curve in series],
@@ -460,7 +467,7 @@ class Path(NamedTuple):
 def path_chart(
     name: str, title: str, description: str, axis: str, paths: Sequence[Path]
 ) -> Chart:
-    """Return a chart of reward over ``axis``."""
+    """Return a chart of reward over another figure, whose name and unit is ``axis``."""
     rows: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
     for path in paths:
@@ -482,12 +489,13 @@ def path_chart(
         {"rows": rows, "label": ends, "halo": ends},
         (Axis(*x_limits, axis), Axis(*y_limits, message("mean reward"))),
         curve_styles([path.curve for path in paths]),
-        right=72,
+        right=72,  # pixels for the labels at the ends
     )
     return Chart(name, title, description, spec, vega)
 
 
 def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
+    """Return the y axis: its limits, its scale, and its title, which names the scale."""
     title = _axis_title(thin, style.axis)
     arrays: list[Floats] = []
     for curve in thin.curves:
@@ -499,11 +507,12 @@ def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
         values = np.concatenate(arrays)
         least = float(np.nanmin(values))
         most = float(np.nanmax(values))
-        factor = (most / least) ** 0.06
+        factor = (most / least) ** MARGIN
         low = least / factor
         high = most * factor
         title = message("{axis}, logarithmic", axis=title)
     elif scale == "symlog":
+        # Between −1 and 1 the scale is linear, and up to 2 nearly so.
         if low < -2 or high > 2:
             title = message("{axis}, logarithmic beyond ±1", axis=title)
         else:
@@ -512,7 +521,10 @@ def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
 
 
 def _axis_title(thin: ThinnedCurves, title: str) -> str:
-    """Return the axis title; it also says if steps are averaged."""
+    """Return the axis title, with how steps are averaged if they are.
+
+    Without a ``title``, as curves have no common unit, it says that values are as logged.
+    """
     every = thin.group_size
     if every == 1:
         return title or message("as logged")
@@ -524,6 +536,7 @@ def _axis_title(thin: ThinnedCurves, title: str) -> str:
 
 
 def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
+    """Return a curve as rows of the chart's data, with moving averages if it is long enough."""
     columns: dict[str, Any] = {
         "step": [step if step % 1 else int(step) for step in steps.tolist()],
         "series": [curve.key] * len(steps),
@@ -575,7 +588,8 @@ def _labels(
     unit = (y.high - y.low) / height  # of y per pixel
     values = np.array([ends[curve.key] for curve in curves], np.float64)
     heights = (values - y.low) / unit
-    longest = max(22, width // 6 - 6)  # a character is about six pixels wide
+    # A character is about six pixels wide, and six more characters are kept free.
+    longest = max(22, width // 6 - 6)
     labels = []
     for curve, position in zip(
         curves, spread_out(heights, height).tolist(), strict=True
@@ -595,9 +609,10 @@ def spread_out(positions: Floats, height: float) -> Floats:
     """Return ascending pixel positions moved LABEL_GAP apart, the last at most at ``height``."""
     gaps = LABEL_GAP * np.arange(len(positions))
     # Without the gaps, "LABEL_GAP above the one before" is "not below the one before".
-    lowest: Floats = np.maximum.accumulate(positions - gaps)
-    lowest = np.minimum(lowest, height - gaps[-1:])
-    return lowest + gaps
+    without_gaps: Floats = np.maximum.accumulate(positions - gaps)
+    # Move all down that would push the last one above ``height``.
+    without_gaps = np.minimum(without_gaps, height - gaps[-1:])
+    return without_gaps + gaps
 
 
 def _make_interactive(
@@ -622,6 +637,7 @@ def _make_interactive(
 
 
 def _add_tooltip(spec: Spec, curves: Sequence[DrawnCurve], percent: bool) -> None:
+    """Show the values of all curves at a step, then their bands and ranges, on hover."""
     form = ".1%" if percent else VALUE_FORMAT
     tips = [_tip("step", ",~f", message("step"))]
     for curve in curves:

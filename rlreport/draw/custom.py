@@ -84,6 +84,7 @@ def custom_charts(
 
 
 def _functions_of_file(file: Path) -> list[ChartFunction]:
+    """Run a Python file; return its public functions, without those that it imports."""
     spec = importlib.util.spec_from_file_location(f"rlreport_charts_{file.stem}", file)
     if spec is None or spec.loader is None or not file.is_file():
         raise UsageError(
@@ -114,15 +115,18 @@ def _functions_of_file(file: Path) -> list[ChartFunction]:
 def _charts_of(
     function: ChartFunction, tables: Tables, texts: Callable[[], pd.DataFrame]
 ) -> list[Chart]:
+    """Call a function of the user; return the charts that it returns."""
     arguments: dict[str, Any] = {}
     if "texts" in inspect.signature(function.call).parameters:
         arguments["texts"] = texts()
-    result = function.call(_copy_of(tables), **arguments)
-    results = list(result) if isinstance(result, list | tuple | Iterator) else [result]
+    returned = function.call(_copy_of(tables), **arguments)
+    is_several = isinstance(returned, list | tuple | Iterator)
+    results = list(returned) if is_several else [returned]
     if len(results) > MOST_CHARTS:
         raise ValueError(
             f"returned {len(results)} charts; the maximum is {MOST_CHARTS}"
         )
+    # What the charts are called unless they have a title and a description of their own
     title = function.name.replace("_", " ").capitalize()
     description = inspect.getdoc(function.call) or title
     summary = description.split("\n\n")[0].replace("\n", " ")
@@ -144,6 +148,7 @@ def _copy_of(tables: Tables) -> Tables:
 
 
 def _to_chart(result: Any, name: str, title: str, summary: str) -> Chart:
+    """Return an Altair chart as ours, drawn; raise an error that says why it cannot be shown."""
     import altair as alt  # slow to import, and rarely needed
 
     if not isinstance(result, alt.TopLevelMixin):
@@ -158,6 +163,7 @@ def _to_chart(result: Any, name: str, title: str, summary: str) -> Chart:
 
 
 def _apply_theme(spec: Spec) -> Spec:
+    """Return a specification with our colours and sizes wherever it has none of its own."""
     size = len(orjson.dumps(spec))
     if size > MOST_BYTES:
         raise ValueError(
@@ -171,10 +177,12 @@ def _apply_theme(spec: Spec) -> Spec:
             config[key] = default | value
         else:
             config[key] = value
+    # Altair puts the rows into ``datasets`` under a name; other charts have them in ``data``.
     datasets = spec.get("datasets", {})
     data = spec.get("data")
     if len(datasets) == 1 and isinstance(data, dict) and data.get("name") in datasets:
         spec["data"] = {"values": spec.pop("datasets")[data["name"]]}
+    # Of composed charts (facets, concatenations) each part has its own size.
     if "mark" in spec or "layer" in spec:
         spec.setdefault("width", WIDTH["half"])
         spec.setdefault("height", HEIGHT["half"])

@@ -108,6 +108,8 @@ def curves(scale: Any) -> Spec:
         _data_layer(
             "label", "text", label, x="step:Q", y="y:Q", text="label:N", color=color
         ),
+        # The tooltip needs one row per step with the values of all series in columns, such as
+        # ``policy_value``.
         pointer.transform_fold(
             ["value", "low", "high", "min", "max"], as_=["part", "number"]
         )
@@ -207,7 +209,7 @@ def _bin_shares(bars: Any, field: str) -> Any:
 
 
 def ordered_bars() -> Spec:
-    """Return the design of a bar per response, ordered by ``reward_gap``. Layer ``zero``: a line.
+    """Return the design of a bar per response, ordered by ``reward_gap``, and a line at 0.
 
     Data: ``n``, ``reward``, ``reward_gap``; ``weight`` if a row represents several responses.
     """
@@ -255,6 +257,7 @@ def scatter() -> Spec:
 
 
 def _design(*layers: Any) -> Spec:
+    """Return layers as a specification without data, with placeholders."""
     chart = alt.layer(*layers).resolve_scale(
         color="independent", strokeDash="independent"
     )
@@ -265,7 +268,7 @@ def _design(*layers: Any) -> Spec:
         "config": vega_config(),
     }
     for layer in spec["layer"]:
-        if layer.get("data") == spec["data"]:
+        if layer.get("data") == spec["data"]:  # inherited from the chart
             del layer["data"]
         _add_placeholders(layer)
     return spec
@@ -337,6 +340,7 @@ def _tip(field: str, format: str = VALUE_FORMAT, **options: Any) -> alt.Tooltip:
 
 
 def _by_series(channel: type[Channel]) -> Channel:
+    """Return a channel that gives each series its own colour, dashes or width."""
     field = "series:N"
     values = "$series.color"
     if channel is alt.StrokeDash:
@@ -354,6 +358,7 @@ def _zero() -> Any:
 
 
 def _mark_layers() -> list[Any]:
+    """Return the layers of shaded steps: a pale area over the plot, and a bar above it."""
     names = ["critical", "warning", "info"]
     scale = alt.Scale(domain=names, range=[LIGHT[name] for name in names])
     place = {
@@ -394,6 +399,7 @@ def compile_designs() -> bytes:
 
 
 def _compile(spec: Spec) -> Spec:
+    """Return a design in its Vega form, for static drawing: without interaction."""
     import vl_convert  # starts V8
 
     static: Spec = {key: value for key, value in spec.items() if key != "params"}

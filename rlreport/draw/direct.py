@@ -41,6 +41,7 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
         height = _y_pixels(value, axes)
         line = math.floor(height + 0.5)  # on a whole pixel, so that it is sharp
         grid.append(f'<path d="M0,{line}h{PLOT_WIDTH}"/>')
+        # As in ``vega_config``: 6 pixels from the axis, the baseline 3 below the tick.
         y_labels.append(f'<text x="-6" y="{_number(height + 3)}">{text}</text>')
     x_labels = []
     for value, text in _ticks(x, _TICKS_X):
@@ -72,6 +73,7 @@ def _escaped(text: str, language: Language) -> str:
 def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
     """Return an SVG path, with attributes ``look``, of bars between two x and two y; "" if none."""
     left, right = (_x_pixels(values, axes) for values in edges)
+    # Bars of negative values reach down, so that their ends are in the other order.
     top, bottom = np.sort([_y_pixels(values, axes) for values in ends], axis=0)
     width = right - left
     height = bottom - top
@@ -135,7 +137,10 @@ def _ticks(axis: Axis, usual_count: int) -> list[tuple[float, str]]:
 
 
 def _tick_values(low: float, high: float, count: float) -> tuple[list[float], float]:
-    """Return about ``count`` multiples of a step (1, 2 or 5 × a power of ten), and the step."""
+    """Return about ``count`` ticks and their step, of which they are multiples.
+
+    The step is 1, 2 or 5 times a power of ten.
+    """
     rough = (high - low) / count
     power = math.floor(math.log10(rough))
     factor = _round_factor(rough / 10.0**power)
@@ -158,30 +163,34 @@ def _tick_values(low: float, high: float, count: float) -> tuple[list[float], fl
         first += 1
     if value(last) > high:
         last -= 1
+    # No multiple lies within the limits: try again with more of them, as d3 does.
     if last < first and 0.5 <= count < 2:
         return _tick_values(low, high, 2 * count)
     return [value(number) for number in range(first, last + 1)], step
 
 
-def _round_factor(error: float) -> int:
-    """Return that of 1, 2, 5 and 10 which is nearest to ``error`` as a ratio, as d3 does."""
-    if error >= 50**0.5:
+def _round_factor(factor: float) -> int:
+    """Return that of 1, 2, 5 and 10 which is nearest to ``factor`` as a ratio, as d3 does."""
+    # The limits are geometric means of neighbours, such as √(5 · 10).
+    if factor >= 50**0.5:
         return 10
-    if error >= 10**0.5:
+    if factor >= 10**0.5:
         return 5
-    if error >= 2**0.5:
+    if factor >= 2**0.5:
         return 2
     return 1
 
 
 def _label(value: float, step: float, axis: Axis) -> str:
+    """Return a tick's label with the digits that tell neighbours apart, as d3 formats it."""
     largest = max(abs(axis.low), abs(axis.high))
     sign = "−" if value < 0 else ""
-    places = -_exponent(step)
+    places = -_exponent(step)  # decimal places that a multiple of the step needs
     kind = axis.format or axis.usual_format() or ",f"
     if kind == ",d":
         text = f"{abs(round(value)):,d}"
     elif kind == "~%":
+        # Percent have two places fewer.
         text = _trimmed(f"{abs(value) * 100:.{max(0, places - 2)}f}") + "%"
     elif kind == "~e":
         digits = max(0, _exponent(largest - step) - _exponent(step))

@@ -89,7 +89,7 @@ def _reward_quantiles(
 ) -> list[DrawnCurve]:
     """Return the median of each step with a band, and a wider band without a line."""
     by_step = rewards.groupby(steps).quantile(QUANTILES).unstack().reindex(frame.steps)
-    p5, p25, p50, p75, p95 = by_step.to_numpy().T
+    p5, p25, p50, p75, p95 = by_step.to_numpy().T  # one per QUANTILES
     no_line = np.full_like(p50, np.nan)
     return [
         DrawnCurve("median", message("median"), p50, low=p25, high=p75),
@@ -104,7 +104,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         return
     means = tables.extras_by_step.set_index("step")[names].reindex(frame.steps)
     means = means.astype(np.float64).apply(drawable, raw=True)
-    # A part without any mean varies least.
+    # A part without any mean counts as varying less than one that never changes.
     ranges = (means.max() - means.min()).fillna(-1.0)
     widest = ranges.nlargest(MOST_PARTS).index
     drawn_names = [name for name in names if name in widest]
@@ -124,7 +124,7 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     Source: Gao, Schulman and Hilton (2023), "Scaling Laws for Reward Model Overoptimization".
     """
     table = tables.steps.dropna(subset=["kl_k1_mean", "reward_mean"])
-    if len(table) < 3:
+    if len(table) < 3:  # two points are no path
         return
     steps = floats(table, "step")
     kl = floats(table, "kl_k1_mean")
@@ -188,7 +188,7 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def _shares_by_tool(tools: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return ``column`` per answer by step and tool, those with the most answers first."""
+    """Return ``column`` per answer: a row per step, a column per tool, the most used ones first."""
     answers = tools.groupby("tool")["answers"].sum()
     order = answers.sort_values(ascending=False, kind="stable").index
     by_step = tools.set_index(["step", "tool"])
@@ -201,7 +201,7 @@ def ending_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     endings = tables.responses["ending"]
     if not several_endings(endings):
         return
-    known = endings[endings > 0]
+    known = endings[endings > 0]  # 0: not known
     by_step = known.groupby(tables.responses["step"][known.index])
     shares = by_step.value_counts(normalize=True).unstack(fill_value=0)
     shares = shares.reindex(frame.steps)
@@ -251,12 +251,15 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def _worst_environments(means: pd.DataFrame) -> list[Hashable]:
-    """Return up to MOST_ENVIRONMENTS columns, those that fell most, in their order."""
+    """Return up to MOST_ENVIRONMENTS columns, in their order: those that fell most.
+
+    The change is that from the first fifth of the steps to the last.
+    """
     fifth = math.ceil(len(means) / 5)
     before = means.iloc[:fifth].mean()
     change = means.iloc[-fifth:].mean() - before
-    lowest = change.nsmallest(MOST_ENVIRONMENTS).index
-    return [name for name in means if name in lowest]
+    fell_most = change.nsmallest(MOST_ENVIRONMENTS).index
+    return [name for name in means if name in fell_most]
 
 
 MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
@@ -264,6 +267,7 @@ MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 
 def token_charts(by_step: pd.DataFrame) -> list[Chart]:
     """Return one chart of the share of responses with each text by step, or [] without data."""
+    # Without rows the table has no columns.
     table = by_step[by_step["share"].notna()] if len(by_step) else by_step
     if table.empty:
         return []
@@ -292,10 +296,11 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
     return [chart] if chart else []
 
 
+# Maximum number of metric charts, and of those that are interactive where there are more
 MOST_METRICS = 24
 # Maximum number of metric charts in a report of trainer metrics alone, without responses
 MOST_ALONE = 200
-MOST_EXTRA_COLUMNS = 12
+MOST_EXTRA_COLUMNS = 12  # maximum number of charts of extra columns
 DECADES = 1000.0  # Positive values whose range exceeds this factor are drawn on a logarithmic axis
 # Metric's role -> overview chart on the same subject; findings refer to charts by that name
 CHART_OF_ROLE = {
@@ -357,6 +362,7 @@ class _Group:
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     """Yield a chart per varying extra column, then per varying metric, up to a maximum of each."""
     for group in _groups(tables):
+        # Metrics whose steps are counted otherwise than those of rollouts have their own axis.
         has_own_steps = tables.metrics_apart and group.prefix == "metric_"
         extent = None if has_own_steps else frame.extent
         roles = {metric: role for role, metric in roles_of(group.values).items()}
@@ -402,6 +408,7 @@ def not_drawn(tables: Tables) -> list[str]:
 
 
 def _groups(tables: Tables) -> Iterator[_Group]:
+    """Yield the extra columns of the log, by their mean per step, and the trainer's metrics."""
     means = tables.extras_by_step
     if "step" in means:
         yield _Group(
@@ -418,7 +425,7 @@ def _groups(tables: Tables) -> Iterator[_Group]:
         limit = MOST_METRICS
         if tables.responses.empty:
             # Other charts of such a report already show the metrics in the table of steps.
-            roles = roles_of(map(str, metrics.columns[1:]))
+            roles = roles_of(map(str, metrics.columns[1:]))  # without the step
             excluded_names |= {roles[role] for role in ROLE_COLUMNS if role in roles}
             limit = MOST_ALONE
         yield _Group(

@@ -82,9 +82,11 @@ class _Rewards(NamedTuple):
     look: str  # attributes of the bars
 
     def shares(self, edges: Bins) -> Floats:
+        """Return the share of these rewards in each bin that is not empty."""
         return counts(self.values, edges).numbers / len(self.values)
 
     def drawn(self, edges: Bins, axes: Axes) -> str:
+        """Return the bars as SVG."""
         found = counts(self.values, edges)
         shares = self.shares(edges)
         edges_of_bars = (found.starts, found.ends)
@@ -94,6 +96,7 @@ class _Rewards(NamedTuple):
 def _histogram(
     rows: Mapping[str, Floats], first_rewards: Floats, language: Language
 ) -> Chart | None:
+    """Return a histogram of rewards: of the policy, the reference, and the run's first step."""
     policy = _Rewards(
         _finite(rows["reward"]),
         message("policy"),
@@ -120,6 +123,7 @@ def _histogram(
     share = message("share of responses")
     axes = (
         Axis(edges.low, edges.high, message("reward")),
+        # A margin of 8% above the highest bar
         Axis(0.0, 1.08 * highest, share, percent=True, count=4),
     )
     key = _key([(group.name, group.colour) for group in groups])
@@ -140,9 +144,9 @@ def _histogram(
         },
         {"$bins.step": edges.width, "$bins.low": edges.low, "$bins.high": edges.high},
     )
-    # The first step is behind the others.
-    behind_first = [first_step, policy, reference]
-    marks = [group.drawn(edges, axes) for group in behind_first if group.values.size]
+    # What is drawn first is behind the others.
+    drawing_order = [first_step, policy, reference]
+    marks = [group.drawn(edges, axes) for group in drawing_order if group.values.size]
     description = _histogram_description(policy, reference, first_step)
     svg = draw(axes, [*marks, legend(key, language)], description, language)
     return Chart(
@@ -176,6 +180,7 @@ def _finite(values: Floats) -> Floats:
 
 
 def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
+    """Return a chart with a bar per response: its reward minus that of the reference."""
     gap = _finite(rows["reward_gap"])
     count = len(gap)
     if count == 0:
@@ -197,7 +202,7 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
         format=",d",
         count=min(6, count),
     )
-    low, high = limits([np.append(gap, 0.0)])
+    low, high = limits([np.append(gap, 0.0)])  # so that the axis has 0
     axes = (x, Axis(low, high, message("reward − reference reward")))
     spec = _page_spec("ordered_bars", axes, {"zero": [{"zero": 0}]})
     # Let the axis fit the page's rows, which may be fewer than all logged responses.
@@ -220,6 +225,7 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
 def _plane(
     rows: Mapping[str, Floats], field: str, name: str, title: str, language: Language
 ) -> Chart | None:
+    """Return a scatter plot of reward over a ``field`` of the responses."""
     finite = np.isfinite(rows[field]) & np.isfinite(rows["reward"])
     if not finite.any():
         return None

@@ -112,9 +112,10 @@ def _svg(specification: str) -> ET.Element:
     return ET.XML(_convert("vega_to_svg", specification, allowed_base_urls=[]))
 
 
-def _convert(form: str, specification: str, **options: Any) -> Any:
+def _convert(function: str, specification: str, **options: Any) -> Any:
+    """Call a function of vl_convert; after an error of it, leave none for the next call."""
     try:
-        return getattr(_vl_convert(), form)(specification, **options)
+        return getattr(_vl_convert(), function)(specification, **options)
     except ValueError:
         _forget_failures()
         raise
@@ -147,6 +148,7 @@ def check_address_space() -> None:
     import resource
 
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    # The first number is the size of the process in pages of memory.
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     needed = ADDRESS_SPACE + pages * resource.getpagesize()
     if limit != resource.RLIM_INFINITY and limit < needed:
@@ -173,10 +175,11 @@ def _make_printable(value: Any) -> Any:
 
 
 def _page_svg(drawing: ET.Element, name: str, description: str) -> str:
+    """Return Vega's drawing as SVG for a page: simplified, with colours that follow the theme."""
     root = ET.Element(
         "svg",
         {
-            "xmlns": SVG[1:-1],
+            "xmlns": SVG[1:-1],  # without braces
             "viewBox": drawing.attrib["viewBox"],
             "width": "100%",
             "role": "img",
@@ -192,7 +195,10 @@ def _page_svg(drawing: ET.Element, name: str, description: str) -> str:
 def _simplify(
     element: ET.Element, prefix: str, variables: dict[str, str]
 ) -> list[ET.Element]:
-    """Return what a page needs of an element's children; ``prefix`` makes ids unique."""
+    """Return what a page needs of an element's children.
+
+    ``prefix`` makes ids unique on the page; ``variables``: colour -> CSS property, ``sentinels``.
+    """
     result: list[ET.Element] = []
     for child in element:
         tag = child.tag.removeprefix(SVG)
@@ -225,6 +231,7 @@ def _is_invisible(element: ET.Element) -> bool:
 def _attributes(
     element: ET.Element, prefix: str, variables: dict[str, str]
 ) -> dict[str, str]:
+    """Return the allowed attributes of an element that differ from the default, shortened."""
     attributes = {}
     for key, value in element.attrib.items():
         if key not in _ALLOWED_ATTRIBUTES or (key, value) in _DEFAULTS:
@@ -238,8 +245,9 @@ def _attributes(
         elif key == "id":
             attributes[key] = prefix + value
         else:
-            address = value.replace("url(#", f"url(#{prefix}")
-            attributes[key] = address.removesuffix("px")
+            # A clip path is given by its id, a font size in pixels.
+            text = value.replace("url(#", f"url(#{prefix}")
+            attributes[key] = text.removesuffix("px")
     return attributes
 
 

@@ -40,6 +40,13 @@ _SERIES = [(-1.0) ** power / math.factorial(power) for power in range(2, 13)]
 _CORRECT_FIELD = r"(?i)^(is_)?(correct|acc|accuracy)(/mean)?\Z"
 
 MAX_PERIOD = 40  # Largest period of a loop, in units
+# Least number of consecutive units in a loop that equal the unit a period before
+_LEAST_REPEATED = 24
+# Every so many units are compared first: among _LEAST_REPEATED units, three of these must be equal
+_STRIDE = _LEAST_REPEATED // 3
+# Least length of a loop, in units; of one that is at least a quarter of the text
+_LEAST_LOOP = 100
+_LEAST_QUARTER_LOOP = 32
 
 
 # Fields of a log with a number for each token -> the figure that each is
@@ -228,8 +235,8 @@ def token_figures(
             has_no_reward = np.repeat(count == 0, np.diff(offsets))
             estimate = np.where(has_no_reward, advantage, estimate)
     if estimate is not None:
-        own = estimate if advantage is None else advantage
-        figures["advantage"] = np.where(np.isnan(own), estimate, own)
+        preferred = estimate if advantage is None else advantage
+        figures["advantage"] = np.where(np.isnan(preferred), estimate, preferred)
         figures["return"] = estimate + value
     return figures
 
@@ -337,7 +344,10 @@ def _add_values_and_returns(
 
 
 def _engines(
-    columns: dict[str, Floats], figures: TokenFigures, old: Floats | None, offsets: Ints
+    columns: dict[str, Floats],
+    figures: TokenFigures,
+    old_logp: Floats | None,
+    offsets: Ints,
 ) -> None:
     """Add columns comparing the policy's log-probabilities with the sampler's and old policy's."""
     logp = figures.get("logp")
@@ -351,8 +361,8 @@ def _engines(
         columns["mismatch_prob"] = row_means(change, offsets)
         count, total = finite_sums(logp - sampler, offsets)
         columns["log_weight"] = np.where(count > 0, total, np.nan)
-    if logp is not None and old is not None:
-        ratio = importance_ratio(logp, old)
+    if logp is not None and old_logp is not None:
+        ratio = importance_ratio(logp, old_logp)
         columns["ratio_tokens"], columns["ratio_mean"] = finite_means(ratio, offsets)
         is_outside = np.abs(ratio - 1.0) > CLIP_RANGE
         outside = np.where(np.isfinite(ratio), is_outside, np.nan)
@@ -373,15 +383,16 @@ def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
     # 24 consecutive positions include three successive multiples of 8, so only texts with three
     # equal units there are compared in full.
     padded = np.pad(units, (MAX_PERIOD, 0), constant_values=-1)
-    positions = np.arange(0, len(units), 8)
+    positions = np.arange(0, len(units), _STRIDE)
     text_of = np.searchsorted(offsets, positions, side="right") - 1
     for period in range(1, MAX_PERIOD + 1):
-        before = padded[MAX_PERIOD - period : len(padded) - period : 8]
-        equal = padded[MAX_PERIOD::8] == before
-        three = equal[2:] & equal[1:-1] & equal[:-2]
-        texts = text_of[np.flatnonzero(three)]
-        has_none = found[texts, 1] == 0  # with a smaller period
-        for text in np.unique(texts[has_none]).tolist():
+        # The unit a period before each position, −1 before the first text
+        before = padded[MAX_PERIOD - period : len(padded) - period : _STRIDE]
+        equal = padded[MAX_PERIOD::_STRIDE] == before
+        are_three_equal = equal[2:] & equal[1:-1] & equal[:-2]
+        texts = text_of[np.flatnonzero(are_three_equal)]
+        has_no_loop = found[texts, 1] == 0  # of a smaller period
+        for text in np.unique(texts[has_no_loop]).tolist():
             words = units[offsets[text] : offsets[text + 1]]
             start, length = _longest_loop(words, period)
             if length:
@@ -399,14 +410,16 @@ def _longest_loop(words: NDArray[np.int32], period: int) -> tuple[int, int]:
     start = int(runs[longest, 0])
     repeated = int(lengths[longest])
     length = repeated + period
-    is_large = length >= 100 or (length >= 32 and 4 * length >= len(words))
-    if is_large and repeated >= max(24, 2 * period):
+    is_quarter = 4 * length >= len(words)
+    least = _LEAST_QUARTER_LOOP if is_quarter else _LEAST_LOOP
+    if length >= least and repeated >= max(_LEAST_REPEATED, 2 * period):
         return start, length
     return 0, 0
 
 
 def is_cut_off(finished: Floats, ending: Floats | Ints) -> Floats:
     """Return 1 if a token limit or an unknown reason cut a response, 0 if not, NaN if unknown."""
+    # After other endings, such as an error, it is no wonder that the EOS token is missing.
     by_tokens = np.isin(ending, (0, Ending.FINISHED, Ending.CUT_OFF, Ending.OTHER))
     return np.where(by_tokens, 1 - finished, 0.0)
 
@@ -440,7 +453,11 @@ def thinking_tokens(
 
 
 def correctness(extras: pd.DataFrame, reward: Floats) -> Floats:
-    """Return 1 for right, 0 for wrong, else NaN, (R,): by ``extras``, or by two-valued rewards."""
+    """Return 1 for each right response, 0 for each wrong one, and NaN if it is not known, (R,).
+
+    The first column of ``extras`` that has the name and the values of a grade decides. Without
+    such a column, the rewards do if they have just two values: the larger one is right.
+    """
     logged = extras.select_dtypes("number").filter(regex=_CORRECT_FIELD)
     for _, values in logged.items():
         grades = values.to_numpy(np.float64)

@@ -241,6 +241,8 @@ def _thinking(text: str, *, begun: bool) -> _Thinking | None:
 
 
 def _begins_thinking(prompt: str) -> bool:
+    """Return whether a prompt ends with the opening tag of thinking, perhaps before blanks."""
+    # Only its end is copied; that has room for the tag and 17 blanks.
     return prompt[-24:].rstrip().endswith(_OPEN)
 
 
@@ -257,6 +259,7 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         begun = False
     figures = {
         "turns": float(len(sampled)),
+        # If the log has no calls, the answers show that there were some.
         "tool_calls": float(max(counts.calls, len(answers))),
         "tool_errors": float(len(errors)),
         "unparsed_calls": float(counts.unparsed),
@@ -312,6 +315,7 @@ class _TurnCounts:
             is_answered = thinking.answered
         calls = _calls_of(turn)
         self.calls += len(calls)
+        # The trainer's parser found none of the calls that the text has.
         if turn.get("calls") == []:
             self.unparsed += len(calls)
         else:
@@ -418,8 +422,9 @@ def normalize_turns_and_mask(
     turns = _normalize_turns(logged_turns)
     if turns is not None:
         row["turns"] = turns
-        most = len(ids) if tokens < 0 and isinstance(ids, list) else tokens
-        if not _spans_fit([turn["tokens"] for turn in turns if "tokens" in turn], most):
+        count = len(ids) if tokens < 0 and isinstance(ids, list) else tokens
+        token_spans = [turn["tokens"] for turn in turns if "tokens" in turn]
+        if not _spans_fit(token_spans, count):
             for turn in turns:
                 turn.pop("tokens", None)
             problems.append("bad_spans")
@@ -437,6 +442,7 @@ def _is_mask(mask: object) -> bool:
 
 
 def _normalize_turns(turns: object) -> list[dict[str, Any]] | None:
+    """Return turns with ``role``, ``text`` and ``sampled``, as copies; None if one is invalid."""
     if not isinstance(turns, list):
         return None
     normalized: list[dict[str, Any]] = []
@@ -449,6 +455,7 @@ def _normalize_turns(turns: object) -> list[dict[str, Any]] | None:
         kept["role"] = role
         kept["text"] = content_text(turn.get("text"))
         kept["sampled"] = role == "assistant" if sampled is None else bool(sampled)
+        # An ``error`` of "" says that the answer is none.
         if role == "tool" and "error" not in kept:
             error = error_in_answer(kept["text"])
             if error:

@@ -131,7 +131,7 @@ def _prepare(
     check_address_space()
     functions = chart_functions(tuple(map(Path, options.charts)))
     summary = summary_file() if options.github_summary else None
-    card = _metadata(logs, options)
+    card = _card(logs, options)
     notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
     remarks += [Note(NoteKind.CARD, text, 1) for text in card.notes]
     return _Prepared(limits, functions, summary, card, notes, remarks)
@@ -144,7 +144,11 @@ def _load_and_judge(
     progress: Progress,
     workers: Workers,
 ) -> JudgedRun:
-    """Load a run, judge it, and redact it as the options say."""
+    """Load a run, judge it, and redact it as the options say.
+
+    Names are replaced first, as judging writes them into findings. Texts are replaced last, as
+    they are needed to judge.
+    """
     name, rollouts, tables = _load(logs, options, prepared.card, progress, workers)
     tables = _with_notes(tables, prepared.remarks)
     tables = _with_several_runs(logs, tables, options)
@@ -154,6 +158,7 @@ def _load_and_judge(
     if options.in_progress:
         tables = tables.mark_in_progress()
     judged, spreading = _judge(tables, rollouts, prepared.limits, options)
+    # Texts are read only if a chart of the user's functions takes them, and once for all.
     sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
     tables = tables.without_samples()  # they are large, and no later stage needs them
     if options.redact:
@@ -183,7 +188,7 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     progress = Progress(options.quiet, options.language)
     limits = _limits(options)
     with Workers(options.workers, options.ray) as workers:
-        card = _metadata(logs, options)
+        card = _card(logs, options)
         _, rollouts, tables = _load(logs, options, card, progress, workers)
         tables = _with_several_runs(logs, tables, options)
         judged, _ = _judge(tables, rollouts, limits, options)
@@ -197,6 +202,7 @@ def _load(
     progress: Progress,
     workers: Workers,
 ) -> LoadedRun:
+    """Load the run. Files that have another purpose, such as thresholds, are no unread logs."""
     given = (
         notes_file(logs, options.notes),
         options.thresholds,
@@ -215,9 +221,9 @@ def _load(
 
 
 def _with_notes(tables: Tables, remarks: Sequence[Note]) -> Tables:
-    """Return the tables with further notes, and without those on earlier reports in the folder.
+    """Return the tables with further notes, and without the note on earlier reports.
 
-    Else a second build into the logs' folder would have other bytes.
+    With it, a second build into the folder of the logs would have other bytes than the first.
     """
     notes = [
         note for note in (*tables.notes, *remarks) if note.kind != NoteKind.REPORTS
@@ -239,12 +245,13 @@ def _with_several_runs(
 
 
 def _limits(report: ReportOptions) -> Thresholds:
+    """Return the thresholds of checks; raise an error for names of checks that do not exist."""
     refuse_unknown(report.mute)
     return load_thresholds(report.thresholds) if report.thresholds else Thresholds()
 
 
-def _metadata(logs: Sequence[str | Path], report: ReportOptions) -> Card:
-    """Return the run's configuration (its card); ``redact`` removes texts or all entries."""
+def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
+    """Return the run's configuration; redaction removes its texts, or all entries with names."""
     meta = {str(name): str(value) for name, value in report.meta.items()}
     card = run_card(
         logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git
@@ -257,17 +264,19 @@ def _metadata(logs: Sequence[str | Path], report: ReportOptions) -> Card:
 def _judge(
     tables: Tables, rollouts: Rollouts, limits: Thresholds, options: BuildOptions
 ) -> tuple[Judged[Finding], SpreadingTexts]:
+    """Return the judged run, and the texts that spread without the counts of all others."""
     run = Run(tables.without_step_in_progress(), limits)
     judged = with_excerpts(judge(run, muted=options.mute), tables.responses, rollouts)
     return judged, replace(spreading_texts(run), counts={})
 
 
 def _sampled_rows(tables: Tables) -> Ints:
-    """Return the rows, in the response table, of the training responses in the text sample."""
+    """Return the rows of the response table whose texts are in the sample of training."""
     training = tables.training()
     sample = training.words or training.ngrams
     sampled = training.responses.iloc[[] if sample is None else sample.rows]
     steps = tables.responses["step"].to_numpy()
+    # A step's responses follow each other, numbered from 0 by ``n``.
     rows: Ints = (
         np.searchsorted(steps, sampled["step"].to_numpy()) + sampled["n"].to_numpy()
     )
@@ -275,6 +284,7 @@ def _sampled_rows(tables: Tables) -> Ints:
 
 
 def _texts(rows: Ints, rollouts: Rollouts, options: BuildOptions) -> pd.DataFrame:
+    """Return prompts and responses of these rows, for charts of the user's functions."""
     if options.redact:
         raise UsageError("texts are not available with --redact")
     sampled = rollouts.read(rows, with_tokens=0)

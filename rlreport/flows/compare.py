@@ -103,6 +103,7 @@ def _seeds(runs: Sequence[str | Path]) -> list[str | Path]:
 
 def _refuse_incomparable(runs: Sequence[str | Path], options: CompareOptions) -> None:
     """Raise an error for reports without figures, and for metrics that would be of several runs."""
+    # Suffix -> what a report with it is, such as "mail"
     without_figures = {
         form.suffix: form.words for form in FORMS.values() if not form.comparable
     }

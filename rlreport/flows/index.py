@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from rlreport.comparison.saved import REPORT, report_about
@@ -38,8 +38,14 @@ from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
 
-Source = tuple[Path, str]  # A report's path, and why it cannot be listed ("" if it can)
 _UNREADABLE = (RlreportError, OSError, ValueError, csv.Error, sqlite3.Error)
+
+
+class Source(NamedTuple):
+    """A report to list, or a path in whose place none could be made."""
+
+    path: Path
+    problem: str = ""  # why there is no report
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +71,18 @@ def build_index(
     found: list[Source] = []
     for path in reports:
         found += _reports_at(path, target.parent, language)
+    # An index must not list itself.
     sources = [
-        source for source in dict.fromkeys(found) if source[0].resolve() != target
+        source for source in dict.fromkeys(found) if source.path.resolve() != target
     ]
-    listed = [_entry(path, why, target.parent) for path, why in sources]
-    if listed and all(report.about is None for report in listed):
-        raise UsageError(f"{sources[0][0]}: {listed[0].why}")
+    listed = [_entry(source, target.parent) for source in sources]
+    if listed and all(report.is_unread for report in listed):
+        raise UsageError(f"{sources[0].path}: {listed[0].why}")
     title = title or language.of(message("Runs"))
     content = _document(listed, title, language)
     with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
         file.writelines(content)
-    unread = [(report.place, report.why) for report in listed if report.about is None]
+    unread = [(report.place, report.why) for report in listed if report.is_unread]
     return Index(out, len(listed), unread)
 
 
@@ -115,6 +122,7 @@ def _document(
 
 
 def _about(path: Path) -> dict[str, Any] | RlreportError | None:
+    """Return the ``report.json`` of a report, None if it is none, or why it cannot be read."""
     try:
         return report_about(path)
     except RlreportError as error:
@@ -122,6 +130,10 @@ def _about(path: Path) -> dict[str, Any] | RlreportError | None:
 
 
 def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Source]:
+    """Return the report at a path, those in it, or those built from its trainer metrics.
+
+    New reports are written to ``folder``.
+    """
     if is_url(str(location)):
         raise UsageError(
             f"{shown(str(location))}: an index lists only local reports; download it"
@@ -130,38 +142,44 @@ def _reports_at(location: str | Path, folder: Path, language: Language) -> list[
     if not path.exists():
         raise UsageError(f"No such file or folder: {path}")
     if _is_report(path):
-        return [(path, "")]
+        return [Source(path)]
     try:
         children = sorted(path.iterdir()) if path.is_dir() else []
         if not any(map(_is_report, children)):
-            return _build_reports(path, folder, language) or [(path, "")]
+            return _build_reports(path, folder, language) or [Source(path)]
     except _UNREADABLE as error:
-        return [(path, str(getattr(error, "strerror", "") or error))]
-    return [(child, "") for child in children if _is_report(child)]
+        return [Source(path, str(getattr(error, "strerror", "") or error))]
+    return [Source(child) for child in children if _is_report(child)]
 
 
 def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]:
-    """Build a report in ``folder`` per run of the metrics at ``path``; [] if not of several."""
+    """Build a report in ``folder`` of each run of the trainer metrics at ``path``.
+
+    Returns [] if these are not metrics of several runs.
+    """
     reports: list[Source] = []
     for run in find_and_read([path]).runs:
         name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")
         name = name[:100] or "run"
         out = folder / f"{name}.html"
-        if (out, "") in reports:
+        if (
+            Source(out) in reports
+        ):  # another run whose name differs in characters left out
             out = folder / f"{name}-{len(reports)}.html"
-        title = "" if run == "." else safe_text(run)
+        title = "" if run == "." else safe_text(run)  # ".": the folder itself
         options = BuildOptions(run=run, title=title, lang=language.code)
         try:
             with Workers(1) as workers:
                 build_report([path], out, options, Progress(), workers)
         except RlreportError as error:
-            reports.append((path, f"run {run}: {error}"))
+            reports.append(Source(path, f"run {run}: {error}"))
         else:
-            reports.append((out, ""))
+            reports.append(Source(out))
     return reports
 
 
 def _is_report(path: Path) -> bool:
+    """Return whether a path is a report or may be one that cannot be read."""
     try:
         if (path / REPORT).is_file():
             return True
@@ -172,14 +190,15 @@ def _is_report(path: Path) -> bool:
     return isinstance(_about(path), dict | UnreadableReportError)
 
 
-def _entry(path: Path, why: str, root: Path) -> Listed:
-    """Return a report's entry, linked relative to ``root``; ``why``: why it is unreadable or ""."""
+def _entry(source: Source, root: Path) -> Listed:
+    """Return a report's entry, linked relative to the folder ``root``."""
+    path = source.path
     relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
     page = f"{relative}/index.html" if path.is_dir() else relative
     # Without "./" a browser would read the part before a colon as a URL scheme.
     href = f"./{quote(os.fsencode(page))}"
     name = safe_text(relative)
-    about = UnusableInputError(why) if why else _about(path)
+    about = UnusableInputError(source.problem) if source.problem else _about(path)
     if isinstance(about, RlreportError):
         return Listed(name, href, None, safe_text(str(about).removeprefix(f"{path}: ")))
     if about is None:

@@ -77,12 +77,22 @@ def read_run(
     read = part(ReadOptions, options)
     gae = part(GaeOptions, options)
     metrics = find_and_read(logs, read.metrics, read.run, one_run=one_run)
+    # Files that no note says are unread
     used = [*known, *metrics.explained(strict=read.strict)]
     try:
-        scan = read_logs(logs, read, gae, progress, metrics.paths, workers, used)
+        scan = read_logs(
+            logs,
+            read,
+            gae,
+            progress,
+            metrics=metrics.paths,
+            workers=workers,
+            used=used,
+        )
     except UnusableInputError as error:
         if not explain or metrics.paths:
             raise
+        # The first three notes on metrics may say why none were found, either.
         reasons = "".join(f"; {note.text}" for note in metrics.notes[:3])
         raise UnusableInputError(f"{error}{reasons}") from error
     return ReadRun(scan, metrics)

@@ -58,18 +58,15 @@ _EXPORT = (
 ROLLOUT_ID = "dump.rollout_id"
 
 
-def torch_rows(
-    file: IO[bytes], wanted: set[int] | None = None
-) -> Iterator[tuple[int, Row]]:
-    """Yield (index, sample plus ROLLOUT_ID) for the samples ``wanted`` (None for all) of a dump."""
+def torch_rows(file: IO[bytes]) -> Iterator[Row]:
+    """Yield the samples of a dump of rollouts, each with ROLLOUT_ID."""
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
     if not isinstance(samples, list):
         raise RowError(message("not a dump of rollouts: it has no list `samples`"))
     budget = _Budget()
-    for index, sample in enumerate(samples):
-        if isinstance(sample, dict) and (wanted is None or index in wanted):
-            yield index, {**budget.plain(sample), ROLLOUT_ID: dump.get("rollout_id")}
+    for sample in dicts(samples):
+        yield {**budget.plain(sample), ROLLOUT_ID: dump.get("rollout_id")}
 
 
 def _load(file: IO[bytes]) -> Any:
@@ -230,37 +227,17 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
         raise RowError(message("not a Parquet file: {why}", why=str(error))) from None
 
 
-def parquet_rows(
-    file: IO[bytes], wanted: set[int] | None = None
-) -> Iterator[tuple[int, Row]]:
-    """Yield (index from 0, row) for the rows ``wanted`` (None for all) of a Parquet file."""
+def parquet_rows(file: IO[bytes]) -> Iterator[Row]:
+    """Yield the rows of a Parquet file, of which a few at a time are decoded."""
     with _open_parquet(file) as parquet:
         budget = MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
-        stop = 0
         for group in range(parquet.num_row_groups):
-            metadata = parquet.metadata.row_group(group)
-            start = stop
-            stop += metadata.num_rows
-            if wanted is not None and wanted.isdisjoint(range(start, stop)):
-                continue
-            size = _batch_size(metadata)
+            size = _batch_size(parquet.metadata.row_group(group))
             for batch in parquet.iter_batches(size, row_groups=[group]):
                 budget -= _text_bytes(batch)
                 if budget < 0:
                     raise _too_much_text()
-                indices = range(start, start + batch.num_rows)
-                start = indices.stop
-                yield from _wanted_rows(batch, indices, wanted)
-
-
-def _wanted_rows(
-    batch: Any, indices: range, wanted: set[int] | None
-) -> Iterator[tuple[int, Row]]:
-    if wanted is not None and wanted.isdisjoint(indices):
-        return  # without decoding the batch
-    for index, row in zip(indices, _rows(batch), strict=True):
-        if wanted is None or index in wanted:
-            yield index, row
+                yield from _rows(batch)
 
 
 def _batch_size(metadata: Any) -> int:
@@ -405,23 +382,15 @@ def container_of(name: str) -> str | None:
     return container
 
 
-def iterate(
-    file: IO[bytes], container: str, wanted: set[int] | None = None
-) -> Iterator[tuple[int, Row]]:
-    """Yield (index, object) for each object ``wanted`` (None for all) of a file, in bounded memory.
+def read_objects(file: IO[bytes], container: str) -> Iterator[Row]:
+    """Yield the objects of a file of type ``container`` (JSON if unknown), in bounded memory.
 
     A JSON document may be one object, an array of objects, a table of ``columns`` and ``data``, or
     JSON lines with a wrong suffix. A database must be Trackio's; its objects are like the rows of
     Trackio's parquet export. An Inspect ``.eval`` log is a zip archive with a document per sample.
     In archives, a document, line or file that cannot be read is an ``UnreadRow``.
     """
-    if container in _INDEXED:
-        yield from _INDEXED[container](file, wanted)
-    else:
-        read_objects = _OBJECTS.get(container, json_objects)
-        for index, obj in enumerate(read_objects(file)):
-            if wanted is None or index in wanted:
-                yield index, obj
+    return _READERS.get(container, json_objects)(file)
 
 
 def json_objects(file: IO[bytes]) -> Iterator[Row]:
@@ -545,9 +514,7 @@ class _Archive(NamedTuple):
     most: int  # bytes to unpack in all
 
 
-def _inspect_samples(
-    file: IO[bytes], wanted: set[int] | None
-) -> Iterator[tuple[int, Row]]:
+def _inspect_samples(file: IO[bytes]) -> Iterator[Row]:
     with _open_archive(file, translatable("not an Inspect log: {why}")) as archive:
         samples = [
             entry
@@ -558,9 +525,7 @@ def _inspect_samples(
             raise RowError(message("contains no samples"))
         header = _inspect_header(archive)
         used = 0
-        for index, entry in enumerate(samples):
-            if wanted is not None and index not in wanted:
-                continue
+        for entry in samples:
             used += min(entry.file_size, MAX_SAMPLE)
             if used > archive.most:
                 raise RowError(_TOO_MUCH)
@@ -568,7 +533,7 @@ def _inspect_samples(
             if not isinstance(sample, UnreadRow):
                 sample.pop("events", None)
                 sample[HEADER] = header
-            yield index, sample
+            yield sample
 
 
 def _inspect_header(archive: _Archive) -> Row:
@@ -692,11 +657,11 @@ def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     return read_stream(cast("IO[bytes]", zstd.ZstdFile(compressed)), MAX_SAMPLE)
 
 
-# Container -> reader of the objects ``wanted``, which need not decode the others
-_IndexedReader = Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, Row]]]
-_INDEXED: dict[str, _IndexedReader] = {
+# Container -> reader of its objects
+_READERS: dict[str, Callable[[IO[bytes]], Iterator[Row]]] = {
     "inspect": _inspect_samples,
     "parquet": parquet_rows,
+    "sqlite": _sqlite_rows,
     "torch": torch_rows,
+    "zip": _zipped_objects,
 }
-_OBJECTS = {"sqlite": _sqlite_rows, "zip": _zipped_objects}

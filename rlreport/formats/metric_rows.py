@@ -40,9 +40,8 @@ TEXT_KEYS = frozenset({"prompt", "response", "completion", "input", "output"})
 
 Record = tuple[int, dict[str, float]]  # A step, and its metrics by name, and COUNTERs
 _MAX_DEPTH = 16  # Maximum depth to which nested objects are searched for metrics
-MAX_NAME = (
-    500  # Maximum length of a metric's name; metrics with longer ones are omitted
-)
+# Maximum length of a metric's name; metrics with longer ones are omitted
+MAX_NAME = 500
 _STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")  # such as "3/100"
 
 # Names of numbers that are not metrics

@@ -128,9 +128,8 @@ def _messages_of_items(items: Iterable[Row]) -> list[Row]:
             continue
         if ended or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant", "content": "", "tool_calls": []})
-        ended = bool(
-            item.get("generation_token_ids")
-        )  # only a call's last item has them
+        # Only a call's last item has them
+        ended = bool(item.get("generation_token_ids"))
         reply = messages[-1]
         if kind == "message":
             reply["content"] += content_text(content)

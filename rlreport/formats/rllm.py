@@ -98,9 +98,8 @@ class _Agent(NamedTuple):
 
     name: str
     trajectory: Row
-    is_trained: (
-        bool | None
-    )  # None if that cannot be told: all names are of other agents
+    # None if that cannot be told: all names are of other agents
+    is_trained: bool | None
     is_last_trained: bool  # whether it is the last of the episode's trained agents
     group_suffix: str
 

@@ -201,7 +201,7 @@ def _content_of(file: Source) -> _Content:
     steps: list[int] = []
     digest = xxhash.xxh3_128()
     with file.open() as stream:
-        for _, obj in parquet_rows(stream):
+        for obj in parquet_rows(stream):
             steps.append(coerce.integer(obj.pop("step", None)) or 0)
             digest.update(repr(obj).encode("utf-8", "surrogatepass"))
     return _Content(steps[0] if steps else -1, digest.hexdigest())

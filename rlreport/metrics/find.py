@@ -24,7 +24,7 @@ from rlreport.errors import (
 from rlreport.figures.ragged import Ints
 from rlreport.formats.metric_rows import STEP_KEYS, TEXT_KEYS, Record, is_event
 from rlreport.metrics import readers
-from rlreport.metrics.readers import LeftOut
+from rlreport.metrics.readers import UnusedRows
 from rlreport.metrics.starts import start_notes
 from rlreport.metrics.table import MAX_BROKEN, MAX_METRICS, MAX_STEPS, MetricsTable
 from rlreport.read.lines import DAMAGED
@@ -65,12 +65,12 @@ class MetricsSource(NamedTuple):
 
     Attributes:
         path: the file or folder.
-        read: yields (step, metrics), and adds rows that are not used to a ``LeftOut``.
+        read: yields (step, metrics), and adds rows that are not used to ``UnusedRows``.
         run: name of the run, "." for files directly in the folder that was searched.
     """
 
     path: Path
-    read: Callable[[LeftOut], Iterator[Record]]
+    read: Callable[[UnusedRows], Iterator[Record]]
     run: str = ""
 
 
@@ -84,9 +84,11 @@ def find_metrics(path: Path) -> list[MetricsSource]:
         only_metrics = path.is_file() and _kind(path) in ONLY_METRICS
         return _files_of(path, path.parent) if only_metrics or _is_metrics(path) else []
     if _is_mlflow(path):
-        return [_mlflow(path)]
+        return [_mlflow_source(path)]
     sources: list[MetricsSource] = []
-    states: dict[str, list[Path]] = {}
+    states: dict[
+        str, list[Path]
+    ] = {}  # run -> the ``trainer_state.json`` of its checkpoints
     for folder_path, folders, names in os.walk(path):
         here = Path(folder_path)
         if is_own_folder(here):
@@ -98,7 +100,7 @@ def find_metrics(path: Path) -> list[MetricsSource]:
             folders.clear()
         for folder in [name for name in folders if _is_mlflow(here / name)]:
             folders.remove(folder)
-            sources.append(_mlflow(here / folder))
+            sources.append(_mlflow_source(here / folder))
         for name in names:
             file = here / name
             if not file.is_file():
@@ -134,6 +136,7 @@ def sources_of(path: Path) -> list[MetricsSource]:
 
 
 def _run_of(path: Path, root: Path) -> str:
+    """Return the run of a file: its folder below ``root``, without the folders of checkpoints."""
     parts = path.parent.relative_to(root).parts
     return "/".join(part for part in parts if not _CHECKPOINT.fullmatch(part)) or "."
 
@@ -142,7 +145,8 @@ def _is_mlflow(folder: Path) -> bool:
     return folder.name == "metrics" and (folder.parent / "meta.yaml").is_file()
 
 
-def _mlflow(folder: Path) -> MetricsSource:
+def _mlflow_source(folder: Path) -> MetricsSource:
+    """Return the source of a run of MLflow, given the folder ``metrics`` in the run's folder."""
     run = folder.parent
     name = ""
     with suppress(OSError):
@@ -153,6 +157,7 @@ def _mlflow(folder: Path) -> MetricsSource:
 
 
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
+    """Return a source for each run in a file; a run without a name is called by its folder."""
     run = _run_of(path, root)
     kind = _kind(path)
     read = partial(_READERS[kind], path)
@@ -165,7 +170,7 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     if kind == ".csv":
         with _unreadable(path):
             names = readers.csv_runs(path)
-        if names:
+        if names:  # the table has several runs
             return [
                 MetricsSource(path, partial(read, run=name), name or run)
                 for name in names
@@ -187,6 +192,7 @@ _READERS: dict[str, Callable[..., Iterator[Record]]] = {
 
 
 def _kind(path: Path) -> str:
+    """Return the kind of a file of metrics by its name, a key of ``_READERS``."""
     name = path.stem if path.suffix in COMPRESSIONS else path.name
     if EVENTS in name:
         return "events"
@@ -214,6 +220,7 @@ def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
 
 
 def _has_metrics(path: Path, kind: str) -> bool:
+    """Return whether a file of this kind has metrics, by its name or its first lines."""
     match kind:
         case "events":
             return path.name.startswith(f"{EVENTS}.")
@@ -222,7 +229,7 @@ def _has_metrics(path: Path, kind: str) -> bool:
         case ".wandb":
             return path.name.startswith("run-")
         case ".json":
-            return next(readers.json_records(path, LeftOut()), None) is not None
+            return next(readers.json_records(path, UnusedRows()), None) is not None
         case "console":
             with path.open("rb") as stream:
                 return bool(readers.CONSOLE_LINE.search(stream.read(_PEEK)))
@@ -340,9 +347,9 @@ def _table_of_run(
     table = MetricsTable()
     for source in sources:
         name = name_in_logs(source.path, logs)
-        left_out = LeftOut()
+        unused = UnusedRows()
         try:
-            part = read_metrics(source, left_out)
+            part = read_metrics(source, unused)
         except RlreportError as error:
             # Trackio's database may contain only rollouts.
             is_named = source.path in log_paths and source.path.suffix != ".db"
@@ -356,7 +363,7 @@ def _table_of_run(
             result.notes.append(Note(kind, why, 1, name))
             result.unread.append(source.path)
             continue
-        result.notes += left_out.notes(name)
+        result.notes += unused.notes(name)
         result.paths.append(source.path)
         result.files.append(MetricsFile(name, len(part.steps), sorted(part.names)))
         table.extend(part)
@@ -376,6 +383,7 @@ def _add_steps(seen: dict[str, Ints], steps_of: Mapping[str, Ints]) -> bool:
 
 @contextmanager
 def _unreadable(path: Path) -> Iterator[None]:
+    """Convert the errors that a damaged file raises to UnusableInputError."""
     try:
         yield
     except (*DAMAGED, ValueError, OverflowError, sqlite3.Error) as error:
@@ -383,11 +391,11 @@ def _unreadable(path: Path) -> Iterator[None]:
         raise UnusableInputError(why) from error
 
 
-def read_metrics(source: MetricsSource, left_out: LeftOut) -> MetricsTable:
-    """Read a metrics file, counting bad rows in ``left_out``; raise if it has no metrics."""
+def read_metrics(source: MetricsSource, unused: UnusedRows) -> MetricsTable:
+    """Read a metrics file, counting bad rows in ``unused``; raise if it has no metrics."""
     table = MetricsTable()
     with _unreadable(source.path):
-        table.add(source.read(left_out))
+        table.add(source.read(unused))
     if not table.parts:
         raise UnusableInputError(f"{source.path.name}: contains no steps with numbers")
     return table

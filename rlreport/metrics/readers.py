@@ -59,7 +59,7 @@ ROUNDED = translatable(
 REST = translatable("the file of trainer metrics cannot be read from here on")
 
 
-class LeftOut:
+class UnusedRows:
     """Unusable rows of a metrics file, counted by reason."""
 
     def __init__(self) -> None:
@@ -99,9 +99,14 @@ _SUMMARY = (
 
 
 def lines_of(
-    path: Path, longest: int = MAX_LINE, left_out: LeftOut | None = None
+    path: Path, longest: int = MAX_LINE, unused: UnusedRows | None = None
 ) -> Generator[bytes]:
-    """Yield decompressed lines up to damage; raise ValueError if all is damaged or too large."""
+    """Yield the decompressed lines of a file, as far as it can be read.
+
+    Raises:
+        ValueError: not even the first line can be read.
+        LimitError: a line has more than ``longest`` bytes, or all more than MAX_UNPACKED.
+    """
     compression = COMPRESSIONS.get(path.suffix, "")
     source = Source("", str(path), path.stat().st_size, compression)
     lines = Lines(ByteRange(0, source), longest)
@@ -120,23 +125,23 @@ def lines_of(
         yield line.data
     if lines.damage and line is None:
         raise ValueError(lines.damage)
-    if lines.damage and left_out is not None:
-        left_out.add(REST, count)
+    if lines.damage and unused is not None:
+        unused.add(REST, count)
 
 
-def json_line_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
-    for number, line in enumerate(lines_of(path, left_out=left_out), 1):
+def json_line_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
+    for number, line in enumerate(lines_of(path, unused=unused), 1):
         try:
-            yield from _records([load_json(line, "replace")], left_out, number)
+            yield from _records([load_json(line, "replace")], unused, number)
         except ValueError:
             if line.strip():
-                left_out.add(JSON, number)
+                unused.add(JSON, number)
 
 
 def _records(
-    events: Iterable[Any], left_out: LeftOut, line: int | None = None
+    events: Iterable[Any], unused: UnusedRows, line: int | None = None
 ) -> Iterator[Record]:
-    """Yield (step, metrics) of each event; add events with an invalid step to ``left_out``."""
+    """Yield (step, metrics) of each event; add events with an invalid step to ``unused``."""
     for event in events:
         metrics = numbers_of(event) if isinstance(event, dict) else {}
         if not metrics:
@@ -145,10 +150,10 @@ def _records(
         if step is not None:
             yield step, metrics | counters_of(event)
         elif not event.keys().isdisjoint(STEP_KEYS):
-            left_out.add(STEP, line)
+            unused.add(STEP, line)
 
 
-def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
+def json_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     """Yield the records of a ``trainer_state.json``, or of the events in another JSON document."""
     content = read_bounded(path, MAX_JSON)
     history = mapping(load_json(content, "replace")).get("log_history")
@@ -157,19 +162,19 @@ def json_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
         for entry in entries:
             for key in _SUMMARY:
                 entry.pop(key, None)
-        yield from _records(entries, left_out)
+        yield from _records(entries, unused)
         return
     if path.name.endswith("trainer_state.json"):
         raise UnusableInputError(
             f"{path.name}: not a trainer state, as it has no `log_history`"
         )
-    records = [*_records(json_objects(io.BytesIO(content)), left_out)]
+    records = [*_records(json_objects(io.BytesIO(content)), unused)]
     if not records:
         raise UnusableInputError(f"{path.name}: contains no steps with numbers")
     yield from records
 
 
-def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
+def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     """Yield the records of verl's console log: ``step:1 - actor/loss:0.1 - …`` on a line.
 
     A metric that is 0.000 in all its lines is left out: it may be any number that is rounded to 0,
@@ -177,13 +182,13 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
     """
     names: set[str] = set()
     known: set[str] = set()  # names of metrics with a value that is not rounded to 0
-    for _, cells in _console_lines(path, LeftOut()):
+    for _, cells in _console_lines(path, UnusedRows()):
         names |= cells.keys()
         known.update(n for n in cells if not _ROUNDED_ZERO.fullmatch(cells[n]))
     for _ in names - known:
-        left_out.add(ROUNDED, None)
+        unused.add(ROUNDED, None)
     found_any = False
-    for step, cells in _console_lines(path, left_out):
+    for step, cells in _console_lines(path, unused):
         event = {name: number(cells[name]) for name in cells if name in known}
         metrics = dict(flat_numbers(event))
         if metrics:
@@ -198,10 +203,10 @@ def console_records(path: Path, left_out: LeftOut) -> Iterator[Record]:
 
 
 def _console_lines(
-    path: Path, left_out: LeftOut
+    path: Path, unused: UnusedRows
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the step and (metric -> printed number) of each line of metrics in a console log."""
-    for line in lines_of(path, left_out=left_out):
+    for line in lines_of(path, unused=unused):
         plain = _ANSI.sub(b"", line)
         start = CONSOLE_LINE.search(plain)
         if start is None:
@@ -223,7 +228,7 @@ def number(cell: str) -> float | None:
         return None
 
 
-def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
+def tensorboard_records(path: Path, _: UnusedRows) -> Iterator[Record]:
     try:
         from tensorboard.backend.event_processing import event_accumulator
         from tensorboard.util import tensor_util
@@ -233,6 +238,7 @@ def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
         ) from None
     if path.stat().st_size > MAX_EVENTS:
         raise LimitError(message("larger than {most:count} bytes", most=MAX_EVENTS))
+    # 0 stands for all events; by default, tensorboard keeps a random sample of each tag.
     everything = {event_accumulator.SCALARS: 0, event_accumulator.TENSORS: 0}
     log = event_accumulator.EventAccumulator(str(path), size_guidance=everything)
     log.Reload()
@@ -259,6 +265,7 @@ def tensorboard_records(path: Path, _: LeftOut) -> Iterator[Record]:
 
 
 def _falls(steps: Iterable[int]) -> bool:
+    """Return whether a step is lower than the one before it, as after a restart."""
     return any(after < before for before, after in pairwise(steps))
 
 
@@ -323,12 +330,12 @@ def _first_index(names: list[str], keys: Iterable[str]) -> int | None:
     return None
 
 
-def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record]:
+def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Record]:
     """Yield the metrics of a CSV file; cells are separated by commas, semicolons or tabs.
 
     With ``run``, read only its rows, or its columns "RUN - METRIC", as W&B exports charts.
     """
-    lines = lines_of(path, left_out=left_out)
+    lines = lines_of(path, unused=unused)
     header = next(lines, b"")
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnusableInputError(f"{path.name}: encoded as UTF-16; save it as UTF-8")
@@ -341,30 +348,30 @@ def csv_records(path: Path, left_out: LeftOut, run: str = "") -> Iterator[Record
         raise UnusableInputError(
             f"{path.name}: not a metrics table, as no column is named step"
         )
-    for line, cells in _csv_rows(lines, separator, left_out):
+    for line, cells in _csv_rows(lines, separator, unused):
         step = number(_cell(cells, columns.step))
         if len(cells) > len(names):
-            left_out.add(CELLS, line)
+            unused.add(CELLS, line)
         elif step is None or not step.is_integer() or abs(step) > LARGEST_STEP:
-            left_out.add(STEP, line)
+            unused.add(STEP, line)
         elif columns.run is None or _cell(cells, columns.run) == run:
             yield int(step), columns.numbers(cells, step)
 
 
 def _csv_rows(
-    lines: Iterator[bytes], separator: str, left_out: LeftOut
+    lines: Iterator[bytes], separator: str, unused: UnusedRows
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells) of each nonempty row; a row may span several lines."""
     texts = (line.decode("utf-8", "replace") + "\n" for line in lines)
     rows = csv.reader(texts, delimiter=separator, strict=True)
-    line = 2
+    line = 2  # line 1 is the header, which ``rows`` does not count
     try:
         for cells in rows:
             if any(cells):
                 yield line, cells
             line = rows.line_num + 2
     except csv.Error:  # such as an unclosed quotation mark
-        left_out.add(REST, line)
+        unused.add(REST, line)
 
 
 def csv_separator(header: bytes) -> str:
@@ -393,7 +400,7 @@ def csv_runs(path: Path) -> list[str]:
         if column is None or len(names) > MAX_COLUMNS:
             return []
         runs: set[str] = set()
-        for _, cells in _csv_rows(lines, separator, LeftOut()):
+        for _, cells in _csv_rows(lines, separator, UnusedRows()):
             run = _cell(cells, column)
             if run:
                 runs.add(run)
@@ -439,8 +446,25 @@ _FIXED32 = 5
 _VARINT_BITS = 70  # of ten bytes, the most that a number of 64 bits takes
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 
+# Numbers of fields in W&B's messages (``wandb_internal.proto``): in Record,
+_HISTORY = 2
+_RUN = 17
+# in RunRecord,
+_RUN_NAME = 8
+# in HistoryRecord,
+_ITEM = 1
+_STEP = 2
+# in HistoryStep,
+_STEP_NUMBER = 1
+# and in HistoryItem. A value is JSON (16) or, in newer files, in the field of its type: a float64
+# in 6, integers in 5 and 8
+_KEY = 1
+_NESTED_KEY = 2
+_FLOAT64_VALUE = 6
+_VALUES = (5, _FLOAT64_VALUE, 8, 16)
 
-def mlflow_records(folder: Path, _: LeftOut) -> Iterator[Record]:
+
+def mlflow_records(folder: Path, _: UnusedRows) -> Iterator[Record]:
     """Yield the records of MLflow's files, one per metric with lines of "time value step".
 
     They are yielded file by file, unless the step falls in one: then in the order of their times.
@@ -480,6 +504,7 @@ def _mlflow_values(path: Path, name: str) -> Iterator[_MlflowValue]:
 
 
 def trackio_runs(path: Path) -> list[str]:
+    """Return the names of the runs in a database of Trackio, [] if it has no metrics."""
     with closing(open_database(path)) as database:
         if not is_plain_table(database, "metrics"):
             return []
@@ -489,7 +514,7 @@ def trackio_runs(path: Path) -> list[str]:
         return [str(row["run_name"]) for row in rows]
 
 
-def trackio_records(path: Path, left_out: LeftOut, run: str) -> Iterator[Record]:
+def trackio_records(path: Path, unused: UnusedRows, run: str) -> Iterator[Record]:
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
         for logged_step, metrics in database.execute(query, (run,)):
@@ -497,37 +522,32 @@ def trackio_records(path: Path, left_out: LeftOut, run: str) -> Iterator[Record]
             numbers = dict(flat_numbers(event))
             step = integer(logged_step)
             if step is None:
-                left_out.add(STEP, None)
+                unused.add(STEP, None)
             elif numbers:
                 yield step, numbers | counters_of(event)
 
 
 def wandb_run(path: Path) -> str:
-    """Return name and id of the run in a W&B run file, such as "swift-fox-3-1a2b3c4d".
-
-    A record (protocol buffer) holds the run message in field 17, whose field 8 is the name.
-    """
+    """Return name and id of the run in a W&B run file, such as "swift-fox-3-1a2b3c4d"."""
     run = path.stem.removeprefix("run-")
     with suppress(RlreportError):
         for entry in islice(_wandb_entries(path), _RUN_ENTRIES):
-            about = _values_of(entry, 17)
+            about = _values_of(entry, _RUN)
             if about:
-                names = _values_of(about[0], 8)
+                names = _values_of(about[0], _RUN_NAME)
                 return f"{_text(names[0])}-{run}" if names else run
     return run
 
 
-def wandb_records(path: Path, _: LeftOut) -> Iterator[Record]:
+def wandb_records(path: Path, _: UnusedRows) -> Iterator[Record]:
     """Yield the history of a W&B run file (``run-ID.wandb``).
 
-    Such a file is a LevelDB log with one protocol buffer ``Record`` per entry
-    (``wandb_internal.proto``). Its field 2 is the history: items (field 1) and the step (field 2,
-    whose field 1 is the number). An item has a key (field 1) or nested key (2), and a number or
-    JSON value (5, 6, 8 or 16).
+    Such a file is a LevelDB log with one protocol buffer ``Record`` per entry. A record may hold a
+    row of the history: a step, and an item for each metric.
     """
     for entry in _wandb_entries(path):
         for number, history in _fields(entry):
-            if number == 2 and isinstance(history, bytes):
+            if number == _HISTORY and isinstance(history, bytes):
                 record = _history(history)
                 if record is not None:
                     yield record
@@ -570,10 +590,11 @@ def _history(data: bytes) -> Record | None:
     for number, item in _fields(data):
         if not isinstance(item, bytes):
             continue
-        if number == 1:
+        if number == _ITEM:
             event |= _history_item(item)
-        elif number == 2:
-            steps = _values_of(item, 1)
+        elif number == _STEP:
+            # Protocol buffers leave out a number that is 0.
+            steps = _values_of(item, _STEP_NUMBER)
             event.setdefault("_step", steps[0] if steps else 0)
     step = step_in(event)
     metrics = numbers_of(event)
@@ -583,13 +604,16 @@ def _history(data: bytes) -> Record | None:
 
 
 def _history_item(data: bytes) -> dict[str, Any]:
-    """Return {key: value} of an item of the history, {} if it has no key or value."""
+    """Return {key: value} of W&B's message ``HistoryItem``, {} if it has no key or value.
+
+    The parts of a nested key are joined by slashes. Of several values, the last counts.
+    """
     keys: list[str] = []
     values: list[Any] = []
     for number, value in _fields(data):
-        if number in (1, 2) and value:
+        if number in (_KEY, _NESTED_KEY) and value:
             keys.append(_text(value))
-        elif number in (5, 6, 8, 16):
+        elif number in _VALUES:
             values.append(_value(number, value))
     return {"/".join(keys): values[-1]} if keys and values else {}
 
@@ -604,10 +628,14 @@ def _text(value: int | bytes) -> str:
 
 
 def _value(number: int, value: int | bytes) -> Any:
+    """Return the value in field ``number`` of a ``HistoryItem``, None if it is broken."""
     if isinstance(value, int):
+        # Negative integers are encoded as 64 bits in two's complement.
         return value - (1 << 64) if value >> 63 else value
     try:
-        return struct.unpack("<d", value)[0] if number == 6 else load_json(value)
+        if number == _FLOAT64_VALUE:
+            return struct.unpack("<d", value)[0]
+        return load_json(value)
     except (ValueError, struct.error):
         return None
 

@@ -220,20 +220,31 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
 
 
 def _preference(name: str) -> tuple[bool, int, str]:
+    """Return the sort key of a metric's name: names to prefer come first, see ``roles_of``."""
     is_of_rollouts = name.lower().startswith("rollout")
     return not is_of_rollouts, len(name), name
 
 
 def _roles_by_keys(names: Sequence[str]) -> dict[str, str]:
-    """Return role -> name by the keys in ``keys.csv``; ``names`` are in order of preference."""
-    known: list[tuple[Key, str]] = []
+    """Return role -> name, for the names that match a row of ``keys.csv``.
+
+    If several names have a role, the one of the framework that most names match counts, then the
+    one whose row comes first in ``keys.csv``, then the one that comes first in ``names``.
+    """
+    matches: list[tuple[Key, str]] = []
     for name in names:
-        known += [(key, name) for key in _keys_of(name)]
-    logged = Counter(key.framework for key, _ in known)
-    rank = {key: row for row, key in enumerate(known_keys())}
-    known.sort(key=lambda pair: (-logged[pair[0].framework], rank[pair[0]]))
+        matches += [(key, name) for key in _keys_of(name)]
+    names_of_framework = Counter(key.framework for key, _ in matches)
+    row_of = {key: row for row, key in enumerate(known_keys())}
+
+    def order(match: tuple[Key, str]) -> tuple[int, int]:
+        key, _ = match
+        return -names_of_framework[key.framework], row_of[key]
+
+    # The sort is stable, so that equal matches stay in the order of ``names``.
+    matches.sort(key=order)
     roles: dict[str, str] = {}
-    for key, name in known:
+    for key, name in matches:
         roles.setdefault(key.role, name)
     return roles
 
@@ -285,9 +296,9 @@ def framework_of(metrics: Iterable[str]) -> str | None:
     keys: set[Key] = set()
     for name in metrics:
         keys.update(_keys_of(name))
-    logged = Counter(key.framework for key in keys if _is_long(key))
-    framework = max(ROLLOUT_SETTINGS, key=lambda name: logged[name])
-    return framework if logged[framework] > 1 else None
+    key_counts = Counter(key.framework for key in keys if _is_long(key))
+    framework = max(ROLLOUT_SETTINGS, key=lambda name: key_counts[name])
+    return framework if key_counts[framework] > 1 else None
 
 
 def _is_long(key: Key) -> bool:

@@ -95,29 +95,31 @@ def arranged(
     steps_of = _steps_by_piece(series, pieces)
     starts = np.zeros(pieces, np.int64)
     shifts = np.zeros(pieces, np.int64)
-    if UNSORTED_FALLS * (pieces - 1) > changes or _written_in_turns(steps_of):
+    falls = pieces - 1
+    if UNSORTED_FALLS * falls > changes or _written_in_turns(steps_of):
         return Arrangement(starts, shifts, [], unsorted=True)
-    found = [_Start.of(steps_of[0])]
+    all_starts = [_Start.of(steps_of[0])]
     for piece in range(1, pieces):
         steps = steps_of[piece]
-        start = found[-1]
+        start = all_starts[-1]
         if len(steps):  # none, if all its metrics are left out
-            is_copied = _is_copy_of_piece(series, piece)
+            is_copied = _repeats_values(series, piece)
             if is_copied or not start.is_begun_afresh(steps, steps_of[piece - 1]):
                 start.add(steps, is_resumption=not is_copied)
             elif one_run or _goes_on(series, piece):
                 start.set_back(steps)
             else:
-                found.append(_Start.of(steps))
-        starts[piece] = len(found) - 1
-        shifts[piece] = found[-1].shift
-    of_last = shifts[starts == starts[-1]]
+                all_starts.append(_Start.of(steps))
+        starts[piece] = len(all_starts) - 1
+        shifts[piece] = all_starts[-1].shift
+    # Each time that the counter of the last start is set back, its shift grows.
+    shifts_of_last = np.unique(shifts[starts == starts[-1]])
     return Arrangement(
         starts,
         shifts,
-        lengths=[len(start.steps) for start in found],
-        repeated=found[-1].repeated.tolist(),
-        set_back=len(np.unique(of_last)) - 1,
+        lengths=[len(start.steps) for start in all_starts],
+        repeated=all_starts[-1].repeated.tolist(),
+        set_back=len(shifts_of_last) - 1,
     )
 
 
@@ -196,13 +198,14 @@ def _spacing(steps: Ints) -> int:
     return max(1, int(np.median(np.diff(steps))))
 
 
-def _is_copy_of_piece(series: Mapping[str, Series], piece: int) -> bool:
-    before = {name: _up_to(one, piece) for name, one in series.items()}
+def _repeats_values(series: Mapping[str, Series], piece: int) -> bool:
+    """Return whether a piece is a copy of values that the pieces before it have."""
+    before = {name: _before_piece(one, piece) for name, one in series.items()}
     again = {name: _in_piece(one, piece) for name, one in series.items()}
     return is_copy(before, again)
 
 
-def _up_to(one: Series, piece: int) -> Series:
+def _before_piece(one: Series, piece: int) -> Series:
     return _where(one, one.pieces < piece)
 
 
@@ -252,8 +255,9 @@ def _goes_on(series: Mapping[str, Series], piece: int) -> bool:
     for name, one in series.items():
         before = _in_piece(one, piece - 1)
         after = _in_piece(one, piece)
-        counts_steps = bool((one.steps == one.values).all())
-        if not len(before.values) or not len(after.values) or counts_steps:
+        # A metric that is the step itself is set back with it.
+        is_step = bool((one.steps == one.values).all())
+        if not len(before.values) or not len(after.values) or is_step:
             continue
         if name.startswith(COUNTER) or name.rpartition("/")[2] in NO_METRICS:
             of_counters.append(_counts_on(before.values, after.values))

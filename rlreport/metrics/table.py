@@ -160,15 +160,19 @@ class MetricsTable:
         """Add the metrics of another log of the run, as if it followed this one."""
         shift = self._piece_of_next(other)
         for name, parts in other.parts.items():
-            moved = [part._replace(pieces=part.pieces + shift) for part in parts]
-            self._add(name, moved)
+            renumbered = [part._replace(pieces=part.pieces + shift) for part in parts]
+            self._add(name, renumbered)
         self.piece = max(self.piece, other.piece + shift)
         self.changes += other.changes
         self.left_out |= other.left_out
         self._merge(max(self.width, other.width))
 
     def _piece_of_next(self, other: MetricsTable) -> int:
-        """Return the number of the piece of this log in which another one begins."""
+        """Return the number of the piece of this log in which another one begins.
+
+        Logs with as many pieces were probably written at the same time, so that their pieces
+        correspond: if they have no metric in common, or one is a copy of the other.
+        """
         common = self.names & other.names
         same_pieces = self.piece == other.piece
         if not common:
@@ -219,6 +223,7 @@ class MetricsTable:
         return {name for name in self.parts if not name.startswith(COUNTER)}
 
     def _add(self, name: str, parts: list[Part]) -> None:
+        """Add values of a metric or counter, unless it is one too many or its name too long."""
         if len(name) > MAX_NAME:
             return
         if name not in self.parts and not name.startswith(COUNTER):
@@ -230,6 +235,7 @@ class MetricsTable:
         self.size += sum(len(part.steps) for part in parts)
 
     def _merge(self, width: int) -> None:
+        """Make rows of ``width`` steps, with one value of each metric in a row and piece."""
         self.width = width
         self.size = 0
         for name, parts in self.parts.items():
@@ -312,6 +318,7 @@ def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
     name = roles_of(columns.keys() - {"step"}).get("validation")
     if name is None:
         return
+    # Metrics of the same evaluation begin with the same word: ``val/`` or ``eval_``.
     prefix = re.match(r"[^_/.-]*[_/.-]", name)
     if prefix is None:
         return

@@ -74,9 +74,9 @@ def turns_table(run: JudgedRun, addresses: Addresses) -> TableView | None:
     rollouts = training[training["turns"].notna()]
     if tools.empty or rollouts.empty:
         return None
-    has_lengths = rollouts["env_tokens"].notna().any() and tools["ranges"].any()
-    in_tokens = bool(has_lengths)
-    rows = list(_rows(run, rollouts, in_tokens=in_tokens))
+    has_token_counts = rollouts["env_tokens"].notna().any() and tools["ranges"].any()
+    in_tokens = bool(has_token_counts)  # else lengths are in characters
+    rows = list(_turns(run, rollouts, in_tokens=in_tokens))
     columns: Columns = {
         _WHO: [Cell(row.name, row.name) for row in rows],
         _TURNS: [row.turns for row in rows],
@@ -106,6 +106,7 @@ def turns_table(run: JudgedRun, addresses: Addresses) -> TableView | None:
 
 
 def _size_columns(rows: Sequence[Turns], *, in_tokens: bool) -> Columns:
+    """Return the mean length of a row's turns, and their share of the length of all turns."""
     unit = message("tokens") if in_tokens else message("characters")
     mean = message("mean over turns")
     size = ColumnView("size", message("Length of a turn"), unit, help=mean)
@@ -139,9 +140,10 @@ def _error_columns(
     return columns
 
 
-def _rows(
+def _turns(
     run: JudgedRun, rollouts: pd.DataFrame, *, in_tokens: bool
 ) -> Iterator[Turns]:
+    """Yield the rows of the table: the policy, the tools with the most answers, other roles."""
     tools = run.tables.tools
     turns = float(rollouts["turns"].sum())
     of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
@@ -157,6 +159,7 @@ def _rows(
             name=tool_label(name),
             turns=totals["answers"],
             size=totals["tokens" if in_tokens else "chars"],
+            # Tokens are counted in answers whose token range is logged.
             sized=totals["ranges" if in_tokens else "answers"],
             tool=listed_tool(name),
             errors=ErrorRates(
@@ -168,6 +171,7 @@ def _rows(
             empty=totals["empty"] / totals["answers"],
         )
     if in_tokens:
+        # Tokens that neither the policy nor a tool wrote; in how many turns is not logged.
         rest = float(rollouts["env_tokens"].sum() - sums["tokens"].sum())
         if rest > 0:
             yield Turns(message("others (user, template)"), np.nan, rest, 0.0)
@@ -198,6 +202,7 @@ def _most_errors(totals: pd.Series) -> str:
 
 
 def _error_shares(tools: pd.DataFrame) -> pd.Series:
+    """Return the share of each tool's answers that are errors, by the tool's name."""
     sums = tools.groupby("tool")[["answers", "errors"]].sum()
     return sums["errors"] / sums["answers"]
 
@@ -221,8 +226,8 @@ def environments_table(report: RunReport, addresses: Addresses) -> TableView | N
     parts = [steps[steps["environment"] == number] for number in numbers]
     names = environments.labels[: len(parts)]
     sizes = np.array([part["responses"].sum() for part in parts])
-    rewards = [_ends(part, "reward") for part in parts]
-    lengths = [_ends(part, "length") for part in parts]
+    rewards = [_window_means(part, "reward") for part in parts]
+    lengths = [_window_means(part, "length") for part in parts]
     paths = [sparkline(part["reward"].to_numpy(np.float64)) for part in parts]
     finished = tables.responses["finished"].groupby(environments.index).mean()
     not_above = message("not above the last by more than chance")
@@ -230,9 +235,9 @@ def environments_table(report: RunReport, addresses: Addresses) -> TableView | N
         _ENVIRONMENT: [Cell(name, name) for name in names],
         _SHARE: sizes / sizes.sum(),
         REWARD_PATH: map(Cell, paths),
-        _REWARD_FIRST: [ends.first for ends in rewards],
-        _REWARD_BEST: [number_cell(e.best, why_missing=not_above) for e in rewards],
-        _REWARD_LAST: [ends.last for ends in rewards],
+        _REWARD_FIRST: [means.first for means in rewards],
+        _REWARD_BEST: [number_cell(m.best, why_missing=not_above) for m in rewards],
+        _REWARD_LAST: [means.last for means in rewards],
     }
     columns |= _length_columns(tables, lengths)
     columns[_FINISHED] = finished.drop(-1, errors="ignore")  # -1: in no environment
@@ -240,13 +245,13 @@ def environments_table(report: RunReport, addresses: Addresses) -> TableView | N
     return table("environments", message("By environment"), columns, hrefs=hrefs)
 
 
-def _length_columns(tables: Tables, lengths: Sequence[_Ends]) -> Columns:
+def _length_columns(tables: Tables, lengths: Sequence[_WindowMeans]) -> Columns:
     unit = STEP[f"{length_column(tables.responses)}_mean"].unit
     first = ColumnView("length_first", message("First length"), unit)
     last = ColumnView("length_last", message("Last length"), unit)
     return {
-        first: [ends.first for ends in lengths],
-        last: [ends.last for ends in lengths],
+        first: [means.first for means in lengths],
+        last: [means.last for means in lengths],
     }
 
 
@@ -260,7 +265,7 @@ def _environment_href(
     return addresses.responses(urlencode({f"has.{key}": name}))
 
 
-class _Ends(NamedTuple):
+class _WindowMeans(NamedTuple):
     """Means of the first, best and last window."""
 
     first: float = np.nan
@@ -268,11 +273,12 @@ class _Ends(NamedTuple):
     last: float = np.nan
 
 
-def _ends(part: pd.DataFrame, column: str) -> _Ends:
-    steps = part["step"].to_numpy(np.int64)
-    values = part[column].to_numpy(np.float64)
+def _window_means(by_step: pd.DataFrame, column: str) -> _WindowMeans:
+    """Return the means by window of a column of one environment's steps, NaN if too few."""
+    steps = by_step["step"].to_numpy(np.int64)
+    values = by_step[column].to_numpy(np.float64)
     course = course_of(Series(steps, values), column)
     if course is None:
-        return _Ends()
+        return _WindowMeans()
     best = course.top.value if course.lost else np.nan
-    return _Ends(course.first.value, best, course.last.value)
+    return _WindowMeans(course.first.value, best, course.last.value)

@@ -34,9 +34,13 @@ MOST_BYTES = 64_000
 _MOST_NAMED = 10  # Maximum number of broken links in a warning
 _LONGEST_NAME = 60  # Maximum number of characters of each
 _KINDS = "step|response|prompt|chart|finding"
+# Targets of links into the report, such as ``step:12``
 _OWN = re.compile(rf"({_KINDS}):(.+)", re.DOTALL)
+# Number of a step or prompt, or step and n of a response: ``12``, ``12/3``
 _PLACE = re.compile(r"(\d{1,18})(?:/(\d{1,18}))?", re.ASCII)
+# Start of the addresses outside of the report that links may have
 _ELSEWHERE = re.compile(r"(?:https?|mailto):", re.IGNORECASE)
+# A link into the report as Markdown: ``[text](step:12)``
 _OWN_LINK = re.compile(rf"\[([^\[\]]*)\]\(<?((?:{_KINDS}):[^()<>]*)>?\)")
 
 
@@ -56,6 +60,7 @@ class Targets:
             names = self.charts if kind == "chart" else self.findings
             return f"#{kind}={quote(name)}" if name in names else None
         numbers = _PLACE.fullmatch(name)
+        # Only a response is given by two numbers.
         if not numbers or (numbers[2] is not None) != (kind == "response"):
             return None
         number = int(numbers[1])
@@ -160,12 +165,14 @@ def render_notes(
             # Headings begin at level 3, as the section has level 2.
             level = int(token.tag[1]) - min(levels) + 3
             token.tag = f"h{min(6, level)}"
+        # Of all attributes, only the first number of a list is of use.
         attributes = token.attrs.items()
         token.attrs = {name: value for name, value in attributes if name == "start"}
         token.content = printable(token.content)
-        token.info = ""
+        token.info = ""  # the language of a code block, which would become a class
         token.children = list(inline.rendered(token.children or ()))
         block.append(token)
+        # A block ends with its closing token, or is a single token.
         is_end = token.level == 0 and token.nesting <= 0
         if not is_end:
             continue
@@ -216,7 +223,11 @@ class _Inline:
         self.broken_links: list[str] = []  # without repetitions
 
     def rendered(self, tokens: Sequence[Token]) -> Iterator[Token]:
-        is_linked = True
+        """Yield the tokens of a block to render, without the tags of broken links.
+
+        An image becomes its alternative text, and a link without text gets one.
+        """
+        is_linked = True  # whether the last link opened leads anywhere
         target = ""
         is_empty = False  # whether the open link has no text so far
         for token in tokens:

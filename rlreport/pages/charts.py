@@ -22,7 +22,7 @@ class PageCharts(NamedTuple):
 
 
 def page_charts(report: RunReport) -> PageCharts:
-    """Return the charts, of which only those of the user's functions are drawn."""
+    """Return the charts as specifications; only those of the user's functions have an ``svg``."""
     return report.once("charts", lambda: _page_charts(report))
 
 

@@ -14,7 +14,7 @@ from rlreport.comparison import words
 from rlreport.comparison.compare import Guardrail
 from rlreport.comparison.export import compare_json, prompts_table
 from rlreport.comparison.outcome import Flip, Outcome
-from rlreport.comparison.run import Difference, settings_that_differ
+from rlreport.comparison.run import ComparedRun, Difference, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.options import CompareOptions
 from rlreport.pages.context import EncodedPage, Maker
@@ -290,6 +290,7 @@ class ComparisonSummary:
 def comparison_view(
     outcome: Outcome, charts: Sequence[Chart], shown: int
 ) -> ComparisonView:
+    """Return what the page shows; ``shown``: maximum number of prompts won or lost."""
     flips = outcome.flips[:shown]
     caveats = words.caveats(outcome)
     card, versions = settings_that_differ(outcome.base, outcome.new)
@@ -300,23 +301,20 @@ def comparison_view(
         against=caveats,
         gate=words.gate_sentence(outcome),
         notes=words.notes(outcome),
-        runs=[
-            ComparedSide(
-                side.partition(" ")[0], run.name, run.level, words.run_verdict(run)
-            )
-            for side, run in outcome.runs
-        ],
+        runs=[_compared_side(label, run) for label, run in outcome.runs],
         charts=list(charts),
         equal_kl=words.equal_kl(outcome),
-        guardrails=_guardrails(outcome),
+        guardrails=_guardrails_table(outcome),
         findings=_changed_findings(outcome),
-        card=_settings("card", _CARD, card, redact=outcome.redact),
-        versions=_settings("versions", _VERSIONS, versions, redact=outcome.redact),
-        flips=_flips(flips),
-        data=_data(flips, outcome),
+        card=_settings_table("card", _CARD, card, redact=outcome.redact),
+        versions=_settings_table(
+            "versions", _VERSIONS, versions, redact=outcome.redact
+        ),
+        flips=_flips_table(flips),
+        data=_rows_data(flips, outcome),
         prompts=not outcome.comparison.metrics_alone,
-        ngrams=_ngrams(outcome),
-        tokens=_tokens(outcome),
+        ngrams=_ngrams_table(outcome),
+        tokens=_tokens_table(outcome),
         left_out=_left_out(outcome, shown),
         pairs=[
             _pair(flip)
@@ -324,6 +322,11 @@ def comparison_view(
             if flip.new_text is not None and flip.base_text is not None
         ],
     )
+
+
+def _compared_side(label: str, run: ComparedRun) -> ComparedSide:
+    side = label.partition(" ")[0]  # ``BASE`` of ``BASE (seed1)``
+    return ComparedSide(side, run.name, run.level, words.run_verdict(run))
 
 
 def _changed_findings(outcome: Outcome) -> list[ChangedFindings]:
@@ -342,6 +345,7 @@ def _title(finding: ToldFinding, outcome: Outcome) -> str:
 
 
 def _left_out(outcome: Outcome, shown: int) -> list[str]:
+    """Return sentences on the texts and prompts that the page does not show."""
     notes = []
     texts = words.texts_note(outcome)
     if texts:
@@ -357,7 +361,10 @@ def _left_out(outcome: Outcome, shown: int) -> list[str]:
 
 
 def _severity(outcome: Outcome, caveats: str) -> str:
-    """Return the level that colours the result, "healthy" only if there are no caveats."""
+    """Return the level that colours the result, "healthy" only if there are no caveats.
+
+    A broken run is one whose verdict is critical: its better figures may mislead.
+    """
     level = outcome.comparison.level
     if any(run.broken for run in outcome.news):
         return "critical"
@@ -368,7 +375,7 @@ def _severity(outcome: Outcome, caveats: str) -> str:
     return LEVELS[level]
 
 
-def _guardrails(outcome: Outcome) -> TableView:
+def _guardrails_table(outcome: Outcome) -> TableView:
     comparison = outcome.comparison
     guardrails = [g for g in comparison.guardrails if g.level != "missing"]
     effects = [guardrail.effect for guardrail in guardrails]
@@ -398,9 +405,10 @@ def _guardrail_label(guardrail: Guardrail) -> str:
     return message("{name} ({unit})", name=name, unit=column.unit)
 
 
-def _settings(
+def _settings_table(
     name: str, caption: str, differences: Sequence[Difference], *, redact: bool
 ) -> TableView | None:
+    """Return a table of the settings in which the runs differ, None if there are none."""
     if not differences:
         return None
     keys = [difference.key for difference in differences]
@@ -419,7 +427,7 @@ def _setting_text(key: str, text: str | None, *, redact: bool) -> str:
     return redacted_text(key, text) if redact else text
 
 
-def _flips(flips: Sequence[Flip]) -> TableView:
+def _flips_table(flips: Sequence[Flip]) -> TableView:
     ids = range(1, len(flips) + 1)
     columns: Columns = {_NUMBER: map(name_cell, ids)}
     columns |= attribute_columns(flips, _FLIP_NUMBERS)
@@ -453,7 +461,8 @@ def _cut(text: str) -> str:
     )
 
 
-def _data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
+def _rows_data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
+    """Return the rows of prompts won and lost for scripts; see docs/page-data.md."""
     return {
         "run": outcome.new.name,
         "step": "",
@@ -479,7 +488,7 @@ def _data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
         "highlights": [],
         "metrics": [],
         "titles": {
-            "row": message("Prompt {n}", n="{n}"),
+            "row": message("Prompt {n}", n="{n}"),  # scripts fill in the number
             "response": message("NEW's response"),
             "ref_response": message("BASE's response"),
             "other": "BASE",
@@ -488,6 +497,7 @@ def _data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
 
 
 def _where(flip: Flip) -> str:
+    """Return which response of each run the page shows for a prompt."""
     base_step, base_n = flip.base_response
     new_step, new_n = flip.new_response
     return message(
@@ -500,8 +510,8 @@ def _where(flip: Flip) -> str:
     )
 
 
-def _ngrams(outcome: Outcome) -> TableView:
-    base, new = outcome.counted
+def _ngrams_table(outcome: Outcome) -> TableView:
+    base, new = outcome.counted  # responses of each run
     if base and new:
         note = message(
             "Counted in {new:count} responses of NEW and {base:count} responses of BASE in the "
@@ -517,7 +527,8 @@ def _ngrams(outcome: Outcome) -> TableView:
     return table("ngrams", message("Texts more frequent in NEW"), columns, note=note)
 
 
-def _tokens(outcome: Outcome) -> TableView:
+def _tokens_table(outcome: Outcome) -> TableView:
+    # The change of a share is in percentage points.
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
     note = message(
         "Needs log-probabilities of both runs, from logs, a folder or a .zip, and no --redact."

@@ -125,7 +125,7 @@ class JudgedRun:
         """First and last window of steps of the run, each as (first step, last step)."""
         if self.verdict.windows:
             return self.verdict.windows
-        # a very short run
+        # The run is too short for windows of several steps: take its first and last step.
         steps = self.tables.without_step_in_progress().training().steps["step"].tolist()
         first = (steps[0], steps[0])
         last = (steps[-1], steps[-1])
@@ -203,6 +203,7 @@ class RunReport(Maker):
                 all=counted_in_all(responses["validation"]),
             )
             sentences.append(text)
+        # In one file there are no data files to leave out.
         if len(tables.metrics) and not (self.data.metrics or self.shared.one_file):
             text = message(
                 "metrics.csv is left out, as the trainer metrics are too large."
@@ -211,9 +212,11 @@ class RunReport(Maker):
         return sentences
 
     def _left_out_of_pages(self) -> list[str]:
+        """Return sentences about the steps, texts and tokens that no page of a step shows."""
         responses = self.run.tables.responses
+        # Without values per token, pages have no tokens that they could leave out.
         token_responses = 0
-        if any(plan.arrays for plan in self.plans):  # else no token strings
+        if any(plan.arrays for plan in self.plans):
             token_responses = int((responses["response_tokens"] > 0).sum())
         return left_out(
             [page.plan for page in self.step_pages],
@@ -226,6 +229,7 @@ class RunReport(Maker):
 def findings_of_responses(
     findings: Sequence[ToldFinding], step: int
 ) -> dict[int, list[str]]:
+    """Return n -> names of the findings that cite this response of the step."""
     names: dict[int, list[str]] = {}
     for finding in findings:
         for n in sorted({ref.n for ref in finding.evidence if ref.step == step}):

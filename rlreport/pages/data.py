@@ -36,7 +36,7 @@ from rlreport.pages.table import (
     attribute_columns,
     table,
 )
-from rlreport.pages.tokens import sampling
+from rlreport.pages.tokens import sampling_note
 from rlreport.summarise.steps import passes_of
 from rlreport.tables import LogFile, MetricsFile, Note, Tables
 from rlreport.text.clean import escape, without_controls
@@ -70,7 +70,7 @@ class DataView:
     left_out: list[str]
     notes: list[str]
     bad_lines: TableView
-    sample: str  # note on sampling, "" without any
+    sample: str  # note on sampling_note, "" without any
     files: TableView
     metrics: TableView | None
     fields: TableView
@@ -88,16 +88,16 @@ def data_view(report: RunReport, addresses: Addresses) -> DataView:
     return DataView(
         left_out=report.left_out,
         notes=notes,
-        bad_lines=_bad_lines(tables),
-        sample=sampling(tables),
-        files=_files(tables),
-        metrics=_metrics(tables.metrics_files) if tables.metrics_files else None,
-        fields=_fields(tables),
+        bad_lines=_bad_lines_table(tables),
+        sample=sampling_note(tables),
+        files=_files_table(tables),
+        metrics=_metrics_table(tables.metrics_files) if tables.metrics_files else None,
+        fields=_fields_table(tables),
         settings=_listed_settings(report.run.options),
         versions=versions(),
         exports=[
             Link(label, addresses.file(path))
-            for path, label in exported(report).items()
+            for path, label in download_labels(report).items()
         ],
     )
 
@@ -105,7 +105,7 @@ def data_view(report: RunReport, addresses: Addresses) -> DataView:
 PAGE = Page("data", message("Data"), data_view)
 
 
-def exported(report: RunReport) -> dict[str, str]:
+def download_labels(report: RunReport) -> dict[str, str]:
     """Return path and label of each file to download; {} if the form has no separate files."""
     if report.shared.one_file:
         return {}
@@ -150,6 +150,7 @@ def settings(options: BuildOptions) -> dict[str, object]:
 
 
 def _listed_settings(options: BuildOptions) -> list[tuple[str, str]]:
+    """Return the settings that have a value, as texts: (option, value)."""
     listed = []
     for name, value in settings(options).items():
         if isinstance(value, str):
@@ -181,7 +182,7 @@ _FILE_COLUMNS = (
 )
 
 
-def _files(tables: Tables) -> TableView:
+def _files_table(tables: Tables) -> TableView:
     values = attribute_columns(tables.files, _FILE_COLUMNS)
     values[_SIZE] = [
         Cell(
@@ -194,7 +195,7 @@ def _files(tables: Tables) -> TableView:
     return table("files", message("Files read"), values)
 
 
-def _metrics(files: Sequence[MetricsFile]) -> TableView:
+def _metrics_table(files: Sequence[MetricsFile]) -> TableView:
     names = [file.metrics for file in files]
     columns: Columns = {
         _NAME: [file.name for file in files],
@@ -207,7 +208,8 @@ def _metrics(files: Sequence[MetricsFile]) -> TableView:
     return table("metrics-files", message("Trainer metrics read"), columns)
 
 
-def _fields(tables: Tables) -> TableView:
+def _fields_table(tables: Tables) -> TableView:
+    """Return the table of fields that are logged; its note names those that are missing."""
     meanings = {field.name: message(field.meaning) for field in FIELDS}
     missing_names = tuple(name for name in meanings if not tables.fields.get(name))
     extra_names = [
@@ -233,7 +235,7 @@ def _fields(tables: Tables) -> TableView:
     )
 
 
-def _bad_lines(tables: Tables) -> TableView:
+def _bad_lines_table(tables: Tables) -> TableView:
     lines = tables.bad_lines
     whole_file = Cell(message("whole file"), 0.0)
     columns: Columns = {
@@ -257,7 +259,11 @@ def _bad_lines(tables: Tables) -> TableView:
 
 
 def data_files(run: JudgedRun, room: int, context: PageContext) -> DataFiles:
-    """Return response data of up to ``room`` bytes, and the trainer metrics unless it is 0."""
+    """Return the contents of the data files.
+
+    The figures of responses take up to ``room`` bytes, the trainer metrics any number. With a
+    ``room`` of 0 both are left out, and in one file the metrics always are.
+    """
     is_redacted = bool(run.options.redact)
     responses = response_data(run.tables, redact=is_redacted)
     content, count = pack_table(responses, room)

@@ -44,15 +44,16 @@ def extreme_responses(report: RunReport) -> list[ExtremeResponse]:
 
 def _extreme_responses(report: RunReport) -> list[ExtremeResponse]:
     responses = report.run.tables.responses
-    ends = extremes(responses)
-    rows = sorted({extreme.row for extreme in ends})
+    found = extremes(responses)
+    # A response may be an extreme of several metrics; it is read once.
+    rows = sorted({extreme.row for extreme in found})
     rollouts = report.run.rollouts.read(rows)
     if report.run.options.redact:
         prompts = responses["prompt_id"].to_numpy()[rows].tolist()
         numbers = response_numbers(responses)[rows].tolist()
         rollouts = list(map(redacted, rollouts, prompts, numbers))
     by_row = dict(zip(rows, rollouts, strict=True))
-    return [ExtremeResponse(extreme, by_row[extreme.row]) for extreme in ends]
+    return [ExtremeResponse(extreme, by_row[extreme.row]) for extreme in found]
 
 
 def shown_responses(report: RunReport) -> int:
@@ -94,6 +95,7 @@ def _value_cell(one: ExtremeResponse) -> Cell:
 
 
 def _address(one: ExtremeResponse, addresses: Addresses) -> str | None:
+    # The panel then opens at the first turn with an error.
     is_error = one.extreme.metric == TOOL_ERRORS
     return addresses.response(
         one.rollout.step,

@@ -36,7 +36,7 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
     """Return (column, course) of the run's key figures; a course has the means by window."""
     run = report.run
     steps = run.tables.without_step_in_progress().training().steps
-    metrics = map(str, run.tables.metrics.columns[1:])
+    metrics = map(str, run.tables.metrics.columns[1:])  # without the step
     per_token = roles_of(metrics).get("kl_token")
     result = []
     for name in RUN_TILES:
@@ -62,7 +62,10 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
 def _trainer_column(
     column: Column, course: Course, label: str, per_token: str | None
 ) -> Column:
-    """Return a key figure's column as that of a metric of the trainer."""
+    """Return a key figure's column with label, unit and help for a metric of the trainer.
+
+    ``per_token``: name of the metric that is the KL per token, None without one.
+    """
     unit = column.unit
     if course.column == per_token:
         unit = translatable("nats per token")
@@ -85,6 +88,10 @@ def _run_figures(report: RunReport) -> list[KeyFigure]:
 
 
 def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
+    """Return a key figure of the run.
+
+    A score is a reward, which should be high: only it has a best window, shown if it fell since.
+    """
     first = _window_cell(course.first, column)
     best = _window_cell(course.top, column)
     last = _window_cell(course.last, column)
@@ -109,6 +116,7 @@ def _window_cell(level: Level, column: Column) -> Cell:
 
 
 def windows_in_words(run: JudgedRun) -> str:
+    """Return what the arrows between key figures mean, and how many values a level has."""
     counts = []
     for course in run.verdict.courses.values():
         counts += [course.first.count, course.last.count]
@@ -137,6 +145,7 @@ def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
     """Return the key figures of a step with changes since the previous and the first step."""
     steps = job.figures["step"]
     last = len(steps) - 1
+    # Of the rows of the first, the previous and this step, which may be the same.
     earlier = sorted({max(0, last - 1), 0} - {last}, reverse=True)
     result = []
     for name in context.tile_names:
@@ -168,14 +177,16 @@ ROUNDING = 1e-12
 def change(
     now: float, then: float, since: str, kind: NumberKind = "number"
 ) -> Change | None:
+    """Return the change from ``then`` to ``now``, None if one of them is missing."""
     if math.isnan(now) or math.isnan(then):
         return None
     delta = now - then
     size = written(abs(delta), kind)
-    # Rounding errors, as between two equal means, are no change.
-    rounding = abs(delta) <= ROUNDING * max(abs(now), abs(then))
-    is_flat = rounding or not any(c in "123456789∞" for c in size.split("e")[0])
-    if is_flat:
+    # Rounding errors, as between two equal means, are no change, nor is what is written as 0.00.
+    is_rounding = abs(delta) <= ROUNDING * max(abs(now), abs(then))
+    mantissa = size.split("e")[0]
+    is_written_as_zero = not any(c in "123456789∞" for c in mantissa)
+    if is_rounding or is_written_as_zero:
         return Change(since, Cell("±0", delta, exact(delta)), "flat")
     signed = f"{'+' if delta > 0 else MINUS}{size}"
     if kind == "share":  # changes of shares are in percentage points

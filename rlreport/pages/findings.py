@@ -30,7 +30,7 @@ from rlreport.text.messages import (
     with_unit,
 )
 
-MOST_STEP_LINKS = 12
+MOST_STEP_LINKS = 12  # Maximum number of steps that a finding links to
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,12 @@ class VerdictView:
 
 
 def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
+    """Return a verdict for templates, its findings with links into the report."""
     lead = None
     others = []
     notes = []
     for finding in verdict.findings:
-        if finding.explained_by:
+        if finding.explained_by:  # shown within the finding that explains it
             continue
         view = finding_view(finding, addresses, verdict.effects_of(finding))
         if lead is None and finding.id == verdict.lead:
@@ -102,7 +103,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
         else:
             others.append(view)
     leading = [] if lead is None else [lead]
-    passed = [message(BY_ID[name].name) for name in verdict.passed if name in BY_ID]
+    passed = [_check_name(check_id) for check_id in verdict.passed if check_id in BY_ID]
     return VerdictView(
         level=verdict.level,
         headline=verdict.headline,
@@ -124,14 +125,14 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
     )
 
 
-def _check_name(check: str) -> str:
-    return message(BY_ID[check].name) if check in BY_ID else check
+def _check_name(check_id: str) -> str:
+    return message(BY_ID[check_id].name) if check_id in BY_ID else check_id
 
 
 def finding_view(
     finding: ToldFinding, addresses: Addresses, folded: Sequence[ToldFinding] = ()
 ) -> FindingView:
-    """Return a finding for templates, with its effects ``folded`` and links to up to 12 steps."""
+    """Return a finding for templates; ``folded``: the findings that it explains."""
     onset = finding.onset
     since = None
     interval = ""
@@ -147,8 +148,9 @@ def finding_view(
             "Not visible in the {count} responses read from its steps.",
             finding.unseen,
         )
-    linked = evenly(len(finding.steps), MOST_STEP_LINKS)
-    steps = [finding.steps[index] for index in linked]
+    linked_steps = [
+        finding.steps[index] for index in evenly(len(finding.steps), MOST_STEP_LINKS)
+    ]
     return FindingView(
         id=finding.id,
         severity=finding.severity,
@@ -158,12 +160,12 @@ def finding_view(
         until=finding.until,
         since=since,
         interval=interval,
-        limits=[_limit(tested) for tested in finding.met],
+        limits=[_tested_text(tested) for tested in finding.met],
         why=sentences([finding.why, finding.sample]),
         suggestion=finding.suggestion,
         source=finding.source,
         texts=finding.texts,
-        steps=[Link(str(step), addresses.step(step)) for step in steps],
+        steps=[Link(str(step), addresses.step(step)) for step in linked_steps],
         examples=[_example(example, addresses) for example in finding.evidence],
         unseen=unseen,
         charts=finding.charts,
@@ -184,7 +186,8 @@ _ONE = {
 }
 
 
-def _limit(tested: Tested) -> str:
+def _tested_text(tested: Tested) -> str:
+    """Return a measured value and its threshold, such as "KL: 12 nats (threshold 10)"."""
     limit = tested.limit
     if limit.kind is LimitKind.SHARE:
         value = percent(tested.value)

@@ -42,7 +42,7 @@ class Fitted(NamedTuple):
 
 
 def fit_without_steps(report: RunReport, write: Write, limit: int) -> Fitted:
-    """Write a report without pages of steps, without trainer metrics if it is too large else."""
+    """Write a report without pages of steps; if it is too large, without the trainer metrics."""
     size = write(report)
     if size > limit and report.data.metrics:
         report = _without_metrics(report)
@@ -112,6 +112,7 @@ class _Choice(NamedTuple):
 
     @property
     def is_least(self) -> bool:
+        # The first and the last step always have a page.
         return len(self.steps) <= 2 and self.level == len(LEVELS) - 1
 
 

@@ -41,6 +41,7 @@ def environment(language: Language) -> jinja2.Environment:
     """Return the Jinja environment of a language; callers translate the values they pass."""
     result = source_environment()
     result.install_gettext_translations(language.translations)  # type: ignore[attr-defined]
+    # The word before a finding of a mail, such as "Critical."
     openings = {
         level: message("{one:capital}.", one=name) for level, name in LEVELS.items()
     }
@@ -62,11 +63,14 @@ def environment(language: Language) -> jinja2.Environment:
 
 
 def _chart_json(chart: Chart) -> Markup:
-    """Return a chart's specification without the ``config`` that charts share, by columns."""
+    """Return a chart's specification as JSON for its page.
+
+    The ``config`` that all charts share is left out, and rows are written as columns.
+    """
     spec = dict(chart.spec)
     if spec.get("config") == vega_config():
         del spec["config"]
-    data = spec.get("data")  # charts of the user's own may have none, or null
+    data = spec.get("data")  # missing or null in some charts of the user's functions
     rows = data.get("values") if isinstance(data, dict) else None
     if rows and isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
         spec["data"] = _by_columns(rows)
@@ -74,6 +78,7 @@ def _chart_json(chart: Chart) -> Markup:
 
 
 def _by_columns(rows: list[dict[str, Any]]) -> ChartRows:
+    """Return rows as a list of values per field: shorter, as fields are not repeated."""
     fields = set[str]()
     for row in rows:
         fields.update(row)
@@ -115,6 +120,7 @@ def canonical_json(value: Any, *, indent: bool = False) -> bytes:
 
 
 def _plain(value: Any) -> Any:
+    """Return a value that orjson can write: lone surrogates become "?", NumPy arrays lists."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()

@@ -60,11 +60,16 @@ from rlreport.text.messages import (
 )
 from rlreport.text.numbers import MISSING
 
-KEYS_SHOWN = 8
-MOST_KEYS = 40
-_LONGEST = 600
+KEYS_SHOWN = 8  # Number of columns of settings that are visible without being selected
+MOST_KEYS = 40  # Maximum number of columns of settings
+_LONGEST = 600  # Maximum number of characters of a text of a report
 # Maximum number of characters of a curve's name, which are its last ones
 _LONGEST_LABEL = 40
+# Pixels that the chart keeps for names of up to _SHORT_LABEL, and of up to _LONGEST_LABEL
+# characters, see ``draw.curves``
+_SHORT_LABEL = 22
+_LABELS = 150
+_LONG_LABELS = 280
 _FIRST_WINDOW = message("mean of the first values")
 _LAST_WINDOW = message("mean of the last values")
 _ONSET = message("onset of the lead finding")
@@ -75,11 +80,17 @@ _LENGTH_UNIT = STEP["response_tokens_mean"].unit
 
 @dataclass(frozen=True, slots=True)
 class Listed:
+    """A report in the index, also if it cannot be read."""
+
     place: str  # path relative to the index, as shown to readers
     href: str  # address of its first page, relative to the index
     # content of its ``report.json``, None if it cannot be read
     about: Mapping[str, Any] | None
     why: str = ""  # the reason why it cannot be read
+
+    @property
+    def is_unread(self) -> bool:
+        return self.about is None
 
 
 class Run(NamedTuple):
@@ -100,7 +111,7 @@ _BEST = ColumnView(
     "reward_best", message("Reward, best"), help=message("best mean of a window")
 )
 _LAST = ColumnView("reward_last", message("Reward, last"), help=_LAST_WINDOW)
-_ENDS = (
+_END_COLUMNS = (
     ColumnView("validation", message("Validation, last"), help=_LAST_WINDOW),
     ColumnView("kl", message("KL, end"), STEP["kl_k1_mean"].unit, help=_LAST_WINDOW),
     ColumnView("length", message("Length, end"), _LENGTH_UNIT, help=_LAST_WINDOW),
@@ -118,7 +129,7 @@ _COLUMNS = (
     ColumnView(
         "trend", message("Reward over steps"), kind="path", help=_OVER_RESPONSES
     ),
-    *_ENDS,
+    *_END_COLUMNS,
 )
 _DETAILS = (
     ColumnView("responses", message("Responses"), hidden=True, written="count"),
@@ -128,20 +139,25 @@ _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
 def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Group]:
-    """Return groups of runs that differ only in seed, by their names or else configurations."""
+    """Return groups of runs that differ only in their seed.
+
+    Runs belong together if their names are the same but for the seed. Those whose names have no
+    seed belong together if their configurations are the same but for the seed.
+    """
     rows = [_row(report, language) for report in reports]
     counts = Counter(row["run"] for row in rows)
     groups: dict[str, Group] = {}
     for report, row in zip(reports, rows, strict=True):
         settings = card_values(section(section(report.about or {}, "card"), "entries"))
         name = row["run"]
-        shared = name_without_seed(name) if report.about else ""
+        shared = "" if report.is_unread else name_without_seed(name)
         if shared == SEEDS:  # the name says nothing else, but its folder may
             shared = report.place.rpartition("/")[0] or shared
         key = shared or settings_without_seed(settings)
-        others = message(
-            "{name} and others", name=name if counts[name] == 1 else report.place
-        )
+        # The group has no name of its own: it is named after its first run.
+        unique_name = name if counts[name] == 1 else report.place
+        others = message("{name} and others", name=unique_name)
+        # Without a seed, the run is a group of its own.
         group = groups.setdefault(key or report.href, Group(shared or others, []))
         group.runs.append(Run(report, settings, row))
     return [_with_own_name(group) for group in groups.values()]
@@ -165,61 +181,69 @@ class RunsView:
 
 
 def runs_view(groups: Sequence[Group], charts: Sequence[Chart]) -> RunsView:
-    readable = [group for group in groups if group.runs[0].report.about]
+    # A report that cannot be read is alone in its group.
+    readable = [group for group in groups if not group.runs[0].report.is_unread]
     settings = _differing_settings(readable)
     has_groups = any(len(group.runs) > 1 for group in groups)
-    ends = _ends_with_values(groups)
+    end_columns = _end_columns_with_values(groups)
     return RunsView(
         summary=_summary(groups),
         charts=list(charts),
-        groups=_groups_table(readable, ends, settings) if has_groups else None,
-        table=_runs_table(groups, ends, settings),
+        groups=_groups_table(readable, end_columns, settings) if has_groups else None,
+        table=_runs_table(groups, end_columns, settings),
     )
 
 
 def _summary(groups: Sequence[Group]) -> str:
+    """Return how many reports are listed, and how many of them could not be read."""
     count = 0
-    broken = 0
+    unread = 0
     for group in groups:
         count += len(group.runs)
-        broken += len([run for run in group.runs if run.report.about is None])
+        unread += len([run for run in group.runs if run.report.is_unread])
     summary = [plural("{count} report.", "{count} reports.", count)]
-    if broken:
-        summary.append(message("{count:count} could not be read.", count=broken))
+    if unread:
+        summary.append(message("{count:count} could not be read.", count=unread))
     return sentences(summary)
 
 
-def _ends_with_values(groups: Sequence[Group]) -> list[ColumnView]:
-    """Return the columns of _ENDS that any run has a value for."""
+def _end_columns_with_values(groups: Sequence[Group]) -> list[ColumnView]:
+    """Return the columns of _END_COLUMNS that any run has a value for."""
     rows: list[Mapping[str, Any]] = []
     for group in groups:
         rows += [run.row for run in group.runs]
     found = []
-    for end in _ENDS:
-        values = np.array([row.get(end.key) for row in rows], float)
+    for column in _END_COLUMNS:
+        values = np.array([row.get(column.key) for row in rows], float)
         if np.isfinite(values).any():
-            found.append(end)
+            found.append(column)
     return found
 
 
 def _runs_table(
-    groups: Sequence[Group], ends: Sequence[ColumnView], settings: Mapping[str, bool]
+    groups: Sequence[Group],
+    end_columns: Sequence[ColumnView],
+    settings: Mapping[str, bool],
 ) -> TableView:
+    """Return the table of all runs; ``settings``: see ``_differing_settings``."""
     runs = []
-    names = []
+    group_names = []  # of each run, "" for one that is alone
     for group in groups:
         runs += group.runs
-        names += [group.name if len(group.runs) > 1 else ""] * len(group.runs)
+        group_name = group.name if len(group.runs) > 1 else ""
+        group_names += [group_name] * len(group.runs)
     has_unique_names = len({run.row["run"] for run in runs}) == len(runs)
     columns: Columns = {}
     for column in _COLUMNS:
         if column == _GROUP:
-            if any(names):
-                columns[column] = names
-        elif column not in _ENDS or column in ends:
+            if any(group_names):
+                columns[column] = group_names
+        elif column not in _END_COLUMNS or column in end_columns:
             columns[column] = [run.row.get(column.key) for run in runs]
     columns |= _setting_columns([*settings], [run.settings for run in runs])
-    for column in (*_DETAILS, replace(_PLACE, hidden=has_unique_names)):
+    # The path tells runs of the same name apart.
+    place = replace(_PLACE, hidden=has_unique_names)
+    for column in (*_DETAILS, place):
         columns[column] = [run.row.get(column.key) for run in runs]
     note = ""
     if len(settings) > MOST_KEYS:
@@ -232,8 +256,11 @@ def _runs_table(
 
 
 def _groups_table(
-    groups: Sequence[Group], ends: Sequence[ColumnView], settings: Mapping[str, bool]
+    groups: Sequence[Group],
+    end_columns: Sequence[ColumnView],
+    settings: Mapping[str, bool],
 ) -> TableView:
+    """Return the table of groups; ``settings``: see ``_differing_settings``."""
     name = replace(_GROUP, kind="link")
     count = ColumnView("runs", message("Runs"), written="count")
     columns: Columns = {
@@ -241,10 +268,11 @@ def _groups_table(
         count: [len(group.runs) for group in groups],
         _VERDICT: [_verdicts(group) for group in groups],
     }
-    for column in (_FIRST, _LAST, *ends):
+    for column in (_FIRST, _LAST, *end_columns):
         columns[column] = [_mean_cell(group, column) for group in groups]
-    between = [key for key, is_equal in settings.items() if is_equal]
-    columns |= _setting_columns(between, [group.runs[0].settings for group in groups])
+    # A setting on which the runs of each group agree has one value per group.
+    agreed = [key for key, is_equal in settings.items() if is_equal]
+    columns |= _setting_columns(agreed, [group.runs[0].settings for group in groups])
     note = message("Means over the runs of each group; for rewards, also their range.")
     return table("groups", message("Groups of runs"), columns, note=note)
 
@@ -253,8 +281,8 @@ def _verdicts(group: Group) -> str:
     """Return how many runs have each verdict, such as "2 Healthy, 1 Warning"."""
     levels = Counter(run.row["level"] for run in group.runs)
     return listed(
-        message("{count}\u00a0{level}", count=n, level=w)
-        for w, n in levels.most_common()
+        message("{count}\u00a0{level}", count=count, level=level)
+        for level, count in levels.most_common()
     )
 
 
@@ -281,12 +309,14 @@ class _GroupRewards(NamedTuple):
 
     @property
     def at_end(self) -> float:
+        """Mean reward of the runs in their last window."""
         values = [run.row["reward_last"] for run in self.group.runs]
         return float(pd.Series(values, dtype=float).mean())
 
     @property
     def label(self) -> str:
         """The end of the group's name, in which names mostly differ."""
+        # ``shortened`` cuts the end of a text, so that the name is reversed for it.
         return shortened(self.group.name[::-1], _LONGEST_LABEL)[::-1]
 
 
@@ -295,26 +325,26 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
     found = _rewards_of_groups(groups)
     if sum(len(one.rewards) for one in found) < 2:
         return None
-    axis = [_OVER_RESPONSES]
+    axis_parts = [_OVER_RESPONSES]
     if any(len(one.rewards) > 1 for one in found):
-        axis.append(message("mean and range of a group's runs"))
+        axis_parts.append(message("mean and range of a group's runs"))
     omitted = max(0, len(found) - len(PALETTE))
     if omitted:
         places = {"some": len(PALETTE), "all": len(found)}
-        axis.append(
+        axis_parts.append(
             format_message("the {some} of {all} that are highest at the end", places)
         )
         found.sort(key=lambda one: -one.at_end)
         found = found[: len(PALETTE)]
     steps = _all_steps(found)
-    # Wider where a name does not fit.
     longest = max(len(one.label) for one in found)
+    labels = _LABELS if longest <= _SHORT_LABEL else _LONG_LABELS
     chart = curve_chart(
         Frame(steps),
         "reward",
         message("Reward of the runs"),
         _group_curves(found, steps),
-        ChartStyle(clauses(axis), wide=True, labels=150 if longest < 23 else 280),
+        ChartStyle(clauses(axis_parts), wide=True, labels=labels),
         omitted=omitted,
     )
     return chart and replace(chart, interactive=False)
@@ -376,6 +406,7 @@ def _numbers(values: object) -> list[float]:
 
 
 def _row(report: Listed, language: Language) -> dict[str, Any]:
+    """Return column key -> value of a report, with ``rewards`` for the chart and its ``level``."""
     about = report.about
     if about is None:
         return {
@@ -419,6 +450,7 @@ def _sentence(about: Mapping[str, Any], language: Language) -> str:
     if language != ENGLISH:  # a report has its sentence in English alone
         return translatable_title(lead, _text(lead.get("title"))) if lead else ""
     sentence = _text(section(about, "verdict").get("sentence"))
+    # It begins with the level: "Critical: …", "Healthy. …"
     word = FIRST_WORDS.get(level, _text(level))
     sentence = re.sub(rf"^{re.escape(word)}[^.:]*[.:]\s*", "", sentence)
     return sentence[:1].upper() + sentence[1:]
@@ -432,7 +464,11 @@ def _step_count(about: Mapping[str, Any]) -> int:
 
 
 def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
-    """Return, for each setting that differs, whether the runs of every group agree on it."""
+    """Return, for each setting that differs, whether the runs of every group agree on it.
+
+    Settings on which they agree come first, then those that differ within a group, and last what
+    is only bookkeeping, such as paths. Of each kind, the setting that most runs have is first.
+    """
     counts = Counter[str]()
     for group in groups:
         for run in group.runs:
@@ -443,10 +479,10 @@ def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
         if len(set().union(*by_group)) > 1:
             is_equal[key] = all(len(values) == 1 for values in by_group)
 
-    def place(key: str) -> tuple[bool, bool]:
+    def rank(key: str) -> tuple[bool, bool]:
         return bool(BOOKKEEPING.search(key)), not is_equal[key]
 
-    return {key: is_equal[key] for key in sorted(is_equal, key=place)}
+    return {key: is_equal[key] for key in sorted(is_equal, key=rank)}
 
 
 def _values_of(key: str, group: Group) -> set[str]:
@@ -457,6 +493,7 @@ def _values_of(key: str, group: Group) -> set[str]:
 def _setting_columns(
     keys: Sequence[str], cards: Sequence[Mapping[str, Scalar]]
 ) -> Columns:
+    """Return a column for each of the first MOST_KEYS settings, with a cell per configuration."""
     columns: Columns = {}
     for number, key in enumerate(keys[:MOST_KEYS]):
         present = [card[key] for card in cards if key in card]
@@ -486,7 +523,10 @@ def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
 
 
 def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return quantity -> its means by window, except lengths in characters and KL per token."""
+    """Return quantity -> its means by window.
+
+    Lengths in characters and KL per token are left out: their columns have another unit.
+    """
     courses: dict[str, Mapping[str, Any]] = {}
     for course in dicts(section(about, "verdict").get("course")):
         column = str(section(course, "series").get("column"))
@@ -497,10 +537,12 @@ def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _mean(courses: Mapping[str, Mapping[str, Any]], quantity: str, part: str) -> float:
+    """Return a quantity's mean in its ``part``: "first", "best" or "last" window."""
     return _number(section(courses.get(quantity, {}), part).get("value"))
 
 
 def _number(value: object) -> float:
+    """Return a value of JSON as a float, NaN if it is not a number that a float can hold."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return math.nan
     return float(value) if abs(value) <= sys.float_info.max else math.nan

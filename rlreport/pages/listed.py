@@ -109,7 +109,7 @@ class PromptText(str):
 
 
 def _hidden_size(text: str, prefixes: Sequence[str]) -> int:
-    """Return the characters of the longest prefix of a text after which anything follows."""
+    """Return how many characters of a prompt to hide: its longest prefix, but never all of it."""
     size = 0
     for prefix in prefixes:
         if text.startswith(prefix) and text[len(prefix) :].strip():
@@ -170,8 +170,9 @@ def _best_prefix(texts: Sequence[str], least: float) -> str:
 def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Return those ``names`` with data, without ``response_chars_mean`` if tokens are logged."""
     columns = [name for name in names if steps[name].notna().any()]
-    tokens = "response_tokens_mean" in columns
-    return [name for name in columns if not (tokens and name == "response_chars_mean")]
+    if "response_tokens_mean" not in columns:
+        return columns
+    return [name for name in columns if name != "response_chars_mean"]
 
 
 def number_columns(tables: Tables) -> list[ColumnView]:
@@ -275,7 +276,7 @@ TOOLS = ColumnView(
 
 
 def string_columns(tables: Tables) -> list[ColumnView]:
-    """Return the headers of columns of short strings, all hidden: endings, tools, logged fields."""
+    """Return the columns of short strings: endings, tools, logged fields; all are hidden."""
     extras = tables.extras
     names = [name for name in extras.columns if not is_numeric(extras[name])]
     columns = extra_columns(names, message("Logged fields"), kind="text", hidden=True)

@@ -101,7 +101,7 @@ class OverviewView:
 def overview_view(report: RunReport, addresses: Addresses) -> OverviewView:
     charts = drawn_charts(report).overview
     notes = linked_notes(report, addresses).html
-    return _view(report, addresses, charts, notes)
+    return _overview(report, addresses, charts, notes)
 
 
 PAGE = Page("overview", message("Overview"), overview_view)
@@ -111,18 +111,21 @@ def overview_in_short(report: RunReport) -> OverviewView:
     """Return the overview for mail and Markdown: no chart is drawn, and nothing is linked."""
     charts = page_charts(report).overview
     notes = render_notes(report.run.author_notes).html
-    return _view(report, Addresses(), charts, notes)
+    return _overview(report, Addresses(), charts, notes)
 
 
-def _view(
+def _overview(
     report: RunReport, addresses: Addresses, charts: Sequence[Chart], notes: Markup
 ) -> OverviewView:
+    """Return what the overview shows, with these charts and the author's notes as HTML."""
     run = report.run
     tables = run.tables
     by_place = charts_by_place(charts)
     advice = None
     if not run.has_responses:
-        advice = logging_advice(map(str, tables.metrics.columns[1:]))
+        advice = logging_advice(
+            map(str, tables.metrics.columns[1:])
+        )  # without the step
     extremes = extreme_responses(report)
     return OverviewView(
         summary=_summary(tables),
@@ -142,13 +145,15 @@ def _view(
         extremes=extremes_table(extremes, report.shared.prefixes, addresses),
         turns=turns_table(run, addresses),
         advice=advice,
-        steps=_steps(run, addresses),
+        steps=_steps_table(run, addresses),
         left_out=report.left_out,
     )
 
 
 def _warnings(run: JudgedRun) -> str:
+    """Return what readers must know of the logs before the verdict, "" if nothing."""
     tables = run.tables
+    # The verdict itself may be that the logs are of several runs, and not judged.
     several_runs_lead = run.verdict.level == "unjudged" and run.verdict.lead
     texts = []
     for note in tables.notes:
@@ -170,21 +175,22 @@ class ChartsByPlace(NamedTuple):
 
 def charts_by_place(charts: Sequence[Chart]) -> ChartsByPlace:
     """Put up to MOST_OPEN charts where they are visible, the others where they are folded."""
-    alone = {c.place: c for c in charts if c.place in ("lead", "reward")}
-    room = MOST_OPEN - len(alone)
-    first = [c for c in charts if c.place == "open"]
-    folded = first[room:] + [c for c in charts if c.place == "more"]
+    on_top = {c.place: c for c in charts if c.place in ("lead", "reward")}
+    room = MOST_OPEN - len(on_top)
+    open_charts = [c for c in charts if c.place == "open"]
+    folded = open_charts[room:] + [c for c in charts if c.place == "more"]
     # One heading per group; charts without a group come first.
     groups = list(dict.fromkeys(["", *(chart.group for chart in folded)]))
     return ChartsByPlace(
-        lead=alone.get("lead"),
-        reward=alone.get("reward"),
-        visible=first[:room],
+        lead=on_top.get("lead"),
+        reward=on_top.get("reward"),
+        visible=open_charts[:room],
         folded=sorted(folded, key=lambda chart: groups.index(chart.group)),
     )
 
 
 def _summary(tables: Tables) -> str:
+    """Return how much is logged over which steps, and in which files."""
     steps = tables.steps["step"].tolist()
     names = [file.name for file in tables.metrics_files]
     few = len(names) <= MOST_NAMED
@@ -193,7 +199,7 @@ def _summary(tables: Tables) -> str:
     )
     places = {"low": steps[0], "high": steps[-1], "steps": len(steps)}
     if tables.responses.empty:
-        metrics = len(tables.metrics.columns) - 1
+        metrics = len(tables.metrics.columns) - 1  # without the step
         return message(
             "{metrics} of the trainer over {steps:count} steps ({low}–{high}), from {files}. No "
             "rollouts are logged.",
@@ -219,7 +225,7 @@ def _summary(tables: Tables) -> str:
     return sentences([logs, texts, metrics_note if names else ""])
 
 
-def _steps(run: JudgedRun, addresses: Addresses) -> TableView:
+def _steps_table(run: JudgedRun, addresses: Addresses) -> TableView:
     steps = run.tables.steps
     note = ""
     names = columns_with_data(steps, STEPS_SHOWN)
@@ -228,6 +234,7 @@ def _steps(run: JudgedRun, addresses: Addresses) -> TableView:
             "{some:count} of {all:count} steps.", some=MOST_ROWS, all=len(steps)
         )
         steps = steps.iloc[evenly(len(steps), MOST_ROWS)]
+    # Counts that are 0 in every step are left out.
     for name in ("failed_rollouts", "responses"):
         if name in names and not steps[name].any():
             names.remove(name)

@@ -74,6 +74,7 @@ class Addresses:
 
     @property
     def _mark(self) -> str:
+        """Mark before the state of a page; in one file ``#`` is already before the page's name."""
         return "?" if self.one_file else "#"
 
     def any_step(self, step: int | str) -> str:
@@ -166,7 +167,7 @@ def _html(name: str, view: object, frame: Shell, context: PageContext) -> str:
     shown = SimpleNamespace(**shallow_dict(translated))
     templates = environment(language)
     html = templates.get_template(template).render(view=shown, shell=frame)
-    # Else Jinja's macros, which are in a reference cycle, would keep the view for long.
+    # Jinja's macros are in a reference cycle, which would keep the view in memory for long.
     vars(shown).clear()
     return html
 

@@ -91,6 +91,7 @@ def _extreme(responses: pd.DataFrame, end: _End) -> Extreme | None:
     if not len(finite) or finite.min() == finite.max():
         return None
     value = float(finite.min() if end.end == "min" else finite.max())
+    # "Most negative KL" needs a negative one.
     if end.end == "min" and metric == "kl_k1" and value >= 0:
         return None
     row = int(np.flatnonzero(values == value)[-1])
@@ -104,11 +105,14 @@ def _extreme(responses: pd.DataFrame, end: _End) -> Extreme | None:
 def rank_by_interest(
     responses: pd.DataFrame, shown: int, pinned: Iterable[int] = ()
 ) -> NDArray[np.int64]:
-    """Return indices of up to ``shown`` rows of a step: ``n`` in ``pinned``, extremes, a sample."""
+    """Return the indices of up to ``shown`` rows of a step, the most interesting first.
+
+    Responses whose n is ``pinned`` come first, then extremes, then a sample of the others.
+    """
     rank = extremeness(responses[list(METRICS)].to_numpy(np.float64))
     pinned_numbers = np.fromiter(pinned, np.int64)
     is_pinned = np.isin(responses["n"].to_numpy(), pinned_numbers)
-    rank[is_pinned] = -1
+    rank[is_pinned] = -1  # before all others, whose ranks begin at 0
     is_branch = responses["validation"].to_numpy() == RowRole.BRANCH
     if is_branch.any():  # a branch gets the rank of the trained response of its rollout
         trained = pd.Series(rank).mask(is_branch)
@@ -120,10 +124,11 @@ def rank_by_interest(
     # All pinned ones come first, and at least a share of extremes.
     leading = max(int(is_pinned.sum()), int(shown * EXTREME_SHARE))
     leading = min(leading, shown)
-    rest = np.sort(order[leading:])
+    rest = np.sort(order[leading:])  # in log order
     prompt = responses["prompt_id"].to_numpy()[rest]
     nth = pd.Series(prompt).groupby(prompt).cumcount()
-    # All steps take prompts in the same random order, so that a prompt can be followed.
+    # The first response of each prompt comes first, then the second of each, … All steps take
+    # prompts in the same random order, so that a prompt can be followed.
     random_order = mix(prompt.astype(np.uint64))
     rest = rest[np.lexsort((random_order, nth))]
     return np.concatenate([order[:leading], rest[: shown - leading]])
@@ -230,7 +235,11 @@ def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
 
 
 def affordable(candidates: Sequence[StepPlan], room: float) -> int:
-    """Return how many steps fit: at LEVELS[-2], or up to FEWEST at LEVELS[-1] if that is more."""
+    """Return how many steps may have a page if all pages take up to ``room`` bytes.
+
+    It is how many fit at the level before the last or, if that is fewer than FEWEST, up to FEWEST
+    at the last.
+    """
     last = len(LEVELS) - 1
     second_lowest = expected_bytes(candidates, last - 1) / len(candidates)
     lowest = expected_bytes(candidates, last) / len(candidates)
@@ -293,7 +302,7 @@ def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
     # The first and the last step come first, in case not all of these fit.
     last = len(steps) - 1
     wanted = list(dict.fromkeys([0, last, *pinned]))[:room]
-    stride = 2  # and its powers, so that the choice rarely changes while a run grows
+    stride = 2  # or a power of 2, so that the choice rarely changes while a run grows
     while len({*wanted, *range(0, len(steps), stride)}) > room:
         stride *= 2
     indices = {*wanted, *range(0, len(steps), stride)}
@@ -319,6 +328,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     tokens = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
     arrays = _arrays_per_token(tables)
     steps = responses["step"].to_numpy()
+    # The first row starts a step, too, as another number is put before it.
     is_start = np.diff(steps, prepend=steps[0] - 1) != 0
     starts = np.flatnonzero(is_start).tolist()
     stops = [*starts[1:], len(steps)]
@@ -356,7 +366,7 @@ def _arrays_per_token(tables: Tables) -> int:
         return 0
     logged = [n for n in LOGGED if n != "advantages" and tables.fields.get(n)]
     if not logged:
-        return 1
+        return 1  # which token it is
     # Pages also contain three computed arrays: log-ratios, advantages and returns.
     return len(logged) + 3
 

@@ -62,15 +62,16 @@ class PromptsView:
 
 def prompts_view(report: RunReport, addresses: Addresses) -> PromptsView:
     return PromptsView(
-        table=_prompts(report, addresses),
-        groups=_groups(report.run.tables, addresses),
+        table=_prompts_table(report, addresses),
+        groups=_groups_table(report.run.tables, addresses),
     )
 
 
 PAGE = Page("prompts", message("Prompts"), prompts_view, has_responses)
 
 
-def _prompts(report: RunReport, addresses: Addresses) -> TableView:
+def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
+    """Return the table of prompts, those that the policy does worst on first."""
     tables = report.run.tables
     shown = report.listed_prompts
     judged = tables.prompts[tables.prompts["validation"] != RowRole.BRANCH]
@@ -81,13 +82,16 @@ def _prompts(report: RunReport, addresses: Addresses) -> TableView:
     ids = prompts["prompt_id"].tolist()
     rows = tables.responses[tables.responses["prompt_id"].isin(ids)]
     means = rows.groupby(["prompt_id", "step"])["reward"].mean()
+    # Whether any prompt occurs at several steps
     recurs = means.index.get_level_values("prompt_id").has_duplicates
     absent = message("the report shows no response to this prompt")
     texts = []
     for prompt_id, prompt in zip(ids, prompts["prompt"].astype(str), strict=True):
         whole = turns_as_text(turns(prompt)) or prompt
         text = PromptText(whole, report.shared.prefixes, SNIPPET_CHARS)
-        texts.append(Cell(text, text.rest[:80], "" if prompt_id in shown else absent))
+        why = "" if prompt_id in shown else absent
+        # Prompts are sorted by what follows a shared beginning.
+        texts.append(Cell(text, text.rest[:80], why))
     columns: Columns = {PROMPT_TEXT: texts}
     if recurs:
         last_rewards = prompts["reward_last"]
@@ -141,7 +145,7 @@ def _note(
     return sentences(parts)
 
 
-def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
+def _groups_table(tables: Tables, addresses: Addresses) -> TableView | None:
     """Return a table with statistics of groups by step, None if no group has two responses."""
     steps = tables.steps[tables.steps["groups"] > 0]
     if steps.empty:

@@ -82,7 +82,7 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
 
 
 def _redacted_turn(turn: Turn) -> Turn:
-    """Return a turn with its numbers and whose it is, without thinking, calls, tool and error."""
+    """Return a turn with its role and its numbers, without thinking, calls, tool and error."""
     return Turn(
         role=turn.role if turn.role in _ROLES else "other",
         text=_placeholder("turn", turn.text),
@@ -145,7 +145,10 @@ def _redacted_extras(extras: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
 def _redacted_tools(
     tools: pd.DataFrame, used: pd.Series
 ) -> tuple[pd.DataFrame, pd.Series]:
-    """Return both with "tool 1", … for the names of tools, which are model output, too."""
+    """Return tools and the tools used by each response, with names such as "tool 1".
+
+    Names of tools are output of the model, too.
+    """
     if tools.empty:
         return tools, used
     tool_names = tools["tool"].unique()
@@ -284,7 +287,10 @@ def _redacted_texts(frame: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
 
 
 def _unquoted(text: str) -> str:
-    """Return a text without what it may quote: its texts, and all from a quotation mark on."""
+    """Return a text without what it may quote of the logs.
+
+    Texts in a message become "[text]"; without a message, all from the first quotation mark on.
+    """
     if not _QUOTED.search(text):
         return text
     if isinstance(text, Message):

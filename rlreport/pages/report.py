@@ -130,11 +130,13 @@ class RunPages:
             yield page.path, page.content
         yield from assets(self.options.language).files.values()
         data = canonical_json(report_json(report), indent=True)
-        steps = run_data(report)
+        of_run = run_data(report)
         if self.options.live:
-            steps["live"] = self.options.live
-            steps["built"] = xxhash.xxh3_64_hexdigest(data)
-        yield RUN_SCRIPT, f"globalThis.rlreportSteps = {script_json(steps)};\n".encode()
+            # An open page reloads itself when ``built`` has changed.
+            of_run["live"] = self.options.live
+            of_run["built"] = xxhash.xxh3_64_hexdigest(data)
+        script = f"globalThis.rlreportSteps = {script_json(of_run)};\n"
+        yield RUN_SCRIPT, script.encode()
         texts = script_json(self._texts)
         yield TEXTS_SCRIPT, f"globalThis.rlreportTexts = {texts};\n".encode()
         yield REPORT, data
@@ -171,9 +173,10 @@ def page_context(run: JudgedRun, *, one_file: bool) -> PageContext:
     tables = run.tables
     judged = tables.without_step_in_progress().training()
     steps = judged.responses["step"].to_numpy()
-    first = int(judged.steps["step"].iloc[0])
+    first_step = int(judged.steps["step"].iloc[0])
     columns = number_columns(tables)
-    if len(judged.steps) and judged.steps["groups"].iloc[0] > 0:  # so in all steps
+    # If responses have groups in the first step, they have groups in all.
+    if len(judged.steps) and judged.steps["groups"].iloc[0] > 0:
         columns += GROUP_COLUMNS
     strings = string_columns(tables)
     return PageContext(
@@ -185,8 +188,8 @@ def page_context(run: JudgedRun, *, one_file: bool) -> PageContext:
         environment=_environment_key(judged, strings),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
         prefixes=_prefixes(run),
-        first_step=first,
-        first_rewards=judged.responses["reward"].to_numpy()[steps == first],
+        first_step=first_step,
+        first_rewards=judged.responses["reward"].to_numpy()[steps == first_step],
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
         asset_files={} if one_file else _asset_files(run.options),
@@ -209,6 +212,7 @@ def _environment_key(judged: Tables, strings: list[ColumnView]) -> str:
 
 
 def _prefixes(run: JudgedRun) -> tuple[str, ...]:
+    """Return beginnings that most prompts share; redacted prompts have none."""
     if run.options.redact:
         return ()
     prompts = run.tables.prompts["prompt"]

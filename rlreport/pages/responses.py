@@ -102,7 +102,11 @@ def _rounded(value: float) -> float:
 
 
 def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRows:
-    """Return the first ``report.listed`` rows with step, interest (``_ORDER``) and findings."""
+    """Return the first ``report.listed`` rows of a step, with three columns more.
+
+    These are the step, the interest (see ``_ORDER``), and the findings that cite the response.
+    ``pinned``: number of rows, from the first on, that findings cite or that are extremes.
+    """
     step = rows["step"]
     numbers = rows["n"][: report.listed]
     findings = report.run.verdict.findings
@@ -115,7 +119,7 @@ def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRow
     cited_by: list[str | None] = []
     for rank, n in enumerate(numbers, 1):
         if n in of_response:
-            # Negative: the first finding has the lowest number.
+            # Negative, and lowest for the first finding of the verdict.
             interest.append(float(names.index(of_response[n][0]) - len(names)))
             cited_by.append(listed(of_response[n]))
         else:
@@ -128,6 +132,7 @@ def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRow
 
 
 def _question(rollout: Rollout, prefixes: Sequence[str]) -> str:
+    """Return what differs between prompts: without a shared beginning or system turns."""
     prompt = listed_prompt(rollout, prefixes)
     if prompt.shared:
         return prompt.brief
@@ -145,20 +150,23 @@ class ResponsesView:
 
 
 def responses_view(report: RunReport, addresses: Addresses) -> ResponsesView:
+    """Return the first rows as a table, and all rows of the rendered steps as data for scripts."""
     context = report.shared
     responses = report.run.tables.responses
-    numeric = (*context.columns, _PROMPT, _INTEREST)
-    strings = [*(column.key for column in context.string_columns), _FINDING.key]
-    numbers = ["step", *(column.key for column in numeric)]
-    rows = _joined([page.listed for page in report.step_pages], numbers, strings)
+    number_columns = (*context.columns, _PROMPT, _INTEREST)
+    string_keys = [*(column.key for column in context.string_columns), _FINDING.key]
+    number_keys = ["step", *(column.key for column in number_columns)]
+    of_steps = [page.listed for page in report.step_pages]
+    rows = _joined(of_steps, number_keys, string_keys)
     shown_texts = [column for column in context.text_columns if column.key in _TEXTS]
     if any(rows[_FINDING.key]):
         shown_texts.append(_FINDING)
     columns = [_STEP, NUMBERED, *reading_order(context.columns, shown_texts)]
-    values = {key: np.array(rows[key], np.float64) for key in numbers}
+    values = {key: np.array(rows[key], np.float64) for key in number_keys}
+    # Visible columns first; scripts add the hidden ones that the reader selects.
     described = [
         *(replace(c, kind="number") for c in columns if c.key in values),
-        *(c for c in numeric if c.hidden),
+        *(c for c in number_columns if c.hidden),
         *context.string_columns,
     ]
     data: RunListData = {
@@ -167,7 +175,7 @@ def responses_view(report: RunReport, addresses: Addresses) -> ResponsesView:
         "n": rows["n"],
         "columns": [column.data() for column in described],
         "values": values,
-        "strings": {key: rows[key] for key in strings},
+        "strings": {key: rows[key] for key in string_keys},
         "texts": {key: rows[key] for key in _TEXTS},
         "address": addresses.any_response("{step}", "{n}"),
         "prompt": addresses.prompt("{prompt}"),
@@ -188,14 +196,16 @@ PAGE = Page("responses", message("Responses"), responses_view, has_responses)
 
 
 def _joined(
-    steps: Sequence[ListedRows], numbers: Sequence[str], strings: Sequence[str]
+    of_steps: Sequence[ListedRows],
+    number_keys: Sequence[str],
+    string_keys: Sequence[str],
 ) -> dict[str, list[Any]]:
     """Return column key -> the values of all steps, one after the other."""
-    keys = ("n", *numbers, *strings, *_TEXTS)
+    keys = ("n", *number_keys, *string_keys, *_TEXTS)
     rows: dict[str, list[Any]] = {key: [] for key in keys}
-    for step in steps:
+    for step_rows in of_steps:
         for key, values in rows.items():
-            values.extend(step[key])
+            values.extend(step_rows[key])
     return rows
 
 
@@ -205,18 +215,20 @@ def _table(
     columns: Sequence[ColumnView],
     addresses: Addresses,
 ) -> TableView:
+    """Return the most interesting rows as a table, which scripts extend to all rows."""
     order = np.argsort(values[_INTEREST.key], kind="stable")
-    first = order[:STATIC_ROWS].tolist()
-    steps = [int(rows["step"][row]) for row in first]
-    numbers = [rows["n"][row] for row in first]
+    first_rows = order[:STATIC_ROWS].tolist()
+    steps = [int(rows["step"][row]) for row in first_rows]
+    numbers = [rows["n"][row] for row in first_rows]
     names = list(zip(steps, numbers, strict=True))
     shown: Columns = {}
     for column in columns:
         if column.key in values:
+            # All values are given, as the bars of cells are scaled to the largest.
             ordered = values[column.key][order]
             shown[column] = number_cells(column.written, ordered)
         else:
-            shown[column] = [rows[column.key][row] for row in first]
+            shown[column] = [rows[column.key][row] for row in first_rows]
     shown[_STEP] = [name_cell(step) for step, _ in names]
     shown[NUMBERED] = [name_cell(n) for _, n in names]
     return table(
@@ -229,9 +241,16 @@ def _table(
 
 
 def _summary(count: int, shown: int, splits: pd.Series) -> str:
-    in_all = message("{responses}.", responses=counted_responses(splits))
+    """Return which responses the page lists, and in which order.
+
+    Args:
+        count: number of listed responses.
+        shown: number of responses whose texts are on pages of steps.
+        splits: the column ``validation`` of all responses of the run.
+    """
+    which = message("{responses}.", responses=counted_responses(splits))
     if count < len(splits):
-        in_all = message(
+        which = message(
             "{some:count} of {all} of the run.", some=count, all=counted_in_all(splits)
         )
     order = message(
@@ -247,7 +266,7 @@ def _summary(count: int, shown: int, splits: pd.Series) -> str:
     has_branches = bool((splits == RowRole.BRANCH).any())
     return sentences(
         [
-            in_all,
+            which,
             order,
             texts if count < shown else "",
             branches if has_branches else "",

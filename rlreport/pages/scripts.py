@@ -83,6 +83,7 @@ def _script(folder: Path, entry: str, language: Language) -> str:
 
 
 def _translated(scripts: str, language: Language) -> str:
+    """Return scripts that know the translations of their messages, in the constant ``WORDS``."""
     if language == ENGLISH:
         return scripts
     catalogue = language.translations
@@ -91,6 +92,7 @@ def _translated(scripts: str, language: Language) -> str:
         if isinstance(text, str):
             translations[text] = catalogue.gettext(text)
         else:
+            # Singular and plural, as texts of 1 and of 2
             translations[text[0]] = [
                 catalogue.ngettext(*text, count) for count in (1, 2)
             ]
@@ -107,6 +109,7 @@ def script_messages(source: str) -> Iterator[str | tuple[str, str]]:
 
 
 def _set_constant(scripts: str, name: str, value: object) -> str:
+    """Return scripts in which an empty object, declared as a constant, has a value."""
     return scripts.replace(
         f"const {name} = {{}};", f"const {name} = {script_json(value)};", 1
     )
@@ -120,6 +123,7 @@ def join_scripts(folder: Path, entry: str = "main.js") -> str:
 
 
 def _join(folder: Path, name: str, modules: dict[str, str]) -> None:
+    """Add a module to ``modules``, after those that it imports, as a function that is called."""
     if name in modules:
         return
 

@@ -35,8 +35,8 @@ from rlreport.pages.listed import (
 )
 from rlreport.pages.page import Addresses
 from rlreport.pages.page_data import BadgeData, RowsData, RunData, StepTextsData
-from rlreport.pages.panel import branch_data, conversation_data, group_data
 from rlreport.pages.plan import shown_prompts
+from rlreport.pages.response_panel import branch_data, conversation_data, group_data
 from rlreport.pages.table import (
     Cell,
     Columns,
@@ -106,6 +106,8 @@ STATIC_ROWS = 50
 NUMBERED = ColumnView(
     "n", "#", help=message("position in the step, in log order"), written="count"
 )
+
+FULL_BAR = 20  # Length of the longest bar behind numbers, see ``Cell.bar``
 
 LEAST_CHARTED = 8  # Minimum number of responses for a step to have charts
 
@@ -200,7 +202,7 @@ def step_view(
     not_in_table = {key: _not_in_table(texts) for key, texts in rows.texts.items()}
     return StepView(
         step=str(step),
-        incomplete=job.figures["incomplete"][-1],
+        incomplete=job.figures["incomplete"][-1],  # of this step, which is the last
         in_progress=job.in_progress,
         previous=previous,
         next=following,
@@ -209,7 +211,7 @@ def step_view(
         findings=findings,
         figures=step_figures(context, job),
         charts=_charts(job, context),
-        responses=_table(job, rows, context, addresses),
+        responses=_responses_table(job, rows, context, addresses),
         data={**data, "texts": not_in_table},
         texts=packed_json(context.options.language.of(_texts_data(data))),
         tokens=pack_tokens(rows.with_tokens, job.plan.digits),
@@ -217,8 +219,9 @@ def step_view(
 
 
 def _charts(job: StepJob, context: PageContext) -> list[Chart]:
+    """Return the charts of a step, [] if it has too few responses."""
     # Training responses are judged; if there are none, those of validation.
-    judged = job.columns["validation"] == 0
+    judged = job.columns["validation"] == RowRole.TRAINING
     if not judged.any():
         judged = ~judged
     if np.count_nonzero(judged) < LEAST_CHARTED:
@@ -232,9 +235,10 @@ def _charts(job: StepJob, context: PageContext) -> list[Chart]:
     return step_charts(columns, first_rewards, context.options.language)
 
 
-def _table(
+def _responses_table(
     job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses
 ) -> TableView:
+    """Return the first STATIC_ROWS responses as a table, which scripts extend to all rows."""
     step = job.plan.step
     count = len(rows.rollouts)
     total = len(job.columns["n"])
@@ -319,6 +323,10 @@ def _texts_data(data: RowsData) -> StepTextsData:
 
 
 def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
+    """Return texts for scripts, None for those that scripts can read from the page's table.
+
+    Browsers replace a carriage return in HTML: a text that has one cannot be read from there.
+    """
     return [
         None if i < STATIC_ROWS and "\r" not in (text or "") else text
         for i, text in enumerate(texts)
@@ -343,12 +351,14 @@ def _ranks_of_step(
 def _ranks(values: Floats, listed: Floats) -> list[int | None]:
     """Return the rank among ``values`` of each listed value: 1 = largest, None for NaN."""
     ascending = np.sort(values[~np.isnan(values)])
+    # One more than the number of larger values
     ranks = len(ascending) + 1 - np.searchsorted(ascending, listed, side="right")
     ranks = np.where(np.isnan(listed), 0, ranks)
     return [rank or None for rank in ranks.tolist()]
 
 
 def _badges(findings: Sequence[ToldFinding], step: int) -> dict[str, list[BadgeData]]:
+    """Return n -> the findings that cite this response of the step."""
     badges: dict[str, list[BadgeData]] = {}
     for finding in findings:
         for example in finding.evidence:
@@ -366,6 +376,7 @@ def _badges(findings: Sequence[ToldFinding], step: int) -> dict[str, list[BadgeD
 
 
 def _highlights(findings: Sequence[ToldFinding]) -> list[str]:
+    """Return the texts that findings are about, which the panel marks in responses."""
     texts = set[str]()
     for finding in findings:
         texts.update(finding.texts)
@@ -387,8 +398,8 @@ def number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
     """Return the first STATIC_ROWS cells of a column, bars scaled to its largest magnitude."""
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = float(size.max(initial=0.0)) or 1.0
-    # Divide first, like the scripts of the page: a product may exceed 20 or overflow.
-    bars = np.ceil(20 * (size / scale)).astype(np.int64)
+    # Divide first, like the scripts of the page: a product may exceed the full bar or overflow.
+    bars = np.ceil(FULL_BAR * (size / scale)).astype(np.int64)
     static = zip(values[:STATIC_ROWS].tolist(), bars.tolist(), strict=False)
     return [number_cell(value, kind, bar=bar) for value, bar in static]
 

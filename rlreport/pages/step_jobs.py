@@ -64,7 +64,7 @@ def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[Step
             seconds=_SECONDS_PER_PAGE * len(plans),
             ahead=_AHEAD,
         )
-        if not are_drawn(report):
+        if not are_drawn(report):  # then they are the first result
             keep_drawn(report, next(results))
         for page in results:
             listed = with_interest(page.listed, report, page.plan.pinned)
@@ -74,19 +74,20 @@ def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[Step
 
 
 def _step_job(report: RunReport, plan: StepPlan) -> StepJob:
+    """Return what a worker needs for a step's page: its part of the run's columns."""
     run = report.run
     step = plan.step
     columns = _columns(report)
     steps = columns.responses["step"]
-    first, last = np.searchsorted(steps, [step, step + 1]).tolist()
+    first, stop = np.searchsorted(steps, [step, step + 1]).tolist()
     findings = _findings_at(step, run.verdict.findings)
-    # The first step, the previous one, this one.
+    # Rows of the first step, the previous one and this one, which may be the same
     row = int(np.searchsorted(columns.steps["step"], step))
     compared = sorted({0, max(0, row - 1), row})
     figures = {
         name: values[compared].tolist() for name, values in columns.steps.items()
     }
-    responses = {name: values[first:last] for name, values in columns.responses.items()}
+    responses = {name: values[first:stop] for name, values in columns.responses.items()}
     return StepJob(
         plan=plan,
         selection=Selection(run.rollouts, plan.rows),
@@ -147,7 +148,7 @@ def _all_columns(report: RunReport) -> _Columns:
 
 
 def _work(job: StepJob | PageCharts, shared: tuple[Encode, PageContext]) -> Any:
-    """Draw the charts or render a page, in a worker; return what the job's kind needs."""
+    """Draw the charts (PageCharts), or render the page of a step (StepPage), in a worker."""
     encode, context = shared
     if isinstance(job, PageCharts):
         return draw(job, context.options.language)
@@ -166,6 +167,7 @@ def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
 
 
 def _rollouts(job: StepJob, context: PageContext) -> list[Rollout]:
+    """Read the responses that the page shows, with placeholders if texts are redacted."""
     rollouts = job.selection.rollouts.read(job.selection.rows, job.plan.with_tokens)
     if not context.options.redact:
         return rollouts

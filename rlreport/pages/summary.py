@@ -141,14 +141,17 @@ class RunSummary:
         return plain_notes(self.report.run.author_notes)
 
     def charts(self) -> list[Chart]:
-        """Return the usual charts and those of findings, in the order of the overview."""
+        """Return the usual charts and those of findings, in the order of the overview.
+
+        A chart of trainer metrics has a name of its own. It stands in for the chart that is named
+        as its subject if the run has no such chart.
+        """
         charts = page_charts(self.report).overview
         names = {"reward", *_USUAL}
         for finding in self.report.run.verdict.findings:
             names.update(finding.charts)
-        # Charts that are drawn from trainer metrics only have another name.
-        subjects = names - {chart.name for chart in charts}
-        found = [c for c in charts if c.name in names or c.subject in subjects]
+        missing = names - {chart.name for chart in charts}
+        found = [c for c in charts if c.name in names or c.subject in missing]
         # Sorting is stable: in each place the charts keep the order of the overview.
         places = get_args(PageSlot)
         return sorted(found, key=lambda chart: places.index(chart.place))
@@ -167,6 +170,7 @@ class RunSummary:
         }
 
     def _lines(self) -> list[Line]:
+        """Return the figures that are drawn without image files."""
         axis = self.language.of(message("step"))
         return [
             Line(self.language.of(column.title), axis, course)

@@ -173,6 +173,7 @@ def number_columns_of(frame: pd.DataFrame, columns: Iterable[Column]) -> Columns
 def attribute_columns(
     items: Sequence[object], columns: Iterable[ColumnView]
 ) -> Columns:
+    """Return columns whose values are attributes of ``items``, named by the columns' keys."""
     result: Columns = {}
     for column in columns:
         result[column] = [getattr(item, column.key) for item in items]

@@ -24,7 +24,10 @@ _POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
 
 
 def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
-    """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens."""
+    """Encode tokens and their figures as gzipped base64 text; "" if no rollout has tokens.
+
+    docs/page-data.md describes the bytes.
+    """
     rollouts = [r for r in rollouts if r.raw_tokens]
     if not rollouts:
         return ""
@@ -42,10 +45,12 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
         "raw": [None if raw == text else raw for text, raw in vocabulary],
         "columns": list(columns),
     }
-    head = canonical_json(header)
-    parts = [np.uint32(len(head)).tobytes(), head, _planes(ids)]
+    packed_header = canonical_json(header)
+    size = np.uint32(len(packed_header)).tobytes()
+    parts = [size, packed_header, _planes(ids)]
     for values in columns.values():
         mantissa, exponent = decimal(values, digits)
+        # 0, −1, 1, −2, … become 0, 1, 2, 3, …, whose high bytes are 0 if numbers are small.
         zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
         parts += [_planes(zigzag), exponent.tobytes()]
     return gzip_base64(b"".join(parts))
@@ -65,7 +70,7 @@ def _numbered(
 
 
 def _drop_derivable(columns: dict[str, NDArray[np.float64]], digits: int) -> None:
-    """Drop columns that the page computes from others."""
+    """Drop columns that the page computes from others, in place."""
     # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
     if {"ref_logp", "log_ratio"} <= columns.keys():
         missing = np.isnan(columns["log_ratio"])

@@ -151,7 +151,7 @@ def tokens_view(report: RunReport, addresses: Addresses) -> TokensView:
     if tables.tokens.empty:
         missing = message("The log has no token strings (response_tokens).")
     return TokensView(
-        summary=sentences([missing, sampling(tables)]),
+        summary=sentences([missing, sampling_note(tables)]),
         charts=drawn_charts(report).tokens,
         ngrams=_spreading(spreading, addresses) if len(spreading) else None,
         tables=list(_rankings(tables.tokens, run.windows, addresses)),
@@ -207,6 +207,7 @@ def _ranking_table(
 def _example(
     addresses: Addresses, step: float, n: float, token: float | None = None
 ) -> Cell:
+    """Return a link to a response that contains a token or text; ``step`` is NaN without any."""
     if pd.isna(step):
         return Cell("–", None, message("in none of the sampled responses"))
     position = None if token is None or pd.isna(token) else int(token)
@@ -215,7 +216,7 @@ def _example(
     return Cell(text, float(step), href=href)
 
 
-def sampling(tables: Tables) -> str:
+def sampling_note(tables: Tables) -> str:
     """Return a note if figures of texts use a sample, or cut long responses; "" otherwise."""
     notes = []
     if tables.sample_note:
@@ -236,7 +237,8 @@ def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView:
     examples = []
     for references in map(list, spreading["examples"]):
         if references:
-            examples.append(_example(addresses, *references[0]))
+            step, n = references[0]
+            examples.append(_example(addresses, step, n))
         else:
             examples.append(Cell("–"))
     columns: Columns = {

@@ -46,9 +46,8 @@ class Choice(NamedTuple):
     """The chosen rows of the response table, int64 (R,) ascending."""
 
     rows: Ints
-    sample: NDArray[
-        np.bool_
-    ]  # (R,), which are in the sample for figures of texts and tokens
+    # (R,), which are in the sample for figures of texts and tokens
+    sample: NDArray[np.bool_]
 
 
 def choose_rows(

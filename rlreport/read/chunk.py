@@ -27,7 +27,7 @@ from rlreport.read.remarks import LogPosition, Remarks
 from rlreport.read.rollouts import CleanTexts, rollout_part
 from rlreport.read.spool import Parcel, PartFolder
 from rlreport.read.token_rows import TokenRows, token_rows
-from rlreport.tables import NoteKind
+from rlreport.tables import NoteKind, RowRole
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.tokens import structure_of
 
@@ -54,9 +54,8 @@ MAX_EXTRAS = 64
 # Extra fields kept while reading; more than MAX_EXTRAS, as some rows may be left out later
 MAX_CHUNK_EXTRAS = 256
 
-MAX_TEXT = (
-    1 << 22
-)  # Words are counted only in this many characters at the start of a text
+# Words are counted only in this many characters at the start of a text
+MAX_TEXT = 1 << 22
 # Standard log field -> its bit in the integer column ``carried``, set if a row has the field
 FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
 
@@ -95,22 +94,18 @@ class Chunk:
     # ``carried`` (bits of FIELD_BITS) and ``left_out``. Figures of turns or tokens that no row
     # has are absent.
     columns: Columns = field(default_factory=dict)
-    extras: dict[str, Extra] = field(
-        default_factory=dict
-    )  # the first MAX_CHUNK_EXTRAS by name
-    extras_dropped: bool = (
-        False  # whether any extra field was left out because of this limit
-    )
+    # the first MAX_CHUNK_EXTRAS by name
+    extras: dict[str, Extra] = field(default_factory=dict)
+    # whether any extra field was left out because of this limit
+    extras_dropped: bool = False
     reward_parts: set[str] = field(default_factory=set)  # names of extras
     # (row, tool name, *ToolCounts) for each tool used in each row
     tools: list[tuple[int, str, *tuple[int, ...]]] = field(default_factory=list)
-    counts: list[RangeCounts] = field(
-        default_factory=list
-    )  # numbers of lines, one entry per range
+    # numbers of lines, one entry per range
+    counts: list[RangeCounts] = field(default_factory=list)
     remarks: Remarks = field(default_factory=Remarks)
-    changes: list[Change] = field(
-        default_factory=list
-    )  # ranges of logs that changed meanwhile
+    # ranges of logs that changed meanwhile
+    changes: list[Change] = field(default_factory=list)
     parts: list[Parcel] = field(default_factory=list)  # texts and tokens of all rows
 
 
@@ -124,28 +119,27 @@ class RangeSettings:
     limits: ReadLimits = LIMITS
 
 
-class Place(NamedTuple):
-    file: int
-    offset: int
-    line: int
-    length: int
+class Row(NamedTuple):
+    """One checked row, where it is in the logs, and what it counts as."""
+
+    parsed: ParsedRow
+    position: LogPosition  # of its object
+    length: int  # bytes of its line, 0 in a file without lines
     sub: int  # index of the row if one logged JSON object has several
-    validation: bool
+    role: RowRole  # training or validation; branches are known when all rows are read
     left_out: LeftOut
 
 
 def batch_columns(
-    rows: Sequence[ParsedRow],
-    places: Sequence[Place],
-    settings: RangeSettings,
-    chunk: Chunk,
+    batch: Sequence[Row], settings: RangeSettings, chunk: Chunk
 ) -> Columns:
-    """Return ``rows`` as columns, (R,) each; add extras, tools, texts and remarks to ``chunk``."""
+    """Return a batch of R rows as columns, (R,) each; add what is no column to ``chunk``."""
     options = settings.options
-    positions = [LogPosition(*place[:3]) for place in places]
+    rows = [row.parsed for row in batch]
+    positions = [row.position for row in batch]
     _collect_remarks(rows, positions, chunk)
     texts = _clean_texts(rows, options.pad_tokens)
-    columns = _row_columns(rows, places, texts, options)
+    columns = _origin_columns(batch) | _row_columns(rows, texts, options)
     token_figures = TokenFigures()
     # Logged numbers may be as large as float64 allows; overflow yields infinity.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -169,6 +163,7 @@ def batch_columns(
 def _collect_remarks(
     rows: Sequence[ParsedRow], positions: Sequence[LogPosition], chunk: Chunk
 ) -> None:
+    """Add remarks on rows, their extras, tools and reward parts to ``chunk``."""
     remarks = chunk.remarks
     extras = chunk.extras
     for number, (row, position) in enumerate(
@@ -221,20 +216,28 @@ def _text_columns(texts: CleanTexts) -> Columns:
     }
 
 
+def _origin_columns(batch: Sequence[Row]) -> Columns:
+    """Return where the rows are in the logs, and what they count as."""
+    positions = [row.position for row in batch]
+    numbers = {
+        "file": [position.file for position in positions],
+        "offset": [position.offset for position in positions],
+        "line": [position.line for position in positions],
+        "length": [row.length for row in batch],
+        "sub": [row.sub for row in batch],
+        "validation": [row.role for row in batch],
+        "left_out": [row.left_out for row in batch],
+    }
+    return {name: np.array(values, np.int64) for name, values in numbers.items()}
+
+
 def _row_columns(
-    rows: Sequence[ParsedRow],
-    places: Sequence[Place],
-    texts: CleanTexts,
-    options: ReadOptions,
+    rows: Sequence[ParsedRow], texts: CleanTexts, options: ReadOptions
 ) -> Columns:
     pads = options.pad_tokens
     prompts = [_prompt_hash(row.prompt, pads, options.system_end_token) for row in rows]
     groups = [0 if row.group is None else text_hash(row.group) or 1 for row in rows]
     columns: Columns = {
-        name: np.array(values, np.int64)
-        for name, values in zip(Place._fields, zip(*places, strict=True), strict=True)
-    }
-    columns |= {
         "step": np.array([row.step for row in rows], np.int64),
         "prompt_hash": np.array(prompts, np.uint64),
         "group_hash": np.array(groups, np.uint64),

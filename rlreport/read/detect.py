@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rlreport.about.several_runs import RANK
 from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import UnreadFields, add_unread_field
-from rlreport.formats.containers import container_of, iterate, zip_members
+from rlreport.formats.containers import container_of, read_objects, zip_members
 from rlreport.formats.logged import STEP_WORD, step_in_path
 from rlreport.formats.registry import Detected, RowReader, detect, refusal
 from rlreport.formats.renamed import RLBoard
@@ -46,11 +46,8 @@ _MAX_PEEKED_FILES = 16
 # First objects of a file, and the error that ended reading ("" without an error)
 _Peek = tuple[list[dict[str, Any]], str]
 
-_NUMBERED_BY_STEP = (
-    RLBoard.id,
-    "plain",
-    "verl",
-)  # other formats may number files by task or part
+# Other formats may number files by task or part
+_NUMBERED_BY_STEP = (RLBoard.id, "plain", "verl")
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 # Matches numbers in paths that are not steps, but of ranks, runs, versions, …
 _NO_STEPS = re.compile(
@@ -74,17 +71,14 @@ _LAST_NUMBER = re.compile(
 class _Detection(NamedTuple):
     format: LogFormat | None  # the format, None if the file is not a log
     reason: str  # why the file has this format, or why it is not a log
-    remark: str = (
-        ""  # text of a note on how the format interprets the file; "" for none
-    )
-    splits: frozenset[str] = (
-        frozenset()
-    )  # of the first rows; empty if they agree with the path
+    # text of a note on how the format interprets the file; "" for none
+    remark: str = ""
+    # of the first rows; empty if they agree with the path
+    splits: frozenset[str] = frozenset()
     damaged: bool = False  # whether it is a Parquet file that cannot be read
     stepless: bool = False  # whether any of the first rows has no step
-    unread: UnreadFields | None = (
-        None  # fields of the first objects that are not recognized
-    )
+    # fields of the first objects that are not recognized
+    unread: UnreadFields | None = None
 
 
 @dataclass(slots=True)
@@ -97,115 +91,142 @@ class LogFiles:
     # a path, if the paths of files differ in a number, which may be the step
     numbered: str = ""
 
+    def add(
+        self, source: Source, log_format: LogFormat, unread: UnreadFields | None
+    ) -> None:
+        self.sources.append(source)
+        self.formats.append(log_format)
+        for name, kind in (unread or {}).items():
+            add_unread_field(self.unread, name, kind)
+
     def only(self, files: Sequence[int]) -> LogFiles:
         sources = [self.sources[i] for i in files]
         formats = [self.formats[i] for i in files]
         return LogFiles(sources, formats, self.notes, self.unread, self.numbered)
 
 
-def detect_formats(  # noqa: C901
+def detect_formats(
     listing: Listing, options: ReadOptions, used: Iterable[Path] = ()
 ) -> LogFiles:
     """Return the logs to read with their formats, and notes on other files not in ``used``."""
+    paths = [source.path for source in listing.sources]
+    listed = frozenset(Path(path) for path in paths if not is_url(path))
+    detections = _detections(listing.sources, options, listed)
+    others = _OtherFiles(used, detections)
     files = LogFiles()
     row_splits: list[frozenset[str]] = []
     stepless: set[str] = set()
-    listed = frozenset(
-        Path(source.path) for source in listing.sources if not is_url(source.path)
-    )
-    detections = _detections(listing.sources, options, listed)
-    used_paths = {path.resolve() for path in used}
-    readers = {one.format.reader for one in detections if one.format}
-    stamps = chain.from_iterable(reader.format.siblings for reader in readers)
-    siblings = {Path(stamp.path).resolve() for stamp in stamps}
-    read_together: list[str] = []
-
-    def leave_out(source: Source, kind: NoteKind, text: str) -> None:
-        path = Path(source.path).resolve()
-        if not used_paths.isdisjoint((path, *path.parents)):
-            return
-        if path in siblings:
-            read_together.append(source.name)
-        else:
-            files.notes.append(Note(kind, text, 1, source.name))
-
     for source, detection in zip(listing.sources, detections, strict=True):
         if detection.remark:
             files.notes.append(Note(NoteKind.FORMAT, detection.remark, 1, source.name))
-        if detection.damaged:
+        if detection.format is not None:
+            files.add(source, detection.format, detection.unread)
+            row_splits.append(detection.splits)
+            if detection.stepless:
+                stepless.add(source.name)
+        elif detection.damaged:
             listing.unreadable.append((source.name, detection.reason))
-        elif detection.format is None:
-            leave_out(
-                source,
-                NoteKind.NOT_A_LOG,
-                message("not read: {why}", why=detection.reason),
-            )
-        if detection.format is None:
-            continue
-        row_splits.append(detection.splits)
-        if detection.stepless:
-            stepless.add(source.name)
-        for name, kind in (detection.unread or {}).items():
-            add_unread_field(files.unread, name, kind)
-        files.sources.append(source)
-        files.formats.append(detection.format)
+        else:
+            text = message("not read: {why}", why=detection.reason)
+            files.notes += others.notes_on(source, NoteKind.NOT_A_LOG, text)
     for source in listing.other:
-        if source.name == NOTES_FILE:
-            continue
-        why = message(
-            "not named like a log, so not read; to read it, give its own path"
-        )
-        if ".csv" in PurePosixPath(source.name.lower()).suffixes[-2:]:
-            why = message(
-                "CSV is read as trainer metrics only, which need a column named step and rows of "
-                "numbers"
-            )
-        leave_out(source, NoteKind.OTHER_FILE, why)
+        if source.name != NOTES_FILE:
+            text = _why_other(source.name)
+            files.notes += others.notes_on(source, NoteKind.OTHER_FILE, text)
     if listing.reports:
         text = message("left out: reports written by rlreport")
-        files.notes.append(
-            Note(NoteKind.REPORTS, text, len(listing.reports), listing.reports[0])
-        )
-    if read_together:
-        text = message("read together with the rollouts")
-        files.notes.append(
-            Note(NoteKind.SIBLING, text, len(read_together), min(read_together))
-        )
+        count = len(listing.reports)
+        files.notes.append(Note(NoteKind.REPORTS, text, count, listing.reports[0]))
+    files.notes += others.notes_on_siblings()
     chosen = _without_repeats(_chosen_splits(files, row_splits, options.split))
     return _with_path_steps(chosen, stepless)
 
 
+class _OtherFiles:
+    """Files that are no logs. Those with another purpose need no note of their own."""
+
+    def __init__(self, used: Iterable[Path], detections: Iterable[_Detection]) -> None:
+        self._used = {path.resolve() for path in used}
+        # Files that a format reads together with a log next to them
+        self._siblings: set[Path] = set()
+        self._names_of_siblings: list[str] = []
+        for reader in {one.format.reader for one in detections if one.format}:
+            for sibling in reader.format.siblings:
+                self._siblings.add(Path(sibling.path).resolve())
+
+    def notes_on(self, source: Source, kind: NoteKind, text: str) -> list[Note]:
+        path = Path(source.path).resolve()
+        if not self._used.isdisjoint((path, *path.parents)):
+            return []
+        if path in self._siblings:
+            self._names_of_siblings.append(source.name)
+            return []
+        return [Note(kind, text, 1, source.name)]
+
+    def notes_on_siblings(self) -> list[Note]:
+        """Return one note on all siblings met so far."""
+        names = self._names_of_siblings
+        if not names:
+            return []
+        text = message("read together with the rollouts")
+        return [Note(NoteKind.SIBLING, text, len(names), min(names))]
+
+
+def _why_other(name: str) -> str:
+    if ".csv" in PurePosixPath(name.lower()).suffixes[-2:]:
+        return message(
+            "CSV is read as trainer metrics only, which need a column named step and rows of "
+            "numbers"
+        )
+    return message("not named like a log, so not read; to read it, give its own path")
+
+
 def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
-    members = {
-        source.name: zip_members(source) if one.container == "zip" else []
-        for source, one in zip(files.sources, files.formats, strict=True)
-        if source.name in stepless
-    }
+    """Give each format the steps in paths of its file, and of files in it if it is an archive.
+
+    ``stepless`` are the names of files with rows without a step: only these need one.
+    """
+    members: dict[str, list[str]] = {}
+    for source, log_format in zip(files.sources, files.formats, strict=True):
+        if source.name in stepless:
+            is_archive = log_format.container == "zip"
+            members[source.name] = zip_members(source) if is_archive else []
     by_path = path_steps([*members, *chain.from_iterable(members.values())])
+    # Rows of an archive may be in any of its files, of which the archive's path may have the step.
     steps: dict[str, int | None] = {}
     for name, inside in members.items():
         for path in inside or [name]:
             steps[path] = by_path.get(path, by_path.get(name))
-    named = [path for path, step in steps.items() if step is not None]
-    if named:
-        text = message(
-            "files with rows without a step; the step in their paths is used, such as step {step}",
-            step=steps[min(named)],
-        )
-        files.notes.append(Note(NoteKind.PATH_STEP, text, len(named), min(named)))
-    paths = set(steps)
-    for source, log_format in zip(files.sources, files.formats, strict=True):
-        if log_format.id in _NUMBERED_BY_STEP:
-            paths.add(source.name)
-    plain = {_NO_STEPS.sub("", path) for path in paths}
-    patterns = {re.sub(r"\d+", "#", path) for path in plain}
-    if len(plain) > len(patterns):
-        files.numbered = min(paths)
+    files.notes += _notes_on_path_steps(steps)
+    files.numbered = _numbered_path(files, steps)
     for i, source in enumerate(files.sources):
         inside = [source.name, *members.get(source.name, ())]
         own = {path: by_path[path] for path in inside if path in by_path}
         files.formats[i] = replace(files.formats[i], steps=own)
     return files
+
+
+def _notes_on_path_steps(steps: Mapping[str, int | None]) -> list[Note]:
+    named = [path for path, step in steps.items() if step is not None]
+    if not named:
+        return []
+    first = min(named)
+    text = message(
+        "files with rows without a step; the step in their paths is used, such as step {step}",
+        step=steps[first],
+    )
+    return [Note(NoteKind.PATH_STEP, text, len(named), first)]
+
+
+def _numbered_path(files: LogFiles, stepless: Iterable[str]) -> str:
+    """Return a path if those that may have the step differ in a number, else ""."""
+    paths = set(stepless)
+    for source, log_format in zip(files.sources, files.formats, strict=True):
+        if log_format.id in _NUMBERED_BY_STEP:
+            paths.add(source.name)
+    plain = {_NO_STEPS.sub("", path) for path in paths}
+    patterns = {re.sub(r"\d+", "#", path) for path in plain}
+    return min(paths) if len(plain) > len(patterns) else ""
 
 
 def path_steps(names: Sequence[str]) -> dict[str, int]:
@@ -251,43 +272,58 @@ def _without_repeats(files: LogFiles) -> LogFiles:
 
 
 def _chosen_splits(
-    files: LogFiles, row_splits: list[frozenset[str]], wanted: str | None
+    files: LogFiles, row_splits: Sequence[frozenset[str]], chosen: str | None
 ) -> LogFiles:
-    mixed = any(row_splits)
-    by_path = [
-        "" if rows else f.split
-        for rows, f in zip(row_splits, files.formats, strict=True)
+    """Return the files of the splits that are read, with notes on others.
+
+    ``row_splits`` has the splits that the rows of each file name; ``chosen`` is the user's choice.
+    """
+    rows_name_splits = any(row_splits)
+    # "": the rows of the file decide
+    split_of_file = [
+        "" if splits else log_format.split
+        for splits, log_format in zip(row_splits, files.formats, strict=True)
     ]
-    named = sorted({*by_path, *chain.from_iterable(row_splits)} - {""})
-    if wanted is not None and wanted not in named and named and not mixed:
+    names = sorted({*split_of_file, *chain.from_iterable(row_splits)} - {""})
+    # Later rows of a file may be of a split that its first rows do not name.
+    if chosen is not None and names and chosen not in names and not rows_name_splits:
         raise UsageError(
-            f"--split: no log of split {wanted!r}; found: {', '.join(named)}"
+            f"--split: no log of split {chosen!r}; found: {', '.join(names)}"
         )
-    main = wanted or ("train" if mixed or "train" in named or not named else named[0])
-    others = [split for split in named if split != main]
-    watched = None
-    if wanted is None:
-        watched = "val" if "val" in others or not others else others[0]
-        watched = None if watched == main else watched
+    if chosen:
+        main = chosen
+    elif rows_name_splits or "train" in names or not names:
+        main = "train"
+    else:
+        main = names[0]
+    others = [split for split in names if split != main]
+    watched = _watched_split(main, others) if chosen is None else None
     for split in others:
-        names = [
-            s.name for s, of in zip(files.sources, by_path, strict=True) if of == split
-        ]
-        if names and split != watched:
+        indices = [i for i, of_file in enumerate(split_of_file) if of_file == split]
+        if indices and split != watched:
             text = message(
                 "files of split {split} not read (--split {split} reads them)",
                 split=split,
             )
-            files.notes.append(Note(NoteKind.OTHER_SPLIT, text, len(names), names[0]))
+            first = files.sources[indices[0]].name
+            files.notes.append(Note(NoteKind.OTHER_SPLIT, text, len(indices), first))
     files.formats = [replace(one, main=main, watched=watched) for one in files.formats]
-    return files.only(
-        [i for i, split in enumerate(by_path) if split in ("", main, watched)]
-    )
+    is_read = ("", main, watched)
+    return files.only([i for i, split in enumerate(split_of_file) if split in is_read])
+
+
+def _watched_split(main: str, others: Sequence[str]) -> str | None:
+    """Return the split to show besides ``main``: ``val`` if possible."""
+    watched = "val"
+    if others and watched not in others:
+        watched = others[0]
+    return None if watched == main else watched
 
 
 def _detections(
     sources: Sequence[Source], options: ReadOptions, listed: frozenset[Path]
 ) -> list[_Detection]:
+    """Detect the format of each file, from a few of the files whose names differ in numbers."""
     by_pattern: dict[str, list[int]] = {}
     for number, source in enumerate(sources):
         # An empty file is not representative of other files.
@@ -297,15 +333,14 @@ def _detections(
     peeks: dict[int, _Peek] = {}
 
     def detect_from_start(numbers: list[int]) -> None:
-        wanted = [sources[number] for number in numbers]
-        for number, peek in zip(numbers, _peeks(wanted), strict=True):
+        starts = _peeks([sources[number] for number in numbers])
+        for number, peek in zip(numbers, starts, strict=True):
             peeks[number] = peek
             detections[number] = _detect(sources[number], options, listed, peek)
 
     samples = [_evenly_spaced(numbers) for numbers in by_pattern.values()]
-    detect_from_start(
-        list(chain.from_iterable(samples))
-    )  # at once, as each request is slow
+    # At once, as each request to a store is slow
+    detect_from_start(list(chain.from_iterable(samples)))
     disagreeing: list[int] = []
     for numbers, sample in zip(by_pattern.values(), samples, strict=True):
         rest = [number for number in numbers if number not in detections]
@@ -313,6 +348,7 @@ def _detections(
         if len(kinds) > 1:
             disagreeing += rest
             continue
+        # All have one format: the objects of one file stand for those of the rest.
         peek = peeks[sample[-1]]
         for number in rest:
             detections[number] = _detect(sources[number], options, listed, peek)
@@ -326,6 +362,7 @@ def _kind_of(detection: _Detection) -> tuple[str | None, str, frozenset[str]]:
 
 
 def _evenly_spaced(numbers: list[int]) -> list[int]:
+    """Return up to _MAX_PEEKED_FILES of the numbers, with the first and the last one."""
     last = len(numbers) - 1
     count = min(len(numbers), _MAX_PEEKED_FILES)
     return [numbers[i * last // max(1, count - 1)] for i in range(count)]
@@ -336,11 +373,16 @@ def _container(source: Source) -> str:
 
 
 def _peeks(sources: list[Source]) -> Iterator[_Peek]:
+    """Yield the first objects of each file; the starts of remote files are fetched at once."""
     for source, start in zip(sources, with_content(sources, _HEAD), strict=True):
-        whole = start.size == source.size
-        peek = _peek(start) if whole or _container(source) == "lines" else ([], "")
-        # Opening a file in a store fetches BLOCK bytes, so use the start if it has a whole line.
-        yield peek if whole or peek[0] else _peek(source)
+        is_whole = start.size == source.size
+        peek: _Peek = ([], "")
+        if is_whole or _container(source) == "lines":
+            peek = _peek(start)
+        if not is_whole and not peek[0]:
+            # Only now, as opening a file in a store fetches BLOCK bytes
+            peek = _peek(source)
+        yield peek
 
 
 def _detect(
@@ -404,8 +446,8 @@ def _peek(source: Source) -> _Peek:
         return objects, ""
     try:
         with source.open() as stream:
-            first = islice(iterate(stream, _container(source)), MAX_PEEKED)
-            objects += (obj for _, obj in first if not isinstance(obj, UnreadRow))
+            first = islice(read_objects(stream, _container(source)), MAX_PEEKED)
+            objects += (obj for obj in first if not isinstance(obj, UnreadRow))
     except (RowError, *DAMAGED) as error:
         return objects, reason_of(error)
     return objects, ""

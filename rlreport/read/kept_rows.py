@@ -38,19 +38,14 @@ _BRANCHES = translatable("branches of rollouts: shown, but only the trained row 
 class LogRows:
     chunk: Chunk  # all rows, concatenated
     order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
-    failed: dict[int, int] = field(
-        default_factory=dict
-    )  # training step -> failed rollouts
-    filtered: dict[int, int] = field(
-        default_factory=dict
-    )  # training step -> filtered rollouts
-    repeated: dict[int, int] = field(
-        default_factory=dict
-    )  # step -> responses of older attempts
+    # training step -> number of rows
+    failed: dict[int, int] = field(default_factory=dict)  # rollouts that failed
+    filtered: dict[int, int] = field(default_factory=dict)  # rollouts filtered out
+    repeated: dict[int, int] = field(default_factory=dict)  # of older attempts
     notes: list[Note] = field(default_factory=list)  # on rows left out
 
 
-def log_rows(  # noqa: PLR0914
+def log_rows(
     chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool
 ) -> LogRows:
     """Concatenate chunks and choose the rows of the response table.
@@ -59,128 +54,155 @@ def log_rows(  # noqa: PLR0914
     run logged again, the last attempt is kept unless ``keep_restarted``. Without training rows,
     validation rows count as training rows.
     """
-    rows = LogRows(joined_chunk(chunks), np.zeros(0, np.int64))
-    columns = rows.chunk.columns
-    if not columns:
-        return rows
-    left_out = columns["left_out"]
-    untrained = left_out == LeftOut.UNTRAINED_BRANCH
-    responses = (left_out == LeftOut.NO) | untrained
-    if responses.any() and columns["validation"][responses].all():
-        columns["validation"] = np.zeros_like(columns["validation"])
-    keep = np.ones(len(responses), dtype=bool)
-    repeated = np.zeros(len(responses), dtype=bool)
-    rollout = columns.get("rollout")
-    for file, index in _rows_by_file(columns):
-        steps = columns["step"][index].astype(np.int64)
-        name = files.sources[file].name
-        in_validation = columns["validation"][index] == RowRole.VALIDATION
-        older = superseded_rows(steps, in_validation)
-        starts = starts_of(
-            steps, in_validation, columns["prompt_hash"][index].astype(np.uint64)
-        )
-        if keep_restarted and starts.any():
-            note, last_only = start_note(starts, steps, name)
-            rows.notes.append(note)
-            if last_only:
-                keep[index[starts < starts[-1]]] = False
-                older = older & (starts == starts[-1])
-        keep[index[older]] &= keep_restarted
-        older &= responses[index]
-        repeated[index[older]] = True
-        if older.any():
-            rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
-        if rollout is not None:
-            keys = {
-                "step": steps,
-                "of": columns["validation"][index],
-                "rollout": rollout[index],
-            }
-            keys["left_out"] = left_out[index]
-            repeats = pd.DataFrame(keys).duplicated(keep="last").to_numpy()
-            branches = (
-                repeats & ~np.isnan(rollout[index]) & responses[index]
-                | untrained[index]
+    chunk = joined_chunk(chunks)
+    if not chunk.columns:
+        return LogRows(chunk, np.zeros(0, np.int64))
+    kept = _KeptRows(chunk.columns, files, keep_restarted=keep_restarted)
+    kept.judge_validation_if_nothing_else()
+    # Before branches are marked, as afterwards a branch no longer shows that it is of validation.
+    kept.leave_out_older_attempts()
+    kept.mark_branches()
+    kept.leave_out_older_files()
+    # Last, as a branch is shown only if a kept row was trained at its step.
+    kept.leave_out_branches_alone()
+    return LogRows(
+        chunk,
+        kept.in_table_order(),
+        failed=kept.count_by_step(kept.left_out == LeftOut.FAILED),
+        filtered=kept.count_by_step(kept.left_out == LeftOut.FILTERED),
+        repeated=kept.count_by_step(kept.responses & kept.repeated),
+        notes=kept.notes,
+    )
+
+
+class _KeptRows:
+    """Which of R rows are kept. Methods change the masks, bool (R,), and column ``validation``."""
+
+    def __init__(
+        self, columns: Columns, files: LogFiles, *, keep_restarted: bool
+    ) -> None:
+        self.columns = columns
+        self.left_out = columns["left_out"]
+        self.untrained: Mask = self.left_out == LeftOut.UNTRAINED_BRANCH
+        # Rows for the response table, unless they are of an older attempt; others are counted.
+        self.responses: Mask = (self.left_out == LeftOut.NO) | self.untrained
+        self.keep: Mask = np.ones(len(self.responses), dtype=bool)
+        self.repeated: Mask = np.zeros(len(self.responses), dtype=bool)
+        self.notes: list[Note] = []
+        self._names = [source.name for source in files.sources]
+        self._keep_restarted = keep_restarted
+
+    def judge_validation_if_nothing_else(self) -> None:
+        roles = self.columns["validation"]
+        if self.responses.any() and roles[self.responses].all():
+            self.columns["validation"] = np.zeros_like(roles)
+
+    def leave_out_older_attempts(self) -> None:
+        """Leave out rows of steps that a restart logged again in the same file."""
+        for file, rows in _rows_by_file(self.columns):
+            steps = self.columns["step"][rows].astype(np.int64)
+            prompts = self.columns["prompt_hash"][rows].astype(np.uint64)
+            in_validation = self.columns["validation"][rows] == RowRole.VALIDATION
+            older = superseded_rows(steps, in_validation)
+            starts = starts_of(steps, in_validation, prompts)
+            if self._keep_restarted and starts.any():
+                note, last_only = start_note(starts, steps, self._names[file])
+                self.notes.append(note)
+                if last_only:
+                    of_last_start = starts == starts[-1]
+                    self.keep[rows[~of_last_start]] = False
+                    older &= of_last_start
+            if not self._keep_restarted:
+                self.keep[rows[older]] = False
+            older &= self.responses[rows]
+            self.repeated[rows[older]] = True
+            if older.any():
+                self._note_restart(steps[older], file)
+
+    def mark_branches(self) -> None:
+        """Give all rows of a rollout but its last one, and untrained rows, the role of branches."""
+        roles = self.columns["validation"]
+        rollouts = self.columns["rollout"]  # NaN if the row is of no rollout
+        for _, rows in _rows_by_file(self.columns):
+            table = pd.DataFrame(
+                {
+                    "step": self.columns["step"][rows],
+                    "role": roles[rows],
+                    "rollout": rollouts[rows],
+                    "left_out": self.left_out[rows],
+                }
             )
-            columns["validation"][index[branches]] = RowRole.BRANCH
-    _mark_older_files(rows, keep, repeated, files, keep_restarted=keep_restarted)
-    responses &= ~_without_trained_row(rows, responses & keep, files)
-    training = keep & (columns["validation"] == RowRole.TRAINING)
-    rows.failed = _by_step(columns, training & (left_out == LeftOut.FAILED))
-    rows.filtered = _by_step(columns, training & (left_out == LeftOut.FILTERED))
-    rows.repeated = _by_step(columns, training & responses & repeated)
-    response_rows = np.flatnonzero(keep & responses)
-    names = ("sub", "offset", "file", "validation", "step")
-    rows.order = response_rows[
-        np.lexsort([columns[name][response_rows] for name in names])
-    ]
-    return rows
+            has_later_row = table.duplicated(keep="last").to_numpy()
+            is_branch = has_later_row & ~np.isnan(rollouts[rows]) & self.responses[rows]
+            roles[rows[is_branch | self.untrained[rows]]] = RowRole.BRANCH
 
-
-def _without_trained_row(rows: LogRows, responses: Mask, files: LogFiles) -> Mask:
-    """Add notes on branches; return which rows are branches at steps without others, bool (R,)."""
-    step, file = (
-        rows.chunk.columns[name].astype(np.int64) for name in ("step", "file")
-    )
-    branches = responses & (rows.chunk.columns["validation"] == RowRole.BRANCH)
-    alone: Mask = branches & ~np.isin(step, step[responses & ~branches])
-    rows.notes += _notes_by_file(
-        NoteKind.BRANCHES, _BRANCHES, file[branches & ~alone], files
-    )
-    text = ODDITIES[NoteKind.UNTRAINED]
-    rows.notes += _notes_by_file(NoteKind.UNTRAINED, text, file[alone], files)
-    return alone
-
-
-def _notes_by_file(
-    kind: NoteKind, text: str, file: Ints, files: LogFiles
-) -> list[Note]:
-    """Return a note for each file in ``file``, the file of each row concerned."""
-    numbers, counts = np.unique(file, return_counts=True)
-    return [
-        Note(kind, message(text), count, files.sources[number].name)
-        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
-    ]
-
-
-def _by_step(columns: Columns, selection: Mask) -> dict[int, int]:
-    steps, rows = np.unique(columns["step"][selection], return_counts=True)
-    return dict(zip(steps.tolist(), rows.tolist(), strict=True))
-
-
-def _mark_older_files(
-    rows: LogRows, keep: Mask, repeated: Mask, files: LogFiles, *, keep_restarted: bool
-) -> None:
-    columns = rows.chunk.columns
-    names = [source.name for source in files.sources]
-    if len(names) < 2:
-        return
-    file, step, validation = (
-        columns[name].astype(np.int64) for name in ("file", "step", "validation")
-    )
-    training = (
-        keep & (columns["left_out"] == LeftOut.NO) & (validation == RowRole.TRAINING)
-    )
-    # A step of training and the same step of validation are two.
-    split_steps = np.where(validation == RowRole.VALIDATION, 2 * step + 1, 2 * step)
-    prompts = columns["prompt_hash"].astype(np.uint64)[training]
-    for older, newer in later_attempts(file[training], step[training], prompts, names):
-        again = (
-            keep
-            & np.isin(file, older)
-            & np.isin(split_steps, split_steps[np.isin(file, newer)])
+    def leave_out_older_files(self) -> None:
+        """Leave out rows of steps that a restart logged again in further files."""
+        if len(self._names) < 2:
+            return
+        file = self.columns["file"].astype(np.int64)
+        step = self.columns["step"].astype(np.int64)
+        roles = self.columns["validation"]
+        prompts = self.columns["prompt_hash"].astype(np.uint64)
+        # A step of training and the same step of validation are two.
+        step_and_split = np.where(roles == RowRole.VALIDATION, 2 * step + 1, 2 * step)
+        trained = (
+            self.keep & (self.left_out == LeftOut.NO) & (roles == RowRole.TRAINING)
         )
-        if not again.any():  # another pair of attempts has marked these rows
-            continue
-        name = names[int(older.min())]
-        rows.notes.append(restart_note(step[again], name, kept=keep_restarted))
-        keep[again] = keep_restarted
-        repeated |= again
+        attempts = later_attempts(
+            file[trained], step[trained], prompts[trained], self._names
+        )
+        for older_files, newer_files in attempts:
+            logged_again = step_and_split[np.isin(file, newer_files)]
+            older = self.keep & np.isin(file, older_files)
+            older &= np.isin(step_and_split, logged_again)
+            if not older.any():  # left out already, because of another later attempt
+                continue
+            self._note_restart(step[older], int(older_files.min()))
+            self.repeated |= older
+            if not self._keep_restarted:
+                self.keep[older] = False
+
+    def _note_restart(self, steps: Ints, file: int) -> None:
+        name = self._names[file]
+        self.notes.append(restart_note(steps, name, kept=self._keep_restarted))
+
+    def leave_out_branches_alone(self) -> None:
+        """Leave out branches at steps without any other response; note these and other branches."""
+        step = self.columns["step"].astype(np.int64)
+        kept = self.responses & self.keep
+        branches = kept & (self.columns["validation"] == RowRole.BRANCH)
+        alone = branches & ~np.isin(step, step[kept & ~branches])
+        self._note_by_file(NoteKind.BRANCHES, _BRANCHES, branches & ~alone)
+        self._note_by_file(NoteKind.UNTRAINED, ODDITIES[NoteKind.UNTRAINED], alone)
+        self.responses &= ~alone
+
+    def _note_by_file(self, kind: NoteKind, text: str, concerned: Mask) -> None:
+        files = self.columns["file"][concerned]
+        numbers, counts = np.unique(files, return_counts=True)
+        for file, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            self.notes.append(Note(kind, message(text), count, self._names[file]))
+
+    def count_by_step(self, selection: Mask) -> dict[int, int]:
+        """Return training step -> number of its kept rows in ``selection``."""
+        training = self.keep & (self.columns["validation"] == RowRole.TRAINING)
+        steps = self.columns["step"][training & selection]
+        numbers, counts = np.unique(steps, return_counts=True)
+        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+
+    def in_table_order(self) -> Ints:
+        """Return the kept responses by step, role, file and place in the file."""
+        rows = np.flatnonzero(self.keep & self.responses)
+        # ``lexsort`` sorts by its last key first.
+        keys = ("sub", "offset", "file", "validation", "step")
+        return rows[np.lexsort([self.columns[key][rows] for key in keys])]
 
 
 def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
+    """Concatenate chunks; those given lose their columns, which would double the memory."""
     joined = Chunk()
     for chunk in chunks:
+        # What names a row of this chunk by its number has to count the rows before it.
         base = joined.rows
         for name, extra in chunk.extras.items():
             whole = joined.extras.setdefault(name, Extra())
@@ -199,9 +221,11 @@ def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
-    file, offset, sub = (
-        columns[name].astype(np.int64) for name in ("file", "offset", "sub")
-    )
+    """Return (file, its rows in the order in which they were logged) for each file with rows."""
+    file = columns["file"].astype(np.int64)
+    offset = columns["offset"].astype(np.int64)
+    sub = columns["sub"].astype(np.int64)
     rows = np.lexsort((sub, offset, file))
     numbers, starts = np.unique(file[rows], return_index=True)
-    return list(zip(numbers.tolist(), np.split(rows, starts[1:]), strict=True))
+    rows_of_files = np.split(rows, starts[1:])
+    return list(zip(numbers.tolist(), rows_of_files, strict=True))

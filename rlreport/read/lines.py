@@ -32,47 +32,38 @@ class LogFormat:
     container: str = "lines"  # file structure: ``lines``, ``json``, ``parquet``, …
     reader: RowReader = RowReader(RLBoard())  # noqa: RUF009 - it has no state
     why: str = ""  # text that explains why this format was chosen
-    split: str = (
-        "train"  # data split (``train``, ``val``, …) of rows that do not name one
-    )
-    main: str = (
-        "train"  # the split in which the checks look for problems, usually ``train``
-    )
-    watched: str | None = (
-        "val"  # a second split, shown but not checked; others are not read
-    )
+    # data split (``train``, ``val``, …) of rows that do not name one
+    split: str = "train"
+    # the split in which the checks look for problems, usually ``train``
+    main: str = "train"
+    # a second split, shown but not checked; others are not read
+    watched: str | None = "val"
     # path of the file, or of a file in it if it is an archive -> its step, for rows without one
     steps: Mapping[str, int] = field(default_factory=dict)
 
     def step_in_path(self, obj: dict[str, Any], name: str) -> AssumedStep | None:
-        step = self.steps.get(
-            f"{name}/{getattr(obj, 'member', '')}", self.steps.get(name)
-        )
+        """Return the step in the path of an object's file; ``name`` is that file or its archive."""
+        path_in_archive = f"{name}/{getattr(obj, 'member', '')}"
+        step = self.steps.get(path_in_archive, self.steps.get(name))
         return None if step is None else AssumedStep(step)
 
     def rows(
         self, obj: dict[str, Any], name: str, line: int, index: int
     ) -> list[dict[str, Any]]:
         """Return canonical rows (``UnreadRow`` for bad ones); raise RowError if ``obj`` is bad."""
+        member = getattr(obj, "member", "")
+        where = Where(name, line, index, self.step_in_path(obj, name), member)
         try:
-            where = Where(
-                name,
-                line,
-                index,
-                self.step_in_path(obj, name),
-                getattr(obj, "member", ""),
-            )
-            return [
-                UnreadRow(self._conversion_error(row.error))
-                if isinstance(row, UnreadRow)
-                else row
-                for row in self.reader(obj, where)
-            ]
+            rows = list(self.reader(obj, where))
         except RlreportError:
             raise
         except Exception as error:
             # Readers may get objects of any shape, and may be plugins of other packages.
             raise self._conversion_error(error) from None
+        for number, row in enumerate(rows):
+            if isinstance(row, UnreadRow):
+                rows[number] = UnreadRow(self._conversion_error(row.error))
+        return rows
 
     def _conversion_error(self, error: Exception) -> RowError:
         text = str(error) if isinstance(error, ValueError) else repr(error)
@@ -160,13 +151,7 @@ def grouped_ranges(
     for part in ranges:
         last = groups[-1]
         fits = size + part.weight <= range_bytes and len(last) < _GROUP_FILES
-        if (
-            last  # noqa: PLR0916
-            and last[-1].small
-            and part.small
-            and last[-1].file != part.file
-            and fits
-        ):
+        if fits and _may_join(last, part):
             last.append(part)
             size += part.weight
         else:
@@ -175,12 +160,19 @@ def grouped_ranges(
     return groups[1:]
 
 
+def _may_join(group: Sequence[ByteRange], part: ByteRange) -> bool:
+    """Return whether a group consists of small files, and ``part`` is a further one."""
+    if not group or not part.small:
+        return False
+    previous = group[-1]
+    return previous.small and previous.file != part.file
+
+
 class Line(NamedTuple):
     offset: int  # offset of its first byte in the decompressed file
     data: bytes | None  # its bytes; None if the line is longer than the limit
-    torn: bool = (
-        False  # whether the file ends within this line, such as while it is written
-    )
+    # whether the file ends within this line, such as while it is written
+    torn: bool = False
 
 
 @dataclass(slots=True)
@@ -225,12 +217,15 @@ class Lines:
             # Start one byte early: if that byte is a line end, no line of this range is skipped.
             position += _skip_line(stream)
         while position < stop:
+            # With room for a line end; what was written after the listing is not read.
             line = stream.readline(self.max_line + 2)[: end - position]
             if not line:
                 return
-            offset, position = position, position + len(line)
-            if not offset and line.startswith(BOM):
-                offset, line = len(BOM), line[len(BOM) :]
+            offset = position
+            position += len(line)
+            if offset == 0 and line.startswith(BOM):
+                offset = len(BOM)
+                line = line.removeprefix(BOM)
             if line.endswith(b"\n"):
                 ending = 2 if line.endswith(b"\r\n") else 1
                 yield Line(offset, line[:-ending])
@@ -250,9 +245,12 @@ class _Pieces(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        self._piece = self._piece or memoryview(next(self._pieces, b""))
-        size = min(memoryview(buffer).nbytes, len(self._piece))
-        memoryview(buffer)[:size], self._piece = self._piece[:size], self._piece[size:]
+        if not self._piece:
+            self._piece = memoryview(next(self._pieces, b""))
+        target = memoryview(buffer)
+        size = min(target.nbytes, len(self._piece))
+        target[:size] = self._piece[:size]
+        self._piece = self._piece[size:]
         return size
 
 

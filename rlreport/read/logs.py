@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +45,7 @@ from rlreport.system.stores import Source, shown
 from rlreport.system.workers import Progress, Workers
 from rlreport.tables import HARMLESS, BadLine, LogFile, Note, NoteKind, RowRole
 from rlreport.text.clean import safe_text
-from rlreport.text.messages import message, translatable
+from rlreport.text.messages import message
 
 # Of logs that one process reads, to decide whether to use several
 _BYTES_PER_SECOND = 50e6
@@ -63,11 +63,12 @@ _END = 2**62  # beyond the end of any file
 _MAX_NAMED = 3
 
 
-def read_logs(  # noqa: PLR0917
+def read_logs(
     paths: Sequence[str | Path],
     options: ReadOptions | None = None,
     gae: GaeOptions | None = None,
     progress: Progress | None = None,
+    *,
     metrics: Iterable[Path] = (),
     workers: Workers | None = None,
     used: Iterable[Path] = (),
@@ -89,7 +90,14 @@ def read_logs(  # noqa: PLR0917
     if workers is None:
         with Workers(options.workers, options.ray) as started:
             return read_logs(
-                paths, options, gae, progress, metrics, started, used, limits
+                paths,
+                options,
+                gae,
+                progress,
+                metrics=metrics,
+                workers=started,
+                used=used,
+                limits=limits,
             )
     if options.ray is not None:
         options = _with_absolute_tokenizer(options)
@@ -108,16 +116,17 @@ def read_logs(  # noqa: PLR0917
         spool=spool,
     )
     name = safe_text(_name(paths))
-    scan, order = _scan(
-        name, chunks, listing, files, options, with_metrics=bool(metrics)
-    )
-    if scan.responses.empty:
-        return scan
+    if metrics and not files.sources:
+        return no_responses(name, files.notes)
+    rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
+    chunks.clear()
+    scan = _tables(name, rows, listing, files, options)
     names = [source.name for source in files.sources]
     choice = choose_rows(scan.responses, names, limits)
     scan.responses.loc[choice.rows, "has_texts"] = 1
     ids = _ids_of(scan.responses, choice.rows, names)
-    scan.rollouts = spool.rollouts(ids, order[choice.rows])
+    # The spool has all rows in the order in which they were read.
+    scan.rollouts = spool.rollouts(ids, rows.order[choice.rows])
     return with_sample(scan, choice.rows[choice.sample], options, workers, limits)
 
 
@@ -126,11 +135,9 @@ def _listing(paths: Sequence[str | Path], options: ReadOptions) -> Listing:
     if options.run:
         listing = of_run(listing, options.run)
     if options.ray is not None:
+        # Relative paths mean something else on other nodes of a cluster.
         listing.sources = [_with_absolute_path(source) for source in listing.sources]
     return listing
-
-
-# Relative paths mean something else on other nodes of a cluster.
 
 
 def _with_absolute_path(source: Source) -> Source:
@@ -214,15 +221,16 @@ def _read(
 
 
 def _changes(group: Sequence[ByteRange], chunk: Chunk) -> list[Change]:
+    """Return how files of the ranges have changed since they were listed."""
     changes = []
     for part, counts in zip(group, chunk.counts, strict=True):
         # A file that is read as a whole, and without an error, was read before it changed.
-        whole = part.stop is None and not counts.unread
-        how = "" if whole else part.source.change(part.stop)
+        if part.stop is None and not counts.unread:
+            continue
+        how = part.source.change(part.stop)
         if how:
-            changes.append(
-                Change(part.file, _END if part.stop is None else part.stop, how)
-            )
+            stop = _END if part.stop is None else part.stop
+            changes.append(Change(part.file, stop, how))
     return changes
 
 
@@ -237,54 +245,37 @@ def _check_files_of_node(group: Sequence[ByteRange]) -> None:
         )
 
 
-def _scan(
-    name: str,
-    chunks: list[Chunk],
-    listing: Listing,
-    files: LogFiles,
-    options: ReadOptions,
-    *,
-    with_metrics: bool = False,
-) -> tuple[Scan, Ints]:
-    if with_metrics and not files.sources:
-        return no_responses(name, files.notes), np.zeros(0, np.int64)
-    rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
+def _tables(
+    name: str, rows: LogRows, listing: Listing, files: LogFiles, options: ReadOptions
+) -> Scan:
+    """Return the tables of all rows, without texts; raise UnusableInputError if there is none."""
     names = [source.name for source in files.sources]
     changes = first_changes(rows.chunk.changes)
-    bad_lines = _bad_lines(rows, listing, files)
-    bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
-    # Where a log was cut, its last line is torn, which says less than the note on the change.
-    changed = {names[file] for file in changes}
-    explained = [line for line in bad_lines if line.torn and line.file in changed]
-    bad_lines = [line for line in bad_lines if line not in explained]
-    bad_count -= len(explained)
+    bad = _bad_lines(rows, listing, files, changed=[names[file] for file in changes])
+    # Before the notes, which say whether some extras are left out
     extras, carried_extras = extras_table(rows)
     notes = [*change_notes(changes, names), *_notes(rows, files, options)]
-    if not len(rows.order):
-        raise UnusableInputError(_no_data_message(files, bad_lines, bad_count, notes))
-    problems = [note for note in notes if note.kind not in HARMLESS]
-    if options.strict and (bad_lines or problems):
-        raise UnusableInputError(_strict_message(bad_lines, bad_count, problems))
+    _refuse_unusable(rows, files, bad, notes, strict=options.strict)
+    # Before ``response_table``, which removes the columns of the rows
     tools = tool_table(rows)
-    fields = carried_fields(rows)
+    fields = dict(sorted(carried_fields(rows).items()))
     first_incomplete = incomplete_from(changes, rows.chunk.columns)
-    chunks.clear()
     responses = response_table(rows)
     reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
     _complete(responses, extras, reward_parts, files)
     notes += missing_grade_notes(responses["missing_grade"].to_numpy())
     if responses["validation"].any():
         extras = _with_split(responses, extras, files, notes)
-    scan = Scan(
+    return Scan(
         name=name,
         files=_log_files(rows, files, responses),
         responses=responses,
         extras=extras,
         reward_parts=reward_parts,
-        bad_lines=bad_lines,
-        bad_count=bad_count,
+        bad_lines=bad.lines,
+        bad_count=bad.count,
         notes=notes,
-        fields=dict(sorted(fields.items())) | carried_extras,
+        fields=fields | carried_extras,
         failed=rows.failed,
         filtered=rows.filtered,
         repeated=rows.repeated,
@@ -292,7 +283,24 @@ def _scan(
         tools_used=tools_used(rows, tools),
         incomplete_from=first_incomplete,
     )
-    return scan, rows.order
+
+
+@dataclass(frozen=True, slots=True)
+class _BadLines:
+    """The first lines that cannot be read, and the number of all of them."""
+
+    lines: list[BadLine]
+    count: int
+
+
+def _refuse_unusable(
+    rows: LogRows, files: LogFiles, bad: _BadLines, notes: list[Note], *, strict: bool
+) -> None:
+    if not len(rows.order):
+        raise UnusableInputError(_no_data_message(files, bad, notes))
+    problems = [note for note in notes if note.kind not in HARMLESS]
+    if strict and (bad.lines or problems):
+        raise UnusableInputError(_strict_message(bad, problems))
 
 
 def _complete(
@@ -321,18 +329,20 @@ def _complete(
 def _with_split(
     responses: pd.DataFrame, extras: pd.DataFrame, files: LogFiles, notes: list[Note]
 ) -> pd.DataFrame:
-    split = responses["validation"].to_numpy()
+    """Return ``extras`` with the column ``split``; note that validation is not judged."""
+    roles = responses["validation"].to_numpy()
     main = files.formats[0].main
     watched = files.formats[0].watched or ""
-    in_validation = split == RowRole.VALIDATION
-    if in_validation.any():
+    in_validation = int((roles == RowRole.VALIDATION).sum())
+    if in_validation:
         text = message(
             "responses of split {watched} are shown, but only those of {main} are judged",
             watched=watched,
             main=main,
         )
-        notes.append(Note(NoteKind.SPLIT, text, int(in_validation.sum())))
-    return extras.assign(split=np.array([main, watched, "branch"], object)[split])
+        notes.append(Note(NoteKind.SPLIT, text, in_validation))
+    split_of_role = np.array([main, watched, "branch"], object)
+    return extras.assign(split=split_of_role[roles])
 
 
 def _name(paths: Sequence[str | Path]) -> str:
@@ -352,6 +362,7 @@ def _name(paths: Sequence[str | Path]) -> str:
 def _file_lines(
     rows: LogRows, files: LogFiles, positions: Sequence[LogPosition]
 ) -> list[tuple[str, int]]:
+    """Return (file name, line number in the file) of each position, which has that in its range."""
     if not positions:
         return []
     table = pd.DataFrame(positions, columns=LogPosition._fields).astype(np.int64)
@@ -359,131 +370,151 @@ def _file_lines(
         rows.chunk.counts, table["file"].to_numpy(), table["offset"].to_numpy()
     )
     lines = (table["line"].to_numpy() + before).tolist()
-    return [
-        (files.sources[at.file].name, line)
-        for at, line in zip(positions, lines, strict=True)
-    ]
+    names = [files.sources[position.file].name for position in positions]
+    return list(zip(names, lines, strict=True))
 
 
-def _bad_lines(rows: LogRows, listing: Listing, files: LogFiles) -> list[BadLine]:
+def _bad_lines(
+    rows: LogRows, listing: Listing, files: LogFiles, *, changed: Collection[str]
+) -> _BadLines:
+    """Return what cannot be read; ``changed``: names of files that changed while they were read."""
     unread = rows.chunk.remarks.unread
     places = _file_lines(rows, files, [line.position for line in unread])
-    unreadable = [BadLine(name, 0, reason) for name, reason in listing.unreadable]
-    return unreadable + [
-        BadLine(*place, line.reason, line.torn)
-        for place, line in zip(places, unread, strict=True)
-    ]
+    lines = [BadLine(name, 0, reason) for name, reason in listing.unreadable]
+    count = len(listing.unreadable) + rows.chunk.remarks.unread_count
+    for (file, number), line in zip(places, unread, strict=True):
+        # Where a log was cut, its last line is torn, which says less than the note on the change.
+        if line.torn and file in changed:
+            count -= 1
+        else:
+            lines.append(BadLine(file, number, line.reason, line.torn))
+    return _BadLines(lines, count)
 
 
 def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
-    oddities = sorted(rows.chunk.remarks.oddities.items())
-    places = _file_lines(rows, files, [oddity.first for _, oddity in oddities])
-    notes = [
-        Note(kind, message(ODDITIES[kind]), oddity.times, *place)
-        for (kind, oddity), place in zip(oddities, places, strict=True)
-    ]
-    for i, note in enumerate(notes):
-        if note.kind == NoteKind.NO_STEP and note.count < rows.chunk.rows:
-            text = translatable(
-                "{count:count} rows without a step, the first in {file}, are read as step 0, "
-                "although other rows have a step"
-            )
-            notes[i] = Note(
-                NoteKind.FORMAT, message(text, count=note.count, file=note.file), 1
-            )
+    notes = _oddity_notes(rows, files)
     if files.unread:
         names = ", ".join(
             f"{name} ({kind})" for name, kind in sorted(files.unread.items())
         )
-        notes.append(
-            Note(
-                NoteKind.UNREAD_FIELDS,
-                message("unrecognized fields: {fields}", fields=names),
-                1,
-            )
-        )
+        text = message("unrecognized fields: {fields}", fields=names)
+        notes.append(Note(NoteKind.UNREAD_FIELDS, text, 1))
     if rows.chunk.extras_dropped:
-        notes.append(
-            Note(NoteKind.MANY_EXTRAS, message(ODDITIES[NoteKind.MANY_EXTRAS]), 1)
-        )
+        text = message(ODDITIES[NoteKind.MANY_EXTRAS])
+        notes.append(Note(NoteKind.MANY_EXTRAS, text, 1))
     for source in files.sources:
         if not source.size:
-            notes.append(
-                Note(NoteKind.EMPTY_FILE, message("an empty file"), 1, source.name)
-            )
+            text = message("an empty file")
+            notes.append(Note(NoteKind.EMPTY_FILE, text, 1, source.name))
     notes += files.notes
-    steps = (
-        np.unique(rows.chunk.columns["step"][rows.order])
-        if len(rows.order)
-        else rows.order
-    )
-    if files.numbered and len(steps) == 1 and options.step_from_path is None:
-        text = message(
-            "all rows have step {step}, although the paths of their files differ in a number; if "
-            "it is the step, pass --step-from-path",
-            step=int(steps[0]),
-        )
-        notes.append(Note(NoteKind.FORMAT, text, 1, files.numbered))
+    if files.numbered and options.step_from_path is None:
+        notes += _notes_on_step_in_path(rows, files.numbered)
     return [*notes, *rows.notes]
+
+
+def _oddity_notes(rows: LogRows, files: LogFiles) -> list[Note]:
+    """Return a note for each kind of remark on rows, with the place of the first such row."""
+    oddities = sorted(rows.chunk.remarks.oddities.items())
+    places = _file_lines(rows, files, [oddity.first for _, oddity in oddities])
+    notes = []
+    for (kind, oddity), (file, line) in zip(oddities, places, strict=True):
+        note = Note(kind, message(ODDITIES[kind]), oddity.times, file, line)
+        if kind == NoteKind.NO_STEP and oddity.times < rows.chunk.rows:
+            text = message(
+                "{count:count} rows without a step, the first in {file}, are read as step 0, "
+                "although other rows have a step",
+                count=oddity.times,
+                file=file,
+            )
+            note = Note(NoteKind.FORMAT, text, 1)
+        notes.append(note)
+    return notes
+
+
+def _notes_on_step_in_path(rows: LogRows, path: str) -> list[Note]:
+    """Return a note if all rows have one step, although ``path`` and others differ in a number."""
+    if not len(rows.order):
+        return []
+    steps = np.unique(rows.chunk.columns["step"][rows.order])
+    if len(steps) > 1:
+        return []
+    text = message(
+        "all rows have step {step}, although the paths of their files differ in a number; if "
+        "it is the step, pass --step-from-path",
+        step=int(steps[0]),
+    )
+    return [Note(NoteKind.FORMAT, text, 1, path)]
 
 
 def _log_files(
     rows: LogRows, files: LogFiles, responses: pd.DataFrame
 ) -> list[LogFile]:
-    totals = np.zeros((len(files.sources), 2), dtype=np.int64)
-    for range_counts in rows.chunk.counts:
-        totals[range_counts.file] += (range_counts.lines, range_counts.unread)
-    counts = np.bincount(responses["file"], minlength=len(files.sources)).tolist()
-    return [
-        LogFile(
+    count = len(files.sources)
+    responses_of_file = np.bincount(responses["file"], minlength=count).tolist()
+    lines = [0] * count
+    unread = [0] * count
+    for of_range in rows.chunk.counts:
+        lines[of_range.file] += of_range.lines
+        unread[of_range.file] += of_range.unread
+    log_files = []
+    sources = zip(files.sources, files.formats, strict=True)
+    for i, (source, log_format) in enumerate(sources):
+        file = LogFile(
             source.name,
             source.size,
-            counts[i],
-            lines,
-            bad,
+            responses_of_file[i],
+            lines[i],
+            unread[i],
             log_format.id,
             log_format.why,
         )
-        for i, (source, log_format, (lines, bad)) in enumerate(
-            zip(files.sources, files.formats, totals.tolist(), strict=True)
-        )
-    ]
+        log_files.append(file)
+    return log_files
 
 
-def _no_data_message(
-    files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]
-) -> str:
-    if not files.sources and not bad:
-        # Name a file of each reason, first folders, then files that --map could read.
-        refused = [note for note in notes if note.file]
-        refused.sort(
-            key=lambda note: (note.kind != NoteKind.ABSENT, "--map " not in note.text)
-        )
-        named = list({note.text: note for note in refused}.values())[:_MAX_NAMED]
-        reasons = [f"{note.file}: {note.text}" for note in named]
-        if len(refused) > len(named):
-            reasons.append(f"and {len(refused) - len(named):,} more")
-        return "No rollout log found" + (f" ({'; '.join(reasons)})" if reasons else "")
+def _no_data_message(files: LogFiles, bad: _BadLines, notes: list[Note]) -> str:
+    if not files.sources and not bad.lines:
+        return _no_log_message(notes)
     text = f"No usable response in the logs (files: {len(files.sources):,})"
-    if bad:
-        first = bad[0]
+    if bad.lines:
+        first = bad.lines[0]
         where = f"{first.file}, line {first.line:,}" if first.line else first.file
-        text += f"; unreadable lines or files: {bad_count:,}, the first: {where}: {first.reason}"
-    omissions = [note for note in notes if note.kind in _OMISSIONS]
-    text += "".join(f"; {note.count:,} {note.text}" for note in omissions)
-    return text + "".join(
-        f"; {n.file} {n.text}" for n in notes if n.kind == NoteKind.CHANGED
-    )
+        text += f"; unreadable lines or files: {bad.count:,}, the first: {where}: {first.reason}"
+    for note in notes:
+        if note.kind in _OMISSIONS:
+            text += f"; {note.count:,} {note.text}"
+    for note in notes:
+        if note.kind == NoteKind.CHANGED:
+            text += f"; {note.file} {note.text}"
+    return text
 
 
-def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
-    problems = [f"{b.file}:{b.line}: {b.reason}" for b in bad]
-    problems += [
-        f"{note.file or 'logs'}{f':{note.line}' if note.line else ''}: {note.text} ({note.count:,})"
-        for note in notes
-    ]
-    total = bad_count + len(notes)
-    rest = f"\n… and {total - _MAX_SHOWN:,} more" if total > _MAX_SHOWN else ""
-    return (
-        "Problems in the logs (--strict):\n" + "\n".join(problems[:_MAX_SHOWN]) + rest
+def _no_log_message(notes: list[Note]) -> str:
+    refused = [note for note in notes if note.file]
+    # Name a file of each reason, first folders, then files that --map could read.
+    refused.sort(
+        key=lambda note: (note.kind != NoteKind.ABSENT, "--map " not in note.text)
     )
+    # Of equal reasons, the last file stays.
+    by_reason = {note.text: note for note in refused}
+    named = list(by_reason.values())[:_MAX_NAMED]
+    reasons = [f"{note.file}: {note.text}" for note in named]
+    if len(refused) > len(named):
+        reasons.append(f"and {len(refused) - len(named):,} more")
+    text = "No rollout log found"
+    return f"{text} ({'; '.join(reasons)})" if reasons else text
+
+
+def _strict_message(bad: _BadLines, notes: list[Note]) -> str:
+    problems = [f"{line.file}:{line.line}: {line.reason}" for line in bad.lines]
+    for note in notes:
+        where = note.file or "logs"
+        if note.line:
+            where += f":{note.line}"
+        problems.append(f"{where}: {note.text} ({note.count:,})")
+    lines = ["Problems in the logs (--strict):", *problems[:_MAX_SHOWN]]
+    # Of bad lines, only the first were kept.
+    total = bad.count + len(notes)
+    if total > _MAX_SHOWN:
+        lines.append(f"… and {total - _MAX_SHOWN:,} more")
+    return "\n".join(lines)

@@ -15,16 +15,16 @@ import xxhash
 
 from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import AssumedStep
-from rlreport.formats.containers import iterate
+from rlreport.formats.containers import read_objects
 from rlreport.formats.renamed import RLBoard
 from rlreport.read.chunk import (
     Chunk,
     Columns,
     Extra,
     LeftOut,
-    Place,
     RangeCounts,
     RangeSettings,
+    Row,
     batch_columns,
     joined_columns,
 )
@@ -41,7 +41,7 @@ from rlreport.read.record import ParsedRow, load_object, parse_record
 from rlreport.read.remarks import MAX_UNREAD, LogPosition, Oddity, Remarks, UnreadLine
 from rlreport.read.spool import PartFolder, packed_part
 from rlreport.system.cache import Store, pack, program, unpack
-from rlreport.tables import NoteKind
+from rlreport.tables import NoteKind, RowRole
 from rlreport.text.messages import message
 
 # ``RowMetadata.left_out`` -> its code
@@ -61,24 +61,18 @@ def read_chunk(ranges: Sequence[ByteRange], settings: RangeSettings) -> Chunk:
     chunk = Chunk()
     columns = list[Columns]()
     for batch in _batches(_rows(ranges, chunk, settings.limits), settings.limits):
-        rows, places = zip(*batch, strict=True)
-        columns.append(batch_columns(rows, places, settings, chunk))
+        columns.append(batch_columns(batch, settings, chunk))
     chunk.columns = joined_columns(columns)
     return chunk
 
 
-_PlacedRow = tuple[ParsedRow, Place]
-
-
-def _batches(
-    placed_rows: Iterable[_PlacedRow], limits: ReadLimits
-) -> Iterator[list[_PlacedRow]]:
+def _batches(rows: Iterable[Row], limits: ReadLimits) -> Iterator[list[Row]]:
     """Yield lists of consecutive rows; a list is full at the limit of rows or of their bytes."""
-    batch: list[_PlacedRow] = []
+    batch: list[Row] = []
     size = 0
-    for row, place in placed_rows:
-        batch.append((row, place))
-        size += place.length
+    for row in rows:
+        batch.append(row)
+        size += row.length
         if size >= limits.batch_bytes or len(batch) >= limits.batch_rows:
             yield batch
             batch = []
@@ -89,7 +83,8 @@ def _batches(
 
 def _rows(
     ranges: Sequence[ByteRange], chunk: Chunk, limits: ReadLimits
-) -> Iterator[_PlacedRow]:
+) -> Iterator[Row]:
+    """Yield the rows of byte ranges; add remarks and numbers of lines to ``chunk``."""
     sources = [part.source for part in ranges]
     if len(ranges) > 1:  # small files
         sources = with_content(sources, limits.range_bytes)
@@ -108,11 +103,13 @@ class _RangeReader:
         self.lines = 0  # or objects of a file without lines
         self.unread = 0  # unusable lines or rows
         self._part = part
-        self._chunk = chunk
+        self._remarks = chunk.remarks
         self._limits = limits
 
-    def rows_of_lines(self) -> Iterator[_PlacedRow]:
+    def rows_of_lines(self) -> Iterator[Row]:
         longest = self._limits.line_bytes
+        # Other formats are of frameworks that are known to write such JSON.
+        remarks_lenient = self._part.format.id == RLBoard.id
         lines = Lines(self._part, longest, self._limits.piece_bytes)
         for offset, line, torn in lines:
             self.lines += 1
@@ -123,38 +120,29 @@ class _RangeReader:
                     raise RowError(
                         message("longer than {most:count} bytes", most=longest)
                     )
-                obj, lenient = load_object(line)
-                for row, place in self._rows_of_object(
-                    obj, offset, len(line), torn=torn
-                ):
-                    if lenient and self._part.format.id == RLBoard.id:
-                        self._chunk.remarks.add(
-                            NoteKind.TOLERANT, self._position(offset)
-                        )
-                    yield row, place
+                obj, is_lenient = load_object(line)
             except _UNUSABLE as error:
                 self._add_unread(offset, reason_of(error), torn=torn)
+                continue
+            for row in self._rows_of_object(obj, offset, len(line), torn=torn):
+                if is_lenient and remarks_lenient:
+                    self._remarks.add(NoteKind.TOLERANT, row.position)
+                yield row
         if lines.damage is not None:
             self.lines += 1
             why = message("cannot be read further: {why}", why=lines.damage)
             self._add_unread(_END, why, torn=True)
 
-    def rows_of_container(self) -> Iterator[_PlacedRow]:
-        part = self._part
-        try:  # noqa: PLR1702
-            with part.source.open() as stream:
-                for index, obj in iterate(stream, part.format.container):
+    def rows_of_container(self) -> Iterator[Row]:
+        try:
+            with self._part.source.open() as stream:
+                objects = read_objects(stream, self._part.format.container)
+                for index, obj in enumerate(objects):
                     self.lines += 1
-                    try:
-                        if isinstance(obj, UnreadRow):
-                            raise obj.error
-                        yield from self._rows_of_object(obj, index, 0)
-                    except _UNUSABLE as error:
-                        self._add_unread(index, reason_of(error))
+                    yield from self._rows_of_object(obj, index, 0)
         except (*DAMAGED, ValueError) as error:
-            self._add_unread(
-                _END, message("cannot be read: {why}", why=reason_of(error))
-            )
+            why = message("cannot be read: {why}", why=reason_of(error))
+            self._add_unread(_END, why)
 
     def _rows_of_object(
         self,
@@ -163,47 +151,62 @@ class _RangeReader:
         length: int,
         *,
         torn: bool = False,
-    ) -> Iterator[_PlacedRow]:
+    ) -> Iterator[Row]:
+        """Yield the rows of an object; ``offset`` is its index in a file without lines."""
         part = self._part
-        name = self._part.source.name
-        remarks = self._chunk.remarks
+        try:
+            if isinstance(obj, UnreadRow):
+                raise obj.error
+            records = part.format.rows(obj, part.source.name, self.lines, offset)
+        except _UNUSABLE as error:
+            self._add_unread(offset, reason_of(error), torn=torn)
+            return
         position = self._position(offset)
-        records = part.format.rows(obj, name, self.lines, offset)
         for sub, record in enumerate(records):
             try:
                 if isinstance(record, UnreadRow):
                     raise record.error
-                row = parse_record(record)
+                parsed = parse_record(record)
             except _UNUSABLE as error:
                 self._add_unread(offset, reason_of(error), torn=torn)
                 continue
-            split = row.metadata.split or part.format.split
-            is_main = split == part.format.main
-            if not is_main and split != part.format.watched:
-                remarks.add(NoteKind.OTHER_SPLIT_ROWS, position)
+            role = self._role_of(parsed)
+            if role is None:
+                self._remarks.add(NoteKind.OTHER_SPLIT_ROWS, position)
                 continue
-            kind = row.metadata.left_out
+            kind = parsed.metadata.left_out
             left_out = _LEFT_OUT[kind]
             if left_out is LeftOut.UNTRAINED_BRANCH:
                 # Without its rollout, nothing shows that it is a branch of a trained one. Branches
                 # are counted later, when their rollouts are known.
-                if "rollout_id" not in row.carried:
-                    remarks.add(NoteKind.UNTRAINED, position)
+                if "rollout_id" not in parsed.carried:
+                    self._remarks.add(NoteKind.UNTRAINED, position)
                     continue
             elif left_out:
-                remarks.add(NoteKind(kind), position)
-            if (
-                isinstance(row.step, AssumedStep)
-                and part.format.step_in_path(obj, name) is None
-            ):
-                remarks.add(NoteKind.NO_STEP, position)
-            yield row, Place(*position, length, sub, not is_main, left_out)
+                self._remarks.add(NoteKind(kind), position)
+            if self._has_no_step(parsed, obj):
+                self._remarks.add(NoteKind.NO_STEP, position)
+            yield Row(parsed, position, length, sub, role, left_out)
+
+    def _role_of(self, parsed: ParsedRow) -> RowRole | None:
+        """Return the role of a row, None if rows of its split are not read."""
+        log_format = self._part.format
+        split = parsed.metadata.split or log_format.split
+        if split == log_format.main:
+            return RowRole.TRAINING
+        return RowRole.VALIDATION if split == log_format.watched else None
+
+    def _has_no_step(self, parsed: ParsedRow, obj: dict[str, Any]) -> bool:
+        """Return whether neither the row nor the path of its file has a step."""
+        if not isinstance(parsed.step, AssumedStep):
+            return False
+        return self._part.format.step_in_path(obj, self._part.source.name) is None
 
     def _position(self, offset: int) -> LogPosition:
         return LogPosition(self._part.file, offset, self.lines)
 
     def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
-        remarks = self._chunk.remarks
+        remarks = self._remarks
         self.unread += 1
         remarks.unread_count += 1
         if len(remarks.unread) < MAX_UNREAD:
@@ -302,72 +305,72 @@ def _digest_of(path: str) -> str:
 
 
 def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
-    def at(position: LogPosition) -> LogPosition:
+    """Replace the numbers of files in a chunk by the numbers at these indices."""
+
+    def renumbered(position: LogPosition) -> LogPosition:
         return position._replace(file=files[position.file])
 
     if chunk.rows:
         chunk.columns["file"] = np.array(files, np.int64)[chunk.columns["file"]]
-    chunk.counts = [item._replace(file=files[item.file]) for item in chunk.counts]
+    chunk.counts = [counts._replace(file=files[counts.file]) for counts in chunk.counts]
     remarks = chunk.remarks
     remarks.unread = [
-        item._replace(position=at(item.position)) for item in remarks.unread
+        line._replace(position=renumbered(line.position)) for line in remarks.unread
     ]
     for kind, (times, first) in remarks.oddities.items():
-        remarks.oddities[kind] = Oddity(times, at(first))
+        remarks.oddities[kind] = Oddity(times, renumbered(first))
     return chunk
 
 
 def _encode(chunk: Chunk) -> bytes:
     """Return all of a chunk but its parts, of which it has the number only."""
-    remarks = chunk.remarks
+    oddities = {
+        kind: [oddity.times, list(oddity.first)]
+        for kind, oddity in chunk.remarks.oddities.items()
+    }
+    texts_of_extras = [
+        [name, list(extra.texts.items())] for name, extra in chunk.extras.items()
+    ]
     head = {
         "rows": chunk.rows,
         "columns": list(chunk.columns),
-        "extras": [
-            [name, list(extra.texts.items())] for name, extra in chunk.extras.items()
-        ],
+        "extras": texts_of_extras,
         "extras_dropped": chunk.extras_dropped,
         "reward_parts": sorted(chunk.reward_parts),
         "tools": chunk.tools,
-        "counts": list(map(list, chunk.counts)),
-        "oddities": {
-            kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()
-        },
+        "counts": [list(counts) for counts in chunk.counts],
+        "oddities": oddities,
         "parts": len(chunk.parts),
     }
     arrays = list(chunk.columns.values())
     for extra in chunk.extras.values():
-        arrays += [np.array(extra.rows, np.int64), np.array(extra.numbers, np.float64)]
+        arrays.append(np.array(extra.rows, np.int64))
+        arrays.append(np.array(extra.numbers, np.float64))
     return pack(head, arrays)
 
 
 def _decode(data: bytes) -> tuple[Chunk, int]:
     """Return a chunk without its parts, and their number."""
     head, arrays = unpack(data)
-    columns = dict(zip(head["columns"], arrays, strict=False))
-    pairs = iter(arrays[len(columns) :])
-    extras = {
-        name: Extra(
-            array("q", next(pairs).tobytes()),
-            array("d", next(pairs).tobytes()),
-            dict(texts),
-        )
-        for name, texts in head["extras"]
+    remaining = iter(arrays)
+    columns = {name: next(remaining) for name in head["columns"]}
+    extras: dict[str, Extra] = {}
+    for name, texts in head["extras"]:
+        rows = array("q", next(remaining).tobytes())
+        numbers = array("d", next(remaining).tobytes())
+        extras[name] = Extra(rows, numbers, dict(texts))
+    oddities = {
+        NoteKind(kind): Oddity(times, LogPosition(*first))
+        for kind, (times, first) in head["oddities"].items()
     }
-    oddities = head["oddities"].items()
     chunk = Chunk(
-        head["rows"],
-        columns,
-        extras,
-        head["extras_dropped"],
-        set(head["reward_parts"]),
-        list(map(tuple, head["tools"])),
-        [RangeCounts(*one) for one in head["counts"]],
-        Remarks(
-            {
-                NoteKind(kind): Oddity(times, LogPosition(*at))
-                for kind, (times, at) in oddities
-            }
-        ),
+        rows=head["rows"],
+        columns=columns,
+        extras=extras,
+        extras_dropped=head["extras_dropped"],
+        reward_parts=set(head["reward_parts"]),
+        tools=[tuple(tool) for tool in head["tools"]],
+        counts=[RangeCounts(*counts) for counts in head["counts"]],
+        remarks=Remarks(oddities),
     )
     return chunk, head["parts"]

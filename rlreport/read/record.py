@@ -66,16 +66,13 @@ _KINDS = {
 class TokenFields:
     tokens: list[str] | None = None  # token strings, None if not logged
     text: str = ""  # the token strings joined
-    arrays: dict[str, array[float]] = field(
-        default_factory=dict
-    )  # those in TOKEN_ARRAYS
-    size: int = (
-        -1
-    )  # length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none
+    # those in TOKEN_ARRAYS
+    arrays: dict[str, array[float]] = field(default_factory=dict)
+    # length of the shortest of ``tokens`` and ``arrays``, -1 if the row has none
+    size: int = -1
     uneven: bool = False  # whether the lengths of ``tokens`` and ``arrays`` differ
-    mask: bytes | None = (
-        None  # 1 per sampled token, 0 per other; None if all are sampled
-    )
+    # 1 per sampled token, 0 per other; None if all are sampled
+    mask: bytes | None = None
 
     def fit(self, size: int) -> None:
         if self.size < 0:
@@ -97,15 +94,13 @@ class ParsedRow(NamedTuple):
     ending: Ending | None  # as logged, None if the log does not say
     tokens: TokenFields
     extras: Sequence[tuple[str, float | str]]  # (name, value) of further scalar fields
-    carried: Mapping[
-        str, object
-    ]  # further standard field (see ``_CARRIED``) -> value as logged
+    # further standard field (see ``_CARRIED``) -> value as logged
+    carried: Mapping[str, object]
     parts: Sequence[str]  # names of the extras that are components of the reward
     oddities: Sequence[NoteKind]  # of repaired or dropped values
     metadata: RowMetadata
-    missing_grade: (
-        int  # 0 if the reward is valid, else why not: a code of ``notes.Missing``
-    )
+    # 0 if the reward is valid, else why not: a code of ``grades.Missing``
+    missing_grade: int
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:

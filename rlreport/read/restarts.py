@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -131,61 +131,96 @@ def later_attempts(
     unless the later attempt also begins and ends later and prompts of the earlier one do not recur.
     """
     table = pd.DataFrame({"file": files, "step": steps, "prompt": prompts})
-    ranges = table.groupby("file")["step"].agg(["min", "max"])
-    ranges["name"] = [
-        _name_of_attempt(names[file], *span) for file, *span in ranges.itertuples()
-    ]
-    units = (
-        ranges.groupby("name")
-        .agg({"min": "min", "max": "max"})
-        .sort_values(["min", "max"])
-    )
-    change = units.diff().fillna(0)
-    units["attempt"] = ((change["min"] > 0) | (change["max"] > 1)).cumsum()
-    table["attempt"] = table["file"].map(ranges["name"].map(units["attempt"]))
-    spans = units.groupby("attempt").agg(first=("min", "min"), last=("max", "max"))
-    spans["file"] = table.groupby("attempt")["file"].min()
-    attempts = [rows for _, rows in table.groupby("attempt")]
-    bounds: list[Any] = list(spans.itertuples())
+    number_of_attempt = table["file"].map(_attempts_of_files(table, names))
+    attempts = [_Attempt.of(rows) for _, rows in table.groupby(number_of_attempt)]
     pairs: list[tuple[Ints, Ints]] = []
-    for at in range(1, len(bounds)):
-        # Compare with the attempt before, and with the one that ends at the highest step.
-        furthest = max(range(at), key=lambda i: bounds[i].last)
-        for before in sorted({at - 1, furthest}):
-            one = bounds[before]
-            two = bounds[at]
-            # If one attempt covers the steps of the other, the file read first is the older.
-            nested = two.last <= one.last and two.file < one.file
-            older, newer = (
-                attempts[i] for i in ((at, before) if nested else (before, at))
-            )
-            continued = bool(two.first > one.first and two.last > one.last)
-            if two.first <= one.last and _logs_again(older, newer, continued=continued):
-                pairs.append((older["file"].unique(), newer["file"].unique()))
+    for number in range(1, len(attempts)):
+        attempt = attempts[number]
+        previous = attempts[number - 1]
+        # An attempt between the two may have been short: compare with the furthest one, too.
+        furthest = max(attempts[:number], key=lambda one: one.last)
+        compared = [previous] if furthest is previous else [furthest, previous]
+        for earlier in compared:
+            older, newer = _by_age(earlier, attempt)
+            if attempt.first <= earlier.last and _logs_again(older, newer):
+                pairs.append((older.files, newer.files))
     return pairs
 
 
-def _logs_again(older: pd.DataFrame, newer: pd.DataFrame, *, continued: bool) -> bool:
-    before = older["step"].value_counts()
-    after = newer["step"].value_counts()
-    both = before.index.intersection(after.index)
-    whole = len(both) >= _MIN_SHARED_STEPS and all(
-        rows[both].median() >= _WHOLE_STEP * rows.median() for rows in (before, after)
+def _attempts_of_files(table: pd.DataFrame, names: Sequence[str]) -> pd.Series:
+    """Return file -> number of its attempt, by first step."""
+    steps_of_file = table.groupby("file")["step"]
+    files = pd.DataFrame({"first": steps_of_file.min(), "last": steps_of_file.max()})
+    files["name"] = [
+        _name_of_attempt(names[file], *steps) for file, *steps in files.itertuples()
+    ]
+    by_name = files.groupby("name").agg({"first": "min", "last": "max"})
+    by_name = by_name.sort_values(["first", "last"])
+    # Files of one attempt begin at the same step, and none ends over a step after the one before.
+    change = by_name.diff().fillna(0)
+    is_next_attempt = (change["first"] > 0) | (change["last"] > 1)
+    attempts: pd.Series = files["name"].map(is_next_attempt.cumsum())
+    return attempts
+
+
+class _Attempt(NamedTuple):
+    """An attempt at a run: rows of one or several files."""
+
+    rows: pd.DataFrame  # columns ``file``, ``step``, ``prompt``
+    first: int  # step
+    last: int  # step
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> _Attempt:
+        return cls(rows, rows["step"].min(), rows["step"].max())
+
+    @property
+    def files(self) -> Ints:
+        return self.rows["file"].unique()
+
+
+def _by_age(earlier: _Attempt, attempt: _Attempt) -> tuple[_Attempt, _Attempt]:
+    """Return (older, newer) of two attempts, given by their first steps."""
+    # If one attempt covers the steps of the other, the file read first is the older.
+    is_covered = attempt.last <= earlier.last
+    if is_covered and attempt.files.min() < earlier.files.min():
+        return attempt, earlier
+    return earlier, attempt
+
+
+def _logs_again(older: _Attempt, newer: _Attempt) -> bool:
+    """Return whether ``newer`` repeats steps of ``older``, or is another part of the same run."""
+    rows_before = older.rows["step"].value_counts()
+    rows_after = newer.rows["step"].value_counts()
+    shared_steps = rows_before.index.intersection(rows_after.index)
+    repeats_whole_steps = len(shared_steps) >= _MIN_SHARED_STEPS and all(
+        rows[shared_steps].median() >= _WHOLE_STEP * rows.median()
+        for rows in (rows_before, rows_after)
     )
-    shared = older.loc[older["step"].isin(both), "prompt"].isin(newer["prompt"]).mean()
-    if not continued:
-        return whole and bool(shared >= _SHARED_PROMPTS)
-    recur = older.groupby("prompt")["step"].nunique().gt(1).mean()
-    total = before.add(after, fill_value=0)
-    again = whole or total[both].median() > total.drop(both).max()
-    return bool(again and (shared > 0 or recur < _SHARED_PROMPTS))
+    is_repeated = older.rows["step"].isin(shared_steps)
+    prompts = older.rows.loc[is_repeated, "prompt"]
+    shared_prompts = prompts.isin(newer.rows["prompt"]).mean()
+    if not (newer.first > older.first and newer.last > older.last):
+        return repeats_whole_steps and bool(shared_prompts >= _SHARED_PROMPTS)
+    # Steps that were logged twice have more rows than any other step.
+    rows_of_both = rows_before.add(rows_after, fill_value=0)
+    most_elsewhere = rows_of_both.drop(shared_steps).max()
+    are_doubled = rows_of_both[shared_steps].median() > most_elsewhere
+    # Where no prompt recurs at other steps, a later attempt need not share any.
+    steps_of_prompt = older.rows.groupby("prompt")["step"].nunique()
+    recurring_prompts = (steps_of_prompt > 1).mean()
+    may_share_none = recurring_prompts < _SHARED_PROMPTS
+    return bool(
+        (repeats_whole_steps or are_doubled) and (shared_prompts > 0 or may_share_none)
+    )
 
 
 def _name_of_attempt(name: str, first: int, last: int) -> str:
+    """Return a file's name without its rank, and without its step if it has only one."""
     name = _RANK.sub("", name)
-    return (
-        re.sub(rf"(.*)(?<!\d)0*{first}(?!\d)", r"\1", name) if first == last else name
-    )
+    if first != last:
+        return name
+    return re.sub(rf"(.*)(?<!\d)0*{first}(?!\d)", r"\1", name)
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:

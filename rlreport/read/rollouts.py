@@ -69,19 +69,15 @@ class Rollout:
     response: str
     ref_response: str | None = None
     ground_truth: str | None = None
-    turns: list[tuple[str, str]] = field(
-        default_factory=list
-    )  # (role, text) of the prompt
-    raw_tokens: list[str] = field(
-        default_factory=list
-    )  # as logged; empty if not loaded
-    tokens: list[str] = field(
-        default_factory=list
-    )  # their texts, by ``readable_tokens``
+    # (role, text) of the prompt
+    turns: list[tuple[str, str]] = field(default_factory=list)
+    # as logged; empty if not loaded
+    raw_tokens: list[str] = field(default_factory=list)
+    # their texts, by ``readable_tokens``
+    tokens: list[str] = field(default_factory=list)
     figures: TokenFigures = field(default_factory=TokenFigures)  # NaN if not sampled
-    sampled: NDArray[np.bool_] | None = (
-        None  # (T,); None if the policy sampled all tokens
-    )
+    # (T,); None if the policy sampled all tokens
+    sampled: NDArray[np.bool_] | None = None
     conversation: list[Turn] = field(default_factory=list)  # the turns after the prompt
     errors: list[str] = field(default_factory=list)  # error messages of the rollout
 
@@ -291,38 +287,48 @@ class Rollouts(RolloutPart):
 
     def take(self, rows: Sequence[int] | Ints) -> Rollouts:
         """Return the responses in ``rows``, ascending, with arrays in memory instead of files."""
-        at = np.unique(self.indices(rows))
-        spans = self.spans[at].copy()
-        data = []
-        size = 0
-        for span in spans.reshape(-1, 2):
-            start, stop = span.tolist()
-            if start != ABSENT:
-                data.append(self.texts[start:stop])
-                span[:] = size, size + stop - start
-                size += stop - start
-        lengths = self.lengths[at]
-        flat = self._tokens_of(at)
-        used, ids = np.unique(self.ids[flat], return_inverse=True)
+        indices = np.unique(self.indices(rows))
+        spans, texts = self._texts_of(indices)
+        lengths = self.lengths[indices]
+        tokens = self._tokens_of(indices)
+        # The vocabulary is that of the whole run; renumber the tokens that occur here.
+        used, ids = np.unique(self.ids[tokens], return_inverse=True)
         return replace(
             self,
-            places=self.places.take(at),
+            places=self.places.take(indices),
             spans=spans,
+            texts=texts,
             starts=offsets_of(lengths)[:-1],
             lengths=lengths,
-            flags=self.flags[at],
-            texts=np.concatenate([np.zeros(0, np.uint8), *data]),
+            flags=self.flags[indices],
             ids=ids.astype(np.int32),
-            sampled=self.sampled[flat],
-            figures={name: values[flat] for name, values in self.figures.items()},
+            sampled=self.sampled[tokens],
+            figures={name: values[tokens] for name, values in self.figures.items()},
             vocabulary=[self.vocabulary[number] for number in used.tolist()],
         )
 
-    def _tokens_of(self, at: Ints) -> Ints:
-        lengths = self.lengths[at]
-        return np.repeat(
-            self.starts[at] - offsets_of(lengths)[:-1], lengths
-        ) + np.arange(int(lengths.sum()))
+    def _texts_of(self, indices: Ints) -> tuple[Ints, NDArray[np.uint8]]:
+        """Return the texts of responses, one behind the other, and their new spans."""
+        spans = self.spans[indices].copy()
+        pieces = [np.zeros(0, np.uint8)]  # as there may be no text at all
+        size = 0
+        for span in spans.reshape(-1, 2):  # views: changing one changes ``spans``
+            start, stop = span.tolist()
+            if start == ABSENT:
+                continue
+            pieces.append(self.texts[start:stop])
+            span[0] = size
+            size += stop - start
+            span[1] = size
+        return spans, np.concatenate(pieces)
+
+    def _tokens_of(self, indices: Ints) -> Ints:
+        """Return where the tokens of responses are in ``ids``, one response after the other."""
+        lengths = self.lengths[indices]
+        # A response's tokens are consecutive in ``ids`` and here, from different starts.
+        moved_by = self.starts[indices] - offsets_of(lengths)[:-1]
+        here = np.arange(int(lengths.sum()))
+        return here + np.repeat(moved_by, lengths)
 
     def read(
         self, rows: Sequence[int] | Ints, with_tokens: int | None = None

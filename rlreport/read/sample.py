@@ -35,9 +35,8 @@ from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, un
 
 FIGURES = ("kl", "log_ratio", "prob", "value_error")
 _MAX_STRING = 200
-_LARGEST = (
-    2.0**40
-)  # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
+# Values per token are clipped to ± this, as the KL estimate k3 may be infinite
+_LARGEST = 2.0**40
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _ROWS_PER_SECOND = 4_000  # that one process collects, to decide whether to use several
 
@@ -61,12 +60,10 @@ class Part(NamedTuple):
     units: Units  # tokens of the responses; words for a response without logged tokens
     words: Units
     references: Units  # words of the reference policy's responses
-    is_token: NDArray[
-        np.bool_
-    ]  # bool (R,), whether the response's ``units`` are tokens
-    distinct_2: (
-        Floats  # float64 (R,), distinct bigrams / all bigrams, NaN without bigrams
-    )
+    # bool (R,), whether the response's ``units`` are tokens
+    is_token: NDArray[np.bool_]
+    # float64 (R,), distinct bigrams / all bigrams, NaN without bigrams
+    distinct_2: Floats
     labels: NDArray[np.int8]  # (R,), see ``holds_label``
     # float32 (len(FIGURES), ids of ``units``): KL etc. of each, NaN where not logged
     figures: NDArray[np.float32]
@@ -115,11 +112,8 @@ class _Collector:
         self._rollouts = rollouts
         self._pads = pads
         self._numbers = Numbers()
-        self._texts: tuple[list[tuple[int, Ids]], ...] = (
-            [],
-            [],
-            [],
-        )  # units, words, references
+        # (row, ids) of each text: units, words, references
+        self._texts: tuple[list[tuple[int, Ids]], ...] = ([], [], [])
         self._is_token: list[bool] = []
         self._distinct_2: list[float] = []
         self._labels: list[int] = []

@@ -39,15 +39,12 @@ class Scan(LogTables):
 
     name: str  # name of the run, from the folder or file that the user gave
     tokens: TokenSample | None = None  # KL etc. per token; None without token strings
-    failed: dict[int, int] = field(
-        default_factory=dict
-    )  # training step -> failed rollouts
-    filtered: dict[int, int] = field(
-        default_factory=dict
-    )  # training step -> filtered rollouts
-    rollouts: Rollouts = field(
-        default_factory=no_rollouts
-    )  # texts of the chosen responses
+    # training step -> failed rollouts
+    failed: dict[int, int] = field(default_factory=dict)
+    # training step -> filtered rollouts
+    filtered: dict[int, int] = field(default_factory=dict)
+    # texts of the chosen responses
+    rollouts: Rollouts = field(default_factory=no_rollouts)
 
     def prompt_texts(self) -> list[str]:
         """Return texts of prompts 0 to MAX_PROMPTS - 1, shortened; "" without a chosen response."""
@@ -78,32 +75,26 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     logged = rows.chunk.columns
     columns = {name: logged.pop(name)[order] for name in list(logged)}
     step = columns["step"].astype(np.int64)
+    # The number of each response in its step
     columns["n"] = pd.Series(step).groupby(step).cumcount().to_numpy()
+    # Rows have the line's number in its byte range.
     columns["line"] = columns["line"].astype(np.int64) + lines_before(
         rows.chunk.counts,
         columns["file"].astype(np.int64),
         columns["offset"].astype(np.int64),
     )
     # A prompt that occurs in training and in validation gets two ids.
-    columns["prompt_id"] = prompt = _ids(columns["validation"], columns["prompt_hash"])
-    group = columns["group_hash"].astype(np.uint64)
-    group = np.where(group == 0, prompt.astype(np.uint64), group)
-    # Branches are in no group.
-    group = np.where(
-        columns["validation"] == RowRole.BRANCH, np.arange(len(order)), group
-    )
-    columns["group"] = _ids(step, columns["validation"], group)
-    if "rollout" in columns:
-        numbers, _ = pd.factorize(columns["rollout"])
-        columns["rollout"] = np.where(numbers < 0, np.nan, numbers)
+    prompt = _ids(columns["validation"], columns["prompt_hash"])
+    columns["prompt_id"] = prompt
+    columns["group"] = _groups(columns, prompt)
+    # ``factorize`` gives NaN, no rollout, the number -1.
+    numbers, _ = pd.factorize(columns["rollout"])
+    columns["rollout"] = np.where(numbers < 0, np.nan, numbers)
     clear_missing_grades(columns)
-    for name, reference in (
-        ("reward", "ref_reward"),
-        ("valid_reward", "ref_valid_reward"),
-    ):
-        if name in columns and reference in columns:
-            rewards = (columns[of].astype(np.float64) for of in (name, reference))
-            columns[f"{name}_gap"] = difference(*rewards)
+    for name in ("reward", "valid_reward"):
+        reward = columns[name].astype(np.float64)
+        reference = columns[f"ref_{name}"].astype(np.float64)
+        columns[f"{name}_gap"] = difference(reward, reference)
     missing = np.full(len(order), np.nan)
     _set_endings(columns, columns.get("turns", missing))
     columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
@@ -116,6 +107,16 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         },
         copy=False,
     )
+
+
+def _groups(columns: Columns, prompt: Ints) -> Ints:
+    """Return ids of groups: responses of a step to one prompt, if no group is logged, (R,)."""
+    roles = columns["validation"]
+    group = columns["group_hash"].astype(np.uint64)
+    group = np.where(group == 0, prompt.astype(np.uint64), group)
+    # Branches are in no group: each gets one of its own.
+    group = np.where(roles == RowRole.BRANCH, np.arange(len(group)), group)
+    return _ids(columns["step"].astype(np.int64), roles, group)
 
 
 def _ids(*keys: NDArray[np.generic]) -> Ints:
@@ -132,33 +133,55 @@ LEAST_LIMIT = 4
 
 def _set_endings(columns: Columns, turns: Floats) -> None:
     """Set ``ending``, ``finished`` and ``at_turn_limit`` from logged reasons, or infer them."""
-    source, ending, finished = (
-        columns[n] for n in ("finish_source", "ending", "finished")
-    )
-    del columns["finish_source"]
+    _forget_absent_end_tokens(columns)
+    _infer_turn_limit(columns, turns)
+    # Before the endings below, which come from the last token or the text: these tell no turns.
+    columns["at_turn_limit"] = _at_turn_limit(columns, turns)
+    ending = columns["ending"]
+    has_no_reason = ending == 0
+    ending[has_no_reason & (columns["finished"] == 1)] = Ending.FINISHED
+    ending[has_no_reason & (columns["finished"] == 0)] = Ending.CUT_OFF
+
+
+def _forget_absent_end_tokens(columns: Columns) -> None:
+    """Set ``finished`` to NaN where an end token decides it but no response has one.
+
+    The log may omit end tokens, so nobody knows which responses are finished.
+    """
+    source = columns.pop("finish_source")
+    finished = columns["finished"]
     for kind in (FinishSource.TOKEN, FinishSource.TEXT):
-        # If no response of the run has an end token, the log may omit them: finished is unknown.
-        if not finished[source == kind].any():
-            finished[source == kind] = np.nan
-    for split in np.unique(columns["validation"]):
-        of_split = columns["validation"] == split
-        unfinished = of_split & (ending == Ending.UNFINISHED)
-        most = np.max(turns, initial=0.0, where=of_split & np.isfinite(turns))
+        of_kind = source == kind
+        if not finished[of_kind].any():
+            finished[of_kind] = np.nan
+
+
+def _infer_turn_limit(columns: Columns, turns: Floats) -> None:
+    """Set ``ending`` of unfinished responses to MOST_TURNS if they pile up at that number."""
+    ending = columns["ending"]
+    for role in np.unique(columns["validation"]):
+        # Training and validation may have limits of their own.
+        of_role = columns["validation"] == role
+        unfinished = of_role & (ending == Ending.UNFINISHED)
+        most = np.max(turns, initial=0.0, where=of_role & np.isfinite(turns))
         at_most = unfinished & (turns == most)
         if most >= LEAST_LIMIT and at_most.sum() >= PILED_UP * unfinished.sum():
             ending[at_most] = Ending.MOST_TURNS
-    at_limit = np.isin(ending, (Ending.TURN_LIMIT, Ending.MOST_TURNS)).astype(
-        np.float64
-    )
-    inferred = ending == Ending.MOST_TURNS
-    at_limit[(ending == 0) | ((ending == Ending.UNFINISHED) & ~inferred.any())] = np.nan
-    if not (at_limit == 1).any():
+
+
+def _at_turn_limit(columns: Columns, turns: Floats) -> Floats:
+    """Return 1 if a response ended at its limit of turns, 0 if not, NaN if unknown, (R,)."""
+    ending = columns["ending"]
+    is_inferred = ending == Ending.MOST_TURNS
+    is_unknown = ending == 0
+    if not is_inferred.any():
+        # What stopped unfinished responses may have been the limit.
+        is_unknown = is_unknown | (ending == Ending.UNFINISHED)
+    at_limit = is_inferred | (ending == Ending.TURN_LIMIT)
+    if not at_limit.any():
         # An unknown reason may be the limit, and without turns there may be no limit.
-        at_limit[np.isnan(finished) | np.isnan(turns)] = np.nan
-    columns["at_turn_limit"] = at_limit
-    # Without a logged reason, ``finished`` comes from the last token or the text.
-    ending[(ending == 0) & (finished == 1)] = Ending.FINISHED
-    ending[(ending == 0) & (finished == 0)] = Ending.CUT_OFF
+        is_unknown |= np.isnan(columns["finished"]) | np.isnan(turns)
+    return np.where(is_unknown, np.nan, at_limit.astype(np.float64))
 
 
 def carried_fields(rows: LogRows) -> dict[str, int]:
@@ -172,14 +195,14 @@ def carried_fields(rows: LogRows) -> dict[str, int]:
 
 def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
     """Return the number of lines in each row's file before the row's byte range, (R,)."""
-    ranges = pd.DataFrame(
-        counts, columns=RangeCounts._fields, dtype=np.int64
-    ).sort_values("start")
+    ranges = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64)
+    ranges = ranges.sort_values("start")
     ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
     rows = pd.DataFrame({"file": files, "start": offsets}).sort_values("start")
-    rows["before"] = pd.merge_asof(rows, ranges, on="start", by="file")[
-        "before"
-    ].to_numpy()
+    # A row's range is the last one of its file that starts at or before its offset.
+    range_of_row = pd.merge_asof(rows, ranges, on="start", by="file")
+    # The merged table has a new index; that of ``rows`` leads back to their order.
+    rows["before"] = range_of_row["before"].to_numpy()
     return rows["before"].sort_index().to_numpy()
 
 
@@ -215,22 +238,21 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
     """Return ToolCounts by training step for MAX_TOOLS tools; call before ``response_table``."""
-    names = ["step", "tool", *ToolCounts._fields]
+    counts = list(ToolCounts._fields)
+    names = ["step", "tool", *counts]
     if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)
     columns = rows.chunk.columns
-    table = pd.DataFrame(rows.chunk.tools, columns=["row", *names[1:]])
+    table = pd.DataFrame(rows.chunk.tools, columns=["row", "tool", *counts])
     is_training: NDArray[np.bool_] = np.zeros(rows.chunk.rows, dtype=bool)
     is_training[rows.order] = columns["validation"][rows.order] == RowRole.TRAINING
     table = table[is_training[table["row"]]]
     table["step"] = columns["step"][table["row"]]
     answers = table.groupby("tool")["answers"].sum()
-    top_tools = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[
-        :MAX_TOOLS
-    ]
-    selection = table[table["tool"].isin(top_tools)]
+    most_used = sorted(answers.index, key=lambda tool: (-answers[tool], tool))
+    selection = table[table["tool"].isin(most_used[:MAX_TOOLS])]
     by_tool = selection.groupby(["step", "tool"], as_index=False)
-    return by_tool[names[2:]].sum()[names]
+    return by_tool[counts].sum()[names]
 
 
 def tools_used(rows: LogRows, tools: pd.DataFrame) -> pd.Series:

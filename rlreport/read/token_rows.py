@@ -18,9 +18,8 @@ from rlreport.read.record import TokenFields
 from rlreport.read.remarks import LogPosition, Remarks
 from rlreport.tables import NoteKind
 
-PADDING_LOGP = (
-    1e-3  # A log-probability above this marks padding; rounding alone never reaches it
-)
+# A log-probability above this marks padding; rounding alone never reaches it
+PADDING_LOGP = 1e-3
 Bools = NDArray[np.bool_]
 
 
@@ -30,21 +29,17 @@ class TokenRows:
 
     rows: Ints  # int64 (R,), rows of the batch that have tokens
     offsets: Ints  # int64 (R + 1,), where each row's tokens begin
-    strings: list[
-        list[str] | None
-    ]  # token strings of each row; None for a row that logs none
-    texts: list[
-        str
-    ]  # each row's token strings as logged, joined; "" for a row that logs none
+    # token strings of each row; None for a row that logs none
+    strings: list[list[str] | None]
+    # each row's token strings as logged, joined; "" for a row that logs none
+    texts: list[str]
     # field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; only fields that are logged
     arrays: dict[str, Floats]
     nan_values: Ints  # int64 (R,), number of values logged as NaN, infinite or null
-    sampled: Bools | None = (
-        None  # (N,), whether the policy sampled the token; None for all
-    )
-    masked: Bools | None = (
-        None  # (R,), whether the row logs ``sampled``; None if no row does
-    )
+    # (N,), whether the policy sampled the token; None for all
+    sampled: Bools | None = None
+    # (R,), whether the row logs ``sampled``; None if no row does
+    masked: Bools | None = None
 
     def marks(self, token: str) -> Bools:
         """Return which tokens equal ``token``, bool (N,)."""

@@ -19,7 +19,7 @@ from rlreport.metrics.find import TrainerMetrics
 from rlreport.read.tables import Scan
 from rlreport.summarise.steps import rounded_columns, step_tables, trainer_steps
 from rlreport.summarise.tokens import USED, step_bigrams, token_table
-from rlreport.tables import LogTables, Note, NoteKind, Tables
+from rlreport.tables import LogTables, Note, NoteKind, RowRole, Tables
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
@@ -107,14 +107,14 @@ def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
 def _losing_streak(
     comparable: NDArray[np.bool_], won: NDArray[np.bool_], prompts: Grouped
 ) -> NDArray[np.int64]:
-    """Return how many of the last responses to each prompt lost against their reference."""
+    """Return how many responses to each prompt were compared since the last one that won."""
     position = np.arange(len(won))
     last_win = np.maximum.reduceat(np.where(won, position, -1), prompts.starts)
-    after = comparable & (position > last_win[prompts.codes])
-    return prompts.sum(after.astype(np.float64)).astype(np.int64)
+    is_after_win = comparable & (position > last_win[prompts.codes])
+    return prompts.sum(is_after_win.astype(np.float64)).astype(np.int64)
 
 
-MAX_NAMED = 10
+MAX_NAMED = 10  # runs named in an error
 
 
 # Logged numbers may be as large as float64 allows, so sums may be infinite and deviations NaN.
@@ -123,7 +123,8 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     """Return all tables of a run from what was read of its logs and of its metrics."""
     metrics = metrics or TrainerMetrics()
     split = scan.responses["validation"].to_numpy()
-    is_training = split == 0
+    is_training = split == RowRole.TRAINING
+    # Usually all are of training, and need not be copied.
     training = scan.responses[is_training] if split.any() else scan.responses
     if scan.responses.empty:
         _refuse_several(metrics.runs)
@@ -132,7 +133,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     else:
         steps, validation = step_tables(
             training,
-            scan.responses[split == 1],
+            scan.responses[split == RowRole.VALIDATION],
             step_bigrams(scan.ngrams, scan.responses),
             scan.failed,
             scan.filtered,
@@ -143,16 +144,17 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     shared: dict[str, Any] = {
         item.name: getattr(scan, item.name) for item in fields(LogTables)
     }
-    of_metrics = metrics.notes
+    metrics_notes = metrics.notes
     if not scan.responses.empty:
-        # The rollouts tell the run, and its metrics are those of the last start.
-        of_metrics = [
+        # The rollouts show which run it is; its metrics are those of the last start, so that
+        # several starts are no problem.
+        metrics_notes = [
             replace(note, kind=NoteKind.FORMAT)
             if note.kind == NoteKind.SEVERAL_STARTS
             else note
-            for note in of_metrics
+            for note in metrics_notes
         ]
-    shared["notes"] = [*scan.notes, *of_metrics]
+    shared["notes"] = [*scan.notes, *metrics_notes]
     extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
     extras_by_step = rounded_columns(extras.groupby(training["step"].to_numpy()).mean())
     tables = Tables(
@@ -175,6 +177,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
 
 
 def _refuse_several(runs: Sequence[str]) -> None:
+    """Raise UsageError if metrics belong to several ``runs``; empty if they belong to one."""
     if not runs:
         return
     names = [safe_text(name) for name in runs]

@@ -133,7 +133,7 @@ def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
     columns = {c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS}
     nothing = step_table(pd.DataFrame(columns), pd.DataFrame(_NO_BIGRAMS))
     steps = _reindex(nothing, metrics["step"].to_numpy())
-    roles = roles_of(map(str, metrics.columns[1:]))
+    roles = roles_of(map(str, metrics.columns[1:]))  # column 0 is ``step``
     for role, column in ROLE_COLUMNS.items():
         if role in roles:
             steps[column] = metrics[roles[role]].to_numpy(np.float64)
@@ -183,14 +183,15 @@ def _of_responses(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats
     }
     figures: dict[str, Floats] = {}
     for step_column in STEP_COLUMNS:
-        of, _, statistic = step_column.name.rpartition("_")
-        if of in column and statistic in statistics:
-            values = column[of].astype(np.float64)
+        response_column, _, statistic = step_column.name.rpartition("_")
+        if response_column in column and statistic in statistics:
+            values = column[response_column].astype(np.float64)
             figures[step_column.name] = statistics[statistic](values)
     return figures
 
 
 def _weighted_means(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    """Return columns with the means over the tokens of a step, not over its responses."""
     return {
         name: steps.mean(column[name], column[tokens])
         for name, tokens in _WEIGHTED.items()
@@ -223,6 +224,7 @@ def _dropped(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    """Return the shares of responses with a higher and with a lower reward than the reference."""
     reward = column["reward"]
     reference = column["ref_reward"]
     comparable = ~(np.isnan(reward) | np.isnan(reference))
@@ -233,6 +235,7 @@ def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    """Return columns of the critic's values over the tokens of a step."""
     tokens = column["value_tokens"]
 
     def variance(name: str) -> Floats:
@@ -252,6 +255,7 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 def _groups(
     column: dict[str, Floats], steps: Grouped
 ) -> dict[str, NDArray[np.generic]]:
+    """Return columns of the groups of a step that have two rewards or more."""
     order = np.lexsort((column["group"], column["step"]))
     step = column["step"][order]
     reward = column["reward"][order]
@@ -269,6 +273,8 @@ def _groups(
 
 
 class Passes(NamedTuple):
+    """pass@1 and pass@k of groups of responses, see ``passes_of``."""
+
     k: int  # usual number of graded responses in a group; 1 if there is none
     at_1: Floats  # (R,), pass@1 of a group at its first response, NaN at the others
     at_k: Floats  # (R,), pass@k in the same way
@@ -321,14 +327,14 @@ def advantage_fit(
     if np.isnan(logged).all():
         return logged, np.full(len(steps), np.nan)
     groups = pd.Series(reward).groupby(column["group"])
-    of_group = groups.transform("mean").to_numpy(np.float64)
+    group_mean = groups.transform("mean").to_numpy(np.float64)
     std = groups.transform("std").to_numpy(np.float64)
-    centred = np.where(std < NO_VARIANCE, 0.0, difference(reward, of_group))
-    of_step = steps.mean(reward)[steps.codes]
+    centred = np.where(std < NO_VARIANCE, 0.0, difference(reward, group_mean))
+    step_mean = steps.mean(reward)[steps.codes]
     formulas = [
         centred,
         significant(centred / (std + 1e-4)),
-        difference(reward, of_step),
+        difference(reward, step_mean),
     ]
     is_far = np.abs(logged) > FAR * typical(logged)
     logged = np.where(is_far, np.nan, logged)
@@ -344,6 +350,7 @@ def typical(values: Floats) -> float:
     sizes = np.abs(values[np.isfinite(values)])
     if not len(sizes):
         return np.nan
+    # Not relative to the largest, which may be an outlier.
     least = NO_VARIANCE * np.quantile(sizes, 0.9)
     sizes = sizes[sizes > least]
     return float(np.median(sizes)) if len(sizes) else np.nan
@@ -355,10 +362,12 @@ def sequence_weights(log_weight: Floats) -> Floats:
 
 
 def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    """Return columns over the turns and the tool calls of a step, not over its responses."""
     turns = column["turns"]
     tokens = np.where(np.isnan(turns), np.nan, column["response_tokens"])
 
     def share(part: Floats, whole: Floats) -> Floats:
+        """Return the ratio of the sums per step, over responses in which ``part`` is known."""
         whole = np.where(np.isnan(part), np.nan, whole)
         return ratio(steps.sum(part), steps.sum(whole))
 
@@ -373,6 +382,7 @@ def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, Floats]:
+    """Return the number of bigrams at each of ``steps``, and the share that is distinct."""
     by_step = bigrams.set_index("step").astype(np.float64).reindex(steps)
     total = by_step["bigrams"].to_numpy()
     distinct = by_step["distinct"].to_numpy()

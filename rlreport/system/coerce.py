@@ -80,6 +80,7 @@ def unquoted(value: str) -> str | bool | float:
     inner = tensor[1] if tensor else value
     if inner in ("True", "False"):
         return inner == "True"
+    # Digits in "tensor(4)" are a number, but "4" may be an answer.
     if _FLOAT.fullmatch(inner) or (tensor and re.fullmatch(r"[-+]?\d+", inner)):
         return float(inner)
     return value

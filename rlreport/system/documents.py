@@ -60,6 +60,8 @@ _DOTTED = re.compile(rf"(?<![\w-])(?:{_PART_OF_KEY}){{{MAX_CONFIG_DEPTH}}}")
 _LONG_BASE_60 = re.compile(r"(?=.{100})[-+0-9_:.]*:[-+0-9_:.]*")
 
 _MAX_DIRECTIVES = 100
+# Bytes at the start of a table in which the columns of its header are counted
+_MAX_HEADER = 100 * MAX_COLUMNS
 
 
 class LimitError(RowError):
@@ -233,6 +235,7 @@ class _ExpandedSize:
             self._close()
 
     def _close(self) -> None:
+        """End the innermost list or mapping; what was counted since its start is its size."""
         anchor, nodes_before, characters_before = self._open.pop()
         if anchor:
             nodes = self._nodes - nodes_before
@@ -257,7 +260,7 @@ class _ExpandedSize:
 
 def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
     """Parse a CSV table; raise LimitError if over MAX_COLUMNS columns or ``cells`` cells."""
-    start = io.BytesIO(data[: 100 * MAX_COLUMNS])
+    start = io.BytesIO(data[:_MAX_HEADER])
     head = io.TextIOWrapper(start, "utf-8", "replace", newline="")
     try:
         columns = len(next(csv.reader(head), []))
@@ -266,6 +269,7 @@ def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
     if columns > MAX_COLUMNS:
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
     rows = data.count(b"\n") + data.count(b"\r")
+    # Rows may have more cells than the header; shorter ones are filled up.
     if max(data.count(b",") + rows, columns * rows) > cells:
         raise LimitError(message("more than {most:count} cells", most=cells))
     table: pd.DataFrame = pd.read_csv(io.BytesIO(data), index_col=False, **options)
@@ -284,6 +288,7 @@ _END_RECORDS = (
     _EndRecord(b"PK\x05\x06", "<I", 12),
     _EndRecord(b"PK\x06\x06", "<Q", 40),  # of ZIP64
 )
+_SIZE_BYTES = 8  # of the size, at most
 # Bytes at the end of a zip that the records may lie in: the longest comment and a record
 _ZIP_TAIL = (1 << 16) + 22
 
@@ -305,7 +310,7 @@ def _check_directory(tail: bytes) -> None:
     """Raise LimitError if the end of a zip declares too long a list of entries."""
     for record in _END_RECORDS:
         start = tail.rfind(record.mark)
-        if 0 <= start <= len(tail) - record.offset - 8:
+        if 0 <= start <= len(tail) - record.offset - _SIZE_BYTES:
             at = start + record.offset
             (directory_size,) = struct.unpack_from(record.layout, tail, at)
             if directory_size > MAX_DIRECTORY:

@@ -29,6 +29,8 @@ _MAX_LINE = 300  # characters of an error's message
 
 
 class RayCluster:
+    """A connection to a running Ray cluster that does the jobs of ``Workers``."""
+
     def __init__(self, address: str) -> None:
         self._ray, self._connected = _connect(address)
         # Tasks are spread over the nodes, as each reads its part of the logs.
@@ -41,6 +43,7 @@ class RayCluster:
     def map(
         self, function: Callable[[Any, Any], Any], jobs: Sequence[Any], shared: Any
     ) -> Iterator[Any]:
+        """Yield ``function(job, shared)`` for each job, in the order of the jobs."""
         # As an array, the bytes are sent to each node once, and mapped into its tasks.
         pickled = pickle.dumps((function, shared))
         data = self._ray.put(np.frombuffer(pickled, np.uint8))
@@ -63,9 +66,11 @@ class RayCluster:
             self._ray.shutdown()
 
     def _result(self, task: Any) -> Any:
+        """Wait for a task; return its result, or raise what it raised."""
         try:
             return pickle.loads(self._ray.get(task))
         except self._ray.exceptions.RayError as error:
+            # Ray wraps what the function raised.
             cause = getattr(error, "cause", None)
             if isinstance(cause, Exception):
                 raise cause from None
@@ -128,12 +133,14 @@ def _connect(address: str) -> tuple[Any, bool]:
     except Exception as error:
         raise UsageError(f"--ray {address}: {_first_line(error)}") from None
     finally:
+        # Ray sets a handler of its own.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
     return ray, True
 
 
 def _check_port(address: str) -> None:
+    """Raise OSError or ValueError unless a cluster can be at the address."""
     # If nothing listens at HOST:PORT, Ray would wait minutes, then kill Python.
     host, colon, port = address.rpartition(":")
     if colon:

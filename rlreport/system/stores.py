@@ -32,11 +32,12 @@ else:
     from backports import zstd as zstd
 
 BLOCK = 8 << 20  # Bytes per request when a file is read from start to end
-_REQUEST = 32 << 20
-_TAIL = 64 << 10
-_PIECE = 1 << 20
+_REQUEST = 32 << 20  # bytes per request of a range
+_TAIL = 64 << 10  # bytes per request when only the end of a line is missing
+_PIECE = 1 << 20  # bytes read at once from a local file to hash it
 _ADDRESS = re.compile(r"[\w+.-]+://\S+")
-_MAX_MESSAGE = 200
+_MAX_MESSAGE = 200  # characters
+# Keys under which stores list the version or checksum of a file; the first one that is there counts
 _VERSIONS = ("VersionId", "version_id", "generation", "ETag", "etag", "md5Hash")
 
 
@@ -59,6 +60,7 @@ class Source:
     content: bytes = field(default=b"", repr=False, compare=False)
 
     def open(self) -> IO[bytes]:
+        """Open the file for reading, decompressed."""
         raw = self._open_packed()
         if self.compression == "gz":
             return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
@@ -70,11 +72,9 @@ class Source:
     def _open_packed(self) -> IO[bytes]:
         if self.content:
             return BytesIO(self.content)
-        return (
-            open_remote(self.path, self.store)
-            if self.store
-            else Path(self.path).open("rb")
-        )
+        if self.store:
+            return open_remote(self.path, self.store)
+        return Path(self.path).open("rb")
 
     def is_replaced(self, status: os.stat_result) -> bool:
         """Return whether ``status`` is that of another file than the listed one.
@@ -117,6 +117,7 @@ class Source:
         end = self.size if stop is None else stop
         try:
             with Path(self.path).open("rb") as file:
+                # The byte before tells whether a line begins at ``start``.
                 file.seek(max(0, start - 1))
                 last = b"\n"
                 while piece := file.read(min(end - file.tell(), _PIECE)):
@@ -133,6 +134,7 @@ class Source:
 
 @lru_cache(maxsize=16)
 def filesystem(store: str) -> Any:
+    """Return the fsspec file system of a URL's object store."""
     try:
         import fsspec
 
@@ -214,6 +216,7 @@ def _size(url: str, info: dict[str, Any]) -> int:
 
 
 def _version(info: dict[str, Any]) -> str:
+    """Return what changes with the content of a listed file, "" if the store has no such value."""
     for key in _VERSIONS:
         value = info.get(key)
         if isinstance(value, str | int) and value not in ("", "null"):
@@ -222,6 +225,7 @@ def _version(info: dict[str, Any]) -> str:
 
 
 def open_remote(path: str, store: str) -> IO[bytes]:
+    """Open a file of an object store for reading, as stored; raise OSError without a URL."""
     system = filesystem(store)
     try:
         opened = system.open(
@@ -266,6 +270,7 @@ def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSErr
 def _request_ranges(
     store: str, ranges: Sequence[tuple[str, int, int]]
 ) -> list[bytes | OSError]:
+    """Return the bytes of each (path, start, stop), sorted, in a store, or its error."""
     from fsspec.utils import merge_offset_ranges
 
     system = filesystem(store)
@@ -285,8 +290,9 @@ def _request_ranges(
         data = blocks[i]
         if isinstance(data, bytes):
             # A server that does not support ranges sends the whole file.
-            first = 0 if len(data) > stops[i] - starts[i] else starts[i]
-            parts.append(data[start - first : stop - first])
+            is_whole_file = len(data) > stops[i] - starts[i]
+            data_start = 0 if is_whole_file else starts[i]
+            parts.append(data[start - data_start : stop - data_start])
         else:
             parts.append(_store_error(data))
     return parts

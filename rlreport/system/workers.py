@@ -134,6 +134,7 @@ def can_fork() -> bool:
 
 
 def _map_in_processes(start: str, work: _Work, count: int, ahead: int) -> Iterator[Any]:
+    """Yield the result of each job, done in ``count`` processes; see ``Workers.map``."""
     with _processes(start, work, count) as connections:
         queue = _JobQueue(connections, len(work.jobs))
         for index in range(len(work.jobs)):
@@ -179,7 +180,7 @@ class _JobQueue:
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Keep signals blocked in processes started in this context, until they ``_prepare``."""
+    """Keep signals blocked in processes started in this context, until ``_prepare_process``."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -265,9 +266,12 @@ def _send_to_all(connections: Sequence[Connection], work: _Work) -> None:
         raise RlreportError(_KILLED) from None
 
 
-def _do_jobs(parent: int, connection: Connection, work: _Work | None) -> None:
-    """Do the jobs whose indices arrive, until None does; ``work`` arrives first if not given."""
-    _prepare(parent)
+def _do_jobs(parent_pid: int, connection: Connection, work: _Work | None) -> None:
+    """Do the jobs whose indices arrive, until None does; ``work`` arrives first if not given.
+
+    This is all that a process does which was started for jobs.
+    """
+    _prepare_process(parent_pid)
     function, jobs, shared = work or pickle.loads(connection.recv_bytes())
     while (index := connection.recv()) is not None:
         try:
@@ -280,11 +284,16 @@ def _do_jobs(parent: int, connection: Connection, work: _Work | None) -> None:
         connection.send_bytes(outcome)
 
 
-def _prepare(parent: int) -> None:
-    """Make a process that was started for jobs die with its parent, and leave signals to it."""
+def _prepare_process(parent_pid: int) -> None:
+    """Prepare this process, which was started for jobs.
+
+    It dies with its parent, and leaves Ctrl-C and similar signals to it. What it prints goes to
+    standard error.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        if os.getppid() != parent:
+        # The parent may have died before that.
+        if os.getppid() != parent_pid:
             os._exit(1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # A terminal sends the others to the parent, too, which then ends this process.

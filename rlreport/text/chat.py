@@ -146,6 +146,7 @@ def _split(prompt: str, opening: re.Pattern[str]) -> tuple[str, Turns]:
 
 
 def _llama2(prompt: str) -> Turns:
+    """Return the turns of a prompt with the ``[INST]`` markers of Llama 2; some may be blank."""
     parts: Turns = []
     for question, answer in _LLAMA2_TURN.findall(prompt):
         system = _LLAMA2_SYSTEM.match(question)
@@ -170,18 +171,17 @@ def turns_in_text(response: str) -> list[Turn]:
     if CALL not in response and ANSWER not in response:
         return []
     result: list[Turn] = []
-    called: list[
-        str
-    ] = []  # tools of the last calls whose answers have not come, "" if unknown
+    # Tools of the last turn's calls that are not answered yet, "" if unknown
+    awaited: list[str] = []
     for role, text in turns(response) or [("prompt", response)]:
         # By turns, text outside of answers and the text of an answer
         for i, part in enumerate(_ANSWERS.split(text)):
             is_answer = i % 2 == 1
             if is_answer:
-                result.append(_answer_turn(part, called.pop(0) if called else ""))
+                result.append(_answer_turn(part, awaited.pop(0) if awaited else ""))
             elif part.strip() and role in ("prompt", "assistant"):
                 turn = _policy_turn(_ROLE_LINES.sub("", part))
-                called = _called_tools(turn)
+                awaited = _called_tools(turn)
                 result.append(turn)
             elif part.strip():
                 result.append({"role": role, "text": part.strip(), "sampled": False})
@@ -189,6 +189,7 @@ def turns_in_text(response: str) -> list[Turn]:
 
 
 def _answer_turn(text: str, tool: str) -> Turn:
+    """Return the turn of an answer in text; ``tool`` is the name of the tool, "" if unknown."""
     turn: Turn = {"role": "tool", "text": text.strip(), "sampled": False}
     if tool:
         turn["tool"] = tool
@@ -230,13 +231,15 @@ def calls_in_text(text: str) -> list[str]:
 
 
 def is_unparsed(call: object) -> bool:
-    """Return whether a tool call is "", or its JSON (of a dict, ``arguments``) cannot be parsed.
+    """Return whether a tool call is "" or JSON that cannot be parsed.
 
-    Calls of other syntaxes, such as ``<function=…>``, count as parsed.
+    Of a call that is a dict, its ``arguments`` are judged. Calls of other syntaxes, such as
+    ``<function=…>``, count as parsed.
     """
     if call == "":
         return True
     text = call.get("arguments") if isinstance(call, Mapping) else call
+    # Text that cannot be parsed is returned unchanged.
     return _is_json_like(text) and isinstance(_parse_if_json(text), str)
 
 
@@ -333,7 +336,11 @@ def prompt_fields(value: object) -> Row:
 
 
 def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
-    """Return ``response`` (texts of ``sampled``, else assistant messages), ``turns`` if any."""
+    """Return the field ``response`` and, for chat messages, ``turns``.
+
+    ``response`` is a string unchanged, or the text of the messages that the policy wrote: those
+    marked in ``sampled``, or if that is None, those of the assistant.
+    """
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list | tuple):
@@ -380,9 +387,9 @@ def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
     if isinstance(error, str) and error:
         turn["error"] = error
     elif message.get("is_error") is True or message.get("status") == "error":
-        turn["error"] = turn["text"][:200] or "error"
+        turn["error"] = turn["text"][:_LONGEST_ERROR] or "error"
     elif message.get("is_error") is False or message.get("status") == "success":
-        turn["error"] = ""
+        turn["error"] = ""  # so that the text is not searched for an error
     return turn
 
 
@@ -395,6 +402,7 @@ class _Call(NamedTuple):
 
 
 def _calls_of(message: Mapping[str, Any]) -> Iterator[_Call]:
+    """Yield the tool calls of a chat message; all of them, or each, may be logged as JSON text."""
     value = _parse_if_json(message.get("tool_calls"))
     if value is None:
         return
@@ -409,6 +417,7 @@ def _calls_of(message: Mapping[str, Any]) -> Iterator[_Call]:
 
 
 def _call_of_turn(call: _Call) -> dict[str, Any]:
+    """Return a call as turns have it; its ``arguments`` are a dict or, if not parsed, a text."""
     arguments = "" if call.arguments is None else _parse_if_json(call.arguments)
     if not isinstance(arguments, dict | str):
         arguments = _json(arguments)

@@ -105,6 +105,7 @@ def clean_prompt(
 def _any_of(tokens: tuple[str, ...]) -> re.Pattern[str]:
     # Longest first: a token may begin with another one, and must be removed as a whole.
     longest_first = sorted((token for token in tokens if token), key=len, reverse=True)
+    # Without tokens, the pattern must match nothing, not the empty string everywhere.
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
 
@@ -132,6 +133,7 @@ def escape(text: str) -> str:
 
 
 def unescape(cell: str) -> str:
+    """Return the text that ``escape`` made a cell of."""
     return (
         cell[1:]
         if cell.startswith("'") and _changed_by_programs(cell.lstrip("'"))
@@ -144,6 +146,7 @@ def number_as_text(number: float) -> str:
 
 
 def _changed_by_programs(text: str) -> bool:
+    """Return whether a spreadsheet or CSV reader would change a text, see ``escape``."""
     if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
         return True
     try:

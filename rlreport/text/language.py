@@ -79,6 +79,7 @@ class Language:
             return kind(*items) if hasattr(value, "_fields") else tuple(items)
         if is_dataclass(value) and not isinstance(value, type):
             changed: dict[str, Any] = {}
+            # ``replace`` makes the fields without ``init`` anew, from the others.
             for field in fields(value):
                 before = getattr(value, field.name)
                 after = self._translated(before) if field.init else before

@@ -198,6 +198,7 @@ def filled(
 def _format_value(
     value: Any, form: Callable[[object], str], translate: Callable[[Any], Any] | None
 ) -> str:
+    """Return the value of a placeholder as text; ``form`` is applied to each item of a tuple."""
     if value is None:
         return MISSING
     if isinstance(value, tuple):

@@ -49,6 +49,7 @@ def short(value: float, digits: int) -> str:
         return written(value)
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     power = int(exponent)
+    # From 0.0001 to 999,999, a plain number is shorter, or as easy to read.
     if not -4 <= power < 6:
         text = mantissa.replace("-", MINUS).removesuffix(".0")
         return f"{text} × 10{str(power).translate(_SUPERSCRIPTS)}"
@@ -86,6 +87,7 @@ def byte_size(count: float) -> str:
 
 
 def _significant(value: float) -> str:
+    """Format with three significant digits, but all digits of the integer part."""
     size = abs(value)
     if size == 0:
         return "0"
@@ -93,14 +95,15 @@ def _significant(value: float) -> str:
         return "∞" if value > 0 else f"{MINUS}∞"
     if not _LEAST_PLAIN <= size < _MOST_PLAIN:
         return _scientific(value)
-    exponent = int(
-        f"{size:.{_DIGITS - 1}e}".split("e")[1]
-    )  # after rounding: 9.996 becomes 10.0
+    # The exponent after rounding: 9.996 becomes 10.0, with one decimal instead of two.
+    exponent = int(f"{size:.{_DIGITS - 1}e}".split("e")[1])
     return _decimal(value, max(0, _DIGITS - 1 - exponent))
 
 
 def _percentage(percentage: float) -> str:
+    """Format a percentage as the kind ``share`` of ``written`` does, without the sign."""
     size = abs(percentage)
+    # What one decimal would show as "100.0" is "100".
     if 99.95 <= size < 100.05:
         return _decimal(percentage, 0)
     return (
@@ -111,16 +114,19 @@ def _percentage(percentage: float) -> str:
 def _decimal(value: float, decimals: int) -> str:
     """Format with fixed decimals; halves are rounded away from zero, as in browsers."""
     exact_or_value: float | Decimal = value
+    # Python's own formatting would round a half to the even digit.
     if abs(value) * 10.0**decimals % 1 == 0.5:
         unit = Decimal(1).scaleb(-decimals)
         exact_or_value = Decimal(value).quantize(unit, ROUND_HALF_UP)
     text = f"{exact_or_value:,.{decimals}f}"
     if text[0] != "-":
         return text
+    # A number that is rounded to −0 loses its sign.
     return text.replace("-", MINUS if text.strip("-0.") else "")
 
 
 def _scientific(value: float) -> str:
+    """Format like "1.23e−5"; halves are rounded away from zero."""
     exact_value = Decimal(value)
     unit = Decimal(1).scaleb(exact_value.adjusted() - _DIGITS + 1)
     mantissa, exponent = (

@@ -59,6 +59,7 @@ def detect_style(vocabulary: Iterable[str]) -> Style:
         if not token or is_special(token):
             continue
         tokens += 1
+        # Most tokens are such words, which are the same in all styles.
         if token.isascii() and "<" not in token and " " not in token:
             continue
         if "▁" in token or _BYTE_TOKEN.fullmatch(token):
@@ -90,12 +91,14 @@ def readable_tokens(raw: Sequence[str], style: Style) -> list[str]:
 
 
 def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
+    """Return ``readable_tokens`` if some tokens have only a part of a character."""
     texts: list[str] = []
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    pending = b""
+    pending = b""  # the bytes of a character that is not complete yet
     for token in raw:
         piece = token_bytes(token, style)
         if piece is None:
+            # A special token interrupts the character, which stays incomplete.
             if pending:
                 texts[-1] += decoder.decode(b"", final=True)
                 pending = b""
@@ -127,6 +130,7 @@ def token_text(raw: str, style: Style) -> str:
 
 
 def _as_hex(error: UnicodeError) -> tuple[str, int]:
+    """Handle an error of decoding: return the bytes in hex, and where decoding goes on."""
     assert isinstance(error, UnicodeDecodeError)
     return f"⟨{error.object[error.start : error.end].hex(' ')}⟩", error.end
 
@@ -154,22 +158,25 @@ def token_bytes(raw: str, style: Style) -> bytes | None:
 
 def _holds_utf8(token: str) -> bool:
     """Return whether a token has two bytes of one character: its first byte and another."""
-    lead = False
+    # In UTF-8, bytes from C2 to F4 begin a character, and those from 80 to BF continue it.
+    is_begun = False
     for character in token:
         byte = BYTE_OF[character]
-        if lead and 0x80 <= byte < 0xC0:
+        if is_begun and 0x80 <= byte < 0xC0:
             return True
-        lead = 0xC2 <= byte < 0xF5
+        is_begun = 0xC2 <= byte < 0xF5
     return False
 
 
 def _whole_text(token: str, style: Style) -> str | None:
+    """Return a token's text, None if its bytes are only a part of a character."""
     encoded = token_bytes(token, style)
     with suppress(UnicodeDecodeError):
         return safe_text(token if encoded is None else encoded.decode())
     return None
 
 
+# Style -> ``_whole_text`` of that style, which caches results: a run repeats the same tokens
 _WHOLE_TEXTS = {
     style: lru_cache(1 << 18)(partial(_whole_text, style=style)) for style in Style
 }
@@ -228,7 +235,10 @@ LONGEST_FORM = (
 
 
 def structure_of(text: str) -> int:
-    """Return as bits which occur LEAST times: 1 list, 2 numbers, 4 headings, 8 blank lines."""
+    """Return the structures of a text as bits: 1 list, 2 numbers, 4 headings, 8 parts.
+
+    A text has a structure if it has LEAST items of it; of parts, LEAST blank lines between them.
+    """
     if "\n" not in text:
         return 0
     text = text[:LONGEST_FORM].strip()

@@ -27,9 +27,12 @@ MOST_SIBLINGS = 64
 REWARD_DIGITS = (
     4  # Significant digits of the rewards of group members that the page does not show
 )
-_END = MOST_CHARS // 4
-_BASE64 = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{512,}={0,2}")
-_LETTERS = re.compile(r"(.)\1{15}")
+_END = MOST_CHARS // 4  # characters that are kept of the end of a longer turn
+_LEAST_BASE64 = 512  # shorter base64 stays as it is
+_BASE64 = re.compile(
+    rf"(?:data:[\w.+/-]{{1,80}};base64,)?[A-Za-z0-9+/_-]{{{_LEAST_BASE64},}}={{0,2}}"
+)
+_REPEATED = re.compile(r"(.)\1{15}")
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> ConversationData:
@@ -81,8 +84,8 @@ def _turn(turn: Turn) -> TurnData:
 
 def _short(text: str) -> str:
     """Replace base64 data by its size, and cut the middle of texts longer than MOST_CHARS."""
-    if len(text) >= 512:
-        text = _BASE64.sub(_size, text)
+    if len(text) >= _LEAST_BASE64:
+        text = _BASE64.sub(_base64_size, text)
     if len(text) <= MOST_CHARS:
         return text
     left = len(text) - MOST_CHARS
@@ -90,11 +93,13 @@ def _short(text: str) -> str:
     return Joined("\n", [text[: MOST_CHARS - _END], cut, text[-_END:]])
 
 
-def _size(match: re.Match[str]) -> str:
+def _base64_size(match: re.Match[str]) -> str:
+    """Return what replaces base64 data, such as "[base64, 1.2 MB]"; other text unchanged."""
     text = match[0]
     # A line of dashes, or of one repeated letter, is not base64.
-    if not text.startswith("data:") and _LETTERS.search(text[:64]):
+    if not text.startswith("data:") and _REPEATED.search(text[:64]):
         return text
+    # Four characters encode three bytes.
     size = len(text.rpartition(",")[2].rstrip("=")) * 3 // 4
     size_text = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
     return f"[base64, {size_text}]"
@@ -103,7 +108,10 @@ def _size(match: re.Match[str]) -> str:
 def group_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
 ) -> GroupData:
-    """Return ``groups``, ``siblings``, ``right`` (docs/page-data.md); {} if no group is shown."""
+    """Return the groups of which the page shows a response, with what it says of the others.
+
+    docs/page-data.md describes ``groups``, ``siblings`` and ``right``; {} if no group is shown.
+    """
     numbers = columns["n"]
     group = columns["group"]
     is_shown = np.zeros(len(numbers), bool)
@@ -159,7 +167,7 @@ class _SiblingFigures:
 def branch_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
 ) -> BranchData:
-    """Return for each rollout of several rows their n, the trained one first; {} without any."""
+    """Return the n of the rows of each rollout that has several, the trained one first."""
     names = ("rollout", "validation", "n")
     shown = pd.DataFrame({name: columns[name][shown_rows] for name in names})
     rollouts = shown.dropna().sort_values(["validation", "n"]).groupby("rollout")["n"]
