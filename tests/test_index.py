@@ -309,13 +309,13 @@ def test_settings_that_tell_groups_apart_come_first_and_eight_are_shown(tmp_path
     page = index_page(tmp_path)
     runs = shown_settings(page, "runs")
     groups = shown_settings(page, "groups")
-    between = [f"k{i}" for i in range(9)]
-    assert [*runs][:9] == between
+    names = [f"k{i}" for i in range(9)]
+    assert [*runs][:9] == names
     assert [*runs][9:] == ["seed", "port_offset", "wandb_project", "output_dir"]
-    assert [*groups] == [*between, "wandb_project"]
+    assert [*groups] == [*names, "wandb_project"]
     for shown in (runs, groups):
         visible = [key for key, is_visible in shown.items() if is_visible]
-        assert visible == between[:8]
+        assert visible == names[:8]
 
 
 def test_forty_settings_have_a_column_and_how_many_have_none_is_told(tmp_path):

@@ -23,9 +23,10 @@ from rlreport.check import Thresholds
 from rlreport.check.verdict import Verdict
 from rlreport.columns import STEP_COLUMNS
 from rlreport.comparison import outcome, words
+from rlreport.comparison.run import ComparedRun
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.flows.build import check_logs
-from rlreport.flows.compare import ComparedRun, compared_run
+from rlreport.flows.compare import compared_run
 from rlreport.metrics.find import MAX_STEPS, find_and_read
 from rlreport.metrics.roles import (
     PLAIN_NAMES,

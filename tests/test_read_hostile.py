@@ -127,7 +127,7 @@ def test_values_of_any_type_mean_the_same_in_strict_and_in_lenient_json(
     nan_rows = [{**one, "lr": float("nan")} for one in rows]
     lenient = read(write(tmp_path / "lenient.jsonl", nan_rows))
     counts = {note.kind: note.count for note in strict.notes}
-    counts["tolerant"] = len(ODD)
+    counts[NoteKind.TOLERANT] = len(ODD)
     assert {note.kind: note.count for note in lenient.notes} == counts
     pd.testing.assert_frame_equal(
         strict.responses.drop(columns="offset"),

@@ -394,9 +394,9 @@ def test_attempts_in_files_of_their_own_are_noted_and_the_last_can_be_chosen(
     texts = restart_notes(scan)
     kept = "all rows kept (--restarts last leaves out these rows)"
     assert texts and all(text.endswith(kept) for text in texts)
-    counts = [note.count for note in scan.notes if note.kind == "restart"]
+    restarted = [note.count for note in scan.notes if note.kind == "restart"]
     again = len(scan.responses) - len(last.responses)
-    assert sum(counts) == sum(scan.repeated.values()) == again
+    assert sum(restarted) == sum(scan.repeated.values()) == again
     assert last.repeated == {}
     rows_left = {}
     for file, logged in last.responses.groupby("file")["step"]:
