@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlreport.errors import RlreportError, UnusableInputError
+from rlreport.tables import NoteKind
 from tests.reading import damage, read, row, token_figures, tokens, write
 from tests.running import SEARCH
 
