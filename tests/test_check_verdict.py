@@ -156,7 +156,7 @@ def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
     verdict = run_checks(made)
     assert verdict.level == "warning"
     shrunk = (
-        "Warning: responses shrink to 10 tokens (50 in steps 0–2), starting at step 32."
+        "Warning: responses shrink to 10 tokens (50 in steps 0–31), starting at step 32."
     )
     assert verdict.sentence.startswith(shrunk)
     alarms = [(f.id, f.explained_by) for f in verdict.findings if f.severity != "info"]
@@ -178,7 +178,7 @@ def test_a_muted_finding_is_shown_with_its_reason_and_counts_for_nothing() -> No
 
 
 def test_folded_findings_count_for_fail_on(verdicts: dict[str, Verdict]) -> None:
-    verdict = verdicts["ppo_reward_hacking"]
+    verdict = verdicts["ppo_word_hack"]
     folded = [f for f in verdict.findings if f.explained_by]
     assert replace(verdict, findings=folded).reaches("critical")
 

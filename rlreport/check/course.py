@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlreport.check.curve import CHANGED_Z, Curve, Level
-from rlreport.check.events import Event, EventKind
+from rlreport.check.events import EVENT_SHARE, Event, EventKind
 from rlreport.check.series import Series, SeriesSource
 from rlreport.figures.ragged import Floats, Ints
 
@@ -84,20 +84,37 @@ class Course:
 
     @property
     def lost(self) -> bool:
-        """Whether it is worse at the end than at its best, or than at its start."""
-        if self.lower_is_better:
-            return self.curve.climb is not None or self.curve.rose
-        return self.curve.fall is not None or self.curve.fell
+        """Whether it is worse at the end than at its best."""
+        return self.fall is not None
+
+    @property
+    def fall(self) -> Event | None:
+        """The fall to the end, as an event or as the change from the first level to the last.
+
+        A change by a small part of the range, beside a valley for instance, is no fall.
+        """
+        curve = self.curve
+        if curve.fall is not None or not curve.fell or curve.departure is None:
+            return curve.fall
+        span = curve.highest.value - curve.lowest.value
+        if curve.first.value - curve.last.value < EVENT_SHARE * span:
+            return None
+        began = curve.departure
+        return Event(
+            kind=EventKind.FALL,
+            onset=began.step,
+            low=began.low,
+            high=began.high,
+            until=int(curve.steps[-1]),
+            before=curve.first.value,
+            level=curve.last.value,
+            z=curve.changed,
+        )
 
     @property
     def slipped(self) -> bool:
         """Whether the last level is worse than the best one beyond noise."""
         return self.lost or self._is_better_than(self.last, BEST_Z)
-
-    @property
-    def fall(self) -> Event | None:
-        """The fall to the end or, without one, down to its lowest level and up again."""
-        return self.curve.fall or self.curve.valley
 
     def event(self, kind: EventKind) -> Event | None:
         return self.curve.event(kind)

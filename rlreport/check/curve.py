@@ -175,6 +175,17 @@ class Curve:
         return significant(sliding_window_view(self.values, count).mean(axis=1))
 
     @property
+    def lines(self) -> Floats:
+        """The line of its piece at each step, float64 (n,); the values themselves without any."""
+        lines = self.values.copy()
+        for piece in self.pieces:
+            start, stop = np.searchsorted(
+                self.steps, (piece.steps[0], piece.steps[1] + 1)
+            ).tolist()
+            lines[start:stop] = np.linspace(piece.start, piece.end, stop - start)
+        return lines
+
+    @property
     def fall(self) -> Event | None:
         return self.event(EventKind.FALL)
 

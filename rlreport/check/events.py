@@ -145,7 +145,8 @@ def events_of(fitted: Fitted) -> tuple[Event, ...]:
             event = _Events(fitted, kind).found()
             if event is not None:
                 found.append(event)
-    return (*found, *_dead(fitted), *_spikes(fitted))
+    fell = any(event.kind is EventKind.FALL for event in found)
+    return (*found, *(_dead(fitted) if fell else ()), *_spikes(fitted))
 
 
 class _Events:

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from rlreport.check import progress, quantities
 from rlreport.check.check import FALLS, Check
 from rlreport.check.course import WATCHED, Course, Quantity
-from rlreport.check.curve import CHANGED_Z
+from rlreport.check.curve import PROBABLY_Z
 from rlreport.check.finding import (
     Close,
     Example,
@@ -28,6 +27,7 @@ from rlreport.check.finding import (
 from rlreport.check.judges.log import mixed_runs, nan_metrics
 from rlreport.check.judges.reward import explanation_of_fall
 from rlreport.check.limits import Thresholds
+from rlreport.check.prepared import Kind
 from rlreport.check.registry import BY_ID, CHECKS
 from rlreport.check.run import Run
 from rlreport.check.sentence import with_texts
@@ -500,8 +500,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     course = quantities.courses(before).get(quantity)
     if course is None or not _is_gain(run, before, course, quantity):
         return None
-    declined = course.slipped if quantity in WATCHED else course.lost
-    declined &= not any(finding.id == "mix_changed" for finding in findings)
+    declined = course.slipped and not any(finding.id == "mix_changed" for finding in findings)
     last = len(course.steps) - 1
     if onsets or declined:
         began = min((one.onset.step for one in of_policy if one.onset), default=end)
@@ -533,28 +532,25 @@ def _is_gain(run: Run, before: Run, course: Course, quantity: Quantity) -> bool:
     """Return whether the part of the run before a problem surely gained anything."""
     if course.top.value <= course.first.value:
         return False
-    if progress.learned(before) or course.gained:
+    if progress.learned(before) or course.gained or course.curve.probably_rose:
         return True
     # Few steps may tell less about the noise than all steps do.
     whole = quantities.courses(run)[quantity]
     errors = [math.hypot(one.first.se, one.last.se) for one in (course, whole)]
-    return course.last.value - course.first.value > CHANGED_Z * min(errors)
+    return course.last.value - course.first.value > PROBABLY_Z * min(errors)
 
 
 def _best_index(course: Course, onset: int) -> int:
-    """Return the index of the last value at the best level; of those before ``onset`` if any."""
-    width = course.last.count
-    means = course.curve.means(width)
-    near_best = means >= course.top.value - 2 * course.last.se
-    indices = np.flatnonzero(near_best) + width - 1
-    if not len(indices):
-        indices = np.flatnonzero(_is_between(course, course.top.steps))
-    before = indices[course.steps[indices] < onset]
-    return int((before if len(before) else indices)[-1])
+    """Return the index of the last step as good as the best; before step ``onset`` if any is.
 
-
-def _is_between(course: Course, steps: tuple[int, int]) -> NDArray[np.bool_]:
-    return (course.steps >= steps[0]) & (course.steps <= steps[1])
+    Steps are compared by the lines of the curve, whose noise is that of a level. Of evaluations,
+    which are few and exist as checkpoints, the values themselves count.
+    """
+    curve = course.curve
+    levels = curve.values if curve.kind is Kind.EVALUATIONS else curve.lines
+    as_good = np.flatnonzero(levels >= levels.max() - course.last.se)
+    before = as_good[course.steps[as_good] < onset]
+    return int((before if len(before) else as_good)[-1])
 
 
 def _last_complete(run: Run, steps: Ints) -> int | None:

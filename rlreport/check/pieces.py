@@ -6,7 +6,7 @@ Rule R4 of docs/checks.md, "How a curve is read".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
@@ -71,7 +71,7 @@ def pieces_of(prepared: Prepared, fit: Fit) -> tuple[tuple[Piece, ...], Floats]:
             lines[start:stop] = piece.first
         straight.append(piece)
     merged = _merged(straight, fit, span)
-    return _with_death(merged, span), lines
+    return _with_death(merged, values, fit, span), lines
 
 
 def _piece(
@@ -137,22 +137,31 @@ def _jump(before: Piece, piece: Piece, error: float) -> Piece:
     )
 
 
-def _with_death(pieces: list[Piece], span: float) -> tuple[Piece, ...]:
+def _with_death(
+    pieces: list[Piece], values: Floats, fit: Fit, span: float
+) -> tuple[Piece, ...]:
     """Return the pieces; the last is dead if it is flat at the lowest value and others are not."""
     end = pieces[-1]
     before = pieces[:-1]
+    if end.kind is not PieceKind.FLAT or len(end) < LEAST_PIECE:
+        return tuple(pieces)
     fell = any(piece.last > end.last for piece in before)
-    is_lowest = all(_is_as_low(end, piece, span) for piece in pieces)
-    if end.kind is PieceKind.FLAT and fell and is_lowest and len(end) >= LEAST_PIECE:
-        dead = Piece(
-            PieceKind.DEAD, end.start, end.stop, end.first, end.last, end.error
-        )
-        return (*before, dead)
-    return tuple(pieces)
+    if not fell or any(_is_lower(piece, end, values, fit, span) for piece in before):
+        return tuple(pieces)
+    dead = replace(end, kind=PieceKind.DEAD)
+    return (*before, dead)
 
 
-def _is_as_low(end: Piece, piece: Piece, span: float) -> bool:
-    """Return whether the last level is not above a piece, beyond noise and a part of the range."""
-    error = math.hypot(end.error, piece.error)
-    above = end.last - min(piece.first, piece.last)
-    return above < max(DEAD_SHARE * span, FLAT_Z * error)
+def _is_lower(piece: Piece, end: Piece, values: Floats, fit: Fit, span: float) -> bool:
+    """Return whether values of a piece lie below the last level, by more than noise.
+
+    Lines overshoot where a curve bends, so an end of a piece is the mean of its values there.
+    """
+    count = min(LEAST_PIECE, len(piece))
+    for start in (piece.start, piece.stop - count):
+        stop = start + count
+        error = math.hypot(end.error, fit.noise.of_mean(start, stop))
+        below = end.last - float(values[start:stop].mean())
+        if below >= max(DEAD_SHARE * span, FLAT_Z * error):
+            return True
+    return False

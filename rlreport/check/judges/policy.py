@@ -146,8 +146,8 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
         kind = "ended"
     facts: Facts = {
         "kind": _kind_of(kind, kl),
-        "kl": mean_in(kl.per_response, stretch.steps),
-        "kl_token": mean_in(kl.per_token, stretch.steps),
+        "kl": _level_of(kl.per_response, kind, stretch),
+        "kl_token": _level_of(kl.per_token, kind, stretch),
         "since": stretch.steps[0],
         "until_step": stretch.steps[1],
     }
@@ -165,6 +165,13 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
         onset=_onset_of_kl(run, kl, stretch),
         until=None if stretch.lasts else stretch.steps[1],
     )
+
+
+def _level_of(series: Series | None, kind: str, stretch: Excursion) -> float:
+    """Return where the KL is at the end or, if it did not rise to there, its mean in a stretch."""
+    if kind == "level" and series is not None and series.curve is not None:
+        return series.curve.last.value
+    return mean_in(series, stretch.steps)
 
 
 def _kind_of(kind: str, kl: _Kl) -> str:
@@ -339,7 +346,8 @@ def entropy_collapse(check: Check, run: Run) -> Result:
     limits = _EntropyCollapse
     share = run.limits.test(limits.share, "<", end, of=start)
     floor = run.limits.test(limits.surprisal, "<", end)
-    has_fallen = curve.fell or curve.fall is not None
+    # One that comes back from a high is no collapse.
+    has_fallen = curve.fell or (curve.fall is not None and 2 * end < curve.first.value)
     if not (share.met and floor.met and has_fallen):
         return Result(tested=(share, floor))
     is_harmless = progress.learned(run) and not _does_harm(run)
@@ -410,7 +418,8 @@ def entropy_explosion(check: Check, run: Run) -> Result:
         return check.not_run(check.needs_also)
     curve = entropy.curve
     event = curve.climb or curve.hump
-    start = event.before if event else curve.first.value
+    # One that comes back from a low is no explosion.
+    start = max(event.before if event else 0.0, curve.first.value)
     end = event.level if event else curve.last.value
     until = curve.hump.until if curve.hump and not curve.climb else None
     limits = _EntropyExplosion
@@ -605,11 +614,11 @@ def gradient_explosion(check: Check, run: Run) -> Result:
 def _judge_lasting_rise(check: Check, run: Run, norm: Series) -> Result:
     """Note that the norm rose tenfold and stays so; warn if a score fell since then."""
     climb = norm.curve.climb if norm.curve is not None else None
-    if climb is None or climb.before < NEARLY_ZERO:
+    if norm.curve is None or climb is None or climb.before < NEARLY_ZERO:
         return Result()
-    level = run.limits.test(
-        _GradientExplosion.lasting, ">", climb.level, of=climb.before
-    )
+    # One that comes back from a low did not explode.
+    before = max(climb.before, norm.curve.first.value)
+    level = run.limits.test(_GradientExplosion.lasting, ">", climb.level, of=before)
     if not level.met:
         return Result(tested=(level,))
     falls = []
@@ -621,7 +630,7 @@ def _judge_lasting_rise(check: Check, run: Run, norm: Series) -> Result:
         run,
         Severity.WARNING if falls else Severity.INFO,
         [level],
-        {"kind": "lasting", "norm": climb.level, "median": climb.before},
+        {"kind": "lasting", "norm": climb.level, "median": before},
         series=norm,
         onset=event_onset(climb),
     )

@@ -14,7 +14,7 @@ from rlreport.check import means, progress, quantities
 from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check
 from rlreport.check.course import Course
 from rlreport.check.curve import CHANGED_Z, read_curve
-from rlreport.check.events import Event, EventKind
+from rlreport.check.events import Event
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import (
     REFERENCE_REWARD,
@@ -137,7 +137,7 @@ def _fall(run: Run) -> Result:
     course = quantities.reward_course(run)
     if course is None:
         return check.too_short(run, quantities.reward(run))
-    fall = _fall_of(course)
+    fall = course.fall
     death = quantities.death(run)
     explained = None if death else explanation_of_fall(run)
     if fall is None and death is None:
@@ -172,24 +172,6 @@ def _fall(run: Run) -> Result:
         Ranking(run.column("reward"), highest=False, unit="reward"),
         series=quantities.reward(run),
         onset=onset,
-    )
-
-
-def _fall_of(course: Course) -> Event | None:
-    """Return the fall to the end, as an event or as the change from the first level to the last."""
-    curve = course.curve
-    if curve.fall is not None or not curve.fell or curve.departure is None:
-        return curve.fall
-    began = curve.departure
-    return Event(
-        kind=EventKind.FALL,
-        onset=began.step,
-        low=began.low,
-        high=began.high,
-        until=int(curve.steps[-1]),
-        before=curve.first.value,
-        level=curve.last.value,
-        z=curve.changed,
     )
 
 
@@ -251,17 +233,18 @@ def _sides_of_fall(run: Run) -> _Sides | None:
     course = quantities.reward_course(run)
     if course is None:
         return None
-    fall = _fall_of(course)
+    fall = course.fall
     event = fall or course.curve.valley
     if event is None:
         return None
     steps = course.steps
     count = max(LEAST_SIDE, int(SIDE_SHARE * len(steps)))
-    # Indices of the first step of the fall, and after its last step
-    start = max(int(np.searchsorted(steps, event.low)), 1)
-    stop = int(np.searchsorted(steps, event.until, side="right"))
-    before = (int(steps[max(start - count, 0)]), int(steps[start - 1]))
     first = int(np.searchsorted(steps, event.onset))
+    stop = int(np.searchsorted(steps, event.until, side="right"))
+    # It may have begun at ``low``; what falls from the start has no more than its first steps.
+    start = int(np.searchsorted(steps, event.low))
+    start = max(min(max(start, LEAST_SIDE), first), 1)
+    before = (int(steps[max(start - count, 0)]), int(steps[start - 1]))
     if fall is not None:
         # The last steps of a fall that goes on; all of a dip
         first = max(first, stop - count)
