@@ -155,9 +155,7 @@ def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
     )
     verdict = run_checks(made)
     assert verdict.level == "warning"
-    shrunk = (
-        "Warning: responses shrink to 10 tokens (50 in steps 0–31), starting at step 32."
-    )
+    shrunk = "Warning: responses shrink to 10 tokens (50 in steps 0–31), starting at step 32."
     assert verdict.sentence.startswith(shrunk)
     alarms = [(f.id, f.explained_by) for f in verdict.findings if f.severity != "info"]
     assert alarms == [("length_collapse", None), ("kl_explosion", None)]
@@ -177,9 +175,16 @@ def test_a_muted_finding_is_shown_with_its_reason_and_counts_for_nothing() -> No
     validate(findings_json(verdict), "findings")
 
 
-def test_folded_findings_count_for_fail_on(verdicts: dict[str, Verdict]) -> None:
-    verdict = verdicts["ppo_word_hack"]
+def test_folded_findings_count_for_fail_on() -> None:
+    made = tables(
+        surprisal_mean=moved(0.5, 4.0),
+        logp_tokens=16.0,
+        kl_k1=moved(1, 60),
+        response_tokens=50.0,
+    )
+    verdict = run_checks(made)
     folded = [f for f in verdict.findings if f.explained_by]
+    assert {f.id for f in folded} >= {"kl_explosion"}
     assert replace(verdict, findings=folded).reaches("critical")
 
 

@@ -472,12 +472,12 @@ def _level(findings: list[Finding], run: Run) -> Level:
         return "critical"
     if Severity.WARNING in severities:
         return "warning"
-    rewards = quantities.reward(run).values
-    if run.first is None or not np.isfinite(rewards).any():
+    if not np.isfinite(quantities.reward(run).values).any():
         return "unjudged"
-    if progress.learned(run) or progress.solved(run):
-        return "healthy"
-    return "unjudged" if quantities.reward_course(run) is None else "unclear"
+    if quantities.reward_course(run) is None and not progress.learned(run):
+        return "unjudged"
+    is_well = progress.learned(run) or progress.solved(run)
+    return "healthy" if is_well else "unclear"
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
@@ -500,7 +500,9 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     course = quantities.courses(before).get(quantity)
     if course is None or not _is_gain(run, before, course, quantity):
         return None
-    declined = course.slipped and not any(finding.id == "mix_changed" for finding in findings)
+    declined = course.slipped and not any(
+        finding.id == "mix_changed" for finding in findings
+    )
     last = len(course.steps) - 1
     if onsets or declined:
         began = min((one.onset.step for one in of_policy if one.onset), default=end)

@@ -141,6 +141,9 @@ def _starts_of_repeated(values: Floats) -> Ints | None:
     usual = int(np.median(lengths))
     if usual < 2:
         return None
+    ends = (changes[0], len(values) - changes[-1])
+    if max(ends) > usual:
+        return None  # constant for long: that is no repetition
     equal = float((lengths == usual).mean())
     enough = REPEATED_SHARE if len(lengths) >= REPEATED_RUNS else 1.0
     if equal < enough:

@@ -132,7 +132,7 @@ def _lead_of(verdict: Verdict) -> ToldFinding | None:
 
 def _course_clauses(verdict: Verdict, cause: str) -> list[_CourseClause]:
     """Return a clause on each reward, without what the sentence ``cause`` already states."""
-    if not verdict.windows or verdict.level == "unjudged":
+    if verdict.level == "unjudged":
         return []
     return [
         _CourseClause(quantity, _course_clause(verdict, quantity, cause))
@@ -184,7 +184,7 @@ def headline(verdict: Verdict) -> str:
 
 
 def _why_not_judged(verdict: Verdict) -> str:
-    if verdict.windows is None:
+    if verdict.windows is None and verdict.reward_count == verdict.step_count:
         return plural(
             "Not judged: only {count} step, too few to judge a trend",
             "Not judged: only {count} steps, too few to judge a trend",
@@ -203,8 +203,10 @@ def _dated(lead: ToldFinding, what: str, verdict: Verdict, lasting: str) -> str:
     """Return the level, what happened and when; ``lasting`` is the template of lasting problems."""
     if lead.onset and lead.until is not None:
         literal = translatable("{level}: {what} in {steps}")
-    elif lead.onset is None or lead.onset.step == verdict.first_step:
+    elif lead.onset is None or _says_from_start(lead):
         literal = translatable("{level}: {what}")
+    elif lead.onset.step == verdict.first_step:
+        literal = translatable("{level}: {what}, from the first step on")
     elif BY_ID[lead.id].event:
         literal = translatable("{level}: {what} at step {step}")
     else:
@@ -214,6 +216,11 @@ def _dated(lead: ToldFinding, what: str, verdict: Verdict, lasting: str) -> str:
         facts["step"] = lead.onset.step
         facts["steps"] = span((lead.onset.step, lead.until))
     return format_message(literal, facts)
+
+
+def _says_from_start(finding: ToldFinding) -> bool:
+    """Return whether its own words say that it is there from the first step on."""
+    return str(finding.facts.get("kind")).startswith("start")
 
 
 def _level_words(verdict: Verdict) -> str:

@@ -499,7 +499,6 @@ class _WatchedRewardFall(Limits):
     },
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep the checkpoint where it was best; raise the KL coefficient or fix the reward.",
-    trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
     """Find that a reward not trained on fell, or did not rise with the trained one."""

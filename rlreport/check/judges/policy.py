@@ -140,7 +140,7 @@ def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
     stretch = excursion.stretch
     assert stretch is not None
     kind = "level"
-    if stretch.from_start and not _rises(kl.series):
+    if stretch.from_start and not _rises(kl):
         kind = "start"
     elif not stretch.lasts:
         kind = "ended"
@@ -181,9 +181,13 @@ def _kind_of(kind: str, kl: _Kl) -> str:
     return "token" if kind == "level" else f"{kind}_token"
 
 
-def _rises(series: Series) -> bool:
-    curve = series.curve
-    return curve is not None and (curve.rose or curve.climb is not None)
+def _rises(kl: _Kl) -> bool:
+    """Return whether it rises, also per token: that of longer responses is larger in any case."""
+    for series in (kl.per_response, kl.per_token):
+        curve = series.curve if series is not None else None
+        if curve is not None and not (curve.rose or curve.climb is not None):
+            return False
+    return True
 
 
 def _onset_of_kl(run: Run, kl: _Kl, stretch: Excursion) -> Onset | None:

@@ -120,7 +120,6 @@ class RewardCollapse(Limits):
         "loops",
     ),
     of_reward=True,
-    trend=True,
 )
 def reward_collapse(check: Check, run: Run) -> Result:
     """Find that the reward fell, unless the mix of environments explains it."""
@@ -416,8 +415,7 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
 def reward_stalled(check: Check, run: Run) -> Result:
     """Note that the reward did not rise, or is not above that of the reference."""
     course = quantities.reward_course(run)
-    is_short = run.first is None or course is None
-    if is_short and not REF_REWARD.is_available(run):
+    if course is None and not REF_REWARD.is_available(run):
         return check.too_short(run, quantities.reward(run))
     gap = run.column("reward_gap")
     facts = None
