@@ -133,12 +133,13 @@ def prompts_table(outcome: Outcome) -> pd.DataFrame:
 
     Unless redacted, it also has the hash of the prompt, and the text of a prompt in ``flips``.
     """
-    base, new = outcome.comparison.compared
+    base, new = outcome.comparison.compared  # of the first run of each side
     base_rewards = _rewards_by_prompt(base).add_prefix("base_")
     new_rewards = _rewards_by_prompt(new).add_prefix("new_")
     table = base_rewards.join(new_rewards, how="outer").sort_index()
     table["difference"] = difference(table["new_reward"], table["base_reward"])
     table = rounded_columns(table)
+    # Nullable integers, as NEW has no number for a prompt that only BASE has
     numbers = table.index.map(prompt_numbers(outcome.new))
     table.insert(0, "prompt_new", numbers.astype("Int64"))
     if not outcome.redact and outcome.new.side.named and outcome.base.side.named:
@@ -151,5 +152,6 @@ def prompts_table(outcome: Outcome) -> pd.DataFrame:
 
 
 def _rewards_by_prompt(responses: pd.DataFrame) -> pd.DataFrame:
+    """Return the number of ``responses`` and the mean ``reward``, by ``pair``."""
     rewards = responses.groupby("pair")["reward"]
     return pd.DataFrame({"responses": rewards.size(), "reward": rewards.mean()})
