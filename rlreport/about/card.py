@@ -190,7 +190,7 @@ def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
         short_value = _shortened(value)
         size = len(name) + len(str(short_value))
         # An entry that is omitted must not leave the value of an earlier source. The value is
-        # judged in full, as its end may be the secret.
+        # judged before it is shortened, as its end may be the secret.
         if is_secret(name, value):
             card.secrets.add(name)
             card.entries.pop(name, None)
@@ -276,7 +276,7 @@ def _git() -> dict[str, Scalar]:
 
     def git(*words: str) -> str | None:
         """Return what a command prints, None if it fails."""
-        # Reading the status must not wait for a lock or take one.
+        # ``git status`` would otherwise lock a repository that is in use.
         command = ["git", "--no-optional-locks", *words]
         try:
             process = subprocess.run(

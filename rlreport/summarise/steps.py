@@ -56,7 +56,10 @@ _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 # A caller's table may contain infinite values; logs do not.
 @np.errstate(invalid="ignore")
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
-    """Return the step table (STEP_COLUMNS) of responses, which are sorted by step."""
+    """Return the step table (STEP_COLUMNS) of responses, which are sorted by step.
+
+    ``bigrams`` is that of ``step_bigrams``.
+    """
     column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps = Grouped.by(column["step"])
     numbers = steps.first(column["step"])
@@ -76,7 +79,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "duplicate_rate": steps.mean(is_duplicate.to_numpy(np.float64)),
         "loop_rate": steps.mean(np.sign(column["loop_share"])),
         **_critic(column, steps),
-        **_groups(column, steps),
+        **_groups(column),
         **_passes(responses, steps),
         **_advantage_fit(column, steps),
         **_dropped(column, steps),
@@ -104,8 +107,12 @@ def step_tables(
     failed: Mapping[int, int],  # step -> number of failed rollouts
     filtered: Mapping[int, int],  # step -> number of rollouts that were filtered out
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the step tables of training and validation (may be empty) over the steps of both."""
+    """Return the step tables of training and validation (may be empty) over the steps of both.
+
+    ``training`` and ``validation`` are rows of the response table.
+    """
     steps = step_table(training, bigrams)
+    # A step of which all rollouts failed has no responses, but a row.
     with_failed = [step for step, count in failed.items() if count > 0]
     failed_steps = np.array(with_failed, np.int64)
     if len(np.setdiff1d(failed_steps, steps["step"])):
@@ -145,6 +152,7 @@ def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
     wide = table.set_index("step").reindex(steps).rename_axis("step").reset_index()
     counts = {c.name: 0 for c in STEP_COLUMNS if c.dtype in ("int64", "bool")}
     kinds = {c.name: c.dtype for c in STEP_COLUMNS}
+    # Columns of bool and NaN are filled as objects: pandas would not put 0 into a bool.
     return wide.astype(dict.fromkeys(counts, object)).fillna(counts).astype(kinds)
 
 
@@ -156,7 +164,10 @@ def window_size(
 
 
 def most_common(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
-    """Return the most common number; None if fewer than a ``share`` of the numbers equal it."""
+    """Return the most common number as an integer, of equally common ones the smallest.
+
+    None if fewer than a ``share`` of the numbers equal it.
+    """
     if not len(numbers):
         return None
     values, counts = np.unique(numbers, return_counts=True)
@@ -172,7 +183,10 @@ def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 
 def _of_responses(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return columns named after a response column and a statistic, such as ``reward_mean``."""
+    """Return the columns of STEP_COLUMNS that are a statistic of a response column.
+
+    They are named after both, such as ``reward_mean``. ``steps`` groups the rows by step.
+    """
     statistics: dict[str, Callable[[Floats], Floats]] = {
         "mean": steps.mean,
         "std": steps.std,
@@ -213,13 +227,14 @@ def _advantage_fit(column: dict[str, Floats], steps: Grouped) -> dict[str, Float
 
 def _dropped(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     """Return the share of responses that the trainer dropped, and rewards without and with them."""
-    dropped = column["dropped"]
+    dropped = column["dropped"]  # 1 or 0, NaN if it is not logged
+    # A response that the trainer masked has NaN as its reward, and the number in the other column.
     reward = np.fmax(column["reward"], column["masked_reward"])
     is_known = np.isfinite(dropped).astype(np.float64)
     return {
         "dropped_share": steps.mean(dropped),
-        "kept_reward_mean": steps.mean(reward, 1.0 - dropped),
-        "all_reward_mean": steps.mean(reward, is_known),
+        "kept_reward_mean": steps.mean(reward, weights=1.0 - dropped),
+        "all_reward_mean": steps.mean(reward, weights=is_known),
     }
 
 
@@ -236,13 +251,16 @@ def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     """Return columns of the critic's values over the tokens of a step."""
-    tokens = column["value_tokens"]
+    tokens = column[
+        "value_tokens"
+    ]  # number of a response's tokens with a value and a return
 
     def variance(name: str) -> Floats:
+        """Return a figure's variance over the tokens of a step, from that of each response."""
         means = column[f"{name}_mean"]
         return steps.pooled_variance(tokens, means, column[f"{name}_m2"])
 
-    # Without returns, all tokens of a response have a value.
+    # Without returns, all tokens of a response have a value. The mean of a step is over tokens.
     weights = np.where(np.isnan(tokens), column["response_tokens"], tokens)
     unexplained = ratio(variance("value_error"), variance("return"))
     return {
@@ -252,10 +270,9 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     }
 
 
-def _groups(
-    column: dict[str, Floats], steps: Grouped
-) -> dict[str, NDArray[np.generic]]:
-    """Return columns of the groups of a step that have two rewards or more."""
+def _groups(column: dict[str, Floats]) -> dict[str, NDArray[np.generic]]:
+    """Return columns, with a value per step, about the groups that have two rewards or more."""
+    # Responses of a group become adjacent; steps stay in ascending order.
     order = np.lexsort((column["group"], column["step"]))
     step = column["step"][order]
     reward = column["reward"][order]
@@ -263,7 +280,7 @@ def _groups(
     is_group = groups.finite(reward) >= 2
     spread = np.where(is_group, groups.std(reward), np.nan)
     best = np.where(is_group, groups.max(reward), np.nan)
-    by_step = Grouped.by(groups.first(step))
+    by_step = Grouped.by(groups.first(step))  # groups the groups by step
     return {
         "groups": by_step.sum(is_group.astype(np.float64)).astype(np.int64),
         "zero_variance_groups": by_step.share(spread < NO_VARIANCE, is_group),
@@ -287,12 +304,13 @@ def passes_of(responses: pd.DataFrame) -> Passes:
     unbiased (Chen et al. 2021, "Evaluating Large Language Models Trained on Code"). Groups with
     n < k are left out of both, all groups if k is 1. Responses without a grade do not count.
     """
-    correct = responses["correct"].to_numpy()
+    correct = responses["correct"].to_numpy()  # 1 or 0, NaN without a grade
     group = responses.groupby(["step", "group"]).ngroup().to_numpy()
-    _, first = np.unique(group, return_index=True)
+    _, first = np.unique(group, return_index=True)  # first row of each group
     graded = np.bincount(group, np.isfinite(correct), len(first))
     n = graded.astype(np.float64)
     k = most_common(n[n > 0]) or 1
+    # NaN leaves a group out: all figures of it become NaN.
     if k == 1:
         n[:] = np.nan
     n[n < k] = np.nan
@@ -324,11 +342,12 @@ def advantage_fit(
     """
     reward = column["reward"]
     logged = column["advantage_logged_mean"]
-    if np.isnan(logged).all():
+    if np.isnan(logged).all():  # not logged: NaN for all responses and steps
         return logged, np.full(len(steps), np.nan)
     groups = pd.Series(reward).groupby(column["group"])
     group_mean = groups.transform("mean").to_numpy(np.float64)
     std = groups.transform("std").to_numpy(np.float64)
+    # In a group of equal rewards only rounding makes them differ from their mean.
     centred = np.where(std < NO_VARIANCE, 0.0, difference(reward, group_mean))
     step_mean = steps.mean(reward)[steps.codes]
     formulas = [
@@ -339,6 +358,7 @@ def advantage_fit(
     is_far = np.abs(logged) > FAR * typical(logged)
     logged = np.where(is_far, np.nan, logged)
     fits = [steps.correlation(logged, formula) for formula in formulas]
+    # Over all steps; in absolute terms, as a trainer may log the negative.
     totals = [np.nansum(np.abs(fit)) for fit in fits]
     # Of formulas that fit equally well, the first.
     best = int(np.argmax(significant(totals)))
@@ -364,6 +384,7 @@ def sequence_weights(log_weight: Floats) -> Floats:
 def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     """Return columns over the turns and the tool calls of a step, not over its responses."""
     turns = column["turns"]
+    # Only of responses whose turns are known
     tokens = np.where(np.isnan(turns), np.nan, column["response_tokens"])
 
     def share(part: Floats, whole: Floats) -> Floats:
