@@ -113,7 +113,7 @@ def _reduce(ufunc: np.ufunc, flat: Floats, offsets: Ints, empty: float) -> Float
         return np.asarray(ufunc.reduceat(flat, starts), dtype=np.float64)
     result = np.full(len(starts), empty)
     if nonempty.any():
-        # Of an empty row, ``reduceat`` would return the first value of the next row. Skip the starts
-        # of empty rows: every other row still ends where the next one starts.
+        # ``reduceat`` would give an empty row the first value of the next one. Skip the starts of
+        # empty rows: every other row still ends where the next one starts.
         result[nonempty] = ufunc.reduceat(flat, starts[nonempty])
     return result

@@ -330,7 +330,7 @@ class _TurnCounts:
             self.unparsed += len(calls)
         else:
             self.unparsed += sum(map(is_unparsed, calls))
-        # A turn with a call does its part; only of the others it is asked whether they say anything.
+        # A turn with a call is never void, and its markup is that of the call.
         if calls:
             return
         if not is_answered:
