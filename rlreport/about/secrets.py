@@ -247,6 +247,7 @@ def assigns_secret(text: str) -> bool:
     position = 0
     while match := _ASSIGNED.search(text, position):
         position = match.end("name")  # what looks like the value may be the next name
+        # With only a blank or a comma between them, most pairs of words are no assignment.
         if match["sign"].strip() in ("", ","):
             is_assigned = _is_name_before_value(match, is_prose=is_prose)
         else:
@@ -254,6 +255,7 @@ def assigns_secret(text: str) -> bool:
         name = match["name"].lstrip("-")
         if is_assigned and not _is_harmless(name, match["value"].rstrip(".")):
             return True
+    # A name and a value given apart: ``name: API_KEY, value: abc``
     return any(_is_suspect(match.group(1)) for match in _PAIRED.finditer(text))
 
 
@@ -282,6 +284,7 @@ def _is_word_of_prose(match: re.Match[str], *, is_prose: bool) -> bool:
     may_be_prose = is_prose or sign.strip() == "is"
     if not may_be_prose or not value.isalpha():
         return False
+    # Even in prose, "password: hunter" assigns.
     return not _NAME_BEFORE_VALUE.fullmatch(name.lstrip("-"))
 
 

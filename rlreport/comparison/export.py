@@ -40,7 +40,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             "base": [run.level for run in outcome.bases],
             "new": [run.level for run in outcome.news],
         },
-        "window": {
+        "window": {  # of the first run of each side
             "steps": windows.new,
             "steps_base": windows.bases[0],
             "split": comparison.split,
@@ -67,6 +67,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _verdict(outcome: Outcome) -> dict[str, Any]:
+    """Return the verdict on the reward, with the difference NEW - BASE and its interval."""
     comparison = outcome.comparison
     effect = comparison.effect
     return {
@@ -109,6 +110,7 @@ def _equal_kl(effect: EqualKL | None) -> dict[str, float] | None:
 
 
 def _flip(flip: Flip) -> dict[str, Any]:
+    """Return a prompt won or lost, its mean rewards, and the responses nearest to these."""
     # Without texts, the prompt's number in NEW stands for it.
     prompt = flip.number if flip.prompt is None else flip.prompt[:PROMPT_CHARACTERS]
     return {

@@ -294,7 +294,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
         table["response_new"],
         strict=True,
     ):
-        if not isclose(new_reward, base_reward):
+        if not isclose(new_reward, base_reward):  # else neither won nor lost
             flip = Flip(
                 pair,
                 base_reward,

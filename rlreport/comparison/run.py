@@ -149,6 +149,7 @@ def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
         trainer=trainer_rows(report.metrics()),
         cut=any(finding.get("id") == CUT for finding in all_findings),
     )
+    # As of logs: gamma and lambda, then the run's configuration
     facts = {key: settings[key] for key in ("gamma", "lam") if key in settings}
     return ComparedRun(
         name=name,

@@ -122,13 +122,13 @@ def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effe
     new = [run.dropna() for run in new]
     base_prompts = _means_by_prompt(base)
     new_prompts = _means_by_prompt(new)
-    pairs = min(len(base_prompts), len(new_prompts))
-    if pairs < LEAST_PROMPTS:
-        return Effect(pairs=pairs, paired=False)
+    count = min(len(base_prompts), len(new_prompts))
+    if count < LEAST_PROMPTS:
+        return Effect(pairs=count, paired=False)
     effect = Effect(
         change(float(base_prompts.mean()), float(new_prompts.mean())),
         p=relabel_p(base_prompts, new_prompts),
-        pairs=pairs,
+        pairs=count,
         paired=False,
     )
     parts = [_error_of_mean(base_prompts), _error_of_mean(new_prompts)]
@@ -142,6 +142,7 @@ def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effe
 
 
 def _means_by_prompt(runs: Sequence[pd.Series]) -> Floats:
+    """Return the mean over runs of each prompt that any of them has."""
     means = pd.concat(runs).groupby(level=0).mean()
     return np.asarray(means, dtype=np.float64)
 

@@ -42,6 +42,7 @@ def significant(values: ArrayLike, digits: int = DIGITS) -> Floats:
     than a smaller one.
     """
     exact = np.asarray(values, np.float64)
+    # The exponent of the first digit, minus the number of digits after it: that of the last one
     return _in_units(exact, _exponents(exact) - (digits - 1))
 
 

@@ -165,6 +165,7 @@ def _files_of(path: Path, root: Path) -> list[MetricsSource]:
     run = _run_of(path, root)
     kind = _kind(path)
     read = partial(_READERS[kind], path)
+    # Of a file with several runs, each source reads the rows of one.
     if kind == ".db":
         with _unreadable(path):
             names = readers.trackio_runs(path)

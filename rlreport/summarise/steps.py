@@ -137,6 +137,7 @@ def _counts_by_step(steps: pd.DataFrame, counts: Mapping[int, int]) -> pd.Series
 
 def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the table of steps of a run without rollouts: only columns in ROLE_COLUMNS are set."""
+    # A table without rows has the right columns; then each step of the metrics gets a row.
     columns = {c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS}
     nothing = step_table(pd.DataFrame(columns), pd.DataFrame(_NO_BIGRAMS))
     steps = _reindex(nothing, metrics["step"].to_numpy())
