@@ -288,19 +288,20 @@ def _is_word_of_prose(match: re.Match[str], *, is_prose: bool) -> bool:
     return not _NAME_BEFORE_VALUE.fullmatch(name.lstrip("-"))
 
 
-def _is_random(run: str) -> bool:
+def _is_random(text: str) -> bool:
     """Return whether letters and digits alternate as in random text, not as in names.
 
-    ``run`` is an unbroken run of letters and digits.
+    ``text`` has only ASCII letters and digits.
     """
-    size = len(run)
-    chunks = len(_CHUNK.findall(run))
-    has_both_cases = run not in (run.lower(), run.upper())
+    size = len(text)
+    # A chunk is a word, perhaps capitalized, letters in upper case, or digits.
+    chunks = len(_CHUNK.findall(text))
+    has_both_cases = text not in (text.lower(), text.upper())
     if has_both_cases:
         return size >= _LEAST_OF_BOTH_CASES and size < _CHUNK_OF_BOTH_CASES * chunks
     if size < _LEAST_OF_ONE_CASE:
         return False
-    return size < _CHUNK_OF_ONE_CASE * chunks or bool(_NO_WORD.search(run))
+    return size < _CHUNK_OF_ONE_CASE * chunks or bool(_NO_WORD.search(text))
 
 
 def named_value(pairs: Mapping[str, Any]) -> Mapping[str, Any]:

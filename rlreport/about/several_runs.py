@@ -124,7 +124,10 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
 
 
 def _note(names: list[str], why: str, *, named: bool) -> Note:
-    """Return the note that ``names``, which it lists if ``named``, look like runs, and ``why``."""
+    """Return the note that ``names`` look like several runs, and why.
+
+    ``named``: whether the note lists the names.
+    """
     more = "…" if len(names) > _MAX_NAMED else ""
     shown = (*names[:_MAX_NAMED], more)
     text = message(
@@ -148,6 +151,7 @@ def _has_configuration(logs: Sequence[str | Path], top: str) -> bool:
         if "://" in str(log):  # configurations are read from local folders only
             continue
         root = Path(log)
+        # The path is that of the folder itself, of one around it, or of something in it.
         folders.append(root if root.name == top else root / top)
         folders += [parent for parent in root.parents if parent.name == top]
     return any(configured(folder) for folder in folders)

@@ -154,7 +154,8 @@ class Side:
             return None
         steps = self.trainer["step"].to_numpy(np.int64)
         series = Series(steps, values.to_numpy(np.float64))
-        return course_of(series, TRAINER, "watched_reward")
+        # Nobody links to the values, so that the prefix stands for the column.
+        return course_of(series, column=TRAINER, quantity="watched_reward")
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
@@ -171,6 +172,7 @@ def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Sid
     keys = _pairing_keys(responses, pair_by)
     if keys.empty:
         raise UsageError(f"--pair-by {pair_by}: no response of {name!r} has this field")
+    # Keys are hashes of the field, so that equal keys mean equal prompts (``named``).
     paired = responses.loc[keys.index].assign(pair=keys.astype(np.uint64))
     return Side(name, paired, unpaired=len(responses) - len(paired))
 

@@ -243,7 +243,7 @@ def _gate(
 ) -> Gate:
     """Apply ``--fail-on`` and ``--require-evidence``; ``critical`` are findings in NEW only.
 
-    A condition that is met fails, whether there is enough evidence or not.
+    A condition that is met fails the gate. If none is, it may still be inconclusive.
     """
     conditions = set(FAIL_ON if "any" in options.fail_on else options.fail_on)
     failed = []

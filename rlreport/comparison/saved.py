@@ -244,7 +244,7 @@ def _check_folder(path: Path) -> None:
     if (path / REPORT).exists() or not page.is_file():
         return
     head = _head(page)
-    # The pages of an index or a comparison have no texts.
+    # The page of a report loads its texts; those of an index or a comparison have none.
     if _GENERATOR in head and TEXTS.encode() in head:
         raise UnreadableReportError(f"{path}: is a broken report without {REPORT}")
 

@@ -345,6 +345,7 @@ def shrunk(differences: Floats, errors: Floats) -> Floats:
     # Variance of the true differences: what noise does not account for
     signal = max(0.0, differences.var() - noise.mean())
     total = signal + noise
+    # Without noise and without differences there is nothing to shrink.
     reliability = np.where(total > _TINY, signal / np.maximum(total, _TINY), 1.0)
     return significant(mean + reliability * (differences - mean))
 

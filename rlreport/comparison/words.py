@@ -167,7 +167,7 @@ def learning(outcome: Outcome) -> str:
         course = run.side.evaluation
         if course is not None:
             evaluations.append(_evaluation(side, course))
-    # Validation responses are the comparison itself.
+    # A comparison of validation responses says this itself.
     if outcome.comparison.split != "val" and len(evaluations) == 2:
         parts.append(message("Validation: {sides}.", sides=clauses(evaluations)))
     return sentences(parts)

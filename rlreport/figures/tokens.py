@@ -116,6 +116,7 @@ def k3(ratio: Floats) -> Floats:
     with np.errstate(over="ignore"):  # infinite for a log-ratio below −709
         result = np.expm1(-ratio)
     result += ratio
+    # Of small ones, the difference of nearly equal numbers would lose digits.
     small = np.flatnonzero(np.abs(ratio) < SERIES_BELOW)
     result[small] = _k3_by_series(ratio[small])
     return result
@@ -426,7 +427,7 @@ def _texts_that_may_loop(
 
 def _longest_loop(units: NDArray[np.int32], period: int) -> tuple[int, int]:
     """Return start and length of the longest loop of a period in a text; zeros if none counts."""
-    # Runs of units that equal the one a period before: (start, stop) minus the period
+    # Runs (start, stop) of positions i at which unit i + period equals unit i
     runs = spans(units[period:] == units[:-period])
     if not len(runs):
         return 0, 0

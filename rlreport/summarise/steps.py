@@ -186,7 +186,8 @@ def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
 def _of_responses(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     """Return the columns of STEP_COLUMNS that are a statistic of a response column.
 
-    They are named after both, such as ``reward_mean``. ``steps`` groups the rows by step.
+    They are named after both, such as ``reward_mean``. ``column``: column of the response table ->
+    values, (R,); ``steps`` groups the rows by step.
     """
     statistics: dict[str, Callable[[Floats], Floats]] = {
         "mean": steps.mean,
@@ -227,7 +228,10 @@ def _advantage_fit(column: dict[str, Floats], steps: Grouped) -> dict[str, Float
 
 
 def _dropped(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return the share of responses that the trainer dropped, and rewards without and with them."""
+    """Return the share of responses that the trainer dropped, and rewards without and with them.
+
+    ``column``: column of the response table -> values, (R,); ``steps`` groups the rows by step.
+    """
     dropped = column["dropped"]  # 1 or 0, NaN if it is not logged
     # A response that the trainer masked has NaN as its reward, and the number in the other column.
     reward = np.fmax(column["reward"], column["masked_reward"])
@@ -240,7 +244,10 @@ def _dropped(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return the shares of responses with a higher and with a lower reward than the reference."""
+    """Return the shares of responses with a higher and with a lower reward than the reference.
+
+    ``column``: column of the response table -> values, (R,); ``steps`` groups the rows by step.
+    """
     reward = column["reward"]
     reference = column["ref_reward"]
     comparable = ~(np.isnan(reward) | np.isnan(reference))
@@ -251,7 +258,11 @@ def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return columns of the critic's values over the tokens of a step."""
+    """Return columns of the critic's values over the tokens of a step.
+
+    ``column``: column of the response table -> values, (R,), which are means and sums of squared
+    deviations (M2) over the tokens of a response; ``steps`` groups the rows by step.
+    """
     tokens = column[
         "value_tokens"
     ]  # number of a response's tokens with a value and a return
@@ -272,7 +283,10 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _groups(column: dict[str, Floats]) -> dict[str, NDArray[np.generic]]:
-    """Return columns, with a value per step, about the groups that have two rewards or more."""
+    """Return columns, with a value per step, about the groups that have two rewards or more.
+
+    ``column``: column of the response table -> values, (R,).
+    """
     # Responses of a group become adjacent; steps stay in ascending order.
     order = np.lexsort((column["group"], column["step"]))
     step = column["step"][order]
@@ -338,6 +352,7 @@ def advantage_fit(
 
     The formula is the one with the highest correlation: reward minus the mean of its group, the
     same divided by the std of its group plus 1e-4 (TRL), or reward minus the mean of its step.
+    ``column``: column of the response table -> values, (R,); ``steps`` groups the rows by step.
     Correlations within a step do not depend on a trainer's scale or offset. Leave-one-out, and the
     population std, differ from these by a factor that depends only on the size of the group.
     """
@@ -383,7 +398,10 @@ def sequence_weights(log_weight: Floats) -> Floats:
 
 
 def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return columns over the turns and the tool calls of a step, not over its responses."""
+    """Return columns over the turns and the tool calls of a step, not over its responses.
+
+    ``column``: column of the response table -> values, (R,); ``steps`` groups the rows by step.
+    """
     turns = column["turns"]
     # Only of responses whose turns are known
     tokens = np.where(np.isnan(turns), np.nan, column["response_tokens"])
