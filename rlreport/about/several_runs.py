@@ -12,9 +12,8 @@ from rlreport.tables import Note, NoteKind, RowRole, Tables
 from rlreport.text.messages import message
 
 _MAX_NAMED = 3  # names listed in a note
-_MIN_SHARED_FRACTION = (
-    0.8  # minimum fraction of steps (or prompts) that several runs share
-)
+# Minimum fraction of steps (or prompts) that several runs share
+_MIN_SHARED_FRACTION = 0.8
 # Minimum number of steps (or of prompts per step) that several runs share
 _MIN_SHARED_COUNT = 3
 

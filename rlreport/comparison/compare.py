@@ -419,12 +419,10 @@ class Comparison:
     effect: Effect  # difference NEW - BASE of the reward
     guardrails: list[Guardrail]
     shared: int  # number of prompts that all runs have in their windows
-    only_base: (
-        int  # of prompts in the window of a BASE run but not in that of every NEW run
-    )
-    only_new: (
-        int  # of prompts in the window of a NEW run but not in that of every BASE run
-    )
+    # number of prompts in the window of a BASE run but not in that of every NEW run
+    only_base: int
+    # number of prompts in the window of a NEW run but not in that of every BASE run
+    only_new: int
     cut: bool  # whether the logger cuts a run's texts
 
     @property

@@ -44,9 +44,8 @@ METRICS = "metrics"
 _EQUAL = 1e-6  # Rewards that differ by less are equal, but for rounding
 
 _TRAINER_FIGURES = ("reward", "kl_k1", "response_tokens")
-TRAINER = (
-    "trainer:"  # Prefix of the columns of the trainer's metrics, before their role
-)
+# Prefix of the columns of the trainer's metrics, before their role
+TRAINER = "trainer:"
 METRICS_FILE = "data/metrics.csv"  # Path of the exported trainer metrics
 _NUMBERS = ("step", "n", "prompt_id")
 _HASHES = ("prompt", "group_hash")

@@ -89,9 +89,8 @@ def paired_effect(base: Floats, new: Floats) -> Effect:
     """
     base = np.atleast_2d(base)
     new = np.atleast_2d(new)
-    shared = np.isfinite(np.vstack([base, new])).all(
-        axis=0
-    )  # which prompts, (prompts,)
+    # Which prompts all runs have, (prompts,)
+    shared = np.isfinite(np.vstack([base, new])).all(axis=0)
     base = base[:, shared]
     new = new[:, shared]
     differences = difference(new.mean(axis=0), base.mean(axis=0))  # (prompts,)

@@ -35,9 +35,8 @@ class Grouped:
     @classmethod
     def by(cls, *keys: NDArray[np.generic]) -> Grouped:
         """Group adjacent rows that have equal values in every key; each key has shape (R,)."""
-        is_first = np.zeros(
-            len(keys[0]), bool
-        )  # whether a row is the first of its group
+        # Whether a row is the first of its group
+        is_first = np.zeros(len(keys[0]), bool)
         is_first[:1] = True  # a slice, as there may be no row
         for key in keys:
             differs = key[1:] != key[:-1]

@@ -128,8 +128,7 @@ def _in_units(values: Floats, exponents: Ints) -> Floats:
         # Parsing a decimal gives the nearest float64, but takes longer.
         pairs = zip(units[inexact].tolist(), exponents[inexact].tolist(), strict=True)
         nearest[inexact] = [float(f"{whole:.0f}e{power}") for whole, power in pairs]
-    is_rounded &= np.isfinite(
-        nearest
-    )  # rounded up, the largest numbers would be infinite
+    # Rounded up, the largest numbers would be infinite.
+    is_rounded &= np.isfinite(nearest)
     # Adding 0 turns −0, which exports would show, into 0.
     return np.where(is_rounded, np.copysign(nearest, values), values) + 0.0

@@ -33,9 +33,8 @@ class Ending(IntEnum):
     FINISHED = 1  # by itself
     CUT_OFF = 2  # at a limit of tokens
     TURN_LIMIT = 3
-    MOST_TURNS = (
-        4  # not completed, after the largest number of turns: probably their limit
-    )
+    # not completed, after the largest number of turns: probably their limit
+    MOST_TURNS = 4
     ERROR = 5
     ABORTED = 6  # by the trainer, a limit of time or a filter of contents
     UNFINISHED = 7  # it is logged as not completed, without a reason
@@ -382,9 +381,8 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
 
 def _count_of(answer: Turn) -> ToolCounts:
     """Return the counts of a single answer of a tool."""
-    start, stop = answer.get(
-        "tokens", (0, 0)
-    )  # the range of its tokens in the response
+    # The range of its tokens in the response
+    start, stop = answer.get("tokens", (0, 0))
     text = answer["text"]
     kinds: dict[
         str, int
@@ -427,9 +425,8 @@ def normalize_turns_and_mask(
     ``cut``, longer arrays were cut to ``tokens``, so the mask is cut, too.
     """
     problems: list[str] = []
-    mask = row.get(
-        "response_mask"
-    )  # 1 for each token that was sampled, 0 for each other
+    # 1 for each token that was sampled, 0 for each other
+    mask = row.get("response_mask")
     logged_turns = row.get("turns")
     ids = row.get("token_ids")
     if cut and isinstance(mask, list):

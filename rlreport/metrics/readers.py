@@ -103,6 +103,8 @@ def lines_of(
 ) -> Generator[bytes]:
     """Yield the decompressed lines of a file, as far as it can be read.
 
+    If it cannot be read to its end, ``unused`` counts that, with the last line that was read.
+
     Raises:
         ValueError: not even the first line can be read.
         LimitError: a line has more than ``longest`` bytes, or all more than MAX_UNPACKED.
@@ -304,7 +306,10 @@ class _Columns(NamedTuple):
 
     @classmethod
     def of(cls, names: list[str], run: str) -> _Columns | None:
-        """Return the columns of ``run`` (or, if "", of all rows); None without a step."""
+        """Return the columns of ``run`` (or, if "", of all rows); None without a step.
+
+        ``names`` is the header of the table.
+        """
         step = _first_index(names, STEP_KEYS)
         if step is None:
             return None
@@ -316,7 +321,14 @@ class _Columns(NamedTuple):
         if run_column is not None:
             metrics.pop(run_column, None)
         counters = {name: names.index(name) for name in NO_METRICS.intersection(names)}
-        return cls(names, step, kind, run_column, metrics, counters)
+        return cls(
+            names=names,
+            step=step,
+            kind=kind,
+            run=run_column,
+            metrics=metrics,
+            counters=counters,
+        )
 
     def numbers(self, cells: list[str], step: float) -> dict[str, float]:
         """Return the metrics and counters of a row that are numbers, as those of an event."""

@@ -98,18 +98,20 @@ def arranged(
     starts = np.zeros(pieces, np.int64)
     shifts = np.zeros(pieces, np.int64)
     falls = pieces - 1  # each piece but the first begins where the step falls
+    # The step falls too often, or several writers took turns: the log is to be sorted.
     if UNSORTED_FALLS * falls > changes or _written_in_turns(steps_of):
         return Arrangement(starts, shifts, [], unsorted=True)
     all_starts = [_Start.of(steps_of[0])]
     for piece in range(1, pieces):
         steps = steps_of[piece]
         start = all_starts[-1]
-        # See the docstring of this module for the kinds of pieces.
         if len(steps):  # none, if all its metrics are left out
             is_copied = _repeats_values(series, piece)
             if is_copied or not start.is_begun_afresh(steps, steps_of[piece - 1]):
+                # Logged again, written late, or resumed from a checkpoint
                 start.add(steps, is_resumption=not is_copied)
             elif one_run or _goes_on(series, piece):
+                # The same training, whose counter begins again
                 start.set_back(steps)
             else:
                 all_starts.append(_Start.of(steps))

@@ -52,9 +52,8 @@ class Part(NamedTuple):
         """
         if not len(self.steps):
             return self
-        intervals = (
-            self.steps - self.steps % width
-        )  # first step of each value's interval
+        # The first step of each value's interval
+        intervals = self.steps - self.steps % width
         # Values to merge start with the first one, where the interval changes, or with a piece.
         # Prepended is what makes the first value differ.
         new_interval = np.diff(intervals, prepend=intervals[0] - 1) != 0
@@ -138,7 +137,8 @@ class MetricsTable:
         while block := list(islice(records, _BLOCK_ROWS)):
             columns: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
             for step, numbers in block:
-                # Not the step of the record alone: evaluations may be logged late.
+                # A piece ends where the step of a metric falls. The step of the record alone may
+                # fall without that, as evaluations may be logged late.
                 if any(step < last.get(name, step) for name in numbers):
                     self.piece += 1
                     last.clear()
@@ -260,9 +260,8 @@ class MetricsTable:
     @property
     def steps(self) -> Ints:
         """The distinct steps of all metrics, int64, ascending."""
-        nothing = np.empty(
-            0, np.int64
-        )  # without metrics, there is nothing to concatenate
+        # Without metrics, there would be nothing to concatenate.
+        nothing = np.empty(0, np.int64)
         return np.unique(np.concatenate([nothing, *self.steps_of().values()]))
 
     def _is_small(self) -> bool:

@@ -62,11 +62,11 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """
     column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps = Grouped.by(column["step"])
-    numbers = steps.first(column["step"])
+    step_numbers = steps.first(column["step"])
     is_duplicate = responses.duplicated(["step", "response_hash"], keep=False)
     nan_values = steps.sum(column["nan_values"].astype(np.float64))
     figures: dict[str, NDArray[np.generic]] = {
-        "step": numbers,
+        "step": step_numbers,
         "responses": steps.counts,
         "prompts": responses.groupby("step")["prompt_id"].nunique().to_numpy(),
         **_of_responses(column, steps),
@@ -84,7 +84,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         **_advantage_fit(column, steps),
         **_dropped(column, steps),
         **_turns(column, steps),
-        **_distinct_2(bigrams, numbers),
+        **_distinct_2(bigrams, step_numbers),
         "incomplete": incomplete(steps.counts),
         "nan_values": nan_values.astype(np.int64),
     }

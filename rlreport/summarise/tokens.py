@@ -24,9 +24,8 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
     if sample is None:
         return pd.DataFrame({c: pd.Series(dtype=dtypes[c]) for c in dtypes})
     texts = sample.texts
-    units = (
-        texts.units
-    )  # at each place of the sample, the index of its token in the vocabulary
+    # At each place of the sample, the index of its token in the vocabulary
+    units = texts.units
     count = len(texts.vocabulary)
     lengths = np.diff(texts.offsets)
     in_first, in_last = _windows(responses, texts)
