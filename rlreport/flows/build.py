@@ -171,8 +171,8 @@ def _load_and_judge(
     if options.in_progress:
         tables = tables.mark_in_progress()
     judged, spreading = _judge(tables, rollouts, prepared.thresholds, options)
-    # Texts are read only if a chart of the user's functions takes them, and once for all. Their rows
-    # are found now, before the samples are dropped.
+    # Texts are read only if a chart of the user's functions takes them, and once for all. Their
+    # rows are found now, before the samples are dropped.
     sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
     tables = tables.without_samples()  # they are large, and no later stage needs them
     if options.redact:
