@@ -163,14 +163,15 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _check_counts(token_counts: dict[str, int]) -> None:
-    """Raise UsageError if fields differ in their number of tokens."""
+    """Raise UsageError if fields differ in their number of tokens (field -> number)."""
     if not token_counts:
         return
-    first, expected = next(iter(token_counts.items()))
+    first_name, expected = next(iter(token_counts.items()))
     for name, count in token_counts.items():
         if count != expected:
             raise UsageError(
-                f"{name} has {count} entries, {first} has {expected}; expected one per token"
+                f"{name} has {count} entries, {first_name} has {expected}; "
+                "expected one per token"
             )
 
 
