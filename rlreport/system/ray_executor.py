@@ -32,6 +32,7 @@ class RayCluster:
     """A connection to a running Ray cluster that does the jobs of ``Workers``."""
 
     def __init__(self, address: str) -> None:
+        """Connect to the cluster at ``address``: "auto", or HOST:PORT."""
         self._ray, self._connected = _connect(address)
         # Tasks are spread over the nodes, as each reads its part of the logs.
         spread = self._ray.remote(num_gpus=0, scheduling_strategy="SPREAD")

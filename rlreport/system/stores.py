@@ -70,6 +70,7 @@ class Source:
         return raw
 
     def _open_packed(self) -> IO[bytes]:
+        """Open the file for reading, as it is stored."""
         if self.content:
             return BytesIO(self.content)
         if self.store:
@@ -237,7 +238,10 @@ def _version(info: dict[str, Any]) -> str:
 
 
 def open_remote(path: str, store: str) -> IO[bytes]:
-    """Open a file of an object store for reading, as stored; raise OSError without a URL."""
+    """Open a file of an object store for reading, as it is stored.
+
+    Errors of the store become OSError, with a message that has no URL.
+    """
     system = filesystem(store)
     try:
         opened = system.open(

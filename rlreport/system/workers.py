@@ -90,6 +90,7 @@ class Workers:
         count = min(self._count, len(all_jobs))
 
         def results() -> Generator[Result]:
+            """Yield the results from Ray, from processes of this machine, or from this process."""
             if self._cluster is not None:
                 yield from self._cluster.map(function, all_jobs, shared)
                 return
@@ -160,11 +161,11 @@ class _JobQueue:
     """Sends jobs to processes by their index, and receives the outcomes in any order."""
 
     def __init__(self, connections: Sequence[Connection], jobs: int) -> None:
-        self._jobs = jobs
+        self._jobs = jobs  # how many there are
         self._first_unsent = 0
         # Connection -> jobs sent to it whose outcome has not arrived; they are done in order
         self._sent: dict[Any, deque[int]] = {one: deque() for one in connections}
-        self._outcomes: dict[int, bytes] = {}
+        self._outcomes: dict[int, bytes] = {}  # by job; those that nobody took yet
 
     def outcome_of(self, index: int, *, ahead: int) -> bytes:
         """Wait for the outcome of a job, a pickle; meanwhile, start jobs up to ``ahead`` after it.
