@@ -77,7 +77,7 @@ class Store:
     def put(self, key: bytes, data: bytes) -> None:
         """Write or replace an entry atomically; errors are ignored."""
         path = self._path(key)
-        packed = zstd.compress(data, level=1)  # the fastest
+        packed = zstd.compress(data, level=1)  # fast rather than small
         # The name is known before the file exists, so that an interrupt leaves no file behind.
         temporary = path.parent / f"new-{secrets.token_hex(8)}"
         try:
