@@ -23,21 +23,24 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _OPTIONS = "        **options: as on the command line."
 
 
-def _add_options(options: Any) -> Callable[[Function], Function]:
-    """Return a decorator that adds a class's options to a function's signature and docstring."""
+def _add_options(options_class: Any) -> Callable[[Function], Function]:
+    """Return a decorator that adds a class's options to a function's signature and docstring.
+
+    So ``help`` and editors show each option instead of ``**options``.
+    """
 
     def add(function: Function) -> Function:
         signature = inspect.signature(function)
-        typed = inspect.signature(options).parameters
+        option_parameters = inspect.signature(options_class).parameters
         # The options take the place of ``**options``.
         parameters = [
             p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD
         ]
         lines = []
-        for entry in declared(options):
+        for entry in declared(options_class):
             default = {} if entry.default_factory is dict else entry.default
-            parameters.append(typed[entry.name].replace(default=default))
-            help = textwrap.fill(f"{entry.name}: {entry.metadata['help']}", 88)
+            parameters.append(option_parameters[entry.name].replace(default=default))
+            help = textwrap.fill(f"{entry.name}: {entry.metadata['help']}", width=88)
             # The first line has the indent of an argument, the others four blanks more.
             lines += textwrap.indent(help, " " * 12).removeprefix(" " * 4).splitlines()
         signature = signature.replace(parameters=parameters)
@@ -100,8 +103,13 @@ def compare(
     """
     settings = CompareOptions(**options)
     progress = Progress(settings.quiet, settings.language)
-    runs = _path_list(base), _path_list(new)
-    return build_comparison(*runs, destination(out), settings, progress)
+    return build_comparison(
+        bases=_path_list(base),
+        news=_path_list(new),
+        out=destination(out),
+        options=settings,
+        progress=progress,
+    )
 
 
 def index(

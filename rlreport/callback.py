@@ -43,11 +43,13 @@ class ReportCallback:
         # If both folders exist, use the first, which RolloutWriter wrote: it has more fields.
         candidates = [folder / name for name in ("rollouts", "completions")]
         logs = [path for path in candidates if path.is_dir()][:1]
+        # Imported only now, so that training starts without it.
         from rlreport import build
 
         options = {"metrics": [metrics], **self._options}
         try:
             state.save_to_json(str(metrics))
+            # Without rollouts, the report of the folder has the metrics alone.
             build(logs or [folder], self._out, **options)
         except Exception as error:  # the script may still have to save the model
             hint = ""

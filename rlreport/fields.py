@@ -136,9 +136,12 @@ _LONGEST_NAME = 80  # characters; longer names are cut
 
 
 def add_unread_field(fields: UnreadFields, name: str, kind: str) -> None:
-    """Add a field's type, in place; only the alphabetically first MOST_UNREAD_FIELDS stay."""
+    """Add a field with the type ``kind`` to ``fields``, in place.
+
+    Only the MOST_UNREAD_FIELDS alphabetically first names stay, and of several types of a field the
+    alphabetically first one: so the result does not depend on the order of rows.
+    """
     name = name[:_LONGEST_NAME]
-    # Of several types, the alphabetically first, so that the order of rows does not matter
     fields[name] = min(fields.get(name, kind), kind)
     if len(fields) > MOST_UNREAD_FIELDS:
         del fields[max(fields)]
@@ -148,7 +151,7 @@ def kind_of(value: object) -> str:
     """Return the type of a value: text, boolean, number, list, or object (also for None)."""
     if isinstance(value, str):
         return "text"
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # before numbers, as a bool is an int, too
         return "boolean"
     if isinstance(value, int | float):
         return "number"

@@ -56,7 +56,10 @@ def declared(options: type) -> list[Field[Any]]:
 
 
 def part(kind: type[Options], options: object) -> Options:
-    """Return options of class ``kind`` with values from an object or dict, by name."""
+    """Return options of class ``kind``, with the values of those names in an object or dict.
+
+    So a function that needs only the options for reading takes them from those of a command.
+    """
     values = options if isinstance(options, dict) else vars(options)
     names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
@@ -72,7 +75,7 @@ class _Checked:
             value = getattr(self, entry.name)
             if value is None and entry.default_factory is dict:
                 value = {}
-                object.__setattr__(self, entry.name, value)
+                object.__setattr__(self, entry.name, value)  # the class is frozen
             _check_choice(entry, value)
             _check_range(entry, value)
 
@@ -82,11 +85,13 @@ def _check_choice(entry: Field[Any], value: Any) -> None:
     choices = entry.metadata.get("choices", ())
     if not choices:
         return
-    several = isinstance(value, tuple | list | set | frozenset)
-    for choice in value if several else (value,):
-        if choice not in choices:
-            known = ", ".join(map(str, choices))
-            raise UsageError(f"{entry.name} must be one of {known}; got {choice!r:.40}")
+    is_several = isinstance(value, tuple | list | set | frozenset)
+    for chosen in value if is_several else (value,):
+        if chosen not in choices:
+            allowed = ", ".join(map(str, choices))
+            raise UsageError(
+                f"{entry.name} must be one of {allowed}; got {chosen!r:.40}"
+            )
 
 
 def _check_range(entry: Field[Any], value: Any) -> None:
@@ -94,12 +99,13 @@ def _check_range(entry: Field[Any], value: Any) -> None:
     if value is None or "low" not in entry.metadata:
         return
     low = entry.metadata["low"]
-    largest = 2**63 - 1 if isinstance(value, int) else math.inf  # int64
+    # A larger integer would not fit into the int64 of NumPy.
+    largest = 2**63 - 1 if isinstance(value, int) else math.inf
     high = entry.metadata.get("high", largest)
-    if not low <= value <= high:
-        limit = "" if high == math.inf else f" and at most {high:g}"
+    if not low <= value <= high:  # also for NaN
+        and_at_most = "" if high == math.inf else f" and at most {high:g}"
         raise UsageError(
-            f"{entry.name} must be at least {low:g}{limit}; got {value!r:.40}"
+            f"{entry.name} must be at least {low:g}{and_at_most}; got {value!r:.40}"
         )
 
 
@@ -182,10 +188,12 @@ class ReadOptions(_Checked):
     def __post_init__(self) -> None:
         """Validate the values, and put DEFAULT_PAD_TOKENS before ``pad_tokens``."""
         super().__post_init__()
+        # Each token once: ``part`` makes options of ones that have the default tokens already.
         tokens = tuple(dict.fromkeys((*DEFAULT_PAD_TOKENS, *self.pad_tokens)))
         object.__setattr__(self, "pad_tokens", tokens)
         if self.tokenizer is not None:
-            object.__setattr__(self, "tokenizer", os.fspath(self.tokenizer))
+            path = os.fspath(self.tokenizer)  # the API takes a Path, too
+            object.__setattr__(self, "tokenizer", path)
 
 
 @dataclass(frozen=True, kw_only=True)

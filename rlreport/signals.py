@@ -55,9 +55,10 @@ def handle(handler: Any) -> None:
     """
     if not _in_main_thread():
         return
+    # What Python sets at its start, and ``end_at_once``; others are of the calling program.
+    own_or_usual = (signal.SIG_DFL, signal.default_int_handler, _exit)
     for number in ENDING:
-        usual = (signal.SIG_DFL, signal.default_int_handler, _exit)
-        if number == signal.SIGTERM or signal.getsignal(number) in usual:
+        if number == signal.SIGTERM or signal.getsignal(number) in own_or_usual:
             signal.signal(number, handler)
 
 
@@ -82,6 +83,7 @@ def held() -> Iterator[None]:
     def hold(number: int, frame: FrameType | None) -> None:
         received.append(number)
 
+    # Within the ``try``, so that an error half-way sets back the handlers that were replaced.
     try:
         for number in ENDING:
             handler = signal.getsignal(number)

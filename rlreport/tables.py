@@ -150,28 +150,32 @@ def counted_responses(splits: pd.Series | NDArray[np.int8]) -> str:
     ``splits`` are their values of ``validation``. What counts responses says which ones, so that
     a page never has two numbers for the same words.
     """
-    training, *others = _by_kind(splits)
-    if not any(others):
+    training, validation, branches = _by_role(splits)
+    if not validation and not branches:
         return plural("{count} response", "{count} responses", training)
     return message(
         "{training} (and {others})",
         training=plural(
             "{count} training response", "{count} training responses", training
         ),
-        others=_kinds(0, *others),
+        others=_roles_in_words(0, validation, branches),
     )
 
 
 def counted_in_all(splits: pd.Series | NDArray[np.int8]) -> str:
-    """Return the number of all responses, followed by those of each kind if there are several."""
-    counts = _by_kind(splits)
+    """Return the number of all responses, followed by those of each role if there are several.
+
+    ``splits`` are their values of ``validation``.
+    """
+    counts = _by_role(splits)
     in_all = plural("{count} response", "{count} responses", sum(counts))
-    if sum(count > 0 for count in counts) < 2:
+    logged_roles = [count for count in counts if count > 0]
+    if len(logged_roles) < 2:
         return in_all
-    return message("{total} ({parts})", total=in_all, parts=_kinds(*counts))
+    return message("{total} ({parts})", total=in_all, parts=_roles_in_words(*counts))
 
 
-def _by_kind(splits: pd.Series | NDArray[np.int8]) -> tuple[int, int, int]:
+def _by_role(splits: pd.Series | NDArray[np.int8]) -> tuple[int, int, int]:
     """Return the number of responses of training, of validation and of untrained branches."""
     values = np.asarray(splits)
     validation = int((values == RowRole.VALIDATION).sum())
@@ -179,19 +183,18 @@ def _by_kind(splits: pd.Series | NDArray[np.int8]) -> tuple[int, int, int]:
     return len(values) - validation - branches, validation, branches
 
 
-def _kinds(training: int, validation: int, branches: int) -> str:
-    """Return the counts with the kind of responses that each counts, without those of 0."""
-    return phrases(
-        [
-            message("{count:count} of training", count=training) if training else "",
-            message("{count:count} of validation", count=validation)
-            if validation
-            else "",
+def _roles_in_words(training: int, validation: int, branches: int) -> str:
+    """Return a list such as "12 of training, 4 of validation", without counts of 0."""
+    parts: list[str] = []
+    if training:
+        parts.append(message("{count:count} of training", count=training))
+    if validation:
+        parts.append(message("{count:count} of validation", count=validation))
+    if branches:
+        parts.append(
             message("{count:count} of branches that were not trained", count=branches)
-            if branches
-            else "",
-        ]
-    )
+        )
+    return phrases(parts)
 
 
 _SAMPLES = ("ngrams", "words", "ref_words")
@@ -317,14 +320,17 @@ class Tables(LogTables):
 
     @property
     def metrics_apart(self) -> bool:
-        """Whether the steps of the metrics are too far from those of rollouts for a common axis."""
+        """Whether the steps of the metrics are too far from those of rollouts for a common axis.
+
+        This is so if the gap between them is over _APART times as wide as both together.
+        """
         if self.responses.empty or "step" not in self.metrics:
             return False
         ranges = []
         for steps in (self.steps["step"], self.metrics["step"]):
             ranges.append((steps.min(), steps.max()))
         (low_first, low_last), (high_first, high_last) = sorted(ranges)
-        gap = high_first - low_last
+        gap = high_first - low_last  # negative if they overlap
         covered = 1 + (low_last - low_first) + (high_last - high_first)
         return bool(gap > _APART * covered)
 
@@ -340,7 +346,8 @@ class Tables(LogTables):
         has_responses = self.steps["responses"] > 0
         if in_training.all() and has_responses.all():
             return self
-        new_rows = np.cumsum(in_training) - 1  # of each row, if it is kept
+        # The number that each kept row gets. All rows in samples are of training.
+        new_rows = np.cumsum(in_training) - 1
         samples: dict[str, Any] = {}
         for name in _SAMPLES:
             sample = getattr(self, name)
@@ -360,7 +367,8 @@ class Tables(LogTables):
     def mark_in_progress(self) -> Tables:
         """Return the tables with the newest step as ``in_progress``, and not as ``incomplete``.
 
-        A run of one step is unchanged, as the checks would have no step left.
+        A step that the run is still writing may lack responses without anything being wrong. A run
+        of one step is unchanged, as the checks would have no step left.
         """
         if len(self.steps) < 2:
             return self
@@ -383,25 +391,31 @@ class Tables(LogTables):
         ]
         if not marked:
             return None
-        with_responses = self.steps.loc[self.steps["responses"] > 0, "step"]
-        if not len(with_responses):
-            return min(marked)
-        return max(min(marked), int(with_responses.min()) + 1)
+        first_marked = min(marked)
+        steps_with_responses = self.steps.loc[self.steps["responses"] > 0, "step"]
+        if not len(steps_with_responses):
+            return first_marked
+        always_judged = int(steps_with_responses.min())
+        return max(first_marked, always_judged + 1)
 
     def without_step_in_progress(self) -> Tables:
-        """Return tables of the steps ``judged_before`` (if set), without torn bad lines."""
+        """Return tables of the steps before ``judged_before``; all steps if that is None.
+
+        Bad lines within which a file ends are removed, too: the run is still writing them.
+        """
         if self.judged_before is None:
             return self
         complete_lines = [line for line in self.bad_lines if not line.torn]
-        bad_count = self.bad_count - len(self.bad_lines) + len(complete_lines)
+        torn_count = len(self.bad_lines) - len(complete_lines)
+        bad_count = self.bad_count - torn_count
         earlier_steps = self.between(np.iinfo(np.int64).min, self.judged_before)
         return replace(earlier_steps, bad_lines=complete_lines, bad_count=bad_count)
 
     def between(self, start: int, stop: int) -> Tables:
         """Return tables of ``start <= step < stop``; ``prompts`` and ``tokens`` are unchanged."""
-        low, high = np.searchsorted(
-            self.responses["step"].to_numpy(), (start, stop)
-        ).tolist()
+        # Responses are sorted by step, so those of the steps are the rows from ``low`` to ``high``.
+        response_steps = self.responses["step"].to_numpy()
+        low, high = np.searchsorted(response_steps, (start, stop)).tolist()
         samples: dict[str, Any] = {}
         for name in _SAMPLES:
             sample = getattr(self, name)
@@ -410,7 +424,7 @@ class Tables(LogTables):
         frames: dict[str, Any] = {}
         for name in ("steps", "validation", "extras_by_step", "tools", "metrics"):
             frame = getattr(self, name)
-            if "step" in frame:
+            if "step" in frame:  # else it is empty, as nothing of it is logged
                 is_inside = (frame["step"] >= start) & (frame["step"] < stop)
                 frames[name] = frame[is_inside].reset_index(drop=True)
         broken_steps = {}
@@ -428,20 +442,21 @@ class Tables(LogTables):
         )
 
     def validation_tables(self) -> Tables | None:
-        """Return tables with responses, extras and steps of validation, and no samples, or None."""
+        """Return tables with the responses, extras and steps of validation; None without any.
+
+        They have no samples of texts, which are of training.
+        """
         in_validation = self.responses["validation"].to_numpy() == RowRole.VALIDATION
         if not in_validation.any():
             return None
-        # Marked as those of training, as what uses the tables looks at these only.
+        responses = self.responses[in_validation].reset_index(drop=True)
+        steps = self.validation[self.validation["responses"] > 0]
         return replace(
             self,
-            responses=self.responses[in_validation]
-            .assign(validation=0)
-            .reset_index(drop=True),
+            # Marked as those of training, as what uses the tables looks at these only.
+            responses=responses.assign(validation=int(RowRole.TRAINING)),
             extras=self.extras[in_validation].reset_index(drop=True),
-            steps=self.validation[self.validation["responses"] > 0].reset_index(
-                drop=True
-            ),
+            steps=steps.reset_index(drop=True),
         ).without_samples()
 
     def without_samples(self) -> Tables:
@@ -451,14 +466,18 @@ class Tables(LogTables):
 
 def _cut(sample: TextSample, low: int, high: int) -> TextSample:
     """Return the sample of rows ``low`` to ``high`` (exclusive), which become 0, 1, …"""
-    first, last = np.searchsorted(sample.rows, (low, high)).tolist()
-    offsets = sample.offsets[first : last + 1]
+    # Not all rows are sampled: the positions in the sample of those that are, in ascending order
+    first, end = np.searchsorted(sample.rows, (low, high)).tolist()
+    offsets = sample.offsets[
+        first : end + 1
+    ]  # one more than texts: the end of the last
+    labels = None if sample.labels is None else sample.labels[first:end]
     return replace(
         sample,
-        rows=sample.rows[first:last] - low,
+        rows=sample.rows[first:end] - low,
         offsets=offsets - offsets[0],
         units=sample.units[offsets[0] : offsets[-1]],
-        labels=None if sample.labels is None else sample.labels[first:last],
+        labels=labels,
     )
 
 

@@ -53,7 +53,9 @@ class RolloutWriter:
             raise OutputError(
                 f"{directory}: cannot write a log there: {error.strerror}"
             ) from error
-        self._torn = True  # whether the file may end within a line
+        # Whether the file may end within a line: an earlier process may have crashed, or a write
+        # may have failed. The next write begins a new line then.
+        self._may_be_torn = True
 
     def write(
         self, *, step: int, prompt: str, response: str, reward: Any, **fields: Any
@@ -88,12 +90,12 @@ class RolloutWriter:
                 f"{self.path}: the writer is closed; create a new RolloutWriter"
             )
         try:
-            if self._torn:
+            if self._may_be_torn:
                 _end_torn_line(self._file)
-                self._torn = False
+                self._may_be_torn = False
             _append(self._file, line)
         except OSError as error:
-            self._torn = True
+            self._may_be_torn = True
             raise OutputError(
                 f"{self.path} cannot be written: {error.strerror}"
             ) from error
@@ -119,7 +121,7 @@ def _append(file: int, data: bytes) -> None:
 
 
 def _end_torn_line(file: int) -> None:
-    """End the last line of a file, in which an earlier process may have crashed."""
+    """Append a line end to a file unless it is empty or ends with one."""
     size = os.fstat(file).st_size
     if size:
         os.lseek(file, size - 1, os.SEEK_SET)
@@ -130,7 +132,7 @@ def _end_torn_line(file: int) -> None:
 def _validate(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row to write, its numbers normalized; raise UsageError if a value is invalid."""
     result: dict[str, Any] = {}
-    token_counts: dict[str, int] = {}
+    token_counts: dict[str, int] = {}  # of each field with a value per token
     for name, original in row.items():
         is_tensor = hasattr(original, "detach")
         value = _array_or_number(original) if is_tensor else original
@@ -144,10 +146,12 @@ def _validate(row: dict[str, Any]) -> dict[str, Any]:
     for name in ("prompt", "response"):
         if not isinstance(result[name], str):
             raise UsageError(f"{name} must be text, got {result[name]!r:.60}")
-    if not isinstance(result["reward"], int | float | np.generic | None):
-        raise UsageError(f"reward must be a number, got {result['reward']!r:.60}")
-    if result["reward"] is not None and not np.isfinite(result["reward"]):
-        result["reward"] = str(result["reward"])  # null means a missing grade
+    reward = result["reward"]
+    if not isinstance(reward, int | float | np.generic | None):
+        raise UsageError(f"reward must be a number, got {reward!r:.60}")
+    # JSON has no NaN: it would become null, which means a missing grade.
+    if reward is not None and not np.isfinite(reward):
+        result["reward"] = str(reward)
     return result
 
 
@@ -159,20 +163,22 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _check_counts(token_counts: dict[str, int]) -> None:
-    """Raise UsageError if fields differ in their number of tokens."""
+    """Raise UsageError if fields differ in their number of tokens (field -> number)."""
     if not token_counts:
         return
-    first, expected = next(iter(token_counts.items()))
+    first_name, expected = next(iter(token_counts.items()))
     for name, count in token_counts.items():
         if count != expected:
             raise UsageError(
-                f"{name} has {count} entries, {first} has {expected}; expected one per token"
+                f"{name} has {count} entries, {first_name} has {expected}; "
+                "expected one per token"
             )
 
 
 def _whole_step(step: Any) -> Any:
     """Return a step as an integer; raise UsageError if it is not whole."""
-    if isinstance(step, int | np.integer) and not isinstance(step, bool):
+    is_bool = isinstance(step, bool)  # an int, too, for Python
+    if isinstance(step, int | np.integer) and not is_bool:
         return step
     is_float = isinstance(step, float | np.floating)
     if not is_float or not float(step).is_integer():
@@ -181,14 +187,23 @@ def _whole_step(step: Any) -> Any:
 
 
 def _number(name: str, value: Any) -> Any:
-    """Return the number in an array, tensor or list of one; other values unchanged."""
-    is_array = hasattr(value, "shape")
-    if not is_array and not (name in _NUMBERS and isinstance(value, list | tuple)):
+    """Return the number in an array of one, for any field; other values unchanged.
+
+    A field ``name`` that must be a number (_NUMBERS) may also be a list of one; for an array or a
+    list of another size, raise UsageError.
+    """
+    must_be_number = name in _NUMBERS
+    if hasattr(value, "shape"):
+        size = int(np.prod(value.shape))
+        if size == 1:
+            return value.reshape(-1)[0].item()
+    elif must_be_number and isinstance(value, list | tuple):
+        size = len(value)
+        if size == 1:
+            return value[0]
+    else:
         return value
-    size = int(np.prod(value.shape)) if is_array else len(value)
-    if size == 1:
-        return value.reshape(-1)[0].item() if is_array else value[0]
-    if name in _NUMBERS:
+    if must_be_number:
         raise UsageError(f"{name} must be a single number, got {size} numbers")
     return value
 
@@ -211,7 +226,7 @@ def _encode(row: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(row, default=_array_or_number, option=_OPTIONS)
     except TypeError:
-        # orjson refuses lone surrogates and integers beyond 64 bits.
+        # orjson refuses lone surrogates and integers beyond 64 bits, which ``json`` writes.
         try:
             text = json.dumps(row, default=_as_plain)
         except (TypeError, ValueError) as error:
@@ -228,14 +243,16 @@ def _as_plain(value: Any) -> Any:
 
 def _array_or_number(value: Any) -> Any:
     """Return a tensor or array as an array that orjson can write, or a number if 0-dimensional."""
-    if hasattr(value, "detach"):
+    if hasattr(value, "detach"):  # a tensor of PyTorch
         value = value.detach().cpu()
         if value.is_floating_point():  # NumPy has no bfloat16
             value = value.float()
         value = value.numpy()
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":  # bool, int, uint, float
-        if array.dtype.name == "bfloat16":
+        if (
+            array.dtype.name == "bfloat16"
+        ):  # of JAX, whose type NumPy does not know as a float
             return np.ascontiguousarray(array.astype(np.float32))
         raise TypeError(
             f"{type(value).__name__} is not text, a number, list, array or tensor"

@@ -102,6 +102,7 @@ def run_card(
     raises UsageError if it is one of ``configs``, else it becomes a note.
     """
     card = Card()
+    # Later sources replace values of earlier ones: files, then --meta, then git.
     for path in map(Path, configs or _configurations_of(logs)):
         try:
             values = load_config(path)
@@ -119,7 +120,7 @@ def run_card(
             settings = {k: v for k, v in values.items() if k not in _RESULT_ENTRIES}
             _add(card, path.name, settings)
             card.paths.append(path)
-        elif configs:
+        elif configs:  # a list or a scalar
             raise UsageError(f"--config {path.name}: contains no settings")
     if meta:
         _add(card, "--meta", meta)
@@ -163,16 +164,19 @@ def _shortened(value: Scalar) -> Scalar:
 
 
 def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
-    """Return the configuration files next to the logs, or in the folder above; [] if in several."""
+    """Return the configuration files in the folder of the logs or, without any, the one above it.
+
+    [] if the logs have different ones.
+    """
     candidates: list[list[Path]] = []
     for log in logs:
-        if "://" in str(log):
+        if "://" in str(log):  # only local folders are searched
             continue
         path = Path(log)
         folder = path if path.is_dir() else path.parent
-        found = configured(folder) or configured(folder.parent)
-        if found and found not in candidates:
-            candidates.append(found)
+        config_files = configured(folder) or configured(folder.parent)
+        if config_files and config_files not in candidates:
+            candidates.append(config_files)
     # Logs with different configurations are several runs, so that none applies.
     return candidates[0] if len(candidates) == 1 else []
 
@@ -181,11 +185,12 @@ def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
     """Add the entries of a source to the card, without likely secrets and up to the limits."""
     card.sources.append(source)
     sizes = [len(name) + len(str(value)) for name, value in card.entries.items()]
-    room = MOST_IN_ALL - sum(sizes)
+    room = MOST_IN_ALL - sum(sizes)  # characters left for names and values
     for name, value in _scalars(values):
         short_value = _shortened(value)
         size = len(name) + len(str(short_value))
-        # An entry that is omitted must not leave the value of an earlier source.
+        # An entry that is omitted must not leave the value of an earlier source. The value is
+        # judged before it is shortened, as its end may be the secret.
         if is_secret(name, value):
             card.secrets.add(name)
             card.entries.pop(name, None)
@@ -206,9 +211,15 @@ def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
 
 
 def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of a value and all in it; a list of scalars is one text."""
+    """Yield (dotted name, value) of ``value`` and of all in it; a list of scalars is one text.
+
+    ``name`` is the dotted name of ``value``, "" for the whole configuration; ``depth`` is the
+    number of mappings and lists around it. Also mappings and lists are yielded, before what is in
+    them, so that a caller can limit the work on a value that has many.
+    """
     if isinstance(value, Mapping):
         yield name, value
+        # {key: API_KEY, value: x} is judged by the name API_KEY.
         pairs = named_value({_text(key): child for key, child in value.items()})
         children: Iterable[tuple[Any, Any]] = pairs.items()
     elif isinstance(value, (list, tuple)):
@@ -264,6 +275,8 @@ def _git() -> dict[str, Scalar]:
     """Return the commit, the branch and whether files are changed, {} outside of a repository."""
 
     def git(*words: str) -> str | None:
+        """Return what a command prints, None if it fails."""
+        # ``git status`` would otherwise lock a repository that is in use.
         command = ["git", "--no-optional-locks", *words]
         try:
             process = subprocess.run(
@@ -289,7 +302,10 @@ def _git() -> dict[str, Scalar]:
 
 
 def card_view(card: Card) -> dict[str, str] | None:
-    """Return ``summary`` (one sentence) and ``text`` (the entries) for a page, None if empty."""
+    """Return ``summary`` (one sentence) and ``text`` (the entries) for a page, None if empty.
+
+    A card that has only omitted entries is not empty: the summary tells how many there are.
+    """
     if card.withheld:
         return {
             "summary": message("Configuration: omitted by --redact=names"),
@@ -322,8 +338,9 @@ def card_view(card: Card) -> dict[str, str] | None:
 def _card_lines(card: Card) -> list[str]:
     """Return the entries as indented lines, like YAML."""
     lines: list[str] = []
-    previous_groups: list[str] = []
+    previous_groups: list[str] = []  # those of the entry before
     for name, value in card.entries.items():
+        # ``optim.lr`` is the label "lr" in the group "optim".
         *groups, label = name.split(".", _MAX_NESTING)
         for depth, group in enumerate(groups):
             # A heading where the group, or one around it, begins

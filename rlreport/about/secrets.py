@@ -159,6 +159,7 @@ _PUBLIC_HASH = re.compile(
 
 def is_secret(name: str, value: Scalar) -> bool:
     """Return whether a setting may hold a credential, by its name or its value."""
+    # A name may itself contain one, such as the key of a mapping from tokens to users.
     if _holds_secret(name, ()):
         return True
     if value is None or isinstance(value, bool):
@@ -166,19 +167,22 @@ def is_secret(name: str, value: Scalar) -> bool:
     text = str(value).strip()
     if not _is_harmless(name, text):
         return True
+    # A number is no credential unless its name is suspect.
     return isinstance(value, str) and _holds_secret(text, _words(name))
 
 
 def _is_harmless(name: str, text: str) -> bool:
     """Return whether a name is not suspect, or has a harmless value: ``max_tokens`` with 512."""
-    suspect = filter(_is_suspect, name.split("."))
-    names = ["_".join(_words(part)) for part in suspect]
-    if not names or _is_reference(text):
+    suspect_parts = filter(_is_suspect, name.split("."))
+    suspect_names = ["_".join(_words(part)) for part in suspect_parts]  # in snake_case
+    if not suspect_names or _is_reference(text):
         return True
-    return all(_is_harmless_item(names, item) for item in text.split(", "))
+    # A list is one text of items.
+    return all(_is_harmless_item(suspect_names, item) for item in text.split(", "))
 
 
 def _is_harmless_item(names: list[str], value: str) -> bool:
+    """Return whether a value is harmless under each of the suspect names."""
     if _is_reference(value):
         return True
     return all(_is_harmless_value(name, value) for name in names)
@@ -194,6 +198,7 @@ def _is_harmless_value(name: str, value: str) -> bool:
 def _is_suspect(part: str) -> bool:
     """Return whether a name has a word such as ``token``."""
     words = _words(part)
+    # Short words count only as whole ones: "pin" is in "pinned", too.
     if any(_SUSPECT_WORD.fullmatch(word) for word in words):
         return True
     rest = "_".join(word for word in words if not _HARMLESS_WORD.fullmatch(word))
@@ -227,6 +232,7 @@ def _holds_secret(text: str, words: list[str] | tuple[()]) -> bool:
         return False
     if _UUID.fullmatch(text) and not any(_ID_NAME.fullmatch(word) for word in words):
         return True
+    # In what remains without public hashes, look for a part of random letters and digits.
     for long_run in _LONG_RUN.findall(_PUBLIC_HASH.sub("", text)):
         if any(map(_is_random, _RUN.findall(long_run))):
             return True
@@ -241,6 +247,7 @@ def assigns_secret(text: str) -> bool:
     position = 0
     while match := _ASSIGNED.search(text, position):
         position = match.end("name")  # what looks like the value may be the next name
+        # With only a blank or a comma between them, most pairs of words are no assignment.
         if match["sign"].strip() in ("", ","):
             is_assigned = _is_name_before_value(match, is_prose=is_prose)
         else:
@@ -248,6 +255,7 @@ def assigns_secret(text: str) -> bool:
         name = match["name"].lstrip("-")
         if is_assigned and not _is_harmless(name, match["value"].rstrip(".")):
             return True
+    # A name and a value given apart: ``name: API_KEY, value: abc``
     return any(_is_suspect(match.group(1)) for match in _PAIRED.finditer(text))
 
 
@@ -256,6 +264,7 @@ def _is_name_before_value(match: re.Match[str], *, is_prose: bool) -> bool:
     text = match.string
     name, sign, value = match.group("name", "sign", "value")
     bare_name = name.lstrip("-")
+    # A flag and its value; a second flag in the place of the value means that it takes none.
     if name.startswith("-") and not value.startswith("-"):
         return True
     is_whole = match.span() == (0, len(text))  # the text has nothing else
@@ -275,25 +284,31 @@ def _is_word_of_prose(match: re.Match[str], *, is_prose: bool) -> bool:
     may_be_prose = is_prose or sign.strip() == "is"
     if not may_be_prose or not value.isalpha():
         return False
+    # Even in prose, "password: hunter" assigns.
     return not _NAME_BEFORE_VALUE.fullmatch(name.lstrip("-"))
 
 
-def _is_random(run: str) -> bool:
-    """Return whether letters and digits alternate as in random text, not as in names."""
-    size = len(run)
-    chunks = len(_CHUNK.findall(run))
-    has_both_cases = run not in (run.lower(), run.upper())
+def _is_random(text: str) -> bool:
+    """Return whether letters and digits alternate as in random text, not as in names.
+
+    ``text`` has only ASCII letters and digits.
+    """
+    size = len(text)
+    # A chunk is a word, perhaps capitalized, letters in upper case, or digits.
+    chunks = len(_CHUNK.findall(text))
+    has_both_cases = text not in (text.lower(), text.upper())
     if has_both_cases:
         return size >= _LEAST_OF_BOTH_CASES and size < _CHUNK_OF_BOTH_CASES * chunks
     if size < _LEAST_OF_ONE_CASE:
         return False
-    return size < _CHUNK_OF_ONE_CASE * chunks or bool(_NO_WORD.search(run))
+    return size < _CHUNK_OF_ONE_CASE * chunks or bool(_NO_WORD.search(text))
 
 
 def named_value(pairs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Convert ``{key: API_KEY, value: x}`` to ``{API_KEY: {value: x}}``; else return ``pairs``."""
     has_value = not _VALUE_KEYS.isdisjoint(map(str.lower, pairs))
     for key, name in pairs.items():
+        # The name is a text without blanks under another key than that of the value.
         if key.lower() in _VALUE_KEYS or not isinstance(name, str) or " " in name:
             continue
         is_name_key = key.lower() in _NAME_KEYS

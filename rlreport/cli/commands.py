@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rlreport.read.tables import Scan
     from rlreport.tables import LogFile, MetricsFile
 
+FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
+
 
 @click.command(short_help="Print the findings of the rollout LOGS.")
 @click.argument("logs", nargs=-1, required=True)
@@ -47,7 +49,7 @@ def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> N
     from rlreport.flows.build import check_logs
     from rlreport.pages.html import canonical_json
 
-    quiet = given["quiet"] or as_json
+    quiet = given["quiet"] or as_json  # JSON comes without progress
     verdict = check_logs(logs, BuildOptions(**{**given, "quiet": quiet}))
     if as_json:
         say_json(canonical_json(findings_json(verdict), indent=True))
@@ -55,7 +57,7 @@ def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> N
         for line in verdict_lines(verdict):
             say(Language(given["lang"]).of(line))
     if fail_on and verdict.reaches(fail_on):
-        sys.exit(1)
+        sys.exit(FAILED)
 
 
 @click.command(short_help="List the health checks.")
@@ -88,11 +90,11 @@ def formats() -> None:
       rlreport formats
       rlreport build dumps/ --log-format verl
     """
-    from rlreport.formats.registry import formats as known
+    from rlreport.formats.registry import formats as known_formats
 
-    for form in known().values():
-        say(f"{form.id:16} {form.description}")
-        say(f"{'':16} {', '.join(form.files)}")
+    for log_format in known_formats().values():
+        say(f"{log_format.id:16} {log_format.description}")
+        say(f"{'':16} {', '.join(log_format.files)}")
 
 
 @click.command(short_help="List many reports on one page.")
@@ -144,14 +146,15 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.system.workers import Progress
 
     scan, metrics = read_run(logs, given, Progress(given["quiet"]))
-    if len(scan.responses):
+    has_rollouts = len(scan.responses) > 0
+    if has_rollouts:
         _say_steps(scan)
     else:
         run_count = max(len(metrics.runs), 1)  # ``runs`` is empty for a single one
         say(f"no rollouts; trainer metrics of {counted(run_count, 'run')}")
     _say_section("files", map(_file_line, scan.files))
     _say_section("trainer metrics", map(_metrics_line, metrics.files))
-    if len(scan.responses):
+    if has_rollouts:
         _say_section("fields", _field_lines(scan))
     _say_section("notes", map(note_in_words, [*scan.notes, *metrics.notes]))
     bad_lines = (f"{location(bad)}: {bad.reason}" for bad in scan.bad_lines)
@@ -173,18 +176,20 @@ def _say_steps(scan: Scan) -> None:
     from rlreport.summarise.steps import most_common
     from rlreport.tables import RowRole, counted_responses
 
-    splits = scan.responses["validation"]
+    roles = scan.responses["validation"]
+    step_of_row = scan.responses["step"]
     # What is usual, and when a step is incomplete, is judged by training.
-    counts = scan.responses["step"][splits == RowRole.TRAINING].value_counts()
+    counts = step_of_row[roles == RowRole.TRAINING].value_counts()  # by step
     usual_count = most_common(counts.to_numpy())
-    logged_steps = scan.responses["step"]
-    steps = counted(logged_steps.nunique(), "step")
-    line = f"{counted_responses(splits)} over {steps} "
-    line += f"({logged_steps.min()}–{logged_steps.max()})"
+    steps = counted(step_of_row.nunique(), "step")
+    line = f"{counted_responses(roles)} over {steps} "
+    line += f"({step_of_row.min()}–{step_of_row.max()})"
     if usual_count is not None:
-        of_training = " of training" if splits.any() else ""
+        has_others = (roles != RowRole.TRAINING).any()
+        of_training = " of training" if has_others else ""
         line += f", usually {usual_count:,}{of_training} per step"
     say(line)
+    # Without a usual number, no step is called incomplete.
     incomplete_steps = sorted(counts.index[counts < (usual_count or 0)])
     if incomplete_steps:
         more = ", …" if len(incomplete_steps) > LISTED else ""
@@ -192,6 +197,7 @@ def _say_steps(scan: Scan) -> None:
 
 
 def _file_line(file: LogFile) -> str:
+    """Return a line on a log: its name, format, size and responses, and why that format."""
     left_out = f", {file.bad:,} left out" if file.bad else ""
     why = f" ({file.why})" if file.why else ""
     return (
@@ -201,12 +207,13 @@ def _file_line(file: LogFile) -> str:
 
 
 def _metrics_line(file: MetricsFile) -> str:
+    """Return a line on a file of trainer metrics."""
     metrics = counted(len(file.metrics), "metric")
     return f"{file.name}  {metrics} of {counted(file.steps, 'step')}"
 
 
 def _field_lines(scan: Scan) -> Iterator[str]:
-    """Yield a line per field of the log format, then one per further logged field."""
+    """Yield a line per canonical field, also if it is not logged, then one per other field."""
     from rlreport.fields import CANONICAL, FIELDS
 
     for field in FIELDS:
@@ -226,17 +233,15 @@ def _rows_with(field: str, scan: Scan) -> str:
     return counted(count, "row") if count else "missing"
 
 
-FAILED = 1  # exit status if a finding reaches the severity of ``--fail-on``
-
-
 class BuildCommand(click.Command):
     """A click command that accepts both ``--redact`` and ``--redact=names``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; ``--redact=names`` gives the option ``redact`` the value "names"."""
         with_names = "--redact=names"
         if any(arg.startswith("--redact=") and arg != with_names for arg in args):
             raise click.BadOptionUsage("redact", "give --redact or --redact=names", ctx)
-        # To click, the option is a flag.
+        # To click, the option is a flag, which cannot have a value.
         flags = ["--redact" if arg == with_names else arg for arg in args]
         rest = super().parse_args(ctx, flags)
         if with_names in args:
@@ -317,6 +322,7 @@ def compare(
         base = (*base, *runs[:-1])
         new = runs[-1:]
         runs = ()
+    # Runs that are left were given together with --new; "" is an unset variable of a script.
     if runs or not base or not new or not all(new):
         raise UsageError(
             "compare: give two runs, BASE and NEW (logs or earlier reports)"
@@ -330,7 +336,7 @@ def compare(
         if comparison.gate_sentence:
             say(translate(comparison.gate_sentence))
         if comparison.form == "folder":
-            say(str(page_at(comparison.out, "compare.html")))
+            say(str(page_at(comparison.out, "compare.html")))  # the page to open
         else:
             say(str(comparison.out))
     if comparison.gate.exit:

@@ -26,12 +26,7 @@ class Program(click.Group):
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and exit; print expected errors, also of the system, without traceback."""
-        for stream in (sys.stdin, sys.stdout, sys.stderr):
-            # The stream is closed: else the next file would get its number, and V8 panics.
-            if stream is None:
-                os.open(os.devnull, os.O_RDWR)
-            if isinstance(stream, TextIOWrapper) and stream is not sys.stdin:
-                stream.reconfigure(errors="replace")
+        _prepare_streams()
         # NumPy's linear algebra (hardly used) would start threads, and threads rule out forking.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         collect_rarely()
@@ -63,11 +58,13 @@ class Program(click.Group):
             path = f"{os.fsdecode(error.filename)}: " if error.filename else ""
             say_error(f"{path}{error.strerror or error}")
             status = 2
+        # Commands return None: they have done what they were asked for.
         sys.exit(status if isinstance(status, int) else 0)
 
     def _run(self, args: Sequence[str] | None, **extra: Any) -> Any:
         """Run a command, so that errors reach ``main``; return its exit status, if it has one."""
         try:
+            # In click's standalone mode, it would handle errors itself, and exit.
             return super().main(args, **{**extra, "standalone_mode": False})
         except Exception:
             # Compiled modules turn the exception of a signal into others while they are imported.
@@ -75,12 +72,26 @@ class Program(click.Group):
             raise
 
 
+def _prepare_streams() -> None:
+    """Open the standard streams that are closed; replace characters that the others cannot write.
+
+    A closed stream's number would go to the next file that is opened, and V8 panics without it.
+    """
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if stream is None:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: the stream's
+        if isinstance(stream, TextIOWrapper) and stream is not sys.stdin:
+            stream.reconfigure(errors="replace")
+
+
 def _say_ending(line: str) -> None:
+    """Print to standard error why the program ends."""
     with suppress(OSError):  # the terminal may be closed
         say(line, err=True)
 
 
 def _stop(number: int, frame: object) -> None:
+    """Handle a signal by raising an exception, which cleans up on its way to ``main``."""
     stop(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
 
 

@@ -53,6 +53,7 @@ def say_json(document: bytes) -> None:
 
 
 def _json_character(character: str) -> str:
+    """Return a character as JSON has it: if it cannot be printed, as an escape such as \\u001b."""
     if printable(character) == character:
         return character
     return json.dumps(character)[1:-1]  # without quotation marks
@@ -61,29 +62,11 @@ def _json_character(character: str) -> str:
 def print_report(report: Report) -> None:
     """Print warnings and unreadable lines to stderr; then the verdict, the path and the sizes."""
     from rlreport.deliver.publish import page_at
-    from rlreport.read.changed import change_in_words
-    from rlreport.tables import NoteKind, counted_responses
+    from rlreport.tables import counted_responses
 
     translate = report.language.of
-    for line in skipped_lines(report.tables):
+    for line in (*skipped_lines(report.tables), *_warnings(report.tables)):
         say(translate(line), err=True)
-    for note in report.tables.notes:
-        if note.kind == NoteKind.CHANGED:
-            say(
-                translate(message("warning: {note}", note=change_in_words(note))),
-                err=True,
-            )
-    printed_kinds = (
-        NoteKind.FORMAT,
-        NoteKind.NO_STEP,
-        NoteKind.SEVERAL_RUNS,
-        NoteKind.SEVERAL_STARTS,
-        NoteKind.CHARTS,
-        NoteKind.NOTES,
-    )
-    notes = [note for note in report.tables.notes if note.kind in printed_kinds]
-    for text in dict.fromkeys(note.text for note in notes):
-        say(translate(message("warning: {note}", note=text)), err=True)
     # Checks that could not run are in the report.
     verdict = replace(report.verdict, not_run=[])
     for line in (*report.left_out, *verdict_lines(verdict)):
@@ -96,14 +79,42 @@ def print_report(report: Report) -> None:
         content = plural("{count} metric", "{count} metrics", metrics)
     steps = plural("{count} step", "{count} steps", len(report.tables.steps))
     sizes = phrases([byte_size(report.size), content, steps])
+    # Of a folder, the page to open: many terminals make its path a link.
     path = page_at(report.out, "index.html") if report.form == "folder" else report.out
     say(f"{path}  {translate(sizes)}")
+
+
+def _warnings(tables: Tables) -> list[str]:
+    """Return a warning for each note that the user should read at once; others are in the report.
+
+    Logs that changed while they were read come first. A text that several notes have is there once.
+    """
+    from rlreport.read.changed import change_in_words
+    from rlreport.tables import NoteKind
+
+    changes = [
+        change_in_words(note) for note in tables.notes if note.kind == NoteKind.CHANGED
+    ]
+    printed_kinds = (
+        NoteKind.FORMAT,
+        NoteKind.NO_STEP,
+        NoteKind.SEVERAL_RUNS,
+        NoteKind.SEVERAL_STARTS,
+        NoteKind.CHARTS,
+        NoteKind.NOTES,
+    )
+    texts = [note.text for note in tables.notes if note.kind in printed_kinds]
+    distinct_texts = dict.fromkeys(texts)
+    return [
+        message("warning: {note}", note=text) for text in (*changes, *distinct_texts)
+    ]
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
     """Return the verdict, then a line per finding, example, close limit, and check not run."""
     lines = [line for line in (verdict.headline, verdict.course_text) if line]
     for finding in verdict.findings:
+        # A finding that another one explains follows that one, and is indented below it.
         indent = "    " if finding.explained_by else "  "
         lines.append(_finding_line(finding, indent))
         for line in _example_lines(finding):
@@ -128,6 +139,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
 def _finding_line(finding: ToldFinding, indent: str) -> str:
     """Return a line such as ``  critical reward_hacking: … (since step 12)``."""
     facts = {
+        # Severities fill 8 columns, so that the ids of all findings begin below each other.
         "head": f"{indent}{finding.severity:8} {finding.id}",
         "title": finding.title,
     }
@@ -139,12 +151,15 @@ def _finding_line(finding: ToldFinding, indent: str) -> str:
 
 
 def _example_lines(finding: ToldFinding) -> list[str]:
-    """Return the excerpts that show a serious finding, each after the one from before its onset."""
+    """Return the excerpts that show a serious finding, one line per response.
+
+    A line such as ``'fine' → 'aaaa'`` also has the excerpt of a response from before the onset.
+    """
     if finding.severity == "info" or finding.explained_by:
         return []
     lines = []
     for example in finding.evidence:
-        if example.excerpt is None:
+        if example.excerpt is None:  # no text of the response shows the finding
             continue
         text = repr(example.excerpt)
         if example.before and example.before.excerpt is not None:
@@ -160,7 +175,9 @@ def skipped_lines(tables: Tables) -> list[str]:
         message("left out: {place}: {reason}", place=location(bad), reason=bad.reason)
         for bad in tables.bad_lines[:LISTED]
     ]
-    other_count = tables.bad_count - len(lines)
+    other_count = tables.bad_count - len(
+        lines
+    )  # ``bad_lines`` may not have all of them
     if other_count > 0:
         lines.append(
             message(
@@ -172,6 +189,7 @@ def skipped_lines(tables: Tables) -> list[str]:
 
 
 def location(bad: BadLine) -> str:
+    """Return where a bad line is, such as ``rank_0.jsonl:12``; for a whole file, only its name."""
     return f"{bad.file}:{bad.line}" if bad.line else bad.file
 
 
@@ -183,16 +201,18 @@ READING = [field.name for field in (*declared(ReadOptions), *declared(GaeOptions
 
 def size(value: str | int) -> int:
     """Parse a size such as ``10MB``, ``500kB`` or ``1000`` into bytes (1 kB is 1,000 bytes)."""
-    pattern = r"(\d+(?:\.\d+)?)\s*([kmg]?)b?"
+    pattern = r"(?P<number>\d+(?:\.\d+)?)\s*(?P<prefix>[kmg]?)b?"
     match = re.fullmatch(pattern, str(value).strip(), re.IGNORECASE)
-    # A text that does not match counts as 0, which is refused, too.
-    number = float(match[1]) * _UNITS[match[2].lower()] if match else 0
-    if number < 1:
+    size_in_bytes = 0.0  # for a text that does not match: refused like a size of 0
+    if match:
+        factor = _FACTORS[match["prefix"].lower()]
+        size_in_bytes = float(match["number"]) * factor
+    if size_in_bytes < 1:
         raise click.BadParameter(f"{value!r} is not a size such as 10MB, 500kB or 1GB")
-    return int(number)
+    return int(size_in_bytes)
 
 
-_UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
+_FACTORS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
 fail_on_option = click.option(
@@ -203,6 +223,7 @@ fail_on_option = click.option(
 
 
 def out_option(default: str, help: str) -> Callable[[Command], Command]:
+    """Return the decorator that adds the option ``--out`` to a command."""
     return click.option(
         "-o", "--out", default=default, show_default=True, metavar="PATH", help=help
     )
@@ -222,8 +243,13 @@ def options(kind: type, *names: str) -> Callable[[Command], Command]:
 
 
 def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
-    """Return the decorator that adds the click option for a field of an options class."""
-    settings = declaration.metadata
+    """Return the decorator that adds the click option for a field of an options class.
+
+    The type of the default selects the kind of option: bool a flag, tuple or dict one that can be
+    given several times, others one with a value.
+    """
+    settings = declaration.metadata  # see ``rlreport.options.option``
+    # The default of a dict is made by a factory.
     default = {} if declaration.default is MISSING else declaration.default
     flags = settings["flags"] or [f"--{declaration.name.replace('_', '-')}"]
     if isinstance(default, bool):
@@ -231,13 +257,14 @@ def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
             *flags, declaration.name, is_flag=True, help=settings["help"]
         )
     repeatable = isinstance(default, tuple | dict)
+    is_worth_showing = default not in (None, "", (), {})
     return click.option(
         *flags,
         declaration.name,
         metavar=settings.get("metavar"),
         type=_type(settings, default),
         default=None if repeatable else default,
-        show_default=settings.get("show", default not in (None, "", (), {})),
+        show_default=settings.get("show", is_worth_showing),
         multiple=repeatable,
         callback=_pairs if isinstance(default, dict) else None,
         help=f"{settings['help']} Repeatable." if repeatable else settings["help"],
@@ -251,20 +278,25 @@ def _type(settings: Mapping[str, Any], default: object) -> Any:
     if "choices" in settings:
         return click.Choice(settings["choices"])
     if "low" in settings:
-        span = click.FloatRange if isinstance(default, float) else click.IntRange
-        return span(settings["low"], settings.get("high"))
-    return click.Path() if str(settings.get("metavar")).startswith("FILE") else None
+        range_type = click.FloatRange if isinstance(default, float) else click.IntRange
+        return range_type(min=settings["low"], max=settings.get("high"))
+    is_file = str(settings.get("metavar")).startswith("FILE")  # also "FILE.py"
+    return click.Path() if is_file else None
 
 
 def _pairs(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return the dict of a repeated option such as ``--map KEY=FIELD``, as a callback of click."""
+    """Return the dict of a repeated option such as ``--map FIELD=PATH``, as a callback of click.
+
+    If a name is given several times, the last value counts.
+    """
     pairs = {}
+    # An entry of the configuration (--meta) may be empty; a path or a reason may not.
+    may_be_empty = param.metavar == "KEY=VALUE"
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
-        # A VALUE may be empty, the name of a field may not.
-        if not (name and equals and (value or param.metavar == "KEY=VALUE")):
+        if not (name and equals and (value or may_be_empty)):
             raise UsageError(
                 f"{param.opts[0]} {text}: must have the form {param.metavar}"
             )

@@ -83,26 +83,26 @@ def watch(  # noqa: PLR0917
         load_thresholds(given["thresholds"])
     # A report does not grow: waiting for it would never end.
     refuse_own_output(Path(log) for log in logs if not is_url(log))
-    given["live"] = (
-        max(1, int(every)) if live else 0
-    )  # seconds between looks of open pages
-    report: Report | None = None
-    last_state: object = None
-    grew = False
-    failed = False
+    # Pages open in a browser look for a newer report as often as this command looks for data.
+    given["live"] = max(1, int(every)) if live else 0
+    report: Report | None = None  # the last one that was built
+    last_state: object = None  # of the logs; None before the first look at them
+    grew = False  # whether the logs have grown since the first look
+    failed = False  # whether the last build failed
     change_time = time.monotonic()
     try:
         while True:
             state = _state(logs)
             changed = state != last_state
             if changed:
-                grew = last_state is not None  # else it is the first look
+                grew = last_state is not None
                 last_state = state
                 change_time = time.monotonic()
             idle = time.monotonic() - change_time
             ending = until_idle is not None and not changed and idle >= until_idle
+            # If logs grew, the last report has its newest step marked: it is built once more at the
+            # end, when that step counts as complete.
             if changed or failed or (ending and grew):
-                # At the end the newest step counts as complete.
                 in_progress = grew and not ending
                 new_report = _build(logs, out, {**given, "in_progress": in_progress})
                 failed = new_report is None
@@ -111,7 +111,7 @@ def watch(  # noqa: PLR0917
                 break
             wait = every if until_idle is None else min(every, until_idle - idle)
             time.sleep(max(0.1, wait))  # no busy loop shortly before the end
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # the usual end without ``until_idle``
         if report is None:
             raise
         # Otherwise the last report was written completely, and its status counts.
@@ -127,7 +127,7 @@ def watch(  # noqa: PLR0917
 
 
 def _state(logs: tuple[str, ...]) -> object:
-    """Return a value that changes whenever the logs do; None if they cannot be listed."""
+    """Return a value that differs if the logs changed meanwhile; None if they cannot be listed."""
     from rlreport.read.listing import find_sources
 
     try:
@@ -150,7 +150,10 @@ def _time(path: str) -> int:
 
 
 def _build(logs: tuple[str, ...], out: str, given: dict[str, Any]) -> Report | None:
-    """Build a report and print a line with the time; return None if the build failed."""
+    """Build a report and print a line with the time; return None if the build failed.
+
+    ``given`` are the options; if ``quiet``, only errors are printed.
+    """
     from rlreport.api import build as build_report
     from rlreport.tables import counted_responses
 

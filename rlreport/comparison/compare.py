@@ -154,25 +154,34 @@ class Side:
             return None
         steps = self.trainer["step"].to_numpy(np.int64)
         series = Series(steps, values.to_numpy(np.float64), kind=Kind.EVALUATIONS)
-        return course_of(series, TRAINER, "validation")
+        # Nobody links to the values, so that the prefix stands for the column.
+        return course_of(series, column=TRAINER, quantity="validation")
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
-    """Prepare a run's responses, with prompts identified by ``pair_by``; raise if it is missing."""
+    """Prepare a run's responses (``response_data``) and identify their prompts by ``pair_by``.
+
+    ``pair_by`` is PROMPT, GROUP or a logged field. Responses without that field are left out and
+    counted in ``unpaired``; raise UsageError if no response has it.
+    """
     if pair_by == PROMPT:
         # A redacted report numbers its prompts, without hashes of their texts.
         named = PROMPT in responses
         pairs = responses[PROMPT if named else "prompt_id"].astype(np.uint64)
-        return Side(name, responses.assign(pair=pairs), named)
+        return Side(name, responses.assign(pair=pairs), named=named)
     keys = _pairing_keys(responses, pair_by)
     if keys.empty:
         raise UsageError(f"--pair-by {pair_by}: no response of {name!r} has this field")
+    # Keys are hashes of the field, so that equal keys mean equal prompts (``named``).
     paired = responses.loc[keys.index].assign(pair=keys.astype(np.uint64))
     return Side(name, paired, unpaired=len(responses) - len(paired))
 
 
 def _pairing_keys(responses: pd.DataFrame, pair_by: str) -> pd.Series:
-    """Return the keys of those responses that have a group or the field ``pair_by``."""
+    """Return the keys of those responses that have a group or the field ``pair_by``.
+
+    The series keeps their index; it is empty if no response has one.
+    """
     if pair_by == GROUP:
         groups = responses.get("group_hash", pd.Series())
         return groups[groups > 0]  # 0 stands for no group_id
@@ -207,26 +216,27 @@ def windows(frames: Sequence[pd.DataFrame], base_count: int) -> Windows:
     range that all runs cover. Otherwise they are each run's steps in that fifth of the range, or if
     a run has none there, the last fifth of each run's steps.
     """
-    steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
-    common = reduce(np.intersect1d, steps)
-    bounds = []
-    for compared in _steps_to_compare(steps, common):
-        bounds.append((int(compared[0]), int(compared[-1])))
+    steps_of_runs = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
+    common = reduce(np.intersect1d, steps_of_runs)
+    bounds = []  # first and last step of each run's window
+    for steps in _steps_to_compare(steps_of_runs, common):
+        bounds.append((int(steps[0]), int(steps[-1])))
     return Windows(bounds[:base_count], bounds[base_count:], common)
 
 
-def _steps_to_compare(steps: Sequence[Ints], common: Ints) -> list[Ints]:
-    """Return the steps to compare of each run, given all its steps, ascending."""
+def _steps_to_compare(steps_of_runs: Sequence[Ints], common: Ints) -> list[Ints]:
+    """Return the steps to compare of each run by the rule of ``windows``; all are ascending."""
     # The range that all runs cover is low to high; it is empty if low > high.
-    low = max(run[0] for run in steps)
-    high = min(run[-1] for run in steps)
+    low = max(steps[0] for steps in steps_of_runs)
+    high = min(steps[-1] for steps in steps_of_runs)
     start = high - WINDOW_SHARE * (high - low)
+    # Common steps are best, but not if they end long before the runs do.
     if len(common) and common[-1] >= start:
-        return [_last_fifth(common)] * len(steps)
-    inside = [run[(run >= start) & (run <= high)] for run in steps]
+        return [_last_fifth(common)] * len(steps_of_runs)
+    inside = [steps[(steps >= start) & (steps <= high)] for steps in steps_of_runs]
     if low <= high and all(map(len, inside)):
         return inside
-    return [_last_fifth(run) for run in steps]
+    return [_last_fifth(steps) for steps in steps_of_runs]
 
 
 def _last_fifth(steps: Ints) -> Ints:
@@ -243,7 +253,10 @@ class Reached(NamedTuple):
 
 
 def speed_of(base: Series, new: Series) -> dict[str, Reached]:
-    """Return when each run reached "half" and "most" (90%) of the better run's gain, {} if none."""
+    """Return when each run reached "half" and "most" (90%) of the better run's gain.
+
+    ``base`` and ``new`` are mean rewards by step. {} if no run gained, or one has no course.
+    """
     base_course = course_of(base, "reward")
     new_course = course_of(new, "reward")
     if base_course is None or new_course is None:
@@ -255,10 +268,11 @@ def speed_of(base: Series, new: Series) -> dict[str, Reached]:
     start = leading.first.value
     gain = leading.top.value - start
     reached = {}
-    for name, share in (("half", 0.5), ("most", 0.9)):
+    for share_name, share in (("half", 0.5), ("most", 0.9)):
         target = start + share * gain
         base_step = _reached(base_course, target)
-        reached[name] = Reached(target, base_step, _reached(new_course, target))
+        new_step = _reached(new_course, target)
+        reached[share_name] = Reached(target, base_step, new_step)
     return reached
 
 
@@ -294,7 +308,10 @@ class Means(NamedTuple):
 
 
 def effect_on(means: Means, column: str, *, paired: bool) -> Effect:
-    """Return the difference NEW - BASE of one figure, NaN if a run does not have the figure."""
+    """Return the difference NEW - BASE of one figure, NaN if a run does not have the figure.
+
+    If ``paired``, compare only prompts that all runs have, each with itself.
+    """
     if not means.have(column):
         return Effect(paired=paired)
     base = [table[column] for table in means.bases]
@@ -318,30 +335,44 @@ def _guardrails(means: Means, trainer: Means, *, paired: bool) -> list[Guardrail
 
     Figures that the responses lack come from trainer metrics, with blocks of steps as units.
     """
-    figures = list(GUARDRAILS)
-    for name in map(str, means.news[0]):
-        if name.startswith(PART) and name in means.bases[0]:
-            figures.append(GuardedFigure(name, "", (name,), 1))
+    figures = [*GUARDRAILS, *_reward_parts(means)]
     guardrails = [_guardrail(one, means, trainer, paired=paired) for one in figures]
     # Without an interval there is no test: such a guardrail stays "missing".
     tested = [g for g in guardrails if np.isfinite(g.effect.low)]
     p_values = holm([g.effect.p for g in tested])
     corrected = {g.id: p for g, p in zip(tested, p_values, strict=True)}
-    result = []
+    judged = []
     for guardrail, figure in zip(guardrails, figures, strict=True):
         if guardrail.id in corrected:
             level = _guardrail_level(guardrail, corrected[guardrail.id], figure.better)
-            result.append(guardrail._replace(level=level))
+            judged.append(guardrail._replace(level=level))
         else:
-            result.append(guardrail)
-    return result
+            judged.append(guardrail)
+    return judged
+
+
+def _reward_parts(means: Means) -> list[GuardedFigure]:
+    """Return the reward parts that the first run of each side logs, each better when higher."""
+    base_columns = means.bases[0].columns
+    parts = []
+    for column in map(str, means.news[0].columns):
+        if column.startswith(PART) and column in base_columns:
+            # Pages name a part by its id, so that it needs no name here.
+            part = GuardedFigure(id=column, name="", columns=(column,), better=1)
+            parts.append(part)
+    return parts
 
 
 def _guardrail(
     figure: GuardedFigure, means: Means, trainer: Means, *, paired: bool
 ) -> Guardrail:
-    """Compare a figure; its level stays "missing" until p-values are corrected."""
-    column = figure.columns[0]
+    """Compare a figure; its level stays "missing" until p-values are corrected.
+
+    ``means`` are those of responses, ``trainer`` those of the trainer's metrics.
+    """
+    column = figure.columns[
+        0
+    ]  # if a run has none of the columns: all values are NaN then
     for candidate in figure.columns:
         if means.have(candidate) or trainer.have(candidate):
             column = candidate
@@ -358,7 +389,11 @@ def _guardrail(
 
 
 def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLevel:
-    """Return the level for a corrected p-value; ``better`` is as in ``GuardedFigure``."""
+    """Return the level for a corrected p-value; ``better`` is as in ``GuardedFigure``.
+
+    "changed" is a significant change that is neither: of a figure without a better direction, or
+    of one in NEVER_BETTER that improved.
+    """
     if p > 1 - LEVEL or guardrail.effect.value == 0:
         return "none"
     improvement = guardrail.effect.value * better
@@ -384,12 +419,10 @@ class Comparison:
     effect: Effect  # difference NEW - BASE of the reward
     guardrails: list[Guardrail]
     shared: int  # number of prompts that all runs have in their windows
-    only_base: (
-        int  # of prompts in the window of a BASE run but not in that of every NEW run
-    )
-    only_new: (
-        int  # of prompts in the window of a NEW run but not in that of every BASE run
-    )
+    # number of prompts in the window of a BASE run but not in that of every NEW run
+    only_base: int
+    # number of prompts in the window of a NEW run but not in that of every BASE run
+    only_new: int
     cut: bool  # whether the logger cuts a run's texts
 
     @property
@@ -468,7 +501,10 @@ class Comparison:
 
     @property
     def reasons(self) -> list[str]:
-        """Reasons why the comparison is limited, as keys of ``outcome.REASONS``."""
+        """Reasons why the comparison is limited, as keys of ``words.REASONS``.
+
+        If the runs cannot be compared, the last one says why.
+        """
         reasons = []
         # A window of common steps ends at the last of these; each other window ends later.
         if not (self.windows.common >= self.windows.new[1]).any():
@@ -478,11 +514,11 @@ class Comparison:
         elif not self.effect.paired:
             reasons.append("few_common_prompts" if self.named else "redacted")
         if self.level == "incomparable":
-            scored = all(has(frame, "reward") for frame in self.inside)
-            reasons.append("few_prompts" if scored else "no_reward")
+            have_rewards = all(has(frame, "reward") for frame in self.inside)
+            reasons.append("few_prompts" if have_rewards else "no_reward")
         else:
-            compared = np.isfinite(self.band.difference)
-            if (compared & np.isnan(self.band.low)).any():
+            has_difference = np.isfinite(self.band.difference)
+            if (has_difference & np.isnan(self.band.low)).any():
                 reasons.append("no_band")
         return reasons
 
@@ -516,6 +552,8 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
     inside = _inside(responses, chosen)
     trainer = _inside([side.trainer for side in sides], chosen)
     means = _means(inside, len(bases))
+    trainer_means = _means(trainer, len(bases))
+    # The means are indexed by prompt (``pair``).
     base_prompts = [table.index for table in means.bases]
     new_prompts = [table.index for table in means.news]
     paired = _pairable([*base_prompts, *new_prompts])
@@ -531,7 +569,7 @@ def compare_runs(bases: Sequence[Side], news: Sequence[Side]) -> Comparison:
         inside=inside,
         named=all(side.named for side in sides),
         effect=effect_on(means, "reward", paired=paired),
-        guardrails=_guardrails(means, _means(trainer, len(bases)), paired=paired),
+        guardrails=_guardrails(means, trainer_means, paired=paired),
         shared=len(in_all_bases.intersection(in_all_news)),
         only_base=len(in_any_base.difference(in_all_news)),
         only_new=len(in_any_new.difference(in_all_bases)),
@@ -572,18 +610,20 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
     """
     is_cut = any(side.cut for side in sides)
     best_rewards = [side.responses["reward"].max() for side in sides]
-    best = float(np.fmax.reduce(best_rewards))
+    best = float(np.fmax.reduce(best_rewards))  # ignores a run without rewards (NaN)
     frames = []
     for number, side in enumerate(sides, 1):
         frame = side.responses
         if is_cut:
             frame = frame.drop(columns=list(OF_WHOLE_TEXTS), errors="ignore")
         if not side.named:
-            # The keys of such a run are numbers from 0: each run gets a range of its own.
+            # The keys of such a run are numbers from 0, far below 2**40: adding a multiple of it
+            # gives each run a range of its own.
             frame = frame.assign(pair=frame["pair"] + np.uint64(number << 40))
         if "zero_variance" in frame:
             alike = frame["zero_variance"]  # 1, 0, or NaN without a group
             right = frame["reward"] >= best
+            # Products, so that NaN stays NaN
             kinds = {ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right}
             frame = frame.assign(**kinds)
         frames.append(frame)
@@ -591,14 +631,18 @@ def _comparable_responses(sides: Sequence[Side]) -> list[pd.DataFrame]:
 
 
 def _common_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:
-    """Return the split ("val" if its prompts pair, else "train", else "all") and its responses."""
-    for name, names in _SPLITS.items():
-        selected = [frame[frame["split"].isin(names)] for frame in frames]
+    """Return the split to compare ("val", "train" or "all") and each run's responses in it.
+
+    Validation is preferred if its prompts can be paired, else training, whose prompts usually
+    differ between runs; "all" if a run has neither.
+    """
+    for split, logged_names in _SPLITS.items():
+        selected = [frame[frame["split"].isin(logged_names)] for frame in frames]
         if not all(map(len, selected)):
             continue
         prompts = [pd.Index(frame["pair"].unique()) for frame in selected]
-        if name == "train" or _pairable(prompts):
-            return name, selected
+        if split == "train" or _pairable(prompts):
+            return split, selected
     return "all", frames
 
 

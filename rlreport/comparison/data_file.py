@@ -44,9 +44,8 @@ METRICS = "metrics"
 _EQUAL = 1e-6  # Rewards that differ by less are equal, but for rounding
 
 _TRAINER_FIGURES = ("reward", "kl_k1", "response_tokens")
-TRAINER = (
-    "trainer:"  # Prefix of the columns of the trainer's metrics, before their role
-)
+# Prefix of the columns of the trainer's metrics, before their role
+TRAINER = "trainer:"
 METRICS_FILE = "data/metrics.csv"  # Path of the exported trainer metrics
 _NUMBERS = ("step", "n", "prompt_id")
 _HASHES = ("prompt", "group_hash")
@@ -55,8 +54,8 @@ _HASHES = ("prompt", "group_hash")
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     """Return a row per response with figures and prompt ids, or ``trainer_data`` without responses.
 
-    Texts have no control characters, whether the table is packed or not, so that a run and its
-    report have the same ids.
+    If ``redact``, it has no texts and no hashes of texts. Texts have no control characters, whether
+    the table is packed or not, so that a run and its report have the same ids.
     """
     if tables.responses.empty:
         return trainer_data(tables.steps)
@@ -70,6 +69,7 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     }
     if not redact:  # a hash would confirm a guessed prompt
         columns["prompt"] = responses["prompt_hash"]
+        # 0 stands for no group id.
         if responses["group_hash"].any():
             columns["group_hash"] = responses["group_hash"]
     for name in _FIGURES:
@@ -83,9 +83,9 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     columns["pass_at_k"] = _pass_at_k(responses)
     columns |= _extra_columns(tables, redact=redact)
     table = pd.DataFrame(columns, copy=False)
-    missing = [name for name in table if table[name].isna().all()]
+    not_logged = [name for name in table if table[name].isna().all()]
     # ``unpacked`` takes data without the column of rewards for broken.
-    return table.drop(columns=[name for name in missing if name != "reward"])
+    return table.drop(columns=[name for name in not_logged if name != "reward"])
 
 
 def _zero_variance(responses: pd.DataFrame) -> pd.Series:
@@ -97,7 +97,7 @@ def _zero_variance(responses: pd.DataFrame) -> pd.Series:
 
 
 def _pass_at_k(responses: pd.DataFrame) -> pd.Series:
-    """Return pass@k of each response's group, NaN for a response that is not graded."""
+    """Return pass@k of the response's group, NaN for a response that is not graded."""
     # Groups of validation may have another size, and so another k.
     parts = []
     for _, split in responses.groupby("validation"):
@@ -109,7 +109,10 @@ def _pass_at_k(responses: pd.DataFrame) -> pd.Series:
 
 
 def _extra_columns(tables: Tables, *, redact: bool) -> dict[str, object]:
-    """Return the logged fields of responses; without texts if redacted."""
+    """Return column -> values of the logged fields of responses; without texts if redacted.
+
+    A field "split" is the column of splits; other columns are named after the field and a prefix.
+    """
     columns: dict[str, object] = {}
     for name in tables.extras.columns:
         values = tables.extras[name]
@@ -120,8 +123,8 @@ def _extra_columns(tables: Tables, *, redact: bool) -> dict[str, object]:
         elif name == "split":
             columns["split"] = values.fillna("train").map(without_controls)
         elif not redact:
-            named = values.where(values != "")  # an empty string identifies nothing
-            columns[key] = named.map(without_controls, na_action="ignore")
+            nonempty = values.where(values != "")  # an empty string identifies nothing
+            columns[key] = nonempty.map(without_controls, na_action="ignore")
     return columns
 
 
@@ -141,6 +144,7 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
         "group": block,
     }
     for name in _TRAINER_FIGURES:
+        # ``unpacked`` takes data without the column of rewards for broken.
         if name == "reward" or has(steps, f"{name}_mean"):
             columns[name] = steps[f"{name}_mean"]
     return pd.DataFrame(columns)
@@ -148,20 +152,25 @@ def trainer_data(steps: pd.DataFrame) -> pd.DataFrame:
 
 def _block_numbers(count: int) -> Ints:
     """Assign ``count`` steps to blocks; return the number of each step's block, from 0."""
-    # In the last fifth, about √(count / 5); at least 15 blocks, so that some are in that fifth
+    # Steps per block: √(count / 5), but at least 15 blocks in all, so that the last fifth has some
     size = max(1, min(round((count / 5) ** 0.5), count // 15))
     return np.repeat(np.arange(count, dtype=np.int64), size)[:count]
 
 
 def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Return the trainer's metrics by step, in columns by role; ``pair`` is a block of steps."""
+    """Return a row per step: ``step``, ``pair`` and the metrics, in columns by their role.
+
+    ``pair`` is the number of a block of adjacent steps, see ``trainer_data``. A column is named
+    TRAINER and the role, such as ``trainer:kl``; metrics without a role are left out.
+    """
     if "step" not in metrics:
         return pd.DataFrame({"step": [], "pair": []})
     columns: dict[str, object] = {
         "step": metrics["step"],
         "pair": _block_numbers(len(metrics)),
     }
-    for role, name in roles_of(map(str, metrics.columns[1:])).items():
+    names = map(str, metrics.columns[1:])  # column 0 is ``step``
+    for role, name in roles_of(names).items():
         values = metrics[name].to_numpy(np.float64)
         columns[f"{TRAINER}{role}"] = in_unit_of(role, name, values)
     return pd.DataFrame(columns)
@@ -170,8 +179,8 @@ def trainer_rows(metrics: pd.DataFrame) -> pd.DataFrame:
 def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
     """Return the last rows that fit into ``most`` bytes as gzipped CSV, and their number."""
     names = ",".join(_quoted(str(name)) for name in table)
-    head = gzipped(f"{names}\n".encode(), 9)
-    parts: list[bytes] = []
+    head = gzipped(f"{names}\n".encode(), level=9)
+    parts: list[bytes] = []  # each a gzip member of its own; together they are one file
     rows = 0
     size = len(head)
     # Backwards, as the last rows are those that are kept
@@ -190,7 +199,7 @@ def pack_table(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
 
 
 def _cells(name: str, values: pd.Series) -> list[bytes]:
-    """Return the cells of a CSV column, as encoded texts."""
+    """Return the cells of a CSV column, as encoded texts; "" for NaN and infinite numbers."""
     if name in _HASHES:
         return [b"%016x" % value for value in values.tolist()]
     if not is_numeric_dtype(values):
@@ -201,7 +210,8 @@ def _cells(name: str, values: pd.Series) -> list[bytes]:
     array = np.ascontiguousarray(values.to_numpy())
     if array.dtype.kind == "f":
         array = np.where(np.isfinite(array), array, np.nan)
-    # JSON of an array without its brackets is as fast a writer of numbers as there is.
+    # JSON of an array without its brackets is as fast a writer of numbers as there is; its null,
+    # which stands for NaN, becomes an empty cell.
     encoded = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
     return encoded[1:-1].replace(b"null", b"").split(b",")
 
@@ -222,7 +232,10 @@ UNREADABLE = (
 
 
 def unpacked(data: bytes, name: str) -> pd.DataFrame:
-    """Parse response data that ``pack_table`` wrote; raise UnusableInputError if it is broken."""
+    """Parse response data that ``pack_table`` wrote; raise UnusableInputError if it is broken.
+
+    ``name`` is the path of the report, for the error.
+    """
     try:
         table = _parsed(data)
         if not {*_NUMBERS, "split", "reward"} <= set(table) or table.empty:
@@ -241,6 +254,7 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
 
 
 def _parsed(data: bytes) -> pd.DataFrame:
+    """Return the table in gzipped CSV, with hashes and splits as texts; an empty cell is NaN."""
     with gzip.open(io.BytesIO(data)) as stream:
         text = read_stream(stream, MAX_DATA)
     with warnings.catch_warnings():

@@ -40,7 +40,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             "base": [run.level for run in outcome.bases],
             "new": [run.level for run in outcome.news],
         },
-        "window": {
+        "window": {  # of the first run of each side
             "steps": windows.new,
             "steps_base": windows.bases[0],
             "split": comparison.split,
@@ -67,6 +67,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _verdict(outcome: Outcome) -> dict[str, Any]:
+    """Return the verdict on the reward, with the difference NEW - BASE and its interval."""
     comparison = outcome.comparison
     effect = comparison.effect
     return {
@@ -109,6 +110,7 @@ def _equal_kl(effect: EqualKL | None) -> dict[str, float] | None:
 
 
 def _flip(flip: Flip) -> dict[str, Any]:
+    """Return a prompt won or lost, its mean rewards, and the responses nearest to these."""
     # Without texts, the prompt's number in NEW stands for it.
     prompt = flip.number if flip.prompt is None else flip.prompt[:PROMPT_CHARACTERS]
     return {
@@ -133,12 +135,13 @@ def prompts_table(outcome: Outcome) -> pd.DataFrame:
 
     Unless redacted, it also has the hash of the prompt, and the text of a prompt in ``flips``.
     """
-    base, new = outcome.comparison.compared
+    base, new = outcome.comparison.compared  # of the first run of each side
     base_rewards = _rewards_by_prompt(base).add_prefix("base_")
     new_rewards = _rewards_by_prompt(new).add_prefix("new_")
     table = base_rewards.join(new_rewards, how="outer").sort_index()
     table["difference"] = difference(table["new_reward"], table["base_reward"])
     table = rounded_columns(table)
+    # Nullable integers, as NEW has no number for a prompt that only BASE has
     numbers = table.index.map(prompt_numbers(outcome.new))
     table.insert(0, "prompt_new", numbers.astype("Int64"))
     if not outcome.redact and outcome.new.side.named and outcome.base.side.named:
@@ -151,5 +154,6 @@ def prompts_table(outcome: Outcome) -> pd.DataFrame:
 
 
 def _rewards_by_prompt(responses: pd.DataFrame) -> pd.DataFrame:
+    """Return the number of ``responses`` and the mean ``reward``, by ``pair``."""
     rewards = responses.groupby("pair")["reward"]
     return pd.DataFrame({"responses": rewards.size(), "reward": rewards.mean()})

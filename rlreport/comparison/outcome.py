@@ -123,23 +123,19 @@ def outcome_of(
     bases: Sequence[ComparedRun], news: Sequence[ComparedRun], options: CompareOptions
 ) -> Outcome:
     """Compare NEW with BASE, one or several runs each, and read the texts that the pages show."""
+    # Figures are compared over all runs. Findings, texts and tokens are compared of the first run
+    # of each side only, as pages show them side by side.
     base = bases[0]
     new = news[0]
     comparison = compare_runs([run.side for run in bases], [run.side for run in news])
-    guardrails = []
-    for guardrail in comparison.guardrails:
-        if _is_undecided(guardrail, base, new, comparison):
-            guardrails.append(guardrail._replace(level="changed"))
-        else:
-            guardrails.append(guardrail)
-    comparison = replace(comparison, guardrails=guardrails)
+    comparison = _with_undecided_guardrails(comparison, base, new)
     changed = _changed_findings(base, new)
     won_and_lost = flips(comparison)
     base_responses, new_responses = comparison.compared
-    base_flips = {flip.base_response for flip in won_and_lost}
-    new_flips = {flip.new_response for flip in won_and_lost}
-    base_texts = _read_texts(base, base_responses, base_flips, options)
-    new_texts = _read_texts(new, new_responses, new_flips, options)
+    base_ids = {flip.base_response for flip in won_and_lost}
+    new_ids = {flip.new_response for flip in won_and_lost}
+    base_texts = _read_texts(base, base_responses, base_ids, options)
+    new_texts = _read_texts(new, new_responses, new_ids, options)
     numbers = prompt_numbers(new)
     return Outcome(
         bases=bases,
@@ -168,7 +164,7 @@ class _ReadTexts(NamedTuple):
 def _read_texts(
     run: ComparedRun,
     compared: pd.DataFrame,
-    in_flips: set[ResponseId],
+    of_flips: set[ResponseId],
     options: CompareOptions,
 ) -> _ReadTexts:
     """Read the texts of prompts won and lost, and of a sample of the compared responses."""
@@ -177,10 +173,10 @@ def _read_texts(
     if run.from_logs and len(ids) > MAX_TEXTS:
         order = np.random.default_rng(0).permutation(len(ids))
         ids = ids.iloc[order[:MAX_TEXTS]]
-    wanted = set(ids.itertuples(index=False, name=None))
-    texts = {} if options.redact else run.texts({*wanted, *in_flips})
-    responses = [texts[key][1] for key in sorted(wanted) if key in texts]
-    return _ReadTexts(texts, responses[:MAX_TEXTS])
+    sample = set(ids.itertuples(index=False, name=None))
+    texts = {} if options.redact else run.texts({*sample, *of_flips})
+    responses = [texts[id][1] for id in sorted(sample) if id in texts]
+    return _ReadTexts(texts, counted=responses[:MAX_TEXTS])
 
 
 def _tokens_of(
@@ -191,15 +187,28 @@ def _tokens_of(
     return tokens_of_kl(base.tokens, new.tokens)
 
 
+def _with_undecided_guardrails(
+    comparison: Comparison, base: ComparedRun, new: ComparedRun
+) -> Comparison:
+    """Set the level of guardrails that ``_is_undecided`` to "changed"; others stay as they are."""
+    guardrails = []
+    for guardrail in comparison.guardrails:
+        if _is_undecided(guardrail, base, new, comparison):
+            guardrails.append(guardrail._replace(level="changed"))
+        else:
+            guardrails.append(guardrail)
+    return replace(comparison, guardrails=guardrails)
+
+
 def _is_undecided(
     guardrail: Guardrail, base: ComparedRun, new: ComparedRun, comparison: Comparison
 ) -> bool:
-    """Return whether a guardrail is neither better nor worse, although it clearly changed."""
+    """Return whether it is open if a guardrail got better or worse, although it clearly changed."""
     # Blocks of a metric's steps say nothing about another run with the same settings.
     if comparison.metrics_alone and not comparison.has_enough_runs:
         return guardrail.level in ("better", "worse")
-    # A collapse improves some figures: they get better in NEW if it collapsed, and seem to get
-    # worse if BASE did.
+    # A collapse improves some figures: they get better in NEW if it collapsed, and those of
+    # NEVER_BETTER seem to get worse if BASE did.
     if new.collapsed:
         return guardrail.level == "better"
     return (
@@ -210,20 +219,21 @@ def _is_undecided(
 def _changed_findings(
     base: ComparedRun, new: ComparedRun
 ) -> dict[str, list[ToldFinding]]:
-    """Return the lists of ``Outcome.changed``."""
+    """Return the lists of ``Outcome.changed``; a finding is the same if its id is."""
     before = base.findings
     after = new.findings
-    was_critical = {
-        name for name, finding in before.items() if finding.severity == "critical"
+    critical_before = {
+        id for id, finding in before.items() if finding.severity == "critical"
     }
     return {
-        "new": [finding for name, finding in after.items() if name not in before],
-        "fixed": [finding for name, finding in before.items() if name not in after],
-        "still": [finding for name, finding in after.items() if name in before],
+        "new": [finding for id, finding in after.items() if id not in before],
+        "fixed": [finding for id, finding in before.items() if id not in after],
+        "still": [finding for id, finding in after.items() if id in before],
+        # Also those that were a warning in BASE
         "critical": [
             finding
-            for finding in after.values()
-            if finding.severity == "critical" and finding.id not in was_critical
+            for id, finding in after.items()
+            if finding.severity == "critical" and id not in critical_before
         ],
     }
 
@@ -231,7 +241,10 @@ def _changed_findings(
 def _gate(
     comparison: Comparison, critical: list[ToldFinding], options: CompareOptions
 ) -> Gate:
-    """Apply ``--fail-on`` and ``--require-evidence``; ``critical`` are findings in NEW only."""
+    """Apply ``--fail-on`` and ``--require-evidence``; ``critical`` are findings in NEW only.
+
+    A condition that is met fails the gate. If none is, it may still be inconclusive.
+    """
     conditions = set(FAIL_ON if "any" in options.fail_on else options.fail_on)
     failed = []
     # ``high`` is NaN for runs that cannot be compared; the comparison is false then.
@@ -263,6 +276,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     """
     if not comparison.effect.paired:
         return []
+    # The responses with a reward, of the first run of each side
     base, new = (frame[np.isfinite(frame["reward"])] for frame in comparison.compared)
     base_rewards = _rewards_by_prompt(base[base["pair"].isin(new["pair"])])
     new_rewards = _rewards_by_prompt(new[new["pair"].isin(base["pair"])])
@@ -280,7 +294,7 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
         table["response_new"],
         strict=True,
     ):
-        if not isclose(new_reward, base_reward):
+        if not isclose(new_reward, base_reward):  # else neither won nor lost
             flip = Flip(
                 pair,
                 base_reward,
@@ -294,13 +308,18 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
 
 
 def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return per prompt the mean ``reward``, its ``error`` and the ``response`` nearest to it."""
+    """Return the mean ``reward`` of each prompt, its ``error`` and its ``response``, by ``pair``.
+
+    The error is the standard error of the mean; the response is the id of the one whose reward is
+    nearest to the mean.
+    """
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
     means = rewards.transform("mean")
     counts = rewards.count()
     deviation = pd.Series(difference(frame["reward"], means), frame.index)
-    # One variance for all prompts, as most have too few responses for one of their own
+    # One variance for all prompts, as most have too few responses for one of their own. Each
+    # prompt's mean takes one degree of freedom.
     variance = (deviation**2).sum() / max(1, len(frame) - len(counts))
     errors = np.sqrt(variance / counts)
     table = rounded_columns(pd.DataFrame({"reward": rewards.mean(), "error": errors}))
@@ -330,12 +349,12 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
     """Return up to MAX_LISTED n-grams that are in clearly more texts of NEW, by descending z."""
     if not base or not new:
         return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
-    before = _text_counts(base)
-    after = _text_counts(new)
+    base_texts_with = _text_counts(base)
+    new_texts_with = _text_counts(new)
     # An n-gram of a single text is no habit. Sorted, so that equal z keep the same order.
-    ngrams = sorted(ngram for ngram, count in after.items() if count >= 2)
-    new_counts = np.array([after[ngram] for ngram in ngrams], np.float64)
-    base_counts = np.array([before[ngram] for ngram in ngrams], np.float64)
+    ngrams = sorted(ngram for ngram, count in new_texts_with.items() if count >= 2)
+    new_counts = np.array([new_texts_with[ngram] for ngram in ngrams], np.float64)
+    base_counts = np.array([base_texts_with[ngram] for ngram in ngrams], np.float64)
     counts = (new_counts, len(new), base_counts, len(base))
     # Of n-grams that most texts of both sides contain, ``log_odds_z`` alone is too large.
     z = np.minimum(log_odds_z(*counts), share_z(*counts))
@@ -343,10 +362,11 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
     for i in np.argsort(-z, kind="stable").tolist():
         if z[i] < MIN_Z or len(chosen) == MAX_LISTED:
             break
-        is_listed = any(
+        # "is the final answer" is listed, but not "the final answer" as well.
+        is_redundant = any(
             _is_redundant(ngrams[i], ngrams[j], new_counts[[i, j]]) for j in chosen
         )
-        if not is_listed:
+        if not is_redundant:
             chosen.append(i)
     return pd.DataFrame(
         {
@@ -359,7 +379,7 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
 
 
 def _text_counts(texts: Sequence[str]) -> Counter[str]:
-    """Return n-gram -> number of texts that contain it, for up to MAX_NGRAM words."""
+    """Return n-gram -> number of texts that contain it, for n up to MAX_NGRAM words."""
     counts: Counter[str] = Counter()
     for text in texts:
         words = units(text)[:MAX_WORDS]
@@ -367,7 +387,7 @@ def _text_counts(texts: Sequence[str]) -> Counter[str]:
         for size in range(1, MAX_NGRAM + 1):
             starts = range(len(words) - size + 1)
             ngrams.update(" ".join(words[start : start + size]) for start in starts)
-        counts.update(ngrams)
+        counts.update(ngrams)  # a set, so that each counts once per text
     return counts
 
 
@@ -378,13 +398,16 @@ def _is_redundant(ngram: str, other: str, counts: Floats) -> bool:
 
 
 def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.DataFrame:
-    """Return up to MAX_LISTED tokens whose share of the KL differs, the largest change first."""
+    """Return up to MAX_LISTED tokens whose share of the KL differs, the largest change first.
+
+    ``base`` and ``new`` have the columns ``token`` and ``kl_share``; None without tokens.
+    """
     if base is None or new is None:
         return pd.DataFrame(columns=["token", "base_share", "new_share", "change"])
     base_shares = base.groupby("token")["kl_share"].sum()
     new_shares = new.groupby("token")["kl_share"].sum()
     both = pd.DataFrame({"base_share": base_shares, "new_share": new_shares})
-    both = both.fillna(0.0)
+    both = both.fillna(0.0)  # a token that only one run has
     both["change"] = difference(both["new_share"], both["base_share"])
     both = rounded_columns(both)
     both = both[both["change"] != 0].rename_axis("token")

@@ -86,25 +86,27 @@ def of_logs(  # noqa: PLR0917
     verdict: Verdict,
     options: CompareOptions,
 ) -> ComparedRun:
-    """Return a run whose logs were read and judged."""
+    """Return a run whose logs, at ``path``, were read and judged; ``name`` stands for it."""
+    # gamma and lambda change figures, so that runs should have the same
     gae = part(GaeOptions, options)
-    settings = {name: f"{value:g}" for name, value in vars(gae).items()}
-    side = side_of(name, response_data(tables), pair_by=options.pair_by)
+    settings = {option: f"{value:g}" for option, value in vars(gae).items()}
+    side = replace(
+        side_of(name, response_data(tables), pair_by=options.pair_by),
+        trainer=trainer_rows(tables.metrics),
+        cut=any(finding.id == CUT for finding in verdict.findings),
+    )
+    findings = {
+        finding.id: finding
+        for finding in verdict.findings
+        if finding.severity != "info"
+    }
     return ComparedRun(
-        name,
-        replace(
-            side,
-            trainer=trainer_rows(tables.metrics),
-            cut=any(finding.id == CUT for finding in verdict.findings),
-        ),
-        verdict.level,
-        verdict.lead,
-        {
-            finding.id: finding
-            for finding in verdict.findings
-            if finding.severity != "info"
-        },
-        _text_reader(rollouts, tables),
+        name=name,
+        side=side,
+        level=verdict.level,
+        lead=verdict.lead,
+        findings=findings,
+        texts=_text_reader(rollouts, tables),
         from_logs=True,
         tokens=_token_shares(tables) if len(tables.tokens) else None,
         facts=settings | card_texts(run_card([path]).entries),
@@ -115,6 +117,7 @@ def of_logs(  # noqa: PLR0917
 def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
     """Return a function that reads the texts of responses from the rollouts of a run."""
     steps = tables.responses["step"].to_numpy(np.int64)
+    # Rows of the response table whose texts can be read
     readable = frozenset(rollouts.places.row.tolist())
 
     def texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
@@ -123,15 +126,15 @@ def _text_reader(rollouts: Rollouts, tables: Tables) -> Texts:
             int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))
         ]
         rows = [row for row in rows if row in readable]
-        found = rollouts.read(rows, with_tokens=0)
-        return {(one.step, one.n): (one.prompt, one.response) for one in found}
+        responses = rollouts.read(rows, with_tokens=0)
+        return {(one.step, one.n): (one.prompt, one.response) for one in responses}
 
     return texts
 
 
 def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
-    """Return the run of an earlier report, with what the report says about it."""
-    about = report.about
+    """Return the run of an earlier report; ``pair_by`` is as for ``side_of``."""
+    about = report.about  # its ``report.json``, which may lack any key
     name = _text(about.get("run")) or report.name
     level, lead = verdict_of(about)
     settings = _texts(section(about, "settings"))
@@ -146,6 +149,7 @@ def of_report(report: EarlierReport, pair_by: str) -> ComparedRun:
         trainer=trainer_rows(report.metrics()),
         cut=any(finding.get("id") == CUT for finding in all_findings),
     )
+    # As of logs: gamma and lambda, then the run's configuration
     facts = {key: settings[key] for key in ("gamma", "lam") if key in settings}
     return ComparedRun(
         name=name,
@@ -169,6 +173,7 @@ def _dropped(report: EarlierReport) -> int:
 
 
 def _sample_note(sampled: Mapping[str, Any]) -> str:
+    """Return the note on the sample of responses that a report used, "" if it used all."""
     size = sampled.get("responses")
     total = sampled.get("of")
     if isinstance(size, int) and isinstance(total, int):
@@ -186,7 +191,10 @@ def _finding(finding: Mapping[str, Any]) -> ToldFinding:
     """Return a finding of ``report.json`` with what a comparison needs of it."""
     step = section(finding, "onset").get("step")
     title = translatable_title(finding, _text(finding.get("title")))
-    onset = Onset(step, step, step) if isinstance(step, int) else None
+    # A comparison shows the step alone, not the interval in which the onset may lie.
+    onset = None
+    if isinstance(step, int):
+        onset = Onset(step=step, low=step, high=step)
     return ToldFinding(
         id=_text(finding.get("id")),
         severity=Severity(finding["severity"]),
@@ -218,8 +226,8 @@ def settings_that_differ(
     base: ComparedRun, new: ComparedRun
 ) -> tuple[list[Difference], list[Difference]]:
     """Return (relevant, other) differences; relevant ones start with those that affect training."""
-    configured = _has_configuration(base) and _has_configuration(new)
-    # A setting may be in both; it is listed once.
+    both_configured = _has_configuration(base) and _has_configuration(new)
+    # A setting may be in ``facts`` and ``versions``; it is listed once.
     differences = dict.fromkeys(
         [
             *_differences(base.facts, new.facts),
@@ -229,10 +237,11 @@ def settings_that_differ(
     relevant: list[Difference] = []
     others: list[Difference] = []
     for setting in differences:
-        if _is_relevant(setting, configured=configured):
+        if _is_relevant(setting, both_configured=both_configured):
             relevant.append(setting)
         else:
             others.append(setting)
+    # False sorts before True.
     relevant.sort(key=lambda setting: not _affects_training(setting.key))
     return relevant, others
 
@@ -252,13 +261,16 @@ def _differences(base: Mapping[str, str], new: Mapping[str, str]) -> list[Differ
     ]
 
 
-def _is_relevant(setting: Difference, *, configured: bool) -> bool:
-    """Return whether a difference may explain another result; ``configured`` if for both runs."""
+def _is_relevant(setting: Difference, *, both_configured: bool) -> bool:
+    """Return whether a difference of a setting may explain a difference of the results.
+
+    ``both_configured``: whether both runs have a configuration.
+    """
     if not setting.key.startswith("config."):
         return setting.key in ("gamma", "lam")
     # If only one run has a configuration, all its settings differ. A setting that is missing in
     # one run and off in the other does not.
-    if not configured or {setting.base, setting.new} <= _UNSET:
+    if not both_configured or {setting.base, setting.new} <= _UNSET:
         return False
     return _affects_training(setting.key) or not BOOKKEEPING.search(setting.key)
 

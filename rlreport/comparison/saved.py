@@ -80,17 +80,17 @@ class EarlierReport:
 
     def texts(self, wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
         """Return id -> (prompt, response) of the wanted responses; those not shown are left out."""
-        responses = set(wanted)
+        ids = set(wanted)
         texts_by_id = {}
         with suppress(*UNREADABLE, *_UNEXPECTED):
-            # The script assigns the texts of each step to a variable: "… = {…};".
+            # The script assigns the texts of each step, compressed, to a variable: "… = {…};".
             script = self.read(TEXTS) or b""
-            packed = load_json(script.partition(b"= ")[2].rstrip(b";\n"))
-            for step in {str(step) for step, _ in responses} & packed.keys():
+            packed_by_step = load_json(script.partition(b"= ")[2].rstrip(b";\n"))
+            for step in {str(step) for step, _ in ids} & packed_by_step.keys():
                 # A broken step does not hide the texts of the others.
                 with suppress(*UNREADABLE, *_UNEXPECTED):
-                    texts = _texts_of_step(int(step), packed[step])
-                    for id in responses & texts.keys():
+                    texts = _texts_of_step(int(step), packed_by_step[step])
+                    for id in ids & texts.keys():
                         texts_by_id[id] = texts[id]
         return texts_by_id
 
@@ -128,10 +128,10 @@ def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]
     level = verdict.get("level")
     if not isinstance(level, str):
         level = "unjudged"
-    lead = verdict.get("lead")
-    if lead is not None:
+    lead_id = verdict.get("lead")
+    if lead_id is not None:
         for finding in dicts(about.get("findings")):
-            if finding.get("id") == lead:
+            if finding.get("id") == lead_id:
                 return level, finding
     return level, None
 
@@ -155,7 +155,10 @@ def report_about(path: str | Path) -> dict[str, Any] | None:
     """Return a report's parsed ``report.json``, or raise; None if the path may contain logs."""
     with _readable_report(str(path)):
         report = _open(path)
-        return report and report[0]
+    if report is None:
+        return None
+    about, _ = report
+    return about
 
 
 @contextmanager
@@ -181,10 +184,10 @@ def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
         UnreadableReportError: a report of another version of rlreport.
     """
     read = _reader(Path(path))
-    raw = read(REPORT) if read else None
-    if read is None or raw is None:
+    content = read(REPORT) if read else None
+    if read is None or content is None:
         return None
-    about: Any = load_json(raw)
+    about: Any = load_json(content)
     generator = section(about, "generator") if isinstance(about, dict) else {}
     if generator.get("name") != "rlreport":
         raise UnusableInputError(f"{path}: is not a report of rlreport")
@@ -200,7 +203,10 @@ def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
 
 
 def _reader(path: Path) -> ReadPart | None:
-    """Return a reader of the report's files, None if there is no report; raise if it is broken."""
+    """Return a reader of the report's files, None if there is no report; raise if it is broken.
+
+    A report is a folder, a .zip or one HTML file.
+    """
     if path.is_dir():
         _check_folder(path)
         return partial(_read_from_folder, path)
@@ -209,6 +215,7 @@ def _reader(path: Path) -> ReadPart | None:
     if zipfile.is_zipfile(path):
         return partial(_read_from_zip, path)
     suffix = path.suffix.lower()
+    # ``is_zipfile`` looks for the directory at the end of a zip, which a cut one lacks.
     if suffix == ".zip" and _head(path).startswith(b"PK\x03\x04"):
         raise UnreadableReportError(
             f"{path}: is a broken .zip, cut off or damaged; build it again"
@@ -218,6 +225,7 @@ def _reader(path: Path) -> ReadPart | None:
     if _GENERATOR not in _head(path):
         raise UnusableInputError(f"{path}: is not a report of rlreport")
     text = read_bounded(path, MAX_DATA).decode("utf-8", "replace")
+    # The file contains the files of a report as the texts of script elements.
     nodes = {
         PATH: _node(text, "responses-data"),
         REPORT: _node(text, "report-json"),
@@ -236,7 +244,7 @@ def _check_folder(path: Path) -> None:
     if (path / REPORT).exists() or not page.is_file():
         return
     head = _head(page)
-    # The pages of an index or a comparison have no texts.
+    # The page of a report loads its texts; those of an index or a comparison have none.
     if _GENERATOR in head and TEXTS.encode() in head:
         raise UnreadableReportError(f"{path}: is a broken report without {REPORT}")
 
@@ -276,7 +284,10 @@ def _read_from_zip(file: Path, part: str) -> bytes | None:
 
 
 def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None:
-    """Return a file of a report that is one HTML file, given the texts of its ``script`` nodes."""
+    """Return a file of a report that is one HTML file.
+
+    ``nodes``: path in the report -> text of its ``script`` element, None if there is none.
+    """
     content = nodes.get(part)
     if not content:
         return None
@@ -328,8 +339,8 @@ def seeds_at(path: str | Path) -> list[str | Path]:
     runs = [child for child in sorted(folder.iterdir()) if _may_be_run(child)]
     if len(runs) < 2:
         return [path]
-    first = _group_of(runs[0])
-    if first and all(_group_of(run) == first for run in runs[1:]):
+    group = _group_of(runs[0])  # "" if it has no seed
+    if group and all(_group_of(run) == group for run in runs[1:]):
         return [*runs]
     return [path]
 

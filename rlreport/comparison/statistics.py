@@ -89,6 +89,7 @@ def paired_effect(base: Floats, new: Floats) -> Effect:
     """
     base = np.atleast_2d(base)
     new = np.atleast_2d(new)
+    # Which prompts all runs have, (prompts,)
     shared = np.isfinite(np.vstack([base, new])).all(axis=0)
     base = base[:, shared]
     new = new[:, shared]
@@ -100,6 +101,7 @@ def paired_effect(base: Floats, new: Floats) -> Effect:
     if pairs < LEAST_PROMPTS:
         return Effect(mean, pairs=pairs)
     effect = Effect(mean, p=sign_flip_p(differences), pairs=pairs)
+    # The interval has to cover the variation between prompts and that between runs.
     errors = [_error_of_mean(differences)]
     between_runs = _error_between_runs(base.mean(axis=1), new.mean(axis=1))
     if between_runs is not None:
@@ -119,13 +121,13 @@ def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effe
     new = [run.dropna() for run in new]
     base_prompts = _means_by_prompt(base)
     new_prompts = _means_by_prompt(new)
-    pairs = min(len(base_prompts), len(new_prompts))
-    if pairs < LEAST_PROMPTS:
-        return Effect(pairs=pairs, paired=False)
+    count = min(len(base_prompts), len(new_prompts))
+    if count < LEAST_PROMPTS:
+        return Effect(pairs=count, paired=False)
     effect = Effect(
         change(float(base_prompts.mean()), float(new_prompts.mean())),
         p=relabel_p(base_prompts, new_prompts),
-        pairs=pairs,
+        pairs=count,
         paired=False,
     )
     parts = [_error_of_mean(base_prompts), _error_of_mean(new_prompts)]
@@ -139,12 +141,13 @@ def unpaired_effect(base: Sequence[pd.Series], new: Sequence[pd.Series]) -> Effe
 
 
 def _means_by_prompt(runs: Sequence[pd.Series]) -> Floats:
+    """Return the mean over runs of each prompt that any of them has."""
     means = pd.concat(runs).groupby(level=0).mean()
     return np.asarray(means, dtype=np.float64)
 
 
 def _error_between_runs(base: Floats, new: Floats) -> StandardError | None:
-    """Return the error of the sides' difference over runs, None for one run on each side.
+    """Return the standard error of the sides' difference over runs, None for one run on each side.
 
     ``base`` and ``new`` are the means of a side's runs, (runs,).
     """
@@ -152,7 +155,7 @@ def _error_between_runs(base: Floats, new: Floats) -> StandardError | None:
         return _welch([_error_of_mean(base), _error_of_mean(new)])
     if len(base) == len(new) == 1:
         return None
-    # The other side's run is one more draw: s · √(1 + 1/R) instead of s · √(1/R).
+    # The other side's run is one more draw: s · √(1 + 1/R), which is s · √(1/R) times √(R + 1).
     runs = base if len(base) > 1 else new
     of_mean = _error_of_mean(runs)
     return StandardError(of_mean.error * sqrt(len(runs) + 1), of_mean.freedom)
@@ -173,19 +176,21 @@ def _welch(parts: Sequence[StandardError]) -> StandardError:
 
 
 def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
-    """Return the effect with the widest of the intervals that the standard errors give."""
-    from scipy.special import stdtr, stdtrit
+    """Return the effect with its interval and p, of the most cautious of all tests.
+
+    ``effect`` has the value, and the p of its permutation test. Each standard error gives a t-test
+    and its interval: the widest interval and the largest p count.
+    """
+    from scipy.special import stdtrit
 
     value = 0.0 if abs(effect.value) <= _TINY else effect.value
     error = np.array([one.error for one in errors])
     freedom = np.array([one.freedom for one in errors])
+    # ``stdtrit(freedom, q)`` is the quantile q of Student's t.
     half_width = float((error * stdtrit(freedom, 1 - _TAIL)).max())
     # An effect is detected with probability POWER if it exceeds the half-width by this much.
     power_margin = float((error * stdtrit(freedom, POWER)).max())
-    p_values = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
-    # Without variance, any difference is certain.
-    p_values = np.where(error > _TINY, p_values, 0.0 if value else 1.0)
-    p = max(effect.p, float(p_values.max()))
+    p = max(effect.p, _largest_t_test_p(value, error, freedom))
     low = value - half_width
     high = value + half_width
     # A test that does not reject moves the limit next to 0 to it, so that the two agree.
@@ -199,6 +204,16 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError]) -> Effect:
     return Effect(value, low, high, mde, p, effect.pairs, effect.paired)
 
 
+def _largest_t_test_p(value: float, error: Floats, freedom: Floats) -> float:
+    """Return the largest two-sided p of the t-tests of ``value``, one for each standard error."""
+    from scipy.special import stdtr
+
+    p_values = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
+    # Without variance, any difference is certain.
+    p_values = np.where(error > _TINY, p_values, 0.0 if value else 1.0)
+    return float(p_values.max())
+
+
 def sign_flip_p(differences: Floats) -> float:
     """Return the two-sided p-value of the sign-flip test of paired differences (Fisher 1935).
 
@@ -206,7 +221,9 @@ def sign_flip_p(differences: Floats) -> float:
     signs are enumerated; for more, random signs are sampled and the observed ones are included in
     the sample, so that the test keeps its level (Phipson & Smyth 2010).
     """
-    values = differences[differences != 0]
+    values = differences[
+        differences != 0
+    ]  # a difference of 0 adds the same with either sign
     if len(values) <= MAX_ENUMERATED:
         signs = 1 - 2 * _subsets(len(values))  # -1 in the subset, else +1
     else:
@@ -226,6 +243,7 @@ def relabel_p(base: Floats, new: Floats) -> float:
     max_size = _MAX_RATIO * min(len(base), len(new))
     base = base[:max_size]
     new = new[:max_size]
+    # Sums of groups of prompts are permuted; with few prompts, a group is one prompt.
     group_size = ceil((len(base) + len(new)) / _MAX_VALUES)
     base = _group_sums(base, group_size)
     new = _group_sums(new, group_size)
@@ -237,8 +255,10 @@ def relabel_p(base: Floats, new: Floats) -> float:
     observed = pooled[:new_count].sum()
     nonzero_values = pooled[pooled != 0]
     if len(nonzero_values) > MAX_ENUMERATED:
+        # The first ``new_count`` of ``pooled`` are those of NEW, as in the first row of labels.
         labels = _labels(len(pooled), new_count)
         return _two_sided(exact_product(labels, pooled), observed)
+    # Each subset of the nonzero values that NEW may get gives one sum of NEW.
     subsets = _subsets(len(nonzero_values))
     sums = exact_product(subsets, nonzero_values)
     # Probability that NEW gets exactly k given nonzero values: zeros fill the rest of its side.
@@ -276,8 +296,9 @@ def _signs(count: int) -> Floats:
 
 @lru_cache(maxsize=2)
 def _labels(count: int, size: int) -> Floats:
-    """Return random choices of ``size`` of ``count`` values as 1, (PERMUTATIONS + 1, count).
+    """Return random choices of ``size`` of ``count`` values: 1 for chosen ones, else 0.
 
+    The shape is (PERMUTATIONS + 1, count).
     The first row is the observed one: the first ``size`` values.
     """
     observed = (np.arange(count) < size).astype(np.float64)
@@ -288,7 +309,10 @@ def _labels(count: int, size: int) -> Floats:
 
 
 def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> float:
-    """Return twice the smaller tail probability of the observed sum among the permuted sums."""
+    """Return twice the smaller tail probability of the observed sum among the permuted sums.
+
+    ``weights`` are the probabilities of ``sums``; None if all are equally likely.
+    """
     # Sums that are equal but for rounding count as equal to the observed one.
     rounding = 1e-9 * np.abs(sums).max()
     upper = float(np.average(sums >= observed - rounding, weights=weights))
@@ -299,25 +323,28 @@ def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> 
 def holm(p: Sequence[float]) -> list[float]:
     """Return the p-values corrected for multiple testing (Holm 1979), in the same order."""
     values = pd.Series(p, dtype=np.float64).sort_values(kind="stable")
-    # The smallest of m p-values is multiplied by m, the next one by m - 1, and so on.
+    # The smallest of m p-values is multiplied by m, the next one by m - 1, and so on; none becomes
+    # smaller than the one before it.
     multiplied = values * np.arange(len(p), 0, -1)
     corrected = multiplied.clip(upper=1.0).cummax()
-    return corrected.sort_index().tolist()
+    return corrected.sort_index().tolist()  # the index is the position in ``p``
 
 
-def shrunk(differences: Floats, error: Floats) -> Floats:
+def shrunk(differences: Floats, errors: Floats) -> Floats:
     """Shrink the differences of prompts, (prompts,), towards their mean, noisy ones more.
 
-    ``error`` is the standard error of each. This is the normal-normal empirical Bayes estimate
-    (Efron & Morris 1975), which prevents prompts with few responses from coming first by chance.
+    ``errors`` are their standard errors, (prompts,). This is the normal-normal empirical Bayes
+    estimate (Efron & Morris 1975), which prevents prompts with few responses from coming first by
+    chance.
     """
     if len(differences) < 2:
         return differences
     mean = differences.mean()
-    noise = np.square(error)
+    noise = np.square(errors)
     # Variance of the true differences: what noise does not account for
     signal = max(0.0, differences.var() - noise.mean())
     total = signal + noise
+    # Without noise and without differences there is nothing to shrink.
     reliability = np.where(total > _TINY, signal / np.maximum(total, _TINY), 1.0)
     return significant(mean + reliability * (differences - mean))
 
@@ -341,7 +368,7 @@ def difference_band(
     paired: bool,
     seed: int = 0,
 ) -> Band:
-    """Return the reward of NEW - BASE at each of ``steps`` with a simultaneous 95% band.
+    """Return the difference of rewards NEW - BASE at each of ``steps``, with a 95% band.
 
     ``base`` and ``new`` have one row per response: ``pair``, ``step`` and ``reward``. ``steps`` is
     ascending. If ``paired``, only prompts that both sides have at a step are compared, otherwise
@@ -349,20 +376,20 @@ def difference_band(
     prompts, where q is the 95% quantile of the largest |t| of all steps (Montiel Olea &
     Plagborg-Møller 2019). So the whole curve is within the band in 95% of cases.
     """
-    prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
+    pairs = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
         differences = _differences_by_prompt(base, new)
-        curve = _resampled_curve(differences, prompts, steps, seed)
+        curve = _resampled_curve(differences, pairs, steps, seed)
         prompt_counts = _prompts_by_step(differences, steps)
     else:
-        base_curve = _resampled_curve(base, prompts, steps, seed)
+        base_curve = _resampled_curve(base, pairs, steps, seed)
         # Another seed, as the prompts of the two sides are drawn independently
-        new_curve = _resampled_curve(new, prompts, steps, seed + 1)
+        new_curve = _resampled_curve(new, pairs, steps, seed + 1)
         curve = _ResampledCurve(
             observed=new_curve.observed - base_curve.observed,
             resampled=new_curve.resampled - base_curve.resampled,
         )
-        # NaN, at steps that a side lacks, is the minimum.
+        # The band needs enough prompts on both sides; NaN (none) is the minimum of any two.
         prompt_counts = np.minimum(
             _prompts_by_step(base, steps), _prompts_by_step(new, steps)
         )
@@ -395,16 +422,21 @@ def _prompts_by_step(side: pd.DataFrame, steps: Ints) -> Floats:
 
 
 def _band_width(curve: _ResampledCurve, prompt_counts: Floats) -> Floats:
-    """Return the distance of the simultaneous 95% band from the curve, (steps,)."""
-    # NaN at steps missing on one side, and in resamples without any prompt of the step.
+    """Return the distance of the simultaneous 95% band from the curve, (steps,).
+
+    One factor is multiplied with the standard error of each step. It is the quantile of the
+    largest |t| of a resample, so that 95% of resampled curves are in the band at every step.
+    """
+    # (resamples, steps); NaN at steps missing on one side, and in resamples without any prompt of
+    # the step, which the means and maxima below skip.
     deviations = pd.DataFrame(curve.resampled - curve.observed)
-    error = (deviations**2).mean() ** 0.5
+    standard_error = (deviations**2).mean() ** 0.5
     # Resampling so few prompts would give a band that is much too narrow; for one, of width 0.
-    error = error.where(prompt_counts >= LEAST_PROMPTS)
-    t = deviations.abs() / error.where(error > _TINY)
-    largest = t.max(axis=1)
-    factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
-    return (error * factor).to_numpy(np.float64)
+    standard_error = standard_error.where(prompt_counts >= LEAST_PROMPTS)
+    t = deviations.abs() / standard_error.where(standard_error > _TINY)
+    largest_t = t.max(axis=1)  # (resamples,)
+    factor = float(largest_t.quantile(LEVEL)) if largest_t.notna().any() else 0.0
+    return (standard_error * factor).to_numpy(np.float64)
 
 
 class EqualKL(NamedTuple):
@@ -444,6 +476,7 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
     if not np.isfinite(resampled).any():
         return None
     lower, upper = np.nanquantile(resampled, [_TAIL, 1 - _TAIL]).tolist()
+    # The common range as a fraction of the range that either run reached
     farthest = max(base_distances.max(), new_distances.max())
     nearest = min(base_distances.min(), new_distances.min())
     overlap = (high - low) / (farthest - nearest)
@@ -451,12 +484,15 @@ def at_equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str) -> EqualKL |
 
 
 def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
-    """Return mean rewards of steps, indexed by √KL: the observed ones, then each resample."""
-    prompts = np.unique(side["pair"].to_numpy())
+    """Return mean rewards of steps, indexed by √KL: the observed ones, then each resample.
+
+    ``reward`` is the name of the column.
+    """
+    pairs = np.unique(side["pair"].to_numpy())
     steps = np.unique(side["step"].to_numpy(np.int64))
     # The same seed: each resample draws the same prompts for both figures.
-    rewards = _resampled_curve(side, prompts, steps, seed, reward)
-    kls = _resampled_curve(side, prompts, steps, seed, "kl_k1")
+    rewards = _resampled_curve(side, pairs, steps, seed, reward)
+    kls = _resampled_curve(side, pairs, steps, seed, "kl_k1")
     paths = [_rewards_over_root_kl(rewards.observed, kls.observed)]
     for i in range(_PATH_RESAMPLES):
         path = _rewards_over_root_kl(rewards.resampled[i], kls.resampled[i])
@@ -486,26 +522,30 @@ class _ResampledCurve(NamedTuple):
 
 def _resampled_curve(
     side: pd.DataFrame,
-    prompts: np.ndarray,
+    pairs: np.ndarray,
     steps: Ints,
     seed: int,
     column: str = "reward",
 ) -> _ResampledCurve:
-    """Return the mean of a column at each of ``steps``; ``prompts`` and ``steps`` are ascending.
+    """Return the mean of a column of ``side`` at each of ``steps``, observed and resampled.
 
-    Prompts are drawn with replacement, in at most _GROUPS groups that stay together.
+    ``pairs`` are the prompts to draw from, ascending and distinct like ``steps``. They are drawn
+    with replacement, in at most _GROUPS groups that stay together.
     """
     side = _finite(side[side["step"].isin(steps)], column)
-    group = np.searchsorted(prompts, side["pair"].to_numpy()) % _GROUPS
-    column_of_step = np.searchsorted(steps, side["step"].to_numpy())
-    shape = (min(len(prompts), _GROUPS), len(steps))
+    group = np.searchsorted(pairs, side["pair"].to_numpy()) % _GROUPS
+    step_index = np.searchsorted(steps, side["step"].to_numpy())
+    shape = (min(len(pairs), _GROUPS), len(steps))
     sums = np.zeros(shape)
     counts = np.zeros(shape)
-    np.add.at(sums, (group, column_of_step), side[column].to_numpy())
-    np.add.at(counts, (group, column_of_step), 1)
+    # ``add.at`` adds up the values of equal indices, which ``sums[…] += …`` would not.
+    np.add.at(sums, (group, step_index), side[column].to_numpy())
+    np.add.at(counts, (group, step_index), 1)
     weights = _bootstrap_weights(len(sums), seed)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 at a step without data
         observed = sums.sum(axis=0) / counts.sum(axis=0)
+        # Whole counts add up exactly in any order; sums of a figure do not, so that a plain
+        # product would depend on the machine.
         resampled = exact_product(weights, sums) / (weights @ counts)
     return _ResampledCurve(observed, resampled)
 

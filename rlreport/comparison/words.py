@@ -87,7 +87,10 @@ def signed(value: float) -> str:
 
 
 def headline(outcome: Outcome) -> str:
-    """Return the verdict in a few words, for example for the subject of a mail."""
+    """Return the verdict in a few words, for example for the subject of a mail.
+
+    Broken runs come first: their rewards say little.
+    """
     comparison = outcome.comparison
     broken = outcome.broken
     if len(broken) == len(outcome.runs):
@@ -96,25 +99,26 @@ def headline(outcome: Outcome) -> str:
         return message("All are broken")
     if broken:
         return clauses(_broken(outcome))
-    name = _level(outcome)
+    verdict = _level(outcome)
     effect = signed(comparison.effect.value)
     if comparison.level in ("better", "worse"):
-        return message("{name}: reward {effect}", name=name, effect=effect)
-    return name
+        return message("{name}: reward {effect}", name=verdict, effect=effect)
+    return verdict
 
 
 def sentence(outcome: Outcome) -> str:
     """Return the verdict as sentences: broken runs, then the effect with its interval."""
     parts = [message("{clause}.", clause=clause) for clause in _broken(outcome)]
     if len(parts) == len(outcome.runs):
+        # The headline is then "Both are broken" or "All are broken".
         literal = translatable("{all}, so the difference between them means little.")
         parts.insert(0, message(literal, all=headline(outcome)))
     comparison = outcome.comparison
     effect = outcome.comparison.effect
-    name = _level(outcome)
+    verdict = _level(outcome)
     if comparison.level == "incomparable":
         why = _reasons(outcome)[-1]  # the last reason says why there is no interval
-        return sentences([*parts, message("{clause}.", clause=name), why])
+        return sentences([*parts, message("{clause}.", clause=verdict), why])
     places = {
         "effect": signed(effect.value),
         "interval": message(
@@ -126,7 +130,7 @@ def sentence(outcome: Outcome) -> str:
     literal = translatable(
         "{name}: reward {effect} (95% interval {interval}; {prompts}, {window})."
     )
-    parts.append(message(literal, name=name, **places))
+    parts.append(message(literal, name=verdict, **places))
     if comparison.level == "no_evidence":
         most = figure(max(abs(effect.low), abs(effect.high)))
         parts.append(message("The effect could be up to ±{most}.", most=most))
@@ -153,26 +157,28 @@ _REACHED = {
 
 def learning(outcome: Outcome) -> str:
     """Return sentences on how fast the runs learned, and on evaluations by the trainer, or ""."""
-    result = []
+    parts = []
     speed = outcome.comparison.speed
+    # The reward of a broken run may be an artefact, however fast it rose.
     if speed and not outcome.broken:
-        result.append(_speed(speed))
+        parts.append(_speed(speed))
     evaluations = []
     for side, run in (("BASE", outcome.base), ("NEW", outcome.new)):
         course = run.side.evaluation
         if course is not None:
             evaluations.append(_evaluation(side, course))
-    # Validation responses are the comparison itself.
+    # A comparison of validation responses says this itself.
     if outcome.comparison.split != "val" and len(evaluations) == 2:
-        result.append(message("Validation: {sides}.", sides=clauses(evaluations)))
-    return sentences(result)
+        parts.append(message("Validation: {sides}.", sides=clauses(evaluations)))
+    return sentences(parts)
 
 
 def _speed(speed: Mapping[str, Reached]) -> str:
+    """Return a sentence on when each run reached "half" and "most" of the gain."""
     parts = []
-    for name, reached in speed.items():
+    for share_name, reached in speed.items():
         part = message(
-            _REACHED[name],
+            _REACHED[share_name],
             reward=figure(reached.reward),
             new=_reached(reached.new),
             base=_reached(reached.base),
@@ -204,11 +210,12 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
+    """Return the verdict on the reward, such as "Better" or "No evidence either way"."""
     level = outcome.comparison.level
-    name = _LEVELS[level]
+    verdict = _LEVELS[level]
     if outcome.broken or not outcome.comparison.has_enough_runs:
-        name = _IN_THESE_RUNS.get(level, name)
-    return message(name)
+        verdict = _IN_THESE_RUNS.get(level, verdict)
+    return message(verdict)
 
 
 def run_verdict(run: ComparedRun) -> str:
@@ -238,6 +245,7 @@ def caveats(outcome: Outcome) -> str:
         for guardrail in outcome.comparison.guardrails
         if guardrail.level == "worse"
     ]
+    # The main finding is in the verdict already.
     new = [
         check_name(finding.id)
         for finding in outcome.changed["critical"]
@@ -266,6 +274,7 @@ def _base_window(outcome: Outcome) -> str:
 
 
 def _reasons(outcome: Outcome) -> list[str]:
+    """Return the sentences of ``Comparison.reasons``, in the same order."""
     comparison = outcome.comparison
     places = {
         "base_window": _base_window(outcome),
@@ -432,6 +441,7 @@ def guardrails_note(comparison: Comparison) -> str:
             continue
         name = guardrail_name(guardrail)
         if np.isfinite([guardrail.base, guardrail.new]).all():
+            # Both sides have a mean, but no interval.
             too_few.append(name)
         elif guardrail.column.startswith(TRAINER):
             # Only few trainers log what responses do not have.
@@ -464,7 +474,10 @@ def guardrails_note(comparison: Comparison) -> str:
 
 
 def guardrail_level(guardrail: Guardrail, comparison: Comparison) -> str:
-    """Return "~" (not significant), "better" or "worse", or if undecided "higher" or "lower"."""
+    """Return "~" (not significant), "better" or "worse", or if undecided "higher" or "lower".
+
+    With few runs, a difference may come from their seeds: it is undecided, too.
+    """
     if guardrail.level == "none":
         return "~"
     if guardrail.level != "changed" and comparison.has_enough_runs:

@@ -35,8 +35,9 @@ class Grouped:
     @classmethod
     def by(cls, *keys: NDArray[np.generic]) -> Grouped:
         """Group adjacent rows that have equal values in every key; each key has shape (R,)."""
+        # Whether a row is the first of its group
         is_first = np.zeros(len(keys[0]), bool)
-        is_first[:1] = True  # also if there is no row
+        is_first[:1] = True  # a slice, as there may be no row
         for key in keys:
             differs = key[1:] != key[:-1]
             is_first[1:] |= differs
@@ -80,6 +81,7 @@ class Grouped:
         """
         if weights is None:
             return ratio(self._total(values), self.finite(values))
+        # A row without a value must not count in the sum of weights either.
         weights = np.where(np.isnan(values), 0.0, weights)
         # A value without weight may be infinite, which times 0 would be NaN.
         weighted = np.where(weights > 0, values, 0.0) * weights
@@ -104,12 +106,14 @@ class Grouped:
         Each row has the count, mean and M2 (sum of squared deviations) of its sample. See
         Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance".
         """
-        weights = np.nan_to_num(counts, nan=0.0)
+        weights = np.nan_to_num(counts, nan=0.0)  # rows without a sample are left out
         mean = self.mean(means, weights)
         deviation = np.where(weights > 0, means, 0.0) - mean[self.codes]
+        # Squared deviations of the rows' means from that of the group, and within each row
         between = np.where(weights > 0, deviation * deviation * weights, 0.0)
         within = np.where(weights > 0, m2, 0.0)
         variance = ratio(self.sum(between + within), self.sum(weights))
+        # 0 where only rounding makes values differ from their mean
         std = beyond_rounding(np.sqrt(variance), mean)
         return np.where(std == 0, 0.0, variance)
 
@@ -135,6 +139,7 @@ class Grouped:
     def correlation(self, x: Floats, y: Floats) -> Floats:
         """Return Pearson's r per group over rows where x and y are finite; NaN if undefined."""
         is_finite = np.isfinite(x) & np.isfinite(y)
+        # Means and sums below skip NaN.
         x = np.where(is_finite, x, np.nan)
         y = np.where(is_finite, y, np.nan)
         dx = x - self.mean(x)[self.codes]

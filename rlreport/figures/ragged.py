@@ -50,7 +50,7 @@ def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     """
     largest = significant(_reduce(np.fmax, flat, offsets, np.nan))
     lengths = np.diff(offsets)
-    # Only values that are nearly as large need rounding.
+    # Only values that are nearly as large as the largest may equal it after rounding.
     slack = np.where(np.isfinite(largest), np.abs(largest) * _NEARLY, 0.0)
     near = np.flatnonzero(flat >= np.repeat(largest - slack, lengths))
     row_of_near = np.searchsorted(offsets, near, side="right") - 1
@@ -99,20 +99,21 @@ def _squares_beyond_rounding(count: Floats, mean: Floats, squares: Floats) -> Fl
 def finite_sums(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     """Return each row's number of finite values and their sum (0 if none), shape (R,) each."""
     finite = np.isfinite(flat)
-    if finite.all():
+    if finite.all():  # as usual: no copy is needed
         return np.diff(offsets).astype(np.float64), row_sums(flat, offsets)
     count = row_sums(finite.astype(np.float64), offsets)
     return count, row_sums(np.where(finite, flat, 0.0), offsets)
 
 
 def _reduce(ufunc: np.ufunc, flat: Floats, offsets: Ints, empty: float) -> Floats:
-    """Return each row's reduction by ``ufunc``, shape (R,); ``empty`` for an empty row."""
+    """Return each row's reduction by ``ufunc`` (add: its sum), (R,); ``empty`` for an empty row."""
     starts = offsets[:-1]
     nonempty = offsets[1:] > starts
     if nonempty.all() and len(starts):
         return np.asarray(ufunc.reduceat(flat, starts), dtype=np.float64)
     result = np.full(len(starts), empty)
     if nonempty.any():
-        # Skip the starts of empty rows: every other row still ends where the next one starts.
+        # ``reduceat`` would give an empty row the first value of the next one. Skip the starts of
+        # empty rows: every other row still ends where the next one starts.
         result[nonempty] = ufunc.reduceat(flat, starts[nonempty])
     return result

@@ -42,6 +42,7 @@ def significant(values: ArrayLike, digits: int = DIGITS) -> Floats:
     than a smaller one.
     """
     exact = np.asarray(values, np.float64)
+    # The exponent of the first digit, minus the number of digits after it: that of the last one
     return _in_units(exact, _exponents(exact) - (digits - 1))
 
 
@@ -90,10 +91,12 @@ def exact_product(counts: Floats, values: Floats) -> Floats:
     """
     largest = np.abs(values).max(axis=0, initial=0.0)
     most = np.abs(counts).sum(axis=1).max(initial=1.0)
-    # The exponents e of 2^(e − 1) <= x < 2^e
-    _, bits = np.frexp(largest)
-    _, bits_of_counts = np.frexp(most)
-    unit = bits + bits_of_counts - 53
+    # A sum of products is at most ``most`` · ``largest`` (of its column): below 2 to the sum of
+    # these exponents e, where 2^(e − 1) <= x < 2^e.
+    _, exponent_of_values = np.frexp(largest)
+    _, exponent_of_counts = np.frexp(most)
+    # In units of 2^unit, such a sum is below 2⁵³.
+    unit = exponent_of_values + exponent_of_counts - 53
     whole = np.rint(np.ldexp(values, -unit))
     return np.asarray(np.ldexp(counts @ whole, unit))
 
@@ -105,21 +108,27 @@ def _exponents(values: Floats) -> Ints:
 
 
 def _in_units(values: Floats, exponents: Ints) -> Floats:
-    """Return the values as the nearest multiples of 10^exponent, halves away from zero."""
+    """Return the values as the nearest multiples of 10^exponent, halves away from zero.
+
+    NaN, infinite and subnormal values, and those that would become infinite, stay what they are.
+    """
     sizes = np.abs(values)
-    usable = np.isfinite(values) & (sizes > 0) & (exponents > _LOWEST)
-    exponents = np.where(usable, exponents, 0)
-    powers = _POWERS[np.abs(exponents) - _LOWEST]
-    fractions = exponents < 0
+    is_rounded = np.isfinite(values) & (sizes > 0) & (exponents > _LOWEST)
+    exponents = np.where(is_rounded, exponents, 0)
+    powers = _POWERS[np.abs(exponents) - _LOWEST]  # entry 0 has the exponent _LOWEST
+    # 10^−e is not exact in float64, but 10^e is up to 10²²: use that instead.
+    is_fraction = exponents < 0
     with np.errstate(over="ignore", invalid="ignore"):
-        in_units = np.where(fractions, sizes * powers, sizes / powers)
+        in_units = np.where(is_fraction, sizes * powers, sizes / powers)
         units = np.floor(in_units + _HALF)
         # Dividing by an exact power of ten gives the float64 that is nearest to the decimal.
-        nearest = np.where(fractions, units / powers, units * powers)
-    inexact = usable & (np.abs(exponents) > _EXACT_POWER)
+        nearest = np.where(is_fraction, units / powers, units * powers)
+    inexact = is_rounded & (np.abs(exponents) > _EXACT_POWER)
     if inexact.any():
+        # Parsing a decimal gives the nearest float64, but takes longer.
         pairs = zip(units[inexact].tolist(), exponents[inexact].tolist(), strict=True)
         nearest[inexact] = [float(f"{whole:.0f}e{power}") for whole, power in pairs]
-    usable &= np.isfinite(nearest)  # rounded up, the largest numbers would be infinite
+    # Rounded up, the largest numbers would be infinite.
+    is_rounded &= np.isfinite(nearest)
     # Adding 0 turns −0, which exports would show, into 0.
-    return np.where(usable, np.copysign(nearest, values), values) + 0.0
+    return np.where(is_rounded, np.copysign(nearest, values), values) + 0.0

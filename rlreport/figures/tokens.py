@@ -8,6 +8,7 @@ in nats. NaN inputs give NaN outputs.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -112,9 +113,10 @@ def k3(ratio: Floats) -> Floats:
     x²/2! − x³/3! + …, which is the same on any machine; ``static/js/response/metrics.js`` does so,
     too. Source: J. Schulman, "Approximating KL divergence" (2020), estimator k3.
     """
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # infinite for a log-ratio below −709
         result = np.expm1(-ratio)
     result += ratio
+    # Of small ones, the difference of nearly equal numbers would lose digits.
     small = np.flatnonzero(np.abs(ratio) < SERIES_BELOW)
     result[small] = _k3_by_series(ratio[small])
     return result
@@ -126,6 +128,7 @@ def _k3_by_series(ratio: Floats) -> Floats:
     for factor in reversed(_SERIES[:-1]):
         total *= ratio
         total += factor
+    # The series begins with x².
     total *= ratio
     total *= ratio
     return total
@@ -151,14 +154,15 @@ def gae(
     last token. The return is A_t + V_t (the λ-return). Source: Schulman et al. 2016,
     "High-Dimensional Continuous Control Using Generalized Advantage Estimation", eq. 16.
     """
-    following = np.empty_like(values)
-    following[:-1] = values[1:]
-    following[row_ends(offsets)] = 0.0
+    delta = np.empty_like(values)
+    delta[:-1] = values[1:]  # V_{t+1}
+    delta[row_ends(offsets)] = 0.0
+    # In place, as the arrays are large: r_t + γ V_{t+1} − V_t
     with np.errstate(over="ignore", invalid="ignore"):
-        following *= gamma
-        following += rewards
-        following -= values
-        return discounted_sums(following, offsets, gamma * lam)
+        delta *= gamma
+        delta += rewards
+        delta -= values
+        return discounted_sums(delta, offsets, gamma * lam)
 
 
 def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
@@ -169,15 +173,17 @@ def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
     follow the same recurrence with factor³².
     """
     lengths = np.diff(offsets)
-    chunks = (lengths + _CHUNK - 1) // _CHUNK  # per row
+    chunks = (lengths + _CHUNK - 1) // _CHUNK  # number of chunks of each row
     chunk_offsets = offsets_of(chunks)
-    last = row_ends(chunk_offsets)
-    # Of a row's last chunk only the first columns are used; zeros after them change no sum.
+    last = row_ends(chunk_offsets)  # the last chunk of each row
+    # The grid has a chunk per row. Of a row's last chunk only the first columns are used; zeros
+    # after them change no sum.
     last_column = (lengths[chunks > 0] - 1) % _CHUNK
     used = np.ones((int(chunk_offsets[-1]), _CHUNK), dtype=bool)
     used[last] = np.arange(_CHUNK) <= last_column[:, None]
     grid = np.zeros(used.shape)
     grid[used] = flat
+    # From the last column to the first, each cell becomes the discounted sum within its chunk.
     for t in range(_CHUNK - 2, -1, -1):
         grid[:, t] += factor * grid[:, t + 1]
     if len(chunks) and chunks.max() > 1:
@@ -187,6 +193,7 @@ def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
         carry = np.zeros_like(totals)  # what a chunk gets from the chunk after it
         carry[:-1] = totals[1:]
         carry[last] = 0.0
+        # The last column is one token away from the next chunk: factor¹.
         grid += powers[::-1] * carry[:, None]
     return np.asarray(grid[used])
 
@@ -222,11 +229,11 @@ def token_figures(
     if "logp" in logged and "ref_logp" in logged:
         figures["log_ratio"] = log_ratio(logged["logp"], logged["ref_logp"])
     value = logged.get("value")
-    if value is None:
+    if value is None:  # without a critic, there are no advantages and returns per token
         return figures
     advantage = logged.get("advantage")
     reward = logged.get("token_reward")
-    estimate = advantage
+    estimate = advantage  # from which the return is computed
     if reward is not None:
         estimate = gae(reward, value, offsets, gamma, lam)
         if advantage is not None:
@@ -236,6 +243,7 @@ def token_figures(
             estimate = np.where(has_no_reward, advantage, estimate)
     if estimate is not None:
         preferred = estimate if advantage is None else advantage
+        # ``estimate`` stands in where the logged one is NaN.
         figures["advantage"] = np.where(np.isnan(preferred), estimate, preferred)
         figures["return"] = estimate + value
     return figures
@@ -282,14 +290,14 @@ def response_figures(
 def _divergence(
     columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: Ints
 ) -> None:
-    """Add columns of the KL to the reference, from the log-ratio and k3 of each token."""
+    """Add columns of the KL to the reference, from the log-ratio and k3 (``kl``) of each token."""
     count, total = finite_sums(ratio, offsets)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # 0 / 0 of a response without log-ratios
         columns["log_ratio_mean"] = total / count
     columns["kl_k1"] = np.where(count > 0, total, np.nan)
     # Skip only NaN: a k3 that overflows is infinite, and must make the row's sum infinite.
-    total = row_sums(np.where(np.isnan(kl), 0.0, kl), offsets)
-    columns["kl_k3"] = np.where(count > 0, total, np.nan)
+    k3_total = row_sums(np.where(np.isnan(kl), 0.0, kl), offsets)
+    columns["kl_k3"] = np.where(count > 0, k3_total, np.nan)
     with np.errstate(invalid="ignore"):
         columns["kl_k3_mean"] = columns["kl_k3"] / count
     columns["kl_max"], columns["kl_max_position"] = row_first_maxima(kl, offsets)
@@ -311,6 +319,7 @@ def _critic(
     if "advantage" in figures:
         columns["advantage_mean"] = row_means(figures["advantage"], offsets)
     if logged is not None:
+        # A response has one advantage if those of its tokens are the same but for rounding.
         _, mean, m2 = row_moments(logged, offsets)
         is_same = np.sqrt(m2) <= SAME_ADVANTAGE * np.abs(mean)
         columns["advantage_logged_mean"] = np.where(is_same, mean, np.nan)
@@ -325,6 +334,7 @@ def _add_values_and_returns(
 ) -> None:
     """Add columns of tokens with a return, from which the critic's explained variance follows."""
     is_finite = np.isfinite(returns)
+    # Variances of values, returns and errors are compared, so they are of the same tokens.
     if not is_finite.all():
         value = np.where(is_finite, value, np.nan)
         returns = np.where(is_finite, returns, np.nan)
@@ -337,6 +347,7 @@ def _add_values_and_returns(
         # Unlike λ-returns, sums of actual rewards do not depend on the predicted values.
         parts["mc_return"] = discounted_sums(figures["token_reward"], offsets, 1.0)
         parts["mc_error"] = value - parts["mc_return"]
+    # M2 is the sum of squared deviations, from which variances over responses can be pooled.
     for name, flat in parts.items():
         _, mean, m2 = row_moments(flat, offsets)
         columns[f"{name}_mean"] = mean
@@ -356,6 +367,7 @@ def _engines(
         count, mean = finite_means(mismatch_ratio(logp, sampler), offsets)
         columns["mismatch_tokens"] = count
         columns["mismatch_ratio"] = mean
+        # Of KL(sampler‖trainer), as the tokens are drawn from the sampler's distribution
         columns["mismatch_k3"] = row_means(k3(sampler - logp), offsets)
         change = np.abs(figures["prob"] - probability(sampler))
         columns["mismatch_prob"] = row_means(change, offsets)
@@ -365,6 +377,7 @@ def _engines(
         ratio = importance_ratio(logp, old_logp)
         columns["ratio_tokens"], columns["ratio_mean"] = finite_means(ratio, offsets)
         is_outside = np.abs(ratio - 1.0) > CLIP_RANGE
+        # 1 or 0, NaN where a log-probability is missing; the mean is a share.
         outside = np.where(np.isfinite(ratio), is_outside, np.nan)
         columns["ratio_outside"] = row_means(outside, offsets)
 
@@ -372,45 +385,58 @@ def _engines(
 def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:
     """Return start, period and length of a loop in each of R texts, int64 (R, 3), in units.
 
+    ``units``, int32 (N,), are the ids (>= 0) of the tokens or words of all texts; text r is
+    units[offsets[r]:offsets[r + 1]].
+
     In a loop of period p <= MAX_PERIOD, unit i equals unit i - p at max(24, 2 p) or more
     consecutive i; these and the p units before them are the loop. It counts from 100 units on, or
-    from 32 if it is at least a quarter of the text. Of several loops, return the longest of the
-    smallest period; zeros without a loop. ``units``, int32 (N,), are the ids (>= 0) of the words of
-    all texts; text r is units[offsets[r]:offsets[r + 1]]. No loop extends over a unit that occurs
-    only once, such as GAP: fewer than p units beyond it could equal earlier ones. Source: rlreport.
+    from 32 if it is at least a quarter of the text. A unit that occurs only once, such as GAP, ends
+    a loop. Of several loops, return the longest of the smallest period; zeros without a loop.
+    Source: rlreport.
     """
-    found = np.zeros((len(offsets) - 1, 3), np.int64)
-    # 24 consecutive positions include three successive multiples of 8, so only texts with three
-    # equal units there are compared in full.
+    loops = np.zeros((len(offsets) - 1, 3), np.int64)
+    for period, texts in _texts_that_may_loop(units, offsets):
+        has_no_loop = loops[texts, 1] == 0  # of a smaller period
+        for text in texts[has_no_loop].tolist():
+            text_units = units[offsets[text] : offsets[text + 1]]
+            start, length = _longest_loop(text_units, period)
+            if length:
+                loops[text] = start, period, length
+    return loops
+
+
+def _texts_that_may_loop(
+    units: NDArray[np.int32], offsets: Ints
+) -> Iterator[tuple[int, Ints]]:
+    """Yield each period, ascending, and the texts that may have a loop of it.
+
+    Every _STRIDE-th unit is compared with the one a period before. In _LEAST_REPEATED consecutive
+    units there are three of these, so that a text with a loop has three equal ones in a row. Three
+    that lie in two texts are no problem: the text is compared in full afterwards.
+    """
+    # Before the first text there are units that equal no other.
     padded = np.pad(units, (MAX_PERIOD, 0), constant_values=-1)
     positions = np.arange(0, len(units), _STRIDE)
     text_of = np.searchsorted(offsets, positions, side="right") - 1
     for period in range(1, MAX_PERIOD + 1):
-        # The unit a period before each position, −1 before the first text
         before = padded[MAX_PERIOD - period : len(padded) - period : _STRIDE]
         equal = padded[MAX_PERIOD::_STRIDE] == before
         are_three_equal = equal[2:] & equal[1:-1] & equal[:-2]
-        texts = text_of[np.flatnonzero(are_three_equal)]
-        has_no_loop = found[texts, 1] == 0  # of a smaller period
-        for text in np.unique(texts[has_no_loop]).tolist():
-            words = units[offsets[text] : offsets[text + 1]]
-            start, length = _longest_loop(words, period)
-            if length:
-                found[text] = start, period, length
-    return found
+        yield period, np.unique(text_of[np.flatnonzero(are_three_equal)])
 
 
-def _longest_loop(words: NDArray[np.int32], period: int) -> tuple[int, int]:
-    """Return start and length of a text's longest loop of a period; zeros if none counts."""
-    runs = spans(words[period:] == words[:-period])
+def _longest_loop(units: NDArray[np.int32], period: int) -> tuple[int, int]:
+    """Return start and length of the longest loop of a period in a text; zeros if none counts."""
+    # Runs (start, stop) of positions i at which unit i + period equals unit i
+    runs = spans(units[period:] == units[:-period])
     if not len(runs):
         return 0, 0
     lengths = runs[:, 1] - runs[:, 0]
     longest = int(np.argmax(lengths))  # of equal ones, the first
-    start = int(runs[longest, 0])
+    start = int(runs[longest, 0])  # of the loop, which begins a period before the run
     repeated = int(lengths[longest])
     length = repeated + period
-    is_quarter = 4 * length >= len(words)
+    is_quarter = 4 * length >= len(units)
     least = _LEAST_QUARTER_LOOP if is_quarter else _LEAST_LOOP
     if length >= least and repeated >= max(_LEAST_REPEATED, 2 * period):
         return start, length
@@ -418,7 +444,11 @@ def _longest_loop(words: NDArray[np.int32], period: int) -> tuple[int, int]:
 
 
 def is_cut_off(finished: Floats, ending: Floats | Ints) -> Floats:
-    """Return 1 if a token limit or an unknown reason cut a response, 0 if not, NaN if unknown."""
+    """Return 1 if a token limit or an unknown reason cut a response, 0 if not, NaN if unknown.
+
+    ``finished`` is 1 if the response ended by itself, 0 if not, NaN if unknown; ``ending`` is an
+    ``Ending``, 0 if it is not known.
+    """
     # After other endings, such as an error, it is no wonder that the EOS token is missing.
     by_tokens = np.isin(ending, (0, Ending.FINISHED, Ending.CUT_OFF, Ending.OTHER))
     return np.where(by_tokens, 1 - finished, 0.0)
@@ -440,11 +470,14 @@ def thinking_tokens(
     latest = np.zeros(len(opens), np.int64)
     latest[marks] = marks + 1
     latest = np.maximum.accumulate(latest) - 1
-    has_mark_before = latest >= start
+    has_mark_before = latest >= start  # in the same row
+    # A token is thinking after an opening tag, as are both tags.
     inside = np.where(has_mark_before, opens[latest], False) | closes
     # Tokens before a row's first mark are thinking if that mark closes thinking.
     index = np.searchsorted(marks, offsets[:-1])
-    first = marks[np.minimum(index, len(marks) - 1)]
+    first = marks[
+        np.minimum(index, len(marks) - 1)
+    ]  # at or after the start of each row
     has_mark = (first >= offsets[:-1]) & (first < offsets[1:])
     inside |= ~has_mark_before & np.repeat(has_mark & closes[first], lengths)
     count = row_sums(inside.astype(np.float64), offsets)

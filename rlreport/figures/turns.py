@@ -33,9 +33,8 @@ class Ending(IntEnum):
     FINISHED = 1  # by itself
     CUT_OFF = 2  # at a limit of tokens
     TURN_LIMIT = 3
-    MOST_TURNS = (
-        4  # not completed, after the largest number of turns: probably their limit
-    )
+    # not completed, after the largest number of turns: probably their limit
+    MOST_TURNS = 4
     ERROR = 5
     ABORTED = 6  # by the trainer, a limit of time or a filter of contents
     UNFINISHED = 7  # it is logged as not completed, without a reason
@@ -160,9 +159,13 @@ class RowMetadata:
 def row_metadata(
     record: Mapping[str, Any], step: int, prompt: str, response: str
 ) -> RowMetadata:
-    """Return a row's metadata without invalid values; call ``normalize_turns_and_mask`` before."""
+    """Return a row's metadata without invalid values; call ``normalize_turns_and_mask`` before.
+
+    ``step`` is that of the row; ``prompt`` and ``response`` are its texts.
+    """
     turns = record.get("turns") or turns_in_text(response)
     metadata = RowMetadata(split_named(record.get("split")) or None)
+    # A response with an error but some text was trained.
     if record.get("errors") and not response.strip():
         metadata.left_out = "failed"
     elif record.get("trainable") is False:
@@ -181,6 +184,7 @@ def row_metadata(
     if isinstance(version, list | tuple) and version:
         version = version[0]  # the oldest, if it changed within the response
     if is_number(version):
+        # How many steps old the weights were that sampled the response
         metadata.figures["lag"] = float(step - version)
     seconds = record.get("seconds")
     if is_number(seconds):
@@ -190,11 +194,12 @@ def row_metadata(
 
 def ending_of(reason: object) -> Ending | None:
     """Return how a response ended by its logged reason, such as "stop"; None if it is unknown."""
-    if not isinstance(reason, str) or len(reason) > _LONGEST_REASON:
+    if not isinstance(reason, str) or len(reason) > _LONGEST_REASON:  # prose
         return None
     plain = _BLANKS.sub("_", reason.strip().lower())
     # Enumerations are logged with their name: "TerminationReason.MAX_TURNS_EXCEEDED".
     _, _, word = plain.rpartition(".")
+    # "max_turns_exceeded" is the known "max_turns".
     return _ENDINGS.get(word) or _ENDINGS.get(_REACHED.sub("", word))
 
 
@@ -229,13 +234,14 @@ class _Thinking(NamedTuple):
 
 def _thinking(text: str, *, begun: bool) -> _Thinking | None:
     """Return the thinking in a text, None without any; ``begun``: the prompt ends with its tag."""
-    opened = text.find(_OPEN)
+    opened = text.find(_OPEN)  # −1 without the tag
     closed = text.find(_CLOSE)
     if not begun and opened < 0 and closed < 0:
         return None
     # Chat templates often end with the opening tag, so that the text has only the closing one.
     if opened < 0 or 0 <= closed < opened:
         text = _OPEN + text
+    # Each part but the last ends at a closing tag; an opening tag divides it.
     parts = [_Part._make(part.partition(_OPEN)) for part in text.split(_CLOSE)]
     return _Thinking(parts)
 
@@ -247,7 +253,10 @@ def _begins_thinking(prompt: str) -> bool:
 
 
 def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
-    """Return the columns of the response table that are counted over a conversation's turns."""
+    """Return the columns of the response table that are counted over a conversation's turns.
+
+    ``turns`` are those after the prompt.
+    """
     sampled = [turn for turn in turns if turn["sampled"]]
     answers = [turn for turn in turns if turn["role"] == "tool"]
     errors = [answer for answer in answers if answer.get("error")]
@@ -299,10 +308,10 @@ class _TurnCounts:
     def add(self, turn: Turn, *, begun: bool) -> None:
         """Count a turn; ``begun`` if the prompt opened its thinking."""
         text = turn["text"]
-        thought = turn.get("thinking")
+        thought = turn.get("thinking")  # of a trainer that logs it apart from the text
         if not isinstance(thought, str):
             thought = ""
-        # Of a trainer that logs thinking as a field, the text begins after it.
+        # Of such a trainer that logs thinking as a field, the text begins after it.
         thinking = _thinking(text, begun=begun and not thought)
         if thought:
             self.has_thinking = True
@@ -320,6 +329,7 @@ class _TurnCounts:
             self.unparsed += len(calls)
         else:
             self.unparsed += sum(map(is_unparsed, calls))
+        # A turn with a call is never void, and its markup is that of the call.
         if calls:
             return
         if not is_answered:
@@ -337,7 +347,7 @@ def _calls_of(turn: Turn) -> list[Any]:
 def _late_calls(turns: Sequence[Turn]) -> int:
     """Return the number of calls in or after a final answer and before the next user turn."""
     late = 0
-    answered = False
+    answered = False  # whether there was a final answer since the last user turn
     for turn in turns:
         if turn["sampled"]:
             answered = answered or is_final(turn["text"])
@@ -359,8 +369,10 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
         if turn["role"] != "tool":
             continue
         name = turn.get("tool")
+        # On one line; answers of unnamed tools are counted together.
         name = " ".join(name.split())[:_LONGEST_NAME] if isinstance(name, str) else ""
         if name in counts:
+            # The sum of the counts, field by field
             counts[name] = ToolCounts(*map(add, counts[name], _count_of(turn)))
         elif len(counts) < MAX_TOOLS:
             counts[name] = _count_of(turn)
@@ -368,10 +380,13 @@ def _tool_counts(turns: Sequence[Turn]) -> dict[str, ToolCounts]:
 
 
 def _count_of(answer: Turn) -> ToolCounts:
-    """Return the counts of a single answer."""
+    """Return the counts of a single answer of a tool."""
+    # The range of its tokens in the response
     start, stop = answer.get("tokens", (0, 0))
     text = answer["text"]
-    kinds: dict[str, int] = {}
+    kinds: dict[
+        str, int
+    ] = {}  # field of ``ToolCounts`` -> 1, for the kind of the error
     if answer.get("error"):
         kind = error_kind(f"{answer['error']}\n{text}")
         if kind in ERROR_KINDS:
@@ -410,6 +425,7 @@ def normalize_turns_and_mask(
     ``cut``, longer arrays were cut to ``tokens``, so the mask is cut, too.
     """
     problems: list[str] = []
+    # 1 for each token that was sampled, 0 for each other
     mask = row.get("response_mask")
     logged_turns = row.get("turns")
     ids = row.get("token_ids")
@@ -422,6 +438,7 @@ def normalize_turns_and_mask(
     turns = _normalize_turns(logged_turns)
     if turns is not None:
         row["turns"] = turns
+        # Without token strings, ids still tell the number of tokens in which spans must lie.
         count = len(ids) if tokens < 0 and isinstance(ids, list) else tokens
         token_spans = [turn["tokens"] for turn in turns if "tokens" in turn]
         if not _spans_fit(token_spans, count):
@@ -451,22 +468,26 @@ def _normalize_turns(turns: object) -> list[dict[str, Any]] | None:
             return None
         role = role_name(turn["role"])
         sampled = turn.get("sampled")
-        kept = {key: value for key, value in turn.items() if value is not None}
-        kept["role"] = role
-        kept["text"] = content_text(turn.get("text"))
-        kept["sampled"] = role == "assistant" if sampled is None else bool(sampled)
-        # An ``error`` of "" says that the answer is none.
-        if role == "tool" and "error" not in kept:
-            error = error_in_answer(kept["text"])
+        copy = {key: value for key, value in turn.items() if value is not None}
+        copy["role"] = role
+        copy["text"] = content_text(turn.get("text"))
+        # If the log does not say so, the policy sampled the assistant's turns.
+        copy["sampled"] = role == "assistant" if sampled is None else bool(sampled)
+        # A logged ``error`` of "" says that the answer is none, whatever its text.
+        if role == "tool" and "error" not in copy:
+            error = error_in_answer(copy["text"])
             if error:
-                kept["error"] = error
-        normalized.append(kept)
+                copy["error"] = error
+        normalized.append(copy)
     return normalized
 
 
 def _spans_fit(spans: Sequence[Any], tokens: int) -> bool:
-    """Return whether spans are (start, stop) in ascending order, within a number of tokens."""
-    end = 0
+    """Return whether spans are (start, stop) in ascending order, within a number of tokens.
+
+    They come from a log, so that each may be anything.
+    """
+    end = 0  # of the span before
     for span in spans:
         if not isinstance(span, list | tuple) or len(span) != 2:
             return False

@@ -89,12 +89,13 @@ def build_report(
     form = form_of(out, options.form)
     prepared = _prepare(logs, out, options, form)
     run = _load_and_judge(logs, options, prepared, progress, workers)
-    limit = options.max_size or form.default_size
+    max_size = options.max_size or form.default_size
     renderer = Renderer(form.encode, workers, progress)
-    pages = RunPages.of(run, renderer, limit=limit, one_file=form.one_file)
-    release_memory()
+    pages = RunPages.of(run, renderer, limit=max_size, one_file=form.one_file)
+    release_memory()  # of loading and judging, before processes render pages
     with publishing(out, form) as path:
-        pages, size = deliver(path, form, pages, limit=limit)
+        # The pages that were written may have fewer details, to fit in the size.
+        pages, size = deliver(path, form, pages, limit=max_size)
     if prepared.summary:
         append_summary(pages, prepared.summary)
     return Report(
@@ -113,9 +114,11 @@ def build_report(
 class _Prepared(NamedTuple):
     """What is read before the logs, as anything of it may be refused."""
 
-    limits: Thresholds
+    thresholds: Thresholds  # of the checks
     chart_functions: list[ChartFunction]
-    summary: Path | None  # the file of the job summary
+    summary: (
+        Path | None
+    )  # the file of the GitHub job summary, None if none is asked for
     card: Card
     author_notes: str
     remarks: list[Note]  # on the author's notes and the configuration
@@ -124,8 +127,11 @@ class _Prepared(NamedTuple):
 def _prepare(
     logs: Sequence[str | Path], out: Destination, options: BuildOptions, form: Form
 ) -> _Prepared:
-    """Refuse options and the destination, and read the files that the user gave with the logs."""
-    limits = _limits(options)
+    """Refuse options and the destination, and read the files that the user gave with the logs.
+
+    This comes before the logs are read, which may take long.
+    """
+    thresholds = _thresholds(options)
     form.check(options)
     check_destination(out, form)
     check_address_space()
@@ -133,8 +139,15 @@ def _prepare(
     summary = summary_file() if options.github_summary else None
     card = _card(logs, options)
     notes, remarks = read_notes(logs, options.notes, redact=bool(options.redact))
-    remarks += [Note(NoteKind.CARD, text, 1) for text in card.notes]
-    return _Prepared(limits, functions, summary, card, notes, remarks)
+    remarks += [Note(NoteKind.CARD, text, count=1) for text in card.notes]
+    return _Prepared(
+        thresholds=thresholds,
+        chart_functions=functions,
+        summary=summary,
+        card=card,
+        author_notes=notes,
+        remarks=remarks,
+    )
 
 
 def _load_and_judge(
@@ -157,8 +170,9 @@ def _load_and_judge(
         name = "run"
     if options.in_progress:
         tables = tables.mark_in_progress()
-    judged, spreading = _judge(tables, rollouts, prepared.limits, options)
-    # Texts are read only if a chart of the user's functions takes them, and once for all.
+    judged, spreading = _judge(tables, rollouts, prepared.thresholds, options)
+    # Texts are read only if a chart of the user's functions takes them, and once for all. Their
+    # rows are found now, before the samples are dropped.
     sampled_texts = cache(partial(_texts, _sampled_rows(tables), rollouts, options))
     tables = tables.without_samples()  # they are large, and no later stage needs them
     if options.redact:
@@ -167,6 +181,7 @@ def _load_and_judge(
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
     verdict = with_texts(judged, tables.sample_note)
+    # The user's functions get the tables after redaction, and with it no texts (see ``_texts``).
     charts, chart_errors = custom_charts(
         prepared.chart_functions, tables, sampled_texts, quote=not options.redact
     )
@@ -186,12 +201,14 @@ def _load_and_judge(
 def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     """Return the verdict of the health checks on logs, without building a report."""
     progress = Progress(options.quiet, options.language)
-    limits = _limits(options)
+    thresholds = _thresholds(options)
     with Workers(options.workers, options.ray) as workers:
-        card = _card(logs, options)
+        card = _card(
+            logs, options
+        )  # only for ``_load``, so that its files are no unread logs
         _, rollouts, tables = _load(logs, options, card, progress, workers)
         tables = _with_several_runs(logs, tables, options)
-        judged, _ = _judge(tables, rollouts, limits, options)
+        judged, _ = _judge(tables, rollouts, thresholds, options)
     return with_texts(judged, tables.sample_note)
 
 
@@ -203,7 +220,7 @@ def _load(
     workers: Workers,
 ) -> LoadedRun:
     """Load the run. Files that have another purpose, such as thresholds, are no unread logs."""
-    given = (
+    given = (  # some may be None
         notes_file(logs, options.notes),
         options.thresholds,
         options.tokenizer,
@@ -234,7 +251,10 @@ def _with_notes(tables: Tables, remarks: Sequence[Note]) -> Tables:
 def _with_several_runs(
     logs: Sequence[str | Path], tables: Tables, options: BuildOptions
 ) -> Tables:
-    """Return the tables with a note first if the logs look like several runs."""
+    """Return the tables with a note first if the logs look like several runs.
+
+    With ``--merge``, the user says that they are one run; no note says otherwise.
+    """
     if options.merge:
         notes = [note for note in tables.notes if note.kind != NoteKind.SEVERAL_STARTS]
         return replace(tables, notes=notes)
@@ -244,47 +264,48 @@ def _with_several_runs(
     return replace(tables, notes=[note, *tables.notes])
 
 
-def _limits(report: ReportOptions) -> Thresholds:
+def _thresholds(options: ReportOptions) -> Thresholds:
     """Return the thresholds of checks; raise an error for names of checks that do not exist."""
-    refuse_unknown(report.mute)
-    return load_thresholds(report.thresholds) if report.thresholds else Thresholds()
+    refuse_unknown(options.mute)
+    return load_thresholds(options.thresholds) if options.thresholds else Thresholds()
 
 
-def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
+def _card(logs: Sequence[str | Path], options: ReportOptions) -> Card:
     """Return the run's configuration; redaction removes its texts, or all entries with names."""
-    meta = {str(name): str(value) for name, value in report.meta.items()}
+    meta = {str(name): str(value) for name, value in options.meta.items()}
     card = run_card(
-        logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git
+        logs, configs=tuple(map(Path, options.config)), meta=meta, git=options.git
     )
-    if report.redact_names:
+    if options.redact_names:
+        # Names of settings are names, too. The paths only keep the files from being unread logs.
         return Card(withheld=bool(card.entries), paths=card.paths)
-    return card.without_texts() if report.redact else card
+    return card.without_texts() if options.redact else card
 
 
 def _judge(
-    tables: Tables, rollouts: Rollouts, limits: Thresholds, options: BuildOptions
+    tables: Tables, rollouts: Rollouts, thresholds: Thresholds, options: BuildOptions
 ) -> tuple[Judged[Finding], SpreadingTexts]:
-    """Return the judged run, and the texts that spread without the counts of all others."""
-    run = Run(tables.without_step_in_progress(), limits)
+    """Return the judged run, and the texts that spread over its responses."""
+    run = Run(tables.without_step_in_progress(), thresholds)
     judged = with_excerpts(judge(run, muted=options.mute), tables.responses, rollouts)
+    # Only the checks use how often each response has each text, which is large.
     return judged, replace(spreading_texts(run), counts={})
 
 
 def _sampled_rows(tables: Tables) -> Ints:
     """Return the rows of the response table whose texts are in the sample of training."""
     training = tables.training()
-    sample = training.words or training.ngrams
+    sample = training.words or training.ngrams  # either may be None
     sampled = training.responses.iloc[[] if sample is None else sample.rows]
     steps = tables.responses["step"].to_numpy()
     # A step's responses follow each other, numbered from 0 by ``n``.
-    rows: Ints = (
-        np.searchsorted(steps, sampled["step"].to_numpy()) + sampled["n"].to_numpy()
-    )
+    first_row_of_step = np.searchsorted(steps, sampled["step"].to_numpy())
+    rows: Ints = first_row_of_step + sampled["n"].to_numpy()
     return rows
 
 
 def _texts(rows: Ints, rollouts: Rollouts, options: BuildOptions) -> pd.DataFrame:
-    """Return prompts and responses of these rows, for charts of the user's functions."""
+    """Return prompts and responses of these rows of the response table, for custom charts."""
     if options.redact:
         raise UsageError("texts are not available with --redact")
     sampled = rollouts.read(rows, with_tokens=0)

@@ -69,9 +69,14 @@ def build_comparison(
     options: CompareOptions,
     progress: Progress,
 ) -> ComparisonReport:
-    """Compare ``news`` with ``bases``, one run or several seeds each, and write a report."""
+    """Compare ``news`` with ``bases``, one run or several seeds each, and write a report.
+
+    What can be refused is refused before the runs are read, which may take long.
+    """
     form = form_of(out, options.form)
-    limits = load_thresholds(options.thresholds) if options.thresholds else Thresholds()
+    thresholds = Thresholds()
+    if options.thresholds:
+        thresholds = load_thresholds(options.thresholds)
     form.check(options)
     check_destination(out, form)
     check_address_space()
@@ -79,17 +84,21 @@ def build_comparison(
     bases = _seeds(bases)
     news = _seeds(news)
     _refuse_incomparable([*bases, *news], options)
-    base_runs = [compared_run(run, options, limits, progress) for run in bases]
-    new_runs = [compared_run(run, options, limits, progress) for run in news]
+    base_runs = [compared_run(run, options, thresholds, progress) for run in bases]
+    new_runs = [compared_run(run, options, thresholds, progress) for run in news]
     outcome = outcome_of(base_runs, new_runs, options)
     pages = _pages(outcome, options, form)
-    limit = options.max_size or form.default_size
+    max_size = options.max_size or form.default_size
     with publishing(out, form) as path:
-        pages, size = deliver(path, form, pages, limit=limit)
+        # The pages that were written may have fewer details, to fit in the size.
+        pages, size = deliver(path, form, pages, limit=max_size)
     if summary:
         append_summary(pages, summary)
     return ComparisonReport(
-        shown(out) if isinstance(out, str) else out, form.id, size, outcome
+        out=shown(out) if isinstance(out, str) else out,
+        form=form.id,
+        size=size,
+        outcome=outcome,
     )
 
 
@@ -109,12 +118,14 @@ def _refuse_incomparable(runs: Sequence[str | Path], options: CompareOptions) ->
     }
     for run in runs:
         kind = without_figures.get(Path(run).suffix.lower())
+        # A folder of logs may have any name.
         if kind and not Path(run).is_dir():
             raise UnusableInputError(
                 f"{run}: {kind} has no figures; compare the logs instead"
             )
     if not options.metrics:
         return
+    # Earlier reports have their own metrics.
     logs = [run for run in runs if report_about(run) is None]
     if len(logs) > 1:
         raise UsageError(
@@ -126,27 +137,31 @@ def _refuse_incomparable(runs: Sequence[str | Path], options: CompareOptions) ->
 def compared_run(
     path: str | Path,
     options: CompareOptions,
-    limits: Thresholds,
+    thresholds: Thresholds,
     progress: Progress,
 ) -> ComparedRun:
-    """Return one run, from its logs or from an earlier report (folder, zip or one file)."""
+    """Return one run, from its logs or from an earlier report (folder, zip or one file).
+
+    A report was judged when it was built; ``thresholds`` are for logs.
+    """
     report = earlier_report(path)
     if report:
         return of_report(report, options.pair_by)
     name, rollouts, tables = load_run([path], options, progress)
     tables = tables.without_step_in_progress()
-    verdict = with_texts(judge(Run(tables, limits)))
+    verdict = with_texts(judge(Run(tables, thresholds)))
     return of_logs(path, name, tables, rollouts, verdict, options)
 
 
 def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonPages:
+    """Return the pages of a comparison with all details, before they are fitted in a size."""
     title = message(
         "{new} against {base}", new=outcome.new.name, base=outcome.base.name
     )
     comparison = outcome.comparison
     charts = comparison_charts(
-        comparison.windows.common.astype(float),
-        *comparison.curves,
+        comparison.windows.common.astype(float),  # the steps of the curves
+        *comparison.curves,  # of BASE and of NEW
         comparison.band,
         comparison.paths,
     )
@@ -156,6 +171,6 @@ def _pages(outcome: Outcome, options: CompareOptions, form: Form) -> ComparisonP
         options=options,
         encode=form.encode,
         one_file=form.one_file,
-        shown=len(outcome.flips),
+        shown=len(outcome.flips),  # all prompts that were won or lost
         charts=drawn(charts, options.language),
     )

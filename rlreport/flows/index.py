@@ -71,11 +71,12 @@ def build_index(
     found: list[Source] = []
     for path in reports:
         found += _reports_at(path, target.parent, language)
-    # An index must not list itself.
+    # A report that several paths lead to is listed once, and an index must not list itself.
     sources = [
         source for source in dict.fromkeys(found) if source.path.resolve() != target
     ]
     listed = [_entry(source, target.parent) for source in sources]
+    # Some broken reports are listed as such, but a page of nothing else would be of no use.
     if listed and all(report.is_unread for report in listed):
         raise UsageError(f"{sources[0].path}: {listed[0].why}")
     title = title or language.of(message("Runs"))
@@ -98,9 +99,10 @@ def _index_path(given: str | Path) -> Path:
             f"{out}: an index is one HTML file; its name must end in .html"
         )
     target = local_path(out, FORMS["html"])
-    # ``publishing`` cannot tell a report from an earlier index.
+    # ``publishing`` replaces any HTML file of rlreport: it cannot tell a report from an index.
     is_in_report = (target.parent / REPORT).is_file()
-    if is_in_report or (target.is_file() and _about(target) is not None):
+    is_report = target.is_file() and _about(target) is not None
+    if is_in_report or is_report:
         raise OutputError(
             f"{target} belongs to a report; choose another file name for the index"
         )
@@ -110,15 +112,16 @@ def _index_path(given: str | Path) -> Path:
 def _document(
     listed: Sequence[Listed], title: str, language: Language
 ) -> Iterator[bytes]:
-    """Yield the parts of the page."""
-    frame = Shell(title=title, run=title, kind="runs")
+    """Yield the parts of the page, an HTML file with everything in it."""
+    shell = Shell(title=title, run=title, kind="runs")
     groups = grouped(listed, language)
-    chart = reward_chart(groups)
+    chart = reward_chart(groups)  # None with fewer than two runs
     view = runs_view(groups, drawn([chart], language) if chart else [])
     template = environment(language).get_template("main/runs.html")
-    html = template.render(view=language.of(view), shell=frame)
+    html = template.render(view=language.of(view), shell=shell)
     page = encode_view(RenderedPage("index.html", "", title, html))
-    yield from assemble(frame, iter([page.content]), language=language, charts=False)
+    # Its only chart is a picture, so that it needs no script for charts.
+    yield from assemble(shell, iter([page.content]), language=language, charts=False)
 
 
 def _about(path: Path) -> dict[str, Any] | RlreportError | None:
@@ -132,7 +135,8 @@ def _about(path: Path) -> dict[str, Any] | RlreportError | None:
 def _reports_at(location: str | Path, folder: Path, language: Language) -> list[Source]:
     """Return the report at a path, those in it, or those built from its trainer metrics.
 
-    New reports are written to ``folder``.
+    Without any, the path itself is returned, and listed as no report. New reports are written to
+    ``folder``.
     """
     if is_url(str(location)):
         raise UsageError(
@@ -148,7 +152,9 @@ def _reports_at(location: str | Path, folder: Path, language: Language) -> list[
         if not any(map(_is_report, children)):
             return _build_reports(path, folder, language) or [Source(path)]
     except _UNREADABLE as error:
-        return [Source(path, str(getattr(error, "strerror", "") or error))]
+        # The error of the system without its number and the path
+        problem = getattr(error, "strerror", "") or error
+        return [Source(path, str(problem))]
     return [Source(child) for child in children if _is_report(child)]
 
 
@@ -160,11 +166,10 @@ def _build_reports(path: Path, folder: Path, language: Language) -> list[Source]
     reports: list[Source] = []
     for run in find_and_read([path]).runs:
         name = re.sub(r"[^\w.-]+", "-", safe_text(run)).strip("-.")
-        name = name[:100] or "run"
+        name = name[:100] or "run"  # file systems have limits on names
         out = folder / f"{name}.html"
-        if (
-            Source(out) in reports
-        ):  # another run whose name differs in characters left out
+        # Another run may have a name that differs only in characters left out.
+        if Source(out) in reports:
             out = folder / f"{name}-{len(reports)}.html"
         title = "" if run == "." else safe_text(run)  # ".": the folder itself
         options = BuildOptions(run=run, title=title, lang=language.code)
@@ -183,9 +188,10 @@ def _is_report(path: Path) -> bool:
     try:
         if (path / REPORT).is_file():
             return True
+        # Other files are not opened.
         if path.is_file() and path.suffix.lower() not in (".html", ".htm", ".zip"):
             return False
-    except OSError:
+    except OSError:  # such as a folder without permission: listed with the reason
         return True
     return isinstance(_about(path), dict | UnreadableReportError)
 
@@ -200,7 +206,8 @@ def _entry(source: Source, root: Path) -> Listed:
     name = safe_text(relative)
     about = UnusableInputError(source.problem) if source.problem else _about(path)
     if isinstance(about, RlreportError):
-        return Listed(name, href, None, safe_text(str(about).removeprefix(f"{path}: ")))
+        why = str(about).removeprefix(f"{path}: ")  # its row has the path already
+        return Listed(name, href, about=None, why=safe_text(why))
     if about is None:
-        return Listed(name, href, None, "not a report of rlreport")
+        return Listed(name, href, about=None, why="not a report of rlreport")
     return Listed(name, href, about)

@@ -41,7 +41,7 @@ def load_run(
     workers: Workers | None = None,
     **settings: Any,
 ) -> LoadedRun:
-    """Read a run, as ``read_run`` does, and summarise it."""
+    """Read a run and summarise it; ``settings`` are further arguments of ``read_run``."""
     scan, metrics = read_run(logs, options, progress, workers, **settings)
     tables = summarise(scan, metrics)
     loaded = LoadedRun(scan.name, scan.rollouts, tables)
@@ -74,22 +74,25 @@ def read_run(
     Raises:
         UnusableInputError: nothing can be read.
     """
-    read = part(ReadOptions, options)
-    gae = part(GaeOptions, options)
-    metrics = find_and_read(logs, read.metrics, read.run, one_run=one_run)
-    # Files that no note says are unread
-    used = [*known, *metrics.explained(strict=read.strict)]
+    read_options = part(ReadOptions, options)
+    gae_options = part(GaeOptions, options)
+    metrics = find_and_read(
+        logs, read_options.metrics, read_options.run, one_run=one_run
+    )
+    # Files on which there is no note that they are not logs
+    used = [*known, *metrics.explained(strict=read_options.strict)]
     try:
         scan = read_logs(
             logs,
-            read,
-            gae,
+            read_options,
+            gae_options,
             progress,
             metrics=metrics.paths,
             workers=workers,
             used=used,
         )
     except UnusableInputError as error:
+        # If metrics were read, the error is about the logs alone.
         if not explain or metrics.paths:
             raise
         # The first three notes on metrics may say why none were found, either.

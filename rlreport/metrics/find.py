@@ -81,14 +81,14 @@ def find_metrics(path: Path) -> list[MetricsSource]:
     ``trainer_state.json``, only the largest is used. Links to folders are not followed.
     """
     if not path.is_dir():
+        # Such a file can only be one of metrics, even if it is broken: reading it tells why.
         only_metrics = path.is_file() and _kind(path) in ONLY_METRICS
         return _files_of(path, path.parent) if only_metrics or _is_metrics(path) else []
     if _is_mlflow(path):
         return [_mlflow_source(path)]
     sources: list[MetricsSource] = []
-    states: dict[
-        str, list[Path]
-    ] = {}  # run -> the ``trainer_state.json`` of its checkpoints
+    # Run -> the ``trainer_state.json`` of its checkpoints
+    states: dict[str, list[Path]] = {}
     for folder_path, folders, names in os.walk(path):
         here = Path(folder_path)
         if is_own_folder(here):
@@ -109,6 +109,7 @@ def find_metrics(path: Path) -> list[MetricsSource]:
                 states.setdefault(_run_of(file, path), []).append(file)
             elif _is_metrics(file, in_folder=True):
                 sources += _files_of(file, path)
+    # The state of a later checkpoint has the history of those before it: the largest has all.
     for files in states.values():
         largest = max(files, key=lambda file: (file.stat().st_size, str(file)))
         sources += _files_of(largest, path)
@@ -116,7 +117,7 @@ def find_metrics(path: Path) -> list[MetricsSource]:
 
 
 def sources_of(path: Path) -> list[MetricsSource]:
-    """Return metrics at a path from the user.
+    """Return the metrics at a path that the user gave as --metrics.
 
     Raises:
         UnusableInputError: it is missing, a folder without any, or part of a report of rlreport.
@@ -147,20 +148,24 @@ def _is_mlflow(folder: Path) -> bool:
 
 def _mlflow_source(folder: Path) -> MetricsSource:
     """Return the source of a run of MLflow, given the folder ``metrics`` in the run's folder."""
-    run = folder.parent
+    run_folder = folder.parent
     name = ""
-    with suppress(OSError):
-        text = (run / "tags" / "mlflow.runName").read_text("utf-8", "replace")
+    with suppress(OSError):  # a run without a name
+        text = (run_folder / "tags" / "mlflow.runName").read_text("utf-8", "replace")
         name = text[:_MAX_RUN_NAME].strip()
     read = partial(readers.mlflow_records, folder)
-    return MetricsSource(folder, read, name or run.name)
+    return MetricsSource(folder, read, name or run_folder.name)
 
 
 def _files_of(path: Path, root: Path) -> list[MetricsSource]:
-    """Return a source for each run in a file; a run without a name is called by its folder."""
+    """Return a source for each run in a file; a run without a name is called by its folder.
+
+    ``root`` is the folder that was searched, see ``_run_of``.
+    """
     run = _run_of(path, root)
     kind = _kind(path)
     read = partial(_READERS[kind], path)
+    # Of a file with several runs, each source reads the rows of one.
     if kind == ".db":
         with _unreadable(path):
             names = readers.trackio_runs(path)
@@ -203,7 +208,10 @@ def _kind(path: Path) -> str:
 
 
 def _is_metrics(path: Path, *, in_folder: bool = False) -> bool:
-    """Return whether a file has metrics; ``in_folder`` if the user did not name the file."""
+    """Return whether a file has metrics; ``in_folder`` if the user did not name the file.
+
+    Files in a folder that only might be metrics are not opened.
+    """
     kind = _kind(path)
     if not path.is_file():
         return False
@@ -238,7 +246,7 @@ def _has_metrics(path: Path, kind: str) -> bool:
 
 
 def _is_table(path: Path, kind: str) -> bool:
-    """Return whether the first lines are of events, or the header and a row of a table."""
+    """Return whether a .jsonl begins with an event, or a .csv with names and a row of numbers."""
     with closing(readers.lines_of(path, _LONGEST_HEAD)) as lines:
         first = next(lines, b"")
         second = next(lines, b"")
@@ -247,9 +255,11 @@ def _is_table(path: Path, kind: str) -> bool:
     separator = readers.csv_separator(first)
     names = readers.csv_cells(first, separator)
     cells = readers.csv_cells(second, separator)
+    # A table of rollouts has columns of texts.
     if len(cells) != len(names) or not TEXT_KEYS.isdisjoint(names):
         return False
     row = dict(zip(names, cells, strict=True))
+    # What remains are metrics; only the first key of a step counts.
     steps = [row.pop(key) for key in STEP_KEYS if key in row]
     if not steps or not _is_number(steps[0]):
         return False
@@ -297,7 +307,9 @@ def find_and_read(
     *,
     one_run: bool = False,
 ) -> TrainerMetrics:
-    """Read the metrics files ``given``, else those in the logs; only of ``run`` if it is not "".
+    """Read the metrics files ``given`` by the user, else those in the logs.
+
+    With a ``run``, only those of this run are read.
 
     A file that cannot be read raises if the user named it; if not, it becomes a note. With
     ``one_run``, several starts in one log are taken to be one training.
@@ -307,6 +319,7 @@ def find_and_read(
     for path in given or logs:
         sources += find(Path(path))
     runs = sorted({source.run for source in sources})
+    # The run may have rollouts only.
     if run and run not in runs and run not in names_of_runs(logs):
         raise UsageError(
             f"--run {run}: no such run; found: {', '.join(runs) or 'none'}"
@@ -320,13 +333,14 @@ def find_and_read(
     table = MetricsTable()
     seen: dict[str, Ints] = {}  # metric -> its steps in the runs so far
     for run_sources in by_run.values():
-        of_run = _table_of_run(run_sources, logs, result, must_read=bool(given))
-        arrangement = of_run.arrange(one_run=one_run)
+        table_of_run = _table_of_run(run_sources, logs, result, must_read=bool(given))
+        arrangement = table_of_run.arrange(one_run=one_run)
         if arrangement:
             result.notes += start_notes(arrangement)
-        if len(by_run) > 1 and _add_steps(seen, of_run.steps_of()):
+        # Two runs with a metric at the same step cannot be in one table; parts of one run can.
+        if len(by_run) > 1 and _add_steps(seen, table_of_run.steps_of()):
             result.runs = sorted(by_run)
-        table.extend(of_run)
+        table.extend(table_of_run)
     result.table, result.broken = table.frame()
     result.notes += [Note(NoteKind.METRICS, limit, 1) for limit in table.limits]
     return result
@@ -351,7 +365,7 @@ def _table_of_run(
         try:
             part = read_metrics(source, unused)
         except RlreportError as error:
-            # Trackio's database may contain only rollouts.
+            # A database that the user named may be one of rollouts only.
             is_named = source.path in log_paths and source.path.suffix != ".db"
             if must_read or is_named:
                 raise
@@ -374,10 +388,10 @@ def _add_steps(seen: dict[str, Ints], steps_of: Mapping[str, Ints]) -> bool:
     """Add the steps of a run's metrics to ``seen``; return whether one of them was there."""
     is_repeated = False
     for name, steps in steps_of.items():
-        before = seen.get(name, np.empty(0, np.int64))
-        if np.isin(steps, before).any():
+        seen_steps = seen.get(name, np.empty(0, np.int64))
+        if np.isin(steps, seen_steps).any():
             is_repeated = True
-        seen[name] = np.union1d(before, steps)
+        seen[name] = np.union1d(seen_steps, steps)
     return is_repeated
 
 

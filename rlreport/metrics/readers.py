@@ -103,6 +103,8 @@ def lines_of(
 ) -> Generator[bytes]:
     """Yield the decompressed lines of a file, as far as it can be read.
 
+    If it cannot be read to its end, ``unused`` counts that, with the last line that was read.
+
     Raises:
         ValueError: not even the first line can be read.
         LimitError: a line has more than ``longest`` bytes, or all more than MAX_UNPACKED.
@@ -113,7 +115,7 @@ def lines_of(
     line = None
     count = 0
     for line in lines:
-        if line.data is None:
+        if line.data is None:  # its data is left out, as it is too long
             raise LimitError(
                 message("a line is longer than {most:count} bytes", most=longest)
             )
@@ -123,6 +125,7 @@ def lines_of(
             )
         count += 1
         yield line.data
+    # Known only at the end: why the file could not be read further
     if lines.damage and line is None:
         raise ValueError(lines.damage)
     if lines.damage and unused is not None:
@@ -130,9 +133,11 @@ def lines_of(
 
 
 def json_line_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
+    """Yield the records of a file with one JSON object per line."""
     for number, line in enumerate(lines_of(path, unused=unused), 1):
         try:
-            yield from _records([load_json(line, "replace")], unused, number)
+            event = load_json(line, "replace")
+            yield from _records([event], unused, line=number)
         except ValueError:
             if line.strip():
                 unused.add(JSON, number)
@@ -141,7 +146,11 @@ def json_line_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
 def _records(
     events: Iterable[Any], unused: UnusedRows, line: int | None = None
 ) -> Iterator[Record]:
-    """Yield (step, metrics) of each event; add events with an invalid step to ``unused``."""
+    """Yield (step, metrics) of each event; add events with an invalid step to ``unused``.
+
+    ``line`` is the number of the line that has the events, None if they have no lines. Other
+    objects, and those without metrics or a step, are skipped.
+    """
     for event in events:
         metrics = numbers_of(event) if isinstance(event, dict) else {}
         if not metrics:
@@ -182,11 +191,12 @@ def console_records(path: Path, unused: UnusedRows) -> Iterator[Record]:
     """
     names: set[str] = set()
     known: set[str] = set()  # names of metrics with a value that is not rounded to 0
+    # The file is read twice; unused rows are counted in the second pass only.
     for _, cells in _console_lines(path, UnusedRows()):
         names |= cells.keys()
         known.update(n for n in cells if not _ROUNDED_ZERO.fullmatch(cells[n]))
     for _ in names - known:
-        unused.add(ROUNDED, None)
+        unused.add(ROUNDED, line=None)
     found_any = False
     for step, cells in _console_lines(path, unused):
         event = {name: number(cells[name]) for name in cells if name in known}
@@ -208,7 +218,7 @@ def _console_lines(
     """Yield the step and (metric -> printed number) of each line of metrics in a console log."""
     for line in lines_of(path, unused=unused):
         plain = _ANSI.sub(b"", line)
-        start = CONSOLE_LINE.search(plain)
+        start = CONSOLE_LINE.search(plain)  # the step, which ends before the metrics
         if start is None:
             continue
         text = plain[start.end() :].decode(errors="replace")
@@ -229,6 +239,10 @@ def number(cell: str) -> float | None:
 
 
 def tensorboard_records(path: Path, _: UnusedRows) -> Iterator[Record]:
+    """Yield the scalars of a TensorBoard event file, each as a record of its own.
+
+    They come tag by tag, unless the step of a tag falls: then in the order of their times.
+    """
     try:
         from tensorboard.backend.event_processing import event_accumulator
         from tensorboard.util import tensor_util
@@ -243,6 +257,7 @@ def tensorboard_records(path: Path, _: UnusedRows) -> Iterator[Record]:
     log = event_accumulator.EventAccumulator(str(path), size_guidance=everything)
     log.Reload()
     tags = log.Tags()
+    # TensorFlow 2 logs a scalar as a tensor without dimensions.
     scalars = {tag: log.Scalars(tag) for tag in tags[event_accumulator.SCALARS]}
     tensors = {tag: log.Tensors(tag) for tag in tags[event_accumulator.TENSORS]}
     tagged: list[tuple[str, Any]] = []
@@ -291,26 +306,37 @@ class _Columns(NamedTuple):
 
     @classmethod
     def of(cls, names: list[str], run: str) -> _Columns | None:
-        """Return the columns of ``run`` (or, if "", of all rows); None without a step."""
+        """Return the columns of ``run`` (or, if "", of all rows); None without a step.
+
+        ``names`` is the header of the table.
+        """
         step = _first_index(names, STEP_KEYS)
         if step is None:
             return None
         kind = next((i for i, name in enumerate(names) if name in KIND_KEYS), None)
         run_column = _first_index(names, RUN_KEYS) if run else None
         # Without a column of runs, the names of columns begin with the run.
-        metrics = csv_metrics(names, run if run_column is None else "")
+        run_in_names = run if run_column is None else ""
+        metrics = csv_metrics(names, run_in_names)
         if run_column is not None:
             metrics.pop(run_column, None)
         counters = {name: names.index(name) for name in NO_METRICS.intersection(names)}
-        return cls(names, step, kind, run_column, metrics, counters)
+        return cls(
+            names=names,
+            step=step,
+            kind=kind,
+            run=run_column,
+            metrics=metrics,
+            counters=counters,
+        )
 
     def numbers(self, cells: list[str], step: float) -> dict[str, float]:
-        """Return the metrics and counters of a row that are numbers."""
+        """Return the metrics and counters of a row that are numbers, as those of an event."""
         kind = "" if self.kind is None else _cell(cells, self.kind).lower()
         values = {
             prefixed(kind, name): number(cells[index])
             for index, name in self.metrics.items()
-            if index < len(cells)
+            if index < len(cells)  # a row may be short
         }
         event = {name: number(_cell(cells, i)) for name, i in self.counters.items()}
         values |= counters_of({self.names[self.step]: step, **event})
@@ -350,6 +376,7 @@ def csv_records(path: Path, unused: UnusedRows, run: str = "") -> Iterator[Recor
         )
     for line, cells in _csv_rows(lines, separator, unused):
         step = number(_cell(cells, columns.step))
+        # Of too many cells, it is not clear to which columns they belong.
         if len(cells) > len(names):
             unused.add(CELLS, line)
         elif step is None or not step.is_integer() or abs(step) > LARGEST_STEP:
@@ -369,7 +396,7 @@ def _csv_rows(
         for cells in rows:
             if any(cells):
                 yield line, cells
-            line = rows.line_num + 2
+            line = rows.line_num + 2  # the first line of the next row
     except csv.Error:  # such as an unclosed quotation mark
         unused.add(REST, line)
 
@@ -410,7 +437,11 @@ def csv_runs(path: Path) -> list[str]:
 
 
 def csv_metrics(names: list[str], run: str) -> dict[int, str]:
-    """Return column index -> metric, of ``run`` or (if "") all; omit W&B's __MIN and __MAX."""
+    """Return the index of each column with a metric -> name of the metric.
+
+    With ``run``, these are the columns "RUN - METRIC". W&B exports a metric with its extremes, as
+    METRIC__MIN and METRIC__MAX; these are left out.
+    """
     metrics: dict[int, str] = {}
     for index, name in enumerate(names):
         if not name or name in NO_METRICS or name in KIND_KEYS:
@@ -515,6 +546,7 @@ def trackio_runs(path: Path) -> list[str]:
 
 
 def trackio_records(path: Path, unused: UnusedRows, run: str) -> Iterator[Record]:
+    """Yield the records of ``run`` in a database of Trackio, in the order in which it has them."""
     query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY rowid"
     with closing(open_database(path)) as database:
         for logged_step, metrics in database.execute(query, (run,)):
@@ -536,6 +568,7 @@ def wandb_run(path: Path) -> str:
             if about:
                 names = _values_of(about[0], _RUN_NAME)
                 return f"{_text(names[0])}-{run}" if names else run
+    # Without a name, or if the file is damaged: the id alone
     return run
 
 
@@ -554,7 +587,11 @@ def wandb_records(path: Path, _: UnusedRows) -> Iterator[Record]:
 
 
 def _wandb_entries(path: Path) -> Iterator[bytes]:
-    """Yield the entries of a LevelDB log after its 7-byte header; skip an incomplete last entry."""
+    """Yield the entries of a LevelDB log after its 7-byte header; skip an incomplete last entry.
+
+    An entry is one chunk (_WHOLE), or a _FIRST, some _MIDDLE and a _LAST one. A chunk does not
+    extend over the end of a block.
+    """
     with path.open("rb") as stream:
         if stream.read(_FILE_HEADER)[:4] != b":W&B":
             raise UnusableInputError(f"{path.name}: not a run file of W&B")
@@ -571,6 +608,7 @@ def _wandb_entries(path: Path) -> Iterator[bytes]:
             data = stream.read(length)
             left -= _CHUNK_HEADER.size + length
             is_whole = len(data) == length and left >= 0
+            # Cut off, or damaged
             if not is_whole or kind not in (_WHOLE, _FIRST, _MIDDLE, _LAST):
                 return
             if kind in (_WHOLE, _FIRST):
@@ -593,7 +631,7 @@ def _history(data: bytes) -> Record | None:
         if number == _ITEM:
             event |= _history_item(item)
         elif number == _STEP:
-            # Protocol buffers leave out a number that is 0.
+            # Protocol buffers leave out a number that is 0. An item named ``_step`` has the same.
             steps = _values_of(item, _STEP_NUMBER)
             event.setdefault("_step", steps[0] if steps else 0)
     step = step_in(event)
@@ -647,6 +685,7 @@ def _fields(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
+        # A tag is the number of the field, then three bits for the wire type.
         number = tag >> 3
         kind = tag & 7
         if kind == _VARINT:
@@ -657,7 +696,7 @@ def _fields(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
             length, at = _varint(data, at)
         elif kind in _FIXED_SIZES:
             length = _FIXED_SIZES[kind]
-        else:
+        else:  # damaged, or an obsolete wire type
             return
         if at + length > len(data):  # cut off
             return

@@ -209,6 +209,7 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     if not names:
         return {}  # reading the keys and their patterns takes 20 ms
     roles = _roles_by_keys(names)
+    # A name that is a key of a framework never has another role by a pattern.
     unknown = [name for name in names if not _keys_of(name)]
     plain_names = {name: _PREFIXES.sub("", name.lower()) for name in unknown}
     for role, patterns in ROLES.items():
@@ -250,7 +251,10 @@ def _roles_by_keys(names: Sequence[str]) -> dict[str, str]:
 
 
 def _first_match(patterns: Iterable[str], plain_names: Mapping[str, str]) -> str | None:
-    """Return the name that matches the most preferred pattern, of several the first name."""
+    """Return the name that matches the most preferred pattern, of several the first name.
+
+    ``plain_names``: name -> the same in lower case without prefixes, which patterns match.
+    """
     for pattern in patterns:
         for name, plain in plain_names.items():
             if re.fullmatch(pattern, plain):
@@ -297,6 +301,7 @@ def framework_of(metrics: Iterable[str]) -> str | None:
     for name in metrics:
         keys.update(_keys_of(name))
     key_counts = Counter(key.framework for key in keys if _is_long(key))
+    # Of equal counts, the first in ROLLOUT_SETTINGS
     framework = max(ROLLOUT_SETTINGS, key=lambda name: key_counts[name])
     return framework if key_counts[framework] > 1 else None
 

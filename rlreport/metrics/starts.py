@@ -88,14 +88,17 @@ class Arrangement:
 def arranged(
     series: Mapping[str, Series], pieces: int, changes: int, *, one_run: bool = False
 ) -> Arrangement:
-    """Return what the ``pieces`` of a log are, whose step changes ``changes`` times.
+    """Return what the pieces of a log are; there are ``pieces`` of them.
 
-    With ``one_run``, fresh starts are taken to be one training whose counter was set back.
+    ``series`` has the values of each metric, ``changes`` is how often the step changes from one
+    record to the next. With ``one_run``, fresh starts are taken to be one training whose counter
+    was set back.
     """
     steps_of = _steps_by_piece(series, pieces)
     starts = np.zeros(pieces, np.int64)
     shifts = np.zeros(pieces, np.int64)
-    falls = pieces - 1
+    falls = pieces - 1  # each piece but the first begins where the step falls
+    # The step falls too often, or several writers took turns: the log is to be sorted.
     if UNSORTED_FALLS * falls > changes or _written_in_turns(steps_of):
         return Arrangement(starts, shifts, [], unsorted=True)
     all_starts = [_Start.of(steps_of[0])]
@@ -105,8 +108,10 @@ def arranged(
         if len(steps):  # none, if all its metrics are left out
             is_copied = _repeats_values(series, piece)
             if is_copied or not start.is_begun_afresh(steps, steps_of[piece - 1]):
+                # Logged again, written late, or resumed from a checkpoint
                 start.add(steps, is_resumption=not is_copied)
             elif one_run or _goes_on(series, piece):
+                # The same training, whose counter begins again
                 start.set_back(steps)
             else:
                 all_starts.append(_Start.of(steps))
@@ -160,6 +165,7 @@ class _Start:
 
     def set_back(self, steps: Ints) -> None:
         """Add the steps of a piece in which training goes on, but is counted anew."""
+        # Its first step follows on the last one so far.
         self.shift = int(self.steps[-1]) + _spacing(steps) - int(steps[0])
         self.steps = np.union1d(self.steps, steps + self.shift)
         self.counted = steps
@@ -176,6 +182,7 @@ def _steps_by_piece(series: Mapping[str, Series], pieces: int) -> list[Ints]:
         return [np.zeros(0, np.int64)] * pieces
     table = pd.concat(tables).drop_duplicates().sort_values(["piece", "step"])
     steps = table["step"].to_numpy(np.int64)
+    # Where each piece begins, and the end of the last one
     bounds = np.searchsorted(table["piece"], np.arange(pieces + 1))
     return [steps[first:stop] for first, stop in pairwise(bounds)]
 
@@ -220,15 +227,16 @@ def _where(one: Series, chosen: NDArray[np.bool_]) -> Series:
 def is_copy(logged: Mapping[str, Series], again: Mapping[str, Series]) -> bool:
     """Return whether ``again`` has the values of ``logged``, perhaps rounded, at common steps.
 
-    Metrics that are constant, such as settings, do not tell.
+    Metrics that are constant, such as settings, do not tell, nor do counters.
     """
-    equal = 0
+    equal = 0  # number of values in common that are equal, over all metrics
     common = 0
     for name in logged.keys() & again.keys():
         if name.startswith(COUNTER):
             continue
         one = logged[name]
         two = again[name]
+        # The first value at each common step
         _, at_one, at_two = np.intersect1d(one.steps, two.steps, return_indices=True)
         first = one.values[at_one]
         second = two.values[at_two]
@@ -244,12 +252,13 @@ def is_copy(logged: Mapping[str, Series], again: Mapping[str, Series]) -> bool:
 
 
 def _goes_on(series: Mapping[str, Series], piece: int) -> bool:
-    """Return whether what is logged in ``piece`` goes on where it was before.
+    """Return whether what is logged in ``piece`` goes on where it was in the piece before.
 
-    Counters such as ``epoch`` decide, without any most of the metrics that changed before.
+    Counters such as ``epoch`` decide; without any, most of the metrics that changed before do.
     """
     # A schedule of learning rates belongs to the counter, not to the policy.
     learning_rate = roles_of(series).get("learning_rate")
+    # Votes: 1 if it goes on, −1 if it is set back, 0 if it does not tell
     of_counters: list[int] = []
     of_metrics: list[int] = []
     for name, one in series.items():
@@ -276,7 +285,10 @@ def _counts_on(before: Floats, after: Floats) -> int:
 
 
 def _moves_on(before: Floats, after: Floats) -> int:
-    """Return 1 if a metric goes on where it ended, -1 if where it began, 0 if it does not tell."""
+    """Return 1 if a metric goes on where it ended, -1 if where it began, 0 if it does not tell.
+
+    ``before`` and ``after`` are its values in two successive pieces of a log.
+    """
     before = before[np.isfinite(before)]
     after = after[np.isfinite(after)]
     if min(len(before), len(after)) < _MIN_VALUES or _tells_time(before):
@@ -286,6 +298,7 @@ def _moves_on(before: Floats, after: Floats) -> int:
     last = before[-width:].mean()
     now = after[:width].mean()
     change = last - first
+    # It ended where it began: the next value says nothing.
     if abs(change) <= _CHANGE * before.std():
         return 0
     covered = (now - first) / change  # 0 where it began, 1 where it ended

@@ -45,15 +45,17 @@ class Part(NamedTuple):
     pieces: Ints
 
     def merged(self, width: int, *, largest: bool) -> Part:
-        """Merge runs of values whose steps fall into the same interval of ``width`` steps.
+        """Merge adjacent values whose steps are in the same interval of ``width`` steps and piece.
 
         A merged value has the first step of the interval. It is the mean of the values, NaN if any
         is NaN; with ``largest`` it is the largest value that is not NaN.
         """
         if not len(self.steps):
             return self
+        # The first step of each value's interval
         intervals = self.steps - self.steps % width
-        # A run starts with the first value, where the interval changes, or with a piece.
+        # Values to merge start with the first one, where the interval changes, or with a piece.
+        # Prepended is what makes the first value differ.
         new_interval = np.diff(intervals, prepend=intervals[0] - 1) != 0
         new_piece = np.diff(self.pieces, prepend=self.pieces[0]) != 0
         starts = np.flatnonzero(new_interval | new_piece)
@@ -97,6 +99,7 @@ def _part_of(logged: Iterable[tuple[int, float, int]]) -> Part:
     steps, values, pieces = zip(*logged, strict=True)
     numbers = np.array(values, np.float64)
     broken = ~(np.abs(numbers) <= LARGEST_NUMBER)  # NaN compares as false
+    # A number that is too large counts as infinite: its value is NaN, too.
     return Part(
         steps=np.array(steps, np.int64),
         values=np.where(broken, np.nan, numbers),
@@ -128,13 +131,14 @@ class MetricsTable:
     changes: int = 0
 
     def add(self, records: Iterator[Record]) -> None:
-        """Add the records of a log, a block of them at a time."""
+        """Add the records of a log, a block of them at a time to bound memory."""
         last: dict[str, int] = {}  # metric -> its last step in the piece
         step_before = None
         while block := list(islice(records, _BLOCK_ROWS)):
             columns: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
             for step, numbers in block:
-                # Not the step of the record alone: evaluations may be logged late.
+                # A piece ends where the step of a metric falls. The step of the record alone may
+                # fall without that, as evaluations may be logged late.
                 if any(step < last.get(name, step) for name in numbers):
                     self.piece += 1
                     last.clear()
@@ -158,11 +162,13 @@ class MetricsTable:
 
     def extend(self, other: MetricsTable) -> None:
         """Add the metrics of another log of the run, as if it followed this one."""
-        shift = self._piece_of_next(other)
+        first_piece = self._piece_of_next(other)
         for name, parts in other.parts.items():
-            renumbered = [part._replace(pieces=part.pieces + shift) for part in parts]
+            renumbered = [
+                part._replace(pieces=part.pieces + first_piece) for part in parts
+            ]
             self._add(name, renumbered)
-        self.piece = max(self.piece, other.piece + shift)
+        self.piece = max(self.piece, other.piece + first_piece)
         self.changes += other.changes
         self.left_out |= other.left_out
         self._merge(max(self.width, other.width))
@@ -175,6 +181,7 @@ class MetricsTable:
         """
         common = self.names & other.names
         same_pieces = self.piece == other.piece
+        # Without a common metric, no step falls where the other log begins: no new piece.
         if not common:
             return 0 if same_pieces else self.piece
         falls = any(self._falls_after(name, other) for name in common)
@@ -188,9 +195,10 @@ class MetricsTable:
         return bool(other.parts[name][0].steps[0] < last)
 
     def arrange(self, *, one_run: bool = False) -> Arrangement | None:
-        """Keep the last start only, with its steps numbered on; return what was found, if any.
+        """Keep the last start only, with its steps numbered on.
 
-        ``one_run``: take a fresh start to be the same training, whose counter was set back.
+        Return what the pieces of the log are, None if it is one piece. ``one_run``: take a fresh
+        start to be the same training, whose counter was set back.
         """
         if not self.piece:
             return None
@@ -203,10 +211,11 @@ class MetricsTable:
                 part = part.in_order(np.argsort(part.steps, kind="stable"))
                 part = part._replace(pieces=np.zeros_like(part.pieces))
             self.parts[name] = [part]
+        # Metrics that only earlier starts have
         for name, (part,) in list(self.parts.items()):
             if not len(part.steps):
                 del self.parts[name]
-        self.piece = 0
+        self.piece = 0  # the next log follows on one piece
         self._merge(self.width)
         return found
 
@@ -223,7 +232,10 @@ class MetricsTable:
         return {name for name in self.parts if not name.startswith(COUNTER)}
 
     def _add(self, name: str, parts: list[Part]) -> None:
-        """Add values of a metric or counter, unless it is one too many or its name too long."""
+        """Add values of a metric or counter, unless it is one too many or its name too long.
+
+        Counters have no limit of their own: NO_METRICS are few.
+        """
         if len(name) > MAX_NAME:
             return
         if name not in self.parts and not name.startswith(COUNTER):
@@ -248,9 +260,8 @@ class MetricsTable:
     @property
     def steps(self) -> Ints:
         """The distinct steps of all metrics, int64, ascending."""
-        nothing = np.empty(
-            0, np.int64
-        )  # without metrics, there is nothing to concatenate
+        # Without metrics, there would be nothing to concatenate.
+        nothing = np.empty(0, np.int64)
         return np.unique(np.concatenate([nothing, *self.steps_of().values()]))
 
     def _is_small(self) -> bool:
@@ -265,7 +276,7 @@ class MetricsTable:
         norms their maximum. If a step is logged again later, as after a restart, the later value
         counts. Values that are not finite are NaN. Steps beyond MAX_STEPS or MAX_VALUES are merged.
         """
-        self._merge(self.width)
+        self._merge(self.width)  # what was added since the last time
         while not self._is_small():
             self._merge(2 * self.width)
         steps = self.steps
@@ -326,7 +337,8 @@ def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
     for other, others in columns.items():
         if not other.startswith(prefix[0]):
             continue
-        # Another metric of the evaluation is missing where there was none.
+        # Another metric of the evaluation is missing where there was none. If the reward is 0 at
+        # just these steps, but not at all others, 0 is a placeholder.
         missing = np.isnan(others)
         is_zero_there = missing.any() and not values[missing].any()
         if is_zero_there and values[~missing].any():

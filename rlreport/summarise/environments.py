@@ -54,28 +54,36 @@ class Environments:
 
 
 def environments_of(tables: Tables) -> Environments | None:
-    """Return the environments by a field in ENVIRONMENT_FIELDS; None without a suitable field."""
-    # Of fields that differ in case only, the first counts.
+    """Return the environments by a field in ENVIRONMENT_FIELDS; None without a suitable field.
+
+    A field is suitable if most responses have it, with two to MAX_VALUES different values.
+    """
+    # Lower case -> name as logged. Of fields that differ in case only, the first counts: it is
+    # assigned last.
     columns = [str(name) for name in reversed(tables.extras.columns)]
-    fields = {name.lower(): name for name in columns}
-    for name in ENVIRONMENT_FIELDS:
-        if name not in fields:
+    logged_names = {name.lower(): name for name in columns}
+    for field in ENVIRONMENT_FIELDS:
+        if field not in logged_names:
             continue
-        values = _names_in(tables.extras[fields[name]], name)
+        logged_name = logged_names[field]
+        values = _names_in(tables.extras[logged_name], field)
         if values is None:
             continue
         counts = values.value_counts()
         is_common = counts.sum() >= MIN_SHARE * len(values)
         if is_common and 2 <= len(counts) <= MAX_VALUES:
             order = sorted(counts.index, key=lambda name: (-counts[name], name))
-            index = pd.Index(order).get_indexer(values)
+            index = pd.Index(order).get_indexer(values)  # −1 for a response without
             pooled = np.minimum(index, MAX_ENVIRONMENTS).astype(np.int64)
-            return Environments(fields[name], order[:MAX_ENVIRONMENTS], pooled)
+            return Environments(logged_name, order[:MAX_ENVIRONMENTS], pooled)
     return None
 
 
 def _names_in(values: pd.Series, field: str) -> pd.Series | None:
-    """Return a field's values as names of environments, null if empty; None if they are none."""
+    """Return a field's values as names of environments, null if empty; None if they are no names.
+
+    ``field`` is the field's name in lower case.
+    """
     if not pd.api.types.is_numeric_dtype(values):
         is_empty = values.astype(str).str.strip() == ""
         return values.mask(is_empty)

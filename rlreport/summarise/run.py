@@ -25,13 +25,17 @@ from rlreport.text.messages import message
 
 
 def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the prompt table (PROMPT_COLUMNS); ``texts`` are those of prompts 0, 1, …."""
+    """Return the prompt table (PROMPT_COLUMNS); ``texts`` are those of prompts 0, 1, ….
+
+    ``responses`` are sorted by step. Prompts beyond ``texts`` get an empty text.
+    """
+    # The responses to a prompt become adjacent; a stable sort keeps them in the order of steps.
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
     column = {name: responses[name].to_numpy()[order] for name in USED}
     prompts = Grouped.by(column["prompt_id"])
     step = column["step"]
     reward = column["reward"]
-    best = _first_smallest(-reward, prompts)
+    best = _first_smallest(-reward, prompts)  # row of each prompt's best response
     worst = _first_smallest(reward, prompts)
     no_texts = [""] * (len(prompts) - len(texts))
     table = pd.DataFrame(
@@ -62,8 +66,12 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
 def _over_steps(
     column: dict[str, NDArray[Any]],
 ) -> dict[str, NDArray[np.generic]]:
-    """Return columns of the steps of each prompt, and of the rewards of its groups in them."""
+    """Return columns of the steps of each prompt, and of the rewards of its groups in them.
+
+    ``column`` has the columns of responses, sorted by prompt, then by step.
+    """
     reward = column["reward"]
+    # The responses to a prompt in one step are a group.
     groups = Grouped.by(column["prompt_id"], column["step"])
     by_prompt = Grouped.by(groups.first(column["prompt_id"]))
     means = groups.mean(reward)
@@ -84,7 +92,10 @@ def _over_steps(
 def _against_reference(
     column: dict[str, NDArray[Any]], prompts: Grouped
 ) -> dict[str, NDArray[np.generic]]:
-    """Return columns of the responses to each prompt that are compared with a reference."""
+    """Return columns of the responses to each prompt that are compared with a reference.
+
+    ``column`` has the columns of responses, sorted by prompt; ``prompts`` groups its rows.
+    """
     reward = column["reward"]
     reference = column["ref_reward"]
     comparable = ~(np.isnan(reward) | np.isnan(reference))
@@ -100,6 +111,7 @@ def _against_reference(
 
 def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
     """Return the row of each group's smallest value, the first of equal ones; NaN is largest."""
+    # By group, in a group by value: the last key is the first criterion.
     order = np.lexsort((np.nan_to_num(values, nan=np.inf), groups.codes))
     return order[groups.starts]
 
@@ -109,6 +121,7 @@ def _losing_streak(
 ) -> NDArray[np.int64]:
     """Return how many responses to each prompt were compared since the last one that won."""
     position = np.arange(len(won))
+    # The row of each prompt's last win; −1, before all rows, without any
     last_win = np.maximum.reduceat(np.where(won, position, -1), prompts.starts)
     is_after_win = comparable & (position > last_win[prompts.codes])
     return prompts.sum(is_after_win.astype(np.float64)).astype(np.int64)
@@ -122,10 +135,10 @@ MAX_NAMED = 10  # runs named in an error
 def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     """Return all tables of a run from what was read of its logs and of its metrics."""
     metrics = metrics or TrainerMetrics()
-    split = scan.responses["validation"].to_numpy()
-    is_training = split == RowRole.TRAINING
-    # Usually all are of training, and need not be copied.
-    training = scan.responses[is_training] if split.any() else scan.responses
+    role = scan.responses["validation"].to_numpy()  # see ``RowRole``
+    is_training = role == RowRole.TRAINING
+    # Usually all are of training, whose role is 0, and need not be copied.
+    training = scan.responses[is_training] if role.any() else scan.responses
     if scan.responses.empty:
         _refuse_several(metrics.runs)
         steps = trainer_steps(metrics.table)
@@ -133,11 +146,12 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
     else:
         steps, validation = step_tables(
             training,
-            scan.responses[split == RowRole.VALIDATION],
+            scan.responses[role == RowRole.VALIDATION],
             step_bigrams(scan.ngrams, scan.responses),
-            scan.failed,
-            scan.filtered,
+            failed=scan.failed,
+            filtered=scan.filtered,
         )
+    # The step that is being written, and all later ones
     if scan.incomplete_from is not None:
         is_growing = steps["step"] >= scan.incomplete_from
         steps["incomplete"] |= is_growing
@@ -155,6 +169,7 @@ def summarise(scan: Scan, metrics: TrainerMetrics | None = None) -> Tables:
             for note in metrics_notes
         ]
     shared["notes"] = [*scan.notes, *metrics_notes]
+    # Means by step of the logged fields that are numbers
     extras = scan.extras.loc[training.index].select_dtypes(include=[np.number])
     extras_by_step = rounded_columns(extras.groupby(training["step"].to_numpy()).mean())
     tables = Tables(

@@ -56,14 +56,17 @@ _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 # A caller's table may contain infinite values; logs do not.
 @np.errstate(invalid="ignore")
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
-    """Return the step table (STEP_COLUMNS) of responses, which are sorted by step."""
+    """Return the step table (STEP_COLUMNS) of responses, which are sorted by step.
+
+    ``bigrams`` is that of ``step_bigrams``.
+    """
     column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps = Grouped.by(column["step"])
-    numbers = steps.first(column["step"])
+    step_numbers = steps.first(column["step"])
     is_duplicate = responses.duplicated(["step", "response_hash"], keep=False)
     nan_values = steps.sum(column["nan_values"].astype(np.float64))
     figures: dict[str, NDArray[np.generic]] = {
-        "step": numbers,
+        "step": step_numbers,
         "responses": steps.counts,
         "prompts": responses.groupby("step")["prompt_id"].nunique().to_numpy(),
         **_of_responses(column, steps),
@@ -76,12 +79,12 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "duplicate_rate": steps.mean(is_duplicate.to_numpy(np.float64)),
         "loop_rate": steps.mean(np.sign(column["loop_share"])),
         **_critic(column, steps),
-        **_groups(column, steps),
+        **_groups(column),
         **_passes(responses, steps),
         **_advantage_fit(column, steps),
         **_dropped(column, steps),
         **_turns(column, steps),
-        **_distinct_2(bigrams, numbers),
+        **_distinct_2(bigrams, step_numbers),
         "incomplete": incomplete(steps.counts),
         "nan_values": nan_values.astype(np.int64),
     }
@@ -104,8 +107,12 @@ def step_tables(
     failed: Mapping[int, int],  # step -> number of failed rollouts
     filtered: Mapping[int, int],  # step -> number of rollouts that were filtered out
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the step tables of training and validation (may be empty) over the steps of both."""
+    """Return the step tables of training and validation (may be empty) over the steps of both.
+
+    ``training`` and ``validation`` are rows of the response table.
+    """
     steps = step_table(training, bigrams)
+    # A step of which all rollouts failed has no responses, but a row.
     with_failed = [step for step, count in failed.items() if count > 0]
     failed_steps = np.array(with_failed, np.int64)
     if len(np.setdiff1d(failed_steps, steps["step"])):
@@ -130,6 +137,7 @@ def _counts_by_step(steps: pd.DataFrame, counts: Mapping[int, int]) -> pd.Series
 
 def trainer_steps(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the table of steps of a run without rollouts: only columns in ROLE_COLUMNS are set."""
+    # A table without rows has the right columns; then each step of the metrics gets a row.
     columns = {c.name: np.empty(0, c.dtype) for c in RESPONSE_COLUMNS}
     nothing = step_table(pd.DataFrame(columns), pd.DataFrame(_NO_BIGRAMS))
     steps = _reindex(nothing, metrics["step"].to_numpy())
@@ -145,6 +153,7 @@ def _reindex(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
     wide = table.set_index("step").reindex(steps).rename_axis("step").reset_index()
     counts = {c.name: 0 for c in STEP_COLUMNS if c.dtype in ("int64", "bool")}
     kinds = {c.name: c.dtype for c in STEP_COLUMNS}
+    # Columns of bool and NaN are filled as objects: pandas would not put 0 into a bool.
     return wide.astype(dict.fromkeys(counts, object)).fillna(counts).astype(kinds)
 
 
@@ -156,7 +165,10 @@ def window_size(
 
 
 def most_common(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
-    """Return the most common number; None if fewer than a ``share`` of the numbers equal it."""
+    """Return the most common number as an integer, of equally common ones the smallest.
+
+    None if fewer than a ``share`` of the numbers equal it.
+    """
     if not len(numbers):
         return None
     values, counts = np.unique(numbers, return_counts=True)
@@ -172,7 +184,11 @@ def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 
 def _of_responses(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return columns named after a response column and a statistic, such as ``reward_mean``."""
+    """Return the columns of STEP_COLUMNS that are a statistic of a response column.
+
+    They are named after both, such as ``reward_mean``. ``column``: column of the response table ->
+    values, (R,); ``steps`` groups the rows by step.
+    """
     statistics: dict[str, Callable[[Floats], Floats]] = {
         "mean": steps.mean,
         "std": steps.std,
@@ -212,19 +228,26 @@ def _advantage_fit(column: dict[str, Floats], steps: Grouped) -> dict[str, Float
 
 
 def _dropped(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return the share of responses that the trainer dropped, and rewards without and with them."""
-    dropped = column["dropped"]
+    """Return the share of responses that the trainer dropped, and rewards without and with them.
+
+    ``column``: column of the response table -> values, (R,); ``steps`` groups the rows by step.
+    """
+    dropped = column["dropped"]  # 1 or 0, NaN if it is not logged
+    # A response that the trainer masked has NaN as its reward, and the number in the other column.
     reward = np.fmax(column["reward"], column["masked_reward"])
     is_known = np.isfinite(dropped).astype(np.float64)
     return {
         "dropped_share": steps.mean(dropped),
-        "kept_reward_mean": steps.mean(reward, 1.0 - dropped),
-        "all_reward_mean": steps.mean(reward, is_known),
+        "kept_reward_mean": steps.mean(reward, weights=1.0 - dropped),
+        "all_reward_mean": steps.mean(reward, weights=is_known),
     }
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return the shares of responses with a higher and with a lower reward than the reference."""
+    """Return the shares of responses with a higher and with a lower reward than the reference.
+
+    ``column``: column of the response table -> values, (R,); ``steps`` groups the rows by step.
+    """
     reward = column["reward"]
     reference = column["ref_reward"]
     comparable = ~(np.isnan(reward) | np.isnan(reference))
@@ -235,14 +258,21 @@ def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return columns of the critic's values over the tokens of a step."""
-    tokens = column["value_tokens"]
+    """Return columns of the critic's values over the tokens of a step.
+
+    ``column``: column of the response table -> values, (R,), which are means and sums of squared
+    deviations (M2) over the tokens of a response; ``steps`` groups the rows by step.
+    """
+    tokens = column[
+        "value_tokens"
+    ]  # number of a response's tokens with a value and a return
 
     def variance(name: str) -> Floats:
+        """Return a figure's variance over the tokens of a step, from that of each response."""
         means = column[f"{name}_mean"]
         return steps.pooled_variance(tokens, means, column[f"{name}_m2"])
 
-    # Without returns, all tokens of a response have a value.
+    # Without returns, all tokens of a response have a value. The mean of a step is over tokens.
     weights = np.where(np.isnan(tokens), column["response_tokens"], tokens)
     unexplained = ratio(variance("value_error"), variance("return"))
     return {
@@ -252,10 +282,12 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     }
 
 
-def _groups(
-    column: dict[str, Floats], steps: Grouped
-) -> dict[str, NDArray[np.generic]]:
-    """Return columns of the groups of a step that have two rewards or more."""
+def _groups(column: dict[str, Floats]) -> dict[str, NDArray[np.generic]]:
+    """Return columns, with a value per step, about the groups that have two rewards or more.
+
+    ``column``: column of the response table -> values, (R,).
+    """
+    # Responses of a group become adjacent; steps stay in ascending order.
     order = np.lexsort((column["group"], column["step"]))
     step = column["step"][order]
     reward = column["reward"][order]
@@ -263,7 +295,7 @@ def _groups(
     is_group = groups.finite(reward) >= 2
     spread = np.where(is_group, groups.std(reward), np.nan)
     best = np.where(is_group, groups.max(reward), np.nan)
-    by_step = Grouped.by(groups.first(step))
+    by_step = Grouped.by(groups.first(step))  # groups the groups by step
     return {
         "groups": by_step.sum(is_group.astype(np.float64)).astype(np.int64),
         "zero_variance_groups": by_step.share(spread < NO_VARIANCE, is_group),
@@ -287,12 +319,13 @@ def passes_of(responses: pd.DataFrame) -> Passes:
     unbiased (Chen et al. 2021, "Evaluating Large Language Models Trained on Code"). Groups with
     n < k are left out of both, all groups if k is 1. Responses without a grade do not count.
     """
-    correct = responses["correct"].to_numpy()
+    correct = responses["correct"].to_numpy()  # 1 or 0, NaN without a grade
     group = responses.groupby(["step", "group"]).ngroup().to_numpy()
-    _, first = np.unique(group, return_index=True)
+    _, first = np.unique(group, return_index=True)  # first row of each group
     graded = np.bincount(group, np.isfinite(correct), len(first))
     n = graded.astype(np.float64)
     k = most_common(n[n > 0]) or 1
+    # NaN leaves a group out: all figures of it become NaN.
     if k == 1:
         n[:] = np.nan
     n[n < k] = np.nan
@@ -319,16 +352,18 @@ def advantage_fit(
 
     The formula is the one with the highest correlation: reward minus the mean of its group, the
     same divided by the std of its group plus 1e-4 (TRL), or reward minus the mean of its step.
+    ``column``: column of the response table -> values, (R,); ``steps`` groups the rows by step.
     Correlations within a step do not depend on a trainer's scale or offset. Leave-one-out, and the
     population std, differ from these by a factor that depends only on the size of the group.
     """
     reward = column["reward"]
     logged = column["advantage_logged_mean"]
-    if np.isnan(logged).all():
+    if np.isnan(logged).all():  # not logged: NaN for all responses and steps
         return logged, np.full(len(steps), np.nan)
     groups = pd.Series(reward).groupby(column["group"])
     group_mean = groups.transform("mean").to_numpy(np.float64)
     std = groups.transform("std").to_numpy(np.float64)
+    # In a group of equal rewards only rounding makes them differ from their mean.
     centred = np.where(std < NO_VARIANCE, 0.0, difference(reward, group_mean))
     step_mean = steps.mean(reward)[steps.codes]
     formulas = [
@@ -339,6 +374,7 @@ def advantage_fit(
     is_far = np.abs(logged) > FAR * typical(logged)
     logged = np.where(is_far, np.nan, logged)
     fits = [steps.correlation(logged, formula) for formula in formulas]
+    # Over all steps; in absolute terms, as a trainer may log the negative.
     totals = [np.nansum(np.abs(fit)) for fit in fits]
     # Of formulas that fit equally well, the first.
     best = int(np.argmax(significant(totals)))
@@ -362,8 +398,12 @@ def sequence_weights(log_weight: Floats) -> Floats:
 
 
 def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Return columns over the turns and the tool calls of a step, not over its responses."""
+    """Return columns over the turns and the tool calls of a step, not over its responses.
+
+    ``column``: column of the response table -> values, (R,); ``steps`` groups the rows by step.
+    """
     turns = column["turns"]
+    # Only of responses whose turns are known
     tokens = np.where(np.isnan(turns), np.nan, column["response_tokens"])
 
     def share(part: Floats, whole: Floats) -> Floats:

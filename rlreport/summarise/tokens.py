@@ -24,17 +24,19 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
     if sample is None:
         return pd.DataFrame({c: pd.Series(dtype=dtypes[c]) for c in dtypes})
     texts = sample.texts
+    # At each place of the sample, the index of its token in the vocabulary
     units = texts.units
     count = len(texts.vocabulary)
     lengths = np.diff(texts.offsets)
     in_first, in_last = _windows(responses, texts)
+    # Which places are in texts of the first window, and of the last
     first = np.repeat(in_first, lengths)
     last = np.repeat(in_last, lengths)
 
     def mean(
         values: NDArray[np.float32], among: NDArray[np.bool_] | None = None
     ) -> Floats:
-        """Return the mean per token, of the places ``among`` only."""
+        """Return the mean of values of places, per token; ``among``: of these places only."""
         is_logged = ~np.isnan(values)
         if among is not None:
             is_logged &= among
@@ -75,7 +77,10 @@ def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataF
 
 
 def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return ``step`` and the numbers of its ``bigrams`` and of ``distinct`` ones, as columns."""
+    """Return ``step`` and the numbers of its ``bigrams`` and of ``distinct`` ones, as columns.
+
+    A bigram is a pair of adjacent units of a text; no pair extends over GAP, where a text was cut.
+    """
     if texts is None:
         return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
     step = responses["step"].to_numpy()[texts.rows]
@@ -83,6 +88,7 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
     # A pair of units as one number: the first unit in the upper 32 bits
     upper = texts.units[:-1].astype(np.int64) << 32
     pairs = upper | texts.units[1:]
+    # Units that have a next one in the same text, neither being a GAP
     has_next = np.ones(len(texts.units), bool)
     has_next[row_ends(texts.offsets)] = False
     if GAP in texts.vocabulary:
@@ -90,6 +96,7 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
         is_before_gap = np.append(is_gap[1:], False)
         has_next &= ~(is_gap | is_before_gap)
     is_pair = has_next[:-1]
+    # Texts are in the order of steps: the pairs of a step are adjacent.
     steps = np.unique(step)
     starts = np.searchsorted(step_of_unit[:-1][is_pair], steps[1:])
     parts = np.split(pairs[is_pair], starts)  # of each step, which may be empty
@@ -103,6 +110,7 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
 
     Columns ``example_step``, ``example_n`` and ``example_position``, by token.
     """
+    # For each token the row of its response, −1 for none, and the position in it
     row = np.full(len(sample.vocabulary), -1, np.int64)
     position = row.copy()
     logged_kl = responses["kl_k1"].to_numpy()[sample.rows]
@@ -134,7 +142,10 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
 def _windows(
     responses: pd.DataFrame, texts: TextSample
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which texts are of the first window of the run, and which of the last, bool (T,)."""
+    """Return which texts are of the first window of the run, and which of the last, bool (T,).
+
+    A window is a number of steps, see ``window_size``. In a short run, no text is in any.
+    """
     step = responses["step"].to_numpy()[texts.rows]
     is_training = responses["validation"] == RowRole.TRAINING
     steps = np.unique(responses.loc[is_training, "step"].to_numpy())

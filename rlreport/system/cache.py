@@ -59,43 +59,47 @@ class Store:
         try:
             with os.fdopen(os.open(path, os.O_RDONLY | _PLAIN_FILE), "rb") as file:
                 status = os.fstat(file.fileno())
+                # On Windows, which has no ``geteuid``, the owner of each file is 0.
                 user = getattr(os, "geteuid", int)()
                 if not stat.S_ISREG(status.st_mode) or status.st_uid != user:
                     return None  # else another user could inject content into reports
                 data = file.read()
             if time.time() - status.st_mtime > _TOUCH_SECONDS:
-                os.utime(path)
+                os.utime(path)  # ``trim`` removes the least recently used entries
         except OSError:
             return None
         checksum = data[:_SUM_BYTES]
         packed = data[_SUM_BYTES:]
+        # The checksum includes the key: the data of another entry is none of this one.
         is_whole = checksum == xxhash.xxh3_128_digest(key + packed)
         return zstd.decompress(packed) if is_whole else None
 
     def put(self, key: bytes, data: bytes) -> None:
         """Write or replace an entry atomically; errors are ignored."""
         path = self._path(key)
-        packed = zstd.compress(data, 1)
+        packed = zstd.compress(data, level=1)  # fast rather than small
         # The name is known before the file exists, so that an interrupt leaves no file behind.
-        new = path.parent / f"new-{secrets.token_hex(8)}"
+        temporary = path.parent / f"new-{secrets.token_hex(8)}"
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with new.open("xb") as file:
+            with temporary.open("xb") as file:
                 file.write(xxhash.xxh3_128_digest(key + packed) + packed)
-            new.replace(path)
+            temporary.replace(path)
         except OSError:  # a full disk or a read-only folder
             pass
         finally:
             with suppress(OSError):
-                new.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
 
     def trim(self) -> None:
         """If all entries together exceed ``size``, remove the least recently used ones."""
         entries = []
         for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
+            # The user may have chosen a folder with other files, which are not removed.
             if _ENTRY.fullmatch(path.relative_to(self.folder).as_posix()):
-                with suppress(OSError):
+                with suppress(OSError):  # another process may have removed it
                     entries.append((path, path.lstat()))
+        # Using an entry sets its modification time; see ``get``.
         entries.sort(key=lambda entry: (entry[1].st_mtime, entry[0]))
         total = sum(status.st_size for _, status in entries)
         if total <= self.size:
@@ -124,23 +128,27 @@ def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     """Return the dict and the arrays (read-only) that ``pack`` serialized."""
-    position = 8 + int.from_bytes(data[:8], "little")
-    header = orjson.loads(memoryview(data)[8:position])
+    array_start = 8 + int.from_bytes(data[:8], "little")  # where the header ends
+    header = orjson.loads(memoryview(data)[8:array_start])
     arrays = []
     for dtype, shape in header["arrays"]:
-        array = np.frombuffer(data, dtype, math.prod(shape), position).reshape(shape)
-        arrays.append(array)
-        position += array.nbytes
+        count = math.prod(shape)
+        flat = np.frombuffer(data, dtype, count, offset=array_start)
+        arrays.append(flat.reshape(shape))
+        array_start += flat.nbytes
     return header["head"], arrays
 
 
-def store_at(where: str | Path) -> Store:
+def store_at(location: str | Path) -> Store:
     """Return the cache in a folder ("auto": the user's cache folder), created if missing."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base, "rlreport") if where == "auto" else Path(where)
+    if location == "auto":
+        user_caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(user_caches, "rlreport")
+    else:
+        folder = Path(location)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
             f"--cache {folder}: cannot be used as a cache folder: {reason.lower()}"

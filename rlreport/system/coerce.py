@@ -37,11 +37,15 @@ _WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*")
 
 
 def number(value: object) -> float:
-    """Return a number (or text or list of one) as a float, NaN for null; else raise RowError."""
+    """Return a number, a text of one, or the only item of a list, as a float.
+
+    Null, the texts ``none`` and ``null``, and "" are NaN. Raise RowError for any other value.
+    """
     if isinstance(value, Decimal):  # of Parquet
         value = float(value)
     if value is None or isinstance(value, int | float):
         converted = real(value)
+        # None: null, or an integer beyond float64
         return math.nan if converted is None else converted
     if isinstance(value, list) and len(value) == 1:
         return number(value[0])
@@ -73,11 +77,12 @@ def unquoted(value: str) -> str | bool | float:
     """
     if len(value) > _LONGEST_QUOTED:
         return value
-    word = _WORDS.get(value.strip().lower()) if len(value) <= _LONGEST_WORD else None
-    if word is not None:
-        return word
+    if len(value) <= _LONGEST_WORD:
+        word = _WORDS.get(value.strip().lower())
+        if word is not None:
+            return word
     tensor = _TENSOR.fullmatch(value)
-    inner = tensor[1] if tensor else value
+    inner = tensor[1] if tensor else value  # what stands in its parentheses
     if inner in ("True", "False"):
         return inner == "True"
     # Digits in "tensor(4)" are a number, but "4" may be an answer.
@@ -127,12 +132,15 @@ def reals(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def numbers(value: object) -> list[float] | None:
-    """Return a list of numbers as floats, None for another value; raise RowError for others."""
+    """Return the items of a list as floats, each as by ``number``; None if it is no list.
+
+    Raise RowError if an item is no number.
+    """
     if not isinstance(value, list):
         return None
     try:
         return array("d", value).tolist()  # several times faster than one by one
-    except (TypeError, OverflowError):
+    except (TypeError, OverflowError):  # an item is not an int or a float
         return list(map(number, value))
 
 
@@ -144,11 +152,15 @@ def ints(value: object) -> list[int] | None:
 
 
 def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
-    """Return the version if all integers are equal, else [lowest, highest]; None without any."""
+    """Return the policy version of a rollout, or [lowest, highest] if it changed meanwhile.
+
+    ``versions`` are logged for parts of the rollout. Values that are no whole numbers are ignored;
+    without any other, None is returned.
+    """
     integers = [integer(version) for version in versions or ()]
-    known = [version for version in integers if version is not None]
-    if not known:
+    logged = [version for version in integers if version is not None]
+    if not logged:
         return None
-    lowest = min(known)
-    highest = max(known)
+    lowest = min(logged)
+    highest = max(logged)
     return lowest if lowest == highest else [lowest, highest]

@@ -53,7 +53,7 @@ _ELEMENT_BYTES = 40
 _MARKS = b'[]{}",'
 _NO_MARKS = bytes(set(range(256)) - set(_MARKS))
 # Mark -> by how many levels of nesting what follows is deeper, as int8: 1, −1 or 0
-_STEPS = bytes.maketrans(b"[]{},", b"\x01\xff\x01\xff\x00")
+_DEPTH_CHANGES = bytes.maketrans(b"[]{},", b"\x01\xff\x01\xff\x00")
 _PART_OF_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _DOTTED = re.compile(rf"(?<![\w-])(?:{_PART_OF_KEY}){{{MAX_CONFIG_DEPTH}}}")
 # Matches base-60 YAML numbers such as ``1:30:00`` that are longer than 100 characters
@@ -94,8 +94,11 @@ def load_json(data: bytes, errors: str = "strict") -> Any:
 
 
 def _check_json(data: bytes) -> None:
-    """Raise LimitError if a document needs too much memory, or is nested too deeply."""
-    if len(data) <= MAX_DEPTH:
+    """Raise LimitError if a document needs too much memory, or is nested too deeply.
+
+    Both are estimated from its brackets, commas and quotes, without parsing it.
+    """
+    if len(data) <= MAX_DEPTH:  # too short for either
         return
     plain = data
     if b"\\" in data:
@@ -103,8 +106,10 @@ def _check_json(data: bytes) -> None:
         plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = plain.translate(None, _NO_MARKS)
     memory = len(data) + _STRING_BYTES * (marks.count(b'"') // 2)
+    # Checked before the marks are split, which itself takes memory for each string.
     if memory > MAX_MEMORY:
         raise _too_much_memory()
+    # Of the parts between quotes, every second lies outside of strings; marks inside do not count.
     # Adjacent quotes enclose no mark: removing them leaves the other pairs intact.
     outside = b"".join(marks.replace(b'""', b"").split(b'"')[::2])
     memory += _ARRAY_BYTES * outside.count(b"[")
@@ -112,8 +117,9 @@ def _check_json(data: bytes) -> None:
     memory += _ELEMENT_BYTES * outside.count(b",")
     if memory > MAX_MEMORY:
         raise _too_much_memory()
-    steps = np.frombuffer(outside.translate(_STEPS), np.int8)
-    if np.cumsum(steps, dtype=np.int32).max(initial=0) > MAX_DEPTH:
+    # 1 for an opening bracket, −1 for a closing one: their running sum is the depth.
+    depth_changes = np.frombuffer(outside.translate(_DEPTH_CHANGES), np.int8)
+    if np.cumsum(depth_changes, dtype=np.int32).max(initial=0) > MAX_DEPTH:
         raise _too_deep(MAX_DEPTH)
 
 
@@ -168,6 +174,7 @@ def load_yaml(text: str) -> Any:
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        # Events are checked before values are made: aliases can make a short text huge.
         _check_yaml(yaml.parse(text, Loader=loader), text)
         return yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
@@ -176,8 +183,9 @@ def load_yaml(text: str) -> Any:
         mark = error.problem_mark
         line = "" if mark is None else f" (line {mark.line + 1})"
         raise ValueError(f"not plain YAML{line}") from None
-    except LimitError:
+    except LimitError:  # a ValueError, too
         raise
+    # PyYAML raises these for values such as a date in month 13.
     except (
         yaml.YAMLError,
         ValueError,
@@ -190,8 +198,11 @@ def load_yaml(text: str) -> Any:
 
 
 def _check_yaml(events: Iterator[Any], text: str) -> None:
-    """Raise LimitError if YAML is too large with its aliases expanded, or nested too deeply."""
-    # The parser compares each directive with all earlier ones.
+    """Raise LimitError if YAML is too large with its aliases expanded, or nested too deeply.
+
+    ``events`` are those of the parser for ``text``.
+    """
+    # The parser compares each directive (a line such as "%TAG …") with all earlier ones.
     if text.count("\n%") > _MAX_DIRECTIVES:
         raise LimitError(message("more than {most} directives", most=_MAX_DIRECTIVES))
     size = _ExpandedSize()
@@ -212,17 +223,20 @@ class _ExpandedSize:
         self._open: list[tuple[str | None, int, int]] = []
 
     def add(self, event: Any) -> None:
-        """Count an event of the parser."""
+        """Count an event of the parser; an alias counts as much as the value that it repeats."""
         import yaml
 
+        # The name that an event gives to its value (&name), or that an alias refers to (*name)
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent):
-            # The size of a value that contains itself is not known yet.
+            # A value that contains itself is still open: its size is not known, so it counts as 1.
             nodes, characters = self._named.get(anchor or "", (1, 0))
             self._nodes += nodes
             self._characters += characters
         elif isinstance(event, yaml.ScalarEvent):
-            if event.implicit[0] and _LONG_BASE_60.fullmatch(event.value):
+            # A scalar without quotes or tag may be read as a number.
+            is_plain = event.implicit[0]
+            if is_plain and _LONG_BASE_60.fullmatch(event.value):
                 raise ValueError("a number whose conversion takes quadratic time")
             self._nodes += 1
             self._characters += len(event.value)
@@ -258,8 +272,11 @@ class _ExpandedSize:
             raise LimitError(why)
 
 
-def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
-    """Parse a CSV table; raise LimitError if over MAX_COLUMNS columns or ``cells`` cells."""
+def load_csv(data: bytes, most_cells: int, **options: Any) -> pd.DataFrame:
+    """Parse a CSV table; raise LimitError if over MAX_COLUMNS columns or ``most_cells`` cells.
+
+    ``options`` are those of ``pandas.read_csv``.
+    """
     start = io.BytesIO(data[:_MAX_HEADER])
     head = io.TextIOWrapper(start, "utf-8", "replace", newline="")
     try:
@@ -268,10 +285,13 @@ def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
         raise ValueError(str(error)) from None
     if columns > MAX_COLUMNS:
         raise LimitError(message("more than {most:count} columns", most=MAX_COLUMNS))
+    # Upper bounds, as quoted texts may contain commas and line ends, too
     rows = data.count(b"\n") + data.count(b"\r")
-    # Rows may have more cells than the header; shorter ones are filled up.
-    if max(data.count(b",") + rows, columns * rows) > cells:
-        raise LimitError(message("more than {most:count} cells", most=cells))
+    written_cells = data.count(b",") + rows  # rows may have more cells than the header
+    filled_cells = columns * rows  # rows with fewer cells are filled up
+    if max(written_cells, filled_cells) > most_cells:
+        raise LimitError(message("more than {most:count} cells", most=most_cells))
+    # Without ``index_col``, the first column would be an index if rows have a cell too many.
     table: pd.DataFrame = pd.read_csv(io.BytesIO(data), index_col=False, **options)
     return table
 
@@ -295,11 +315,15 @@ _ZIP_TAIL = (1 << 16) + 22
 
 @contextmanager
 def open_zip(file: Any) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive, a path or a stream; raise LimitError if it has too many entries."""
+    """Open a zip archive, given its path or a stream; raise LimitError if it has too many entries.
+
+    A stream stays open afterwards.
+    """
     is_path = isinstance(file, str | Path)
     with Path(file).open("rb") if is_path else nullcontext(file) as stream:
         size = stream.seek(0, io.SEEK_END)
         stream.seek(max(0, size - _ZIP_TAIL))
+        # Checked first, as ZipFile reads the list of entries as a whole.
         _check_directory(stream.read())
         stream.seek(0)
         with zipfile.ZipFile(stream) as archive:
@@ -307,12 +331,15 @@ def open_zip(file: Any) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_directory(tail: bytes) -> None:
-    """Raise LimitError if the end of a zip declares too long a list of entries."""
+    """Raise LimitError if the end of a zip declares too long a list of entries.
+
+    A zip without a whole record of that size is left to ZipFile, which refuses it.
+    """
     for record in _END_RECORDS:
         start = tail.rfind(record.mark)
-        if 0 <= start <= len(tail) - record.offset - _SIZE_BYTES:
-            at = start + record.offset
-            (directory_size,) = struct.unpack_from(record.layout, tail, at)
+        size_start = start + record.offset
+        if start >= 0 and size_start + _SIZE_BYTES <= len(tail):
+            (directory_size,) = struct.unpack_from(record.layout, tail, size_start)
             if directory_size > MAX_DIRECTORY:
                 why = message(
                     "list of entries exceeds {most:count} bytes", most=MAX_DIRECTORY

@@ -52,7 +52,7 @@ def listed_files(manifest: bytes) -> frozenset[str]:
         if document["generator"]["name"] == "rlreport":
             return frozenset(map(str, document["files"]))
     except (ValueError, KeyError, TypeError, RecursionError):
-        pass
+        pass  # another program's JSON, or no JSON
     return frozenset()
 
 
@@ -65,7 +65,8 @@ def edges_of(path: Path) -> bytes:
     """Return the first and the last EDGE_BYTES of a file, all of a shorter one."""
     with path.open("rb") as file:
         start = file.read(EDGE_BYTES)
-        size = file.seek(0, 2)
+        size = file.seek(0, os.SEEK_END)
+        # Of a short file, what follows ``start``, so that no byte is there twice
         file.seek(max(len(start), size - EDGE_BYTES))
         return start + file.read()
 
@@ -74,13 +75,14 @@ def is_own_folder(folder: Path) -> bool:
     """Return whether rlreport wrote a folder: a report, pictures of one, or one being written."""
     if STAGING.fullmatch(folder.name):
         return True
-    has_pictures = folder.name.endswith(PICTURES_ENDING)
-    if has_pictures and _is_manifest(folder / PICTURES_MANIFEST):
+    may_have_pictures = folder.name.endswith(PICTURES_ENDING)
+    if may_have_pictures and _is_manifest(folder / PICTURES_MANIFEST):
         return True
     return _is_manifest(folder / MANIFEST)
 
 
 def _is_manifest(path: Path) -> bool:
+    """Return whether a path is a manifest that rlreport wrote."""
     try:
         if not path.is_file() or path.stat().st_size > _MOST_MANIFEST:
             return False
@@ -107,12 +109,16 @@ def own_output_at(path: Path) -> Path | None:
     whole = Path(os.path.abspath(path))  # noqa: PTH100 (``absolute`` keeps "..")
     for folder in (whole, *whole.parents):
         if is_own_folder(folder):
+            # The path itself is returned as given, so that messages show it so.
             return path if folder == whole else folder
     return None
 
 
 def refuse_own_output(paths: Iterable[Path], *, option: str = "") -> None:
-    """Raise UnusableInputError if rlreport wrote one of ``paths``, which are to be read as logs."""
+    """Raise UnusableInputError if rlreport wrote one of ``paths``, which are to be read as logs.
+
+    ``option`` is the option that gave the paths, "" if they are arguments.
+    """
     for path in paths:
         report = own_output_at(path)
         if report is not None:
@@ -125,9 +131,10 @@ def refuse_own_output(paths: Iterable[Path], *, option: str = "") -> None:
 
 
 def own_folders_in(names: Iterable[str]) -> frozenset[str]:
-    """Return the folders of reports among the files of an object store, by their names.
+    """Return the folders of reports among the files of an object store, given the files' names.
 
-    Reading each manifest would take a request; a manifest beside the page that it lists suffices.
+    Folders end with ``/``; "" is the topmost one. Reading each manifest would take a request, so
+    a manifest beside an entry page suffices.
     """
     listed = set(names)
     folders = set()

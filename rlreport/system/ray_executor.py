@@ -32,6 +32,7 @@ class RayCluster:
     """A connection to a running Ray cluster that does the jobs of ``Workers``."""
 
     def __init__(self, address: str) -> None:
+        """Connect to the cluster at ``address``: "auto", or HOST:PORT."""
         self._ray, self._connected = _connect(address)
         # Tasks are spread over the nodes, as each reads its part of the logs.
         spread = self._ray.remote(num_gpus=0, scheduling_strategy="SPREAD")
@@ -43,7 +44,10 @@ class RayCluster:
     def map(
         self, function: Callable[[Any, Any], Any], jobs: Sequence[Any], shared: Any
     ) -> Iterator[Any]:
-        """Yield ``function(job, shared)`` for each job, in the order of the jobs."""
+        """Yield ``function(job, shared)`` for each job, in the order of the jobs.
+
+        Tasks are submitted as results are taken, _QUEUED per CPU.
+        """
         # As an array, the bytes are sent to each node once, and mapped into its tasks.
         pickled = pickle.dumps((function, shared))
         data = self._ray.put(np.frombuffer(pickled, np.uint8))
@@ -52,13 +56,14 @@ class RayCluster:
         for job in jobs:
             task = self._task.remote(versions, data, job)
             pending.append(task)
-            self._running.add(task)
+            self._running.add(task)  # ``close`` cancels those that are left
             if len(pending) > _QUEUED * self._cpus:
                 yield self._result(pending.popleft())
         while pending:
             yield self._result(pending.popleft())
 
     def close(self) -> None:
+        """Cancel unfinished tasks; disconnect, unless the program had connected before."""
         for task in self._running:
             with contextlib.suppress(Exception):
                 self._ray.cancel(task, force=True)
@@ -74,15 +79,20 @@ class RayCluster:
             cause = getattr(error, "cause", None)
             if isinstance(cause, Exception):
                 raise cause from None
-            # The task was lost.
+            # Otherwise the task was lost, with its node or with the cluster.
             raise RlreportError(f"--ray: {_first_line(error)}") from None
         finally:
             self._running.discard(task)
 
 
 def _run_task(versions: dict[str, str], data: Any, job: Any) -> bytes:
-    """Do one job on a node of the cluster, if its versions are those of the driver."""
-    # The result is pickled here: Ray would keep its arrays in the object store.
+    """Do one job on a node of the cluster; return its pickled result.
+
+    Args:
+        versions: those of the machine that submits the jobs, which the node's must equal.
+        data: the pickle of the function and of what all jobs share.
+        job: the job.
+    """
     for name, version in _versions().items():
         if version != versions[name]:
             node = platform.node()
@@ -91,11 +101,12 @@ def _run_task(versions: dict[str, str], data: Any, job: Any) -> bytes:
                 "must be equal"
             )
     function, shared = pickle.loads(data)
+    # Pickled here, as Ray would keep the result's arrays in the object store.
     return pickle.dumps(function(job, shared), pickle.HIGHEST_PROTOCOL)
 
 
 def _versions() -> dict[str, str]:
-    # These must be equal on all nodes for a reproducible report.
+    """Return the versions that must be equal on all nodes for a reproducible report."""
     return {
         "rlreport": __version__,
         "Python": platform.python_version(),
@@ -104,7 +115,10 @@ def _versions() -> dict[str, str]:
 
 
 def _connect(address: str) -> tuple[Any, bool]:
-    """Return the ``ray`` module, and whether this call connected it."""
+    """Return the ``ray`` module, and whether this call connected it to the cluster.
+
+    A connection that the program made before is used as it is, whatever the address.
+    """
     try:
         import ray
     except ImportError:
@@ -119,10 +133,11 @@ def _connect(address: str) -> tuple[Any, bool]:
             f"HOST:PORT; rlreport does not start a cluster and does not support ray:// "
             f"addresses"
         )
-    handler = signal.getsignal(signal.SIGTERM)
+    handler_before = signal.getsignal(signal.SIGTERM)
     try:
         _check_port(address)
-        # Ray's workers import from the driver's current folder, which may be untrusted.
+        # Ray's workers import from the driver's current folder, which may be untrusted. So connect
+        # in the folder that contains this package.
         with contextlib.chdir(Path(__file__).resolve().parents[2]):
             ray.init(
                 address,
@@ -133,9 +148,9 @@ def _connect(address: str) -> tuple[Any, bool]:
     except Exception as error:
         raise UsageError(f"--ray {address}: {_first_line(error)}") from None
     finally:
-        # Ray sets a handler of its own.
+        # Ray sets a handler of its own. Only the main thread can set one.
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)
+            signal.signal(signal.SIGTERM, handler_before)
     return ray, True
 
 
@@ -145,7 +160,7 @@ def _check_port(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if colon:
         try:
-            target = (host.strip("[]"), int(port))
+            target = (host.strip("[]"), int(port))  # brackets of an IPv6 address
             socket.create_connection(target, _CONNECT_SECONDS).close()
         except (OSError, ValueError, OverflowError) as error:
             raise OSError(

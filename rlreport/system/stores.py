@@ -70,6 +70,7 @@ class Source:
         return raw
 
     def _open_packed(self) -> IO[bytes]:
+        """Open the file for reading, as it is stored."""
         if self.content:
             return BytesIO(self.content)
         if self.store:
@@ -79,7 +80,8 @@ class Source:
     def is_replaced(self, status: os.stat_result) -> bool:
         """Return whether ``status`` is that of another file than the listed one.
 
-        On some network disks a file gets a new inode at any time, but not a new time of change.
+        The inode and the time of change must both differ: on some network disks a file gets a new
+        inode at any time, but not a new time of change; a log that grows gets a new time only.
         """
         if self.stamp is None:
             return False
@@ -87,9 +89,10 @@ class Source:
         return status.st_ino != inode and status.st_mtime_ns != changed
 
     def change(self, stop: int | None = None) -> str:
-        """Return why the bytes before ``stop`` of a local file may not be those that were listed.
+        """Return how a local file changed since it was listed, for a warning.
 
-        Return "" if they are: if the file is as it was, or has only grown.
+        Return "" if the bytes before ``stop`` (None: all that were listed) are still there: if the
+        file is as it was, or has only grown.
         """
         if self.stamp is None:
             return ""
@@ -97,11 +100,12 @@ class Source:
             status = Path(self.path).stat()
         except FileNotFoundError:
             return message("was deleted while it was read")
-        except OSError:
+        except OSError:  # it cannot be told
             return ""
         if self.is_replaced(status):
             return message("was replaced while it was read")
-        if status.st_size < (self.size if stop is None else stop):
+        least_size = self.size if stop is None else stop
+        if status.st_size < least_size:
             return message(
                 "was cut while it was read: {kept} of {listed}",
                 kept=byte_size(status.st_size),
@@ -110,7 +114,11 @@ class Source:
         return ""
 
     def digest(self, start: int = 0, stop: int | None = None) -> str:
-        """Return a hash of the lines in a range, or a remote file's version; "" if unknown."""
+        """Return a hash that changes with the lines that begin in a range of bytes; "" if unknown.
+
+        ``stop`` None is the end of the file. Of a remote file, return what changes with any of its
+        bytes: its version and size.
+        """
         if self.store:
             return f"{self.version}-{self.size}" if self.version else ""
         hasher = xxhash.xxh3_128()
@@ -119,14 +127,14 @@ class Source:
             with Path(self.path).open("rb") as file:
                 # The byte before tells whether a line begins at ``start``.
                 file.seek(max(0, start - 1))
-                last = b"\n"
+                last_piece = b"\n"  # so that an empty range reads no further line
                 while piece := file.read(min(end - file.tell(), _PIECE)):
                     hasher.update(piece)
-                    last = piece
-                # The last line may go on beyond the range.
-                while last and not last.endswith(b"\n"):
-                    last = file.readline(min(self.size - file.tell(), _PIECE))
-                    hasher.update(last)
+                    last_piece = piece
+                # The last line may go on beyond the range, but not beyond the listed size.
+                while last_piece and not last_piece.endswith(b"\n"):
+                    last_piece = file.readline(min(self.size - file.tell(), _PIECE))
+                    hasher.update(last_piece)
         except OSError:
             return ""
         return hasher.hexdigest()
@@ -155,17 +163,19 @@ def shown(url: str) -> str:
     if not separator:
         return url
     # Outside of http, a question mark without a later "=" is part of a glob, not of a signature.
-    query = r"[?#]" if scheme.startswith("http") else r"\?(?=.*=)"
-    rest = re.split(query, rest, maxsplit=1)[0]
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    query_start = r"[?#]" if scheme.startswith("http") else r"\?(?=.*=)"
+    without_query = re.split(query_start, rest, maxsplit=1)[0]
+    host, slash, path = without_query.partition("/")
+    _, _, host_only = host.rpartition("@")  # without user and password
+    return f"{scheme}://{host_only}{slash}{path}"
 
 
 def store_message(error: BaseException) -> str:
     """Return the message of a store's error as one short line without URLs."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    # Some libraries give only the path as the text.
     if isinstance(error, FileNotFoundError) and " " not in text:
-        text = "not found"  # the text is the path
+        text = "not found"
     elif isinstance(error, PermissionError) and " " not in text:
         text = "permission denied"
     return " ".join(_ADDRESS.sub("…", text).split())[:_MAX_MESSAGE]
@@ -182,7 +192,9 @@ def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
     try:
         system.invalidate_cache()  # the log may have grown since the last listing
         infos: dict[str, dict[str, Any]]
+        # The name of a file may contain characters such as "[", too.
         if has_magic(path) and not system.exists(path):
+            # The folder before the first name with a wildcard
             root = re.split(r"[^/]*[*?\[]", path)[0]
             is_file = False
             infos = system.glob(path, detail=True)
@@ -207,6 +219,7 @@ def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
 
 
 def _size(url: str, info: dict[str, Any]) -> int:
+    """Return the size of a listed file in bytes; raise UsageError if the store has none."""
     size = info.get("size")
     if size is None:
         raise UsageError(
@@ -225,7 +238,10 @@ def _version(info: dict[str, Any]) -> str:
 
 
 def open_remote(path: str, store: str) -> IO[bytes]:
-    """Open a file of an object store for reading, as stored; raise OSError without a URL."""
+    """Open a file of an object store for reading, as it is stored.
+
+    Errors of the store become OSError, with a message that has no URL.
+    """
     system = filesystem(store)
     try:
         opened = system.open(
@@ -237,10 +253,15 @@ def open_remote(path: str, store: str) -> IO[bytes]:
 
 
 def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
-    """Yield a remote file's bytes from ``start`` on: large pieces to ``stop``, then small ones."""
+    """Yield a remote file's bytes from ``start`` on: large pieces to ``stop``, then small ones.
+
+    The caller stops when it has the end of the line that goes on beyond ``stop``.
+    """
     while start < source.size:
-        # Beyond ``stop``, the caller needs only the end of one line.
-        end = min(stop, start + _REQUEST) if start < stop else start + _TAIL
+        if start < stop:
+            end = min(stop, start + _REQUEST)
+        else:
+            end = start + _TAIL
         (data,) = read_ranges([(source, start, min(end, source.size))])
         if isinstance(data, OSError):
             raise data
@@ -251,7 +272,10 @@ def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
 
 
 def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
-    """Return the bytes of each (file, start, stop), or its error; request all at once."""
+    """Return the bytes of each (file, start, stop), or its error; request all of a store at once.
+
+    A range that is wanted several times is requested once.
+    """
     ranges_of: dict[str, set[tuple[str, int, int]]] = {}  # by store
     for source, start, stop in wanted:
         ranges_of.setdefault(source.store, set()).add((source.path, start, stop))
@@ -270,11 +294,14 @@ def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSErr
 def _request_ranges(
     store: str, ranges: Sequence[tuple[str, int, int]]
 ) -> list[bytes | OSError]:
-    """Return the bytes of each (path, start, stop), sorted, in a store, or its error."""
+    """Return the bytes of each (path, start, stop), or its error; ``ranges`` are sorted.
+
+    Ranges that lie close together are requested as one block, as each request takes its time.
+    """
     from fsspec.utils import merge_offset_ranges
 
     system = filesystem(store)
-    # Merging over gaps up to the mean length at most doubles the bytes.
+    # Merging over gaps up to the mean length of ranges at most doubles the bytes.
     gap = sum(stop - start for _, start, stop in ranges) // len(ranges)
     columns = map(list, zip(*ranges, strict=True))
     paths, starts, stops = merge_offset_ranges(*columns, max_gap=gap, max_block=BLOCK)
@@ -283,11 +310,12 @@ def _request_ranges(
         blocks = system.cat_ranges(names, starts, stops, on_error="return")
     except Exception as error:
         blocks = [error] * len(paths)
-    begins = list(zip(paths, starts, strict=True))
+    block_starts = list(zip(paths, starts, strict=True))
     parts: list[bytes | OSError] = []
     for path, start, stop in ranges:
-        i = bisect(begins, (path, start)) - 1  # the block that contains the range
-        data = blocks[i]
+        # The block that contains the range: the last one that does not start after it
+        i = bisect(block_starts, (path, start)) - 1
+        data = blocks[i]  # bytes, or the error of this block
         if isinstance(data, bytes):
             # A server that does not support ranges sends the whole file.
             is_whole_file = len(data) > stops[i] - starts[i]

@@ -90,6 +90,7 @@ class Workers:
         count = min(self._count, len(all_jobs))
 
         def results() -> Generator[Result]:
+            """Yield the results from Ray, from processes of this machine, or from this process."""
             if self._cluster is not None:
                 yield from self._cluster.map(function, all_jobs, shared)
                 return
@@ -102,12 +103,17 @@ class Workers:
                 yield function(job, shared)
 
         generator = results()
+        # A caller may not take all results; then ``close`` ends the processes.
         self._at_end.callback(generator.close)
         return generator
 
 
 def _start_method(seconds: float) -> str:
-    """Return how to start processes, "" if the work is not worth their start."""
+    """Return how to start processes, ``fork`` or ``spawn``; "" if they are not worth their start.
+
+    ``seconds`` is what all jobs take in one process. ``spawn`` takes longer than ``fork``, but is
+    always possible. A process that was started for jobs starts no others.
+    """
     if seconds < FORK_SECONDS or multiprocessing.current_process().daemon:
         return ""
     if can_fork():
@@ -140,9 +146,12 @@ def _map_in_processes(start: str, work: _Work, count: int, ahead: int) -> Iterat
         for index in range(len(work.jobs)):
             try:
                 outcome = queue.outcome_of(index, ahead=ahead * count)
-            except (EOFError, ConnectionError):
+            except (
+                EOFError,
+                ConnectionError,
+            ):  # a process ended, so its pipe is closed
                 raise RlreportError(_KILLED) from None
-            result, error = pickle.loads(outcome)
+            result, error = pickle.loads(outcome)  # one of them is None
             if error is not None:
                 raise error
             yield result
@@ -152,14 +161,17 @@ class _JobQueue:
     """Sends jobs to processes by their index, and receives the outcomes in any order."""
 
     def __init__(self, connections: Sequence[Connection], jobs: int) -> None:
-        self._jobs = jobs
+        self._jobs = jobs  # how many there are
         self._first_unsent = 0
         # Connection -> jobs sent to it whose outcome has not arrived; they are done in order
         self._sent: dict[Any, deque[int]] = {one: deque() for one in connections}
-        self._outcomes: dict[int, bytes] = {}
+        self._outcomes: dict[int, bytes] = {}  # by job; those that nobody took yet
 
     def outcome_of(self, index: int, *, ahead: int) -> bytes:
-        """Wait for the outcome of a job; meanwhile, start jobs up to ``ahead`` after it."""
+        """Wait for the outcome of a job, a pickle; meanwhile, start jobs up to ``ahead`` after it.
+
+        So results of later jobs do not fill the memory while an earlier one takes long.
+        """
         while index not in self._outcomes:
             self._send(min(self._jobs, index + ahead))
             for ready in wait(list(self._sent)):
@@ -193,12 +205,17 @@ def _signals_blocked() -> Iterator[None]:
 
 @contextmanager
 def _safe_start() -> Iterator[None]:
-    """Keep processes started in this context from importing the script, or from its folder."""
+    """Keep processes started in this context from importing the script, or from its folder.
+
+    A process that is not forked takes over ``sys.path``, imports ``__main__``, and inherits the
+    environment: all three are changed in this process meanwhile.
+    """
     path = sys.path
     main = sys.modules["__main__"]
     environment = dict(os.environ)
     try:
-        sys.path = [*_safe_path(path), str(Path(__file__).resolve().parents[2])]
+        package_parent = str(Path(__file__).resolve().parents[2])
+        sys.path = [*_safe_path(path), package_parent]
         # A script may lack the usual guard against being imported.
         sys.modules["__main__"] = ModuleType("__main__")
         os.environ.update({"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"})
@@ -222,18 +239,26 @@ def _safe_path(path: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _processes(start: str, work: _Work, count: int) -> Iterator[list[Connection]]:
-    """Start processes that do ``work``; yield a connection to each, by which jobs are sent."""
+    """Start processes that do ``work``; yield a connection to each, by which jobs are sent.
+
+    ``start`` is ``fork`` or ``spawn``. The processes end with the context; if it raises an error,
+    they are killed.
+    """
     # Each process has a pipe of its own, so that it can be killed at any moment: if processes
     # shared a pipe and its lock, the lock would stay locked, or half a result stay in the pipe.
     context: Any = multiprocessing.get_context(start)
     processes: list[Any] = []
     connections: list[Connection] = []
+    # Forked processes have the memory of this one; others get a pickle of the work.
     inherited = work if start == "fork" else None
+    # A forked process imports nothing anew.
+    imports = nullcontext() if inherited else _safe_start()
     try:
-        with _signals_blocked(), nullcontext() if inherited else _safe_start():
+        with _signals_blocked(), imports:
             for _ in range(count):
                 ours, theirs = context.Pipe()
                 connections.append(ours)
+                # The id of this process tells the other one if it has died.
                 process = context.Process(
                     target=_do_jobs, args=(os.getpid(), theirs, inherited), daemon=True
                 )
@@ -245,7 +270,7 @@ def _processes(start: str, work: _Work, count: int) -> Iterator[list[Connection]
             _send_to_all(connections, work)
         yield connections
         for connection in connections:
-            connection.send(None)
+            connection.send(None)  # no more jobs follow
     except BaseException:
         for process in processes:
             process.kill()
@@ -258,6 +283,7 @@ def _processes(start: str, work: _Work, count: int) -> Iterator[list[Connection]
 
 
 def _send_to_all(connections: Sequence[Connection], work: _Work) -> None:
+    """Send the work to all processes, which wait for it; pickle it only once."""
     data = pickle.dumps(tuple(work), pickle.HIGHEST_PROTOCOL)
     try:
         for connection in connections:
@@ -269,7 +295,8 @@ def _send_to_all(connections: Sequence[Connection], work: _Work) -> None:
 def _do_jobs(parent_pid: int, connection: Connection, work: _Work | None) -> None:
     """Do the jobs whose indices arrive, until None does; ``work`` arrives first if not given.
 
-    This is all that a process does which was started for jobs.
+    This is all that a process does which was started for jobs. The outcome of a job is a pickle of
+    (result, None) or (None, error).
     """
     _prepare_process(parent_pid)
     function, jobs, shared = work or pickle.loads(connection.recv_bytes())
@@ -304,9 +331,9 @@ def _prepare_process(parent_pid: int) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     gc.freeze()  # else the search for cycles copies the inherited memory
     collect_rarely()
-    # Without these streams, their file descriptors may be of other files.
+    # Without these streams, the descriptors 1 and 2 may be of other files.
     if sys.__stdout__ and sys.__stderr__:
-        os.dup2(2, 1)  # standard output is for results
+        os.dup2(2, 1)  # standard output is for the results of the command
 
 
 def release_memory() -> None:
@@ -335,7 +362,10 @@ class Progress:
     def phase(
         self, name: str, total: float, unit: str
     ) -> Iterator[Callable[[float], object]]:
-        """Show progress in a unit ("pages", "B"); yield a function that adds to the amount done."""
+        """Show progress in a unit ("pages", "B"); yield a function that adds to the amount done.
+
+        A terminal shows a bar; elsewhere one line has the total, and the function does nothing.
+        """
         in_bytes = unit == "B"
         name, unit = self._language.of((name, unit))
         if self._quiet or not total:

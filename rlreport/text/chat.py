@@ -123,6 +123,7 @@ def turns(prompt: str) -> Turns:
         for opening, closing in _TEMPLATES:
             before, parts = _split(prompt, opening)
             if parts:
+                # A begin-of-text token alone is no turn.
                 if not _MARKS_ONLY.fullmatch(before):
                     parts.insert(0, ("prompt", before))
                 parts = [(role, closing.sub("", text)) for role, text in parts]
@@ -140,24 +141,32 @@ def turns(prompt: str) -> Turns:
 
 def _split(prompt: str, opening: re.Pattern[str]) -> tuple[str, Turns]:
     """Return the text before the first turn, and (role, text) of each turn."""
-    # The text before, then by turns the role and the text up to the next opening
+    # The pattern has one group, the role: ``split`` returns the text before the first opening, then
+    # for each opening the role and the text up to the next one.
     before, *parts = opening.split(prompt)
-    return before, list(zip(parts[::2], parts[1::2], strict=True))
+    roles = parts[::2]
+    texts = parts[1::2]
+    return before, list(zip(roles, texts, strict=True))
 
 
 def _llama2(prompt: str) -> Turns:
     """Return the turns of a prompt with the ``[INST]`` markers of Llama 2; some may be blank."""
     parts: Turns = []
+    # A question stands between [INST] and [/INST], its answer before the next [INST].
     for question, answer in _LLAMA2_TURN.findall(prompt):
+        # The system prompt is the beginning of the first question, in tags of its own.
         system = _LLAMA2_SYSTEM.match(question)
         if system:
             parts.append(("system", system[1]))
-        parts.append(("user", question[system.end() if system else 0 :]))
+            parts.append(("user", question[system.end() :]))
+        else:
+            parts.append(("user", question))
         parts.append(("assistant", re.sub(r"</?s>", "", answer)))
     return parts
 
 
 def _drop_blank_turns(parts: Turns) -> Turns:
+    """Normalize the roles of turns, strip their texts, and leave out those without any text."""
     stripped = [(role_name(role), text.strip()) for role, text in parts]
     return [(role, text) for role, text in stripped if text]
 
@@ -171,17 +180,21 @@ def turns_in_text(response: str) -> list[Turn]:
     if CALL not in response and ANSWER not in response:
         return []
     result: list[Turn] = []
-    # Tools of the last turn's calls that are not answered yet, "" if unknown
-    awaited: list[str] = []
+    # Tools of the last turn's calls that are not answered yet, "" if unknown. Answers follow in the
+    # order of the calls.
+    awaited_tools: list[str] = []
+    # Without a chat template, all text outside of answers is the policy's. So is a template's text
+    # with the role "prompt": it lies before the first marker, where the response begins.
     for role, text in turns(response) or [("prompt", response)]:
-        # By turns, text outside of answers and the text of an answer
+        # ``split`` returns by turns a text outside of answers and the text of an answer.
         for i, part in enumerate(_ANSWERS.split(text)):
             is_answer = i % 2 == 1
             if is_answer:
-                result.append(_answer_turn(part, awaited.pop(0) if awaited else ""))
+                tool = awaited_tools.pop(0) if awaited_tools else ""
+                result.append(_answer_turn(part, tool))
             elif part.strip() and role in ("prompt", "assistant"):
                 turn = _policy_turn(_ROLE_LINES.sub("", part))
-                awaited = _called_tools(turn)
+                awaited_tools = _called_tools(turn)
                 result.append(turn)
             elif part.strip():
                 result.append({"role": role, "text": part.strip(), "sampled": False})
@@ -208,6 +221,7 @@ def _called_tools(turn: Turn) -> list[str]:
 
 def error_in_answer(text: str) -> str:
     """Return the first line of the error that a tool's answer begins with, "" if with none."""
+    # Only the beginning: a page or a log that a tool returns may be about errors.
     head = text.lstrip()[:_ERROR_CHARS]
     match = _ERROR.match(head)
     if match is None:
@@ -219,6 +233,7 @@ def error_in_answer(text: str) -> str:
 def error_kind(text: str) -> str:
     """Classify an error: timeouts, permissions, not_found, arguments, exceptions or others."""
     head = text.lstrip()[:_ERROR_CHARS]
+    # The first kind that fits: a traceback may also say that a file was not found.
     for kind, words in _KINDS.items():
         if words.search(head):
             return kind
@@ -301,11 +316,11 @@ def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -
     marked, it begins with the first assistant message, if any, after all of user and system.
     """
     if any(sampled):
-        start = next(i for i, wrote in enumerate(sampled) if wrote)
+        start = list(map(bool, sampled)).index(True)
         reply = response_fields(messages[start:], sampled[start:])
         return prompt_fields(messages[:start]) | reply
-    start = len(messages)
-    # From the end to the last message of user or system
+    start = len(messages)  # without a response, all messages are the prompt
+    # Go back to the last message of user or system: ``start`` is the first assistant message after.
     for i in reversed(range(len(messages))):
         role = _role(messages[i])
         if role in ("user", "system", "developer"):
@@ -329,7 +344,7 @@ def prompt_fields(value: object) -> Row:
         return {"prompt": ""}
     row: Row = {"prompt": conversation_text(messages)}
     parts = message_turns(messages)
-    # A single "text" is a whole prompt with its template.
+    # A single message with the role "text" is a whole prompt, which has its template in its text.
     if parts and [role for role, _ in parts] != ["text"]:
         row["prompt_turns"] = [[role, text] for role, text in parts]
     return row
@@ -339,7 +354,7 @@ def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row
     """Return the field ``response`` and, for chat messages, ``turns``.
 
     ``response`` is a string unchanged, or the text of the messages that the policy wrote: those
-    marked in ``sampled``, or if that is None, those of the assistant.
+    marked in ``sampled``, or if that is None, those of the assistant. ``turns`` are all messages.
     """
     if isinstance(value, dict):
         value = [value]
@@ -347,11 +362,11 @@ def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row
         return {"response": value if isinstance(value, str) else ""}
     result: list[Turn] = []
     texts: list[str] = []
-    tools: dict[str, str] = {}  # id of a call -> the tool's name
+    tool_of_call: dict[str, str] = {}  # id of a call -> the tool's name
     for i, message in enumerate(value):
         if not isinstance(message, Mapping):
             continue
-        turn = _turn(message, tools)
+        turn = _turn(message, tool_of_call)
         if sampled is not None:
             turn["sampled"] = bool(sampled[i])
         if turn["sampled"]:
@@ -363,8 +378,12 @@ def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row
     return row
 
 
-def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
-    """Return a chat message as a turn; add the ids of its calls to ``tools``."""
+def _turn(message: Mapping[str, Any], tool_of_call: dict[str, str]) -> Turn:
+    """Return a chat message as a turn; see the module's docstring for its keys.
+
+    ``tool_of_call`` maps the ids of calls to names of tools: calls of this message are added, and
+    an answer finds the tool of its call.
+    """
     role = _role(message)
     turn: Turn = {
         "role": role,
@@ -379,18 +398,29 @@ def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
         turn["calls"] = calls
     for call in calls:
         if "id" in call:
-            tools[call["id"]] = call["name"]
-    tool = message.get("name") or tools.get(str(message.get("tool_call_id")))
+            tool_of_call[call["id"]] = call["name"]
+    tool = message.get("name") or tool_of_call.get(str(message.get("tool_call_id")))
     if role == "tool" and isinstance(tool, str):
         turn["tool"] = tool
+    error = _logged_error(message, turn["text"])
+    if error is not None:
+        turn["error"] = error
+    return turn
+
+
+def _logged_error(message: Mapping[str, Any], text: str) -> str | None:
+    """Return the error that a chat message states in its fields; None if it states nothing.
+
+    "" states that there is none, so that the text is not searched for an error.
+    """
     error = message.get("error")
     if isinstance(error, str) and error:
-        turn["error"] = error
-    elif message.get("is_error") is True or message.get("status") == "error":
-        turn["error"] = turn["text"][:_LONGEST_ERROR] or "error"
-    elif message.get("is_error") is False or message.get("status") == "success":
-        turn["error"] = ""  # so that the text is not searched for an error
-    return turn
+        return error
+    if message.get("is_error") is True or message.get("status") == "error":
+        return text[:_LONGEST_ERROR] or "error"
+    if message.get("is_error") is False or message.get("status") == "success":
+        return ""
+    return None
 
 
 class _Call(NamedTuple):
@@ -408,18 +438,19 @@ def _calls_of(message: Mapping[str, Any]) -> Iterator[_Call]:
         return
     for item in map(_parse_if_json, value if isinstance(value, list) else [value]):
         if isinstance(item, Mapping):
+            # OpenAI's calls have name and arguments in an object ``function``, others at the top.
             function = item.get("function")
             call = function if isinstance(function, Mapping) else item
             arguments = call.get("arguments", call.get("input", ""))
             yield _Call(str(call.get("name") or ""), arguments, item.get("id"))
         elif isinstance(item, str) and item:
-            yield _Call(None, item)
+            yield _Call(None, item)  # a text that is not JSON
 
 
 def _call_of_turn(call: _Call) -> dict[str, Any]:
     """Return a call as turns have it; its ``arguments`` are a dict or, if not parsed, a text."""
     arguments = "" if call.arguments is None else _parse_if_json(call.arguments)
-    if not isinstance(arguments, dict | str):
+    if not isinstance(arguments, dict | str):  # such as a list
         arguments = _json(arguments)
     result = {"name": call.name or "", "arguments": arguments}
     if isinstance(call.identity, str):
@@ -438,7 +469,8 @@ def message_text(message: Mapping[str, Any]) -> str:
         text = call.arguments
         if not isinstance(text, str):
             text = _json(text)
-        parts.append(text if call.name is None else f"{call.name or 'tool'}({text})")
+        is_text = call.name is None
+        parts.append(text if is_text else f"{call.name or 'tool'}({text})")
     return "\n".join(filter(None, parts))
 
 
@@ -454,6 +486,7 @@ def content_text(content: object) -> str:
 
 
 def _part_text(part: object) -> str:
+    """Return a part of a message's content as text; see ``content_text``."""
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping):

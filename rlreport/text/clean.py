@@ -46,6 +46,7 @@ def safe_text(text: str) -> str:
     """Return ``text`` with lone surrogates and NUL replaced by U+FFFD, so it encodes as UTF-8."""
     if "\0" in text:
         text = text.replace("\0", REPLACEMENT)
+    # Encoding is much faster than the search for surrogates, which few texts have.
     if text.isascii():
         return text
     try:
@@ -134,23 +135,22 @@ def escape(text: str) -> str:
 
 def unescape(cell: str) -> str:
     """Return the text that ``escape`` made a cell of."""
-    return (
-        cell[1:]
-        if cell.startswith("'") and _changed_by_programs(cell.lstrip("'"))
-        else cell
-    )
+    is_escaped = cell.startswith("'") and _changed_by_programs(cell.lstrip("'"))
+    return cell[1:] if is_escaped else cell
 
 
 def number_as_text(number: float) -> str:
+    """Return a number as CSV files have it: "17" for 17.0, else as Python writes it."""
     return str(int(number)) if number.is_integer() else str(number)
 
 
 def _changed_by_programs(text: str) -> bool:
     """Return whether a spreadsheet or CSV reader would change a text, see ``escape``."""
-    if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
+    if _FORMULA.match(text) and not _NUMBER.fullmatch(text):  # "-1" is a number
         return True
     try:
         number = float(text)
     except ValueError:
         return text.lower() in ("true", "false")
+    # "0007" or "1e3" would be written back in another way, "nan" would be a missing value.
     return not math.isfinite(number) or number_as_text(number) != text

@@ -58,9 +58,12 @@ class Language:
         return value if self.code == _ENGLISH else cast("T", self._translated(value))
 
     def _translated(self, value: Any) -> Any:
-        """Return a value with all messages in it translated; itself if there are none."""
+        """Return a value with all messages in it translated; a dataclass without any is unchanged.
+
+        Values of other types than those below are returned as they are.
+        """
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in _PLAIN:  # first, as most values are of these types
             return value
         if kind is Message:
             return filled(self._literal(value), value.places, self._translated)
@@ -76,19 +79,26 @@ class Language:
             return {key: self._translated(item) for key, item in value.items()}
         if isinstance(value, tuple):
             items = [self._translated(item) for item in value]
-            return kind(*items) if hasattr(value, "_fields") else tuple(items)
+            is_named = hasattr(value, "_fields")
+            return kind(*items) if is_named else tuple(items)
         if is_dataclass(value) and not isinstance(value, type):
-            changed: dict[str, Any] = {}
-            # ``replace`` makes the fields without ``init`` anew, from the others.
-            for field in fields(value):
-                before = getattr(value, field.name)
-                after = self._translated(before) if field.init else before
-                if after is not before:
-                    changed[field.name] = after
-            return replace(value, **changed) if changed else value
+            return self._translated_dataclass(value)
         return value
 
+    def _translated_dataclass(self, value: Any) -> Any:
+        """Return a dataclass with all messages in its fields translated; itself without any."""
+        changed: dict[str, Any] = {}
+        # Fields without ``init`` are left out: ``replace`` computes them anew, from the others.
+        for field in fields(value):
+            if field.init:
+                before = getattr(value, field.name)
+                after = self._translated(before)
+                if after is not before:
+                    changed[field.name] = after
+        return replace(value, **changed) if changed else value
+
     def _literal(self, message: Message) -> str:
+        """Return the translated literal, in the form for its count if it has a plural."""
         if message.plural:
             return self.translations.ngettext(
                 message.literal, message.plural, message.number
@@ -100,6 +110,7 @@ ENGLISH = Language()
 
 
 def language(code: str) -> Language:
+    """Return the language with a code such as ``zh``; raise UsageError if there is none."""
     if code not in TAGS:
         raise UsageError(
             f"unknown language {code!r}; available languages: {', '.join(TAGS)}"
@@ -109,6 +120,7 @@ def language(code: str) -> Language:
 
 @lru_cache(maxsize=8)
 def _translations(code: str, folder: Path) -> gettext.NullTranslations:
+    """Return the catalogue of a language in a folder; for English, one that changes nothing."""
     if code == _ENGLISH:
         return gettext.NullTranslations()
     return gettext.GNUTranslations(compiled(folder / f"{code}.po"))

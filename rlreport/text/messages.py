@@ -43,6 +43,7 @@ class Message(str):
         plural: str = "",
         number: int = 1,
     ) -> Message:
+        # English has two forms; ``Language.of`` chooses among those of its language.
         chosen = plural if plural and number != 1 else literal
         text = super().__new__(cls, filled(chosen, places or {}))
         text.literal = literal
@@ -60,13 +61,13 @@ class Joined(str):
 
     __slots__ = ("parts", "separator")
     parts: tuple[str, ...]
-    separator: str
+    separator: str  # with placeholders around it; see ``bare_separator``
 
     def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
-        filled_parts = tuple(part for part in parts if part)
-        text = super().__new__(cls, bare_separator(separator).join(filled_parts))
+        nonempty_parts = tuple(part for part in parts if part)
+        text = super().__new__(cls, bare_separator(separator).join(nonempty_parts))
         text.separator = separator
-        text.parts = filled_parts
+        text.parts = nonempty_parts
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -161,12 +162,14 @@ def span(steps: object) -> str:
     return message("steps {low}–{high}", low=low, high=high)
 
 
-def sample_note(some: int, of: int) -> str:
+def sample_note(sampled: int, total: int) -> str:
     """Return "from a sample of 10 of 20 responses" for 10 and 20; "" if all or none are sampled."""
-    if not 0 < some < of:
+    if not 0 < sampled < total:
         return ""
     return message(
-        "from a sample of {some:count} of {all:count} responses", some=some, all=of
+        "from a sample of {some:count} of {all:count} responses",
+        some=sampled,
+        all=total,
     )
 
 
@@ -188,9 +191,11 @@ def filled(
     """
 
     def fill(place: re.Match[str]) -> str:
-        if place[1] not in places:
+        name = place[1]
+        format_name = place[2] or ""  # after a colon
+        if name not in places:
             raise KeyError(f"no value for {place[0]} in {literal!r}")
-        return _format_value(places[place[1]], _FORMS[place[2] or ""], translate)
+        return _format_value(places[name], _FORMS[format_name], translate)
 
     return _PLACE.sub(fill, literal)
 
@@ -198,7 +203,10 @@ def filled(
 def _format_value(
     value: Any, form: Callable[[object], str], translate: Callable[[Any], Any] | None
 ) -> str:
-    """Return the value of a placeholder as text; ``form`` is applied to each item of a tuple."""
+    """Return the value of a placeholder as text; ``form`` is applied to each item of a tuple.
+
+    ``translate``, if given, is applied to the value before, and to the commas between items.
+    """
     if value is None:
         return MISSING
     if isinstance(value, tuple):

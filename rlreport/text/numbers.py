@@ -47,6 +47,7 @@ def short(value: float, digits: int) -> str:
     """Format with ``digits`` digits, but all whole ones below 10⁶: "0.36", "1,250", "5.1 × 10⁷"."""
     if not math.isfinite(value) or value == 0:
         return written(value)
+    # Such as "3.6" and "-01": what remains after rounding
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     power = int(exponent)
     # From 0.0001 to 999,999, a plain number is shorter, or as easy to read.
@@ -65,6 +66,7 @@ def exact(value: float) -> str:
     if value == 0:
         return "0"  # also for −0
     text = repr(float(value)).removesuffix(".0")
+    # Shorter than Python writes it: 1e16 instead of 1e+16, 1e-7 instead of 1e-07
     return text.replace("e+", "e").replace("e-0", "e-")
 
 
@@ -75,7 +77,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def byte_size(count: float) -> str:
-    """Return a number of bytes in the unit that fits it, such as "1.5 MB"."""
+    """Return a number of bytes in the largest unit of which there is at least one: "1.5 MB"."""
     if count < 1000:
         return f"{count:.0f} bytes"
     for unit in ("kB", "MB"):
@@ -97,39 +99,42 @@ def _significant(value: float) -> str:
         return _scientific(value)
     # The exponent after rounding: 9.996 becomes 10.0, with one decimal instead of two.
     exponent = int(f"{size:.{_DIGITS - 1}e}".split("e")[1])
-    return _decimal(value, max(0, _DIGITS - 1 - exponent))
+    decimals = max(0, _DIGITS - 1 - exponent)  # 0 if the integer part has all digits
+    return _decimal(value, decimals)
 
 
 def _percentage(percentage: float) -> str:
-    """Format a percentage as the kind ``share`` of ``written`` does, without the sign."""
+    """Format a percentage as the kind ``share`` of ``written`` does, without the "%"."""
     size = abs(percentage)
     # What one decimal would show as "100.0" is "100".
     if 99.95 <= size < 100.05:
         return _decimal(percentage, 0)
-    return (
-        _decimal(percentage, 1) if 1 <= size < _MOST_PLAIN else _significant(percentage)
-    )
+    if 1 <= size < _MOST_PLAIN:
+        return _decimal(percentage, 1)
+    return _significant(percentage)
 
 
 def _decimal(value: float, decimals: int) -> str:
     """Format with fixed decimals; halves are rounded away from zero, as in browsers."""
-    exact_or_value: float | Decimal = value
+    rounded: float | Decimal = value
     # Python's own formatting would round a half to the even digit.
-    if abs(value) * 10.0**decimals % 1 == 0.5:
-        unit = Decimal(1).scaleb(-decimals)
-        exact_or_value = Decimal(value).quantize(unit, ROUND_HALF_UP)
-    text = f"{exact_or_value:,.{decimals}f}"
+    is_half = abs(value) * 10.0**decimals % 1 == 0.5
+    if is_half:
+        unit = Decimal(1).scaleb(-decimals)  # of the last decimal: 0.01 for two
+        rounded = Decimal(value).quantize(unit, ROUND_HALF_UP)
+    text = f"{rounded:,.{decimals}f}"  # rounds all others
     if text[0] != "-":
         return text
     # A number that is rounded to −0 loses its sign.
-    return text.replace("-", MINUS if text.strip("-0.") else "")
+    is_zero = not text.strip("-0.")
+    return text.replace("-", "" if is_zero else MINUS)
 
 
 def _scientific(value: float) -> str:
     """Format like "1.23e−5"; halves are rounded away from zero."""
     exact_value = Decimal(value)
-    unit = Decimal(1).scaleb(exact_value.adjusted() - _DIGITS + 1)
-    mantissa, exponent = (
-        f"{exact_value.quantize(unit, ROUND_HALF_UP):.{_DIGITS - 1}e}".split("e")
-    )
+    # The unit of the last digit that is shown; ``adjusted`` is the exponent of the first digit.
+    unit = Decimal(1).scaleb(exact_value.adjusted() - (_DIGITS - 1))
+    rounded = exact_value.quantize(unit, ROUND_HALF_UP)
+    mantissa, exponent = f"{rounded:.{_DIGITS - 1}e}".split("e")
     return f"{mantissa}e{int(exponent)}".replace("-", MINUS)

@@ -27,7 +27,10 @@ class Style(Enum):
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Return GPT-2's map of characters to bytes; unprintable bytes have characters from U+0100."""
+    """Return GPT-2's map of characters to bytes.
+
+    A byte that is printable in Latin-1 is its own character; the others have those from U+0100 on.
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in printable}
     unprintable = [byte for byte in range(256) if byte not in printable]
@@ -50,32 +53,41 @@ _MOST_OTHERS = 0.02  # share of tokens that may look like those of another style
 def detect_style(vocabulary: Iterable[str]) -> Style:
     """Detect the encoding of token strings from the distinct tokens of a run.
 
-    Tokens are byte-level if some contain ``Ġ``, ``Ċ`` or bytes that form a character, and almost
-    none contain characters outside the byte-level alphabet, such as spaces or Chinese ones, which
-    plain text has. ``é`` alone is no evidence, as it also occurs in plain text.
+    They are SentencePiece if some contain ``▁`` or are a byte such as ``<0xE4>``, and almost none
+    contain a space. Otherwise they are byte-level if some contain ``Ġ``, ``Ċ`` or bytes that form
+    a character, and almost none contain characters outside the byte-level alphabet, such as spaces
+    or Chinese ones, which plain text has. ``é`` alone is no evidence, as it also occurs in plain
+    text. All others are plain.
     """
-    tokens = byte_marks = outside = sentencepiece = spaces = 0
+    token_count = 0
+    sentencepiece = 0
+    with_space = 0
+    byte_level = 0
+    outside_alphabet = 0
     for token in vocabulary:
         if not token or is_special(token):
             continue
-        tokens += 1
+        token_count += 1
         # Most tokens are such words, which are the same in all styles.
         if token.isascii() and "<" not in token and " " not in token:
             continue
+        # Vocabularies of all styles may have added tokens that are runs of spaces.
+        is_text_with_space = " " in token and not token.isspace()
         if "▁" in token or _BYTE_TOKEN.fullmatch(token):
             sentencepiece += 1
-        elif " " in token and not token.isspace():
-            spaces += 1
-        # Several byte-level vocabularies have added tokens that are runs of spaces.
+        elif is_text_with_space:
+            with_space += 1
+        # Other ASCII tokens, with "<", are the same in byte-level and plain vocabularies.
         if token.isascii() and " " not in token:
             continue
         if _OUTSIDE_ALPHABET.search(token):
-            outside += not token.isspace()
+            if not token.isspace():
+                outside_alphabet += 1
         elif "Ġ" in token or "Ċ" in token or _holds_utf8(token):
-            byte_marks += 1
-    if sentencepiece and spaces <= _MOST_OTHERS * tokens:
+            byte_level += 1
+    if sentencepiece and with_space <= _MOST_OTHERS * token_count:
         return Style.SENTENCEPIECE
-    if byte_marks and outside <= _MOST_OTHERS * tokens:
+    if byte_level and outside_alphabet <= _MOST_OTHERS * token_count:
         return Style.BYTE_LEVEL
     return Style.PLAIN
 
@@ -86,36 +98,39 @@ def readable_tokens(raw: Sequence[str], style: Style) -> list[str]:
     A character that is split over tokens is in the text of the last of them; the others get ``""``.
     Bytes that do not form a character become U+FFFD.
     """
+    # None for a token with only a part of a character, which few responses have
     texts = [text for text in map(_WHOLE_TEXTS[style], raw) if text is not None]
     return texts if len(texts) == len(raw) else _with_split_characters(raw, style)
 
 
 def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
-    """Return ``readable_tokens`` if some tokens have only a part of a character."""
+    """Return the texts as ``readable_tokens`` does, if some tokens have only a part of a character.
+
+    The decoder keeps the bytes of an incomplete character until the next token completes it.
+    """
     texts: list[str] = []
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    pending = b""  # the bytes of a character that is not complete yet
+    pending = b""  # the bytes that the decoder keeps
     for token in raw:
-        piece = token_bytes(token, style)
-        if piece is None:
-            # A special token interrupts the character, which stays incomplete.
+        encoded = token_bytes(token, style)
+        if encoded is None:
+            # A special token interrupts the character, which stays incomplete: a U+FFFD.
             if pending:
                 texts[-1] += decoder.decode(b"", final=True)
                 pending = b""
             texts.append(safe_text(token))
             continue
-        text = decoder.decode(piece)
-        if (
-            pending
-            and text.startswith(REPLACEMENT)
-            and not (pending + piece).startswith(_UFFFD)
-        ):
-            # The incomplete character began in the previous token, whose text gets the U+FFFD.
+        text = decoder.decode(encoded)
+        # The model may write a U+FFFD itself, split over several tokens.
+        is_generated = (pending + encoded).startswith(_UFFFD)
+        if pending and text.startswith(REPLACEMENT) and not is_generated:
+            # The token does not complete the character. The character began in the previous token,
+            # whose text gets the U+FFFD that stands for it.
             texts[-1] += REPLACEMENT
             text = text[1:]
-        pending = decoder.getstate()[0]
+        pending, _ = decoder.getstate()
         texts.append(text.replace("\0", REPLACEMENT))
-    if pending:
+    if pending:  # the response ends within a character
         texts[-1] += decoder.decode(b"", final=True)
     return texts
 
@@ -141,7 +156,9 @@ codecs.register_error("rlreport-hex", _as_hex)
 def token_bytes(raw: str, style: Style) -> bytes | None:
     """Return the UTF-8 bytes that a token stands for, None for a special token."""
     if style is Style.SENTENCEPIECE:
-        byte = _BYTE_TOKEN.fullmatch(raw)
+        byte = _BYTE_TOKEN.fullmatch(
+            raw
+        )  # such as <0xE4>, which looks like a special token
         if byte:
             return bytes([int(byte[1], 16)])
     if is_special(raw):
@@ -157,14 +174,17 @@ def token_bytes(raw: str, style: Style) -> bytes | None:
 
 
 def _holds_utf8(token: str) -> bool:
-    """Return whether a token has two bytes of one character: its first byte and another."""
+    """Return whether a token has two bytes of one character: its first byte and another.
+
+    All of the token's characters must be in the byte-level alphabet.
+    """
     # In UTF-8, bytes from C2 to F4 begin a character, and those from 80 to BF continue it.
-    is_begun = False
+    follows_first_byte = False
     for character in token:
         byte = BYTE_OF[character]
-        if is_begun and 0x80 <= byte < 0xC0:
+        if follows_first_byte and 0x80 <= byte <= 0xBF:
             return True
-        is_begun = 0xC2 <= byte < 0xF5
+        follows_first_byte = 0xC2 <= byte <= 0xF4
     return False
 
 
@@ -242,9 +262,13 @@ def structure_of(text: str) -> int:
     if "\n" not in text:
         return 0
     text = text[:LONGEST_FORM].strip()
-    kinds = [str(mark.lastgroup) for mark in _MARK.finditer("\n" + text)]
+    # One entry per item: the name of its structure. Each item begins a line, the first one, too.
+    items = [str(mark.lastgroup) for mark in _MARK.finditer("\n" + text)]
+    # Counting "\n\n" is a fast test that spares most texts the search for blank lines.
     if text.count("\n\n") >= LEAST:
-        kinds += ["parts"] * len(_BLANK.findall(text))
-    return sum(
-        1 << bit for bit, name in enumerate(STRUCTURES) if kinds.count(name) >= LEAST
-    )
+        items += ["parts"] * len(_BLANK.findall(text))
+    structures = 0
+    for bit, name in enumerate(STRUCTURES):
+        if items.count(name) >= LEAST:
+            structures |= 1 << bit
+    return structures
