@@ -68,11 +68,9 @@ class GuardedFigure(NamedTuple):
 
 GUARDRAILS = (
     GuardedFigure(
-        "watched_reward",
-        translatable("Watched reward"),
-        ("valid_reward", f"{TRAINER}validation"),
-        1,
+        "validation", translatable("Validation"), (f"{TRAINER}validation",), 1
     ),
+    GuardedFigure("second_reward", translatable("Second reward"), ("valid_reward",), 1),
     GuardedFigure("kl", translatable("KL"), ("kl_k1", f"{TRAINER}kl"), -1),
     GuardedFigure(
         "kl_token", translatable("KL per token"), (f"{TRAINER}kl_token",), -1

@@ -62,7 +62,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         "flips": [_flip(flip) for flip in outcome.flips],
         "speed": speed or None,
         "equal_kl": _equal_kl(equal_kl["reward"]),
-        "equal_kl_watched": _equal_kl(equal_kl["valid_reward"]),
+        "equal_kl_second_reward": _equal_kl(equal_kl["valid_reward"]),
     }
 
 

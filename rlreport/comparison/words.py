@@ -406,7 +406,7 @@ def equal_kl(outcome: Outcome) -> str:
         )
     parts = [_equal_kl_clause(message("reward"), rewards)]
     if watched is not None:
-        parts.append(_equal_kl_clause(message("watched reward"), watched))
+        parts.append(_equal_kl_clause(message("second reward"), watched))
     return message(
         "At equal KL: {parts}, over {share} of the range of √KL that either run reached.",
         parts=listed(parts),
