@@ -31,7 +31,12 @@ def comparison_charts(
 ) -> list[Chart]:
     """Return charts of both rewards, of their difference, and of reward against KL.
 
-    ``paths``: ``step``, ``distance`` and ``reward`` of BASE and of NEW, or [] without KL.
+    Args:
+        steps: the steps that both runs have, float64 (S,).
+        base: mean reward of BASE at each of them, float64 (S,).
+        new: that of NEW.
+        band: difference of the rewards, and its limits.
+        paths: ``step``, ``distance`` and ``reward`` of BASE and of NEW, or [] without KL.
     """
     charts = []
     if len(steps):
@@ -85,7 +90,10 @@ def _curves(base: Floats, new: Floats) -> tuple[DrawnCurve, DrawnCurve]:
 
 
 def _findings(steps: Floats, band: Band) -> list[ToldFinding]:
-    """Return findings that mark the steps where the whole band lies on one side of 0."""
+    """Return findings that mark the steps where the whole band lies on one side of 0.
+
+    They are made for the chart of the difference only, as charts shade steps of findings.
+    """
     _, low, high = band
     below = translatable(
         "The whole band lies below 0 at {some:count} of {all:count} steps"
