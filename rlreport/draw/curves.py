@@ -403,7 +403,7 @@ def _without_many_ranges(thin: ThinnedCurves) -> ThinnedCurves:
 
 
 def _smoothed_rows(rows: Rows, noisy: Sequence[str]) -> Rows:
-    """Return the rows of the static drawing: with moving averages of the curves ``noisy`` (keys)."""
+    """Return the rows of the static drawing, with moving averages of ``noisy`` curves (keys)."""
     drawn_rows: list[Mapping[str, Any]] = []
     for row in rows:
         if row["series"] in noisy:
