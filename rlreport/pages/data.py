@@ -120,7 +120,10 @@ def download_labels(report: RunReport) -> dict[str, str]:
 
 
 def note_in_words(note: Note) -> str:
-    """Return a note's text with its count (if several), and first file and line (if known)."""
+    """Return a note's text with its count (if several), and first file and line (if known).
+
+    An example: "rows without a step (3 in total, first in a.jsonl, line 7)".
+    """
     place = note.file or ""
     if place and note.line is not None:
         place = message("{file}, line {line:count}", file=place, line=note.line)
@@ -138,8 +141,10 @@ def note_in_words(note: Note) -> str:
 def settings(options: BuildOptions) -> dict[str, object]:
     """Return option -> value for ``report.json``, None for values that redaction must hide."""
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
+    # None, not an empty value, for an option that is not used
     values |= {"map": options.mapping or None, "merge": options.merge or None}
     values["pad_tokens"] = list(options.pad_tokens)
+    # Without its folder, which may name a user or a machine
     values["tokenizer"] = Path(options.tokenizer or "").name or None
     if options.redact and options.split not in USUAL_SPLITS:
         values["split"] = None
@@ -209,9 +214,13 @@ def _metrics_table(files: Sequence[MetricsFile]) -> TableView:
 
 
 def _fields_table(tables: Tables) -> TableView:
-    """Return the table of fields that are logged; its note names those that are missing."""
+    """Return the table of fields that are logged; its note names those that are missing.
+
+    ``tables.fields`` has the number of rows with each field.
+    """
     meanings = {field.name: message(field.meaning) for field in FIELDS}
     missing_names = tuple(name for name in meanings if not tables.fields.get(name))
+    # Fields that rlreport does not know follow those that it does.
     extra_names = [
         str(name) for name in tables.extras.columns if str(name) not in CANONICAL
     ]
@@ -236,8 +245,9 @@ def _fields_table(tables: Tables) -> TableView:
 
 
 def _bad_lines_table(tables: Tables) -> TableView:
+    """Return the table of lines that could not be read; its note says if it lists only some."""
     lines = tables.bad_lines
-    whole_file = Cell(message("whole file"), 0.0)
+    whole_file = Cell(message("whole file"), 0.0)  # for a file without a line number
     columns: Columns = {
         ColumnView("file", message("File"), kind="text"): [bad.file for bad in lines],
         ColumnView("line", message("Line"), written="count"): [
@@ -347,8 +357,8 @@ def csv(table: pd.DataFrame) -> bytes:
     safe = table.assign(
         **{str(name): values.map(_safe_cell) for name, values in texts.items()}
     )
-    # Quote all texts, as an unquoted CR in a text would start a new row.
     safe.columns = pd.Index([_safe(str(name)) for name in safe])
+    # Quote all texts, as an unquoted CR in a text would start a new row.
     text = safe.to_csv(
         index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC
     )

@@ -78,7 +78,10 @@ def _chart_json(chart: Chart) -> Markup:
 
 
 def _by_columns(rows: list[dict[str, Any]]) -> ChartRows:
-    """Return rows as a list of values per field: shorter, as fields are not repeated."""
+    """Return rows as a list of values per field: shorter, as fields are not repeated.
+
+    A row without a field has the value None.
+    """
     fields = set[str]()
     for row in rows:
         fields.update(row)

@@ -161,7 +161,9 @@ def rendered(
 
 
 def _html(name: str, view: object, frame: Shell, context: PageContext) -> str:
+    """Return the HTML of a page: in one file only ``<main>``, else a whole document."""
     language = context.options.language
+    # ``page.html`` includes the template of ``<main>`` by the frame's ``kind``.
     template = f"main/{name}.html" if context.one_file else "page.html"
     translated = language.of(view)
     shown = SimpleNamespace(**shallow_dict(translated))
@@ -183,7 +185,7 @@ def shell(
 ) -> Shell:
     """Return title, navigation and assets of a page; ``name``: of a ``Page``, or "step"."""
     titles = {page.name: page.title for page in context.navigation}
-    title = context.title
+    title = context.title  # of the report, and of its overview
     if name != "overview":
         of_page = titles[name] if step is None else message("Step {step}", step=step)
         title = message("{page} · {run}", page=of_page, run=context.title)
