@@ -182,7 +182,10 @@ class RunSummary:
 def _by_response(
     extremes: Sequence[ExtremeResponse], prefixes: Sequence[str]
 ) -> list[ExtremeText]:
-    """Return each response once, with all that it is an extreme of."""
+    """Return each response once, with all that it is an extreme of.
+
+    ``prefixes``: beginnings that most prompts share, which are hidden.
+    """
     by_response: dict[tuple[int, int], ExtremeText] = {}
     for one in extremes:
         rollout = one.rollout
@@ -198,7 +201,7 @@ def _by_response(
 
 
 def _short_table(table: TableView, most: int) -> TableView:
-    """Return some columns and up to ``most`` rows of the table of steps."""
+    """Return _STEP_COLUMNS and up to ``most`` rows, evenly spaced, of the table of steps."""
     places = [i for i, c in enumerate(table.columns) if c.key in _STEP_COLUMNS]
     rows = []
     for number in evenly(len(table.rows), most).tolist():

@@ -197,6 +197,7 @@ def table(
     """
     by_column = [_cells(values, column) for column, values in columns.items()]
     by_row = zip(*by_column, strict=True)
+    # Not strict: the defaults of ids, hrefs and badges have no end.
     rows = [
         RowView(str(row_id), list(cells), href, words)
         for row_id, cells, href, words in zip(
@@ -207,6 +208,7 @@ def table(
 
 
 def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
+    """Yield the cells of a column; a value that is a cell already stays as it is."""
     for value in values:
         if isinstance(value, Cell):
             yield value
