@@ -48,6 +48,7 @@ def comparison_charts(
 
 
 def _reward_chart(frame: Frame, base: Floats, new: Floats) -> Chart | None:
+    """Return the chart of the mean rewards of BASE and NEW, which is on top."""
     base_curve, new_curve = _curves(base, new)
     return curve_chart(
         frame,
@@ -59,6 +60,7 @@ def _reward_chart(frame: Frame, base: Floats, new: Floats) -> Chart | None:
 
 
 def _difference_chart(frame: Frame, band: Band) -> Chart | None:
+    """Return the chart of the difference, which says in its axis whether it has a band."""
     difference, low, high = band
     if np.isfinite(low).any():
         axis = message(

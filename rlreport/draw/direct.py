@@ -98,6 +98,7 @@ def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
 
 
 def dots(axes: Axes, x: Floats, y: Floats) -> str:
+    """Return SVG circles at the points (x, y), float64 (N,) each."""
     across = _x_pixels(x, axes).tolist()
     down = _y_pixels(y, axes).tolist()
     radius = _number(_RADIUS)

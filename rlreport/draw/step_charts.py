@@ -259,7 +259,10 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
 def _plane(
     rows: Mapping[str, Floats], field: str, name: str, title: str, language: Language
 ) -> Chart | None:
-    """Return a scatter plot of reward over a ``field``, None if no response has both values."""
+    """Return a scatter plot of reward over a ``field``, None if no response has both values.
+
+    ``name`` and ``title`` are those of the chart.
+    """
     finite = np.isfinite(rows[field]) & np.isfinite(rows["reward"])
     if not finite.any():
         return None

@@ -104,6 +104,7 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
 
     ``font`` replaces the usual font, which may lack the characters of a language.
     """
+    # Vega's width is that of the plot, without the padding.
     padding = chart.vega["padding"]
     text = _json({**chart.vega, "width": width - padding["left"] - padding["right"]})
     text = text.replace(f'"{FONT}"', f'"{font}"')
@@ -171,6 +172,7 @@ def _json(vega: Spec) -> str:
 
 
 def _make_printable(value: Any) -> Any:
+    """Return a specification whose texts have no control characters, which XML cannot hold."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):

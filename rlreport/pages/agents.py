@@ -260,6 +260,7 @@ def environments_table(report: RunReport, addresses: Addresses) -> TableView | N
 
 
 def _length_columns(tables: Tables, lengths: Sequence[_WindowMeans]) -> Columns:
+    """Return the first and the last length of each environment, in tokens or in characters."""
     unit = STEP[f"{length_column(tables.responses)}_mean"].unit
     first = ColumnView("length_first", message("First length"), unit)
     last = ColumnView("length_last", message("Last length"), unit)

@@ -302,6 +302,7 @@ class _Inline:
 
 @cache
 def _parser() -> MarkdownIt:
+    """Return the Markdown parser: with tables, without raw HTML."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(

@@ -529,6 +529,7 @@ def _where(flip: Flip) -> str:
 
 
 def _ngrams_table(outcome: Outcome) -> TableView:
+    """Return the table of texts more frequent in NEW; its note says in how many responses."""
     base, new = outcome.counted  # responses of each run
     if base and new:
         note = message(
@@ -546,6 +547,7 @@ def _ngrams_table(outcome: Outcome) -> TableView:
 
 
 def _tokens_table(outcome: Outcome) -> TableView:
+    """Return the table of tokens by share of the KL; an empty one says what it needs."""
     # The change of a share is in percentage points.
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
     note = message(
@@ -557,6 +559,7 @@ def _tokens_table(outcome: Outcome) -> TableView:
 
 
 def _pair(flip: Flip) -> Pair:
+    """Return the responses to a prompt won or lost, with its rewards as the title."""
     title = message(
         "{change} (reward {base} → {new})",
         change=words.signed(flip.delta),

@@ -80,6 +80,7 @@ class DataView:
 
 
 def data_view(report: RunReport, addresses: Addresses) -> DataView:
+    """Return what the data page shows: how the logs were read, and files to download."""
     tables = report.run.tables
     notes = [note_in_words(note) for note in tables.notes]
     remark = linked_notes(report, addresses).remark
@@ -188,6 +189,7 @@ _FILE_COLUMNS = (
 
 
 def _files_table(tables: Tables) -> TableView:
+    """Return the table of the log files, with sizes such as "1.2 MB" that sort by bytes."""
     values = attribute_columns(tables.files, _FILE_COLUMNS)
     values[_SIZE] = [
         Cell(
@@ -201,6 +203,7 @@ def _files_table(tables: Tables) -> TableView:
 
 
 def _metrics_table(files: Sequence[MetricsFile]) -> TableView:
+    """Return the table of the trainer's metrics files, with the names of their metrics."""
     names = [file.metrics for file in files]
     columns: Columns = {
         _NAME: [file.name for file in files],
@@ -289,6 +292,7 @@ def exports(report: RunReport) -> list[tuple[str, bytes]]:
 
 
 def _exports(report: RunReport) -> Iterator[tuple[str, bytes]]:
+    """Yield what ``exports`` returns; the table of tokens only if there are tokens."""
     tables = report.run.tables
     findings = findings_json(report.run.verdict)
     yield "data/findings.json", canonical_json(findings, indent=True)
@@ -338,6 +342,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
 
 
 def _file_json(file: LogFile) -> dict[str, Any]:
+    """Return a log file for ``report.json``, whose keys are public and do not change."""
     return {
         "name": file.name,
         "format": file.format,

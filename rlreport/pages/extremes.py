@@ -43,6 +43,7 @@ def extreme_responses(report: RunReport) -> list[ExtremeResponse]:
 
 
 def _extreme_responses(report: RunReport) -> list[ExtremeResponse]:
+    """Read the extreme responses of the run, with placeholders if texts are redacted."""
     responses = report.run.tables.responses
     found = extremes(responses)
     # A response may be an extreme of several metrics; it is read once.

@@ -203,6 +203,7 @@ def _tested_text(tested: Tested) -> str:
 
 
 def _example(example: Example, addresses: Addresses) -> ExampleView:
+    """Return an example for templates, and the response from before the onset within it."""
     address = addresses.response(
         example.step, example.n, token=example.token, turn=example.turn
     )

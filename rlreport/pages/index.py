@@ -183,6 +183,7 @@ class RunsView:
 
 
 def runs_view(groups: Sequence[Group], charts: Sequence[Chart]) -> RunsView:
+    """Return what an index shows: ``charts``, and a table of groups if any has several runs."""
     # A report that cannot be read is alone in its group.
     readable = [group for group in groups if not group.runs[0].report.is_unread]
     settings = _differing_settings(readable)
@@ -362,6 +363,7 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
 
 
 def _rewards_of_groups(groups: Sequence[Group]) -> list[_GroupRewards]:
+    """Return the rewards of the groups that have any."""
     found = []
     for group in groups:
         all_rewards = [run.row["rewards"] for run in group.runs]

@@ -387,6 +387,7 @@ def _arrays_per_token(tables: Tables) -> int:
     has_tokens = tables.fields.get("response_tokens") or tables.fields.get("token_ids")
     if not has_tokens:
         return 0
+    # Advantages are among the computed arrays, also if they are logged.
     logged = [n for n in LOGGED if n != "advantages" and tables.fields.get(n)]
     if not logged:
         return 1  # which token it is

@@ -265,6 +265,7 @@ def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Findi
     """Return a verdict with placeholders for excerpts and log texts that its sentences quote."""
 
     def hidden(value: Any) -> Any:
+        """Return a finding, or a part of one, with placeholders; numbers stay as they are."""
         match value:
             case Finding():
                 facts = {name: hidden(fact) for name, fact in value.facts.items()}

@@ -157,6 +157,7 @@ class RunSummary:
         return sorted(found, key=lambda chart: places.index(chart.place))
 
     def markdown_values(self, detail: Detail) -> dict[str, Any]:
+        """Return what ``markdown.md`` shows besides ``view``, as much of it as ``detail`` says."""
         figures = self.view.figures
         extremes = extreme_responses(self.report)[: detail.examples]
         texts = _by_response(extremes, self.report.shared.prefixes)

@@ -41,6 +41,7 @@ class ColumnView:
     group: str = ""  # heading above the column's name in menus, "" for computed figures
 
     def data(self) -> ColumnData:
+        """Return the column for scripts; unlike ``asdict`` its keys have types."""
         return {
             "key": self.key,
             "label": self.label,

@@ -144,6 +144,7 @@ class TokensView:
 
 
 def tokens_view(report: RunReport, addresses: Addresses) -> TokensView:
+    """Return what the page of tokens shows; without token strings, only texts that spread."""
     run = report.run
     tables = run.tables
     spreading = run.spreading.table
