@@ -402,6 +402,7 @@ class _ObjectStore:
         """Upload the report at ``path``, its entry page last, then remove files no longer in it."""
         stored_files, own_names = self.existing()
         names = files_below(path.parent)
+        # No file of others may be overwritten.
         check_names(self.url, sorted(stored_files.intersection(names) - own_names))
         # Until the entry page is replaced, readers see the old report.
         entry = f"{self.name}/index.html" if self.form.folder else self.name

@@ -61,7 +61,7 @@ class Axis:
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
         """Return values for axis ``channel`` ("x" or "y") of a design: {"$x.low": 0.0, …}."""
-        # Vega chooses the ticks of a linear axis.
+        # Vega chooses the ticks of a linear axis; those of other axes are powers of ten.
         ticks = None if self.scale == "linear" else powers(self.low, self.high)
         return {
             f"${channel}.low": self.low,

@@ -112,9 +112,9 @@ def _findings(steps: Floats, band: Band) -> list[ToldFinding]:
             continue
         marked_steps = tuple(map(int, steps[mask]))
         finding = ToldFinding(
-            name,
-            severity,
-            Rank.NOTE,
+            id=name,
+            severity=severity,  # sets the colour of the marks
+            rank=Rank.NOTE,
             steps=marked_steps,
             charts=("difference",),
             title=message(literal, some=len(marked_steps), all=len(steps)),

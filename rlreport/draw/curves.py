@@ -372,7 +372,7 @@ def curve_chart(
         (x, y),
         curve_styles(thin.curves),
         size=size,
-        right=style.labels or 16,
+        right=style.labels or 16,  # 16: the default of ``fill``
     )
     _make_interactive(spec, rows, thin.curves, noisy, percent=style.percent)
     # The description has the logged values, not their means.
@@ -571,7 +571,7 @@ def _axis_title(thin: ThinnedCurves, title: str) -> str:
     every = thin.group_size
     if every == 1:
         return title or message("as logged")
-    if len(thin.curves) > MOST_RANGES:
+    if len(thin.curves) > MOST_RANGES:  # then ranges are not drawn
         averaged = message("mean of {every} steps", every=every)
     else:
         averaged = message("mean and range of {every} steps", every=every)

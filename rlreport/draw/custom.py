@@ -116,7 +116,10 @@ def _functions_of_file(file: Path) -> list[ChartFunction]:
 def _charts_of(
     function: ChartFunction, tables: Tables, texts: Callable[[], pd.DataFrame]
 ) -> list[Chart]:
-    """Call a function of the user; return the charts that it returns."""
+    """Call a function of the user; return the charts (up to MOST_CHARTS) that it returns.
+
+    ``texts`` reads the table of texts, for a function that has a parameter of that name.
+    """
     arguments: dict[str, Any] = {}
     # Reading the texts takes long, so that only functions that have the parameter get them.
     if "texts" in inspect.signature(function.call).parameters:

@@ -128,6 +128,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     """Yield a chart of mean reward against mean KL, if three or more steps have both.
 
+    ``frame`` is not used; all functions in ``catalogue.OVERVIEW`` are called with one.
     Source: Gao, Schulman and Hilton (2023), "Scaling Laws for Reward Model Overoptimization".
     """
     table = tables.steps.dropna(subset=["kl_k1_mean", "reward_mean"])

@@ -119,22 +119,22 @@ def _histogram(
     None if the step's responses have no rewards.
     """
     policy = _Rewards(
-        _finite(rows["reward"]),
-        message("policy"),
-        "policy",
-        'fill="var(--policy)" fill-opacity="0.7"',
+        values=_finite(rows["reward"]),
+        name=message("policy"),
+        colour="policy",
+        look='fill="var(--policy)" fill-opacity="0.7"',
     )
     reference = _Rewards(
-        _finite(rows["ref_reward"]),
-        message("reference"),
-        "reference",
-        'stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
+        values=_finite(rows["ref_reward"]),
+        name=message("reference"),
+        colour="reference",
+        look='stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
     )
     first_step = _Rewards(
-        _finite(first_rewards),
-        message("first step"),
-        "muted",
-        'fill="var(--muted)" fill-opacity="0.28"',
+        values=_finite(first_rewards),
+        name=message("first step"),
+        colour="muted",
+        look='fill="var(--muted)" fill-opacity="0.28"',
     )
     if not policy.values.size:
         return None

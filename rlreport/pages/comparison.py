@@ -452,7 +452,7 @@ def _flips_table(flips: Sequence[Flip]) -> TableView:
     columns[PROMPT_TEXT] = map(_prompt, flips)
     columns[_NEW_TEXT] = [_response_cell(flip.new_text) for flip in flips]
     columns[_BASE_TEXT] = [_response_cell(flip.base_text) for flip in flips]
-    hrefs = (f"#r={number}" for number in ids)
+    hrefs = (f"#r={number}" for number in ids)  # open the response panel
     return table(
         "flips", message("Prompts won and lost"), columns, ids=ids, hrefs=hrefs
     )

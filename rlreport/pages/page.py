@@ -48,7 +48,10 @@ class Addresses:
         token: int | None = None,
         turn: int | str | None = None,
     ) -> str | None:
-        """Return the address of a response, or of its token or turn; None without a step page."""
+        """Return the address of a response, or of its token or turn; None without a step page.
+
+        ``token`` and ``turn`` are indices; the turn "error" is the first with an error.
+        """
         if step not in self.steps:
             return None
         address = self.any_response(step, n)

@@ -354,9 +354,8 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
         ranked = rank_by_interest(
             responses.iloc[start:stop], options.max_responses, of_step
         )
-        rows = (
-            start + ranked
-        )  # of ``responses``, of which ``with_texts`` has the row numbers
+        # Rows of ``responses``; ``with_texts`` has their numbers in the response table.
+        rows = start + ranked
         plan = StepPlan(
             step=step,
             rows=with_texts[rows],

@@ -275,6 +275,7 @@ def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Findi
                 )
             case Example():
                 excerpt = None if value.excerpt is None else redact(value.excerpt)
+                # ``look_for`` is a text of the log, too; it is of no use without the response.
                 return replace(
                     value, excerpt=excerpt, before=hidden(value.before), look_for=""
                 )

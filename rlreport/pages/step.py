@@ -207,6 +207,7 @@ def step_view(
         for finding in job.findings
     ]
     data = rows_data(job, rows, context)
+    # The page has no text twice; the responses page, which has no such table, gets all of them.
     not_in_table = {key: _not_in_table(texts) for key, texts in rows.texts.items()}
     return StepView(
         step=str(step),
@@ -345,7 +346,7 @@ def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
 def _ranks_of_step(
     job: StepJob, rows: StepRows, context: PageContext
 ) -> dict[str, list[int | None]]:
-    """Return column key -> the ranks of the listed responses in their step, without branches."""
+    """Return column key -> the ranks of the listed responses among all of the step but branches."""
     is_ranked = job.columns["validation"] != RowRole.BRANCH
     ranks: dict[str, list[int | None]] = {}
     for column in context.columns:

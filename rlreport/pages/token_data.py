@@ -120,7 +120,10 @@ def token_metrics(
 
 
 def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
-    """Return name -> whether any value is not NaN, of the token figures that a rollout has."""
+    """Return name -> whether it has a value other than NaN, of each token figure.
+
+    Figures that no rollout with tokens has, as they are not logged, are left out.
+    """
     result = {}
     for figure in TOKEN_FIGURES:
         arrays = [
