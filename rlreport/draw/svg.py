@@ -82,7 +82,8 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
 def drawn_alone(chart: Chart) -> Chart:
     """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered.
 
-    Image marks raise a ValueError, as the renderer would omit them without an error.
+    Image marks raise a ValueError, as the renderer would omit them without an error; so do links
+    that do not lead to web or mail addresses, as they could run scripts.
     """
     vega = _convert("vegalite_to_vega", _json(chart.spec))
     drawing = _svg(_json(vega))

@@ -198,7 +198,10 @@ def _prepare(token: Token, inline: _Inline, top_level: int) -> None:
 
 
 def linked_notes(report: RunReport, addresses: Addresses) -> Notes:
-    """Return the author's notes with links to the rendered parts of a report."""
+    """Return the author's notes with links to the rendered parts of a report.
+
+    ``addresses`` are relative to the page with the notes, the overview.
+    """
     text = report.run.author_notes
     if not text:
         return Notes(Markup())

@@ -140,7 +140,7 @@ def note_in_words(note: Note) -> str:
 
 
 def settings(options: BuildOptions) -> dict[str, object]:
-    """Return option -> value for ``report.json``, None for values that redaction must hide."""
+    """Return option -> value for ``report.json``, None if unused or hidden by redaction."""
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
     # None, not an empty value, for an option that is not used
     values |= {"map": options.mapping or None, "merge": options.merge or None}

@@ -123,9 +123,8 @@ def _overview(
     by_place = charts_by_place(charts)
     advice = None
     if not run.has_responses:
-        advice = logging_advice(
-            map(str, tables.metrics.columns[1:])
-        )  # without the step
+        metrics = tables.metrics.columns[1:]  # without the step
+        advice = logging_advice(map(str, metrics))
     extremes = extreme_responses(report)
     return OverviewView(
         summary=_summary(tables),

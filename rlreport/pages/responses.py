@@ -131,7 +131,7 @@ def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRow
             # Negative, and lowest for the first finding of the verdict.
             interest.append(float(names.index(of_response[n][0]) - len(names)))
             cited_by.append(listed(of_response[n]))
-        else:
+        else:  # a pinned response that no finding cites is an extreme
             interest.append(0.0 if rank <= pinned else float(rank))
             cited_by.append(None)
     result["step"] = [float(step)] * len(numbers)
