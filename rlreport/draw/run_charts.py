@@ -301,7 +301,11 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
     for i, text in enumerate(texts[:MOST_TEXTS]):
         # Quote the texts, as they may be blank or look like labels.
         title = f"“{label(text, 18)}”"
-        curves.append(DrawnCurve(f"text_{i}", title, floats(shares, text), *PALETTE[i]))
+        colour, dash = PALETTE[i]
+        shares_of_text = floats(shares, text)
+        curves.append(
+            DrawnCurve(f"text_{i}", title, shares_of_text, colour=colour, dash=dash)
+        )
     chart = curve_chart(
         Frame(shares.index.to_numpy(np.float64)),
         "spreading",
@@ -311,7 +315,7 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
             message("share of responses that contain the text"),
             wide=True,
             percent=True,
-            labels=170,
+            labels=170,  # pixels, for up to 18 characters in quotation marks
         ),
         omitted=len(texts) - len(curves),
     )

@@ -279,6 +279,7 @@ def data_files(run: JudgedRun, room: int, context: PageContext) -> DataFiles:
     """
     is_redacted = bool(run.options.redact)
     responses = response_data(run.tables, redact=is_redacted)
+    # Of too many responses, the last ones are packed; ``count`` is how many.
     content, count = pack_table(responses, room)
     metrics = b""
     if room and not context.one_file and not run.tables.metrics.empty:
