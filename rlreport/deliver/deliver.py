@@ -21,6 +21,7 @@ def deliver(path: Path, form: Form, report: D, *, limit: int) -> tuple[D, int]:
     """
 
     def write(version: D) -> int:
+        """Write a version in place of the one before; return its size in bytes."""
         _remove(path, form)
         form.write(version, path)
         write_manifests(path, form)

@@ -22,13 +22,13 @@ _REGULAR_FILE = 0o100644 << 16  # type and permissions, as a zip has them
 
 
 def encode_page(page: RenderedPage) -> EncodedPage:
-    """Encode a page for a folder."""
+    """Encode a page for a folder, in which its weight includes its entry in the manifest."""
     from rlreport.pages.context import EncodedPage
 
+    # Logged texts may contain lone surrogates, which UTF-8 cannot encode.
     content = page.html.encode("utf-8", "replace")
-    return EncodedPage(
-        page.path, content, len(content) + len(page.path) + _MANIFEST_ENTRY
-    )
+    weight = len(content) + len(page.path) + _MANIFEST_ENTRY
+    return EncodedPage(page.path, content, weight)
 
 
 def write_folder(report: Deliverable, folder: Path) -> None:
@@ -38,16 +38,18 @@ def write_folder(report: Deliverable, folder: Path) -> None:
 
 
 def encode_zipped_page(page: RenderedPage) -> EncodedPage:
-    """Encode a page for a zip, in which its weight is that of the compressed page."""
+    """Encode a page for a zip, in which its weight is that of the compressed page.
+
+    The content itself is not compressed: ``write_zip`` does that.
+    """
     from rlreport.pages.context import EncodedPage
 
     content = page.html.encode("utf-8", "replace")
     # Negative: without zlib's header, as in a zip.
     packed = zlib.compress(content, _ZIP_LEVEL, -zlib.MAX_WBITS)
-    # Both headers have the name.
-    return EncodedPage(
-        page.path, content, len(packed) + 2 * len(page.path) + _ZIP_HEADERS
-    )
+    # Both headers of a file have its name.
+    weight = len(packed) + 2 * len(page.path) + _ZIP_HEADERS
+    return EncodedPage(page.path, content, weight)
 
 
 def write_zip(report: Deliverable, path: Path) -> None:
@@ -58,7 +60,7 @@ def write_zip(report: Deliverable, path: Path) -> None:
         for name, content in report.files():
             # Without a date it is dated 1980, so that equal reports have equal bytes.
             entry = zipfile.ZipInfo(name)
-            entry.create_system = 3  # Unix
+            entry.create_system = 3  # Unix, on every system
             entry.external_attr = _REGULAR_FILE
             archive.writestr(
                 entry, content, zipfile.ZIP_DEFLATED, compresslevel=_ZIP_LEVEL

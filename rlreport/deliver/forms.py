@@ -31,7 +31,9 @@ OTHER_SUFFIXES = frozenset(
 
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
-    """Return the form called ``name``, else that of the path's suffix, else a folder.
+    """Return the form of an output path, or the one called ``name`` (``--format``) if given.
+
+    The suffix of the path selects the form; without a suffix of a form, it is a folder.
 
     Raises:
         UsageError: there is no such form, or the suffix is that of another type of file.

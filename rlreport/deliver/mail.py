@@ -64,6 +64,7 @@ def write_mail(report: Deliverable, path: Path) -> None:
     options = report.options
     headline = report.summary().headline
     charts = pictures(report, MOST_PICTURES, width=PICTURE_WIDTH)
+    # Without Vega: the attachment has no interactive charts, see ``encode_attached_view``.
     attachment = b"".join(document(report, charts=False))
     digest = hashlib.sha256(attachment).hexdigest()[:24]
     name = f"{file_name(report.title)}.html"
@@ -90,7 +91,10 @@ def write_mail(report: Deliverable, path: Path) -> None:
 
 
 def _texts(report: Deliverable, charts: Sequence[Chart], *, attached: str) -> _Texts:
-    """Return the body; pictures of ``charts`` are parts of the mail, named by id."""
+    """Return the body; pictures of ``charts`` are parts of the mail, named by id.
+
+    ``attached`` is the file name of the attachment.
+    """
     import css_inline
 
     from rlreport.pages.html import environment
@@ -107,6 +111,7 @@ def _texts(report: Deliverable, charts: Sequence[Chart], *, attached: str) -> _T
     templates = environment(report.options.language)
     plain = templates.get_template(f"{summary.mail_template}.txt").render(values)
     html = templates.get_template(f"{summary.mail_template}.html").render(values)
+    # Many mail programs ignore style sheets, but not style attributes.
     inliner = css_inline.CSSInliner(load_remote_stylesheets=False)
     return _Texts(plain, inliner.inline(html))
 
@@ -115,6 +120,7 @@ def _add_body(mail: EmailMessage, texts: _Texts, charts: Sequence[Chart]) -> Non
     """Add the plain text, and the HTML with its pictures as an alternative to it."""
     mail.set_content(texts.plain, cte="quoted-printable")
     mail.add_alternative(texts.html, subtype="html", cte="quoted-printable")
+    # Adding a picture makes the HTML a multipart of itself and its pictures.
     body: Any = mail.get_body(("html",))
     for chart in charts:
         body.add_related(
@@ -128,8 +134,9 @@ def _add_body(mail: EmailMessage, texts: _Texts, charts: Sequence[Chart]) -> Non
 
 
 def _attach(mail: EmailMessage, content: bytes, name: str) -> None:
-    """Attach an HTML file."""
+    """Attach an HTML file called ``name``."""
     about: dict[str, Any] = {"filename": name, "params": {"charset": "utf-8"}}
+    # The email package would also encode each space, and need more bytes: add the content later.
     mail.add_attachment(b"", "text", "html", cte="quoted-printable", **about)
     *_, attached = mail.iter_attachments()
     attached.set_payload(b2a_qp(content, istext=False).decode("ascii"))
@@ -157,8 +164,10 @@ def check_mail_options(options: OutputOptions) -> None:
 def addresses(option: str, *given: str) -> list[Address]:
     """Parse texts of addresses such as ``a@b.c, Name <d@e.f>``.
 
+    ``option`` is the one with which they are given, for the error.
+
     Raises:
-        UsageError: an address given with the ``option`` is not valid.
+        UsageError: an address is not valid.
     """
     from email.headerregistry import Address
     from email.utils import getaddresses

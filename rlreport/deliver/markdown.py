@@ -65,6 +65,7 @@ def pictures(report: Deliverable, most: int, *, width: int) -> list[Chart]:
         charts = language.of(report.summary().charts()[:most])
         return [replace(c, png=png(c, width, language.font)) for c in charts]
 
+    # A report may be written several times, with less and less detail.
     return report.once(("pictures", most, width), drawn)
 
 
@@ -73,7 +74,8 @@ def write_markdown(report: Deliverable, path: Path) -> None:
     limit = report.options.max_size or FORM.default_size
     folder = pictures_of(path)
     charts = pictures(report, MOST_PICTURES, width=PICTURE_WIDTH)
-    # If even the shortest text does not fit, leave out the last picture and try again.
+    # ``summary_text`` shortens the text until it fits. If even the shortest text does not, leave
+    # out the last picture and try again.
     while True:
         room = limit - sum(len(picture.png) + MANIFEST_BYTES for picture in charts)
         content = summary_text(report, charts, folder.name, most_bytes=room).encode()
@@ -139,7 +141,7 @@ def summary_text(
         units = len(markdown.encode("utf-16-le")) // 2  # as GitHub counts characters
         if units < MOST_CHARACTERS and len(markdown.encode()) <= most_bytes:
             break
-    return markdown
+    return markdown  # if none fits, the least detailed
 
 
 def _address(folder: str) -> str:
@@ -152,7 +154,10 @@ def _address(folder: str) -> str:
 
 
 def notes_html(author_notes: str) -> Notes:
-    """Return the author's notes as HTML that Markdown leaves as it is, cut if they are long."""
+    """Return the author's notes as HTML that Markdown leaves as it is, cut if they are long.
+
+    A template shows whether they are cut, see ``Notes``.
+    """
     from rlreport.pages.author_notes import render_notes
 
     notes = render_notes(author_notes, most=MOST_NOTES, words=_without_references)
@@ -162,14 +167,18 @@ def notes_html(author_notes: str) -> Notes:
 
 
 def mermaid(line: Line) -> Markup:
-    """Return a figure over the steps as a chart that comments show without image files."""
+    """Return a figure over the steps as a Mermaid chart, which comments show without image files.
+
+    It shows up to STEPS_DRAWN values.
+    """
     import numpy as np
 
     from rlreport.draw.chart import evenly
 
     course = line.course
-    drawn = np.flatnonzero(abs(course.values) < MOST_DRAWN)
-    drawn = drawn[evenly(len(drawn), STEPS_DRAWN)]
+    # Neither missing values, for which the comparison is false, nor very large ones
+    drawable = np.flatnonzero(abs(course.values) < MOST_DRAWN)
+    drawn = drawable[evenly(len(drawable), STEPS_DRAWN)]
     ticks = ", ".join(f'"{step}"' for step in course.steps[drawn])
     values = ", ".join(map(_decimal, course.values[drawn]))
     return Markup(
@@ -186,9 +195,10 @@ def _decimal(value: float) -> str:
 
 @lru_cache(maxsize=8)
 def _environment(language: Language) -> jinja2.Environment:
-    """Return the Jinja environment with the filters that templates of Markdown use, by name."""
+    """Return the Jinja environment whose filters are the functions of this module, by name."""
     from rlreport.pages.html import environment
 
+    # A copy: templates of HTML keep their own filters.
     overlay = environment(language).overlay()
     filters = (text, number, code, code_cell, fenced, mermaid, notes_html)
     overlay.filters = {
@@ -210,7 +220,7 @@ def number(value: str) -> Markup:
 
 
 def code(value: str, longest: int = 80) -> Markup:
-    """Return model output, cut, as a code span with visible line ends and tabs."""
+    """Return model output, cut to ``longest``, as a code span with visible line ends and tabs."""
     line = _printable(value).replace("\n", "↵").replace("\t", "⇥")
     line = _without_references(shortened(line, longest))
     fence = _fence(line, 1)
@@ -226,11 +236,12 @@ def code_cell(value: str, longest: int = 80) -> Markup:
 
 
 def fenced(value: str, longest: int) -> Markup:
-    """Return model output, cut, as a code block; its fence is longer than any backticks in it."""
+    """Return model output, cut to ``longest`` characters, as a code block of Markdown."""
     block = _printable(value)
     characters_left = len(block) - longest
     if characters_left > 0:
         block = f"{block[:longest]}… ({characters_left:,} characters more)"
+    # Longer than any backticks in the block, which would end it.
     fence = _fence(block, 3)
     return Markup(f"{fence}text\n{block}\n{fence}")
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def encode_view(page: RenderedPage) -> EncodedPage:
-    """Encode a page as part of one file: the overview as HTML, others as gzip in a <script>."""
+    """Encode a page as part of one file: the overview as HTML, others as gzip in a <script>.
+
+    Scripts show these when the reader opens them; without scripts there is the overview.
+    """
     from markupsafe import Markup
 
     from rlreport.pages.context import EncodedPage
@@ -63,7 +66,15 @@ def assemble(
     language: Language,
     charts: bool = True,
 ) -> Iterator[bytes]:
-    """Yield the parts of an HTML file; ``views`` come from ``encode_view``, the overview first."""
+    """Yield the parts of an HTML file.
+
+    Args:
+        frame: title and navigation.
+        views: pages from ``encode_view``, the overview first.
+        nodes: data elements.
+        language: language of the report.
+        charts: whether Vega is included, for interactive charts.
+    """
     from markupsafe import Markup
 
     from rlreport.draw.bundle import vega_bundle
@@ -71,12 +82,14 @@ def assemble(
     from rlreport.pages.scripts import assets
 
     shared = assets(language)
+    # Scripts unpack Vega into a script element, whose text the policy must allow, too.
     csp = _policy(shared.style, shared.one_file, shared.vega)
     template = environment(language).get_template("one_file.html")
     parts = template.generate(
         shell=replace(frame, csp=csp),
         style=Markup(shared.style),
         script=Markup(shared.one_file),
+        # It is taken first; ``views`` below yields the others.
         overview=Markup(next(views).decode()),
         vega=gzip_base64(vega_bundle().encode(), level=6) if charts else "",
         nodes=nodes,

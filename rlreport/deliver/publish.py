@@ -15,9 +15,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rlreport import __version__
 from rlreport.deliver.form import Form
@@ -44,15 +44,15 @@ _MAX_NAMED = 3  # Maximum number of files that an error names
 
 def write_manifests(path: Path, form: Form) -> None:
     """Write a manifest into each folder of a report: the files that a later build may replace."""
-    for folder, name in folders_of(path, form):
+    for folder, manifest in folders_of(path, form):
+        # A report without charts has no folder of pictures.
         if folder.is_dir():
-            names = [*files_below(folder), name]
             document = {
                 "generator": {"name": "rlreport", "version": __version__},
-                "files": names,
+                "files": [*files_below(folder), manifest],
             }
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(json.dumps(document, indent=0), "utf-8")
+            (folder / manifest).parent.mkdir(exist_ok=True)
+            (folder / manifest).write_text(json.dumps(document, indent=0), "utf-8")
 
 
 def folders_of(path: Path, form: Form) -> list[tuple[Path, str]]:
@@ -79,7 +79,10 @@ def check_file(name: Path | str, edges: bytes) -> None:
 
 
 def check_names(folder: Path | str, names: Iterable[str]) -> None:
-    """Raise OutputError if any of the files, which rlreport did not write, is no system file."""
+    """Raise OutputError unless files that rlreport did not write are all system files.
+
+    ``names`` are those of the files; ``folder`` is where they are, for the error.
+    """
     foreign = [name for name in sorted(names) if not _is_system_file(name)]
     if foreign:
         further = len(foreign) - _MAX_NAMED
@@ -131,24 +134,33 @@ def check_destination(out: Destination, form: Form) -> None:
         _ObjectStore(out, form).existing()
 
 
-@contextmanager
-def publishing(out: Destination, form: Form) -> Iterator[Path]:
+def publishing(out: Destination, form: Form) -> AbstractContextManager[Path]:
     """Yield a temporary path or empty folder for the report, which then replaces that at ``out``.
 
     If the caller fails, or is interrupted, what is at ``out`` stays as it was.
     """
-    if isinstance(out, str):
-        store = _ObjectStore(out, form)
-        staging = Path(tempfile.gettempdir()) / f"rlreport.{secrets.token_hex(8)}"
-        try:
-            path = _begin(staging, Path(store.name or "report"), form)
-            yield path
-            stop_if_signalled()
-            store.send(path)
-        finally:
-            with held():
-                _discard(staging)
-        return
+    return _uploading(out, form) if isinstance(out, str) else _replacing(out, form)
+
+
+@contextmanager
+def _uploading(url: str, form: Form) -> Iterator[Path]:
+    """Do what ``publishing`` does for an object store: write in a temporary folder, then upload."""
+    store = _ObjectStore(url, form)
+    # The name is chosen first, so that an interrupt during mkdir leaves nothing.
+    staging = Path(tempfile.gettempdir()) / f"rlreport.{secrets.token_hex(8)}"
+    try:
+        path = _begin(staging, Path(store.name or "report"), form)
+        yield path
+        stop_if_signalled()
+        store.send(path)
+    finally:
+        with held():
+            _discard(staging)
+
+
+@contextmanager
+def _replacing(out: Path, form: Form) -> Iterator[Path]:
+    """Do what ``publishing`` does for a local path: write next to it, then swap old and new."""
     out = local_path(out, form)
     missing = [folder for folder in out.parents if not folder.exists()]
     # The name is chosen first, so that an interrupt during mkdir leaves nothing.
@@ -170,6 +182,7 @@ def publishing(out: Destination, form: Form) -> Iterator[Path]:
     finally:
         with held():
             _discard(staging)
+            # After a failure, folders that were made for the report are empty.
             for folder in missing:
                 with suppress(OSError):  # not empty
                     folder.rmdir()
@@ -182,6 +195,7 @@ def local_path(out: Path, form: Form) -> Path:
             raise OutputError(
                 f"{out}: is a device, a pipe or a socket; give a file name"
             )
+        # A link is kept and its target replaced; "." and ".." have no name of their own.
         if (out.is_symlink() and out.exists()) or out.name in ("", ".."):
             out = out.resolve()
         reason = _refusal(out, form)
@@ -226,14 +240,14 @@ def _refusal(out: Path, form: Form) -> str:
     return ""
 
 
-def _preserve(old: Path, new: Path) -> None:
+def _preserve(old_folder: Path, new_folder: Path) -> None:
     """Copy the system files of a folder to its new version, and the times of unchanged files.
 
     By the times, ``rsync`` copies only what is new.
     """
-    for name in files_below(old):
-        source = old / name
-        target = new / name
+    for name in files_below(old_folder):
+        source = old_folder / name
+        target = new_folder / name
         if PurePosixPath(name).name in SYSTEM_FILES and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
@@ -267,7 +281,7 @@ def _begin(staging: Path, out: Path, form: Form) -> Path:
 
 def _discard(staging: Path) -> None:
     """Remove a staging folder, unless it still holds an old report that could not be restored."""
-    with suppress(OSError):
+    with suppress(OSError):  # there is no folder ``old`` yet
         if any((staging / "old").iterdir()):
             return
     shutil.rmtree(staging, ignore_errors=True)
@@ -281,7 +295,10 @@ def _remove_leftovers(out: Path) -> None:
 
 
 def _remove_leftover(staging: Path) -> None:
-    """Remove a staging folder unless it is new, and so perhaps of a build that is running."""
+    """Remove a staging folder unless it is new, and so perhaps of a build that is running.
+
+    An old report in it, if no other has taken its place, is restored first.
+    """
     with suppress(OSError):
         if staging.lstat().st_mtime < time.time() - _LEFTOVER_SECONDS:
             for path in (staging / "old").iterdir():
@@ -301,6 +318,7 @@ def _swap(staging: Path, out: Path, form: Form) -> None:
     )
     moves = [(out.with_name(name), staging / "old" / name) for name in names]
     moves += [(staging / "new" / name, out.with_name(name)) for name in names]
+    # A move is noted before it is made: an interrupt may come in between.
     begun: list[tuple[Path, Path]] = []
     try:
         for source, target in moves:
@@ -320,56 +338,73 @@ def _cannot_write(out: Path, error: OSError) -> OutputError:
     )
 
 
+class _StoredFiles(NamedTuple):
+    """Names of files at a destination in an object store, relative to its parent."""
+
+    names: set[str]
+    own_names: set[str]  # those of them that rlreport wrote, which it may replace
+
+
 class _ObjectStore:
     """A destination in an object store; file names are relative to the parent of the report."""
 
     def __init__(self, url: str, form: Form) -> None:
-        self.url = shown(url)
+        self.url = shown(url)  # for messages: without credentials
         self.form = form
         self.system = filesystem(url)
         self.root: str = self.system._strip_protocol(url.rstrip("/"))
         self.parent, _, self.name = self.root.rpartition("/")
         self.has_bucket = url.partition("://")[0] in _BUCKETS
 
-    def existing(self) -> tuple[set[str], set[str]]:
-        """Return (all names at the destination, those of the old report), or raise OutputError."""
+    def existing(self) -> _StoredFiles:
+        """Return the files at the destination; raise OutputError if no report may be put there."""
         with self._errors("cannot be read"):
+            # Other programs may have changed the store since the last call.
             self.system.invalidate_cache()
-            bucket, _, key = self.root.partition("/")
-            if not key:
-                raise OutputError(f"{self.url}: add a name for the report to the URL")
-            if self.has_bucket and not self.system.exists(bucket):
-                raise OutputError(
-                    f"{self.url}: there is no bucket {bucket}, or access is denied"
-                )
-            files = set() if self.form.folder else self._single_file()
-            own_names = set(files)
+            self._check_url()
+            names = set() if self.form.folder else self._single_file()
+            own_names = set(names)
             for folder, manifest in folders_of(Path(self.name), self.form):
-                stored_files = self._below(folder.name)
-                name = f"{folder.name}/{manifest}"
-                content = (
-                    self.system.cat_file(f"{self.parent}/{name}")
-                    if name in stored_files
-                    else b""
-                )
-                manifest_names = listed_files(content)
-                # Without a manifest it is no report of ours. With one, files that it does not list
-                # stay; ``send`` raises an error if the new report needs the name of one.
-                if not manifest_names:
-                    check_names(
-                        self.url, (name.partition("/")[2] for name in stored_files)
-                    )
-                files |= stored_files
-                own_names |= {
-                    f"{folder.name}/{name}" for name in manifest_names
-                } & stored_files
-        return files, own_names
+                in_folder = self._in_folder(folder.name, manifest)
+                names |= in_folder.names
+                own_names |= in_folder.own_names
+        return _StoredFiles(names, own_names)
+
+    def _check_url(self) -> None:
+        """Raise OutputError if the URL has no name for the report, or its bucket is missing."""
+        bucket, _, key = self.root.partition("/")
+        if not key:
+            raise OutputError(f"{self.url}: add a name for the report to the URL")
+        if self.has_bucket and not self.system.exists(bucket):
+            raise OutputError(
+                f"{self.url}: there is no bucket {bucket}, or access is denied"
+            )
+
+    def _in_folder(self, folder: str, manifest: str) -> _StoredFiles:
+        """Return the files in a folder of the report, given the path of its manifest in it.
+
+        Without a manifest it is no report of ours: it may have system files only.
+        """
+        names = self._below(folder)
+        manifest_name = f"{folder}/{manifest}"
+        content = b""
+        if manifest_name in names:
+            content = self.system.cat_file(f"{self.parent}/{manifest_name}")
+        listed_names = listed_files(content)
+        # With a manifest, files that it does not list stay; ``send`` raises an error if the new
+        # report needs the name of one.
+        if not listed_names:
+            check_names(self.url, (name.partition("/")[2] for name in names))
+        own_names = {f"{folder}/{name}" for name in listed_names}
+        return _StoredFiles(names, own_names & names)
 
     def send(self, path: Path) -> None:
         """Upload the report at ``path``, its entry page last, then remove files no longer in it."""
         stored_files, own_names = self.existing()
         names = files_below(path.parent)
+        # No file of others may be overwritten.
         check_names(self.url, sorted(stored_files.intersection(names) - own_names))
+        # Until the entry page is replaced, readers see the old report.
         entry = f"{self.name}/index.html" if self.form.folder else self.name
         with self._errors("cannot be written"):
             self._put(path.parent, [name for name in names if name != entry])
@@ -395,7 +430,7 @@ class _ObjectStore:
         if self.system.isdir(self.root):
             raise OutputError(f"{self.url}: is a folder; choose another name")
         size = int(self.system.size(self.root) or 0)
-        if size:
+        if size:  # an empty file may be replaced
             start = self.system.cat_file(self.root, start=0, end=min(size, EDGE_BYTES))
             end = self.system.cat_file(
                 self.root, start=max(0, size - EDGE_BYTES), end=size
@@ -410,8 +445,11 @@ class _ObjectStore:
             paths = self.system.find(root)
         except FileNotFoundError:
             return set()
+        # A store may also find the object of this name, and others that begin with it.
         return {
-            f"{folder}{p.removeprefix(root)}" for p in paths if p.startswith(f"{root}/")
+            f"{folder}{path.removeprefix(root)}"
+            for path in paths
+            if path.startswith(f"{root}/")
         }
 
     @contextmanager

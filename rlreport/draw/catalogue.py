@@ -330,9 +330,8 @@ def overview_charts(
         # The trainer logs more steps than rollouts, such as an evaluation before the first.
         tables = _with_metric_steps(tables)
     frame = Frame(floats(tables.steps, "step"), findings)
-    training = replace(
-        run.tables, steps=tables.steps
-    )  # ``Run`` keeps training responses only
+    # The tables of ``Run`` have training responses only, which the functions of OVERVIEW expect.
+    training = replace(run.tables, steps=tables.steps)
     charts: dict[str, Chart] = {}
     for entry in OVERVIEW:
         entry_charts: Iterable[Chart | None]
@@ -363,7 +362,7 @@ def arranged(
     Visible are the charts of findings but notes, those of the lead finding first, then those in
     USUAL; all others are collapsed. ``lead`` is the id of the lead finding.
     """
-    # Of several charts with one subject, findings mean the first.
+    # Findings name a chart, or the subject of one; of several charts with one subject, the first.
     chart_of = {chart.subject: chart for chart in reversed(charts) if chart.subject}
     chart_of |= {chart.name: chart for chart in charts}
     serious = [f for f in findings if f.severity != "info"]
@@ -398,7 +397,10 @@ def arranged(
 def _leading_chart(
     findings: Sequence[ToldFinding], chart_of: Mapping[str, Chart], lead: str | None
 ) -> Chart | None:
-    """Return the chart that shows the lead finding, None if it has none."""
+    """Return the chart that shows the lead finding, None if it has none.
+
+    ``chart_of``: name that a finding may use -> chart; ``lead``: id of the lead finding.
+    """
     fallback = None
     for finding in findings:
         if finding.id != lead:
@@ -407,7 +409,7 @@ def _leading_chart(
             chart = chart_of.get(name)
             if chart is None:
                 continue
-            # A cause is seen in its own quantity, its effect in the reward.
+            # A cause is seen in its own quantity; the reward, its effect, is the second choice.
             if finding.rank != "cause" or chart.name != "reward":
                 return chart
             fallback = fallback or chart
@@ -426,7 +428,10 @@ def _add_description(chart: Chart, sample_note: str) -> Chart:
 def _curve_charts(
     tables: Tables, run: Run, frame: Frame, entry: CurveChart
 ) -> Iterator[Chart | None]:
-    """Yield the chart of an entry, or None, and charts of its curves that need another scale."""
+    """Yield the chart of an entry, or None, and charts of its curves that need another scale.
+
+    ``tables`` have the steps and the responses, ``run`` the trainer's metrics.
+    """
     if entry.needs:
         needed = floats(tables.steps, entry.needs)
         if not np.nan_to_num(needed).any():
@@ -440,7 +445,7 @@ def _curve_charts(
         wide=entry.wide, percent=column.kind == "share", scale=entry.scale
     )
 
-    def drawn(name: str, title: str, part: Part, note: str) -> Chart | None:
+    def part_chart(name: str, title: str, part: Part, note: str) -> Chart | None:
         """Return a chart of the curves of a part; None without values."""
         axis = part.axis
         if any(curve.has_band for curve in part.curves):
@@ -466,46 +471,48 @@ def _curve_charts(
             together.curves.extend(part.curves)
         else:
             apart.append(part)
-    yield drawn(entry.name, title, together, message(entry.note, k=k))
+    yield part_chart(entry.name, title, together, message(entry.note, k=k))
     for part in apart:
         first = part.curves[0]
         if first.key == "validation":
             own_title = message("Validation")
         else:
             own_title = message("{chart}: {curve}", chart=title, curve=first.title)
-        yield drawn(f"{entry.name}_{first.key}", own_title, part, "")
+        yield part_chart(f"{entry.name}_{first.key}", own_title, part, note="")
 
 
 def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
     """Return a chart's parts that have values, with the trainer's metrics of the same quantities.
 
     A metric that covers the run leads: it is drawn bold and first, and the rollouts' mean thin.
-    Otherwise it is drawn thin and last.
+    Otherwise it is drawn thin and last. Its part has no axis title, as its unit is not known.
     """
     leading: list[Part] = []
     parts: list[Part] = []
     trailing: list[Part] = []
     for curve in entry.curves:
-        rollouts = _curve(tables, curve)
+        drawn = _curve(tables, curve)  # the mean of the rollouts
         axis = STEP[curve.column].axis
         metric = quantities.series_of(run, curve.role)
         if tables.responses.empty:
-            # The table of steps has the trainer's metrics.
+            # Without rollouts, the table of steps has the trainer's metrics.
             axis = ""
         elif metric is not None:
-            trainer = _trainer_curve(tables, metric, curve, rollouts)
-            if not rollouts.has_line and entry.name in ("reward", "length"):
-                rollouts = trainer
+            trainer = _trainer_curve(tables, metric, curve, drawn)
+            if not drawn.has_line and entry.name in ("reward", "length"):
+                # The metric stands in for the rollouts; others are left to ``small_multiples``.
+                drawn = trainer
                 axis = ""
-            elif _draws_both(rollouts, trainer, curve):
+            elif _draws_both(drawn, trainer, curve):
                 leads = quantities.covers(run, metric)
                 side = leading if leads else trailing
                 side.append(Part("", [replace(trainer, **_LOOKS[leads])]))
                 looks = _LOOKS[not leads]
-                rollouts = replace(rollouts, title=message("rollouts"), **looks)
+                drawn = replace(drawn, title=message("rollouts"), **looks)
+        # A curve on the scale of those before it belongs to their part.
         if curve.own_scale or not parts:
             parts.append(Part(axis, []))
-        parts[-1].curves.append(rollouts)
+        parts[-1].curves.append(drawn)
     return [part for part in [*leading, *parts, *trailing] if part.has_line]
 
 
@@ -520,6 +527,7 @@ def _trainer_curve(
     by_step = pd.Series(metric.values, metric.steps).reindex(tables.steps["step"])
     values = drawable(np.asarray(by_step, dtype=np.float64))
     trainer = replace(rollouts, values=values, low=None, high=None)
+    # Such a metric is never drawn next to the rollouts, only instead of them: with their name.
     if curve.own_scale:
         return trainer
     return replace(trainer, key="trainer", title=message("trainer"))
@@ -529,12 +537,13 @@ def _curve(tables: Tables, curve: Curve) -> DrawnCurve:
     """Return the mean of a column by step as a curve, with a band of ± std if it has one."""
     values = floats(tables.steps, curve.column)
     key = curve.key or curve.title
-    drawn = DrawnCurve(key, message(curve.title), values, *curve.style)
+    colour, dash = curve.style
+    drawn = DrawnCurve(key, message(curve.title), values, colour=colour, dash=dash)
     if not curve.std:
         return drawn
-    half = floats(tables.steps, curve.std)
-    low = values - half
-    high = values + half
+    std = floats(tables.steps, curve.std)
+    low = values - std
+    high = values + std
     # Clip the band to the range of logged values, so that it has no negative lengths.
     logged_values = tables.responses.get(curve.column.removesuffix("_mean"))
     if logged_values is not None and logged_values.notna().any():

@@ -61,7 +61,7 @@ class Axis:
 
     def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
         """Return values for axis ``channel`` ("x" or "y") of a design: {"$x.low": 0.0, …}."""
-        # Vega chooses the ticks of a linear axis.
+        # Vega chooses the ticks of a linear axis; those of other axes are powers of ten.
         ticks = None if self.scale == "linear" else powers(self.low, self.high)
         return {
             f"${channel}.low": self.low,
@@ -77,15 +77,20 @@ class Axis:
         largest = max(abs(self.low), abs(self.high))
         if self.percent:
             return "~%"
+        # Long numbers get an exponent ("~e") or an SI prefix ("~s"): labels have little room.
         if self.scale != "linear":
             return "~g" if largest < 1e7 else "~e"
+        # The largest SI prefix is Y, 1e24.
         if largest < 1e-3 or largest >= 1e26:
             return "~e"
         return "~s" if largest >= 1e5 else None
 
 
 def drawable(values: Floats) -> Floats:
-    """Return the values; magnitudes above MOST and infinity become NaN, those below LEAST 0."""
+    """Return the values; magnitudes above MOST and infinity become NaN, those below LEAST 0.
+
+    The squares of what remains are finite, and 0 only for 0.
+    """
     magnitudes = np.abs(values)
     not_too_large = np.where(magnitudes <= MOST, values, np.nan)
     return np.where(magnitudes < LEAST, 0.0, not_too_large)
@@ -117,37 +122,44 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
 def _padding(low: float, high: float) -> float:
     """Return the margin at either end: 6% of the range, and more where it would be too short."""
     if high == low:
-        return 0.1 * abs(high) or 1.0
+        return 0.1 * abs(high) or 1.0  # 1.0 if the only value is 0
     span = high - low
-    missing = (
-        LEAST_SPAN * max(abs(low), abs(high)) - span
-    )  # negative if it is long enough
+    # An axis of 1,000.0 to 1,000.1 would show noise as large changes.
+    least_span = LEAST_SPAN * max(abs(low), abs(high))
+    missing = least_span - span  # negative if the range is long enough
     return max(0.06 * span, missing / 2)
 
 
 def on_one_scale(some: Sequence[Floats], others: Sequence[Floats]) -> bool:
-    """Return whether two groups of curves are near enough to share an axis, see MOST_APART."""
+    """Return whether two groups of curves can share an axis without one of them looking flat.
+
+    ``some`` and ``others`` are the values of the curves of each group.
+    """
+    # Next to values over MOST_APART times as large, a curve would be a line at 0.
     smaller, larger = sorted((_magnitude(some), _magnitude(others)))
-    # Values that are all 0 have any scale.
+    # Values that are all 0 fit any scale.
     if smaller > 0 and larger > MOST_APART * smaller:
         return False
+    # Curves near 100 and near 200 that vary by 1 would both look flat on an axis of 100 to 200.
     low, high = limits(some)
     other_low, other_high = limits(others)
-    widest = max(high - low, other_high - other_low)
-    both = max(high, other_high) - min(low, other_low)
-    return both <= MOST_APART * widest
+    wider_range = max(high - low, other_high - other_low)
+    joint_range = max(high, other_high) - min(low, other_low)
+    return joint_range <= MOST_APART * wider_range
 
 
 def _magnitude(arrays: Sequence[Floats]) -> float:
+    """Return the largest absolute value of all arrays, 0 if all values are missing."""
     return max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays)
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Return the ticks of a logarithmic axis, or of one that is linear between −1 and 1.
+    """Return the ticks of a logarithmic ("log" or "symlog") axis: up to six powers of ten per sign.
 
-    These are up to six powers of ten per sign; with a ``low`` of 0 or less, 0 and those from ±1 on.
+    A symlog axis, whose ``low`` is 0 or less, is linear between −1 and 1: in between only 0 is a
+    tick.
     """
-    if low > 0:
+    if low > 0:  # a log axis, or a symlog axis of positive values
         return _decades(low, high)
     negative: list[float] = []
     positive: list[float] = []
@@ -162,6 +174,7 @@ def _decades(least: float, most: float) -> list[float]:
     """Return up to six powers of ten between two positive limits."""
     first = math.ceil(np.log10(least))
     last = math.floor(np.log10(most))
+    # Of more than six powers, every second, third, … is a tick.
     every = max(1, math.ceil((last - first + 1) / 6))
     return [10.0**power for power in range(first, last + 1, every)]
 
@@ -190,14 +203,18 @@ def bins(values: Floats) -> Bins:
     largest = max(abs(low), abs(high))
     # All values are equal, but for rounding errors: they get a single bin.
     if least_width <= largest * LEAST_VARIED:
+        # Beside a value such as 1e20, an edge 0.5 away would be the value itself.
         half = max(0.5, largest * 1e-6)
-        return Bins(2 * half, low - half, low + half)
+        return Bins(width=2 * half, low=low - half, high=low + half)
+    # The first round width that is not below the least one
     power = 10.0 ** np.floor(np.log10(least_width))
     round_widths = [float(power * factor) for factor in (1, 2, 2.5, 5, 10)]
     width = next(width for width in round_widths if width >= least_width)
-    first = np.floor(low / width) * width
-    last = (np.floor(high / width) + 1) * width
-    return Bins(width, float(first), float(last))
+    # Edges are multiples of the width. A bin does not contain its upper edge, so that a highest
+    # value on an edge needs one more bin.
+    first_edge = np.floor(low / width) * width
+    last_edge = (np.floor(high / width) + 1) * width
+    return Bins(width, float(first_edge), float(last_edge))
 
 
 class Counts(NamedTuple):
@@ -209,14 +226,19 @@ class Counts(NamedTuple):
 
 
 def counts(values: Floats, bins: Bins) -> Counts:
-    """Return how many values are in each bin."""
-    # A value on an edge falls into the same bin as in Vega, which draws the interactive chart.
-    last = round((bins.high - bins.low) / bins.width) - 1
+    """Return how many of the finite values are in each bin that is not empty."""
+    last = round((bins.high - bins.low) / bins.width) - 1  # index of the last bin
+    # Vega, which draws the interactive chart, adds 1e-14, too: a value on an edge, perhaps off by
+    # a rounding error, is in the same bin in both drawings.
     indices = np.floor(1e-14 + (values - bins.low) / bins.width)
     indices = np.clip(indices.astype(np.int64), 0, last)
     present, numbers = np.unique(indices, return_counts=True)
     edges = bins.low + bins.width * np.arange(last + 2)
-    return Counts(edges[present], edges[present + 1], numbers.astype(np.float64))
+    return Counts(
+        starts=edges[present],
+        ends=edges[present + 1],
+        numbers=numbers.astype(np.float64),
+    )
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -228,11 +250,11 @@ def unique_names(names: Sequence[str]) -> list[str]:
     used_names: set[str] = set()
     result = []
     for name in names:
-        base = _UNSAFE.sub("_", name).strip("_")[:LONGEST_NAME] or "unnamed"
-        candidate = base
+        safe_name = _UNSAFE.sub("_", name).strip("_")[:LONGEST_NAME] or "unnamed"
+        candidate = safe_name
         number = 2
         while candidate.lower() in used_names:
-            candidate = f"{base}_{number}"
+            candidate = f"{safe_name}_{number}"
             number += 1
         used_names.add(candidate.lower())
         result.append(candidate)
@@ -258,6 +280,7 @@ def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any
 
 
 def _json_values(column: Floats | Sequence[Any]) -> Sequence[Any]:
+    """Return an array as a list of numbers that JSON can hold, any other column as it is."""
     if isinstance(column, np.ndarray):
         return [finite_or_none(value) for value in column.tolist()]
     return column
@@ -318,21 +341,45 @@ def fill(
 ) -> tuple[Spec, Spec]:
     """Return the (Vega-Lite, Vega) forms of a design (chart template), filled with data.
 
-    ``data`` maps layer names to rows; its key ``rows`` is for layers without their own data. The
-    Vega-Lite form omits layers whose own rows are missing or empty. ``right`` is the padding on
-    the right in pixels. The Vega form is {} for charts that ``draw.direct`` draws.
+    The Vega form is {} for charts that ``draw.direct`` draws.
+
+    Args:
+        design: name of the design.
+        data: layer name -> rows of a layer that has data of its own; ``rows`` -> those of all
+            other layers.
+        axes: the x and the y axis.
+        placeholders: further placeholder -> value, such as "$bins.step".
+        size: a key of ``theme.WIDTH`` and ``theme.HEIGHT``.
+        right: padding right of the plot, in pixels.
     """
     forms = _designs()[design]
     x, y = axes
     values = dict(placeholders or {})
     values |= x.placeholders("x", usual_count=6)
     values |= y.placeholders("y", usual_count=5)
+    # Padding contains titles and labels, the width and the height are those of the plot alone.
     measures = {
         "width": WIDTH[size] - PADDING["left"] - right,
         "height": plot_height(size),
         "padding": {**PADDING, "right": right},
     }
     spec: Spec = _fill_placeholders(forms["spec"], values) | measures
+    _put_rows_into_layers(spec, data)
+    if "vega" not in forms:
+        return spec, {}
+    vega: Spec = _fill_placeholders(forms["vega"], values) | measures
+    for source in vega["data"]:
+        # Sources that name another source get their rows from it.
+        if "source" not in source:
+            source["values"] = list(data.get(source["name"], ()))
+    return spec, vega
+
+
+def _put_rows_into_layers(spec: Spec, data: Mapping[str, Rows]) -> None:
+    """Give a Vega-Lite chart and its layers their rows, in place; ``data`` as for ``fill``.
+
+    Layers with data of their own are removed if they have no rows.
+    """
     spec["data"] = {"values": list(data["rows"])}
     layers = []
     for layer in spec["layer"]:
@@ -343,14 +390,6 @@ def fill(
             layer["data"] = {"values": list(rows)}
         layers.append(layer)
     spec["layer"] = layers
-    if "vega" not in forms:
-        return spec, {}
-    vega: Spec = _fill_placeholders(forms["vega"], values) | measures
-    for source in vega["data"]:
-        # Sources that name another source get their rows from it.
-        if "source" not in source:
-            source["values"] = list(data.get(source["name"], ()))
-    return spec, vega
 
 
 def plot_height(size: str) -> int:
@@ -387,7 +426,10 @@ def _fill_placeholders(node: Any, values: Mapping[str, Any], key: str = "") -> A
 
 @cache
 def _designs() -> dict[str, Spec]:
-    """Return the compiled designs by name; they are compiled now if the file is outdated."""
+    """Return name -> forms of a design, ``spec`` (Vega-Lite) and, but for some, ``vega``.
+
+    They are compiled now if the file is missing or older than its sources.
+    """
     content = orjson.loads(DESIGNS.read_bytes()) if DESIGNS.exists() else {}
     if content.get("sources") != design_sources():
         from rlreport.draw.designs import compile_designs  # imports Altair

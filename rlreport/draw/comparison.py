@@ -31,7 +31,12 @@ def comparison_charts(
 ) -> list[Chart]:
     """Return charts of both rewards, of their difference, and of reward against KL.
 
-    ``paths``: ``step``, ``distance`` and ``reward`` of BASE and of NEW, or [] without KL.
+    Args:
+        steps: the steps that both runs have, float64 (S,).
+        base: mean reward of BASE at each of them, float64 (S,).
+        new: that of NEW.
+        band: difference of the rewards, and its limits.
+        paths: ``step``, ``distance`` and ``reward`` of BASE and of NEW, or [] without KL.
     """
     charts = []
     if len(steps):
@@ -43,6 +48,7 @@ def comparison_charts(
 
 
 def _reward_chart(frame: Frame, base: Floats, new: Floats) -> Chart | None:
+    """Return the chart of the mean rewards of BASE and NEW, which is on top."""
     base_curve, new_curve = _curves(base, new)
     return curve_chart(
         frame,
@@ -54,6 +60,7 @@ def _reward_chart(frame: Frame, base: Floats, new: Floats) -> Chart | None:
 
 
 def _difference_chart(frame: Frame, band: Band) -> Chart | None:
+    """Return the chart of the difference, which says in its axis whether it has a band."""
     difference, low, high = band
     if np.isfinite(low).any():
         axis = message(
@@ -85,7 +92,10 @@ def _curves(base: Floats, new: Floats) -> tuple[DrawnCurve, DrawnCurve]:
 
 
 def _findings(steps: Floats, band: Band) -> list[ToldFinding]:
-    """Return findings that mark the steps where the whole band lies on one side of 0."""
+    """Return findings that mark the steps where the whole band lies on one side of 0.
+
+    They are made for the chart of the difference only, as charts shade steps of findings.
+    """
     _, low, high = band
     below = translatable(
         "The whole band lies below 0 at {some:count} of {all:count} steps"
@@ -102,9 +112,9 @@ def _findings(steps: Floats, band: Band) -> list[ToldFinding]:
             continue
         marked_steps = tuple(map(int, steps[mask]))
         finding = ToldFinding(
-            name,
-            severity,
-            Rank.NOTE,
+            id=name,
+            severity=severity,  # sets the colour of the marks
+            rank=Rank.NOTE,
             steps=marked_steps,
             charts=("difference",),
             title=message(literal, some=len(marked_steps), all=len(steps)),

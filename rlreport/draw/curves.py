@@ -94,7 +94,9 @@ class DrawnCurve:
         if len(values) < LEAST_SMOOTHED or not varies(values) or is_sparse(self.values):
             return False
         changes = np.diff(values)
+        # At a turning point, one of two successive changes goes up and the other down.
         turning_points = np.count_nonzero(changes[1:] * changes[:-1] < 0)
+        # 1 for white noise: the variance of a difference is twice that of the values.
         noise = np.mean(changes**2) / 2 / np.var(values)
         return bool(noise > NOISE and turning_points > TURNING_POINTS * len(changes))
 
@@ -124,7 +126,9 @@ def is_sparse(values: Floats) -> bool:
     """Return whether most finite values have a gap before the next one; lines then bridge gaps."""
     finite = np.isfinite(values)
     adjacent_pairs = (finite[1:] & finite[:-1]).sum()
-    return bool(2 * adjacent_pairs < finite.sum() - 1)
+    # Each value but the last has a next one.
+    pairs = finite.sum() - 1
+    return bool(2 * adjacent_pairs < pairs)
 
 
 class ThinnedCurves(NamedTuple):
@@ -147,6 +151,7 @@ def thinned(steps: Floats, curves: Sequence[DrawnCurve]) -> ThinnedCurves:
     groups = np.arange(len(steps)) // group_size
 
     def reduced(values: Floats, reduction: str = "mean") -> Floats:
+        """Return one number per group of steps: by default the mean of its values."""
         grouped = pd.Series(values).groupby(groups)
         return grouped.agg(reduction).to_numpy(dtype=np.float64)
 
@@ -166,11 +171,15 @@ def _has_few_points(values: Floats) -> bool:
 
 
 def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
-    """Return a sentence with a curve's first, last, lowest and highest value, or its only one."""
+    """Return a sentence with a curve's first, last, lowest and highest value, or its only one.
+
+    ``percent``: whether values are fractions of 1, written as percentages.
+    """
     finite = np.flatnonzero(np.isfinite(curve.values))
     values = curve.values[finite]
 
     def at(index: int) -> str:
+        """Return the finite value with this index and its step, such as "0.4 at step 12"."""
         value = written(values[index], "share" if percent else "number")
         return message(
             "{value} at step {step:count}",
@@ -191,13 +200,17 @@ def in_words(curve: DrawnCurve, steps: Floats, percent: bool) -> str:
 
 
 def sparkline(values: Floats, steps: Ints | None = None) -> str:
-    """Return a line as SVG path data in a box of 100 × 24, "" for fewer than two points."""
+    """Return a line as SVG path data in a box of 100 × 24, "" for fewer than two points.
+
+    ``steps`` are those of the values, ascending; without them, points are evenly spaced.
+    """
     values = drawable(values)
     if len(values) < 2:
         return ""
     positions = np.arange(len(values)) if steps is None else steps.astype(np.float64)
     x = _WIDTH * (positions - positions[0]) / (positions[-1] - positions[0])
     if len(values) > SPARKLINE_POINTS:
+        # Each of SPARKLINE_POINTS points is the mean of a group of neighbours.
         neighbours = np.arange(len(values)) * SPARKLINE_POINTS // len(values)
         means = pd.DataFrame({"x": x, "y": values}).groupby(neighbours).mean()
         x = means["x"].to_numpy()
@@ -205,8 +218,9 @@ def sparkline(values: Floats, steps: Ints | None = None) -> str:
     finite = np.isfinite(values)
     if finite.sum() < 2:
         return ""
-    # Each gap starts a new line, but lines of sparse values bridge their gaps.
-    starts = np.append(True, ~finite[:-1])[finite]  # True: the value before is missing
+    # After each gap a new line starts, but lines of sparse values bridge their gaps.
+    is_after_gap = np.append(True, ~finite[:-1])
+    starts = is_after_gap[finite]
     if is_sparse(values):
         starts[1:] = False
     y = _sparkline_heights(values[finite])
@@ -220,7 +234,7 @@ def _sparkline_heights(values: Floats) -> Floats:
     high = float(values.max())
     if high > low:
         fractions = (values - low) / (high - low)
-    else:
+    else:  # all values are equal: a line in the middle
         fractions = np.full(len(values), 0.5)
     return _MARGIN + (1.0 - fractions) * (_HEIGHT - 2 * _MARGIN)
 
@@ -255,26 +269,31 @@ class Frame:
         return np.concatenate([[first], middles, [last]])
 
     def axis(self, count: int | None = None) -> Axis:
-        """Return the x axis with about ``count`` ticks, or one per step if it spans few steps."""
+        """Return the x axis with about ``count`` ticks (None: as usual), or one per step if few."""
         low, high = self.extent
         if high - low < MANY_STEPS:
             count = max(1, int(high - low))
         return Axis(low, high, message("step"), format=",d", count=count)
 
     def marks(self, chart: str) -> list[Mark]:
-        """Return a mark for each finding that refers to the chart and to a step on this axis."""
+        """Return a mark for each finding that refers to the chart and to a step on this axis.
+
+        ``chart`` is its name.
+        """
         marks = []
         for finding in self.findings:
             if chart not in finding.charts:
                 continue
             text = finding.name or finding.title
-            mask = np.isin(self.steps, finding.steps)
-            if finding.onset is not None:
+            if finding.onset is None:
+                is_marked = np.isin(self.steps, finding.steps)
+            else:
+                # It lasts from its onset, without ``until`` to the end of the run.
                 last = np.inf if finding.until is None else finding.until
-                mask = (self.steps >= finding.onset.step) & (self.steps <= last)
+                is_marked = (self.steps >= finding.onset.step) & (self.steps <= last)
             # [start, end] of each block of marked steps, extended halfway to its neighbours: a step
             # lies between the edges of its own index and of the next one.
-            blocks: list[list[float]] = self.edges[spans(mask)].tolist()
+            blocks: list[list[float]] = self.edges[spans(is_marked)].tolist()
             marks.append(Mark(finding.severity, finding.title, text, blocks))
         return [mark for mark in marks if mark.spans]
 
@@ -317,8 +336,14 @@ def curve_chart(
 ) -> Chart | None:
     """Return a chart of curves over the steps; None if no curve has a value or a band.
 
-    The first of ``curves`` is on top. ``omitted``: number of curves that the chart leaves out.
-    ``note`` ends the description.
+    Args:
+        frame: the step axis and the findings to mark.
+        name: the chart's name, by which findings refer to it.
+        title: heading above the chart.
+        curves: the curves, of which the first is drawn on top.
+        style: how the chart looks.
+        omitted: number of curves that the caller left out, for the description.
+        note: last sentence of the description.
     """
     logged = [curve.map(drawable) for curve in curves]
     logged = [curve for curve in logged if curve.has_line or curve.has_band]
@@ -329,7 +354,7 @@ def curve_chart(
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
     noisy = [curve.key for curve in thin.curves if curve.is_noisy and y.scale != "log"]
     marks = frame.marks(name)
-    # The most severe are drawn last, on top of the others.
+    # Later rows are drawn on top of earlier ones: the most severe mark and the first curve.
     by_severity = sorted(marks, key=lambda mark: -mark.severity.order)
     rows: list[dict[str, Any]] = []
     for curve in reversed(thin.curves):
@@ -347,9 +372,10 @@ def curve_chart(
         (x, y),
         curve_styles(thin.curves),
         size=size,
-        right=style.labels or 16,
+        right=style.labels or 16,  # 16: the default of ``fill``
     )
     _make_interactive(spec, rows, thin.curves, noisy, percent=style.percent)
+    # The description has the logged values, not their means.
     sentences_on_curves = [
         in_words(curve, frame.steps, style.percent)
         for curve in logged
@@ -357,11 +383,11 @@ def curve_chart(
     ]
     remarks = _remarks(thin.group_size, noisy, by_severity, omitted)
     return Chart(
-        name,
-        title,
-        sentences([*sentences_on_curves, *remarks, note]),
-        spec,
-        vega,
+        name=name,
+        title=title,
+        description=sentences([*sentences_on_curves, *remarks, note]),
+        spec=spec,
+        vega=vega,
         wide=style.wide,
         shaded=tuple((mark.severity, mark.words) for mark in marks),
         smoothed=bool(noisy),
@@ -377,7 +403,7 @@ def _without_many_ranges(thin: ThinnedCurves) -> ThinnedCurves:
 
 
 def _smoothed_rows(rows: Rows, noisy: Sequence[str]) -> Rows:
-    """Return the rows of the static drawing: with moving averages of the noisy curves."""
+    """Return the rows of the static drawing, with moving averages of ``noisy`` curves (keys)."""
     drawn_rows: list[Mapping[str, Any]] = []
     for row in rows:
         if row["series"] in noisy:
@@ -390,7 +416,11 @@ def _smoothed_rows(rows: Rows, noisy: Sequence[str]) -> Rows:
 def _layers(
     rows: Rows, noisy: Sequence[str], marks: Sequence[Mark], y: Axis
 ) -> dict[str, Rows]:
-    """Return the rows of those layers of the design ``curves`` that have data of their own."""
+    """Return the rows of those layers of the design ``curves`` that have data of their own.
+
+    These are layer -> rows: the logged values of ``noisy`` curves (keys), the shaded steps, a line
+    at 0 if the axis passes it, and points.
+    """
     marked: list[dict[str, Any]] = []
     for mark in marks:
         finding = {"severity": mark.severity, "finding": mark.title}
@@ -407,7 +437,14 @@ def _layers(
 def _remarks(
     group_size: int, noisy: Sequence[str], marks: Sequence[Mark], omitted: int
 ) -> list[str]:
-    """Return sentences on how the chart differs from the logged values."""
+    """Return sentences on how the chart differs from the logged values, and on what it marks.
+
+    Args:
+        group_size: number of steps that each point is the mean of.
+        noisy: keys of the curves that are smoothed.
+        marks: the shaded steps.
+        omitted: number of curves that are left out.
+    """
     remarks: list[str] = []
     if group_size > 1:
         remarks.append(
@@ -441,17 +478,22 @@ def curve_styles(series: Sequence[DrawnCurve]) -> dict[str, Any]:
 
 
 def curves_of(columns: Iterable[tuple[Any, Any]], prefix: str = "") -> list[DrawnCurve]:
-    """Return a curve per (title, values), at most one per style; ``prefix`` starts its key."""
+    """Return a curve per (title, values) of ``columns``, but no more than PALETTE has styles.
+
+    ``prefix`` starts the key of each curve.
+    """
     titles = []
     arrays = []
     for title, values in columns:
         titles.append(str(title))
         arrays.append(np.asarray(values, np.float64))
+    keys = unique_names(titles)
     curves = []
-    for key, title, values, style in zip(
-        unique_names(titles), titles, arrays, PALETTE, strict=False
+    # Not strict: further curves would have no style of their own.
+    for key, title, values, (colour, dash) in zip(
+        keys, titles, arrays, PALETTE, strict=False
     ):
-        curves.append(DrawnCurve(prefix + key, title, values, *style))
+        curves.append(DrawnCurve(prefix + key, title, values, colour=colour, dash=dash))
     return curves
 
 
@@ -471,6 +513,7 @@ def path_chart(
     rows: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
     for path in paths:
+        # The first and the last point, which may have labels, always remain.
         selection = evenly(len(path.x), MOST_POINTS)
         x = path.x[selection]
         y = path.curve.values[selection]
@@ -491,7 +534,7 @@ def path_chart(
         curve_styles([path.curve for path in paths]),
         right=72,  # pixels for the labels at the ends
     )
-    return Chart(name, title, description, spec, vega)
+    return Chart(name=name, title=title, description=description, spec=spec, vega=vega)
 
 
 def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
@@ -503,7 +546,7 @@ def _value_axis(thin: ThinnedCurves, style: ChartStyle) -> Axis:
     low, high = limits(arrays, style.percent)
     scale = style.scale
     if scale == "log":
-        # The margin is a factor: that of ``limits`` may reach 0.
+        # The margin is a factor: that of ``limits`` may reach 0, which has no logarithm.
         values = np.concatenate(arrays)
         least = float(np.nanmin(values))
         most = float(np.nanmax(values))
@@ -528,7 +571,7 @@ def _axis_title(thin: ThinnedCurves, title: str) -> str:
     every = thin.group_size
     if every == 1:
         return title or message("as logged")
-    if len(thin.curves) > MOST_RANGES:
+    if len(thin.curves) > MOST_RANGES:  # then ranges are not drawn
         averaged = message("mean of {every} steps", every=every)
     else:
         averaged = message("mean and range of {every} steps", every=every)
@@ -538,6 +581,7 @@ def _axis_title(thin: ThinnedCurves, title: str) -> str:
 def _rows(steps: Floats, curve: DrawnCurve) -> list[dict[str, Any]]:
     """Return a curve as rows of the chart's data, with moving averages if it is long enough."""
     columns: dict[str, Any] = {
+        # Whole steps as integers; the mean of several steps may be none.
         "step": [step if step % 1 else int(step) for step in steps.tolist()],
         "series": [curve.key] * len(steps),
     }
@@ -568,6 +612,7 @@ def _point_rows(rows: Rows) -> Rows:
     padded = [None, *present, None]
     points = []
     for i, row in enumerate(rows):
+        # The rows of a curve follow each other, step by step.
         before, here, after = padded[i : i + 3]
         is_alone = here not in (before, after)
         if here is not None and (is_alone or len(rows) <= 4):
@@ -582,12 +627,13 @@ def _labels(
 
     ``width`` of the labels and ``height`` of the plot are in pixels.
     """
+    # Later rows replace earlier ones: what remains is the last value of each curve.
     ends = {row["series"]: row["value"] for row in rows if row["value"] is not None}
     curves = [curve for curve in thin.curves if curve.has_line]
     curves.sort(key=lambda curve: ends[curve.key])
     unit = (y.high - y.low) / height  # of y per pixel
     values = np.array([ends[curve.key] for curve in curves], np.float64)
-    heights = (values - y.low) / unit
+    heights = (values - y.low) / unit  # in pixels above the lower end of the axis
     # A character is about six pixels wide, and six more characters are kept free.
     longest = max(22, width // 6 - 6)
     labels = []
@@ -606,7 +652,10 @@ def _labels(
 
 
 def spread_out(positions: Floats, height: float) -> Floats:
-    """Return ascending pixel positions moved LABEL_GAP apart, the last at most at ``height``."""
+    """Return ascending pixel positions moved LABEL_GAP apart, the last at most at ``height``.
+
+    Positions are only moved up, unless the last would then be above ``height``.
+    """
     gaps = LABEL_GAP * np.arange(len(positions))
     # Without the gaps, "LABEL_GAP above the one before" is "not below the one before".
     without_gaps: Floats = np.maximum.accumulate(positions - gaps)
@@ -623,7 +672,12 @@ def _make_interactive(
     *,
     percent: bool,
 ) -> None:
-    """Give a specification the logged rows, a tooltip and a choice of smoothing, in place."""
+    """Give a specification the logged rows, a tooltip and a choice of smoothing, in place.
+
+    Layers that the interactive chart does not need are removed. ``noisy``: keys of the curves that
+    are smoothed at first.
+    """
+    # The logged values behind smoothed lines: ``_offer_smoothing`` adds a layer that reacts.
     unused = {"raw"}
     if not any(curve.has_band for curve in curves):
         unused.add("band")
@@ -637,7 +691,10 @@ def _make_interactive(
 
 
 def _add_tooltip(spec: Spec, curves: Sequence[DrawnCurve], percent: bool) -> None:
-    """Show the values of all curves at a step, then their bands and ranges, on hover."""
+    """Show the values of all curves at a step, then their bands and ranges, on hover.
+
+    Fields such as ``policy_value`` are computed by the layer, see ``designs.curves``.
+    """
     form = ".1%" if percent else VALUE_FORMAT
     tips = [_tip("step", ",~f", message("step"))]
     for curve in curves:
@@ -663,10 +720,13 @@ def _tip(field: str, form: str, title: str) -> dict[str, str]:
 
 
 def _offer_smoothing(spec: Spec, noisy: Sequence[str]) -> None:
-    """Let the reader choose the smoothing; a thin line of the logged values goes behind."""
+    """Let the reader choose the smoothing; a thin line of the logged values goes behind.
+
+    ``noisy``: keys of the curves that the first choice, "of noisy curves", smooths.
+    """
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
-    del behind["encoding"]["size"]
+    del behind["encoding"]["size"]  # the width of each curve; this line is always thin
     behind["mark"] |= {
         "strokeOpacity": {"expr": "smoothing ? 0.4 : 0"},
         "strokeWidth": 1,

@@ -76,6 +76,7 @@ def custom_charts(
                 reason=_reason(error) if quote else type(error).__name__,
             )
             notes.append(Note(NoteKind.CHARTS, text, 1))
+    # With the prefix no name is that of a built-in chart.
     names = unique_names([f"own_{chart.name}" for chart in charts])
     renamed = []
     for chart, name in zip(charts, names, strict=True):
@@ -101,7 +102,7 @@ def _functions_of_file(file: Path) -> list[ChartFunction]:
         ChartFunction(name, file.name, value)
         for name, value in vars(module).items()
         if inspect.isfunction(value)
-        and value.__module__ == module.__name__
+        and value.__module__ == module.__name__  # not imported
         and not name.startswith("_")
     ]
     if not functions:
@@ -115,8 +116,12 @@ def _functions_of_file(file: Path) -> list[ChartFunction]:
 def _charts_of(
     function: ChartFunction, tables: Tables, texts: Callable[[], pd.DataFrame]
 ) -> list[Chart]:
-    """Call a function of the user; return the charts that it returns."""
+    """Call a function of the user; return the charts (up to MOST_CHARTS) that it returns.
+
+    ``texts`` reads the table of texts, for a function that has a parameter of that name.
+    """
     arguments: dict[str, Any] = {}
+    # Reading the texts takes long, so that only functions that have the parameter get them.
     if "texts" in inspect.signature(function.call).parameters:
         arguments["texts"] = texts()
     returned = function.call(_copy_of(tables), **arguments)
@@ -138,7 +143,10 @@ def _charts_of(
 
 
 def _copy_of(tables: Tables) -> Tables:
-    """Return a copy that the user's code may change, with ``length`` of the responses."""
+    """Return a copy that the user's code may change.
+
+    Its responses have a column ``length``: in tokens, or in characters if tokens are not logged.
+    """
     copies = {}
     for field in fields(tables):
         copies[field.name] = copy(getattr(tables, field.name))
@@ -148,18 +156,30 @@ def _copy_of(tables: Tables) -> Tables:
 
 
 def _to_chart(result: Any, name: str, title: str, summary: str) -> Chart:
-    """Return an Altair chart as ours, drawn; raise an error that says why it cannot be shown."""
+    """Return an Altair chart as ours, drawn; raise an error that says why it cannot be shown.
+
+    ``title`` and ``summary`` (the description) are for a chart without any of its own.
+    """
     import altair as alt  # slow to import, and rarely needed
 
     if not isinstance(result, alt.TopLevelMixin):
         raise TypeError(f"returned {type(result).__name__}, not an Altair chart")
     spec = _apply_theme(result.to_dict())
+    # The page shows the title above the chart, so that the drawing needs none.
     chart_title = spec.pop("title", None)
     if isinstance(chart_title, dict):
         chart_title = chart_title.get("text")
     heading = label(chart_title if isinstance(chart_title, str) else title, 80)
-    words = label(str(spec.get("description") or summary), 400)
-    return drawn_alone(Chart(name, heading, words, spec, {}, group=GROUP))
+    description = label(str(spec.get("description") or summary), 400)
+    chart = Chart(
+        name=name,
+        title=heading,
+        description=description,
+        spec=spec,
+        vega={},  # compiled when it is drawn
+        group=GROUP,
+    )
+    return drawn_alone(chart)
 
 
 def _apply_theme(spec: Spec) -> Spec:
@@ -177,7 +197,8 @@ def _apply_theme(spec: Spec) -> Spec:
             config[key] = default | value
         else:
             config[key] = value
-    # Altair puts the rows into ``datasets`` under a name; other charts have them in ``data``.
+    # Altair puts the rows into ``datasets`` under a name; pages expect them in ``data``, where
+    # other charts have them.
     datasets = spec.get("datasets", {})
     data = spec.get("data")
     if len(datasets) == 1 and isinstance(data, dict) and data.get("name") in datasets:

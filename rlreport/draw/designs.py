@@ -45,6 +45,8 @@ _AT = {"x": "x:Q", "y": "y:Q"}
 def curves(scale: Any) -> Spec:
     """Return the design of curves over the steps, with bands, labels and shaded steps.
 
+    ``scale`` is the type of the y scale.
+
     Data: ``step``, ``series``, ``value``, ``low``, ``high`` (band), ``min``, ``max`` (of the values
     at several steps, if ``value`` is their mean). Layers with their own data: ``zero`` (``zero``),
     ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``),
@@ -58,8 +60,6 @@ def curves(scale: Any) -> Spec:
     x = _x("step", tickMinStep=1)
     y = _y("value", scale)
     label = {"align": "left", "dx": 7, "dy": 3, "baseline": "alphabetic"}
-    at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
-    pointer = _layer(INTERACTION, "rule", THIN, x="step:Q", opacity=at_step)
     hover = alt.selection_point(
         name="hover",
         on="pointerover",
@@ -70,6 +70,9 @@ def curves(scale: Any) -> Spec:
     )
     # The page sets ``at`` to the step under the pointer in another of its charts.
     at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
+    # A line at that step: each step has one, which is transparent at all other times.
+    at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
+    pointer = _layer(INTERACTION, "rule", THIN, x="step:Q", opacity=at_step)
     return _design(
         *_mark_layers(),
         _zero(),
@@ -122,7 +125,8 @@ def curves(scale: Any) -> Spec:
 def paths() -> Spec:
     """Return the design of one path per series. Data: ``step``, ``series``, ``x``, ``y``.
 
-    Layers with their own data: ``label`` (``x``, ``y``, ``series``, ``label``) and its ``halo``.
+    Layers with their own data: ``label`` (``x``, ``y``, ``series``, ``label``) and ``halo``, the
+    same texts in the page's colour behind it, so that they can be read on lines.
     """
     color = _by_series(alt.Color)
     dash = _by_series(alt.StrokeDash)
@@ -149,7 +153,8 @@ def histogram() -> Spec:
 
     Data: rows with ``reward`` and ``ref_reward``; a row that represents several responses has
     their number as ``weight``. Layers with their own data: ``ghost`` (the run's first step:
-    ``low``, ``high``, ``share``) and ``key`` (the legend: ``px``, ``label``, ``colour``).
+    ``low``, ``high``, ``share``) and ``key`` (the legend: ``px``, the right end of a text in
+    pixels, ``label``, ``colour``).
     """
     place: Look = {
         "x": _x("low"),
@@ -184,7 +189,7 @@ def histogram() -> Spec:
             "text",
             {"align": "right", "baseline": "alphabetic"},
             x=alt.X("px:Q", scale=None, axis=None),
-            y=alt.value(-13),
+            y=alt.value(-13),  # pixels, above the plot
             text="label:N",
             color=alt.Color("colour:N", scale=None),
         ),
@@ -193,19 +198,24 @@ def histogram() -> Spec:
 
 
 def _bin_shares(bars: Any, field: str) -> Any:
-    """Return bars of the share of responses in each bin of a field."""
+    """Return ``bars`` (a layer) with a bar per bin of ``field``: the share of responses in it.
+
+    It has the fields ``low``, ``high`` (limits of the bin), ``count`` and ``share``.
+    """
     # Shares refer to all responses of the page, so that filters do not change the axis.
-    return (
+    with_total = (
         bars.transform_filter(f"isValid(datum.{field})")
         .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
         .transform_joinaggregate(total="sum(weight)")
         .transform_filter(PASSES_FILTERS)
-        .transform_bin(["low", "high"], field, bin=alt.BinParams(step=1))
-        .transform_aggregate(
-            count="sum(weight)", total="max(total)", groupby=["low", "high"]
-        )
-        .transform_calculate(share="datum.count / datum.total")
     )
+    # ``_add_placeholders`` replaces the step 1, as Altair takes numbers only.
+    binned = with_total.transform_bin(["low", "high"], field, bin=alt.BinParams(step=1))
+    # All rows have the same total; max keeps it.
+    counted = binned.transform_aggregate(
+        count="sum(weight)", total="max(total)", groupby=["low", "high"]
+    )
+    return counted.transform_calculate(share="datum.count / datum.total")
 
 
 def ordered_bars() -> Spec:
@@ -234,6 +244,7 @@ def ordered_bars() -> Spec:
         ],
     )
     order = [alt.SortField("reward_gap"), alt.SortField("n")]
+    # A bar is as wide as its weight, and begins where the weights of those before it end.
     ordered = (
         bars.transform_filter("isValid(datum.reward_gap)")
         .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
@@ -257,13 +268,14 @@ def scatter() -> Spec:
 
 
 def _design(*layers: Any) -> Spec:
-    """Return layers as a specification without data, with placeholders."""
+    """Return layers as a specification without data, with placeholders such as "$x.low"."""
     chart = alt.layer(*layers).resolve_scale(
         color="independent", strokeDash="independent"
     )
     spec: Spec = chart.to_dict(validate=False)
     spec |= {
         "data": {"name": ROWS},
+        # The size of the plot and its padding are given, see ``chart.fill``.
         "autosize": {"type": "none"},
         "config": vega_config(),
     }
@@ -366,7 +378,7 @@ def _mark_layers() -> list[Any]:
         "x2": "to:Q",
         "color": alt.Color("severity:N", scale=scale, legend=None),
     }
-    bar = {"y": alt.value(-5), "y2": alt.value(-1)}
+    bar = {"y": alt.value(-5), "y2": alt.value(-1)}  # pixels, above the plot
     tip = alt.Tooltip("finding:N", title=translatable("finding"))
     return [
         _data_layer("marked", "rect", {"fillOpacity": 0.07}, **place),
@@ -386,6 +398,7 @@ def _brush(encodings: list[Any], **places: Any) -> Any:
 def compile_designs() -> bytes:
     """Return the content of ``designs.json``: all designs; those that Vega draws also compiled."""
     specs = {"paths": paths()}
+    # The compiled form depends on the scale, which thus cannot be a placeholder.
     for scale in ("linear", "log", "symlog"):
         specs[f"curves_{scale}"] = curves(scale)
     designs = {
@@ -407,6 +420,7 @@ def _compile(spec: Spec) -> Spec:
         layer for layer in spec["layer"] if not layer["name"].startswith(INTERACTION)
     ]
     vega: Spec = vl_convert.vegalite_to_vega(static)
+    # The compiler makes two axes of one with a grid: its lines, and its labels.
     grid_axes = {axis["scale"]: axis for axis in vega["axes"] if axis["grid"]}
     vega["axes"] = [axis for axis in vega["axes"] if not axis["grid"]]
     for axis in vega["axes"]:

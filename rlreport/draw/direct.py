@@ -33,7 +33,11 @@ _RADIUS = math.sqrt(26) / 2  # of a dot whose size is 26, as Vega defines sizes
 
 
 def draw(axes: Axes, marks: Iterable[str], description: str, language: Language) -> str:
-    """Return a chart as SVG: axes with translated titles, and ``marks`` (SVG elements) as given."""
+    """Return a chart as SVG: axes with translated titles, and ``marks`` (SVG elements) as given.
+
+    The origin of ``marks`` is the upper left corner of the plot; ``description`` is for screen
+    readers.
+    """
     x, y = axes
     grid = []
     y_labels = []
@@ -47,6 +51,7 @@ def draw(axes: Axes, marks: Iterable[str], description: str, language: Language)
     for value, text in _ticks(x, _TICKS_X):
         place = _number(_x_pixels(value, axes))
         x_labels.append(f'<text x="{place}" y="15">{text}</text>')
+    # Lines of one pixel are sharp at half pixels, to which axes are moved by "translate(0.5, …)".
     label = _escaped(description, language)
     x_title = _escaped(x.title, language)
     y_title = _escaped(y.title, language)
@@ -71,7 +76,14 @@ def _escaped(text: str, language: Language) -> str:
 
 
 def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
-    """Return an SVG path, with attributes ``look``, of bars between two x and two y; "" if none."""
+    """Return bars as one SVG path, "" if there are none.
+
+    Args:
+        axes: the x and the y axis.
+        edges: x of the left and of the right edge of each bar, float64 (B,) each.
+        ends: y of the two ends of each bar, in any order, float64 (B,) each.
+        look: attributes of the path.
+    """
     left, right = (_x_pixels(values, axes) for values in edges)
     # Bars of negative values reach down, so that their ends are in the other order.
     top, bottom = np.sort([_y_pixels(values, axes) for values in ends], axis=0)
@@ -86,6 +98,7 @@ def bars(axes: Axes, edges: Pair, ends: Pair, look: str) -> str:
 
 
 def dots(axes: Axes, x: Floats, y: Floats) -> str:
+    """Return SVG circles at the points (x, y), float64 (N,) each."""
     across = _x_pixels(x, axes).tolist()
     down = _y_pixels(y, axes).tolist()
     radius = _number(_RADIUS)
@@ -141,9 +154,9 @@ def _tick_values(low: float, high: float, count: float) -> tuple[list[float], fl
 
     The step is 1, 2 or 5 times a power of ten.
     """
-    rough = (high - low) / count
-    power = math.floor(math.log10(rough))
-    factor = _round_factor(rough / 10.0**power)
+    rough_step = (high - low) / count
+    power = math.floor(math.log10(rough_step))
+    factor = _round_factor(rough_step / 10.0**power)
     step = factor * 10.0**power
     # As in d3, divide by the inverse of steps below 1, which is a whole number and so exact.
     if power < 0:
@@ -156,6 +169,7 @@ def _tick_values(low: float, high: float, count: float) -> tuple[list[float], fl
         last = math.floor(high / step + 0.5)
 
     def value(number: int) -> float:
+        """Return the multiple of the step with this number."""
         return number / inverse if inverse else number * step
 
     # The nearest multiples may lie outside of the limits.
@@ -163,15 +177,15 @@ def _tick_values(low: float, high: float, count: float) -> tuple[list[float], fl
         first += 1
     if value(last) > high:
         last -= 1
-    # No multiple lies within the limits: try again with more of them, as d3 does.
+    # No multiple lies within the limits: try again with a smaller step, as d3 does for few ticks.
     if last < first and 0.5 <= count < 2:
         return _tick_values(low, high, 2 * count)
     return [value(number) for number in range(first, last + 1)], step
 
 
 def _round_factor(factor: float) -> int:
-    """Return that of 1, 2, 5 and 10 which is nearest to ``factor`` as a ratio, as d3 does."""
-    # The limits are geometric means of neighbours, such as √(5 · 10).
+    """Return that of 1, 2, 5 and 10 to which the ratio of ``factor`` (1 to 10) is nearest to 1."""
+    # As in d3, the limits are geometric means of neighbours, such as √(5 · 10).
     if factor >= 50**0.5:
         return 10
     if factor >= 10**0.5:
@@ -193,11 +207,13 @@ def _label(value: float, step: float, axis: Axis) -> str:
         # Percent have two places fewer.
         text = _trimmed(f"{abs(value) * 100:.{max(0, places - 2)}f}") + "%"
     elif kind == "~e":
+        # Digits from the first one of the largest tick to that of the step
         digits = max(0, _exponent(largest - step) - _exponent(step))
         mantissa, exponent = f"{abs(value):.{digits}e}".split("e")
         text = f"{_trimmed(mantissa)}e{int(exponent):+d}"
     elif kind == "~s":
-        thousands = _exponent(largest) // 3  # such axes reach from 1e5 to below 1e26
+        # All labels have the prefix of the largest one; such axes reach from 1e5 to below 1e26.
+        thousands = _exponent(largest) // 3
         power = 3 * thousands
         text = _trimmed(f"{abs(value) / 10.0**power:.{max(0, power + places)}f}")
         text += "kMGTPEZY"[thousands - 1]
@@ -213,4 +229,5 @@ def _exponent(value: float) -> int:
 
 
 def _trimmed(text: str) -> str:
+    """Return a number without zeros at the end of its decimal places: "1.50" -> "1.5"."""
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -53,6 +53,7 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         return
     steps = tables.responses["step"].to_numpy()[finite]
     rewards = pd.Series(reward[finite])
+    # One curve per value needs a style for each.
     has_few_values = rewards.nunique() <= len(PALETTE)
     if has_few_values:
         curves = _reward_shares(rewards, steps, frame)
@@ -75,7 +76,10 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def _reward_shares(rewards: pd.Series, steps: Ints, frame: Frame) -> list[DrawnCurve]:
-    """Return a curve per reward, the highest first: its share of each step's responses."""
+    """Return a curve per reward, the highest first: its share of each step's responses.
+
+    ``rewards`` are those of responses, ``steps`` their steps, both (R,).
+    """
     # Round as in the chart's data, to merge values that differ only by rounding errors.
     rounded = rewards.map({value: finite_or_none(value) for value in rewards.unique()})
     by_step = rounded.groupby(steps)
@@ -87,7 +91,10 @@ def _reward_shares(rewards: pd.Series, steps: Ints, frame: Frame) -> list[DrawnC
 def _reward_quantiles(
     rewards: pd.Series, steps: Ints, frame: Frame
 ) -> list[DrawnCurve]:
-    """Return the median of each step with a band, and a wider band without a line."""
+    """Return the median of each step with a band, and a wider band without a line.
+
+    ``rewards`` are those of responses, ``steps`` their steps, both (R,).
+    """
     by_step = rewards.groupby(steps).quantile(QUANTILES).unstack().reindex(frame.steps)
     p5, p25, p50, p75, p95 = by_step.to_numpy().T  # one per QUANTILES
     no_line = np.full_like(p50, np.nan)
@@ -107,7 +114,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     # A part without any mean counts as varying less than one that never changes.
     ranges = (means.max() - means.min()).fillna(-1.0)
     widest = ranges.nlargest(MOST_PARTS).index
-    drawn_names = [name for name in names if name in widest]
+    drawn_names = [name for name in names if name in widest]  # in the order of the log
     yield curve_chart(
         frame,
         "reward_parts",
@@ -121,6 +128,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     """Yield a chart of mean reward against mean KL, if three or more steps have both.
 
+    ``frame`` is not used; all functions in ``catalogue.OVERVIEW`` are called with one.
     Source: Gao, Schulman and Hilton (2023), "Scaling Laws for Reward Model Overoptimization".
     """
     table = tables.steps.dropna(subset=["kl_k1_mean", "reward_mean"])
@@ -130,7 +138,7 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     kl = floats(table, "kl_k1_mean")
     reward = floats(table, "reward_mean")
     indices = {"first": 0, "last": -1, "highest": int(reward.argmax())}
-    words = {
+    points_in_words = {
         name: message(
             "{reward} at {kl} nats (step {step:count})",
             reward=figure(float(reward[index])),
@@ -144,7 +152,10 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     yield path_chart(
         "reward_kl_frontier",
         message("Reward against KL"),
-        message("From reward {first} to {last}; highest reward {highest}.", **words),
+        message(
+            "From reward {first} to {last}; highest reward {highest}.",
+            **points_in_words,
+        ),
         STEP["kl_k1_mean"].title,
         [Path(curve, steps, kl, labels)],
     )
@@ -173,6 +184,7 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         ("empty_results", "empty", message("Empty answers of each tool"), empty),
     ):
         shares = _shares_by_tool(tables.tools, column)
+        # A chart with a curve per tool tells more than the mean only if there are several.
         if len(shares.columns) < 2 or not tables.tools[column].any():
             continue
         drawn_shares = shares.reindex(frame.steps).iloc[:, :MOST_TOOLS]
@@ -188,7 +200,11 @@ def tool_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def _shares_by_tool(tools: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return ``column`` per answer: a row per step, a column per tool, the most used ones first."""
+    """Return the share of answers that ``column`` counts, such as "errors".
+
+    The table has a row per step, and a column per tool, those with the most answers first.
+    ``tools`` has a row per step and tool.
+    """
     answers = tools.groupby("tool")["answers"].sum()
     order = answers.sort_values(ascending=False, kind="stable").index
     by_step = tools.set_index(["step", "tool"])
@@ -237,6 +253,7 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         ("length", message("Response length by environment")),
     ):
         means = steps.pivot(index="step", columns="environment", values=column)
+        # Columns are numbers of environments, in the order of ``labels``.
         means.columns = environments.labels[: means.shape[1]]
         means = means.reindex(frame.steps).apply(drawable, raw=True)
         drawn_names = _worst_environments(means)
@@ -251,10 +268,11 @@ def environment_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def _worst_environments(means: pd.DataFrame) -> list[Hashable]:
-    """Return up to MOST_ENVIRONMENTS columns, in their order: those that fell most.
+    """Return up to MOST_ENVIRONMENTS columns of ``means``, in their order: those that fell most.
 
-    The change is that from the first fifth of the steps to the last.
+    ``means`` has a row per step and a column per environment.
     """
+    # Means of several steps: those of single ones are noisy.
     fifth = math.ceil(len(means) / 5)
     before = means.iloc[:fifth].mean()
     change = means.iloc[-fifth:].mean() - before
@@ -266,7 +284,11 @@ MOST_TEXTS = 6  # maximum number of curves in the chart of spreading texts
 
 
 def token_charts(by_step: pd.DataFrame) -> list[Chart]:
-    """Return one chart of the share of responses with each text by step, or [] without data."""
+    """Return one chart of the share of responses with each text by step, or [] without data.
+
+    ``by_step`` has the columns ``step``, ``ngram`` (the text) and ``share``, the texts that spread
+    most first.
+    """
     # Without rows the table has no columns.
     table = by_step[by_step["share"].notna()] if len(by_step) else by_step
     if table.empty:
@@ -279,7 +301,11 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
     for i, text in enumerate(texts[:MOST_TEXTS]):
         # Quote the texts, as they may be blank or look like labels.
         title = f"“{label(text, 18)}”"
-        curves.append(DrawnCurve(f"text_{i}", title, floats(shares, text), *PALETTE[i]))
+        colour, dash = PALETTE[i]
+        shares_of_text = floats(shares, text)
+        curves.append(
+            DrawnCurve(f"text_{i}", title, shares_of_text, colour=colour, dash=dash)
+        )
     chart = curve_chart(
         Frame(shares.index.to_numpy(np.float64)),
         "spreading",
@@ -289,7 +315,7 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
             message("share of responses that contain the text"),
             wide=True,
             percent=True,
-            labels=170,
+            labels=170,  # pixels, for up to 18 characters in quotation marks
         ),
         omitted=len(texts) - len(curves),
     )
@@ -347,7 +373,10 @@ class _Group:
 
     @property
     def varied(self) -> list[str]:
-        """Names of the columns that vary: those with a role in the order of ROLES, then others."""
+        """Names of the columns that vary: those with a role in the order of ROLES, then others.
+
+        The role of a metric is what it measures, such as "kl".
+        """
         roles = roles_of(self.values)
         with_role = [roles[role] for role in ROLES if role in roles]
         names = dict.fromkeys([*with_role, *self.values])
@@ -370,8 +399,9 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         for rank, (key, name) in enumerate(
             zip(unique_names(drawn), drawn, strict=True)
         ):
+            # Name of the overview's chart of the same quantity, "" without one; findings that
+            # refer to that chart are marked on this one.
             subject = CHART_OF_ROLE.get(roles.get(name, ""), "")
-            # A finding that refers to the subject is marked on this chart.
             findings = [
                 replace(finding, charts=(group.prefix + key,))
                 for finding in frame.findings
@@ -388,7 +418,7 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
                 continue
             if rank < MOST_METRICS:
                 yield replace(chart, group=group.heading, subject=subject)
-            else:
+            else:  # each interactive chart makes the page larger and slower
                 heading = message("More trainer metrics")
                 yield replace(chart, group=heading, subject=subject, interactive=False)
 
@@ -424,7 +454,7 @@ def _groups(tables: Tables) -> Iterator[_Group]:
         excluded_names = {"step"}
         limit = MOST_METRICS
         if tables.responses.empty:
-            # Other charts of such a report already show the metrics in the table of steps.
+            # Metrics stand in for the columns of the table of steps, which other charts show.
             roles = roles_of(map(str, metrics.columns[1:]))  # without the step
             excluded_names |= {roles[role] for role in ROLE_COLUMNS if role in roles}
             limit = MOST_ALONE
@@ -447,6 +477,7 @@ def _columns(table: pd.DataFrame, excluded_names: set[str]) -> dict[str, Floats]
 
 
 def _scale(values: Floats) -> Scale:
+    """Return "log" for positive values over more than DECADES, "linear" for others."""
     low = float(np.nanmin(values))
     high = float(np.nanmax(values))
     return "log" if low > 0 and high / low > DECADES else "linear"

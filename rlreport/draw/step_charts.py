@@ -55,7 +55,13 @@ MOST_BARS = 200  # maximum number of bars in the chart of reward gaps
 def step_charts(
     rows: Mapping[str, Floats], first_rewards: Floats, language: Language = ENGLISH
 ) -> list[Chart]:
-    """Return those charts of a step for which its responses (``rows``) have values."""
+    """Return those charts of a step for which its responses have values.
+
+    Args:
+        rows: the columns CHARTED of the step's responses.
+        first_rewards: rewards of the responses of the run's first step, to compare.
+        language: that of the texts in the drawings.
+    """
     length = length_column(rows)
     rows = {name: drawable(values) for name, values in rows.items()}
     charts = (
@@ -86,34 +92,49 @@ class _Rewards(NamedTuple):
         return counts(self.values, edges).numbers / len(self.values)
 
     def drawn(self, edges: Bins, axes: Axes) -> str:
-        """Return the bars as SVG."""
-        found = counts(self.values, edges)
+        """Return the bars as SVG, which reach from 0 to the share of each bin."""
+        filled = counts(self.values, edges)
         shares = self.shares(edges)
-        edges_of_bars = (found.starts, found.ends)
-        return bars(axes, edges_of_bars, (shares, 0.0 * shares), self.look)
+        zeros = np.zeros_like(shares)
+        return bars(axes, (filled.starts, filled.ends), (zeros, shares), self.look)
+
+    def rows(self, edges: Bins) -> list[dict[str, Any]]:
+        """Return a row per bin that is not empty: ``low``, ``high`` and ``share``."""
+        if not self.values.size:
+            return []
+        filled = counts(self.values, edges)
+        columns = {
+            "low": filled.starts,
+            "high": filled.ends,
+            "share": self.shares(edges),
+        }
+        return records(columns)
 
 
 def _histogram(
     rows: Mapping[str, Floats], first_rewards: Floats, language: Language
 ) -> Chart | None:
-    """Return a histogram of rewards: of the policy, the reference, and the run's first step."""
+    """Return a histogram of rewards: of the policy, the reference, and the run's first step.
+
+    None if the step's responses have no rewards.
+    """
     policy = _Rewards(
-        _finite(rows["reward"]),
-        message("policy"),
-        "policy",
-        'fill="var(--policy)" fill-opacity="0.7"',
+        values=_finite(rows["reward"]),
+        name=message("policy"),
+        colour="policy",
+        look='fill="var(--policy)" fill-opacity="0.7"',
     )
     reference = _Rewards(
-        _finite(rows["ref_reward"]),
-        message("reference"),
-        "reference",
-        'stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
+        values=_finite(rows["ref_reward"]),
+        name=message("reference"),
+        colour="reference",
+        look='stroke="var(--reference)" stroke-width="1.5" stroke-dasharray="4,2"',
     )
     first_step = _Rewards(
-        _finite(first_rewards),
-        message("first step"),
-        "muted",
-        'fill="var(--muted)" fill-opacity="0.28"',
+        values=_finite(first_rewards),
+        name=message("first step"),
+        colour="muted",
+        look='fill="var(--muted)" fill-opacity="0.28"',
     )
     if not policy.values.size:
         return None
@@ -127,16 +148,12 @@ def _histogram(
         Axis(0.0, 1.08 * highest, share, percent=True, count=4),
     )
     key = _key([(group.name, group.colour) for group in groups])
-    ghost: list[dict[str, Any]] = []
-    if first_step.values.size:
-        found = counts(first_step.values, edges)
-        shares = first_step.shares(edges)
-        ghost = records({"low": found.starts, "high": found.ends, "share": shares})
     spec = _page_spec(
         "histogram",
         axes,
         {
-            "ghost": ghost,
+            # The page has no rows of the first step, only of this one.
+            "ghost": first_step.rows(edges),
             "key": [
                 {"px": x, "label": text, "colour": LIGHT[colour]}
                 for x, text, colour in key
@@ -150,13 +167,19 @@ def _histogram(
     description = _histogram_description(policy, reference, first_step)
     svg = draw(axes, [*marks, legend(key, language)], description, language)
     return Chart(
-        "step_reward", message("Reward of the responses"), description, spec, {}, svg
+        name="step_reward",
+        title=message("Reward of the responses"),
+        description=description,
+        spec=spec,
+        vega={},
+        svg=svg,
     )
 
 
 def _histogram_description(
     policy: _Rewards, reference: _Rewards, first_step: _Rewards
 ) -> str:
+    """Return a sentence on the rewards of each group that has any."""
     rewards = policy.values
     words = [
         message(
@@ -180,7 +203,10 @@ def _finite(values: Floats) -> Floats:
 
 
 def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
-    """Return a chart with a bar per response: its reward minus that of the reference."""
+    """Return a chart with a bar per response: its reward minus that of the reference.
+
+    Bars are in ascending order; None if no response has both rewards.
+    """
     gap = _finite(rows["reward_gap"])
     count = len(gap)
     if count == 0:
@@ -213,19 +239,30 @@ def _gap(rows: Mapping[str, Floats], language: Language) -> Chart | None:
     starts = edges[:-1]
     ends = edges[1:]
     marks = []
+    # A path has one colour: bars above 0 and those below are two.
     for side, colour in ((ordered >= 0, "policy"), (ordered < 0, "reference")):
         gaps = ordered[side]
         look = f'fill="var(--{colour})"'
-        place = (starts[side], ends[side])
-        marks.append(bars(axes, place, (gaps, 0.0 * gaps), look))
+        bar_edges = (starts[side], ends[side])
+        marks.append(bars(axes, bar_edges, (np.zeros_like(gaps), gaps), look))
     svg = draw(axes, [*marks, zero_line(axes)], words, language)
-    return Chart("step_gap", message("Gap to the reference"), words, spec, {}, svg)
+    return Chart(
+        name="step_gap",
+        title=message("Gap to the reference"),
+        description=words,
+        spec=spec,
+        vega={},
+        svg=svg,
+    )
 
 
 def _plane(
     rows: Mapping[str, Floats], field: str, name: str, title: str, language: Language
 ) -> Chart | None:
-    """Return a scatter plot of reward over a ``field`` of the responses."""
+    """Return a scatter plot of reward over a ``field``, None if no response has both values.
+
+    ``name`` and ``title`` are those of the chart.
+    """
     finite = np.isfinite(rows[field]) & np.isfinite(rows["reward"])
     if not finite.any():
         return None
@@ -258,7 +295,7 @@ def _plane(
     selection = evenly(len(y), MOST_DOTS)
     marks = [dots(axes, x[selection], y[selection])]
     svg = draw(axes, marks, words, language)
-    return Chart(name, title, words, spec, {}, svg)
+    return Chart(name=name, title=title, description=words, spec=spec, vega={}, svg=svg)
 
 
 def _page_spec(
@@ -267,14 +304,20 @@ def _page_spec(
     data: dict[str, Rows],
     placeholders: dict[str, float] | None = None,
 ) -> Spec:
-    """Return a Vega-Lite specification whose rows the page's script provides."""
+    """Return a Vega-Lite specification whose rows the page's script provides.
+
+    ``data``: layer -> rows of a layer that has data of its own; ``placeholders`` as for ``fill``.
+    """
     rows: dict[str, Rows] = {"rows": (), **data}
     spec, _ = fill(design, rows, axes, placeholders, size="step", right=RIGHT)
     return spec | {"data": {"name": "rows"}}
 
 
 def _key(names: list[tuple[str, str]]) -> list[tuple[float, str, str]]:
-    """Return (right end in pixels, text, colour) of the legend's entries, the last one first."""
+    """Return (right end in pixels, text, colour) of the legend's entries, the last one first.
+
+    ``names``: (text, colour) of each, from left to right. They end at the right end of the plot.
+    """
     right = float(PLOT_WIDTH)
     keys = []
     for text, colour in reversed(names):

@@ -82,7 +82,8 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
 def drawn_alone(chart: Chart) -> Chart:
     """Return a custom chart with ``vega`` compiled from its ``spec``, and ``svg`` rendered.
 
-    Image marks raise a ValueError, as the renderer would omit them without an error.
+    Image marks raise a ValueError, as the renderer would omit them without an error; so do links
+    that do not lead to web or mail addresses, as they could run scripts.
     """
     vega = _convert("vegalite_to_vega", _json(chart.spec))
     drawing = _svg(_json(vega))
@@ -100,7 +101,11 @@ def drawn_alone(chart: Chart) -> Chart:
 
 
 def png(chart: Chart, width: int, font: str = FONT) -> bytes:
-    """Return a chart as PNG in light colours, ``width`` × DENSITY pixels wide."""
+    """Return a chart as PNG in light colours, ``width`` × DENSITY pixels wide.
+
+    ``font`` replaces the usual font, which may lack the characters of a language.
+    """
+    # Vega's width is that of the plot, without the padding.
     padding = chart.vega["padding"]
     text = _json({**chart.vega, "width": width - padding["left"] - padding["right"]})
     text = text.replace(f'"{FONT}"', f'"{font}"')
@@ -113,7 +118,10 @@ def _svg(specification: str) -> ET.Element:
 
 
 def _convert(function: str, specification: str, **options: Any) -> Any:
-    """Call a function of vl_convert; after an error of it, leave none for the next call."""
+    """Call a ``function`` of vl_convert, such as "vega_to_svg", with a chart as JSON.
+
+    If it raises an error, make sure that the next call does not raise what is left of it.
+    """
     try:
         return getattr(_vl_convert(), function)(specification, **options)
     except ValueError:
@@ -165,6 +173,7 @@ def _json(vega: Spec) -> str:
 
 
 def _make_printable(value: Any) -> Any:
+    """Return a specification whose texts have no control characters, which XML cannot hold."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
@@ -195,7 +204,7 @@ def _page_svg(drawing: ET.Element, name: str, description: str) -> str:
 def _simplify(
     element: ET.Element, prefix: str, variables: dict[str, str]
 ) -> list[ET.Element]:
-    """Return what a page needs of an element's children.
+    """Return what a page needs of an element's children: no invisible elements, no plain groups.
 
     ``prefix`` makes ids unique on the page; ``variables``: colour -> CSS property, ``sentinels``.
     """
@@ -203,7 +212,7 @@ def _simplify(
     for child in element:
         tag = child.tag.removeprefix(SVG)
         if tag == "a":
-            # The static drawing has its marks, the interactive one its links.
+            # The static drawing has a link's marks only; in the interactive one links work.
             result.extend(_simplify(child, prefix, variables))
             continue
         if tag not in _TAGS or _is_invisible(child):
@@ -214,6 +223,7 @@ def _simplify(
         attributes = _attributes(child, prefix, variables)
         if tag == "g" and "mark-rect" in child.get("class", ""):
             attributes["shape-rendering"] = "crispEdges"  # avoids seams between cells
+        # A group without attributes does nothing: its elements take its place.
         if tag == "g" and not attributes:
             result.extend(inner)
             continue
@@ -231,7 +241,10 @@ def _is_invisible(element: ET.Element) -> bool:
 def _attributes(
     element: ET.Element, prefix: str, variables: dict[str, str]
 ) -> dict[str, str]:
-    """Return the allowed attributes of an element that differ from the default, shortened."""
+    """Return the allowed attributes of an element that differ from the default, shortened.
+
+    For ``prefix`` and ``variables`` see ``_simplify``.
+    """
     attributes = {}
     for key, value in element.attrib.items():
         if key not in _ALLOWED_ATTRIBUTES or (key, value) in _DEFAULTS:
@@ -239,6 +252,7 @@ def _attributes(
         if key in _GEOMETRY:
             attributes[key] = _round_numbers(value)
         elif key in ("fill", "stroke") and value in variables:
+            # A colour of the theme, which is another one in dark mode
             attributes[key] = f"var({variables[value]})"
         elif key in ("fill", "stroke"):
             attributes[key] = value

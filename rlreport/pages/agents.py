@@ -68,7 +68,10 @@ _EMPTY = ColumnView("empty", message("Empty answers"), written="share")
 
 
 def turns_table(run: JudgedRun, addresses: Addresses) -> TableView | None:
-    """Return the table of turns in training responses, None if no tools were called."""
+    """Return the table of turns in training responses, None if no tools were called.
+
+    Its rows are those of ``_turns``: the policy, each tool, other roles.
+    """
     tools = run.tables.tools
     training = run.tables.training().responses
     rollouts = training[training["turns"].notna()]
@@ -106,7 +109,11 @@ def turns_table(run: JudgedRun, addresses: Addresses) -> TableView | None:
 
 
 def _size_columns(rows: Sequence[Turns], *, in_tokens: bool) -> Columns:
-    """Return the mean length of a row's turns, and their share of the length of all turns."""
+    """Return the mean length of a row's turns, and their share of the length of all turns.
+
+    ``size`` of a row is the total length of its turns, ``sized`` the number of turns whose length
+    is known. ``in_tokens``: whether lengths are in tokens, not in characters.
+    """
     unit = message("tokens") if in_tokens else message("characters")
     mean = message("mean over turns")
     size = ColumnView("size", message("Length of a turn"), unit, help=mean)
@@ -129,6 +136,7 @@ def _error_columns(
         help=message("share of a tool's answers that are errors"),
     )
     columns: Columns = {overall: [_error_rate(row, addresses) for row in rows]}
+    # Windows of steps, each as (first step, last step); a short run has one and the same.
     first, last = run.windows
     if first < last:
         label = message("Error rate at first")
@@ -143,10 +151,15 @@ def _error_columns(
 def _turns(
     run: JudgedRun, rollouts: pd.DataFrame, *, in_tokens: bool
 ) -> Iterator[Turns]:
-    """Yield the rows of the table: the policy, the tools with the most answers, other roles."""
+    """Yield the rows of the table: the policy, the tools with the most answers, other roles.
+
+    ``rollouts`` are the training responses with turns; the table of tools has a row per step and
+    tool. ``in_tokens``: whether lengths are in tokens, not in characters.
+    """
     tools = run.tables.tools
     turns = float(rollouts["turns"].sum())
     of_policy = rollouts["response_tokens" if in_tokens else "response_chars"]
+    # Of the policy, the length of all turns is known.
     yield Turns(message("the policy"), turns, float(of_policy.sum()), turns)
     sums = tools.groupby("tool")[list(ToolCounts._fields)].sum()
     sums = sums.sort_values("answers", ascending=False, kind="stable")
@@ -222,6 +235,7 @@ def environments_table(report: RunReport, addresses: Addresses) -> TableView | N
     if environments is None:
         return None
     steps = environment_steps(tables, environments)
+    # Environments are numbered in the order of ``labels``, each a part of the table of steps.
     numbers = sorted(steps["environment"].unique())
     parts = [steps[steps["environment"] == number] for number in numbers]
     names = environments.labels[: len(parts)]
@@ -246,6 +260,7 @@ def environments_table(report: RunReport, addresses: Addresses) -> TableView | N
 
 
 def _length_columns(tables: Tables, lengths: Sequence[_WindowMeans]) -> Columns:
+    """Return the first and the last length of each environment, in tokens or in characters."""
     unit = STEP[f"{length_column(tables.responses)}_mean"].unit
     first = ColumnView("length_first", message("First length"), unit)
     last = ColumnView("length_last", message("Last length"), unit)
@@ -274,11 +289,15 @@ class _WindowMeans(NamedTuple):
 
 
 def _window_means(by_step: pd.DataFrame, column: str) -> _WindowMeans:
-    """Return the means by window of a column of one environment's steps, NaN if too few."""
+    """Return the means by window of a column of one environment's steps, NaN if too few.
+
+    ``by_step`` has a row per step.
+    """
     steps = by_step["step"].to_numpy(np.int64)
     values = by_step[column].to_numpy(np.float64)
     course = course_of(Series(steps, values), column)
     if course is None:
         return _WindowMeans()
+    # ``lost``: the last mean is below the best by more than chance.
     best = course.top.value if course.lost else np.nan
     return _WindowMeans(course.first.value, best, course.last.value)

@@ -85,7 +85,13 @@ class Notes(NamedTuple):
 def read_notes(
     logs: Sequence[str | Path], given: str | Path | None, *, redact: bool
 ) -> tuple[str, list[Note]]:
-    """Return (Markdown or "", warnings); raise UsageError if the file ``given`` is unreadable."""
+    """Return (Markdown or "", warnings); raise UsageError if the file ``given`` is unreadable.
+
+    Args:
+        logs: files and folders of the logs, next to which notes are looked for.
+        given: path that the user gave, None if none was given.
+        redact: whether the report must not contain texts that the user did not ask for.
+    """
     path = notes_file(logs, given)
     if path is None:
         return "", []
@@ -161,16 +167,7 @@ def render_notes(
     html = ""
     block = []
     for token in tokens:
-        if token.type.startswith("heading"):
-            # Headings begin at level 3, as the section has level 2.
-            level = int(token.tag[1]) - min(levels) + 3
-            token.tag = f"h{min(6, level)}"
-        # Of all attributes, only the first number of a list is of use.
-        attributes = token.attrs.items()
-        token.attrs = {name: value for name, value in attributes if name == "start"}
-        token.content = printable(token.content)
-        token.info = ""  # the language of a code block, which would become a class
-        token.children = list(inline.rendered(token.children or ()))
+        _prepare(token, inline, top_level=min(levels, default=1))
         block.append(token)
         # A block ends with its closing token, or is a single token.
         is_end = token.level == 0 and token.nesting <= 0
@@ -186,12 +183,30 @@ def render_notes(
     return Notes(Markup(html), remark)
 
 
+def _prepare(token: Token, inline: _Inline, top_level: int) -> None:
+    """Change a token, in place, to what is rendered; ``top_level``: least level of a heading."""
+    if token.type.startswith("heading"):
+        # Headings begin at level 3, as the section has level 2.
+        level = int(token.tag[1]) - top_level + 3
+        token.tag = f"h{min(6, level)}"
+    # Of all attributes, only the first number of a list is of use.
+    attributes = token.attrs.items()
+    token.attrs = {name: value for name, value in attributes if name == "start"}
+    token.content = printable(token.content)
+    token.info = ""  # the language of a code block, which would become a class
+    token.children = list(inline.rendered(token.children or ()))
+
+
 def linked_notes(report: RunReport, addresses: Addresses) -> Notes:
-    """Return the author's notes with links to the rendered parts of a report."""
+    """Return the author's notes with links to the rendered parts of a report.
+
+    ``addresses`` are relative to the page with the notes, the overview.
+    """
     text = report.run.author_notes
     if not text:
         return Notes(Markup())
     run = report.run
+    # The empty list: a report without pages of steps has no arrays to concatenate.
     shown = np.concatenate([[], *report.shown_rows]).astype(int)
     places = run.tables.responses[["step", "n"]].iloc[shown]
     charts = page_charts(report).overview
@@ -225,11 +240,12 @@ class _Inline:
     def rendered(self, tokens: Sequence[Token]) -> Iterator[Token]:
         """Yield the tokens of a block to render, without the tags of broken links.
 
-        An image becomes its alternative text, and a link without text gets one.
+        An image becomes its alternative text, and a link without text gets one. Tokens are
+        changed in place.
         """
         is_linked = True  # whether the last link opened leads anywhere
-        target = ""
-        is_empty = False  # whether the open link has no text so far
+        target = ""  # of that link
+        is_empty = False  # whether that link is open and has no text so far
         for token in tokens:
             attributes: dict[str, str | int | float] = {}
             if token.type == "link_open":  # links do not nest
@@ -248,22 +264,28 @@ class _Inline:
                 token.content = "".join(parts)
                 token.type = "text"
                 token.tag = ""
+            # No other attribute of a token within a block is kept.
             token.attrs = attributes
             token.content = printable(token.content)
             if token.type == "text":
                 token.content = self.words(token.content)
             is_empty = is_empty and not token.content.strip()
+            # Of a broken link, the text remains.
             if is_linked or not token.type.startswith("link_"):
                 yield token
 
     def _address(self, href: str) -> str | None:
-        """Return where a link leads, None if it is not a link of the report."""
+        """Return where a link leads: ``href`` if it is outside of the report; None if nowhere.
+
+        Links that lead nowhere are noted as broken, but not those into the report if there are no
+        ``targets`` at all.
+        """
         link = _OWN.fullmatch(unquote(href))
         address = None
         if link:
             if self.targets is None:
                 return None
-            address = self.targets.address(link[1], link[2])
+            address = self.targets.address(kind=link[1], name=link[2])
         elif _ELSEWHERE.match(href):
             address = href
         if address is None:
@@ -283,6 +305,7 @@ class _Inline:
 
 @cache
 def _parser() -> MarkdownIt:
+    """Return the Markdown parser: with tables, without raw HTML."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(

@@ -27,6 +27,7 @@ def page_charts(report: RunReport) -> PageCharts:
 
 
 def _page_charts(report: RunReport) -> PageCharts:
+    """Return the charts, of which only the lead finding, the most important, is marked."""
     run = report.run
     verdict = run.verdict
     lead = [finding for finding in verdict.findings if finding.id == verdict.lead]

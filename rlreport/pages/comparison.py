@@ -207,12 +207,16 @@ class ComparisonPages(Maker):
     def fitted(
         self, write: Callable[[ComparisonPages], int], limit: int, *, with_steps: bool
     ) -> tuple[ComparisonPages, int]:
-        """Write the comparison with fewer prompts until it fits; return it and its size."""
+        """Write the comparison with fewer prompts until it fits; return it and its size.
+
+        For the parameters see ``Deliverable.fitted``; a comparison has no pages of steps.
+        """
         pages = self
         size = write(pages)
         while size > limit:
             if not pages.shown:
                 raise too_large(limit, size)
+            # Each attempt writes the whole page: halving needs few of them.
             pages = replace(pages, shown=pages.shown // 2)
             size = write(pages)
         return pages, size
@@ -234,10 +238,13 @@ class ComparisonPages(Maker):
         template = "main/compare.html" if self.one_file else "page.html"
         templates = environment(self.options.language)
         html = templates.get_template(template).render(view=self.view, shell=frame)
-        yield self.encode(RenderedPage(PAGE, "", frame.title, html))
+        # As the first page of one file, it has no name in its address.
+        page = RenderedPage(path=PAGE, view="", title=frame.title, html=html)
+        yield self.encode(page)
         if not self.one_file:
             html = templates.get_template("lead_on.html").render(shell=frame, href=PAGE)
-            yield self.encode(RenderedPage(INDEX, "index", frame.title, html))
+            index = RenderedPage(INDEX, view="index", title=frame.title, html=html)
+            yield self.encode(index)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield (path in the folder, bytes) of every file of a comparison's folder."""
@@ -330,11 +337,13 @@ def _compared_side(label: str, run: ComparedRun) -> ComparedSide:
 
 
 def _changed_findings(outcome: Outcome) -> list[ChangedFindings]:
+    """Return the findings that are new, fixed and still there, without empty lists."""
     result = []
     for change, label in _CHANGES.items():
-        found = [(f.severity, _title(f, outcome)) for f in outcome.changed[change]]
-        if found:
-            result.append(ChangedFindings(label, found))
+        findings = outcome.changed[change]
+        titles = [(one.severity, _title(one, outcome)) for one in findings]
+        if titles:
+            result.append(ChangedFindings(label, titles))
     return result
 
 
@@ -345,7 +354,10 @@ def _title(finding: ToldFinding, outcome: Outcome) -> str:
 
 
 def _left_out(outcome: Outcome, shown: int) -> list[str]:
-    """Return sentences on the texts and prompts that the page does not show."""
+    """Return sentences on the texts and prompts that the page does not show.
+
+    ``shown``: maximum number of prompts won or lost.
+    """
     notes = []
     texts = words.texts_note(outcome)
     if texts:
@@ -370,12 +382,14 @@ def _severity(outcome: Outcome, caveats: str) -> str:
         return "critical"
     if level == "better" and caveats:
         return "warning"
+    # Better than a broken run of BASE, or than too few runs, is no good news yet.
     if outcome.broken or (level == "better" and not outcome.comparison.has_enough_runs):
         return "info"
     return LEVELS[level]
 
 
 def _guardrails_table(outcome: Outcome) -> TableView:
+    """Return the table of guardrails (figures that must not get worse) that have values."""
     comparison = outcome.comparison
     guardrails = [g for g in comparison.guardrails if g.level != "missing"]
     effects = [guardrail.effect for guardrail in guardrails]
@@ -408,7 +422,10 @@ def _guardrail_label(guardrail: Guardrail) -> str:
 def _settings_table(
     name: str, caption: str, differences: Sequence[Difference], *, redact: bool
 ) -> TableView | None:
-    """Return a table of the settings in which the runs differ, None if there are none."""
+    """Return a table of the settings in which the runs differ, None if there are none.
+
+    ``redact``: whether values that may be private are hidden.
+    """
     if not differences:
         return None
     keys = [difference.key for difference in differences]
@@ -428,13 +445,14 @@ def _setting_text(key: str, text: str | None, *, redact: bool) -> str:
 
 
 def _flips_table(flips: Sequence[Flip]) -> TableView:
+    """Return the table of prompts won and lost, numbered from 1, with their responses."""
     ids = range(1, len(flips) + 1)
     columns: Columns = {_NUMBER: map(name_cell, ids)}
     columns |= attribute_columns(flips, _FLIP_NUMBERS)
     columns[PROMPT_TEXT] = map(_prompt, flips)
     columns[_NEW_TEXT] = [_response_cell(flip.new_text) for flip in flips]
     columns[_BASE_TEXT] = [_response_cell(flip.base_text) for flip in flips]
-    hrefs = (f"#r={number}" for number in ids)
+    hrefs = (f"#r={number}" for number in ids)  # open the response panel
     return table(
         "flips", message("Prompts won and lost"), columns, ids=ids, hrefs=hrefs
     )
@@ -474,7 +492,7 @@ def _rows_data(flips: Sequence[Flip], outcome: Outcome) -> RowsData:
             "base": [flip.base for flip in flips],
             "new": [flip.new for flip in flips],
         },
-        # The table has all texts.
+        # None: scripts read the texts from the table, which has all of them.
         "texts": {
             "prompt": [None] * len(flips),
             "response": [None] * len(flips),
@@ -511,6 +529,7 @@ def _where(flip: Flip) -> str:
 
 
 def _ngrams_table(outcome: Outcome) -> TableView:
+    """Return the table of texts more frequent in NEW; its note says in how many responses."""
     base, new = outcome.counted  # responses of each run
     if base and new:
         note = message(
@@ -528,6 +547,7 @@ def _ngrams_table(outcome: Outcome) -> TableView:
 
 
 def _tokens_table(outcome: Outcome) -> TableView:
+    """Return the table of tokens by share of the KL; an empty one says what it needs."""
     # The change of a share is in percentage points.
     tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
     note = message(
@@ -539,6 +559,7 @@ def _tokens_table(outcome: Outcome) -> TableView:
 
 
 def _pair(flip: Flip) -> Pair:
+    """Return the responses to a prompt won or lost, with its rewards as the title."""
     title = message(
         "{change} (reward {base} → {new})",
         change=words.signed(flip.delta),

@@ -80,6 +80,7 @@ class DataView:
 
 
 def data_view(report: RunReport, addresses: Addresses) -> DataView:
+    """Return what the data page shows: how the logs were read, and files to download."""
     tables = report.run.tables
     notes = [note_in_words(note) for note in tables.notes]
     remark = linked_notes(report, addresses).remark
@@ -120,7 +121,10 @@ def download_labels(report: RunReport) -> dict[str, str]:
 
 
 def note_in_words(note: Note) -> str:
-    """Return a note's text with its count (if several), and first file and line (if known)."""
+    """Return a note's text with its count (if several), and first file and line (if known).
+
+    An example: "rows without a step (3 in total, first in a.jsonl, line 7)".
+    """
     place = note.file or ""
     if place and note.line is not None:
         place = message("{file}, line {line:count}", file=place, line=note.line)
@@ -136,10 +140,12 @@ def note_in_words(note: Note) -> str:
 
 
 def settings(options: BuildOptions) -> dict[str, object]:
-    """Return option -> value for ``report.json``, None for values that redaction must hide."""
+    """Return option -> value for ``report.json``, None if unused or hidden by redaction."""
     values = {name: getattr(options, name) for name in _SETTINGS if name != "map"}
+    # None, not an empty value, for an option that is not used
     values |= {"map": options.mapping or None, "merge": options.merge or None}
     values["pad_tokens"] = list(options.pad_tokens)
+    # Without its folder, which may name a user or a machine
     values["tokenizer"] = Path(options.tokenizer or "").name or None
     if options.redact and options.split not in USUAL_SPLITS:
         values["split"] = None
@@ -183,6 +189,7 @@ _FILE_COLUMNS = (
 
 
 def _files_table(tables: Tables) -> TableView:
+    """Return the table of the log files, with sizes such as "1.2 MB" that sort by bytes."""
     values = attribute_columns(tables.files, _FILE_COLUMNS)
     values[_SIZE] = [
         Cell(
@@ -196,6 +203,7 @@ def _files_table(tables: Tables) -> TableView:
 
 
 def _metrics_table(files: Sequence[MetricsFile]) -> TableView:
+    """Return the table of the trainer's metrics files, with the names of their metrics."""
     names = [file.metrics for file in files]
     columns: Columns = {
         _NAME: [file.name for file in files],
@@ -209,9 +217,13 @@ def _metrics_table(files: Sequence[MetricsFile]) -> TableView:
 
 
 def _fields_table(tables: Tables) -> TableView:
-    """Return the table of fields that are logged; its note names those that are missing."""
+    """Return the table of fields that are logged; its note names those that are missing.
+
+    ``tables.fields`` has the number of rows with each field.
+    """
     meanings = {field.name: message(field.meaning) for field in FIELDS}
     missing_names = tuple(name for name in meanings if not tables.fields.get(name))
+    # Fields that rlreport does not know follow those that it does.
     extra_names = [
         str(name) for name in tables.extras.columns if str(name) not in CANONICAL
     ]
@@ -236,8 +248,9 @@ def _fields_table(tables: Tables) -> TableView:
 
 
 def _bad_lines_table(tables: Tables) -> TableView:
+    """Return the table of lines that could not be read; its note says if it lists only some."""
     lines = tables.bad_lines
-    whole_file = Cell(message("whole file"), 0.0)
+    whole_file = Cell(message("whole file"), 0.0)  # for a file without a line number
     columns: Columns = {
         ColumnView("file", message("File"), kind="text"): [bad.file for bad in lines],
         ColumnView("line", message("Line"), written="count"): [
@@ -266,6 +279,7 @@ def data_files(run: JudgedRun, room: int, context: PageContext) -> DataFiles:
     """
     is_redacted = bool(run.options.redact)
     responses = response_data(run.tables, redact=is_redacted)
+    # Of too many responses, the last ones are packed; ``count`` is how many.
     content, count = pack_table(responses, room)
     metrics = b""
     if room and not context.one_file and not run.tables.metrics.empty:
@@ -279,6 +293,7 @@ def exports(report: RunReport) -> list[tuple[str, bytes]]:
 
 
 def _exports(report: RunReport) -> Iterator[tuple[str, bytes]]:
+    """Yield what ``exports`` returns; the table of tokens only if there are tokens."""
     tables = report.run.tables
     findings = findings_json(report.run.verdict)
     yield "data/findings.json", canonical_json(findings, indent=True)
@@ -328,6 +343,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
 
 
 def _file_json(file: LogFile) -> dict[str, Any]:
+    """Return a log file for ``report.json``, whose keys are public and do not change."""
     return {
         "name": file.name,
         "format": file.format,
@@ -347,8 +363,8 @@ def csv(table: pd.DataFrame) -> bytes:
     safe = table.assign(
         **{str(name): values.map(_safe_cell) for name, values in texts.items()}
     )
-    # Quote all texts, as an unquoted CR in a text would start a new row.
     safe.columns = pd.Index([_safe(str(name)) for name in safe])
+    # Quote all texts, as an unquoted CR in a text would start a new row.
     text = safe.to_csv(
         index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC
     )

@@ -43,6 +43,7 @@ def extreme_responses(report: RunReport) -> list[ExtremeResponse]:
 
 
 def _extreme_responses(report: RunReport) -> list[ExtremeResponse]:
+    """Read the extreme responses of the run, with placeholders if texts are redacted."""
     responses = report.run.tables.responses
     found = extremes(responses)
     # A response may be an extreme of several metrics; it is read once.
@@ -88,18 +89,20 @@ def extremes_table(
 
 
 def _value_cell(one: ExtremeResponse) -> Cell:
+    """Return the value with its unit, such as "812 tokens"."""
     unit = RESPONSE[one.extreme.metric].unit
-    if one.value.text == "1" and unit == "tokens":
+    if one.value.text == "1" and unit == "tokens":  # not "1 tokens"
         return one.value._replace(text=plural("{count} token", "{count} tokens", 1))
     return one.value._replace(text=with_unit(one.value.text, unit))
 
 
 def _address(one: ExtremeResponse, addresses: Addresses) -> str | None:
-    # The panel then opens at the first turn with an error.
-    is_error = one.extreme.metric == TOOL_ERRORS
+    """Return the address of an extreme response, at the token or turn that it is about."""
+    is_tool_error = one.extreme.metric == TOOL_ERRORS
     return addresses.response(
         one.rollout.step,
         one.rollout.n,
         token=one.extreme.token,
-        turn="error" if is_error else None,
+        # "error" opens the panel at the first turn with an error.
+        turn="error" if is_tool_error else None,
     )

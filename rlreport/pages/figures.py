@@ -41,6 +41,7 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
     result = []
     for name in RUN_TILES:
         if name in _QUANTITIES:
+            # The verdict already has the course, perhaps that of a metric of the trainer.
             quantity, label = _QUANTITIES[name]
             course = run.verdict.courses.get(quantity)
         elif name in report.shared.tile_names:
@@ -49,7 +50,7 @@ def run_courses(report: RunReport) -> list[tuple[Column, Course]]:
             course = course_of(Series(steps["step"].to_numpy(np.int64), values), name)
         else:
             continue
-        if course is None:
+        if course is None:  # too few values
             continue
         if course.source == "rollouts":
             column = STEP[course.column]
@@ -88,9 +89,10 @@ def _run_figures(report: RunReport) -> list[KeyFigure]:
 
 
 def _run_figure(column: Column, course: Course, *, is_score: bool) -> KeyFigure:
-    """Return a key figure of the run.
+    """Return a key figure of the run: its mean in the last window, and in the first and the best.
 
-    A score is a reward, which should be high: only it has a best window, shown if it fell since.
+    ``is_score``: whether it is a reward, which should be high. Only such a figure has a best
+    window, shown if it fell since. A first window that is also the last is not repeated.
     """
     first = _window_cell(course.first, column)
     best = _window_cell(course.top, column)
@@ -128,7 +130,10 @@ def windows_in_words(run: JudgedRun) -> str:
 
 
 def logged_part(run: JudgedRun) -> str:
-    """Return a note if the bold reward line is the trainer's, over all rollouts; "" otherwise."""
+    """Return a note if the bold reward line is the trainer's, over all rollouts; "" otherwise.
+
+    The note has the usual number of rollouts per step that are logged.
+    """
     reward = run.verdict.courses.get("reward")
     counts = run.tables.training().steps["responses"].to_numpy()
     count = most_common(counts[counts > 0])
@@ -142,7 +147,10 @@ def logged_part(run: JudgedRun) -> str:
 
 
 def step_figures(context: PageContext, job: StepJob) -> list[KeyFigure]:
-    """Return the key figures of a step with changes since the previous and the first step."""
+    """Return the key figures of a step with changes since the previous and the first step.
+
+    ``job.figures`` has, by name, the values of these steps and of the step itself, which is last.
+    """
     steps = job.figures["step"]
     last = len(steps) - 1
     # Of the rows of the first, the previous and this step, which may be the same.
@@ -177,7 +185,10 @@ ROUNDING = 1e-12
 def change(
     now: float, then: float, since: str, kind: NumberKind = "number"
 ) -> Change | None:
-    """Return the change from ``then`` to ``now``, None if one of them is missing."""
+    """Return the change from ``then`` to ``now``, None if one of them is missing.
+
+    ``since`` names the step of ``then``; ``kind`` is the format of both numbers.
+    """
     if math.isnan(now) or math.isnan(then):
         return None
     delta = now - then

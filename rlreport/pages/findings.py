@@ -139,6 +139,7 @@ def finding_view(
     if onset:
         text = message("step {step}", step=onset.step)
         since = Link(text, addresses.step(onset.step))
+        # The step is an estimate; it lies within these limits.
         if onset.low < onset.high:
             interval = f"{onset.low}–{onset.high}"
     unseen = ""
@@ -192,7 +193,7 @@ def _tested_text(tested: Tested) -> str:
     if limit.kind is LimitKind.SHARE:
         value = percent(tested.value)
         bound = percent(tested.bound)
-    else:
+    else:  # the bound has the unit of the value, which is not repeated
         value = with_unit(figure(tested.value), message(limit.unit))
         bound = figure(tested.bound)
     facts = {"meaning": message(limit.meaning), "value": value, "limit": bound}
@@ -202,6 +203,7 @@ def _tested_text(tested: Tested) -> str:
 
 
 def _example(example: Example, addresses: Addresses) -> ExampleView:
+    """Return an example for templates, and the response from before the onset within it."""
     address = addresses.response(
         example.step, example.n, token=example.token, turn=example.turn
     )

@@ -64,8 +64,9 @@ def fit_steps(report: RunReport, render: Render, write: Write, limit: int) -> Fi
     """
     if len(report.data.metrics) > METRICS_SHARE * limit:
         report = _without_metrics(report)
-    room = FOR_STEPS * limit  # in bytes by ``expected_bytes``
-    is_first = True
+    # Bytes of all pages of steps, as ``expected_bytes`` estimates them
+    room = FOR_STEPS * limit
+    is_first = True  # until a report has been written
     while True:
         choice = _Choice.within(room, report.plans)
         draft = replace(
@@ -74,11 +75,13 @@ def fit_steps(report: RunReport, render: Render, write: Write, limit: int) -> Fi
         draft = render(draft, choice.level)
         size = write(draft)
         weight = sum(page.weight for page in draft.step_pages)
-        # What the other pages leave, in the unit of ``room``.
+        # Actual bytes that the other pages leave, and as many in the unit of ``room``: expected
+        # bytes, which differ from actual ones by a factor that is known now.
         left = limit - (size - weight)
         step_room = left * expected_bytes(choice.steps, choice.level) / weight
         if size <= limit:
             better = _Choice.within(CAUTION * step_room, report.plans)
+            # The second report that fits is the last: a third would gain little.
             if not is_first or better.detail <= choice.detail:
                 return Fitted(draft, size)
             room = CAUTION * step_room
@@ -86,7 +89,9 @@ def fit_steps(report: RunReport, render: Render, write: Write, limit: int) -> Fi
             # The expected sizes of steps may be off by different factors: never try the same again.
             room = min(step_room, CAUTION * room)
         elif report.data.responses_count or report.data.metrics:
-            report = replace(report, data=data_files(report.run, 0, report.shared))
+            # Without data files there is room again: start anew.
+            empty = data_files(report.run, room=0, context=report.shared)
+            report = replace(report, data=empty)
             room = FOR_STEPS * limit
         else:
             raise too_large(limit, size)

@@ -53,9 +53,8 @@ def environment(language: Language) -> jinja2.Environment:
         "levels": language.of(LEVELS),
         "openings": language.of(openings),
         "script_json": script_json,
-        "svg": lambda chart: Markup(
-            chart.svg
-        ),  # our own drawing code escapes its texts
+        # No escaping: our own drawing code has escaped all texts.
+        "svg": lambda chart: Markup(chart.svg),
         "chart_json": _chart_json,
         "chart_config": vega_config(),
     }
@@ -78,7 +77,10 @@ def _chart_json(chart: Chart) -> Markup:
 
 
 def _by_columns(rows: list[dict[str, Any]]) -> ChartRows:
-    """Return rows as a list of values per field: shorter, as fields are not repeated."""
+    """Return rows as a list of values per field: shorter, as fields are not repeated.
+
+    A row without a field has the value None.
+    """
     fields = set[str]()
     for row in rows:
         fields.update(row)

@@ -142,7 +142,8 @@ def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Gro
     """Return groups of runs that differ only in their seed.
 
     Runs belong together if their names are the same but for the seed. Those whose names have no
-    seed belong together if their configurations are the same but for the seed.
+    seed belong together if their configurations are the same but for the seed. A run that belongs
+    to no other is a group of its own.
     """
     rows = [_row(report, language) for report in reports]
     counts = Counter(row["run"] for row in rows)
@@ -150,6 +151,7 @@ def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Gro
     for report, row in zip(reports, rows, strict=True):
         settings = card_values(section(section(report.about or {}, "card"), "entries"))
         name = row["run"]
+        # What the names of a group's runs have in common, "" without a seed in the name
         shared = "" if report.is_unread else name_without_seed(name)
         if shared == SEEDS:  # the name says nothing else, but its folder may
             shared = report.place.rpartition("/")[0] or shared
@@ -157,7 +159,7 @@ def grouped(reports: Sequence[Listed], language: Language = ENGLISH) -> list[Gro
         # The group has no name of its own: it is named after its first run.
         unique_name = name if counts[name] == 1 else report.place
         others = message("{name} and others", name=unique_name)
-        # Without a seed, the run is a group of its own.
+        # Without a seed in name and configuration, its address keeps the run apart from others.
         group = groups.setdefault(key or report.href, Group(shared or others, []))
         group.runs.append(Run(report, settings, row))
     return [_with_own_name(group) for group in groups.values()]
@@ -181,6 +183,7 @@ class RunsView:
 
 
 def runs_view(groups: Sequence[Group], charts: Sequence[Chart]) -> RunsView:
+    """Return what an index shows: ``charts``, and a table of groups if any has several runs."""
     # A report that cannot be read is alone in its group.
     readable = [group for group in groups if not group.runs[0].report.is_unread]
     settings = _differing_settings(readable)
@@ -225,7 +228,13 @@ def _runs_table(
     end_columns: Sequence[ColumnView],
     settings: Mapping[str, bool],
 ) -> TableView:
-    """Return the table of all runs; ``settings``: see ``_differing_settings``."""
+    """Return the table of all runs, group by group.
+
+    Args:
+        groups: all groups, also those of one run.
+        end_columns: those of _END_COLUMNS that any run has a value for.
+        settings: those that differ, see ``_differing_settings``.
+    """
     runs = []
     group_names = []  # of each run, "" for one that is alone
     for group in groups:
@@ -260,7 +269,7 @@ def _groups_table(
     end_columns: Sequence[ColumnView],
     settings: Mapping[str, bool],
 ) -> TableView:
-    """Return the table of groups; ``settings``: see ``_differing_settings``."""
+    """Return the table of groups, also those of one run; for parameters see ``_runs_table``."""
     name = replace(_GROUP, kind="link")
     count = ColumnView("runs", message("Runs"), written="count")
     columns: Columns = {
@@ -296,6 +305,7 @@ def _mean_cell(group: Group, column: ColumnView) -> Cell:
     if low == high or column not in (_FIRST, _LAST) or math.isnan(mean):
         return number_cell(mean, column.written)
     places = {"mean": mean, "low": low, "high": high}
+    # ``mean`` is what the column is sorted by.
     return Cell(
         format_message("{mean:short} ({low:short} to {high:short})", places), mean
     )
@@ -328,6 +338,7 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
     axis_parts = [_OVER_RESPONSES]
     if any(len(one.rewards) > 1 for one in found):
         axis_parts.append(message("mean and range of a group's runs"))
+    # Each curve needs a style of its own.
     omitted = max(0, len(found) - len(PALETTE))
     if omitted:
         places = {"some": len(PALETTE), "all": len(found)}
@@ -347,10 +358,12 @@ def reward_chart(groups: Sequence[Group]) -> Chart | None:
         ChartStyle(clauses(axis_parts), wide=True, labels=labels),
         omitted=omitted,
     )
+    # The file of an index is without Vega, which draws interactive charts.
     return chart and replace(chart, interactive=False)
 
 
 def _rewards_of_groups(groups: Sequence[Group]) -> list[_GroupRewards]:
+    """Return the rewards of the groups that have any."""
     found = []
     for group in groups:
         all_rewards = [run.row["rewards"] for run in group.runs]
@@ -373,7 +386,8 @@ def _group_curves(
     """Return the mean reward of each group and, of several runs, their range."""
     tables = []
     for one in found:
-        # Outside of a run's steps its reward is not known.
+        # Runs may log other steps: between those of a run its reward is interpolated, and outside
+        # of them it is not known.
         of_runs = [
             np.interp(steps, rewards.index, rewards, left=np.nan, right=np.nan)
             for rewards in one.rewards
@@ -396,7 +410,7 @@ def _rewards(about: Mapping[str, Any]) -> pd.Series:
     reward = section(about, "reward")
     steps = _numbers(reward.get("steps"))
     values = _numbers(reward.get("values"))
-    pairs = zip(steps, values, strict=False)
+    pairs = zip(steps, values, strict=False)  # the file may be damaged
     rewards = {step: value for step, value in pairs if math.isfinite(step)}
     return pd.Series(rewards, dtype=float).dropna().sort_index()
 
@@ -445,7 +459,10 @@ def _row(report: Listed, language: Language) -> dict[str, Any]:
 
 
 def _sentence(about: Mapping[str, Any], language: Language) -> str:
-    """Return what happened, without the level, which has a column of its own."""
+    """Return what happened, without the level, which has a column of its own.
+
+    ``about`` is the content of a report's ``report.json``.
+    """
     level, lead = verdict_of(about)
     if language != ENGLISH:  # a report has its sentence in English alone
         return translatable_title(lead, _text(lead.get("title"))) if lead else ""
@@ -469,6 +486,7 @@ def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
     Settings on which they agree come first, then those that differ within a group, and last what
     is only bookkeeping, such as paths. Of each kind, the setting that most runs have is first.
     """
+    # Setting -> number of runs that have it
     counts = Counter[str]()
     for group in groups:
         for run in group.runs:
@@ -479,6 +497,7 @@ def _differing_settings(groups: Sequence[Group]) -> dict[str, bool]:
         if len(set().union(*by_group)) > 1:
             is_equal[key] = all(len(values) == 1 for values in by_group)
 
+    # False comes before True; sorting is stable, so that the most common stay first.
     def rank(key: str) -> tuple[bool, bool]:
         return bool(BOOKKEEPING.search(key)), not is_equal[key]
 
@@ -493,11 +512,15 @@ def _values_of(key: str, group: Group) -> set[str]:
 def _setting_columns(
     keys: Sequence[str], cards: Sequence[Mapping[str, Scalar]]
 ) -> Columns:
-    """Return a column for each of the first MOST_KEYS settings, with a cell per configuration."""
+    """Return a column for each of the first MOST_KEYS settings, with a cell per configuration.
+
+    ``cards`` are the configurations of the table's rows: setting -> value.
+    """
     columns: Columns = {}
     for number, key in enumerate(keys[:MOST_KEYS]):
         present = [card[key] for card in cards if key in card]
         is_numeric = all(isinstance(value, int | float) for value in present)
+        # In Python, a bool is an int.
         has_flags = any(isinstance(value, bool) for value in present)
         column = ColumnView(
             f"card:{key}",
@@ -511,6 +534,7 @@ def _setting_columns(
 
 
 def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
+    """Return the value of a run's setting, whose name is the label of the column."""
     key = column.label
     if key not in card:
         return Cell(MISSING, exact=message("not in the run's configuration"))
@@ -523,9 +547,9 @@ def _setting_cell(card: Mapping[str, Scalar], column: ColumnView) -> Cell:
 
 
 def _courses(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return quantity -> its means by window.
+    """Return quantity, such as "reward" -> its entry in ``report.json`` with its means by window.
 
-    Lengths in characters and KL per token are left out: their columns have another unit.
+    Lengths in characters and KL per token are left out: the columns of the index have other units.
     """
     courses: dict[str, Mapping[str, Any]] = {}
     for course in dicts(section(about, "verdict").get("course")):

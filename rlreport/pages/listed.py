@@ -87,6 +87,7 @@ class PromptText(str):
     def __new__(
         cls, text: str, prefixes: Sequence[str], longest: int | None = None
     ) -> PromptText:
+        """Return ``text``, both of its parts cut to ``longest`` characters if that is given."""
         size = _hidden_size(text, prefixes)
         shared = text[:size]
         rest = text[size:]
@@ -149,16 +150,19 @@ def _sample_of(prompts: Iterable[str]) -> list[str]:
 
 
 def _best_prefix(texts: Sequence[str], least: float) -> str:
-    """Return the beginning of ``least`` or more sorted texts that saves most characters, or ""."""
+    """Return the beginning of ``least`` or more sorted texts whose hiding saves most characters.
+
+    It saves its length times the number of texts; "" if none has LEAST_SHARED characters.
+    """
     # In sorted order, all texts that share a beginning stand next to each other.
     common = [len(os.path.commonprefix(pair)) for pair in pairwise(texts)]  # noqa: RUF071
     best = ""
     saved = 0
     for first, text in enumerate(texts):
-        length = len(text)
+        length = len(text)  # of the beginning that all texts from first to last share
         for last in range(first + 1, len(texts)):
             length = min(length, common[last - 1])
-            if length < LEAST_SHARED:
+            if length < LEAST_SHARED:  # it only gets shorter
                 break
             count = last - first + 1
             if count >= least and count * length > saved:
@@ -176,7 +180,10 @@ def columns_with_data(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 
 def number_columns(tables: Tables) -> list[ColumnView]:
-    """Return numeric columns of the response list; logged fields are last, hidden if many."""
+    """Return numeric columns of the response list; logged fields are last, hidden if many.
+
+    A column without any value is left out.
+    """
     responses = tables.responses
     base_columns = [
         column
@@ -206,7 +213,10 @@ def _advantage_column(column: ColumnView, responses: pd.DataFrame) -> ColumnView
 
 
 def _logged_number_columns(tables: Tables) -> list[ColumnView]:
-    """Return the parts of the reward, then the other logged numbers."""
+    """Return the columns of the reward's parts, then those of other logged numbers.
+
+    A column is hidden until the reader selects it if its group has more than EXTRAS_SHOWN.
+    """
     parts: list[object] = []
     others: list[object] = []
     for name, values in tables.extras.items():
@@ -296,7 +306,7 @@ def list_filters(context: PageContext) -> dict[str, str]:
     """Return key -> label of "all values", of the columns of strings that have a filter."""
     keys = {column.key for column in context.string_columns}
     labels = {
-        context.environment: message("All environments"),
+        context.environment: message("All environments"),  # "" (no column) without one
         _ENDING.key: message("All endings"),
         TOOLS.key: message("All tools"),
         extra_key("split"): message("All splits"),  # branches are in none

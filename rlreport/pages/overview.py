@@ -123,9 +123,8 @@ def _overview(
     by_place = charts_by_place(charts)
     advice = None
     if not run.has_responses:
-        advice = logging_advice(
-            map(str, tables.metrics.columns[1:])
-        )  # without the step
+        metrics = tables.metrics.columns[1:]  # without the step
+        advice = logging_advice(map(str, metrics))
     extremes = extreme_responses(report)
     return OverviewView(
         summary=_summary(tables),
@@ -174,7 +173,10 @@ class ChartsByPlace(NamedTuple):
 
 
 def charts_by_place(charts: Sequence[Chart]) -> ChartsByPlace:
-    """Put up to MOST_OPEN charts where they are visible, the others where they are folded."""
+    """Put up to MOST_OPEN charts where they are visible, the others where they are folded.
+
+    Charts are in page order, each with its ``place``.
+    """
     on_top = {c.place: c for c in charts if c.place in ("lead", "reward")}
     room = MOST_OPEN - len(on_top)
     open_charts = [c for c in charts if c.place == "open"]
@@ -193,10 +195,9 @@ def _summary(tables: Tables) -> str:
     """Return how much is logged over which steps, and in which files."""
     steps = tables.steps["step"].tolist()
     names = [file.name for file in tables.metrics_files]
-    few = len(names) <= MOST_NAMED
-    metrics_files = (
-        listed(names) if few else plural("{count} file", "{count} files", len(names))
-    )
+    metrics_files = listed(names)
+    if len(names) > MOST_NAMED:
+        metrics_files = plural("{count} file", "{count} files", len(names))
     places = {"low": steps[0], "high": steps[-1], "steps": len(steps)}
     if tables.responses.empty:
         metrics = len(tables.metrics.columns) - 1  # without the step
@@ -226,6 +227,7 @@ def _summary(tables: Tables) -> str:
 
 
 def _steps_table(run: JudgedRun, addresses: Addresses) -> TableView:
+    """Return the table of steps, of which those of trainer metrics alone are at most MOST_ROWS."""
     steps = run.tables.steps
     note = ""
     names = columns_with_data(steps, STEPS_SHOWN)
@@ -272,6 +274,7 @@ def _trainer_columns(tables: Tables, steps: list[int]) -> Columns:
 
 
 def _step_badges(run: JudgedRun, step: int, *, is_incomplete: bool) -> list[str]:
+    """Return what is special about a step: unfinished, or one of the lead finding."""
     badges = []
     if is_incomplete:
         badges.append(message("incomplete"))

@@ -48,7 +48,10 @@ class Addresses:
         token: int | None = None,
         turn: int | str | None = None,
     ) -> str | None:
-        """Return the address of a response, or of its token or turn; None without a step page."""
+        """Return the address of a response, or of its token or turn; None without a step page.
+
+        ``token`` and ``turn`` are indices; the turn "error" is the first with an error.
+        """
         if step not in self.steps:
             return None
         address = self.any_response(step, n)
@@ -161,7 +164,9 @@ def rendered(
 
 
 def _html(name: str, view: object, frame: Shell, context: PageContext) -> str:
+    """Return the HTML of a page: in one file only ``<main>``, else a whole document."""
     language = context.options.language
+    # ``page.html`` includes the template of ``<main>`` by the frame's ``kind``.
     template = f"main/{name}.html" if context.one_file else "page.html"
     translated = language.of(view)
     shown = SimpleNamespace(**shallow_dict(translated))
@@ -183,7 +188,7 @@ def shell(
 ) -> Shell:
     """Return title, navigation and assets of a page; ``name``: of a ``Page``, or "step"."""
     titles = {page.name: page.title for page in context.navigation}
-    title = context.title
+    title = context.title  # of the report, and of its overview
     if name != "overview":
         of_page = titles[name] if step is None else message("Step {step}", step=step)
         title = message("{page} · {run}", page=of_page, run=context.title)

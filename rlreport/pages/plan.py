@@ -81,7 +81,10 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
 
 
 def _extreme(responses: pd.DataFrame, end: _End) -> Extreme | None:
-    """Return the last response at an end of a metric, None if all values are the same."""
+    """Return the last response at an end of a metric, None if all values are the same.
+
+    A branch (``RowRole.BRANCH``), which was not trained, is never an extreme.
+    """
     metric = end.metric
     if metric == "response_tokens":
         metric = length_column(responses)
@@ -117,6 +120,7 @@ def rank_by_interest(
     if is_branch.any():  # a branch gets the rank of the trained response of its rollout
         trained = pd.Series(rank).mask(is_branch)
         of_rollout = trained.groupby(responses["rollout"].to_numpy()).transform("min")
+        # Without a trained response it comes last.
         rank[is_branch] = of_rollout.fillna(len(rank))[is_branch]
     order = rank.argsort(kind="stable")
     if len(order) <= shown:
@@ -127,10 +131,10 @@ def rank_by_interest(
     rest = np.sort(order[leading:])  # in log order
     prompt = responses["prompt_id"].to_numpy()[rest]
     nth = pd.Series(prompt).groupby(prompt).cumcount()
-    # The first response of each prompt comes first, then the second of each, … All steps take
-    # prompts in the same random order, so that a prompt can be followed.
+    # The first response of each prompt comes first, then the second of each, … ``mix`` hashes the
+    # id: all steps take prompts in the same random order, so that a prompt can be followed.
     random_order = mix(prompt.astype(np.uint64))
-    rest = rest[np.lexsort((random_order, nth))]
+    rest = rest[np.lexsort((random_order, nth))]  # the last key counts most
     return np.concatenate([order[:leading], rest[: shown - leading]])
 
 
@@ -190,6 +194,7 @@ class StepPlan:
     def at(self, level: int) -> StepPlan:
         """Return the plan at a level of detail, an index into LEVELS."""
         limits = LEVELS[level]
+        # Pinned rows are shown beyond the limits, but not at the last level, which must be small.
         is_last = level == len(LEVELS) - 1
         pinned = 0 if is_last else self.pinned
         rows = len(self.rows)
@@ -222,10 +227,11 @@ def expected_bytes(candidates: Sequence[StepPlan], level: int) -> float:
 
 def fitting_level(candidates: Sequence[StepPlan], room: float) -> int:
     """Return the index of the first level within ``room`` and MAX_FINE_VALUES, else of the last."""
-    most_values = 0.0
+    most_values = 0.0  # values per token of the page with most of them
     for candidate in candidates:
         values = candidate.arrays * float(candidate.tokens.sum())
         most_values = max(most_values, values)
+    # Level 0 has more digits than level 1, and is the same otherwise.
     finest = 0 if most_values <= MAX_FINE_VALUES else 1
     last = len(LEVELS) - 1
     for level in range(finest, last):
@@ -241,6 +247,7 @@ def affordable(candidates: Sequence[StepPlan], room: float) -> int:
     at the last.
     """
     last = len(LEVELS) - 1
+    # Mean bytes of a page at the level before the last, and at the last
     second_lowest = expected_bytes(candidates, last - 1) / len(candidates)
     lowest = expected_bytes(candidates, last) / len(candidates)
     return max(int(room / second_lowest), min(FEWEST, int(room / lowest)))
@@ -254,7 +261,11 @@ def left_out(
 ) -> list[str]:
     """Return sentences on what a report with pages of ``steps`` leaves out; [] if nothing.
 
-    ``splits`` is the column ``validation`` of all responses.
+    Args:
+        steps: the steps that have a page, with what it shows.
+        steps_in_all: number of steps with responses.
+        splits: the column ``validation`` of all responses.
+        token_responses: number of responses with values per token.
     """
     responses = sum(len(step.rows) for step in steps)
     token_rows = sum(step.with_tokens for step in steps)
@@ -294,7 +305,10 @@ def left_out(
 
 
 def fewer_steps(steps: Sequence[StepPlan], room: int) -> list[StepPlan]:
-    """Choose up to ``room`` steps: first, last, those with pinned responses, and every n-th."""
+    """Choose up to ``room`` steps: first, last, those with pinned responses, and every n-th.
+
+    A response is pinned if a finding cites it or it is an extreme of the run.
+    """
     room = min(max(2, room), MAX_STEP_PAGES)
     if room >= len(steps):
         return list(steps)
@@ -327,6 +341,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
     pinned = _pinned(responses, verdict)
     tokens = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
     arrays = _arrays_per_token(tables)
+    # The rows of a step follow each other.
     steps = responses["step"].to_numpy()
     # The first row starts a step, too, as another number is put before it.
     is_start = np.diff(steps, prepend=steps[0] - 1) != 0
@@ -339,8 +354,15 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Ste
         ranked = rank_by_interest(
             responses.iloc[start:stop], options.max_responses, of_step
         )
+        # Rows of ``responses``; ``with_texts`` has their numbers in the response table.
         rows = start + ranked
-        plan = StepPlan(step, with_texts[rows], len(of_step), tokens[rows], arrays)
+        plan = StepPlan(
+            step=step,
+            rows=with_texts[rows],
+            pinned=len(of_step),
+            tokens=tokens[rows],
+            arrays=arrays,
+        )
         plans.append(plan)
     return plans
 
@@ -364,6 +386,7 @@ def _arrays_per_token(tables: Tables) -> int:
     has_tokens = tables.fields.get("response_tokens") or tables.fields.get("token_ids")
     if not has_tokens:
         return 0
+    # Advantages are among the computed arrays, also if they are logged.
     logged = [n for n in LOGGED if n != "advantages" and tables.fields.get(n)]
     if not logged:
         return 1  # which token it is
@@ -374,7 +397,10 @@ def _arrays_per_token(tables: Tables) -> int:
 def shown_prompts(
     responses: pd.DataFrame, shown: Sequence[NDArray[np.int64]]
 ) -> dict[str, list[int]]:
-    """Return prompt_id -> [step, n, step, n, …] of prompts shown at several steps, one n each."""
+    """Return prompt_id -> [step, n, step, n, …] of prompts shown at several steps, one n each.
+
+    ``shown``: for each page of a step, the rows of ``responses`` that it shows.
+    """
     if not shown:
         return {}
     rows = responses[["prompt_id", "step", "n"]].iloc[np.concatenate(shown)]

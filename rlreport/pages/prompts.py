@@ -73,7 +73,7 @@ PAGE = Page("prompts", message("Prompts"), prompts_view, has_responses)
 def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
     """Return the table of prompts, those that the policy does worst on first."""
     tables = report.run.tables
-    shown = report.listed_prompts
+    shown = report.listed_prompts  # ids of prompts of which the report shows a response
     judged = tables.prompts[tables.prompts["validation"] != RowRole.BRANCH]
     prompts = judged.sort_values(
         ["never_won", "losing_streak", "reward_gain", "prompt_id"],
@@ -89,9 +89,9 @@ def _prompts_table(report: RunReport, addresses: Addresses) -> TableView:
     for prompt_id, prompt in zip(ids, prompts["prompt"].astype(str), strict=True):
         whole = turns_as_text(turns(prompt)) or prompt
         text = PromptText(whole, report.shared.prefixes, SNIPPET_CHARS)
-        why = "" if prompt_id in shown else absent
-        # Prompts are sorted by what follows a shared beginning.
-        texts.append(Cell(text, text.rest[:80], why))
+        why_no_link = "" if prompt_id in shown else absent
+        # Readers sort prompts by what follows a shared beginning.
+        texts.append(Cell(text, value=text.rest[:80], exact=why_no_link))
     columns: Columns = {PROMPT_TEXT: texts}
     if recurs:
         last_rewards = prompts["reward_last"]
@@ -127,7 +127,10 @@ def _shown_columns(prompts: pd.DataFrame, *, recurs: bool) -> list[str]:
 def _note(
     prompts: pd.DataFrame, count: int, shown: Container[int], addresses: Addresses
 ) -> str:
-    """Return which of ``count`` prompts are listed, and that some have no link."""
+    """Return which of ``count`` prompts are listed, and that some have no link.
+
+    ``shown``: ids of the prompts that have one.
+    """
     parts = []
     if len(prompts) < count:
         listed = message(

@@ -62,18 +62,22 @@ def response_numbers(responses: pd.DataFrame) -> NDArray[np.int64]:
     return pd.factorize(responses["response_hash"])[0] + 1
 
 
-def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
-    """Return a rollout with placeholders for texts and tokens, with all figures of its tokens."""
+def redacted(rollout: Rollout, prompt_id: int, text_number: int) -> Rollout:
+    """Return a rollout with placeholders for texts and tokens, with all figures of its tokens.
+
+    ``text_number`` is the number of its response's text, see ``response_numbers``.
+    """
     masked_tokens = ["▪"] * len(rollout.raw_tokens)
     ref = rollout.ref_response
     truth = rollout.ground_truth
     return replace(
         rollout,
+        # Ids begin at 0, numbers for readers at 1.
         prompt=_placeholder("prompt", rollout.prompt, prompt_id + 1),
-        response=_placeholder("response", rollout.response, number),
+        response=_placeholder("response", rollout.response, text_number),
         ref_response=None if ref is None else _placeholder("reference response", ref),
         ground_truth=None if truth is None else _placeholder("label", truth),
-        turns=[],
+        turns=[],  # those of the prompt, which has one placeholder for all of them
         conversation=[_redacted_turn(turn) for turn in rollout.conversation],
         errors=[_placeholder("error", text) for text in rollout.errors],
         raw_tokens=masked_tokens,
@@ -112,6 +116,7 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     tools, tools_used = _redacted_tools(tables.tools, tables.tools_used)
     notes = []
     for note in tables.notes:
+        # Names of splits are not in quotation marks.
         text = _NAMELESS if note.kind in WITH_SPLIT_NAMES else _unquoted(note.text)
         notes.append(replace(note, text=text))
     bad_lines = [replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines]
@@ -128,7 +133,10 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
 
 
 def _redacted_extras(extras: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
-    """Return further logged fields with placeholders for texts, but for usual names of splits."""
+    """Return further logged fields with placeholders for texts, but for usual names of splits.
+
+    Numbers, and columns of numbers, stay as they are.
+    """
 
     def hidden(cell: Any) -> Any:
         if isinstance(cell, str) and cell not in USUAL_SPLITS:
@@ -145,41 +153,46 @@ def _redacted_extras(extras: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
 def _redacted_tools(
     tools: pd.DataFrame, used: pd.Series
 ) -> tuple[pd.DataFrame, pd.Series]:
-    """Return tools and the tools used by each response, with names such as "tool 1".
+    """Return ``tools`` and ``used`` with names such as "tool 1".
 
-    Names of tools are output of the model, too.
+    Names of tools are output of the model, too. ``used`` has, for each response, the tools that
+    answered in it as lines of a text.
     """
     if tools.empty:
         return tools, used
     tool_names = tools["tool"].unique()
-    names = {name: f"tool {number}" for number, name in enumerate(tool_names, 1)}
-    listed = {listed_tool(name): alias for name, alias in names.items()}
+    aliases = {name: f"tool {number}" for number, name in enumerate(tool_names, 1)}
+    # ``used`` has names as lists show them.
+    listed_aliases = {listed_tool(name): alias for name, alias in aliases.items()}
 
     def without_tool_names(lines: str | None) -> str | None:
         if not lines:
             return lines
-        return "\n".join(listed[line] for line in lines.split("\n"))
+        return "\n".join(listed_aliases[line] for line in lines.split("\n"))
 
-    return tools.assign(tool=tools["tool"].map(names)), used.map(without_tool_names)
+    return tools.assign(tool=tools["tool"].map(aliases)), used.map(without_tool_names)
 
 
 def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]:
     """Replace names of extra fields, metrics and files by "field 1" etc. or well-known names."""
+    # Name -> alias
     fields = _field_aliases(tables)
     files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
     metrics_files = {
         file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)
     }
-    names = {**files, **metrics_files}
+    all_files = {**files, **metrics_files}
     extras = [str(name) for name in tables.extras.columns]
 
-    def alias(name: str) -> str:
+    def alias(file: str) -> str:
         """Return a file's alias; files that are not listed get the next numbers."""
-        return names.setdefault(name, f"file {len(names) + 1}")
+        return all_files.setdefault(file, f"file {len(all_files) + 1}")
 
     def nameless(text: str) -> str:
+        """Return a text of a note, or what replaces all of it if it contains a name."""
         text = _unquoted(text)
-        return _NAMELESS if any(name in text for name in (*names, *extras)) else text
+        names = (*all_files, *extras)
+        return _NAMELESS if any(name in text for name in names) else text
 
     bad_lines = [
         replace(bad, file=alias(bad.file), reason=nameless(bad.reason))
@@ -208,7 +221,7 @@ def without_names(tables: Tables, rollouts: Rollouts) -> tuple[Tables, Rollouts]
 
 
 def _field_aliases(tables: Tables) -> dict[str, str]:
-    """Return what each field is called; canonical fields and well-known ones keep their names."""
+    """Return name -> alias of each field; canonical and well-known ones keep their names."""
     extras = [str(name) for name in tables.extras.columns]
     aliases = {name: name for name in tables.fields if name not in extras}
     for number, name in enumerate(extras, 1):
@@ -221,8 +234,11 @@ def _field_aliases(tables: Tables) -> dict[str, str]:
 
 
 def _without_metric_names(tables: Tables, files: Mapping[str, str]) -> Tables:
-    """Return tables with other names of the trainer's metrics; ``files``: name -> alias."""
-    logged = [str(name) for name in tables.metrics.columns[1:]]
+    """Return tables with other names of the trainer's metrics; ``files``: name -> alias.
+
+    A metric with a role, such as "kl", gets the plain name of that role, others "metric 1" etc.
+    """
+    logged = [str(name) for name in tables.metrics.columns[1:]]  # without the step
     aliases = {name: f"metric {number}" for number, name in enumerate(logged, 1)}
     in_units = {}
     for role, name in roles_of(logged).items():
@@ -249,6 +265,7 @@ def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Findi
     """Return a verdict with placeholders for excerpts and log texts that its sentences quote."""
 
     def hidden(value: Any) -> Any:
+        """Return a finding, or a part of one, with placeholders; numbers stay as they are."""
         match value:
             case Finding():
                 facts = {name: hidden(fact) for name, fact in value.facts.items()}
@@ -258,6 +275,7 @@ def redacted_verdict(verdict: Judged[Finding], redact: Redactor) -> Judged[Findi
                 )
             case Example():
                 excerpt = None if value.excerpt is None else redact(value.excerpt)
+                # ``look_for`` is a text of the log, too; it is of no use without the response.
                 return replace(
                     value, excerpt=excerpt, before=hidden(value.before), look_for=""
                 )
@@ -294,6 +312,7 @@ def _unquoted(text: str) -> str:
     if not _QUOTED.search(text):
         return text
     if isinstance(text, Message):
+        # Plain strings are of the logs; a place that is a Message is our own text.
         places = {
             name: "[text]" if type(value) is str else value
             for name, value in text.places.items()

@@ -92,12 +92,17 @@ class RunPages:
     def fitted(
         self, write: Callable[[RunPages], int], limit: int, *, with_steps: bool
     ) -> tuple[RunPages, int]:
-        """Write the most detailed report of up to ``limit`` bytes; return it and its size."""
+        """Write the most detailed report of up to ``limit`` bytes; return it and its size.
 
+        For the parameters see ``Deliverable.fitted``.
+        """
+
+        # ``pages.fit`` knows reports, not the pages of an output form.
         def write_report(report: RunReport) -> int:
             return write(replace(self, report=report))
 
         def render(report: RunReport, level: int) -> RunReport:
+            """Render the pages of the planned steps; ``level`` of detail: an index into LEVELS."""
             pages = render_steps(report, level, self.renderer)
             return replace(report, step_pages=pages)
 
@@ -132,7 +137,8 @@ class RunPages:
         data = canonical_json(report_json(report), indent=True)
         of_run = run_data(report)
         if self.options.live:
-            # An open page reloads itself when ``built`` has changed.
+            # An open page loads this script again and again (``live``: every so many seconds), and
+            # reloads itself when ``built`` has changed.
             of_run["live"] = self.options.live
             of_run["built"] = xxhash.xxh3_64_hexdigest(data)
         script = f"globalThis.rlreportSteps = {script_json(of_run)};\n"
@@ -169,8 +175,9 @@ class RunPages:
 
 
 def page_context(run: JudgedRun, *, one_file: bool) -> PageContext:
-    """Return what the pages of steps share."""
+    """Return what the pages of steps share; ``one_file``: whether they are in one HTML file."""
     tables = run.tables
+    # A step that is still being written, or validation, is no step to compare others with.
     judged = tables.without_step_in_progress().training()
     steps = judged.responses["step"].to_numpy()
     first_step = int(judged.steps["step"].iloc[0])

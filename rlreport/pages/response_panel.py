@@ -36,9 +36,12 @@ _REPEATED = re.compile(r"(.)\1{15}")
 
 
 def conversation_data(rollouts: Sequence[Rollout]) -> ConversationData:
-    """Return turns, spans of unsampled tokens, and errors, of the responses that have any."""
+    """Return turns, spans of unsampled tokens, and errors, of the responses that have any.
+
+    docs/page-data.md describes ``conversation``, ``given`` and ``errors``, by the response's n.
+    """
     turns: dict[str, list[TurnData]] = {}
-    given: dict[str, list[tuple[int, int]]] = {}
+    given: dict[str, list[tuple[int, int]]] = {}  # [first, stop) of tokens not sampled
     errors: dict[str, list[str]] = {}
     for rollout in rollouts:
         n = str(rollout.n)
@@ -46,6 +49,7 @@ def conversation_data(rollouts: Sequence[Rollout]) -> ConversationData:
             turns[n] = [_turn(turn) for turn in rollout.conversation]
         if rollout.errors:
             errors[n] = [_short(error) for error in rollout.errors]
+        # All tokens are sampled, or the page does not have this response's tokens.
         if rollout.sampled is None or not rollout.raw_tokens:
             continue
         unsampled = spans(~rollout.sampled).tolist()
@@ -62,6 +66,7 @@ def conversation_data(rollouts: Sequence[Rollout]) -> ConversationData:
 
 
 def _turn(turn: Turn) -> TurnData:
+    """Return a turn for scripts: only what it has, as pages have thousands of turns."""
     data: TurnData = {"role": turn.role, "text": _short(turn.text)}
     if turn.sampled:
         data["sampled"] = True
@@ -111,6 +116,10 @@ def group_data(
     """Return the groups of which the page shows a response, with what it says of the others.
 
     docs/page-data.md describes ``groups``, ``siblings`` and ``right``; {} if no group is shown.
+
+    Args:
+        columns: those of all responses of the step.
+        shown_rows: positions of the page's responses in these columns.
     """
     numbers = columns["n"]
     group = columns["group"]
@@ -122,9 +131,10 @@ def group_data(
     # Sorting is stable, so the members of a group stay in log order.
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.diff(group[order])) + 1
-    for members in np.split(order, starts):
+    for members in np.split(order, starts):  # rows of ``columns``
         if len(members) < 2 or not is_shown[members].any():
             continue
+        # A group may have thousands of members: the shown ones and the first are listed.
         is_first = np.arange(len(members)) < MOST_SIBLINGS
         entries = members[is_shown[members] | is_first]
         groups.append(numbers[entries].tolist())
@@ -167,9 +177,16 @@ class _SiblingFigures:
 def branch_data(
     columns: Mapping[str, NDArray[Any]], shown_rows: NDArray[np.int64]
 ) -> BranchData:
-    """Return the n of the rows of each rollout that has several, the trained one first."""
+    """Return ``branches``, {} if there are none: the responses that belong to one rollout.
+
+    For each rollout that was logged as several responses (branches), it has the numbers n of those
+    that the page shows, the trained one first. For the parameters see ``group_data``.
+    """
     names = ("rollout", "validation", "n")
     shown = pd.DataFrame({name: columns[name][shown_rows] for name in names})
-    rollouts = shown.dropna().sort_values(["validation", "n"]).groupby("rollout")["n"]
-    branches = [members.tolist() for _, members in rollouts if len(members) > 1]
+    # Responses without a rollout are dropped, as their ``rollout`` is NaN. ``validation`` is a
+    # ``RowRole``, of which TRAINING is the smallest.
+    ordered = shown.dropna().sort_values(["validation", "n"])
+    rollouts = ordered.groupby("rollout")["n"]
+    branches = [numbers.tolist() for _, numbers in rollouts if len(numbers) > 1]
     return {"branches": branches} if branches else {}

@@ -70,10 +70,11 @@ ListedRows = dict[str, Any]
 
 def rows_listed(plans: Sequence[StepPlan], limit: float) -> int:
     """Return how many responses per step the responses page of a ``limit``-byte report may list."""
-    room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
+    room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))  # in rows
     counts = np.array([len(plan.rows) for plan in plans])
 
     def rows(per_step: int) -> int:
+        """Return how many rows the page has with up to this many of each step."""
         return int(np.minimum(counts, per_step).sum())
 
     possible = range(int(counts.max(initial=0)) + 1)
@@ -86,7 +87,14 @@ def listed_rows(
     values: Mapping[str, Floats],
     context: PageContext,
 ) -> ListedRows:
-    """Return a step's rows of the responses page, without the columns of ``with_interest``."""
+    """Return a step's rows of the responses page, without the columns of ``with_interest``.
+
+    Args:
+        job: the step, with the positions of its shown responses in its columns.
+        rollouts: these responses, in the same order.
+        values: numeric columns of all responses of the step.
+        context: what all pages of steps share.
+    """
     rows: ListedRows = {"step": job.plan.step, "n": [r.n for r in rollouts]}
     for key, column in values.items():
         rows[key] = [_rounded(value) for value in column[job.shown].tolist()]
@@ -109,9 +117,10 @@ def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRow
     """
     step = rows["step"]
     numbers = rows["n"][: report.listed]
-    findings = report.run.verdict.findings
+    findings = report.run.verdict.findings  # the most important first
     names = [finding.name for finding in findings]
     of_response = findings_of_responses(findings, step)
+    # ``rows`` has the step once, the result for each row.
     result: ListedRows = {
         key: values[: len(numbers)] for key, values in rows.items() if key != "step"
     }
@@ -122,7 +131,7 @@ def with_interest(rows: ListedRows, report: RunReport, pinned: int) -> ListedRow
             # Negative, and lowest for the first finding of the verdict.
             interest.append(float(names.index(of_response[n][0]) - len(names)))
             cited_by.append(listed(of_response[n]))
-        else:
+        else:  # a pinned response that no finding cites is an extreme
             interest.append(0.0 if rank <= pinned else float(rank))
             cited_by.append(None)
     result["step"] = [float(step)] * len(numbers)
@@ -161,9 +170,10 @@ def responses_view(report: RunReport, addresses: Addresses) -> ResponsesView:
     shown_texts = [column for column in context.text_columns if column.key in _TEXTS]
     if any(rows[_FINDING.key]):
         shown_texts.append(_FINDING)
+    # Columns of the table; scripts add the hidden ones that the reader selects.
     columns = [_STEP, NUMBERED, *reading_order(context.columns, shown_texts)]
     values = {key: np.array(rows[key], np.float64) for key in number_keys}
-    # Visible columns first; scripts add the hidden ones that the reader selects.
+    # Columns of the data, the visible ones first; for scripts, the step is a number, not a link.
     described = [
         *(replace(c, kind="number") for c in columns if c.key in values),
         *(c for c in number_columns if c.hidden),
@@ -200,7 +210,10 @@ def _joined(
     number_keys: Sequence[str],
     string_keys: Sequence[str],
 ) -> dict[str, list[Any]]:
-    """Return column key -> the values of all steps, one after the other."""
+    """Return column key -> the values of all steps, one after the other.
+
+    ``number_keys`` and ``string_keys`` are those of the columns besides n and the texts.
+    """
     keys = ("n", *number_keys, *string_keys, *_TEXTS)
     rows: dict[str, list[Any]] = {key: [] for key in keys}
     for step_rows in of_steps:
@@ -215,7 +228,14 @@ def _table(
     columns: Sequence[ColumnView],
     addresses: Addresses,
 ) -> TableView:
-    """Return the most interesting rows as a table, which scripts extend to all rows."""
+    """Return the most interesting rows as a table, which scripts extend to all rows.
+
+    Args:
+        rows: column key -> a value per row.
+        values: the same for numeric columns, as arrays.
+        columns: the columns of the table, in order.
+        addresses: those of the page.
+    """
     order = np.argsort(values[_INTEREST.key], kind="stable")
     first_rows = order[:STATIC_ROWS].tolist()
     steps = [int(rows["step"][row]) for row in first_rows]

@@ -84,7 +84,7 @@ def _script(folder: Path, entry: str, language: Language) -> str:
 
 def _translated(scripts: str, language: Language) -> str:
     """Return scripts that know the translations of their messages, in the constant ``WORDS``."""
-    if language == ENGLISH:
+    if language == ENGLISH:  # messages are written in English
         return scripts
     catalogue = language.translations
     translations: dict[str, str | list[str]] = {}
@@ -123,15 +123,20 @@ def join_scripts(folder: Path, entry: str = "main.js") -> str:
 
 
 def _join(folder: Path, name: str, modules: dict[str, str]) -> None:
-    """Add a module to ``modules``, after those that it imports, as a function that is called."""
+    """Add a module to ``modules``, after those that it imports, as a function that is called.
+
+    ``name`` is its path in ``folder``. The function returns what the module exports.
+    """
     if name in modules:
         return
 
     def import_line(match: re.Match[str]) -> str:
+        """Add an imported module; return the line that replaces its import."""
         imported = posixpath.normpath(
             posixpath.join(posixpath.dirname(name), match["module"])
         )
         _join(folder, imported, modules)
+        # ``{a as b}`` of an import is ``{a: b}`` where an object is taken apart.
         names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
         return f'const {{{names}}} = modules["{imported}"];\n'
 

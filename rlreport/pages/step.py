@@ -86,7 +86,8 @@ def group_figures(responses: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
     """Return the values of GROUP_COLUMNS of all responses: column key -> float64 (rows,).
 
     NaN rewards are ignored; all columns are NaN for groups with fewer than two non-NaN rewards.
-    The advantage is that of GRPO (Shao et al. 2024) without ε, NaN if the std is below NO_VARIANCE.
+    The advantage is that of GRPO (Shao et al. 2024) without ε, NaN if the std is below NO_VARIANCE:
+    such a std is a rounding error.
     """
     of_group = responses.groupby(["step", "group"])["reward"]
     several = of_group.transform("count") > 1
@@ -127,14 +128,18 @@ class StepRows:
 
 
 def step_rows(job: StepJob, shown: Sequence[Rollout], context: PageContext) -> StepRows:
-    """Compute the columns of a step; ``shown`` are its responses in the order of ``job.shown``."""
+    """Compute the columns of a step, and the order of its list: highest reward first.
+
+    ``shown`` are the responses of the page in the order of ``job.shown``: by interest.
+    """
     columns = job.columns
     numbers = columns["n"][job.shown]
     rewards = columns["reward"][job.shown]
-    order = np.lexsort((numbers, -rewards))  # the last key counts most
+    order = np.lexsort((numbers, -rewards))  # the last key counts most; NaN are last
     places = job.shown[order]
     rollouts = [shown[i] for i in order.tolist()]
     keys = [*(column.key for column in context.columns), "prompt_id"]
+    # All responses of the step, in log order: ranks are among all of them.
     values = {key: columns[key].astype(np.float64, copy=False) for key in keys}
     return StepRows(
         rollouts=rollouts,
@@ -182,6 +187,7 @@ class StepView:
 def step_view(
     job: StepJob, rows: StepRows, context: PageContext, addresses: Addresses
 ) -> StepView:
+    """Return what the page of a step shows; links lead to other steps that have a page."""
     step = job.plan.step
     linked = job.linked
     index = linked.index(step)
@@ -192,13 +198,16 @@ def step_view(
     if index + 1 < len(linked):
         following = _step_link(linked[index + 1], addresses)
     overview = addresses.page("overview")
+    # In one file, what follows "#" is the name of a page.
     table_of_steps = overview if context.one_file else f"{overview}#steps"
+    # Instead of the steps of a finding: the page has no data of other steps.
     all_steps = [Link(message("all steps"), overview)]
     findings = [
         replace(finding_view(finding, addresses), steps=all_steps)
         for finding in job.findings
     ]
     data = rows_data(job, rows, context)
+    # The page has no text twice; the responses page, which has no such table, gets all of them.
     not_in_table = {key: _not_in_table(texts) for key, texts in rows.texts.items()}
     return StepView(
         step=str(step),
@@ -247,7 +256,7 @@ def _responses_table(
     for column in reading_order(context.columns, context.text_columns):
         if column.key in rows.texts:
             columns[column] = rows.texts[column.key][:STATIC_ROWS]
-        else:
+        else:  # all values are given, as bars are scaled to the largest of them
             columns[column] = number_cells(column.written, rows.listed[column.key])
     findings = findings_of_responses(job.findings, step)
     note = ""
@@ -260,7 +269,7 @@ def _responses_table(
         )
     if context.one_file:
         hrefs = [addresses.response(step, n) for n in names]
-    else:
+    else:  # a response is a part of this page
         hrefs = [f"#r={n}" for n in names]
     return table(
         "responses",
@@ -278,6 +287,7 @@ def rows_data(job: StepJob, rows: StepRows, context: PageContext) -> RowsData:
     rollouts = rows.rollouts
     keys = [column.key for column in context.columns]
     described = [*context.columns, *context.string_columns]
+    # Token figure -> whether it has any value, of those that are logged
     present = figures_present(rollouts)
     data: RowsData = {
         "run": context.title,
@@ -336,11 +346,12 @@ def _not_in_table(texts: Sequence[str | None]) -> list[str | None]:
 def _ranks_of_step(
     job: StepJob, rows: StepRows, context: PageContext
 ) -> dict[str, list[int | None]]:
-    """Return column key -> the ranks of the listed responses in their step, without branches."""
+    """Return column key -> the ranks of the listed responses among all of the step but branches."""
     is_ranked = job.columns["validation"] != RowRole.BRANCH
     ranks: dict[str, list[int | None]] = {}
     for column in context.columns:
         listed = rows.listed[column.key]
+        # A rank among a sample would not be one in the step.
         if context.sampled and column.key == SAMPLED_FIGURE:
             ranks[column.key] = [None] * len(listed)
         else:
@@ -414,6 +425,7 @@ def run_data(report: RunReport) -> RunData:
     steps = run.tables.steps.set_index("step").loc[report.shown_steps]
     rewards = steps["reward_mean"].tolist()
     titles = {finding.id: finding.title for finding in run.verdict.findings}
+    # Relative to pages of steps, which are in a folder of their own.
     addresses = Addresses(root="../", one_file=report.shared.one_file)
     return {
         "steps": report.shown_steps,

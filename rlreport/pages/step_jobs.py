@@ -50,6 +50,7 @@ def render_steps(report: RunReport, level: int, renderer: Renderer) -> list[Step
     A worker process draws the run's charts, as a process that started V8 cannot fork any more.
     """
     plans = [plan.at(level) for plan in report.plans]
+    # Charts do not depend on the level: a second rendering has them already.
     work: list[StepJob | PageCharts] = []
     if not are_drawn(report):
         work.append(page_charts(report))
@@ -78,6 +79,7 @@ def _step_job(report: RunReport, plan: StepPlan) -> StepJob:
     run = report.run
     step = plan.step
     columns = _columns(report)
+    # Responses are sorted by step: those of one are the rows from first to stop.
     steps = columns.responses["step"]
     first, stop = np.searchsorted(steps, [step, step + 1]).tolist()
     findings = _findings_at(step, run.verdict.findings)
@@ -112,7 +114,10 @@ def _findings_at(step: int, findings: Sequence[ToldFinding]) -> list[ToldFinding
 def _linked_steps(
     step: int, shown: Sequence[int], findings: Sequence[ToldFinding]
 ) -> list[int]:
-    """Return a step, its neighbours, the first step and onsets of findings, all with pages."""
+    """Return a step, its neighbours, the first step and onsets of findings, all with pages.
+
+    ``shown`` are the steps that have a page, ascending; ``step`` is one of them.
+    """
     index = bisect_left(shown, step)
     linked = {shown[0], *shown[max(0, index - 1) : index + 2]}
     onsets = {finding.onset.step for finding in findings if finding.onset}
@@ -131,6 +136,7 @@ def _columns(report: RunReport) -> _Columns:
 
 
 def _all_columns(report: RunReport) -> _Columns:
+    """Return what pages show of responses, and of steps, see ``StepJob.columns``."""
     tables = report.run.tables
     responses = {name: tables.responses[name].to_numpy() for name in RESPONSE}
     responses["ending"] = ending_texts(tables.responses["ending"])
@@ -156,6 +162,7 @@ def _work(job: StepJob | PageCharts, shared: tuple[Encode, PageContext]) -> Any:
 
 
 def _render(job: StepJob, context: PageContext, encode: Encode) -> StepPage:
+    """Render the page of a step, and its rows of the responses page."""
     step = job.plan.step
     rollouts = _rollouts(job, context)
     rows = step_rows(job, rollouts, context)

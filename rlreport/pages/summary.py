@@ -157,6 +157,7 @@ class RunSummary:
         return sorted(found, key=lambda chart: places.index(chart.place))
 
     def markdown_values(self, detail: Detail) -> dict[str, Any]:
+        """Return what ``markdown.md`` shows besides ``view``, as much of it as ``detail`` says."""
         figures = self.view.figures
         extremes = extreme_responses(self.report)[: detail.examples]
         texts = _by_response(extremes, self.report.shared.prefixes)
@@ -182,7 +183,10 @@ class RunSummary:
 def _by_response(
     extremes: Sequence[ExtremeResponse], prefixes: Sequence[str]
 ) -> list[ExtremeText]:
-    """Return each response once, with all that it is an extreme of."""
+    """Return each response once, with all that it is an extreme of.
+
+    ``prefixes``: beginnings that most prompts share, which are hidden.
+    """
     by_response: dict[tuple[int, int], ExtremeText] = {}
     for one in extremes:
         rollout = one.rollout
@@ -198,7 +202,7 @@ def _by_response(
 
 
 def _short_table(table: TableView, most: int) -> TableView:
-    """Return some columns and up to ``most`` rows of the table of steps."""
+    """Return _STEP_COLUMNS and up to ``most`` rows, evenly spaced, of the table of steps."""
     places = [i for i, c in enumerate(table.columns) if c.key in _STEP_COLUMNS]
     rows = []
     for number in evenly(len(table.rows), most).tolist():

@@ -41,6 +41,7 @@ class ColumnView:
     group: str = ""  # heading above the column's name in menus, "" for computed figures
 
     def data(self) -> ColumnData:
+        """Return the column for scripts; unlike ``asdict`` its keys have types."""
         return {
             "key": self.key,
             "label": self.label,
@@ -197,6 +198,7 @@ def table(
     """
     by_column = [_cells(values, column) for column, values in columns.items()]
     by_row = zip(*by_column, strict=True)
+    # Not strict: the defaults of ids, hrefs and badges have no end.
     rows = [
         RowView(str(row_id), list(cells), href, words)
         for row_id, cells, href, words in zip(
@@ -207,6 +209,7 @@ def table(
 
 
 def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
+    """Yield the cells of a column; a value that is a cell already stays as it is."""
     for value in values:
         if isinstance(value, Cell):
             yield value

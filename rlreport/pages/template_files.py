@@ -31,6 +31,7 @@ def package_folder(name: str) -> Path:
 
 
 def source_environment() -> jinja2.Environment:
+    """Return the Jinja environment without translations; compiled templates come first."""
     folder = package_folder("templates")
     loader: jinja2.BaseLoader = jinja2.FileSystemLoader(folder)
     if (folder / COMPILED).is_dir():

@@ -32,6 +32,7 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     if not rollouts:
         return ""
     vocabulary, ids = _numbered(rollouts)
+    # The tokens of all rollouts follow each other; ``lengths`` tells them apart.
     columns = {name: _column(rollouts, name) for name in KEPT}
     columns = {
         name: values for name, values in columns.items() if not np.isnan(values).all()
@@ -50,7 +51,8 @@ def pack_tokens(rollouts: Sequence[Rollout], digits: int) -> str:
     parts = [size, packed_header, _planes(ids)]
     for values in columns.values():
         mantissa, exponent = decimal(values, digits)
-        # 0, −1, 1, −2, … become 0, 1, 2, 3, …, whose high bytes are 0 if numbers are small.
+        # 0, −1, 1, −2, … become 0, 1, 2, 3, …, whose high bytes are 0 if numbers are small: this
+        # compresses better.
         zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
         parts += [_planes(zigzag), exponent.tobytes()]
     return gzip_base64(b"".join(parts))
@@ -70,7 +72,10 @@ def _numbered(
 
 
 def _drop_derivable(columns: dict[str, NDArray[np.float64]], digits: int) -> None:
-    """Drop columns that the page computes from others, in place."""
+    """Drop columns that the page computes from others, in place.
+
+    ``digits``: significant digits of the values that the page has.
+    """
     # The page computes ref_logp as logp − log_ratio, unless a log_ratio is missing.
     if {"ref_logp", "log_ratio"} <= columns.keys():
         missing = np.isnan(columns["log_ratio"])
@@ -87,7 +92,13 @@ def _drop_derivable(columns: dict[str, NDArray[np.float64]], digits: int) -> Non
 def token_metrics(
     present: Mapping[str, bool], gae: GaeOptions, *, advantages_logged: bool
 ) -> list[MetricData]:
-    """Return what a page offers for each token figure that is ``present``."""
+    """Return what a page offers for each token figure that is ``present``.
+
+    Args:
+        present: name of a figure -> whether it has a value, see ``figures_present``.
+        gae: parameters with which advantages are computed if none are logged.
+        advantages_logged: whether they are.
+    """
     by_gae = message(
         "computed from token rewards and values: GAE with γ = {gamma}, λ = {lam}",
         gamma=gae.gamma,
@@ -109,7 +120,10 @@ def token_metrics(
 
 
 def figures_present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
-    """Return name -> whether any value is not NaN, of the token figures that a rollout has."""
+    """Return name -> whether it has a value other than NaN, of each token figure.
+
+    Figures that no rollout with tokens has, as they are not logged, are left out.
+    """
     result = {}
     for figure in TOKEN_FIGURES:
         arrays = [
@@ -141,14 +155,15 @@ def decimal(
     """
     missing = np.isnan(values)
     numbers = np.where(missing, 0.0, values)
-    magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))
-    leading = np.floor(np.log10(magnitude)).astype(np.int64)
+    magnitude = np.where(numbers == 0, 1.0, np.abs(numbers))  # 0 has no logarithm
+    leading = np.floor(np.log10(magnitude)).astype(np.int64)  # power of the first digit
     exponent = leading - (digits - 1)
     exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
     power = _POWERS[np.abs(exponent)]
     scaled = np.where(exponent < 0, numbers * power, numbers / power)
     mantissa = np.rint(scaled).astype(np.int64)
+    # Remove a zero from all mantissas that end in one, until none does.
     ending_in_0 = np.flatnonzero((mantissa % 10 == 0) & (mantissa != 0))
     while len(ending_in_0):
         mantissa[ending_in_0] //= 10

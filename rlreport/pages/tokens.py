@@ -144,6 +144,7 @@ class TokensView:
 
 
 def tokens_view(report: RunReport, addresses: Addresses) -> TokensView:
+    """Return what the page of tokens shows; without token strings, only texts that spread."""
     run = report.run
     tables = run.tables
     spreading = run.spreading.table
@@ -164,26 +165,31 @@ PAGE = Page("tokens", message("Tokens"), tokens_view, has_responses)
 def _rankings(
     tokens: pd.DataFrame, windows: Windows, addresses: Addresses
 ) -> Iterator[TableView]:
-    """Yield a table for each ranking in which a token has a value other than 0."""
+    """Yield a table for each ranking in which a token has a value other than 0.
+
+    ``windows``: first and last window of steps, each as (first step, last step).
+    """
     if tokens.empty:
         return
+    # In a short run, a table of the most frequent tokens is better than none.
     least = min(LEAST_SUPPORT, int(tokens["count"].max()))
     for ranking in _RANKINGS:
         rows = ranking.rows(tokens, least)
         size = rows[ranking.sort_by].abs()
         if size.max() > 0:
+            # Tokens of one size are in the order of their texts, the same in every report.
             ranked = rows.assign(_size=size)[size.notna()]
-            top = ranked.sort_values(["_size", "raw"], ascending=[False, True]).head(
-                TOKENS_SHOWN
-            )
+            ranked = ranked.sort_values(["_size", "raw"], ascending=[False, True])
+            top = ranked.head(TOKENS_SHOWN)
             yield _ranking_table(ranking, top, ranking.note(least, windows), addresses)
 
 
 def _ranking_table(
     ranking: _Ranking, top: pd.DataFrame, note: str, addresses: Addresses
 ) -> TableView:
+    """Return the table of a ranking; ``top`` are its tokens, the first one first."""
     texts = top["token"].astype(str)
-    raw_texts = top["raw"]
+    raw_texts = top["raw"]  # as logged: the cell is sorted by it, and shows it on hover
     tokens = [
         Cell(token, raw, raw) for token, raw in zip(texts, raw_texts, strict=True)
     ]
@@ -207,7 +213,10 @@ def _ranking_table(
 def _example(
     addresses: Addresses, step: float, n: float, token: float | None = None
 ) -> Cell:
-    """Return a link to a response that contains a token or text; ``step`` is NaN without any."""
+    """Return a link to a response that contains a token or text; ``step`` is NaN without any.
+
+    ``token`` is the token's position in the response, None for a text.
+    """
     if pd.isna(step):
         return Cell("–", None, message("in none of the sampled responses"))
     position = None if token is None or pd.isna(token) else int(token)
