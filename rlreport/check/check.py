@@ -41,10 +41,8 @@ from rlreport.text.messages import (
 )
 from rlreport.text.numbers import exact
 
-# What was beyond a limit for at most so many steps, or less than this part of them, and is no
-# longer, is a note
+# What was beyond a limit for at most so many steps, and is no longer, is a note
 EPISODE_STEPS = 5
-EPISODE = 0.1
 CLOSE = 0.5  # A value of at least this part of its limit is close to it
 # A text with {placeholders}, a dict of such texts (``facts["kind"]`` selects one), or a function
 # that returns such a text. ``facts`` are the values filled into the placeholders
@@ -414,7 +412,7 @@ def severity_of(
     excursion: Excursion, severity: Severity = Severity.WARNING
 ) -> Severity:
     """Return how serious it is to be beyond a limit: what ended soon is a note."""
-    is_brief = excursion.count <= EPISODE_STEPS or excursion.share < EPISODE
+    is_brief = excursion.count <= EPISODE_STEPS
     return Severity.INFO if is_brief and not excursion.lasts else severity
 
 

@@ -86,7 +86,6 @@ class Excursion:
     is_dated: bool  # whether it is clearly beyond the limit, so that its first step means something
     lasts: bool  # whether it goes on until the end
     count: int  # number of values in it
-    share: float  # the part of all values that lie in it
 
     @property
     def from_start(self) -> bool:
@@ -510,9 +509,8 @@ def excursion_of(
         before=before,
         is_dated=_is_clearly_beyond(level, limit, op, is_share=is_share),
         # What ended within less than a level's length of the end may go on.
-        lasts=gain[stop] - gain[-1] < max(LEAST_VALUES, LEVEL_SHARE * count),
+        lasts=count - stop < max(LEAST_VALUES, LEVEL_SHARE * count),
         count=stop - start,
-        share=(stop - start) / count,
     )
 
 

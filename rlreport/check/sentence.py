@@ -242,7 +242,7 @@ def _lead_sentence(lead: ToldFinding, verdict: Verdict) -> str:
         text = _dated(lead, lead.clause, verdict, lasting)
     for effect in _effects_to_tell(lead, verdict)[:1]:
         both = message("{cause}; {effect}", cause=text, effect=effect.clause)
-        if _is_short(both, _keep_sentence(verdict)):
+        if _is_short(both):
             text = both
     return message("{text}.", text=text)
 
@@ -279,6 +279,13 @@ def _earlier_sentence(lead: ToldFinding, verdict: Verdict, cause: str) -> str:
             facts: Facts = {"what": finding.clause, "step": finding.onset.step}
             return format_message(literal, facts)
     return ""
+
+
+class _Low(NamedTuple):
+    """A level from which a quantity came back, and its first and last step."""
+
+    value: float
+    steps: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -354,10 +361,21 @@ class _Telling:
         is_higher = self.values["last"] > self.values["first"]
         return is_higher and _is_healthy_by_other_means(self.verdict)
 
+    @cached_property
+    def low(self) -> _Low | None:
+        """The low from which it came back, None without one."""
+        curve = self.course.curve
+        if curve.valley is not None:
+            return _Low(curve.valley.level, (curve.valley.onset, curve.valley.until))
+        # It may have fallen too slowly for a valley, but surely have risen since.
+        if curve.climb is not None and not curve.rose and not self.course.gained:
+            return _Low(curve.lowest.value, curve.lowest.steps)
+        return None
+
     @property
     def dipped(self) -> bool:
-        """Whether it fell and came back to the number at which it began."""
-        return self.course.curve.valley is not None and not self.differ("first", "last")
+        """Whether it fell and came back, to a number that is not clearly another."""
+        return self.low is not None and not self.course.curve.fell
 
     @property
     def sank(self) -> bool:
@@ -442,10 +460,15 @@ def _rise_words(told: _Telling) -> str:
 
 
 def _dip_words(told: _Telling) -> str:
-    if told.fall_is_told:
+    is_back = not told.differ("first", "last")
+    if told.fall_is_told and is_back:
         return translatable("{name} starts and ends at {last}")
+    if is_back:
+        return translatable(
+            "{name} starts and ends at {last}, with a low of {low:short} within {when}"
+        )
     return translatable(
-        "{name} starts and ends at {last}, with a low of {low:short} within {when}"
+        "{name} went from {first} to {last}, with a low of {low:short} within {when}"
     )
 
 
@@ -459,10 +482,9 @@ def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
         "at": span(course.top.steps),
         "end": span(course.last.steps),
     }
-    valley = course.curve.valley
-    if valley and "{low" in literal:
-        facts["low"] = valley.level
-        facts["when"] = span((valley.onset, valley.until))
+    if told.low is not None and "{low" in literal:
+        facts["low"] = told.low.value
+        facts["when"] = span(told.low.steps)
     if "{mean}" in literal:
         facts["mean"] = numbers_of([course.curve.pieces[0].start], course)[0]
     # Only numbers that are printed together need digits to tell them apart.
@@ -474,15 +496,13 @@ def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
 
 def _with_low(literal: str, facts: dict[str, Fact], told: _Telling) -> str:
     """Return the clause; if the quantity recovered, with the low before, where it belongs."""
-    valley = told.course.curve.valley
-    if valley is None or "{low" in literal or told.fall_is_told:
+    low = told.low
+    if low is None or "{low" in literal or told.fall_is_told:
         return format_message(literal, facts)
     words = message(
-        "a low of {low} in {when}",
-        low=short(valley.level, 2),
-        when=span((valley.onset, valley.until)),
+        "a low of {low} in {when}", low=short(low.value, 2), when=span(low.steps)
     )
-    if "{at}" in literal and valley.until < told.course.top.steps[0]:
+    if "{at}" in literal and low.steps[1] < told.course.top.steps[0]:
         at = message("{at}, after {low}", at=facts["at"], low=words)
         return format_message(literal, {**facts, "at": at})
     clause = format_message(literal, facts)

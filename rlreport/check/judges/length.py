@@ -245,7 +245,9 @@ def _shrunk(check: Check, run: Run) -> Result:
     tested = [severe]
     if not severe.met and (not progress.learned(run) or _shortness_pays(run, length)):
         tested.append(run.limits.test(_LengthCollapse.ratio, "<", end, of=top.value))
-    if not any(one.met for one in tested):
+    # What comes back from a high is no collapse.
+    has_shrunk = end < run.limits[_LengthCollapse].ratio * curve.first.value
+    if not (has_shrunk and any(one.met for one in tested)):
         return Result(tested=tuple(tested))
     is_trainers = series.source == "metrics"
     facts: Facts = {

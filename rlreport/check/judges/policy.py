@@ -191,9 +191,12 @@ def _rises(kl: _Kl) -> bool:
 
 
 def _onset_of_kl(run: Run, kl: _Kl, stretch: Excursion) -> Onset | None:
-    """Return when the KL became too high: the first step of the stretch, if it is clearly so."""
+    """Return when the KL became too high: the first step of the stretch, if it is clearly so.
+
+    One that rises from the first steps on has the onset of its rise.
+    """
     if stretch.from_start:
-        return run.from_start()
+        return onset_of(kl.series.curve) if _rises(kl) else run.from_start()
     if not stretch.is_dated:
         return None
     step = stretch.steps[0]
