@@ -52,9 +52,12 @@ class RLBoard(BaseFormat):
 
     def recognizes(self, obj: Row) -> bool:
         tokens = obj.get("response_tokens")
-        ids = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
-        texts = all(isinstance(obj[key], str) for key in _TEXTS)
-        return texts and not ids and not isinstance(obj["reward"], dict | list)
+        # Other formats have token ids under the name of the token strings.
+        has_ids = (
+            isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
+        )
+        has_texts = all(isinstance(obj[key], str) for key in _TEXTS)
+        return has_texts and not has_ids and not isinstance(obj["reward"], dict | list)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         yield logged.read_all(obj)
@@ -80,6 +83,7 @@ class Plain(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         row = {"step": where.step or AssumedStep(), **logged.read_all(obj)}
+        # A text that is no string is a list of chat messages.
         if not all(isinstance(row.get(key), str) for key in _TEXTS):
             row |= prompt_and_response_fields(row.get("prompt"), row.get("response"))
         if row.get("ref_response") is not None:
@@ -164,11 +168,15 @@ class Renamed(BaseFormat):
         return row
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add fields that need more than renaming to ``row``, in place (for subclasses)."""
+        """Add fields that need more than renaming to ``row``, in place (for subclasses).
+
+        ``row`` has all other fields; ``obj`` is the object as logged.
+        """
 
     def _step(self, obj: Row, where: Where) -> int:
         step = obj.get(self.step)
         path_has_step = self.step_path and self.step_path.search(where.name)
+        # ``step_of`` prefers a value to the path, so the last resort is no value before it.
         if step is None and not path_has_step:
             step = next((obj.get(key) for key in self.step_else if key in obj), None)
         return logged.step_of(step, where, self.step_path)
@@ -200,6 +208,7 @@ class AgileRL(Renamed):
     hidden = frozenset({"agent_index", "group_index", "sample_index"})
 
     def complete(self, row: Row, obj: Row) -> None:
+        # Each agent of a population has its own groups with the same numbers.
         agent = coerce.integer(obj.get("agent_index"))
         row |= fields(
             agent=None if agent is None else f"agent {agent}",
@@ -220,6 +229,7 @@ class Verl(Renamed):
         r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst|\.zip)?$"
     )
     renames = (("ground_truth", "gts"),)
+    # Strings that stay as logged; ``columns`` would unquote them, so that "7" became a number
     texts = frozenset(
         {"pred", "answer", "extracted_answer", "request_id", "data_source"}
     )
@@ -247,9 +257,10 @@ class Verl(Renamed):
         logged_reward = obj.get("reward")
         if isinstance(logged_reward, str):
             logged_reward = coerce.unquoted(logged_reward)
-        other = coerce.real(logged_reward)
-        if other is not None and other != row["reward"] and not math.isnan(other):
-            row["reward_logged"] = other
+        second_reward = coerce.real(logged_reward)
+        is_number = second_reward is not None and not math.isnan(second_reward)
+        if is_number and second_reward != row["reward"]:
+            row["reward_logged"] = second_reward
 
 
 class OpenInstruct(Renamed):
@@ -276,10 +287,12 @@ class OpenInstruct(Renamed):
     def complete(self, row: Row, obj: Row) -> None:
         if "token_ids" not in row:
             raise RowError(message("`response_tokens` is not a list of ids"))
+        # What is logged about the request becomes columns where the sample has no such field.
         request = mapping(obj.get("request_info"))
         for name, value in columns(request, ("tool_errors", "tool_outputs")).items():
             row.setdefault(name, value)
         row |= fields(errors=[coerce.string(request.get("tool_errors"))])
+        # The label is token ids, or else text.
         if "ground_truth_ids" not in row:
             row |= fields(ground_truth=obj.get("ground_truth"))
 
@@ -294,13 +307,17 @@ class PrimeRLTokens(Renamed):
     hidden = frozenset({"schema_version"})
 
     def complete(self, row: Row, obj: Row) -> None:
+        """Add the tokens of the response, and means over the tokens that were trained on."""
         ids = coerce.ints(obj.get("token_ids"))
-        mask = obj.get("loss_mask")
+        mask = obj.get(
+            "loss_mask"
+        )  # one entry per id, 1 for tokens that were trained on
         if ids is None or not isinstance(mask, list):
             raise RowError(
                 message("`token_ids` or `loss_mask` is missing or not a list")
             )
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
+        # prime-rl logs no reward here (see ``rewarded``), but another program may add it.
         row["reward"] = coerce.number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
             values = coerce.numbers(obj.get(key)) or []
@@ -343,6 +360,7 @@ class _Trajectory(NamedTuple):
 
 
 def _trajectories(obj: Row) -> Iterator[_Trajectory]:
+    """Yield the trajectories of a step, which an object has in columns."""
     for entry in logged.explode(obj, "trajectory_data"):
         about = mapping(logged.from_json(entry.get("trajectory_data")))
         position = coerce.integer(about.get("branch_or_step_idx"))
@@ -353,6 +371,7 @@ def _trajectories(obj: Row) -> Iterator[_Trajectory]:
 
 
 def _trajectory_row(trajectory: _Trajectory, where: Where) -> Row:
+    """Return the row of a trajectory; raise RowError without messages, reward or step."""
     entry = trajectory.entry
     about = trajectory.about
     messages = _messages(entry)
@@ -361,6 +380,7 @@ def _trajectory_row(trajectory: _Trajectory, where: Where) -> Row:
     timing = mapping(about.get("timing_info"))
     failure = mapping(about.get("failure_info"))
     row = columns(entry, ("global_step", "trajectory_data", "messages", "tools"))
+    # Of equal names in several parts, the last one counts.
     for part in (mapping(about.get("length_info")), environment, timing):
         row |= columns(part, ("mode", "group_id", "traj_save_time"))
     reason = coerce.text(failure.get("stop_reason", about.get("finish_reason"))).lower()
@@ -394,6 +414,7 @@ def _messages(entry: Row) -> list[Any]:
 
 
 def _group_of(environment: Row) -> str | None:
+    """Return what trajectories from the same start share; None if no group is logged."""
     if "group_id" not in environment:
         return None
     keys = ("tag", "group_id", "episode_id", "seed")
@@ -425,12 +446,15 @@ class Swift(Renamed):
         completion = obj.get("completion")
         columnar = isinstance(completion, list) and not is_messages(completion)
         if not columnar:
+            # Ray's trainer logs a total reward only.
             return iter((self._row(obj, [], where),))
         functions = self._reward_functions(obj)
         entries = logged.explode(obj, "completion")
         return logged.each(entries, lambda entry: self._row(entry, functions, where))
 
     def _row(self, entry: Row, functions: Sequence[str], where: Where) -> Row:
+        """Return the row of an entry, in which each of ``functions`` has a reward."""
+        # ``pop``, so that they become no columns of their own
         parts = {name: coerce.number(entry.pop(name)) for name in functions}
         entry.setdefault("reward", logged.total(parts.values()))
         return self.row(entry, where) | fields(reward_parts=parts)
@@ -469,6 +493,7 @@ class ART(Renamed):
         messages = obj.get("messages")
         if not isinstance(messages, list) or not messages:
             raise RowError(message("`messages` is missing or empty"))
+        # These are JSON in strings; of equal names, the first object's counts.
         for key in self.objects:
             about = mapping(logged.from_json(obj.get(key)))
             for name, value in columns(about, ("step", "reward")).items():
