@@ -56,6 +56,7 @@ class InspectAI(BaseFormat):
         return HEADER in obj
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a sample."""
         header = mapping(obj.get(HEADER))
         attachments = mapping(obj.get("attachments"))
         messages = [_message(one, attachments) for one in dicts(obj.get("messages"))]
@@ -69,7 +70,7 @@ class InspectAI(BaseFormat):
                 "prompt": prompt_fields(inputs or obj.get("input"))["prompt"],
                 "response": "",
             }
-        parts = _scores(mapping(obj.get("scores")))
+        parts = _scores(mapping(obj.get("scores")))  # by scorer
         target = obj.get("target")
         targets = target if isinstance(target, list) else [target]
         yield {
@@ -77,8 +78,8 @@ class InspectAI(BaseFormat):
             **texts,
             "step": 0,
             "epoch": obj.get("epoch"),
-            "reward": next(iter(parts.values()), None),
-            "group_id": coerce.text(obj.get("id")),
+            "reward": next(iter(parts.values()), None),  # the first scorer's
+            "group_id": coerce.text(obj.get("id")),  # epochs repeat a sample
             **fields(
                 task=header.get("task"),
                 model=header.get("model"),
@@ -205,6 +206,7 @@ class LMEval(BaseFormat):
     filter: str | None = None
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
+        """Return the format with the filter of the file's first line."""
         first = None
         with suppress(OSError), path.open("rb") as lines:
             first = logged.json_object(lines.readline()).get("filter")
@@ -218,6 +220,7 @@ class LMEval(BaseFormat):
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a document, unless its line is of another filter."""
         # The harness logs each response once per filter.
         if self.filter is not None and obj.get("filter") != self.filter:
             logged.read_all(obj)  # its fields are not unrecognized
@@ -303,6 +306,7 @@ class ATIF(BaseFormat):
         return ATIF(outer or FileStamp.of(path.parent / "result.json"))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a trajectory with the outcome of its trial."""
         steps = dicts(obj.get("steps"))
         if not steps:
             raise RowError(message("the trajectory has no `steps`"))

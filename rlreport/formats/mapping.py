@@ -111,6 +111,7 @@ class Mapped(BaseFormat):
         step_from_path: str | None = None,
         base: BaseFormat | None = None,
     ) -> None:
+        """Raise UsageError for an unknown field or an invalid ``step_from_path``."""
         super().__init__()
         unknown = sorted(mapping.keys() - CANONICAL)
         if unknown:

@@ -47,6 +47,7 @@ class NemoGym(BaseFormat):
     )
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a rollout or of a failed attempt, which has no response."""
         request = logged.read_all(mapping(obj.get("responses_create_params")))
         response = logged.read_all(mapping(obj.get("response")))
         output = dicts(response.get("output"))  # items of all model calls, in order
@@ -183,6 +184,7 @@ class NemoRL(Renamed):
         return super().rows(logged.entry_of(obj, flat), where)
 
     def complete(self, row: Row, obj: Row) -> None:
+        """Add reward, texts and tokens; raise RowError if a sample has neither of the last two."""
         # With ``filtered_rewards``, ``rewards`` is of the batch before filtering.
         if "filtered_rewards" in obj:
             row["reward"] = coerce.grade(obj["filtered_rewards"])

@@ -108,6 +108,7 @@ class Distillation(Plain):
         return Distillation(remark=remark)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        # Frameworks spell the teacher's log-probabilities in two ways.
         for row in super().rows(obj, where):
             logprobs = row.pop("teacher_logprobs", None)
             log_probs = row.pop("teacher_log_probs", None)
@@ -242,6 +243,8 @@ class Verl(Renamed):
         return "V1 trainer" if "uid" in obj else "legacy trainer"
 
     def complete(self, row: Row, obj: Row) -> None:
+        """Add reward parts, texts, and the group and rollout of a response."""
+        # Columns that the user's reward function adds, such as ``format_reward``
         parts = {key: row[key] for key in row if self.reward_part.fullmatch(key)}
         row |= fields(reward_parts=coerce.reals(parts))
         for key in self.texts & obj.keys():
@@ -285,6 +288,7 @@ class OpenInstruct(Renamed):
         return None not in ids
 
     def complete(self, row: Row, obj: Row) -> None:
+        """Add what is logged about the request, and the label."""
         if "token_ids" not in row:
             raise RowError(message("`response_tokens` is not a list of ids"))
         # What is logged about the request becomes columns where the sample has no such field.
@@ -443,6 +447,7 @@ class Swift(Renamed):
         return "gen_step" in obj or all(isinstance(obj[key], list) for key in columns)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the rows of a step's columns, or of one response."""
         completion = obj.get("completion")
         columnar = isinstance(completion, list) and not is_messages(completion)
         if not columnar:
@@ -490,6 +495,7 @@ class ART(Renamed):
     hidden = frozenset(objects)
 
     def complete(self, row: Row, obj: Row) -> None:
+        """Add columns of a trajectory's JSON objects, and its conversation."""
         messages = obj.get("messages")
         if not isinstance(messages, list) or not messages:
             raise RowError(message("`messages` is missing or empty"))

@@ -44,6 +44,7 @@ class RLLM(BaseFormat):
     )
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield a row per agent (trajectory) of an episode; one row if it failed without any."""
         is_evaluation = "eval_idx" in obj
         task = obj.get("task")
         step = 0 if is_evaluation else obj.get("training_step")
@@ -66,7 +67,7 @@ class RLLM(BaseFormat):
             return
         agents = _agents(trajectories)
         group = _group(obj)
-        episode = obj.get("id", obj.get("episode_id"))
+        episode_id = obj.get("id", obj.get("episode_id"))
 
         def row_of(agent: _Agent) -> Row:
             trajectory = agent.trajectory
@@ -85,10 +86,10 @@ class RLLM(BaseFormat):
                 row["reward"] = coerce.grade(obj.get("is_correct"))
             if agent.is_trained is False:
                 # Its row is a branch of the trained agent's, which has the same rollout.
-                row |= fields(rollout_id=episode, branch="another agent")
+                row |= fields(rollout_id=episode_id, branch="another agent")
             elif agent.is_last_trained:
                 # Only one, as all but the last row of a rollout are branches.
-                row |= fields(rollout_id=episode)
+                row |= fields(rollout_id=episode_id)
             if group:
                 row["group_id"] = group + agent.group_suffix
             return row

@@ -56,6 +56,7 @@ class SkyRL(BaseFormat):
         return SkyRL(FileStamp.of(path)) if path.suffix == ".jsonl" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a line; none for a trajectory's lines before its last one."""
         if obj.get("output_response") is None:
             raise RowError(message("{field} is missing", field="`output_response`"))
         # A list of scores has one per token, and their sum is the reward.

@@ -62,6 +62,7 @@ class Slime(BaseFormat):
         return isinstance(obj["status"], str)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Slime | str:
+        """Return the format with the trajectories of a dump; refuse trajectories of a dump."""
         # A dump and its trajectories have the same number in sibling folders.
         root = path.parent.parent
         if path.parent.name != "trajectory":

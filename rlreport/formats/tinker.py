@@ -70,6 +70,7 @@ class Tinker(BaseFormat):
         return Tinker(FileStamp.of(path.with_name(logtree)))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a trajectory, with its texts if the logtree has them."""
         steps = dicts(obj.get("steps"))
         group = coerce.integer(obj.get("group_idx"))
         texts = self._texts(group, obj, steps)

@@ -60,6 +60,7 @@ class TRL(BaseFormat):
     evaluated = False  # whether the file has the rows of an evaluation
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Return a claim if there are rewards, and the name or the advantages are TRL's."""
         match = super().match(name, objects)
         has_rewards = any("reward" in obj or _float_columns(obj) for obj in objects)
         if match is None or not has_rewards:
@@ -77,10 +78,12 @@ class TRL(BaseFormat):
         return not other and not isinstance(obj.get("step"), list)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> TRL | str:
+        """Return the format with what trainer states say about the run and this file."""
         number = _STEP.search(path.name)
         if number is None or path.parent.name != "completions":
             return self
         run = path.parent.parent
+        # RolloutWriter logs the same rollouts with their tokens.
         rollouts = [file.name for file in listed if file.parent == run / "rollouts"]
         if any(name.startswith("rank_") for name in rollouts):
             return message(
@@ -102,6 +105,7 @@ class TRL(BaseFormat):
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a completion."""
         if obj.get("completion") is None:
             raise RowError(message("{field} is missing", field="`completion`"))
         parts = self._parts(obj)
@@ -246,6 +250,7 @@ class Trackio(BaseFormat):
     claims = (("run_name", "step", "timestamp"),)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Return a claim if any entry is a trace or has tables."""
         # Entries with metrics alone have the same keys.
         recognized = any("messages" in obj or _table_keys(obj) for obj in objects)
         match = super().match(name, objects) if recognized else None
@@ -258,6 +263,7 @@ class Trackio(BaseFormat):
         return match
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a trace, or those of the tables in an entry."""
         if "messages" in obj:
             yield _trace(obj, where)
             return

@@ -83,10 +83,9 @@ def incomplete_from(
         if not len(steps_read):
             continue
         first = _first_incomplete(steps_read)
-        if has_one_step_per_file:
-            incomplete |= steps == first
-        else:
-            incomplete |= steps >= first
+        # Later steps are in other files, or would have followed in this one.
+        is_concerned = steps == first if has_one_step_per_file else steps >= first
+        incomplete[is_concerned] = True
     # An incomplete step before a complete one, such as that of a dump, does not end the run.
     complete = np.flatnonzero(~incomplete)
     after_last_complete = complete[-1] + 1 if len(complete) else 0

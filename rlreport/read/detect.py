@@ -151,6 +151,7 @@ class _OtherFiles:
     """Files that are no logs. Those with another purpose need no note of their own."""
 
     def __init__(self, used: Iterable[Path], detections: Iterable[_Detection]) -> None:
+        """``used``: files and folders with another purpose, such as trainer metrics."""
         self._used = {path.resolve() for path in used}
         # Files that a format reads together with a log next to them
         self._siblings: set[Path] = set()

@@ -132,6 +132,7 @@ def read_logs(
 
 
 def _listing(paths: Sequence[str | Path], options: ReadOptions) -> Listing:
+    """List the files at paths, or only those of ``options.run``."""
     listing = find_sources(paths)
     if options.run:
         listing = of_run(listing, options.run)
@@ -476,13 +477,13 @@ def _log_files(
     sources = zip(files.sources, files.formats, strict=True)
     for i, (source, log_format) in enumerate(sources):
         file = LogFile(
-            source.name,
-            source.size,
-            responses_of_file[i],
-            lines[i],
-            unread[i],
-            log_format.id,
-            log_format.why,
+            name=source.name,
+            size=source.size,
+            rows=responses_of_file[i],
+            lines=lines[i],
+            bad=unread[i],
+            format=log_format.id,
+            why=log_format.why,
         )
         log_files.append(file)
     return log_files

@@ -330,6 +330,7 @@ def _step_of(value: object) -> int:
 
 
 def _floats_of(values: object) -> array[float]:
+    """Return a list of numbers as floats, NaN for null; raise RowError for anything else."""
     if not isinstance(values, list):
         raise RowError
     try:

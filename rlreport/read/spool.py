@@ -146,6 +146,7 @@ class RolloutSpool:
             raise _cannot_write(error) from None
 
     def _append(self, part: RolloutPart) -> None:
+        """Append the responses of a part: their tokens become ids of the spool's vocabulary."""
         # Spans are positions in the column of texts, which already has those of earlier parts.
         is_logged = part.spans != ABSENT
         spans = np.where(is_logged, part.spans + self._texts.size, ABSENT)
