@@ -150,7 +150,7 @@ class Renamed(BaseFormat):
     def row(self, obj: Row, where: Where) -> Row:
         """Return the row of one object; raise RowError if it lacks its response or reward."""
         used = {self.step, self.reward, *dict(self.renames).values()}
-        texts: Row = {}
+        texts: Row = {}  # without any, they are decoded from token ids
         if self.response:
             if obj.get(self.response) is None:
                 raise RowError(

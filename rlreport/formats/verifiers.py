@@ -573,7 +573,8 @@ def _finish_reason(trace: Row) -> str | None:
     """Return ``length`` if a token limit ended the trace, else the logged stop condition."""
     reason = trace.get("stop_condition")
     ending = ending_of(reason)
-    # A logged condition such as an error or a limit of turns says more than a cut last call.
+    # A logged condition such as an error or a limit of turns says more than a last call that was
+    # cut; that it finished, or nothing, says less.
     may_be_cut = ending in (None, Ending.FINISHED)
     if _is_cut(trace) and may_be_cut:
         return "length"

@@ -403,12 +403,13 @@ def _container(source: Source) -> str:
 def _peeks(sources: list[Source]) -> Iterator[_Peek]:
     """Yield the first objects of each file; the starts of remote files are fetched at once."""
     for source, start in zip(sources, with_content(sources, _HEAD), strict=True):
+        # The start of a remote file with lines is enough; other files are read as a whole.
         is_whole = start.size == source.size
         peek: _Peek = ([], "")
         if is_whole or _container(source) == "lines":
             peek = _peek(start)
         if not is_whole and not peek[0]:
-            # Only now, as opening a file in a store fetches BLOCK bytes
+            # Only now, as opening a file in a store fetches a large block of it
             peek = _peek(source)
         yield peek
 

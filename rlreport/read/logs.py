@@ -376,7 +376,10 @@ def _name(paths: Sequence[str | Path]) -> str:
 def _file_lines(
     rows: LogRows, files: LogFiles, positions: Sequence[LogPosition]
 ) -> list[tuple[str, int]]:
-    """Return (file name, line number in the file) of each position, which has that in its range."""
+    """Return (file name, line number in the file) of each position.
+
+    A position has the line's number in its byte range only; the lines before the range are added.
+    """
     if not positions:
         return []
     table = pd.DataFrame(positions, columns=LogPosition._fields).astype(np.int64)

@@ -86,7 +86,8 @@ def _rows(
 ) -> Iterator[Row]:
     """Yield the rows of byte ranges; add remarks and numbers of lines to ``chunk``."""
     sources = [part.source for part in ranges]
-    if len(ranges) > 1:  # small files
+    if len(ranges) > 1:
+        # A group of small files: remote ones are fetched at once.
         sources = with_content(sources, limits.range_bytes)
     for part, source in zip(ranges, sources, strict=True):
         reader = _RangeReader(replace(part, source=source), chunk, limits)
@@ -310,7 +311,7 @@ def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str
     """Return hashes of the formats and of the tokenizer; [] if their rows must not be cached."""
     keys: list[str] = []
     for log_format in formats:
-        # A database may have further files.
+        # A database may have further files, such as a write-ahead log, with newer rows.
         if not log_format.reader.format.cacheable or log_format.container == "sqlite":
             return []
         keys.append(xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5)))

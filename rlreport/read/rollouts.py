@@ -49,9 +49,9 @@ class Turn:
     def words(self) -> str:
         """Error, or else text, then calls; "(empty)" if none. A tool's name precedes its result."""
         calls = [f"{tool}({arguments})" for tool, arguments in self.calls]
-        said = self.error or self.text
-        if said:
-            calls.insert(0, said)
+        text = self.error or self.text
+        if text:
+            calls.insert(0, text)
         words = " ".join(calls) or "(empty)"
         return f"{self.tool}: {words}" if self.tool else words
 
@@ -357,6 +357,7 @@ class Rollouts(RolloutPart):
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
+        # All at once, which is faster; each response gets its part below.
         figures = self.figures_of(with_values)
         offsets = offsets_of(self.lengths[with_values])
         for number, index in enumerate(with_values.tolist()):
@@ -368,7 +369,7 @@ class Rollouts(RolloutPart):
                 ids = self.ids[tokens].tolist()
                 rollout.raw_tokens = [self.vocabulary[number] for number in ids]
                 rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
-            if self.lengths[index]:
+            if self.lengths[index]:  # else there are no figures, not empty ones
                 first, stop = offsets[number : number + 2].tolist()
                 rollout.figures = figures.between(first, stop)
             rollout.sampled = self.sampled[tokens] if flags & HAS_MASK else None

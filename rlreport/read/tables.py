@@ -152,7 +152,7 @@ def _forget_absent_end_tokens(columns: Columns) -> None:
 
     The log may omit end tokens, so nobody knows which responses are finished.
     """
-    source = columns.pop("finish_source")
+    source = columns.pop("finish_source")  # no column of the response table
     finished = columns["finished"]
     for kind in (FinishSource.TOKEN, FinishSource.TEXT):
         of_kind = source == kind
