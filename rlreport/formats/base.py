@@ -119,6 +119,7 @@ class BaseFormat:
     evaluates = False
 
     def __init__(self, *siblings: FileStamp | None, remark: str = "") -> None:
+        # None stands for a file that does not exist.
         self.siblings = tuple(filter(None, siblings))
         self.remark = remark
 
@@ -143,6 +144,7 @@ class BaseFormat:
             A claim if half of the objects or more have the keys (and types) of one of ``claims``.
             All of them need not: some may lack a key, for example after the grader failed.
         """
+        # The first set of keys that fits is named: formats list the most specific one first.
         for keys in self.claims:
             having_keys = [obj for obj in objects if has_keys([obj], *keys)]
             matches = [obj for obj in having_keys if self.recognizes(obj)]
@@ -216,7 +218,10 @@ _SPLIT_WORDS = (
 
 @lru_cache  # called for every row
 def split_of(name: str) -> str | None:
-    """Return the split that a word in the path names (e.g. ``val``), file name first, else None."""
+    """Return the split that a word in the path names (e.g. ``val``), else None.
+
+    The file's name comes first, then its folders from the innermost.
+    """
     for part in reversed(name.split("/")):
         for split, word in _SPLIT_WORDS:
             if word.search(part):

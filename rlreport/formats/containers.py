@@ -48,6 +48,7 @@ _MAX_COST = 1 << 28
 _BASE_COST = 64
 
 _MAX_DEPTH = 64
+_LONGEST_REASON = 160  # characters of torch's reason why a file cannot be loaded
 _SIZED = (str, bytes, list, tuple, dict, set)
 _EXPORT = (
     'where you trust it, export it: python -c "import json, sys, torch; '
@@ -64,12 +65,13 @@ def torch_rows(file: IO[bytes]) -> Iterator[Row]:
     samples = dump.get("samples") if isinstance(dump, dict) else None
     if not isinstance(samples, list):
         raise RowError(message("not a dump of rollouts: it has no list `samples`"))
-    budget = _Budget()
+    budget = _Budget()  # for all samples together
     for sample in dicts(samples):
         yield {**budget.plain(sample), ROLLOUT_ID: dump.get("rollout_id")}
 
 
 def _load(file: IO[bytes]) -> Any:
+    """Return what ``torch.save`` wrote to a file: plain values and tensors, else raise RowError."""
     try:
         import torch
     except ImportError:
@@ -85,8 +87,9 @@ def _load(file: IO[bytes]) -> Any:
         file.seek(0)
         return torch.load(file, map_location="cpu", weights_only=True)
     except (Exception, MemoryError) as error:  # the unpickler may raise anything
+        # Of torch's page of advice, only the sentence with the reason
         text = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split())
-        reason = (text or repr(error)).partition(" Please ")[0][:160]
+        reason = (text or repr(error)).partition(" Please ")[0][:_LONGEST_REASON]
         why = message(
             "not a dump of plain values and tensors ({why}); {export}",
             why=reason,
@@ -96,6 +99,10 @@ def _load(file: IO[bytes]) -> Any:
 
 
 def _check(file: IO[bytes]) -> None:
+    """Raise RowError or LimitError if torch would unpack a file to more than MAX_PICKLE bytes.
+
+    Tensors do not count: they are stored as they are.
+    """
     try:
         with open_zip(file) as archive:
             infos = archive.infolist()
@@ -105,6 +112,7 @@ def _check(file: IO[bytes]) -> None:
         raise RowError(
             message("not a file of torch.save: {why}", why=str(error))
         ) from None
+    # Compressed data may unpack to any size; torch does not compress.
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
         raise RowError(message("not a plain file of torch.save: it is compressed"))
     sizes = [info.file_size for info in infos if info.filename.endswith(".pkl")]
@@ -135,6 +143,7 @@ class _Budget:
                 str(key): self.plain(item, depth + 1) for key, item in value.items()
             }
         if isinstance(value, list | tuple):
+            # Numbers cost what their list costs: faster than one by one
             if all(type(item) in (int, float) for item in value):
                 return list(value)
             return [self.plain(item, depth + 1) for item in value]
@@ -197,6 +206,7 @@ _BATCH_TEXT = 64_000_000
 
 @contextmanager
 def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
+    """Yield a ``pyarrow.parquet.ParquetFile``, of which only the footer has been read."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -206,7 +216,8 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
         ) from None
     try:
         # A Parquet file ends with the length of its footer and a mark, of 4 bytes each.
-        file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(0, size - 8))
         length = file.read(4)
         mark = file.read(4)
         if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
@@ -215,12 +226,14 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
             )
         with pq.ParquetFile(file, thrift_container_size_limit=MAX_ELEMENTS) as parquet:
             metadata = parquet.metadata
-        _check_metadata(metadata, file.seek(0, io.SEEK_END))
+        _check_metadata(metadata, size)
         leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
         texts = [leaf.path for leaf in leaves if leaf.logical_type.type == "STRING"]
         file.seek(0)
+        # Texts stay dictionary-encoded, so that their size is known before they are decoded.
         with pq.ParquetFile(file, metadata=metadata, read_dictionary=texts) as parquet:
             yield parquet
+    # Also errors of the caller, who reads the file while it is open
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError | PermissionError | RowError):
             raise
@@ -230,7 +243,8 @@ def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
 def parquet_rows(file: IO[bytes]) -> Iterator[Row]:
     """Yield the rows of a Parquet file, of which a few at a time are decoded."""
     with _open_parquet(file) as parquet:
-        budget = MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
+        size_of_file = file.seek(0, io.SEEK_END)
+        budget = MAX_TEXT + MAX_GROWTH * size_of_file  # bytes of decoded texts
         for group in range(parquet.num_row_groups):
             size = _batch_size(parquet.metadata.row_group(group))
             for batch in parquet.iter_batches(size, row_groups=[group]):
@@ -255,7 +269,7 @@ def _too_much_text() -> LimitError:
 def _rows(batch: Any) -> Iterator[Row]:
     """Yield the rows of a batch, decoded in several parts if their texts are too large together."""
     size = _text_bytes(batch)
-    middle = batch.num_rows // 2
+    middle = batch.num_rows // 2  # 0 for a single row, which cannot be cut
     if size <= (_BATCH_TEXT if middle else MAX_ROW_TEXT):
         yield from batch.to_pylist()
     elif middle:
@@ -271,6 +285,7 @@ def _text_bytes(batch: Any) -> int:
     import pyarrow.compute as pc
 
     size = 0
+    # Arrays to count; of nested ones, those inside are added.
     arrays = list(batch.columns)
     while arrays:
         array = arrays.pop()
@@ -370,7 +385,10 @@ _QUERIES = {
 
 
 def container_of(name: str) -> str | None:
-    """Return the container type (``lines``, ``json``, …) for a file's suffix, None if unknown."""
+    """Return the container type (``lines``, ``json``, …) for a file's suffix, None if unknown.
+
+    A suffix such as ``.gz`` behind it says that the file is compressed, which only some may be.
+    """
     name = name.lower()
     if name.endswith(ZIPPED):
         return "zip"
@@ -425,6 +443,7 @@ def _json_document(file: IO[bytes]) -> Any:
     except ValueError as error:
         # Files named `.json` often contain JSON lines.
         objects = _objects_of_lines(data)
+        # Fewer: the lines are no objects either.
         if len(objects) < 2:
             raise RowError(
                 message("not a JSON document: {why}", why=str(error))
@@ -451,6 +470,7 @@ def _objects_of_lines(data: bytes) -> list[Row]:
 
 
 def _sqlite_rows(file: IO[bytes]) -> Iterator[Row]:
+    """Yield the entries of the tables of a Trackio database that has them."""
     import sqlite3
 
     path = getattr(file, "name", None)
@@ -474,6 +494,7 @@ def _trackio_entry(row: sqlite3.Row) -> Row:
         is_bytes = isinstance(value, bytes)
         entry[key] = value.decode(errors="replace") if is_bytes else value
     metrics = entry.pop("metrics", None)
+    # The run's name and step are those of the table, whatever the metrics say.
     return entry if metrics is None else {**json_object(metrics), **entry}
 
 
@@ -484,6 +505,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     address = f"{path.resolve().as_uri()}?mode=ro"
     try:
         database = sqlite3.connect(address, uri=True)
+        # ``connect`` does not open the file yet.
         database.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
         # SQLite reads a write-ahead log only in a writable folder; else skip the rows in that log.
@@ -502,6 +524,7 @@ def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
     entry = database.execute(query, (name,)).fetchone()
     if entry is None or entry["type"] != "table":  # views are not read either
         return False
+    # A virtual table runs code of an extension.
     if not str(entry["sql"]).upper().startswith("CREATE TABLE"):
         return False
     flags = database.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
@@ -509,12 +532,15 @@ def is_plain_table(database: sqlite3.Connection, name: str) -> bool:
 
 
 class _Archive(NamedTuple):
+    """An open zip archive."""
+
     zip: zipfile.ZipFile
-    entries: dict[str, zipfile.ZipInfo]
+    entries: dict[str, zipfile.ZipInfo]  # by name
     most: int  # bytes to unpack in all
 
 
 def _inspect_samples(file: IO[bytes]) -> Iterator[Row]:
+    """Yield the samples of an Inspect log, each with the log's metadata under HEADER."""
     with _open_archive(file, translatable("not an Inspect log: {why}")) as archive:
         samples = [
             entry
@@ -526,11 +552,13 @@ def _inspect_samples(file: IO[bytes]) -> Iterator[Row]:
         header = _inspect_header(archive)
         used = 0
         for entry in samples:
+            # A sample over MAX_SAMPLE is not unpacked further.
             used += min(entry.file_size, MAX_SAMPLE)
             if used > archive.most:
                 raise RowError(_TOO_MUCH)
             sample = _document(archive.zip, entry)
             if not isinstance(sample, UnreadRow):
+                # Events repeat the messages, and are most of a sample.
                 sample.pop("events", None)
                 sample[HEADER] = header
             yield sample
@@ -554,6 +582,7 @@ def _open_archive(file: IO[bytes], refusal: str) -> Iterator[_Archive]:
             # Of several documents with the same name, use the last one.
             entries = {entry.filename: entry for entry in archive.infolist()}
             size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
+            # Entries with the same data could unpack one small file any number of times.
             if sum(entry.compress_size for entry in entries.values()) > size:
                 raise RowError("the entries of the archive overlap")
             yield _Archive(archive, entries, most=MAX_SAMPLE + MOST_GROWTH * size)
@@ -579,7 +608,8 @@ def _is_log(name: str) -> bool:
 
 
 def _zipped_objects(file: IO[bytes]) -> Iterator[Row]:
-    used = 0
+    """Yield the objects of all logs in a zip archive, as ``Member`` of their file."""
+    used = 0  # bytes unpacked
     with _open_archive(file, _NO_ZIP) as archive:
         for name in filter(_is_log, archive.entries):
             entry = archive.entries[name]
@@ -599,6 +629,7 @@ def _zipped_objects(file: IO[bytes]) -> Iterator[Row]:
 
 
 def _rows_of_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[Row]:
+    """Yield the objects of a JSON document or of JSON lines in an archive."""
     if info.filename.lower().endswith(".json"):
         yield from json_objects(io.BytesIO(_decompress(archive, info)))
         return
@@ -606,12 +637,14 @@ def _rows_of_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator
         archive.open(info) as entry,
         io.BufferedReader(cast("io.RawIOBase", entry)) as lines,
     ):
+        # One byte more than allowed shows that a line is too long.
         while line := lines.readline(MAX_SAMPLE + 1):
             if line.strip():
                 yield _row_of_line(line)
 
 
 def _row_of_line(line: bytes) -> Row:
+    """Return the JSON object in a line, or an ``UnreadRow``."""
     try:
         if len(line) > MAX_SAMPLE:
             raise LimitError(message("larger than {most:count} bytes", most=MAX_SAMPLE))
@@ -649,10 +682,11 @@ def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     if info.compress_size > MAX_SAMPLE or stream is None:
         raise ValueError(f"over {MAX_SAMPLE:,} bytes")
     stream.seek(info.header_offset)
-    signature, name, extra = _LOCAL_HEADER.unpack(stream.read(_LOCAL_HEADER.size))
+    header = stream.read(_LOCAL_HEADER.size)
+    signature, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(header)
     if signature != b"PK\x03\x04":
         raise zipfile.BadZipFile("an entry of the directory points to no file")
-    stream.seek(name + extra, io.SEEK_CUR)
+    stream.seek(name_bytes + extra_bytes, io.SEEK_CUR)
     compressed = io.BytesIO(stream.read(info.compress_size))
     return read_stream(cast("IO[bytes]", zstd.ZstdFile(compressed)), MAX_SAMPLE)
 

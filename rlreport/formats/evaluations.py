@@ -56,9 +56,11 @@ class InspectAI(BaseFormat):
         return HEADER in obj
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a sample."""
         header = mapping(obj.get(HEADER))
         attachments = mapping(obj.get("attachments"))
         messages = [_message(one, attachments) for one in dicts(obj.get("messages"))]
+        # Replies in the input are examples, which the policy did not write.
         sampled = [_is_reply(one) and one["source"] != "input" for one in messages]
         if any(map(_is_reply, messages)):
             texts = conversation_fields(messages, sampled)
@@ -68,7 +70,7 @@ class InspectAI(BaseFormat):
                 "prompt": prompt_fields(inputs or obj.get("input"))["prompt"],
                 "response": "",
             }
-        parts = _scores(mapping(obj.get("scores")))
+        parts = _scores(mapping(obj.get("scores")))  # by scorer
         target = obj.get("target")
         targets = target if isinstance(target, list) else [target]
         yield {
@@ -76,8 +78,8 @@ class InspectAI(BaseFormat):
             **texts,
             "step": 0,
             "epoch": obj.get("epoch"),
-            "reward": next(iter(parts.values()), None),
-            "group_id": coerce.text(obj.get("id")),
+            "reward": next(iter(parts.values()), None),  # the first scorer's
+            "group_id": coerce.text(obj.get("id")),  # epochs repeat a sample
             **fields(
                 task=header.get("task"),
                 model=header.get("model"),
@@ -94,7 +96,10 @@ def _is_reply(one: Row) -> bool:
 
 
 def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
-    """Return how a sample ended: reason, errors, and the tokens if there is only one reply."""
+    """Return how a sample ended: reason, errors, and the tokens if there is only one reply.
+
+    ``replies`` is the number of ``messages`` that the policy wrote.
+    """
     output = mapping(obj.get("output"))
     choice = next(iter(dicts(output.get("choices"))), {})
     row: Row = {}
@@ -104,8 +109,10 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
     error = mapping(obj.get("error")).get("message") or output.get("error")
     if error:
         row["errors"] = [coerce.text(error)]
+        # Before any reply, the rollout failed and is only counted.
         if not any(map(_is_reply, messages)):
             row.update(trainable=False, finish_reason="error")
+    # The output is that of the last model call.
     tokens = dicts(mapping(choice.get("logprobs")).get("content"))
     if tokens and replies == 1:
         row["response_tokens"] = [coerce.text(token.get("token")) for token in tokens]
@@ -114,7 +121,10 @@ def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
 
 
 def _scores(scores: Row) -> dict[str, float]:
-    """Return scorer (``scorer/key`` for a dict) -> number, also of grades like "C"; omit rest."""
+    """Return scorer (``scorer/key`` for a dict) -> number, also of grades like "C"; omit rest.
+
+    ``scores`` is scorer -> object with the score under ``value``.
+    """
     values: Row = {}
     for name in scores:
         value = mapping(scores[name]).get("value")
@@ -129,7 +139,10 @@ def _scores(scores: Row) -> dict[str, float]:
 
 
 def _message(logged_message: Row, attachments: Row) -> Row:
-    """Return Inspect's message as a chat message, with the texts of its attachments."""
+    """Return Inspect's message as a chat message, with the texts of its attachments.
+
+    ``attachments`` is id -> text, which a message may name instead of a long text.
+    """
     role = coerce.text(logged_message.get("role"))
     content = logged_message.get("content")
     result: Row = {"role": role, "source": logged_message.get("source")}
@@ -155,14 +168,15 @@ def _message(logged_message: Row, attachments: Row) -> Row:
 
 
 def _parts_of_content(parts: Sequence[Any], attachments: Row) -> Row:
+    """Return ``content`` of a message without parts of reasoning, and these as one text."""
     thoughts: list[str] = []
     content: list[Any] = []
     for part in parts:
-        about = mapping(part)
-        if about.get("type") == "reasoning":
-            thoughts.append(coerce.text(about.get("reasoning")))
-        elif about.get("text"):
-            text = _resolve_attachment(about["text"], attachments)
+        typed_part = mapping(part)
+        if typed_part.get("type") == "reasoning":
+            thoughts.append(coerce.text(typed_part.get("reasoning")))
+        elif typed_part.get("text"):
+            text = _resolve_attachment(typed_part["text"], attachments)
             content.append({**part, "text": text})
         else:
             content.append(part)
@@ -192,6 +206,7 @@ class LMEval(BaseFormat):
     filter: str | None = None
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> LMEval:
+        """Return the format with the filter of the file's first line."""
         first = None
         with suppress(OSError), path.open("rb") as lines:
             first = logged.json_object(lines.readline()).get("filter")
@@ -205,8 +220,10 @@ class LMEval(BaseFormat):
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a document, unless its line is of another filter."""
+        # The harness logs each response once per filter.
         if self.filter is not None and obj.get("filter") != self.filter:
-            logged.read_all(obj)
+            logged.read_all(obj)  # its fields are not unrecognized
             return
         requests = mapping(obj.get("arguments"))
         arguments = [mapping(requests[name]) for name in requests]
@@ -255,6 +272,7 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
     # The output of a choice is its log-likelihood, and whether greedy decoding yields it.
     likelihoods = [coerce.number(_first_of(output, -math.inf)) for output in outputs]
     best = likelihoods.index(max(likelihoods))
+    # Each choice is a request: the prompt, and the choice as what would follow it.
     choice = arguments[min(best, len(arguments) - 1)]
     return coerce.text(choice.get("arg_1"))
 
@@ -288,6 +306,7 @@ class ATIF(BaseFormat):
         return ATIF(outer or FileStamp.of(path.parent / "result.json"))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a trajectory with the outcome of its trial."""
         steps = dicts(obj.get("steps"))
         if not steps:
             raise RowError(message("the trajectory has no `steps`"))
@@ -315,17 +334,18 @@ def _tokens_of_call(call: Row) -> StepTokens:
 
 
 def _atif_conversation(steps: Sequence[Row]) -> Row:
+    """Return the texts of a trajectory: a message per step, and one per answer of a tool."""
     messages: list[Row] = []
-    sampled: list[bool] = []
+    sampled: list[bool] = []  # of each message
     for step in steps:
         role = _ATIF_ROLES.get(coerce.text(step.get("source")), "?")
-        said: Row = {
+        step_message: Row = {
             "role": role,
             "content": step.get("message"),
             "tool_calls": list(map(_atif_call, dicts(step.get("tool_calls")))),
             "reasoning_content": step.get("reasoning_content"),
         }
-        messages.append(said)
+        messages.append(step_message)
         # Steps of an agent without a model call, or copied from another trajectory, do not count.
         has_no_call = step.get("llm_call_count") == 0
         is_copied = step.get("is_copied_context") is True
@@ -347,13 +367,16 @@ def _atif_call(call: Row) -> Row:
 
 
 def _trial_outcome(result: Row) -> Row:
+    """Return the fields of a trial's ``result.json``: reward, task, duration, and its error."""
     parts = coerce.reals(mapping(mapping(result.get("verifier_result")).get("rewards")))
+    # The only reward is the total, whatever its name; of several, it is the one called "reward".
     row: Row = {"reward": parts.get("reward")}
     if len(parts) == 1:
         row["reward"] = logged.total(parts.values())
     elif parts:
         row["reward_parts"] = parts
     task = coerce.string(result.get("task_name"))
+    # Only the time of the agent, if it is logged, not of its setup and the verifier
     seconds = _seconds_between(mapping(result.get("agent_execution")) or result)
     row |= fields(group_id=task, task=task, seconds=seconds)
     exception = mapping(result.get("exception_info"))
@@ -367,6 +390,7 @@ def _trial_outcome(result: Row) -> Row:
 
 
 def _seconds_between(times: Row) -> float | None:
+    """Return the seconds from ``started_at`` to ``finished_at``, None if either is no time."""
     try:
         begin = datetime.fromisoformat(times["started_at"])
         end = datetime.fromisoformat(times["finished_at"])

@@ -41,10 +41,11 @@ class KeyTracker(dict[str, Any]):
     """A logged object (dict) that records which of its keys are read with ``get`` or ``[]``."""
 
     def __init__(self, obj: dict[str, Any], depth: int = 0) -> None:
+        """Track an object that is ``depth`` levels inside the logged one."""
         super().__init__({key: _tracked(value, depth) for key, value in obj.items()})
         self.plain = obj
         self.read: set[str] = set()
-        # If there are any, only the keys of these are tracked.
+        # Objects made from this one, by ``entry_of``; if any, only their keys are tracked.
         self.entries: list[KeyTracker] = []
 
     def __getitem__(self, key: str) -> Any:
@@ -66,12 +67,14 @@ class KeyTracker(dict[str, Any]):
                 if value not in (None, "", [], {}):
                     yield f"{prefix}{key}", value
                 continue
+            # Of a value that was read, objects in it may have further keys.
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, KeyTracker):
                     yield from child.unread(f"{prefix}{key}.")
 
 
 def _tracked(value: Any, depth: int) -> Any:
+    """Return a value with its dicts tracked, to _TRACKED_LEVELS; deeper ones are plain."""
     if depth >= _TRACKED_LEVELS:
         return value.plain if isinstance(value, KeyTracker) else value
     if type(value) is dict:
@@ -98,7 +101,13 @@ def entry_of(obj: Row, entry: Row) -> Row:
 
 
 def explode(obj: Row, key: str) -> Iterator[Row]:
-    """Yield an object per item of the lists, all as long as that of ``key``, or raise RowError."""
+    """Yield the items of a columnar object, which has lists with one value per item, as objects.
+
+    A value that is no list is that of all items.
+
+    Raises:
+        RowError: there is no list under ``key``, or another list is not as long.
+    """
     column = obj.get(key)
     if not isinstance(column, list):
         raise RowError(message("{field} is missing or not a list", field=f"`{key}`"))
@@ -169,19 +178,22 @@ _LONGEST_CRITERION = 60
 def rubric(obj: Row) -> tuple[dict[str, float], str]:
     """Return (criterion -> score, the judge's reasons as text) of rubrics, ({}, "") without any.
 
-    A rubric is a list of criteria, each a dict with a name (short, else left out) and a score.
+    A rubric is a list of criteria, each a dict with a name (short, else left out) and a score. It
+    may be under any key of ``obj``.
     """
     parts: dict[str, float] = {}
     reasons: list[str] = []
     for key, value in obj.items():
         if not _is_rubric(dicts(value)):
             continue
+        # Only now by ``get``, which marks the key as recognized
         for criterion in map(read_all, dicts(obj.get(key))):
             name = coerce.text(first_of(criterion, _CRITERION))
             score = coerce.real(criterion["score"])
             if score is not None and len(name) <= _LONGEST_CRITERION:
                 parts[name] = score
             reason = first_of(criterion, _REASONS)
+            # A list has an item, as ``first_of`` skips empty values.
             reason = reason[0] if isinstance(reason, list) else reason
             text = f"{name}: {coerce.text(criterion['score'])}. {coerce.text(reason)}"
             reasons.append(text.strip())
@@ -195,10 +207,11 @@ def _is_rubric(criteria: Sequence[Row]) -> bool:
 
 
 def first_of(obj: Row, keys: Collection[str]) -> Any:
+    """Return the first value under ``keys`` that is not empty, None without any."""
     return next((obj[key] for key in keys if obj.get(key)), None)
 
 
-def _numbers_or_number(value: Any) -> list[float] | float | None:
+def _advantages(value: Any) -> list[float] | float | None:
     """Convert advantages: one per token, or one for the whole response."""
     return coerce.numbers(value) if isinstance(value, list) else coerce.real(value)
 
@@ -228,7 +241,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "token_ids": coerce.ints,
     "prompt_token_ids": coerce.ints,
     "ground_truth_ids": coerce.ints,
-    "advantages": _numbers_or_number,
+    "advantages": _advantages,
     "seconds": coerce.real,
     "policy_version": coerce.version_range,
     "errors": _error_texts,
@@ -248,7 +261,10 @@ def fields(**values: Any) -> Row:
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
-    """Return scalars of ``obj`` but ``used``; unquote strings, add _logged to canonical names."""
+    """Return the extra columns of a row: scalars of ``obj`` under keys that are not in ``used``.
+
+    Strings are unquoted. A key with the name of a canonical field gets the suffix ``_logged``.
+    """
     row: Row = {}
     read = obj.read if isinstance(obj, KeyTracker) else set()
     for key, value in obj.items():
@@ -273,7 +289,11 @@ def step_of(
     pattern: re.Pattern[str] | None = None,
     default: int | None = None,
 ) -> int:
-    """Return the step of ``value``, else path, ``where``, ``default``; raise RowError if none."""
+    """Return the step of a row, or raise RowError if there is none.
+
+    It is ``value`` if that is an integer, else what ``pattern`` finds in the file's path, else the
+    step in ``where``, else ``default``.
+    """
     in_path = None if pattern is None else step_in_path(where.name, pattern)
     candidates = (coerce.integer(value), in_path, where.step, default)
     step = next((one for one in candidates if one is not None), None)
@@ -289,6 +309,7 @@ def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
     if match is None:
         return None
     named = match.groupdict().get("step")
+    # Of alternatives in a pattern, only one has a group with text.
     return coerce.integer(named or next(filter(None, match.groups()), None))
 
 
@@ -328,7 +349,7 @@ def error_text(error: object, *keys: str) -> str:
 
 
 def seconds_of(times: Row, *keys: str) -> float | None:
-    """Return the first logged duration under ``keys`` (milliseconds) in seconds, else None."""
+    """Return the first duration that is logged under ``keys`` (in ms) as seconds, else None."""
     key = next((key for key in keys if key in times), None)
     millis = None if key is None else coerce.real(times[key])
     return None if millis is None else millis / 1000

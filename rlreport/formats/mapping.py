@@ -111,6 +111,7 @@ class Mapped(BaseFormat):
         step_from_path: str | None = None,
         base: BaseFormat | None = None,
     ) -> None:
+        """Raise UsageError for an unknown field or an invalid ``step_from_path``."""
         super().__init__()
         unknown = sorted(mapping.keys() - CANONICAL)
         if unknown:
@@ -129,6 +130,7 @@ class Mapped(BaseFormat):
         return self.base is None or self.base.cacheable
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        # One object with a field is enough, as others may lack it.
         for path in self.mapping.values():
             if not any(look_up(obj, path).is_found for obj in objects):
                 return None
@@ -136,7 +138,10 @@ class Mapped(BaseFormat):
         return Match(100, f"has the mapped fields ({options or 'step from the path'})")
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the rows of ``base`` (or one row of the object's fields) with the mapped fields."""
+        """Yield the rows of ``base`` (or one row of the object's fields) with the mapped fields.
+
+        Of several steps, that in the path comes first, then a mapped one, then that of ``base``.
+        """
         step = logged.step_in_path(where.path, self._step) if self._step else None
         step_field = {} if step is None else {"step": step}
         if step_field:
@@ -144,29 +149,31 @@ class Mapped(BaseFormat):
             obj = logged.entry_of(obj, {**obj, **step_field})
         mapped = {key: look_up(obj, path).value for key, path in self.mapping.items()}
         if self.base is None:
-            fields = {**self._unmapped(obj, mapped), **step_field}
+            fields = {**self._all_fields(obj, mapped), **step_field}
             yield _with_step(fields, where)
             return
-        typed = _convert_types(mapped)
+        typed = _with_types_of_fields(mapped)
         for row in self.base.rows(obj, where):
             if isinstance(row, UnreadRow):
                 yield row
             else:
                 yield _with_step({**row, **typed, **step_field}, where)
 
-    def _unmapped(self, obj: Row, mapped: Row) -> Row:
+    def _all_fields(self, obj: Row, mapped: Row) -> Row:
         """Return the mapped fields of an object with its other fields, by their own names."""
-        used = {path.partition(".")[0] for path in self.mapping.values()}
-        own = [key for key in obj if key in CANONICAL and key not in used]
+        # Keys of the object itself, also where a path leads further in
+        mapped_keys = {path.partition(".")[0] for path in self.mapping.values()}
+        own = [key for key in obj if key in CANONICAL and key not in mapped_keys]
         canonical = {key: obj[key] for key in own}
-        extra = logged.columns(obj, used | canonical.keys())
-        return {**extra, **_convert_types({**canonical, **mapped})}
+        extra = logged.columns(obj, mapped_keys | canonical.keys())
+        return {**extra, **_with_types_of_fields({**canonical, **mapped})}
 
     def split(self, name: str) -> str | None:
         return super().split(name) if self.base is None else self.base.split(name)
 
 
 def _step_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile ``--step-from-path``; raise UsageError if it is invalid or has no group."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
@@ -181,12 +188,17 @@ def _step_pattern(pattern: str) -> re.Pattern[str]:
 
 
 class Found(NamedTuple):
+    """The value at a path in an object, which may be None, or that there is none."""
+
     is_found: bool
     value: Any = None
 
 
 def look_up(obj: object, path: str) -> Found:
-    """Return the value at a dotted path in ``obj``; keys may contain dots themselves."""
+    """Return the value at a path in ``obj``: keys of dicts and indices of lists, with dots between.
+
+    At each level, all that is left of the path may also be one key that contains dots.
+    """
     if isinstance(obj, dict) and path in obj:
         return Found(True, obj[path])
     head, _, rest = path.partition(".")
@@ -199,14 +211,16 @@ def look_up(obj: object, path: str) -> Found:
     return Found(False)
 
 
-def _convert_types(mapped: Row) -> Row:
+def _with_types_of_fields(mapped: Row) -> Row:
+    """Return canonical fields with values of their types: chat messages as text, and so on."""
     typed = dict(mapped)
     for key in ("prompt", "response", "ref_response"):
         if typed.get(key) is not None:
+            # A response may be chat messages, too; ``prompt`` is their text.
             fields = prompt_fields(typed[key])
             typed[key] = fields.pop("prompt")
             if key == "prompt":
-                typed |= fields
+                typed |= fields  # ``prompt_turns``
     for key in REWARDS:
         if key in typed:
             typed[key] = coerce.grade(typed[key])
@@ -216,7 +230,7 @@ def _convert_types(mapped: Row) -> Row:
 
 
 def _with_step(row: Row, where: Where) -> Row:
-    """Return a row with a step; raise RowError if it has no response."""
+    """Return a row with a step (the one in the path, else 0); raise RowError without a response."""
     responses = [row.get(key) for key in ("response", "token_ids", "response_tokens")]
     if all(response is None for response in responses):
         raise RowError(message("no response; check the paths given with --map"))
@@ -232,9 +246,11 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     if paths:
         options = " ".join(f"--map {field}={path}" for field, path in paths.items())
         return message("no known log format; try {options}", options=options)
+    # Metrics with short texts: only now, as such objects may also be rollouts.
     if all(map(is_event, objects)):
         return message(_METRICS)
     missing = [f"`{field}`" for field in REQUIRED if field not in objects[0]]
+    # Up to two of four: the file is almost a log in the canonical format.
     if 1 <= len(missing) <= 2:
         return message("its first object lacks {fields}", fields=tuple(missing))
     return message(
@@ -244,10 +260,11 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
 
 def certain_refusal(name: str, objects: Sequence[Row]) -> str:
     """Return why a file is certainly no rollout log, by its name and objects; "" if it may be."""
-    last = name.rpartition("/")[2].lower().removesuffix(".gz").removesuffix(".zst")
-    if last in _BY_NAME:
-        return message(_BY_NAME[last])
-    if last.endswith(".csv"):
+    file_name = name.rpartition("/")[2].lower()
+    file_name = file_name.removesuffix(".gz").removesuffix(".zst")
+    if file_name in _BY_NAME:
+        return message(_BY_NAME[file_name])
+    if file_name.endswith(".csv"):
         return message(
             "not a table of metrics: it needs a column of steps and columns of numbers"
         )
@@ -271,35 +288,51 @@ def _is_flat(obj: Row) -> bool:
     return not any(isinstance(value, str | list | dict) for value in obj.values())
 
 
+_MOST_KEYS = 5
+_LONGEST_KEY = 40  # characters
+
+
 def _keys(obj: Row) -> str:
-    keys = tuple(f"`{key[:40]}`" for key in list(obj)[:5])
-    if len(obj) > 5:
-        return message("{keys} and {count} more", keys=keys, count=len(obj) - 5)
+    """Return the first keys of an object in words, each cut to _LONGEST_KEY."""
+    keys = tuple(f"`{key[:_LONGEST_KEY]}`" for key in list(obj)[:_MOST_KEYS])
+    rest = len(obj) - _MOST_KEYS
+    if rest > 0:
+        return message("{keys} and {count} more", keys=keys, count=rest)
     return listed(keys) or message("no key")
 
 
+_MOST_EXAMINED = 20  # objects
+
+
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
-    """Return field -> dotted path to suggest for ``--map``; {} without response and reward."""
-    first_values: dict[str, Any] = {}  # by path
-    for obj in objects[:20]:
+    """Return field -> dotted path to suggest for ``--map``; {} without response and reward.
+
+    A field that the objects have under its own name needs no option.
+    """
+    value_at: dict[str, Any] = {}  # path -> its value in the first object that has it
+    for obj in objects[:_MOST_EXAMINED]:
         for path, value in _paths(obj):
-            first_values.setdefault(path, value)
+            value_at.setdefault(path, value)
     path_of: dict[str, str] = {}  # by field, where they differ
     for field in _FIELD_ALIASES:
+        # A path is suggested for one field only.
         taken = path_of.values()
-        free = {path: v for path, v in first_values.items() if path not in taken}
+        free = {path: v for path, v in value_at.items() if path not in taken}
         best = _likeliest_path(field, free)
         if best is not None and best != field:
             path_of[field] = best
-    if all(key in path_of or key in first_values for key in ("response", "reward")):
+    if all(key in path_of or key in value_at for key in ("response", "reward")):
         return path_of
     return {}
 
 
-def _likeliest_path(field: str, values: Mapping[str, Any]) -> str | None:
-    """Return the path that may hold a field: by the likeliest name, then the least nested."""
+def _likeliest_path(field: str, value_at: Mapping[str, Any]) -> str | None:
+    """Return the path in ``value_at`` that may hold a field, or None.
+
+    It is the one with the likeliest name; of several with that name, the least nested.
+    """
     for alias in (field, *_FIELD_ALIASES[field]):
-        paths = [path for path in values if _fits(field, alias, path, values[path])]
+        paths = [p for p, value in value_at.items() if _fits(field, alias, p, value)]
         if paths:
             return min(paths, key=lambda path: path.count("."))
     return None
@@ -312,9 +345,11 @@ def _fits(field: str, alias: str, path: str, value: Any) -> bool:
     if field == "step":
         return coerce.integer(value) is not None
     if field in ("prompt", "response"):
+        # A list may be chat messages; others have no text.
         text = prompt_fields(value)["prompt"] if isinstance(value, list) else ""
         return isinstance(value, str) or bool(text)
     if field == "reward":
+        # None: the first object may not have been graded.
         return isinstance(value, int | float) or value is None
     if field.endswith(("tokens", "logprobs")):
         return isinstance(value, list)
@@ -324,7 +359,10 @@ def _fits(field: str, alias: str, path: str, value: Any) -> bool:
 def _paths(
     obj: Mapping[str, Any], prefix: str = "", depth: int = 3
 ) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted path, value) of what is in an object, down to a depth."""
+    """Yield (dotted path, value) of each key of an object and of dicts in it, to ``depth`` levels.
+
+    ``prefix`` comes before each path: where the object is in the whole one.
+    """
     for key, value in obj.items():
         yield prefix + key, value
         if depth > 1 and isinstance(value, dict):

@@ -72,7 +72,11 @@ def non_finite(value: Any) -> Any:
 def flat_numbers(
     obj: dict[str, Any], prefix: str = "", depth: int = _MAX_DEPTH
 ) -> Iterator[tuple[str, float]]:
-    """Yield (name, value) of every metric in an object; nested keys are joined by ``/``."""
+    """Yield (name, value) of every metric in an object; nested keys are joined by ``/``.
+
+    ``prefix`` comes before each name; ``depth`` is the number of levels of objects inside ``obj``
+    that are searched.
+    """
     for key, logged in obj.items():
         name = f"{prefix}{key}"
         value = non_finite(logged)
@@ -93,6 +97,7 @@ def step_in(obj: dict[str, Any]) -> int | None:
     key = _step_key(obj)
     value = None if key is None else obj[key]
     if isinstance(value, str):
+        # Any other text is no step.
         match = _STEP_OF_STEPS.fullmatch(value)
         return int(match[1]) if match else None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -148,6 +153,7 @@ def is_event(obj: object) -> bool:
     if not TEXT_KEYS.isdisjoint(metrics):
         return False
     for value in metrics.values():
+        # A short text may be the name of a run; a long one is of a rollout.
         is_text = isinstance(value, str) and len(value) > MAX_NAME
         if is_text or isinstance(value, list):
             return False

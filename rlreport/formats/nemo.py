@@ -47,9 +47,10 @@ class NemoGym(BaseFormat):
     )
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a rollout or of a failed attempt, which has no response."""
         request = logged.read_all(mapping(obj.get("responses_create_params")))
         response = logged.read_all(mapping(obj.get("response")))
-        output = dicts(response.get("output"))
+        output = dicts(response.get("output"))  # items of all model calls, in order
         reply = _messages_of_items(output)
         sampled = [message["role"] == "assistant" for message in reply]
         failure_keys = [key for key in obj if key.startswith("_ng_failure_")]
@@ -69,9 +70,8 @@ class NemoGym(BaseFormat):
             "reward": coerce.grade(obj.get("reward")),
             **fields(
                 group_id=task,
-                rollout_id=attempt
-                if failure
-                else None,  # failures have a row per attempt
+                # Failures have a row per attempt, of which only the last counts.
+                rollout_id=attempt if failure else None,
                 agent=mapping(obj.get("agent_ref")).get("name"),
                 ground_truth=obj.get("expected_answer"),
                 reward_parts=components | criteria,
@@ -83,6 +83,7 @@ class NemoGym(BaseFormat):
         if failure and obj.get("_ng_failure_class") != "judge_failed":
             row["reward"] = None  # logged as 0
         span_turns(row)
+        # Only now, as the judge's turn has no tokens
         if judged:
             verdict = {"role": "judge", "text": judged, "sampled": False}
             row.setdefault("turns", []).append(verdict)
@@ -91,10 +92,10 @@ class NemoGym(BaseFormat):
 
 def _request_messages(request: Row) -> list[Row]:
     """Return the prompt of a request as chat messages, the instructions first."""
-    asked = request.get("input")
-    messages = _messages_of_items(dicts(asked))
+    items_or_text = request.get("input")
+    messages = _messages_of_items(dicts(items_or_text))
     if not messages:
-        messages = [{"role": "user", "content": asked}]
+        messages = [{"role": "user", "content": items_or_text}]
     if request.get("instructions"):
         messages.insert(0, {"role": "system", "content": request["instructions"]})
     return messages
@@ -113,13 +114,16 @@ def _tokens_of_items(items: Iterable[Row]) -> Row:
 
 
 def _messages_of_items(items: Iterable[Row]) -> list[Row]:
-    """Convert items of OpenAI's Responses API to chat messages; join those of one model call."""
+    """Convert items of OpenAI's Responses API to chat messages; join those of one model call.
+
+    A model call yields several items, such as reasoning, a message and calls of tools.
+    """
     messages: list[Row] = []
     ended = True  # whether the model's last call ended
     for item in items:
         kind = item.get("type") or "message"
         content = item.get("content")
-        if kind == "function_call_output":
+        if kind == "function_call_output":  # of a tool
             answer = {"role": "tool", "content": item.get("output")}
             messages.append({**answer, "tool_call_id": item.get("call_id")})
             continue
@@ -128,7 +132,7 @@ def _messages_of_items(items: Iterable[Row]) -> list[Row]:
             continue
         if ended or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant", "content": "", "tool_calls": []})
-        # Only a call's last item has them
+        # Only the last item of a model call has the tokens.
         ended = bool(item.get("generation_token_ids"))
         reply = messages[-1]
         if kind == "message":
@@ -136,7 +140,7 @@ def _messages_of_items(items: Iterable[Row]) -> list[Row]:
         elif kind == "reasoning":
             thought = content_text(content or item.get("summary"))
             reply["reasoning_content"] = reply.get("reasoning_content", "") + thought
-        else:
+        else:  # a call of a tool; those that OpenAI runs itself have only a type
             call = {"name": item.get("name") or kind, "id": item.get("call_id")}
             reply["tool_calls"].append({**call, "arguments": item.get("arguments", "")})
     return messages
@@ -180,6 +184,7 @@ class NemoRL(Renamed):
         return super().rows(logged.entry_of(obj, flat), where)
 
     def complete(self, row: Row, obj: Row) -> None:
+        """Add reward, texts and tokens; raise RowError if a sample has neither of the last two."""
         # With ``filtered_rewards``, ``rewards`` is of the batch before filtering.
         if "filtered_rewards" in obj:
             row["reward"] = coerce.grade(obj["filtered_rewards"])
@@ -192,6 +197,7 @@ class NemoRL(Renamed):
             )
         if runs and not texts.get("prompt"):
             texts.pop("prompt", None)  # RowReader decodes the prompt from its ids
+        # Turns of the policy and of the environment alternate, as do runs of the mask.
         token_names.set_spans(texts.get("turns", []), runs)
         row |= texts | fields(agent=mapping(obj.get("agent_ref")).get("name"))
 
@@ -208,7 +214,10 @@ class NemoRLDistillation(NemoRL):
 
 
 def _texts(content: Any, runs: int) -> Row:
-    """Return the text fields of a sample's content, of which ``runs`` spans were sampled."""
+    """Return the text fields of a sample's content: messages, one text, or a list of texts.
+
+    ``runs`` is the number of turns in its response, by the mask of its tokens; 0 without a mask.
+    """
     if is_messages(content):
         sampled = [one["role"] == "assistant" for one in content]
         return conversation_fields(content, sampled)
@@ -221,6 +230,7 @@ def _texts(content: Any, runs: int) -> Row:
     replies = max(1, min(runs or 1, len(texts) - 1))
     messages: list[Row] = []
     for text in texts[-replies:]:
+        # The policy speaks first, then the two take turns.
         is_environment = len(messages) % 2 == 1
         role = "environment" if is_environment else "assistant"
         messages.append({"role": role, "content": text})
@@ -228,6 +238,7 @@ def _texts(content: Any, runs: int) -> Row:
 
 
 def _tokens(flat: Row) -> Row:
+    """Return the token fields of a sample without padding, {} if it has no ids."""
     ids = coerce.ints(flat.get("token_ids"))
     if ids is None:
         return {}
@@ -235,6 +246,7 @@ def _tokens(flat: Row) -> Row:
     without_padding = coerce.integer(flat.get("input_lengths"))
     if without_padding is not None:
         length = max(0, min(without_padding, length))
+    # Without a mask, all tokens count as sampled.
     sampled = coerce.numbers(flat.get("token_loss_mask")) or [1.0] * length
     # The log-probability of token 0 is a placeholder, so this token counts as not sampled.
     return after_prompt(flat, ids[:length], [0.0, *sampled[1:]], _ARRAYS)

@@ -84,6 +84,8 @@ _FORMATS: tuple[Callable[[], BaseFormat], ...] = (
 
 
 class Detected(NamedTuple):
+    """The format of a file, and why it was chosen."""
+
     format: BaseFormat
     reason: str
 
@@ -104,6 +106,7 @@ def formats() -> dict[str, BaseFormat]:
 
 
 def _installed_format(entry: EntryPoint) -> BaseFormat:
+    """Return the format of another package; raise UsageError if it cannot be loaded."""
     try:
         form = entry.load()()
         if not isinstance(form, BaseFormat):
@@ -142,6 +145,7 @@ def detect(
         detected: Detected | None = Detected(form, "named on the command line")
     else:
         detected = _most_confident(name, objects)
+    # A step from the path alone is no format: it needs one that it can complete.
     if not mapping and (detected is None or step_from_path is None):
         return detected
     base = detected.format if detected else None
@@ -151,7 +155,7 @@ def detect(
 
 
 def _most_confident(name: str, objects: Sequence[Row]) -> Detected | None:
-    """Return the format with the highest confidence, of equal ones the first."""
+    """Return the format with the highest confidence, of equal ones the first; else None."""
     if certain_refusal(name, objects):
         return None
     claims: list[tuple[int, Detected]] = []
@@ -161,11 +165,14 @@ def _most_confident(name: str, objects: Sequence[Row]) -> Detected | None:
             claims.append((match.confidence, Detected(form, match.reason)))
     if not claims:
         return None
+    # ``max`` returns the first of equal ones.
     _, detected = max(claims, key=lambda claim: claim[0])
     return detected
 
 
 class Preview(NamedTuple):
+    """What the first objects of a file show about its rows."""
+
     splits: set[str]  # the data splits of the rows, "" for rows that name none
     stepless: bool  # whether any row has no step
     unread: UnreadFields  # fields of the objects that the format does not recognize
@@ -192,12 +199,14 @@ class RowReader:
             member = getattr(obj, "member", "")
             # Formats may raise anything on invalid objects; reading the row reports it.
             with suppress(Exception):
+                # With a step to assume, rows that have none can be read, too.
                 rows += self(tracked, Where(name, step=AssumedStep(1), member=member))
                 with suppress(AttributeError, LookupError, TypeError, ValueError):
                     # Keys that only name the version count as read.
                     self.format.writer(tracked)
                 for key, value in tracked.unread():
                     add_unread_field(unread, safe_text(key), kind_of(value))
+        # A format may pass on fields that become neither a canonical field nor a column.
         for row in rows:
             for key, value in row.items():
                 if value and key not in CANONICAL and not is_scalar(value):
@@ -207,6 +216,7 @@ class RowReader:
         return Preview(splits, stepless, unread)
 
     def _complete(self, row: Row, where: Where) -> Row:
+        """Set texts of token ids, and the split of the file if the row names none."""
         row = self._names.fill(row)
         if row.get("split") is None:
             split = self.format.split(where.name)

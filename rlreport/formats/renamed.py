@@ -52,9 +52,12 @@ class RLBoard(BaseFormat):
 
     def recognizes(self, obj: Row) -> bool:
         tokens = obj.get("response_tokens")
-        ids = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
-        texts = all(isinstance(obj[key], str) for key in _TEXTS)
-        return texts and not ids and not isinstance(obj["reward"], dict | list)
+        # Other formats have token ids under the name of the token strings.
+        has_ids = (
+            isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
+        )
+        has_texts = all(isinstance(obj[key], str) for key in _TEXTS)
+        return has_texts and not has_ids and not isinstance(obj["reward"], dict | list)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         yield logged.read_all(obj)
@@ -80,6 +83,7 @@ class Plain(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         row = {"step": where.step or AssumedStep(), **logged.read_all(obj)}
+        # A text that is no string is a list of chat messages.
         if not all(isinstance(row.get(key), str) for key in _TEXTS):
             row |= prompt_and_response_fields(row.get("prompt"), row.get("response"))
         if row.get("ref_response") is not None:
@@ -104,6 +108,7 @@ class Distillation(Plain):
         return Distillation(remark=remark)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        # Frameworks spell the teacher's log-probabilities in two ways.
         for row in super().rows(obj, where):
             logprobs = row.pop("teacher_logprobs", None)
             log_probs = row.pop("teacher_log_probs", None)
@@ -145,7 +150,7 @@ class Renamed(BaseFormat):
     def row(self, obj: Row, where: Where) -> Row:
         """Return the row of one object; raise RowError if it lacks its response or reward."""
         used = {self.step, self.reward, *dict(self.renames).values()}
-        texts: Row = {}
+        texts: Row = {}  # without any, they are decoded from token ids
         if self.response:
             if obj.get(self.response) is None:
                 raise RowError(
@@ -164,11 +169,15 @@ class Renamed(BaseFormat):
         return row
 
     def complete(self, row: Row, obj: Row) -> None:
-        """Add fields that need more than renaming to ``row``, in place (for subclasses)."""
+        """Add fields that need more than renaming to ``row``, in place (for subclasses).
+
+        ``row`` has all other fields; ``obj`` is the object as logged.
+        """
 
     def _step(self, obj: Row, where: Where) -> int:
         step = obj.get(self.step)
         path_has_step = self.step_path and self.step_path.search(where.name)
+        # ``step_of`` prefers a value to the path, so the last resort is no value before it.
         if step is None and not path_has_step:
             step = next((obj.get(key) for key in self.step_else if key in obj), None)
         return logged.step_of(step, where, self.step_path)
@@ -200,6 +209,7 @@ class AgileRL(Renamed):
     hidden = frozenset({"agent_index", "group_index", "sample_index"})
 
     def complete(self, row: Row, obj: Row) -> None:
+        # Each agent of a population has its own groups with the same numbers.
         agent = coerce.integer(obj.get("agent_index"))
         row |= fields(
             agent=None if agent is None else f"agent {agent}",
@@ -220,6 +230,7 @@ class Verl(Renamed):
         r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst|\.zip)?$"
     )
     renames = (("ground_truth", "gts"),)
+    # Strings that stay as logged; ``columns`` would unquote them, so that "7" became a number
     texts = frozenset(
         {"pred", "answer", "extracted_answer", "request_id", "data_source"}
     )
@@ -232,6 +243,8 @@ class Verl(Renamed):
         return "V1 trainer" if "uid" in obj else "legacy trainer"
 
     def complete(self, row: Row, obj: Row) -> None:
+        """Add reward parts, texts, and the group and rollout of a response."""
+        # Columns that the user's reward function adds, such as ``format_reward``
         parts = {key: row[key] for key in row if self.reward_part.fullmatch(key)}
         row |= fields(reward_parts=coerce.reals(parts))
         for key in self.texts & obj.keys():
@@ -247,9 +260,10 @@ class Verl(Renamed):
         logged_reward = obj.get("reward")
         if isinstance(logged_reward, str):
             logged_reward = coerce.unquoted(logged_reward)
-        other = coerce.real(logged_reward)
-        if other is not None and other != row["reward"] and not math.isnan(other):
-            row["reward_logged"] = other
+        second_reward = coerce.real(logged_reward)
+        is_number = second_reward is not None and not math.isnan(second_reward)
+        if is_number and second_reward != row["reward"]:
+            row["reward_logged"] = second_reward
 
 
 class OpenInstruct(Renamed):
@@ -274,12 +288,15 @@ class OpenInstruct(Renamed):
         return None not in ids
 
     def complete(self, row: Row, obj: Row) -> None:
+        """Add what is logged about the request, and the label."""
         if "token_ids" not in row:
             raise RowError(message("`response_tokens` is not a list of ids"))
+        # What is logged about the request becomes columns where the sample has no such field.
         request = mapping(obj.get("request_info"))
         for name, value in columns(request, ("tool_errors", "tool_outputs")).items():
             row.setdefault(name, value)
         row |= fields(errors=[coerce.string(request.get("tool_errors"))])
+        # The label is token ids, or else text.
         if "ground_truth_ids" not in row:
             row |= fields(ground_truth=obj.get("ground_truth"))
 
@@ -294,13 +311,17 @@ class PrimeRLTokens(Renamed):
     hidden = frozenset({"schema_version"})
 
     def complete(self, row: Row, obj: Row) -> None:
+        """Add the tokens of the response, and means over the tokens that were trained on."""
         ids = coerce.ints(obj.get("token_ids"))
-        mask = obj.get("loss_mask")
+        mask = obj.get(
+            "loss_mask"
+        )  # one entry per id, 1 for tokens that were trained on
         if ids is None or not isinstance(mask, list):
             raise RowError(
                 message("`token_ids` or `loss_mask` is missing or not a list")
             )
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
+        # prime-rl logs no reward here (see ``rewarded``), but another program may add it.
         row["reward"] = coerce.number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
             values = coerce.numbers(obj.get(key)) or []
@@ -343,6 +364,7 @@ class _Trajectory(NamedTuple):
 
 
 def _trajectories(obj: Row) -> Iterator[_Trajectory]:
+    """Yield the trajectories of a step, which an object has in columns."""
     for entry in logged.explode(obj, "trajectory_data"):
         about = mapping(logged.from_json(entry.get("trajectory_data")))
         position = coerce.integer(about.get("branch_or_step_idx"))
@@ -353,6 +375,7 @@ def _trajectories(obj: Row) -> Iterator[_Trajectory]:
 
 
 def _trajectory_row(trajectory: _Trajectory, where: Where) -> Row:
+    """Return the row of a trajectory; raise RowError without messages, reward or step."""
     entry = trajectory.entry
     about = trajectory.about
     messages = _messages(entry)
@@ -361,6 +384,7 @@ def _trajectory_row(trajectory: _Trajectory, where: Where) -> Row:
     timing = mapping(about.get("timing_info"))
     failure = mapping(about.get("failure_info"))
     row = columns(entry, ("global_step", "trajectory_data", "messages", "tools"))
+    # Of equal names in several parts, the last one counts.
     for part in (mapping(about.get("length_info")), environment, timing):
         row |= columns(part, ("mode", "group_id", "traj_save_time"))
     reason = coerce.text(failure.get("stop_reason", about.get("finish_reason"))).lower()
@@ -394,6 +418,7 @@ def _messages(entry: Row) -> list[Any]:
 
 
 def _group_of(environment: Row) -> str | None:
+    """Return what trajectories from the same start share; None if no group is logged."""
     if "group_id" not in environment:
         return None
     keys = ("tag", "group_id", "episode_id", "seed")
@@ -422,15 +447,19 @@ class Swift(Renamed):
         return "gen_step" in obj or all(isinstance(obj[key], list) for key in columns)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the rows of a step's columns, or of one response."""
         completion = obj.get("completion")
         columnar = isinstance(completion, list) and not is_messages(completion)
         if not columnar:
+            # Ray's trainer logs a total reward only.
             return iter((self._row(obj, [], where),))
         functions = self._reward_functions(obj)
         entries = logged.explode(obj, "completion")
         return logged.each(entries, lambda entry: self._row(entry, functions, where))
 
     def _row(self, entry: Row, functions: Sequence[str], where: Where) -> Row:
+        """Return the row of an entry, in which each of ``functions`` has a reward."""
+        # ``pop``, so that they become no columns of their own
         parts = {name: coerce.number(entry.pop(name)) for name in functions}
         entry.setdefault("reward", logged.total(parts.values()))
         return self.row(entry, where) | fields(reward_parts=parts)
@@ -466,9 +495,11 @@ class ART(Renamed):
     hidden = frozenset(objects)
 
     def complete(self, row: Row, obj: Row) -> None:
+        """Add columns of a trajectory's JSON objects, and its conversation."""
         messages = obj.get("messages")
         if not isinstance(messages, list) or not messages:
             raise RowError(message("`messages` is missing or empty"))
+        # These are JSON in strings; of equal names, the first object's counts.
         for key in self.objects:
             about = mapping(logged.from_json(obj.get(key)))
             for name, value in columns(about, ("step", "reward")).items():

@@ -44,6 +44,7 @@ class RLLM(BaseFormat):
     )
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield a row per agent (trajectory) of an episode; one row if it failed without any."""
         is_evaluation = "eval_idx" in obj
         task = obj.get("task")
         step = 0 if is_evaluation else obj.get("training_step")
@@ -66,10 +67,11 @@ class RLLM(BaseFormat):
             return
         agents = _agents(trajectories)
         group = _group(obj)
-        episode = obj.get("id", obj.get("episode_id"))
+        episode_id = obj.get("id", obj.get("episode_id"))
 
         def row_of(agent: _Agent) -> Row:
             trajectory = agent.trajectory
+            # Some versions log the time of the episode only.
             timing = mapping(trajectory.get("timing") or obj.get("timing"))
             row = {
                 **shared,
@@ -82,10 +84,12 @@ class RLLM(BaseFormat):
             }
             if is_evaluation and trajectory.get("reward") is None:
                 row["reward"] = coerce.grade(obj.get("is_correct"))
-            if agent.is_trained is False:  # then it is left out of statistics
-                row |= fields(rollout_id=episode, branch="another agent")
+            if agent.is_trained is False:
+                # Its row is a branch of the trained agent's, which has the same rollout.
+                row |= fields(rollout_id=episode_id, branch="another agent")
             elif agent.is_last_trained:
-                row |= fields(rollout_id=episode)
+                # Only one, as all but the last row of a rollout are branches.
+                row |= fields(rollout_id=episode_id)
             if group:
                 row["group_id"] = group + agent.group_suffix
             return row
@@ -101,10 +105,11 @@ class _Agent(NamedTuple):
     # None if that cannot be told: all names are of other agents
     is_trained: bool | None
     is_last_trained: bool  # whether it is the last of the episode's trained agents
-    group_suffix: str
+    group_suffix: str  # what its group's id has in addition to the task's
 
 
 def _agents(trajectories: Sequence[Row]) -> list[_Agent]:
+    """Return the agents of an episode; which are trained is assumed from their names."""
     names = [coerce.text(trajectory.get("name")) for trajectory in trajectories]
     # Different agents on the same task, such as solver and judge, are separate groups.
     has_different = len(set(names)) > 1
@@ -141,12 +146,14 @@ def _label(task: Row) -> Any:
 
 
 def _trajectory(trajectory: Row, task: Any) -> Row:
+    """Return a row's texts, reward and tokens of a trajectory; ``task`` is its episode's."""
     steps = dicts(trajectory.get("steps"))
     chats = [step.get("chat_completions") or [] for step in steps]
     if steps and all(map(is_messages, chats)):
         texts = _join_chats(chats, steps)
     else:
         texts = _texts_of_steps(steps, task)
+    # Without a reward of its own, a trajectory has those of its steps.
     reward = trajectory.get("reward")
     if reward is None:
         reward = logged.total(coerce.number(step.get("reward")) for step in steps)
@@ -200,6 +207,7 @@ def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
         new = chat[_repeated_messages(chats[:number], chat) :]
         reply_start = _reply_start(new)
         if number == 0:
+            # All that stands before the first reply is the prompt.
             prompt = new[:reply_start]
             new = new[reply_start:]
             reply_start = 0
@@ -207,6 +215,7 @@ def _join_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
         sampled += [False] * reply_start
         sampled += [one.get("role") == "assistant" for one in new[reply_start:]]
         reward = coerce.real(step.get("reward"))
+        # The reward of a single step is that of the trajectory.
         if messages and reward is not None and len(steps) > 1:
             rewards[len(messages) - 1] = reward
     row = prompt_fields(prompt) | response_fields(messages, sampled)
@@ -223,7 +232,8 @@ def _repeated_messages(earlier: Sequence[list[Row]], chat: Sequence[Row]) -> int
     count = _shared(before, chat)
     if count == len(before):
         return count
-    # A chat that does not continue the one before it, such as a sub-agent's
+    # A chat that does not continue the one before it, such as a sub-agent's: what any earlier one
+    # has is not said again.
     return max(_shared(one, chat) for one in earlier)
 
 

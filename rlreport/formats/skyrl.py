@@ -56,13 +56,14 @@ class SkyRL(BaseFormat):
         return SkyRL(FileStamp.of(path)) if path.suffix == ".jsonl" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a line; none for a trajectory's lines before its last one."""
         if obj.get("output_response") is None:
             raise RowError(message("{field} is missing", field="`output_response`"))
         # A list of scores has one per token, and their sum is the reward.
         scores = coerce.numbers(obj.get("score"))
         extras = mapping(obj.get("env_extras"))
         spec = extras.get("reward_spec") or extras.get("reward_model")
-        about = spec if isinstance(spec, dict) else extras
+        label_holder = spec if isinstance(spec, dict) else extras
         # An evaluation outside training (`eval_only`) has no step.
         default = None if "step" in obj else AssumedStep()
         if scores is None:
@@ -78,7 +79,7 @@ class SkyRL(BaseFormat):
             "reward": reward,
             **fields(
                 finish_reason=obj.get("stop_reason"),
-                ground_truth=about.get("ground_truth"),
+                ground_truth=label_holder.get("ground_truth"),
             ),
         }
         if self.sibling is None:
@@ -86,6 +87,7 @@ class SkyRL(BaseFormat):
             return
         place = _trajectories(self.sibling).get(_digest(obj), _Place())
         if place.earlier:
+            # The row is that of the whole trajectory, whose other lines yield none.
             lines = [*_lines_at(self.sibling, place.earlier), obj]
             turns = _turns(lines)
             replies = [turn["text"] for turn in turns if turn["sampled"]]
@@ -112,17 +114,18 @@ class _Place(NamedTuple):
 @lru_cache(maxsize=4)
 def _trajectories(file: FileStamp) -> dict[int, _Place]:
     """Return digest of a line -> its place, for lines of trajectories of several lines."""
-    by_index = _counts_turns(file)
+    share_index = _are_turns(file)
     places: dict[int, _Place] = {}
-    earlier: list[int] = []  # of the current trajectory
-    first: Row = {}
-    before: Row = {}
+    earlier: list[int] = []  # offsets of the current trajectory's lines before this one
+    first: Row = {}  # the current trajectory's first line
+    before: Row = {}  # the line before this one
     offset_before = 0
     for offset, obj in _lines_with_offsets(file):
-        is_turn = by_index and _is_next_turn(obj, before, first)
+        is_turn = share_index and _is_next_turn(obj, before, first)
         if is_turn or _continues(obj, before):
             earlier = [*earlier, offset_before]
             places[_digest(before)] = _Place(is_last=False)
+            # The last line so far; the next one may continue the trajectory.
             places[_digest(obj)] = _Place(earlier)
         else:
             earlier = []
@@ -140,7 +143,10 @@ def _continues(obj: Row, before: Row) -> bool:
 
 
 def _is_next_turn(obj: Row, before: Row, first: Row) -> bool:
-    """Return whether a line has the task of the line before, and its trajectory did not restart."""
+    """Return whether a line has the task of the line before, and its trajectory did not restart.
+
+    ``first`` is the first line of the trajectory that the line before belongs to.
+    """
     index = _index(obj)
     same_task = index is not None and index == _index(before)
     # Another sample of the task begins with the same prompt again.
@@ -148,6 +154,7 @@ def _is_next_turn(obj: Row, before: Row, first: Row) -> bool:
 
 
 def _lines_with_offsets(file: FileStamp) -> Iterator[tuple[int, Row]]:
+    """Yield (offset in bytes, object) of each line of a file."""
     offset = 0
     with Path(file.path).open("rb") as lines:
         for line in lines:
@@ -156,16 +163,21 @@ def _lines_with_offsets(file: FileStamp) -> Iterator[tuple[int, Row]]:
 
 
 def _lines_at(file: FileStamp, offsets: Sequence[int]) -> list[Row]:
-    found: list[Row] = []
+    """Return the objects in the lines of a file that begin at ``offsets``."""
+    objects: list[Row] = []
     with Path(file.path).open("rb") as lines:
         for offset in offsets:
             lines.seek(offset)
-            found.append(logged.json_object(lines.readline()))
-    return found
+            objects.append(logged.json_object(lines.readline()))
+    return objects
 
 
-def _counts_turns(file: FileStamp) -> bool:
-    """Return whether lines with one index are turns: unless the logged mean is that of lines."""
+def _are_turns(file: FileStamp) -> bool:
+    """Return whether lines with the same index are turns: unless the logged mean is that of lines.
+
+    SkyRL logs the mean reward of all responses next to the file. If lines with the same index are
+    turns, only the last one of each trajectory is in that mean.
+    """
     logged_means = FileStamp.of(Path(file.path).with_name("aggregated_results.jsonl"))
     if logged_means is None:
         return True
@@ -187,6 +199,7 @@ def _counts_turns(file: FileStamp) -> bool:
     mean = coerce.real(logged.document_of(logged_means).get(f"eval/{source}/avg_score"))
     if mean is None or not of_lines or math.isclose(fmean(of_trajectories), mean):
         return True
+    # If it is neither mean, it says nothing.
     return not math.isclose(fmean(of_lines), mean)
 
 
@@ -211,6 +224,7 @@ def _texts(obj: Row) -> list[str]:
 
 
 def _digest(obj: Row) -> int:
+    """Return a hash of a line's texts, by which the line is found when it is read."""
     texts = repr([obj.get("input_prompt"), obj.get("output_response")])
     return xxhash.xxh3_64_intdigest(texts.encode("utf-8", "surrogatepass"))
 

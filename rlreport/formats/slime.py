@@ -62,9 +62,12 @@ class Slime(BaseFormat):
         return isinstance(obj["status"], str)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Slime | str:
+        """Return the format with the trajectories of a dump; refuse trajectories of a dump."""
+        # A dump and its trajectories have the same number in sibling folders.
         root = path.parent.parent
         if path.parent.name != "trajectory":
             return Slime(FileStamp.of(root / "trajectory" / f"{path.stem}.jsonl"))
+        # Without torch, dumps cannot be read: then the trajectories are, alone.
         if root / "rollout_data" / f"{path.stem}.pt" in listed and find_spec("torch"):
             return message(
                 "conversations of the rollouts in `rollout_data`; read together with them"
@@ -79,6 +82,7 @@ class Slime(BaseFormat):
 
 
 def _row(obj: Row, where: Where) -> Row:
+    """Return the row of a sample; raise RowError without a step."""
     metadata = mapping(obj.get("metadata"))
     row = {**columns(obj, _USED_KEYS), **columns(metadata, ("messages", "error"))}
     for name in ("spec_info", "prefix_cache_info"):
@@ -101,21 +105,25 @@ def _row(obj: Row, where: Where) -> Row:
     row["finish_reason"] = _REASONS.get(status, status)
     if status in ("failed", "aborted"):
         row["errors"] = [coerce.text(metadata.get("error")) or status]
+        # Before it wrote anything: the rollout is only counted, without a reward.
         if not row["response"] and not row.get("turns"):
             row.update(reward=None, trainable=False)
     return row
 
 
 def _reward(reward: Any) -> Row:
+    """Return the fields of a reward: a number, or a dict of numbers with the total among them."""
     if not isinstance(reward, dict):
         return {"reward": coerce.grade(reward)}
     parts = coerce.reals(reward)
+    # The only number is the total; of several, one with a name such as "score".
     names = list(parts) if len(parts) == 1 else [key for key in _TOTALS if key in parts]
     total = parts[names[0]] if names else None
     return {"reward": total, **fields(reward_parts=parts)}
 
 
 def _conversation(obj: Row, messages: Any) -> Row:
+    """Return a sample's texts: its conversation, else its prompt and response."""
     prompt = obj.get("prompt")
     prompt_length = len(prompt) if isinstance(prompt, list) else 0
     messages = messages if is_messages(messages) else []
@@ -126,13 +134,15 @@ def _conversation(obj: Row, messages: Any) -> Row:
     if not any(sampled):
         return prompt_and_response_fields(prompt, coerce.text(obj.get("response")))
     texts = conversation_fields(messages, sampled)
+    # Messages that begin with a reply have no prompt.
     if not texts["prompt"]:
         texts["prompt"] = coerce.text(prompt)
     return texts
 
 
 def _token_arrays(obj: Row) -> Row:
-    tokens = coerce.ints(obj.get("tokens"))
+    """Return a sample's token fields, {} if its tokens or their number in the response is wrong."""
+    tokens = coerce.ints(obj.get("tokens"))  # of the prompt, then of the response
     size = coerce.integer(obj.get("response_length"))
     if not tokens or size is None or not 0 < size <= len(tokens):
         return {}
@@ -149,6 +159,7 @@ def _token_arrays(obj: Row) -> Row:
 
 
 def _messages(trajectories: FileStamp, sample: int | None) -> Any:
+    """Return the messages of a sample, given its index, from a file of trajectories; else None."""
     position = _positions(trajectories).get(sample)
     if position is None:
         return None

@@ -53,14 +53,15 @@ class Tinker(BaseFormat):
     claims = (("iteration", "group_idx", "traj_idx", "total_reward", "steps"),)
 
     def __init__(self, logtree: FileStamp | None = None) -> None:
-        none = message(
+        remark = message(
             "the summaries contain no text, and there is no logtree next to them"
         )
-        matched = message(
-            "texts come from the logtree; responses of a group with equal rewards are "
-            "matched by length"
-        )
-        super().__init__(logtree, remark=matched if logtree else none)
+        if logtree:
+            remark = message(
+                "texts come from the logtree; responses of a group with equal rewards are "
+                "matched by length"
+            )
+        super().__init__(logtree, remark=remark)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Tinker:
         if not path.name.endswith(_SUMMARIES):
@@ -69,6 +70,7 @@ class Tinker(BaseFormat):
         return Tinker(FileStamp.of(path.with_name(logtree)))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a trajectory, with its texts if the logtree has them."""
         steps = dicts(obj.get("steps"))
         group = coerce.integer(obj.get("group_idx"))
         texts = self._texts(group, obj, steps)
@@ -92,6 +94,7 @@ class Tinker(BaseFormat):
             row["tags"] = ", ".join(map(coerce.text, tags))[: logged.SHORT]
         if len(steps) > 1:
             row["turns_taken"] = len(steps)
+            # The texts of several turns are not logged, only their rewards.
             turn = {"role": "assistant", "text": "", "sampled": True}
             row["turns"] = [{**turn, "reward": step.get("reward")} for step in steps]
         yield row
@@ -102,19 +105,25 @@ class Tinker(BaseFormat):
         groups = _groups(self.sibling) if self.sibling else []
         if group is None or not 0 <= group < len(groups):
             return {}
+        # Answers of several steps are not told apart in the logtree.
         if number is None or len(steps) != 1:
             return {}
         reward = obj.get("total_reward")
-        shown = f"{reward:.3f}" if isinstance(reward, int | float) else ""
-        expected = _Trajectory(shown, lengths=[_length(steps[0])])
+        shown_reward = f"{reward:.3f}" if isinstance(reward, int | float) else ""
+        # The logtree must be of the same run: it shows the same reward and length there.
+        expected = _Trajectory(shown_reward, lengths=[_length(steps[0])])
         if groups[group].trajectories[number : number + 1] != [expected]:
             return {}
         return _matched_texts(groups[group], number)
 
 
 def _matched_texts(group: _Group, number: int) -> Row:
-    """Return the texts of a group's trajectory, matched by reward and length; {} if ambiguous."""
+    """Return the texts of a group's trajectory, matched by reward and length; {} if ambiguous.
+
+    ``number`` is the trajectory's index in the group.
+    """
     trajectories = group.trajectories
+    # An answer that is missing could be that of any trajectory.
     if len(group.answers) != len(trajectories):
         return {}
     reward = trajectories[number].total_return
@@ -140,6 +149,10 @@ def _groups(file: FileStamp) -> list[_Group]:
 
 
 def _group_of(node: Row) -> _Group:
+    """Return a rollout group, given its node in the logtree.
+
+    Each answer has three sections in a row: prompt, response and reward.
+    """
     trajectories: list[_Trajectory] = []
     answers: list[_Answer] = []
     texts: Row = {}  # of the answer whose sections are being read
@@ -184,6 +197,7 @@ def _walk(node: Row, level: int = 0) -> Iterator[Row]:
 
 
 def _messages(node: Row) -> list[Row]:
+    """Return the messages of the first conversation below a node of the logtree, [] if none."""
     for part in _walk(node):
         data = mapping(part.get("data"))
         if data.get("type") == "conversation":

@@ -43,7 +43,10 @@ class TokenNames:
         return "".join(token for token in tokens if not is_special(token))
 
     def fill(self, row: Row) -> Row:
-        """Set missing tokens and texts from token ids, in place; return the row."""
+        """Set missing tokens and texts from token ids, in place; return the row.
+
+        The text of the response is that of its sampled tokens, if the row has a mask of them.
+        """
         ids = row.get("token_ids")
         if isinstance(ids, list):
             if row.get("response_tokens") is None:
@@ -62,6 +65,7 @@ class TokenNames:
 
 @lru_cache(maxsize=4)
 def _load(path: str) -> tuple[Any, Style]:
+    """Return a tokenizer, and how its strings encode bytes; raise UsageError if it is none."""
     try:
         from tokenizers import Tokenizer
     except ImportError:
@@ -141,7 +145,7 @@ def tokens_of_steps(steps: Iterable[StepTokens]) -> Row:
             return {}
         if not first_prompt:
             first_prompt = prompt
-            history = prompt
+            history = prompt  # so that none of it is context of the response
         # What the environment said between two steps belongs to the response, but was not sampled.
         context = prompt[len(history) :]
         ids += context + reply
@@ -189,7 +193,8 @@ def span_turns(row: Row) -> None:
     """Set ``tokens`` of a row's turns to (start, stop) of their tokens, found in the mask.
 
     Each run of 1 in the mask is a turn of the policy; nothing is set if their numbers differ or the
-    mask starts with 0. A single turn between two turns of the policy gets the tokens between them.
+    mask starts with 0, as a response begins with the first sampled token. A single turn between two
+    turns of the policy gets the tokens between them.
     """
     turns = row.get("turns")
     mask = row.get("response_mask")

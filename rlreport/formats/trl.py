@@ -55,29 +55,35 @@ class TRL(BaseFormat):
         (*_TEXTS, "advantage"),
         _TEXTS,
     )
+    # Names of the reward functions; None if no trainer state names them
     functions: tuple[str, ...] | None = None
-    evaluated = False
+    evaluated = False  # whether the file has the rows of an evaluation
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Return a claim if there are rewards, and the name or the advantages are TRL's."""
         match = super().match(name, objects)
         has_rewards = any("reward" in obj or _float_columns(obj) for obj in objects)
         if match is None or not has_rewards:
             return None
         if _STEP.search(name):
             return Match(95, match.reason)
+        # Under any other name, prompt and completion alone are also those of other formats.
         if has_keys(objects, "advantage"):
             return Match(70, match.reason)
         return None
 
     def recognizes(self, obj: Row) -> bool:
+        # Other formats have these keys, or a whole step per object.
         other = "token_ids" in obj or "version_rle" in obj
         return not other and not isinstance(obj.get("step"), list)
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> TRL | str:
+        """Return the format with what trainer states say about the run and this file."""
         number = _STEP.search(path.name)
         if number is None or path.parent.name != "completions":
             return self
         run = path.parent.parent
+        # RolloutWriter logs the same rollouts with their tokens.
         rollouts = [file.name for file in listed if file.parent == run / "rollouts"]
         if any(name.startswith("rank_") for name in rollouts):
             return message(
@@ -87,6 +93,7 @@ class TRL(BaseFormat):
         states += sorted(run.glob("checkpoint-*/trainer_state.json"))
         stamps = tuple(filter(None, map(FileStamp.of, states)))
         history = _history(stamps)
+        # Each state has the whole history until then: the largest file is the latest.
         form = TRL(max(stamps, key=lambda stamp: stamp.size, default=None))
         form.functions = history.functions or None
         form.evaluated = int(number[1]) in history.evaluated_steps
@@ -98,6 +105,7 @@ class TRL(BaseFormat):
         return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a completion."""
         if obj.get("completion") is None:
             raise RowError(message("{field} is missing", field="`completion`"))
         parts = self._parts(obj)
@@ -120,29 +128,37 @@ class TRL(BaseFormat):
         return "val" if self.evaluated else super().split(name)
 
     def _parts(self, obj: Row) -> dict[str, float]:
+        """Return reward function -> its reward in a row, NaN if it does not apply."""
         names = _float_columns(obj) if self.functions is None else self.functions
         return {name: coerce.number(obj[name]) for name in names if name in obj}
 
 
 def _float_columns(obj: Mapping[str, Any]) -> list[str]:
-    """Return the columns that may be rewards, of those between completion and advantage."""
+    """Return the columns that may be rewards: of floats, between completion and advantage.
+
+    If the columns are not in TRL's order, all of them may be.
+    """
     names = list(obj)
     first = names.index("completion") + 1 if "completion" in obj else 0
-    last = names.index("advantage") if "advantage" in obj else len(names)
-    if last <= first:
+    stop = names.index("advantage") if "advantage" in obj else len(names)
+    if stop <= first:
         first = 0
-        last = len(names)  # not in TRL's order
-    # A value is null where the function does not apply to the row.
-    return [
-        name
-        for name, value in list(obj.items())[first:last]
-        if name not in _KEYS
-        and (isinstance(value, float) or (value is None and _REWARD_NAME.search(name)))
-    ]
+        stop = len(names)
+    rewards: list[str] = []
+    # By ``items``, as reading each key would mark it as recognized
+    for name, value in list(obj.items())[first:stop]:
+        # A value is null where the function does not apply to the row.
+        may_be_null_reward = value is None and _REWARD_NAME.search(name)
+        if name not in _KEYS and (isinstance(value, float) or may_be_null_reward):
+            rewards.append(name)
+    return rewards
 
 
 def _without_nulls(value: Any, levels: int = 12) -> Any:
-    """Return a value without null fields, which Parquet adds for keys that other rows have."""
+    """Return a value without null fields, which Parquet adds for keys that other rows have.
+
+    Only ``levels`` levels of dicts and lists are changed, however deep a log nests them.
+    """
     if isinstance(value, dict) and levels:
         keys = [key for key in value if value[key] is not None]
         return {key: _without_nulls(value[key], levels - 1) for key in keys}
@@ -152,13 +168,15 @@ def _without_nulls(value: Any, levels: int = 12) -> Any:
 
 
 class _History(NamedTuple):
-    evaluated_steps: frozenset[int | None]
+    """What trainer states say about the run."""
+
+    evaluated_steps: frozenset[int | None]  # steps at which the policy was evaluated
     functions: tuple[str, ...]  # names of reward functions
 
 
 @lru_cache(maxsize=8)
 def _history(states: tuple[FileStamp, ...]) -> _History:
-    """Return what the longest of trainer states, a checkpoint each, tells about the run."""
+    """Return what trainer states say, one per checkpoint: the longest has all that others have."""
     logs = [dicts(logged.document_of(file).get("log_history")) for file in states]
     evaluated: set[int | None] = set()
     functions: set[str] = set()
@@ -180,15 +198,17 @@ def repeated_files(files: Iterable[Source]) -> dict[str, str]:
     order of step.
     """
     repeats: dict[str, str] = {}
-    first = ""
-    of_first = _Content(step=-1, digest="")
+    original = ""  # the last file that repeats no other
+    original_content = _Content(step=-1, digest="")
     for file in files:
         content = _content_of(file)
-        if content.digest == of_first.digest and content.step != of_first.step:
-            repeats[file.name] = first
+        is_same = content.digest == original_content.digest
+        # The same rows at the same step are no repetition by TRL.
+        if is_same and content.step != original_content.step:
+            repeats[file.name] = original
         else:
-            first = file.name
-            of_first = content
+            original = file.name
+            original_content = content
     return repeats
 
 
@@ -198,6 +218,7 @@ class _Content(NamedTuple):
 
 
 def _content_of(file: Source) -> _Content:
+    """Read a Parquet file to compare it with others."""
     steps: list[int] = []
     digest = xxhash.xxh3_128()
     with file.open() as stream:
@@ -229,17 +250,20 @@ class Trackio(BaseFormat):
     claims = (("run_name", "step", "timestamp"),)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Return a claim if any entry is a trace or has tables."""
+        # Entries with metrics alone have the same keys.
         recognized = any("messages" in obj or _table_keys(obj) for obj in objects)
         match = super().match(name, objects) if recognized else None
         if match is None:
             return None
-        # The metadata of a trace are JSON in a string.
+        # The metadata of a trace are JSON in a string. AsyncGRPO's have the version of the model.
         metadata = [coerce.text(obj.get("metadata")) for obj in objects]
         if any("model_version" in text for text in metadata):
             return Match(match.confidence, SAMPLED)
         return match
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a trace, or those of the tables in an entry."""
         if "messages" in obj:
             yield _trace(obj, where)
             return
@@ -254,8 +278,10 @@ def _table_keys(obj: Row) -> list[str]:
 
 
 def _table_row(values: Row, where: Where, step: int) -> Row:
+    """Return a row of a table, which has the columns of TRL or of the format ``plain``."""
     row: Row = {"step": step}
     for key in values:
+        # Trackio writes NaN and infinities as text.
         row[key] = metric_rows.non_finite(values[key])
     if "prompt" in row and "completion" in row:
         return next(TRL().rows(row, where))
@@ -265,6 +291,7 @@ def _table_row(values: Row, where: Where, step: int) -> Row:
 
 
 def _trace(obj: Row, where: Where) -> Row:
+    """Return the row of a trace, a conversation whose metadata hold its reward."""
     messages = logged.from_json(obj.get("messages"))
     metadata = mapping(logged.from_json(obj.get("metadata")))
     if not is_messages(messages):

@@ -1,22 +1,18 @@
-"""Log formats of verifiers and prime-rl: results, traces, and updates of traces.
+"""Log formats of verifiers and prime-rl: results, and traces, with which updates are read.
 
-An update is a line such as ``{"version": 1, "trace_id": "t1", "info": {"effective": true, "ship":
-{"step": 4}}, "branches": [{"index": 0, "advantages": [null, 0.5]}]}``. Later updates of a trace
-replace earlier values. A trace is a tree of nodes (messages); a branch is the path from the root to
-a leaf, and its arrays have one number per token.
+A trace is a tree of nodes (messages); a branch is the path from the root to a leaf, and its arrays
+have one number per token.
 """
 
 from __future__ import annotations
 
 import math
-import re
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
 from statistics import fmean
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rlreport.errors import RowError
 from rlreport.fields import AssumedStep
@@ -25,20 +21,22 @@ from rlreport.formats import logged, token_names
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.token_names import first_true
+from rlreport.formats.trace_updates import (
+    FOLDER,
+    Updates,
+    annotation_files,
+    apply_updates,
+    is_effective,
+    paths_to_leaves,
+    updates_in,
+)
 from rlreport.system import coerce
-from rlreport.system.stores import zstd
 from rlreport.text.chat import (
     prompt_and_response_fields,
     prompt_fields,
     response_fields,
 )
-from rlreport.text.messages import message, phrases, plural
-
-FOLDER = "annotations"
-MAX_LINE = 64 << 20  # Maximum bytes of a line that contains an update
-_INDEX = ".index.jsonl"
-_ID = re.compile(rb'"trace_id"\s*:\s*"([^"\\]+)"')
-_FIXED_KEYS = ("token_ids", "mask")  # keys of a node that updates must not change
+from rlreport.text.messages import message, phrases
 
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
 _UPDATE_KEYS = ("trace_id", "info", "branches")
@@ -54,7 +52,8 @@ _ATTEMPT = "compaction_attempt"
 _SUBAGENT = "subagent"
 _OWN_AGENT = ""
 
-# Key of a node's float array -> field of the row; arrays have one number per sampled token
+# Key of a node's float array -> field of the row; arrays have one number per sampled token.
+# ``entropies`` become the mean ``entropy_mean``, so their field is not used.
 _STREAMS = {
     "logprobs": "sampler_logprobs",
     "trainer_logprobs": "logprobs",
@@ -65,170 +64,6 @@ _STREAMS = {
 
 _STAGES = ("boot", "setup", "agent", "finalize", "scoring")
 _FLAGS = ("stop_condition", "is_completed", "is_timeout", "dropped")
-
-
-def annotation_files(path: Path) -> tuple[FileStamp, ...]:
-    """Return the update files in the nearest ``annotations`` up to three folders above ``path``."""
-    for parent in list(path.parents)[:3]:
-        folder = parent / FOLDER
-        if folder.is_dir():
-            return _update_files(folder)
-    return ()
-
-
-def _update_files(folder: Path) -> tuple[FileStamp, ...]:
-    archives = set(folder.rglob("*.jsonl.zst"))
-    stamps: list[FileStamp] = []
-    for file in [*folder.rglob("*.jsonl"), *archives]:
-        # While prime-rl compresses a chunk, both versions of it may exist: read one of them.
-        is_compressed_too = file.with_name(f"{file.name}.zst") in archives
-        stamp = FileStamp.of(file)
-        if stamp and not is_compressed_too and not file.name.endswith(_INDEX):
-            stamps.append(stamp)
-    return tuple(sorted(stamps))
-
-
-class Updates:
-    """An index of update files, with the locations of each trace's updates, which ``of`` reads.
-
-    Memory grows with the number of updates. Compressed files are unpacked into temporary files.
-
-    Attributes:
-        judged: kinds of work with traces marked as used (``effective``): ``train``, ``eval``.
-        trained: whether an update contains the trainer's log-probabilities.
-        problems: a sentence for each problem of a file.
-    """
-
-    def __init__(self, files: Sequence[FileStamp]) -> None:
-        self._files: list[IO[bytes]] = []
-        # Trace id -> (number of the file, offset of the line) of its updates
-        self._locations: dict[str, list[tuple[int, int]]] = {}
-        self.judged: set[str] = set()
-        self.trained = False
-        self.problems: list[str] = []
-        for stamp in files:
-            self._index(Path(stamp.path))
-
-    def _index(self, path: Path) -> None:
-        """Index the updates in a file; note in ``problems`` what cannot be read."""
-        file, cut = _open_unpacked(path)
-        number = len(self._files)
-        self._files.append(file)
-        unread = 0
-        file.seek(0)
-        while line := file.readline(MAX_LINE):
-            if not self._add(line, (number, file.tell() - len(line))):
-                unread += 1
-        name = f"{path.parent.name}/{path.name}"
-        if cut:
-            text = message("{file} ends early: {why}", file=name, why=cut)
-            self.problems.append(text)
-        if unread:
-            text = plural(
-                "{count} line of {file} is not an update",
-                "{count} lines of {file} are not updates",
-                unread,
-                file=name,
-            )
-            self.problems.append(text)
-
-    def _add(self, line: bytes, location: tuple[int, int]) -> bool:
-        """Index the update in a line; return False if the line is neither an update nor blank."""
-        trace = _trace_of(line)
-        is_whole = line.rstrip().endswith(b"}")
-        if trace is None or not is_whole:
-            is_blank = not line.strip()
-            return is_blank
-        self._locations.setdefault(trace, []).append(location)
-        # Most updates have neither of these keys: parse only the lines that may have them.
-        if b'"trainer_logprobs"' in line:
-            self.trained = True
-        if b'"effective"' in line:
-            info = mapping(logged.json_object(line).get("info"))
-            self.judged.update(k for k in info if _is_effective(mapping(info[k])))
-            # Newer marks have no kind; in an evaluation, unmarked traces may only be unfinished.
-            if _is_effective(info):
-                self.judged.add("train")
-        return True
-
-    def of(self, trace: str) -> Iterator[Row]:
-        for number, offset in self._locations.get(trace, ()):
-            self._files[number].seek(offset)
-            update = logged.json_object(self._files[number].readline(MAX_LINE))
-            if update.get("trace_id") == trace:
-                yield update
-
-
-def _trace_of(line: bytes) -> str | None:
-    """Return the trace's id in an update; parse the line only if the id contains an escape."""
-    match = _ID.search(line)
-    if match:
-        return match[1].decode(errors="surrogatepass")
-    trace = logged.json_object(line).get("trace_id")
-    return trace if isinstance(trace, str) else None
-
-
-@lru_cache(maxsize=1)
-def updates_in(files: tuple[FileStamp, ...]) -> Updates:
-    return Updates(files)
-
-
-def apply_updates(trace: Row, updates: Iterator[Row]) -> None:
-    """Merge updates into ``info`` and the nodes' arrays of a trace, in place."""
-    nodes = dicts(trace.get("nodes"))
-    paths: dict[int | None, list[int]] = dict(enumerate(_paths_to_leaves(nodes)))
-    for update in updates:
-        _merge(trace, {"info": mapping(update.get("info"))})
-        for branch in dicts(update.get("branches")):
-            path = paths.get(coerce.integer(branch.get("index")), [])
-            for name, values in branch.items():
-                if isinstance(values, list) and name not in _FIXED_KEYS:
-                    _split_among_nodes([nodes[i] for i in path], name, values)
-
-
-def _split_among_nodes(nodes: Sequence[Row], name: str, values: list[Any]) -> None:
-    """Set ``name`` of nodes to their part of an array of a whole branch, where it has numbers.
-
-    ``values`` has one number per token of the branch, a node's array one per sampled token.
-    """
-    stop = 0
-    for node in nodes:
-        start = stop
-        stop += len(node.get("token_ids") or [])
-        mask = node.get("mask") or []
-        of_node = values[start:stop]
-        if len(of_node) != len(mask):
-            continue
-        numbers = [coerce.real(value) for value in compress(of_node, mask)]
-        floats = [math.nan if number is None else number for number in numbers]
-        if not all(map(math.isnan, floats)):
-            node[name] = floats
-
-
-def _merge(old: Row, new: Row) -> None:
-    """Merge ``new`` recursively into ``old``, without marking a ``KeyTracker``'s keys as read."""
-    for key, value in new.items():
-        before = dict.get(old, key)
-        if isinstance(before, dict):
-            _merge(before, mapping(value))
-        else:
-            old[key] = value
-
-
-def _open_unpacked(path: Path) -> tuple[IO[bytes], str]:
-    """Open a file, decompressed if it is zstandard; return it and why it ends early, or ""."""
-    if path.suffix != ".zst" or not path.stat().st_size:
-        return path.open("rb"), ""
-    plain = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
-    why = ""
-    try:
-        with path.open("rb") as packed:
-            stream = zstd.ZstdFile(packed)
-            while piece := stream.read1(1 << 20):
-                plain.write(piece)
-    except (OSError, EOFError, ValueError, zstd.ZstdError) as error:
-        why = str(error)
-    return plain, why
 
 
 class Branch(NamedTuple):
@@ -247,27 +82,33 @@ class Branch(NamedTuple):
 def _branches(nodes: Sequence[Row]) -> list[Branch]:
     """Return a trace's branches by rank: the last one counts as what was trained on."""
     whole = [Branch(list(range(len(nodes))))]
+    # Without links to parents, the nodes are one conversation.
     if all(node.get("parent") is None for node in nodes):
         return whole
     links = [dicts(node.get("semantic_parents")) for node in nodes]
     resumed: set[Any] = set()  # nodes with a summary that the agent went on from
     for links_of_node in links:
-        resumed.update(_linked_nodes(links_of_node))
+        resumed.update(_summaries_resumed(links_of_node))
     branches: list[Branch] = []
-    for path in _paths_to_leaves(nodes):
-        kind = _branch_kind([links[i] for i in path], is_resumed=path[-1] in resumed)
-        is_trained = any(nodes[path[-1]].get(name) for name in _TRAINED)
+    for path in paths_to_leaves(nodes):
+        leaf = path[-1]
+        kind = _branch_kind([links[i] for i in path], is_resumed=leaf in resumed)
+        is_trained = any(nodes[leaf].get(name) for name in _TRAINED)
         branches.append(Branch(path, kind, is_trained))
     branches.sort(key=lambda branch: branch.rank)
     return branches or whole  # nodes in a circle have no leaf
 
 
-def _linked_nodes(links: Sequence[Row]) -> list[Any]:
+def _summaries_resumed(links: Sequence[Row]) -> list[Any]:
+    """Return the nodes whose summary a node goes on from, by the node's ``semantic_parents``."""
     return [link.get("node") for link in links if link.get("type") == _RESUMED]
 
 
 def _branch_kind(links: Sequence[Sequence[Row]], *, is_resumed: bool) -> str:
-    """Return the kind of a branch by the links of its nodes, those of its leaf last."""
+    """Return the kind of a branch by the links of its nodes, those of its leaf last.
+
+    ``is_resumed``: the branch ends in a summary that the agent went on from in another branch.
+    """
     for links_of_node in links:
         if any(link.get("type") == "subagent_call" for link in links_of_node):
             return _SUBAGENT
@@ -276,22 +117,6 @@ def _branch_kind(links: Sequence[Sequence[Row]], *, is_resumed: bool) -> str:
     if any(link.get("type") == _ATTEMPT for link in links[-1]):
         return _ATTEMPT
     return _OWN_AGENT
-
-
-def _paths_to_leaves(nodes: Sequence[Row]) -> list[list[int]]:
-    """Return one list per leaf: the indices of the nodes on the path from the root to the leaf."""
-    parents = [coerce.integer(node.get("parent")) for node in nodes]
-    paths: list[list[int]] = []
-    for leaf in sorted(set(range(len(nodes))) - set(parents)):
-        path = [leaf]
-        parent = parents[leaf]
-        # A parent comes before its children; any other number would lead in a circle.
-        while parent is not None and 0 <= parent < path[-1]:
-            path.append(parent)
-            parent = parents[parent]
-        path.reverse()
-        paths.append(path)
-    return paths
 
 
 class _Episode(NamedTuple):
@@ -325,20 +150,25 @@ class Verifiers(BaseFormat):
     files = ("traces.jsonl", "results.jsonl", "traces/stream/<n>.jsonl")
     claims = (("traces",), _OLD_KEYS, _UPDATE_KEYS)
 
-    annotated = False  # whether the siblings are files of updates
+    # Whether the siblings are files of updates; else the only one is the file in ``effective``
+    annotated = False
 
     def recognizes(self, obj: Row) -> bool:
         return "traces" not in obj or _is_episode(obj)
 
     def writer(self, obj: Row) -> str:
+        """Return the version of verifiers, or what else wrote an object."""
         if "traces" not in obj:
             is_update = "trace_id" in obj
             return "prime-rl's updates of traces" if is_update else "before version 1"
         traces = dicts(obj["traces"]) or [{}]
         version = coerce.string(mapping(traces[0].get("verifiers")).get("version"))
+        # Cut, as a log may hold text of any length here
         return f"verifiers {version[:40]}" if version else ""
 
     def with_siblings(self, path: Path, listed: Collection[Path]) -> Verifiers | str:
+        """Return the format with prime-rl's files next to a log; refuse what others repeat."""
+        # Update files lie in ``annotations``, or in a folder of it.
         if FOLDER in path.parts[-3:-1]:
             return message("prime-rl's updates of traces, merged into the traces")
         if path.with_name(f"{path.name}.zst") in listed:
@@ -348,6 +178,8 @@ class Verifiers(BaseFormat):
             # The remark is said once: about the first chunk of the folder.
             chunks = [file for file in listed if file.parent == path.parent]
             return _with_updates(updates, has_remark=path == min(chunks))
+        # Older versions write all traces to ``all``, and again to ``effective`` those that were
+        # trained on.
         subset = path.parent.name
         folder = path.parent.parent
         if subset == "effective" and folder / "all" / path.name in listed:
@@ -360,6 +192,7 @@ class Verifiers(BaseFormat):
         return self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield a row per branch of an episode's traces, or the row of an older result."""
         if "traces" not in obj:
             if "trace_id" in obj:
                 why = message(
@@ -379,29 +212,35 @@ class Verifiers(BaseFormat):
             yield _failed_row(episode)
 
     def _trace_branches(self, episode: _Episode) -> Iterator[_TraceBranch]:
+        """Yield what becomes a row: each branch of each trace, with the trace's updates applied."""
         for position, trace in enumerate(episode.obj["traces"]):
             if self.annotated:
                 trace_id = coerce.text(trace["id"])
                 apply_updates(trace, updates_in(self.siblings).of(trace_id))
             branches = _branches(dicts(trace["nodes"]))
-            # A trace that is left out yields only one row, so that it counts once.
+            # A trace that is left out yields only the row of its trained (last) branch, so that it
+            # counts once.
             if self._leaves_out(trace, episode.shared):
                 branches = branches[-1:]
             for branch in branches:
                 yield _TraceBranch(position, trace, branch)
 
     def _row(self, entry: _TraceBranch, episode: _Episode) -> Row:
+        """Return the row of a branch of a trace."""
         trace = entry.trace
         path = entry.branch.path
-        row = {**episode.shared, **_trace(trace, path, episode.obj)}
+        row = {**episode.shared, **_trace_fields(trace, path, episode.obj)}
+        # The rows of one rollout share its id. An agent that is not trained has one row only.
         has_branches = len(path) < len(trace["nodes"])
         if has_branches and row.get("trainable") is not False:
             trace_id = coerce.string(trace.get("id"))
             row |= fields(rollout_id=trace_id, branch=entry.branch.kind or None)
         if self.annotated:
             self._add_updates(row, trace, episode.shared)
+        # Errors of the whole episode are shown with its first trace only.
         if entry.position == 0 and episode.errors:
             row["errors"] = [*episode.errors, *row.get("errors", [])]
+        # Here the sibling is the file in ``effective``.
         if self.sibling and not self.annotated:
             advantages = _advantages(self.sibling)
             trace_id = coerce.text(trace.get("id"))
@@ -411,15 +250,20 @@ class Verifiers(BaseFormat):
         return row
 
     def _add_updates(self, row: Row, trace: Row, shared: Row) -> None:
-        """Add the fields that updates of a trace contain to its row, in place."""
+        """Add the fields that updates of a trace contain to its row, in place.
+
+        ``shared`` are the fields that all rows of the episode have.
+        """
         updates = updates_in(self.siblings)
         row |= _training_fields(mapping(trace.get("info")), shared, updates)
         has_trainer = any("trainer_logprobs" in node for node in trace["nodes"])
         if updates.trained and not has_trainer:
-            # Other rows have the trainer's logprobs: the sampler's are not comparable.
+            # ``logprobs`` are the sampler's here. Those of other rows are the trainer's, which are
+            # not comparable.
             row |= fields(sampler_logprobs=row.pop("logprobs", None))
 
     def _leaves_out(self, trace: Row, shared: Row) -> bool:
+        """Return whether a trace is of an untrained agent, or was filtered out before training."""
         if mapping(trace.get("agent")).get("trainable") is False:
             return True
         if not self.annotated:
@@ -443,17 +287,17 @@ def _with_updates(files: tuple[FileStamp, ...], *, has_remark: bool) -> Verifier
 
 
 def _training_fields(info: Row, shared: Row, updates: Updates) -> Row:
-    """Return the step at which a trace was trained on, and whether it was filtered out."""
+    """Return the fields ``step``, at which a trace was trained on, and ``filtered_out``.
+
+    ``info`` is that of the trace, with its updates; ``shared`` are its episode's fields.
+    """
     kind = "eval" if shared.get("split") == "eval" else "train"
     of_kind = mapping(info.get(kind))  # older updates have the fields by kind of work
     step = of_kind.get("trained_at_step", mapping(info.get("ship")).get("step"))
-    is_used = _is_effective(info) or _is_effective(of_kind)
+    is_used = is_effective(info) or is_effective(of_kind)
+    # Where no trace of a kind is marked, an unmarked one need not be filtered out.
     is_filtered = kind in updates.judged and not is_used
     return fields(step=coerce.integer(step), filtered_out=True if is_filtered else None)
-
-
-def _is_effective(info: Row) -> bool:
-    return info.get("effective") is True
 
 
 def _is_episode(obj: Row) -> bool:
@@ -465,7 +309,7 @@ def _is_trace(trace: object) -> bool:
     return isinstance(trace, dict) and isinstance(trace.get("nodes"), list)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # read once, not for each row
 def _advantages(file: FileStamp) -> dict[str, float | None]:
     """Return trace id -> advantage (None if not logged) of the traces that were trained on."""
     advantages: dict[str, float | None] = {}
@@ -477,9 +321,10 @@ def _advantages(file: FileStamp) -> dict[str, float | None]:
 
 
 def _result(obj: Row, where: Where) -> Row:
-    """Return the row of a rollout, as logged before version 1."""
+    """Return the row of a rollout, as logged before version 1; raise RowError if it has no text."""
     if obj.get("completion") is None:
         raise RowError(message("{field} is missing", field="`completion`"))
+    # Durations are logged in seconds, by some versions in milliseconds.
     timing = mapping(obj.get("timing"))
     seconds = coerce.real(timing.get("total"))
     seconds_of_millis = logged.seconds_of(timing, "total_ms")
@@ -502,13 +347,13 @@ def _result(obj: Row, where: Where) -> Row:
 
 
 def _shared(obj: Row, where: Where) -> Row:
-    """Return the fields that all rows of an episode have."""
+    """Return the fields that all rows of an episode, ``obj``, have."""
     run = mapping(obj.get("run"))
     work = mapping(run.get("work"))
     task = mapping(mapping(obj.get("task")).get("data"))
     environment = mapping(obj.get("env"))
     policy = mapping(work.get("policy"))
-    kind = work.get("type") or run.get("type")
+    kind = work.get("type") or run.get("type")  # of work: "train", "eval", others
     step = work.get("step")
     return {
         "step": logged.step_of(step, where, logged.STEP_WORD, AssumedStep()),
@@ -530,11 +375,14 @@ def _failed_row(episode: _Episode) -> Row:
     return {**episode.shared, **failed, "finish_reason": "error"}
 
 
-def _trace(trace: Row, path: Sequence[int], episode: Row) -> Row:
-    """Return the fields of a trace's row; ``path`` are the nodes of one of its branches."""
+def _trace_fields(trace: Row, path: Sequence[int], episode: Row) -> Row:
+    """Return a row's fields of a trace; ``path`` are the indices of the nodes of one branch.
+
+    The nodes before the first one that the policy wrote are the prompt. ``episode`` is as logged.
+    """
     nodes = [trace["nodes"][i] for i in path]
     sampled = [bool(node.get("sampled")) for node in nodes]
-    start = first_true(sampled)  # where the response begins
+    start = first_true(sampled)  # number of nodes before the response
     messages = [node.get("message") for node in nodes]
     prompt = prompt_fields(messages[:start])
     texts = prompt | response_fields(messages[start:], sampled[start:])
@@ -564,6 +412,7 @@ def _trace(trace: Row, path: Sequence[int], episode: Row) -> Row:
     errors = _errors(trace.get("errors"))
     if errors:
         row["errors"] = errors
+        # Without a node that the policy wrote, the rollout failed before its first reply.
         has_response = start < len(nodes)
         if not has_response:
             row |= logged.failed_fields(row["prompt"], *errors)
@@ -587,7 +436,7 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
     The response begins with the first sampled token; tokens before it belong to the prompt.
     """
     replies = nodes[start:]
-    arrays = _arrays_of(replies)
+    logged_arrays = _arrays_of(replies)
     prompt_ids: list[int] = []
     for node in nodes[:start]:
         prompt_ids += coerce.ints(node.get("token_ids")) or []
@@ -597,7 +446,8 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
     spans: list[tuple[int, int]] = []
     for node in replies:
         node_ids = coerce.ints(node.get("token_ids")) or []
-        sampled = _sampled_tokens(node, len(node_ids), arrays)
+        sampled = _sampled_tokens(node, len(node_ids), logged_arrays)
+        # Until a token was sampled, tokens belong to the prompt.
         skipped = 0 if any(mask) else first_true(sampled)
         prompt_ids += node_ids[:skipped]
         spans.append((len(ids), len(ids) + len(node_ids) - skipped))
@@ -622,12 +472,13 @@ def _arrays_of(nodes: Sequence[Row]) -> list[str]:
     return arrays
 
 
-def _sampled_tokens(node: Row, size: int, arrays: Sequence[str]) -> list[bool]:
-    """Return whether each of a node's tokens was sampled: none, if the node was not trained on.
+def _sampled_tokens(node: Row, size: int, logged_arrays: Sequence[str]) -> list[bool]:
+    """Return whether each of a node's ``size`` tokens was sampled; none if it was not trained on.
 
-    Nodes that were trained on have all ``arrays`` that other nodes of the branch have.
+    ``logged_arrays`` are the keys of arrays that any node of the branch has. A node that was
+    trained on has all of them; only entropies may be missing.
     """
-    is_trained = all(node.get(name) for name in arrays if name != "entropies")
+    is_trained = all(node.get(name) for name in logged_arrays if name != "entropies")
     mask = node.get("mask")
     sampled = [bool(one) for one in mask] if isinstance(mask, list) else []
     if not is_trained or len(sampled) != size:
@@ -636,7 +487,10 @@ def _sampled_tokens(node: Row, size: int, arrays: Sequence[str]) -> list[bool]:
 
 
 def _stream_fields(streams: Mapping[str, list[float]]) -> Row:
-    """Return the row's fields of the float arrays that have a number."""
+    """Return the row's fields of float arrays (key -> one number per token) that are not all NaN.
+
+    Of entropies, only the mean is a field.
+    """
     row: Row = {}
     entropies = [value for value in streams["entropies"] if not math.isnan(value)]
     if entropies:
@@ -651,7 +505,10 @@ def _stream_fields(streams: Mapping[str, list[float]]) -> Row:
 
 
 def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
-    """Return one number per token: those in ``value`` for sampled tokens, NaN for others."""
+    """Return one number per token: those in ``value`` for sampled tokens, NaN for others.
+
+    ``sampled`` has a bool per token, ``value`` a number per sampled token or per token.
+    """
     values = coerce.numbers(value)
     if not values:
         return [math.nan] * len(sampled)
@@ -666,7 +523,10 @@ def _align(value: Any, sampled: Sequence[bool]) -> list[float]:
 def _time_turns(
     turns: Sequence[Row], nodes: Sequence[int], calls: Sequence[Row]
 ) -> None:
-    """Set ``seconds`` of turns by the model calls, if each of ``nodes`` became a turn."""
+    """Set ``seconds`` of turns by the model calls, if each of ``nodes`` became a turn.
+
+    ``nodes`` are indices of nodes in the trace; a call names the node that it returned.
+    """
     if len(turns) != len(nodes):
         return
     turn_of_node: dict[int | None, Row] = dict(zip(nodes, turns, strict=True))
@@ -675,12 +535,13 @@ def _time_turns(
         time = mapping(call.get("time"))
         begin = coerce.real(time.get("start"))
         end = coerce.real(time.get("end"))
+        # A time of 0 means that it was not measured.
         if turn and begin and end and end >= begin > 0:
             turn["seconds"] = end - begin
 
 
 def _seconds(timing: Row) -> float | None:
-    """Return the time from the start of a trace to the end of its last stage."""
+    """Return the seconds from the start of a trace to the end of its last stage, else None."""
     begin = coerce.real(timing.get("start"))
     ends: list[float] = []
     for stage in _STAGES:
@@ -712,7 +573,8 @@ def _finish_reason(trace: Row) -> str | None:
     """Return ``length`` if a token limit ended the trace, else the logged stop condition."""
     reason = trace.get("stop_condition")
     ending = ending_of(reason)
-    # A logged condition such as an error or a limit of turns says more than a cut last call.
+    # A logged condition such as an error or a limit of turns says more than a last call that was
+    # cut; that it finished, or nothing, says less.
     may_be_cut = ending in (None, Ending.FINISHED)
     if _is_cut(trace) and may_be_cut:
         return "length"
@@ -721,6 +583,7 @@ def _finish_reason(trace: Row) -> str | None:
 
 def _is_cut(trace: Row) -> bool:
     """Return whether a token limit ended the trace or its last model call."""
+    # Read even if the calls decide, so that the key counts as recognized
     is_truncated = trace.get("is_truncated") is True
     calls = dicts(trace.get("calls"))
     answered = [call for call in calls if call.get("error") is None]

@@ -36,9 +36,10 @@ def absent_notes(paths: Sequence[str | Path]) -> list[Note]:
 
 
 def _notes_on(root: Path) -> Iterator[Note]:
+    """Yield a note on each folder in ``root`` that lacks something, or that all are empty."""
     empty = True
     for here, folders, names in islice(os.walk(root), _MAX_FOLDERS):
-        folders.sort()
+        folders.sort()  # in place, so that ``os.walk`` goes in this order
         empty = empty and not names
         text = _lacks(Path(here), names)
         if text:

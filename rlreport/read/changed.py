@@ -77,16 +77,21 @@ def incomplete_from(
     )
     steps = np.unique(step)
     incomplete = np.zeros(len(steps), bool)
-    by_step = _are_dumps_of_steps(file, step)
+    has_one_step_per_file = _are_dumps_of_steps(file, step)
     for number, change in changes.items():
         steps_read = step[(file == number) & (offset < change.stop)]
         if not len(steps_read):
             continue
         first = _first_incomplete(steps_read)
-        incomplete |= steps == first if by_step else steps >= first
+        # Later steps are in other files, or would have followed in this one.
+        is_concerned = steps == first if has_one_step_per_file else steps >= first
+        incomplete[is_concerned] = True
+    # An incomplete step before a complete one, such as that of a dump, does not end the run.
     complete = np.flatnonzero(~incomplete)
-    after = complete[-1] + 1 if len(complete) else 0
-    return int(steps[after]) if after < len(steps) else None
+    after_last_complete = complete[-1] + 1 if len(complete) else 0
+    if after_last_complete == len(steps):
+        return None
+    return int(steps[after_last_complete])
 
 
 def _are_dumps_of_steps(file: Ints, step: Ints) -> bool:

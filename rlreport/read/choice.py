@@ -53,29 +53,45 @@ class Choice(NamedTuple):
 def choose_rows(
     responses: pd.DataFrame, file_names: Sequence[str], limits: ReadLimits = LIMITS
 ) -> Choice:
-    """Choose the responses whose texts and tokens are used, and those of them to sample."""
+    """Choose the responses whose texts and tokens are used, and those of them to sample.
+
+    ``file_names`` are those of the log files, by their number in column ``file``.
+    """
     sample = sampled_rows(responses, file_names, limits)
     values = responses[list(METRICS)].to_numpy(np.float64)
     rank = _step_ranks(responses, values)
-    texts = _bytes_of_texts(responses)
     chosen = np.zeros(len(responses), np.bool_)
     chosen[sample] = True
+    # Pages show the first error of a tool as an example.
     tool_errors = responses["tool_errors"].to_numpy(np.float64)
     chosen[np.flatnonzero(tool_errors > 0)[:1]] = True
     chosen[_extremes_of_run(values)] = True
-    per_step = _rows_per_step(chosen, rank, texts, limits)
+    text_bytes = _bytes_of_texts(responses)
+    per_step = _rows_per_step(chosen, rank, text_bytes, limits)
     chosen[rank < per_step] = True
-    prompts = responses["prompt_id"].to_numpy()
-    ids, first = np.unique(prompts, return_index=True)
-    without_response = ~np.isin(ids, prompts[chosen])
-    without_response[MAX_PROMPTS:] = False
-    chosen[first[without_response]] = True
+    chosen[_first_of_prompts(responses["prompt_id"].to_numpy(), chosen)] = True
     rows = np.flatnonzero(chosen)
     return Choice(rows, np.isin(rows, sample))
 
 
+def _first_of_prompts(prompts: Ints, chosen: NDArray[np.bool_]) -> Ints:
+    """Return the first row of each of the prompts to show that has no chosen row yet.
+
+    ``prompts`` are the prompts of all rows, numbered by first appearance: shown are those with
+    numbers below MAX_PROMPTS.
+    """
+    numbers, first_rows = np.unique(prompts, return_index=True)
+    lacks_row = ~np.isin(numbers, prompts[chosen])
+    lacks_row[MAX_PROMPTS:] = False
+    rows: Ints = first_rows[lacks_row]
+    return rows
+
+
 def _extremes_of_run(values: Floats) -> Ints:
-    """Return rows with the lowest and highest value of each column, (2, columns)."""
+    """Return the rows with the lowest and the highest value of each column, (2, columns).
+
+    ``values`` are (rows, columns). Of a column without a finite value, it is the last row.
+    """
     lowest_first = np.stack([values, -values])
     lowest_first[~np.isfinite(lowest_first)] = np.inf
     # Of equal extremes, the latest, as ``pages.plan.extremes`` does: the first from the end.
@@ -85,16 +101,21 @@ def _extremes_of_run(values: Floats) -> Ints:
 
 
 def _rows_per_step(
-    chosen: NDArray[np.bool_], rank: Ints, texts: Floats, limits: ReadLimits
+    chosen: NDArray[np.bool_], rank: Ints, text_bytes: Floats, limits: ReadLimits
 ) -> int:
-    """Return how many of each step to choose, besides ``chosen``; 0 if there are too many steps."""
-    if len(rank) <= limits.chosen and texts.sum() <= limits.chosen_bytes:
+    """Return how many responses of each step to choose, by ``rank`` from 0, besides ``chosen``.
+
+    It is ``limits.extremes``, halved until the responses fit into the limits: 0 if there are too
+    many steps. If all responses fit, all are chosen.
+    """
+    if len(rank) <= limits.chosen and text_bytes.sum() <= limits.chosen_bytes:
         return len(rank)
     per_step = limits.extremes
     while per_step > 0:
         wanted = chosen | (rank < per_step)
+        # Room is left for a response to each prompt, which are chosen last.
         has_room = wanted.sum() <= limits.chosen - MAX_PROMPTS
-        if has_room and texts[wanted].sum() <= limits.chosen_bytes:
+        if has_room and text_bytes[wanted].sum() <= limits.chosen_bytes:
             break
         per_step //= 2
     return per_step
@@ -110,8 +131,12 @@ def _step_ranks(responses: pd.DataFrame, values: Floats) -> Ints:
 
 
 def extremeness(values: Floats) -> Ints:
-    """Return each row's smallest rank from either end of any column, 0 for an extreme, (R,)."""
+    """Return each row's smallest rank from either end of any column, 0 for an extreme, (R,).
+
+    ``values`` are (R, columns). NaN ranks behind all values.
+    """
     ends = np.hstack([values, -values])
+    # Sorting the order of a column gives the rank of each row in it.
     ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)
     ranks[np.isnan(ends)] = len(values)
     smallest: Ints = ranks.min(axis=1)
@@ -139,17 +164,16 @@ def sampled_rows(
     if _fits(cost, limits):
         return np.arange(len(responses))
     rows = np.flatnonzero(responses["validation"].to_numpy() == RowRole.TRAINING)
+    locations = responses[["step", "group", "file", "offset", "sub"]]
+    rows = rows[_order_in_steps(locations.iloc[rows], file_names)]
     step = responses["step"].to_numpy()[rows]
-    priority = _priorities(responses, file_names)[rows]
-    group = responses["group"].to_numpy()[rows]
-    _, first, member = np.unique(group, return_index=True, return_inverse=True)
-    order = np.lexsort((priority, group, priority[first][member], step))
-    rank = pd.Series(step[order]).groupby(step[order]).cumcount().to_numpy()
-    ordinal = np.unique(step[order], return_inverse=True)[1]
+    rank_in_step = pd.Series(step).groupby(step).cumcount().to_numpy()
+    ordinal_of_step = np.unique(step, return_inverse=True)[1]
     per_step = limits.sampled
     every = 1
     while True:
-        chosen = rows[order[(rank < per_step) & (ordinal % every == 0)]]
+        is_chosen = (rank_in_step < per_step) & (ordinal_of_step % every == 0)
+        chosen = rows[is_chosen]
         if _fits(cost[chosen], limits):
             return np.sort(chosen)
         if per_step > 1:
@@ -158,22 +182,40 @@ def sampled_rows(
             every *= 2
 
 
+def _order_in_steps(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
+    """Return the indices of responses by step, in a step at random, but group by group.
+
+    A group comes where its first response would. So the first k responses of a step are of whole
+    groups, except for the last of them.
+    """
+    step = responses["step"].to_numpy()
+    group = responses["group"].to_numpy()
+    priority = _priorities(responses, file_names)
+    _, first, member = np.unique(group, return_index=True, return_inverse=True)
+    priority_of_group = priority[first][member]
+    # ``lexsort`` sorts by its last key first.
+    order: Ints = np.lexsort((priority, group, priority_of_group, step))
+    return order
+
+
 def _fits(cost: Floats, limits: ReadLimits) -> bool:
     return len(cost) <= limits.sampled and cost.sum() <= limits.sampled_tokens
 
 
 def _cost(responses: pd.DataFrame) -> Floats:
+    """Return the number of tokens (or estimated words) that a sample takes of each response."""
     tokens = responses["response_tokens"].to_numpy(np.float64)
     words = responses["response_chars"].to_numpy(np.float64) / _CHARS_PER_WORD
     return np.minimum(np.where(np.isnan(tokens), words, tokens), 2 * EDGE)
 
 
 def _priorities(responses: pd.DataFrame, file_names: Sequence[str]) -> Hashes:
+    """Return a hash of where each response is in the logs, (R,): its file's name, not number."""
     names = np.array(
         [xxhash.xxh3_64_intdigest(os.fsencode(n)) for n in file_names], np.uint64
     )
     file, offset, sub = (
         responses[name].to_numpy() for name in ("file", "offset", "sub")
     )
-    place = mix(names[file]) + offset.astype(np.uint64)
-    return mix(mix(place) + sub.astype(np.uint64))
+    hash_of_object = mix(mix(names[file]) + offset.astype(np.uint64))
+    return mix(hash_of_object + sub.astype(np.uint64))

@@ -166,6 +166,7 @@ def _collect_remarks(
     """Add remarks on rows, their extras, tools and reward parts to ``chunk``."""
     remarks = chunk.remarks
     extras = chunk.extras
+    # Rows are numbered in the chunk, which may have rows of earlier batches.
     for number, (row, position) in enumerate(
         zip(rows, positions, strict=True), chunk.rows
     ):
@@ -180,6 +181,7 @@ def _collect_remarks(
             extra = extras.get(name)
             if extra is None:
                 extra = extras[name] = Extra()
+                # The last name in the alphabet, so that the order of rows does not matter
                 if len(extras) > MAX_CHUNK_EXTRAS:
                     del extras[max(extras)]
                     chunk.extras_dropped = True
@@ -194,6 +196,7 @@ def _collect_remarks(
 
 
 def _clean_texts(rows: Sequence[ParsedRow], pads: tuple[str, ...]) -> CleanTexts:
+    """Return the texts of rows without padding, as all columns and pages use them."""
     return CleanTexts(
         responses=[clean_text(row.response, pads) for row in rows],
         references=[
@@ -204,6 +207,7 @@ def _clean_texts(rows: Sequence[ParsedRow], pads: tuple[str, ...]) -> CleanTexts
 
 
 def _text_columns(texts: CleanTexts) -> Columns:
+    """Return the columns that are computed from texts of responses and references."""
     responses = texts.responses
     reference_chars = [
         np.nan if text is None else len(text) for text in texts.references
@@ -234,8 +238,10 @@ def _origin_columns(batch: Sequence[Row]) -> Columns:
 def _row_columns(
     rows: Sequence[ParsedRow], texts: CleanTexts, options: ReadOptions
 ) -> Columns:
+    """Return the columns that need no tokens."""
     pads = options.pad_tokens
     prompts = [_prompt_hash(row.prompt, pads, options.system_end_token) for row in rows]
+    # 0 stands for no group, so no group may have the hash 0.
     groups = [0 if row.group is None else text_hash(row.group) or 1 for row in rows]
     columns: Columns = {
         "step": np.array([row.step for row in rows], np.int64),
@@ -248,8 +254,10 @@ def _row_columns(
     columns |= _text_columns(texts)
     rewards = np.array([row.rewards for row in rows]).T
     columns |= zip(REWARDS, rewards, strict=True)
-    nan = np.isnan(columns["reward"]) & (columns["missing_grade"] == 0)
-    columns["nan_values"] = nan.astype(np.int64)
+    # A reward that is missing for a known reason is counted there, not as NaN.
+    is_nan = np.isnan(columns["reward"]) & (columns["missing_grade"] == 0)
+    columns["nan_values"] = is_nan.astype(np.int64)
+    # Columns of turns exist only if a row of the batch has the figure.
     for i, row in enumerate(rows):
         for name, value in row.metadata.figures.items():
             if name not in columns:
@@ -261,6 +269,10 @@ def _row_columns(
 def _add_token_columns(
     columns: Columns, tokens: TokenRows, sampled: TokenRows, figures: TokenFigures
 ) -> None:
+    """Add columns of a batch's tokens: NaN in rows without tokens.
+
+    ``sampled`` are the sampled ones of ``tokens``, ``figures`` theirs.
+    """
     token_figures = response_figures(
         figures,
         sampled.offsets,
@@ -271,6 +283,7 @@ def _add_token_columns(
     closes = sampled.marks(_CLOSING)
     token_figures |= thinking_tokens(opens, closes, sampled.offsets)
     if tokens.sampled is not None and tokens.masked is not None:
+        # Unknown, not 0, in a row without a mask
         env_tokens = tokens.lengths - sampled.lengths
         token_figures["env_tokens"] = np.where(tokens.masked, env_tokens, np.nan)
         if "kl_max_position" in token_figures:
@@ -286,10 +299,11 @@ def _add_token_columns(
             columns[name].astype(np.float64) for name in ("rlhf_reward", "reward")
         )
         columns["non_score_reward"] = difference(rlhf, reward)
+    # ``view`` only tells the type of the column.
     columns["nan_values"].view(np.int64)[tokens.rows] += sampled.nan_values
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=512)  # the responses of a group have the same prompt
 def _prompt_hash(
     prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
 ) -> int:
@@ -297,7 +311,10 @@ def _prompt_hash(
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:
-    """Concatenate columns by name (NaN or 0 where a part has none); remove them from ``parts``."""
+    """Concatenate columns by name (NaN or 0 where a part has none); remove them from ``parts``.
+
+    Each column of the parts is freed as soon as it is copied, so that memory does not double.
+    """
     lengths = [len(part["step"]) for part in parts]
     dtypes: dict[str, np.dtype[np.generic]] = {}
     for part in parts:
@@ -323,15 +340,16 @@ def text_hash(text: str) -> int:
 
 
 def _rollout(row: ParsedRow) -> float:
+    """Return a hash of a row's rollout id, NaN without one."""
     rollout = row.carried.get("rollout_id")
-    return (
-        float(text_hash(str(rollout)) >> 11)
-        if isinstance(rollout, str | int)
-        else np.nan
-    )
+    if not isinstance(rollout, str | int):
+        return np.nan
+    # float64 represents integers up to 53 bits exactly.
+    return float(text_hash(str(rollout)) >> 11)
 
 
 def _field_bits(row: ParsedRow) -> int:
+    """Return the canonical fields that a row has, as the sum of their FIELD_BITS."""
     names = ["prompt", "response", *row.carried, *row.tokens.arrays]
     names += [
         name
@@ -355,21 +373,28 @@ def _set_finished(
     texts: Sequence[str],
     tokens: TokenRows | None,
 ) -> None:
+    """Set ``ending``, ``finished`` (1, 0 or NaN) and ``finish_source``, which decides it.
+
+    A logged reason comes first, then the last token, which should be an end token, then the end of
+    the text, if no tokens are logged. ``texts`` are the responses, ``tokens`` the sampled ones.
+    """
     ending = np.array([row.ending or 0 for row in rows], np.int8)
     finished: Floats = (ending == Ending.FINISHED).astype(np.float64)
     source = np.where(
         np.isin(ending, (0, Ending.OTHER)), FinishSource.UNKNOWN, FinishSource.REASON
     ).astype(np.int8)
-    finished[source == 0] = np.nan
+    finished[source == FinishSource.UNKNOWN] = np.nan
     has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
         for row, strings in zip(tokens.rows.tolist(), tokens.strings, strict=True):
             has_tokens[row] = strings is not None
-            if strings and not source[row]:
+            if strings and source[row] == FinishSource.UNKNOWN:
                 finished[row] = strings[-1] in EOS_TOKENS
                 source[row] = FinishSource.TOKEN
-    for i in np.flatnonzero((source == 0) & ~has_tokens).tolist():
+    by_text = (source == FinishSource.UNKNOWN) & ~has_tokens
+    for i in np.flatnonzero(by_text).tolist():
         stripped = texts[i].rstrip()
+        # The test of one letter is much faster, and mostly decides.
         finished[i] = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
         source[i] = FinishSource.TEXT
     columns |= {"ending": ending, "finished": finished, "finish_source": source}
@@ -378,10 +403,15 @@ def _set_finished(
 def _positions_in_all(
     among_sampled: Floats, tokens: TokenRows, sampled_offsets: Ints
 ) -> Floats:
+    """Return positions in each row among all its tokens, given those among its sampled ones.
+
+    Both are (R,), NaN without a position; ``sampled_offsets`` are where the rows' sampled tokens
+    begin among all sampled tokens.
+    """
     assert tokens.sampled is not None
     finite = np.isfinite(among_sampled)
-    where = np.flatnonzero(tokens.sampled)
+    index_of_sampled = np.flatnonzero(tokens.sampled)  # among all tokens of the batch
+    numbers = sampled_offsets[:-1][finite] + among_sampled[finite].astype(np.int64)
     positions = np.full(len(among_sampled), np.nan)
-    first = sampled_offsets[:-1][finite] + among_sampled[finite].astype(np.int64)
-    positions[finite] = where[first] - tokens.offsets[:-1][finite]
+    positions[finite] = index_of_sampled[numbers] - tokens.offsets[:-1][finite]
     return positions

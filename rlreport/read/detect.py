@@ -83,6 +83,8 @@ class _Detection(NamedTuple):
 
 @dataclass(slots=True)
 class LogFiles:
+    """The logs to read, with a format for each, and what is to be said about other files."""
+
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -100,6 +102,7 @@ class LogFiles:
             add_unread_field(self.unread, name, kind)
 
     def only(self, files: Sequence[int]) -> LogFiles:
+        """Return the same with only the logs at these indices."""
         sources = [self.sources[i] for i in files]
         formats = [self.formats[i] for i in files]
         return LogFiles(sources, formats, self.notes, self.unread, self.numbered)
@@ -114,8 +117,8 @@ def detect_formats(
     detections = _detections(listing.sources, options, listed)
     others = _OtherFiles(used, detections)
     files = LogFiles()
-    row_splits: list[frozenset[str]] = []
-    stepless: set[str] = set()
+    row_splits: list[frozenset[str]] = []  # of each log, see ``_Detection.splits``
+    stepless: set[str] = set()  # names of logs with rows without a step
     for source, detection in zip(listing.sources, detections, strict=True):
         if detection.remark:
             files.notes.append(Note(NoteKind.FORMAT, detection.remark, 1, source.name))
@@ -137,8 +140,10 @@ def detect_formats(
         text = message("left out: reports written by rlreport")
         count = len(listing.reports)
         files.notes.append(Note(NoteKind.REPORTS, text, count, listing.reports[0]))
+    # Only now, as the siblings among the other files have been met
     files.notes += others.notes_on_siblings()
     chosen = _without_repeats(_chosen_splits(files, row_splits, options.split))
+    # Last, so that only files that are read decide which number in the paths is a step
     return _with_path_steps(chosen, stepless)
 
 
@@ -146,6 +151,7 @@ class _OtherFiles:
     """Files that are no logs. Those with another purpose need no note of their own."""
 
     def __init__(self, used: Iterable[Path], detections: Iterable[_Detection]) -> None:
+        """``used``: files and folders with another purpose, such as trainer metrics."""
         self._used = {path.resolve() for path in used}
         # Files that a format reads together with a log next to them
         self._siblings: set[Path] = set()
@@ -155,6 +161,7 @@ class _OtherFiles:
                 self._siblings.add(Path(sibling.path).resolve())
 
     def notes_on(self, source: Source, kind: NoteKind, text: str) -> list[Note]:
+        """Return a note on a file, none if the file, or a folder of it, has another purpose."""
         path = Path(source.path).resolve()
         if not self._used.isdisjoint((path, *path.parents)):
             return []
@@ -186,6 +193,7 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
 
     ``stepless`` are the names of files with rows without a step: only these need one.
     """
+    # Name of a file without steps -> paths of the files in it, if it is an archive
     members: dict[str, list[str]] = {}
     for source, log_format in zip(files.sources, files.formats, strict=True):
         if source.name in stepless:
@@ -200,13 +208,14 @@ def _with_path_steps(files: LogFiles, stepless: Collection[str]) -> LogFiles:
     files.notes += _notes_on_path_steps(steps)
     files.numbered = _numbered_path(files, steps)
     for i, source in enumerate(files.sources):
-        inside = [source.name, *members.get(source.name, ())]
-        own = {path: by_path[path] for path in inside if path in by_path}
-        files.formats[i] = replace(files.formats[i], steps=own)
+        own_paths = [source.name, *members.get(source.name, ())]
+        own_steps = {path: by_path[path] for path in own_paths if path in by_path}
+        files.formats[i] = replace(files.formats[i], steps=own_steps)
     return files
 
 
 def _notes_on_path_steps(steps: Mapping[str, int | None]) -> list[Note]:
+    """Return a note if any of the files without steps has one in its path, by ``steps``."""
     named = [path for path, step in steps.items() if step is not None]
     if not named:
         return []
@@ -219,13 +228,17 @@ def _notes_on_path_steps(steps: Mapping[str, int | None]) -> list[Note]:
 
 
 def _numbered_path(files: LogFiles, stepless: Iterable[str]) -> str:
-    """Return a path if those that may have the step differ in a number, else ""."""
+    """Return a path if those that may have the step differ in a number, else "".
+
+    These are the paths in ``stepless``, and those of formats that number files by step.
+    """
     paths = set(stepless)
     for source, log_format in zip(files.sources, files.formats, strict=True):
         if log_format.id in _NUMBERED_BY_STEP:
             paths.add(source.name)
     plain = {_NO_STEPS.sub("", path) for path in paths}
     patterns = {re.sub(r"\d+", "#", path) for path in plain}
+    # Several paths have the same pattern: they differ in a number only.
     return min(paths) if len(plain) > len(patterns) else ""
 
 
@@ -236,6 +249,7 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
     name, if there are files whose names differ only in that number.
     """
     steps: dict[str, int] = {}
+    # (Text before the last number, suffixes) -> path -> the number
     series: dict[tuple[str, str], dict[str, int]] = {}
     for name in names:
         step = step_in_path(name, STEP_WORD)
@@ -252,6 +266,7 @@ def path_steps(names: Sequence[str]) -> dict[str, int]:
 
 
 def _without_repeats(files: LogFiles) -> LogFiles:
+    """Return the files without those of TRL that repeat rows of an earlier step, and a note."""
     folders: dict[str, list[Source]] = {}
     for source, log_format in zip(files.sources, files.formats, strict=True):
         if log_format.id == TRL.id and log_format.container == "parquet":
@@ -277,6 +292,7 @@ def _chosen_splits(
     """Return the files of the splits that are read, with notes on others.
 
     ``row_splits`` has the splits that the rows of each file name; ``chosen`` is the user's choice.
+    One split is the main one, whose rows are checked; a second one is watched, only shown.
     """
     rows_name_splits = any(row_splits)
     # "": the rows of the file decide
@@ -290,6 +306,7 @@ def _chosen_splits(
         raise UsageError(
             f"--split: no log of split {chosen!r}; found: {', '.join(names)}"
         )
+    # Without a choice the main split is ``train``, unless all files are of other splits.
     if chosen:
         main = chosen
     elif rows_name_splits or "train" in names or not names:
@@ -297,6 +314,7 @@ def _chosen_splits(
     else:
         main = names[0]
     others = [split for split in names if split != main]
+    # Who chose a split wants to see that one only.
     watched = _watched_split(main, others) if chosen is None else None
     for split in others:
         indices = [i for i, of_file in enumerate(split_of_file) if of_file == split]
@@ -313,7 +331,10 @@ def _chosen_splits(
 
 
 def _watched_split(main: str, others: Sequence[str]) -> str | None:
-    """Return the split to show besides ``main``: ``val`` if possible."""
+    """Return the split to show besides ``main``: ``val`` if possible.
+
+    Without ``others``, later rows of a file may still be of ``val``.
+    """
     watched = "val"
     if others and watched not in others:
         watched = others[0]
@@ -333,6 +354,7 @@ def _detections(
     peeks: dict[int, _Peek] = {}
 
     def detect_from_start(numbers: list[int]) -> None:
+        """Detect the formats of files by their own first objects."""
         starts = _peeks([sources[number] for number in numbers])
         for number, peek in zip(numbers, starts, strict=True):
             peeks[number] = peek
@@ -341,7 +363,9 @@ def _detections(
     samples = [_evenly_spaced(numbers) for numbers in by_pattern.values()]
     # At once, as each request to a store is slow
     detect_from_start(list(chain.from_iterable(samples)))
-    disagreeing: list[int] = []
+    disagreeing: list[
+        int
+    ] = []  # files like which some of the sample have another format
     for numbers, sample in zip(by_pattern.values(), samples, strict=True):
         rest = [number for number in numbers if number not in detections]
         kinds = {_kind_of(detections[number]) for number in sample}
@@ -357,12 +381,16 @@ def _detections(
 
 
 def _kind_of(detection: _Detection) -> tuple[str | None, str, frozenset[str]]:
+    """Return what files of one kind have in common."""
     identity = detection.format.id if detection.format else None
     return identity, detection.reason, detection.splits
 
 
 def _evenly_spaced(numbers: list[int]) -> list[int]:
-    """Return up to _MAX_PEEKED_FILES of the numbers, with the first and the last one."""
+    """Return up to _MAX_PEEKED_FILES of the numbers, with the first and the last one.
+
+    They are evenly spaced, as a run may change what it logs midway.
+    """
     last = len(numbers) - 1
     count = min(len(numbers), _MAX_PEEKED_FILES)
     return [numbers[i * last // max(1, count - 1)] for i in range(count)]
@@ -375,12 +403,13 @@ def _container(source: Source) -> str:
 def _peeks(sources: list[Source]) -> Iterator[_Peek]:
     """Yield the first objects of each file; the starts of remote files are fetched at once."""
     for source, start in zip(sources, with_content(sources, _HEAD), strict=True):
+        # The start of a remote file with lines is enough; other files are read as a whole.
         is_whole = start.size == source.size
         peek: _Peek = ([], "")
         if is_whole or _container(source) == "lines":
             peek = _peek(start)
         if not is_whole and not peek[0]:
-            # Only now, as opening a file in a store fetches BLOCK bytes
+            # Only now, as opening a file in a store fetches a large block of it
             peek = _peek(source)
         yield peek
 
@@ -388,6 +417,10 @@ def _peeks(sources: list[Source]) -> Iterator[_Peek]:
 def _detect(
     source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek
 ) -> _Detection:
+    """Detect the format of a file by its name and ``peek``, its first objects.
+
+    ``listed`` are the paths of all local files, of which some may be read together with this one.
+    """
     container = _container(source)
     objects, problem = peek
     detected = detect(
@@ -401,16 +434,16 @@ def _detect(
         # A file with the name of a log but no readable line is a log, to report its lines.
         detected = detected or Detected(RLBoard(), "as named")
     if detected is None:
-        damaged = bool(problem) and container == "parquet"
-        return _Detection(
-            None, problem or refusal(source.name, objects), damaged=damaged
-        )
+        # Any Parquet file with the name of a log may be one, so a damaged one is an error.
+        is_damaged = bool(problem) and container == "parquet"
+        why = problem or refusal(source.name, objects)
+        return _Detection(format=None, reason=why, damaged=is_damaged)
     form = detected.format
     remark = ""
     if not is_url(source.path):
         configured = form.with_siblings(Path(source.path), listed)
-        if isinstance(configured, str):
-            return _Detection(None, configured)
+        if isinstance(configured, str):  # why it is not read
+            return _Detection(format=None, reason=configured)
         form = configured
     elif not form.alone:
         remark = message(
@@ -421,20 +454,26 @@ def _detect(
     by_path = form.split(source.name)
     preview = reader.preview(objects, source.name)
     log_format = LogFormat(
-        form.id, container, reader, detected.reason, by_path or "train"
+        id=form.id,
+        container=container,
+        reader=reader,
+        why=detected.reason,
+        split=by_path or "train",
     )
+    # Rows that name no split are of the path's.
     splits = frozenset(split or by_path or "" for split in preview.splits) - {""}
     return _Detection(
-        log_format,
-        detected.reason,
-        remark or form.remark,
-        splits if splits - {by_path} else frozenset(),
+        format=log_format,
+        reason=detected.reason,
+        remark=remark or form.remark,
+        splits=splits if splits - {by_path} else frozenset(),
         stepless=preview.stepless,
         unread=preview.unread,
     )
 
 
 def _peek(source: Source) -> _Peek:
+    """Return the first objects of a file, up to MAX_PEEKED, and why it cannot be read further."""
     objects: list[dict[str, Any]] = []
     if _container(source) == "lines":
         # Limit the range, so that a file of broken lines is not read to its end.

@@ -73,6 +73,7 @@ _ORDER = (Missing.JUDGE_FAILED, Missing.ERROR, Missing.MASKED, Missing.NULL)
 def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
     """Return a row's ``Missing`` code, 0 if its reward is valid; ``null``: the reward is null."""
     kinds = _signs_in(record)
+    # Graders also report in objects of the row, one level deep.
     for name in _NESTED:
         inner = record.get(name)
         if isinstance(inner, dict):
@@ -84,7 +85,7 @@ def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
         errors = _error_text(record.get(name))
         if errors and (null or any(grader in errors for grader in _GRADERS)):
             kinds.add(Missing.ERROR)
-    for kind in _ORDER:
+    for kind in _ORDER:  # of several reasons, the most specific
         if kind in kinds:
             return kind
     return 0
@@ -109,6 +110,7 @@ def _signs_in(fields: Mapping[str, Any]) -> set[Missing]:
 
 
 def _error_text(value: object) -> str:
+    """Return an error in lower case; "" if the value says that there was none."""
     if isinstance(value, list | dict):
         return str(value).lower() if value else ""
     word = value.strip().lower() if isinstance(value, str) else ""
@@ -120,6 +122,7 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
     kinds = columns["missing_grade"]
     if len(kinds) and (kinds == Missing.MASKED).all():  # else no reward would be left
         kinds[:] = 0
+    # A copy, before the rewards are cleared
     columns["masked_reward"] = np.where(
         kinds == Missing.MASKED, columns["reward"], np.nan
     )
@@ -129,11 +132,15 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
 
 
 def dropped_rows(kinds: NDArray[Any], extras: pd.DataFrame) -> NDArray[np.float64]:
-    """Return 1 if the trainer dropped or masked the row, 0 if not, NaN if not logged, (R,)."""
+    """Return 1 if the trainer dropped or masked the row, 0 if not, NaN if not logged, (R,).
+
+    ``kinds`` are the rows' codes of ``Missing``, ``extras`` their further fields.
+    """
     masked = kinds == Missing.MASKED
     dropped = np.where(masked.any(), masked.astype(np.float64), np.nan)
     for name in _KEPT.keys() & set(extras.select_dtypes("number")):
         values = extras[name].to_numpy(np.float64)
+        # A field with other numbers is no flag. One flag that says so is enough.
         if np.isin(values[np.isfinite(values)], (0, 1)).all():
             dropped = np.fmax(dropped, np.abs(values - _KEPT[name]))
     return dropped

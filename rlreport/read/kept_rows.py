@@ -36,6 +36,8 @@ _BRANCHES = translatable("branches of rollouts: shown, but only the trained row 
 
 @dataclass(slots=True)
 class LogRows:
+    """All rows that were read, and which of them the tables have."""
+
     chunk: Chunk  # all rows, concatenated
     order: Ints  # int64 (R',), which rows of ``chunk`` are in the response table, in its order
     # training step -> number of rows
@@ -48,7 +50,7 @@ class LogRows:
 def log_rows(
     chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool
 ) -> LogRows:
-    """Concatenate chunks and choose the rows of the response table.
+    """Concatenate chunks (which lose their columns) and choose the rows of the response table.
 
     Of each rollout, the last row counts and the others are its branches. Of steps that a restarted
     run logged again, the last attempt is kept unless ``keep_restarted``. Without training rows,
@@ -86,13 +88,16 @@ class _KeptRows:
         self.untrained: Mask = self.left_out == LeftOut.UNTRAINED_BRANCH
         # Rows for the response table, unless they are of an older attempt; others are counted.
         self.responses: Mask = (self.left_out == LeftOut.NO) | self.untrained
+        # Rows that are counted or are in the table; False for those of older attempts.
         self.keep: Mask = np.ones(len(self.responses), dtype=bool)
+        # Rows of steps that a restart logged again later, whether they are kept or not.
         self.repeated: Mask = np.zeros(len(self.responses), dtype=bool)
         self.notes: list[Note] = []
         self._names = [source.name for source in files.sources]
         self._keep_restarted = keep_restarted
 
     def judge_validation_if_nothing_else(self) -> None:
+        """Make validation rows training rows if no response is of training."""
         roles = self.columns["validation"]
         if self.responses.any() and roles[self.responses].all():
             self.columns["validation"] = np.zeros_like(roles)
@@ -101,29 +106,45 @@ class _KeptRows:
         """Leave out rows of steps that a restart logged again in the same file."""
         for file, rows in _rows_by_file(self.columns):
             steps = self.columns["step"][rows].astype(np.int64)
-            prompts = self.columns["prompt_hash"][rows].astype(np.uint64)
             in_validation = self.columns["validation"][rows] == RowRole.VALIDATION
             older = superseded_rows(steps, in_validation)
-            starts = starts_of(steps, in_validation, prompts)
-            if self._keep_restarted and starts.any():
-                note, last_only = start_note(starts, steps, self._names[file])
-                self.notes.append(note)
-                if last_only:
-                    of_last_start = starts == starts[-1]
-                    self.keep[rows[~of_last_start]] = False
-                    older &= of_last_start
-            if not self._keep_restarted:
+            if self._keep_restarted:
+                # Rows of earlier starts are no older rows of the run.
+                older &= self._in_run(file, rows)
+            else:
                 self.keep[rows[older]] = False
             older &= self.responses[rows]
             self.repeated[rows[older]] = True
             if older.any():
                 self._note_restart(steps[older], file)
 
+    def _in_run(self, file: int, rows: Ints) -> Mask:
+        """Return which rows of a file are of the run; leave out the others, bool (rows,).
+
+        If the run was started several times in one file, instead of resumed, and the last start has
+        the most steps, only that is the run. Otherwise all are. A note says which.
+        """
+        steps = self.columns["step"][rows].astype(np.int64)
+        prompts = self.columns["prompt_hash"][rows].astype(np.uint64)
+        in_validation = self.columns["validation"][rows] == RowRole.VALIDATION
+        # The number of the start, from 0, that each row belongs to
+        starts = starts_of(steps, in_validation, prompts)
+        in_run: Mask = np.ones(len(rows), dtype=bool)
+        if not starts.any():  # only one start
+            return in_run
+        note, last_is_run = start_note(starts, steps, self._names[file])
+        self.notes.append(note)
+        if last_is_run:
+            in_run = starts == starts[-1]
+            self.keep[rows[~in_run]] = False
+        return in_run
+
     def mark_branches(self) -> None:
         """Give all rows of a rollout but its last one, and untrained rows, the role of branches."""
         roles = self.columns["validation"]
         rollouts = self.columns["rollout"]  # NaN if the row is of no rollout
         for _, rows in _rows_by_file(self.columns):
+            # Rows that count elsewhere (failed, filtered) are not rows of the same rollout.
             table = pd.DataFrame(
                 {
                     "step": self.columns["step"][rows],
@@ -133,7 +154,8 @@ class _KeptRows:
                 }
             )
             has_later_row = table.duplicated(keep="last").to_numpy()
-            is_branch = has_later_row & ~np.isnan(rollouts[rows]) & self.responses[rows]
+            in_rollout = ~np.isnan(rollouts[rows])
+            is_branch = has_later_row & in_rollout & self.responses[rows]
             roles[rows[is_branch | self.untrained[rows]]] = RowRole.BRANCH
 
     def leave_out_older_files(self) -> None:
@@ -144,7 +166,7 @@ class _KeptRows:
         step = self.columns["step"].astype(np.int64)
         roles = self.columns["validation"]
         prompts = self.columns["prompt_hash"].astype(np.uint64)
-        # A step of training and the same step of validation are two.
+        # One number for both, as a step of training and the same step of validation are two
         step_and_split = np.where(roles == RowRole.VALIDATION, 2 * step + 1, 2 * step)
         trained = (
             self.keep & (self.left_out == LeftOut.NO) & (roles == RowRole.TRAINING)
@@ -158,6 +180,7 @@ class _KeptRows:
             older &= np.isin(step_and_split, logged_again)
             if not older.any():  # left out already, because of another later attempt
                 continue
+            # One note for all files of the attempt, with the name of the first
             self._note_restart(step[older], int(older_files.min()))
             self.repeated |= older
             if not self._keep_restarted:
@@ -178,6 +201,7 @@ class _KeptRows:
         self.responses &= ~alone
 
     def _note_by_file(self, kind: NoteKind, text: str, concerned: Mask) -> None:
+        """Add a note for each file, with the number of its rows in ``concerned``."""
         files = self.columns["file"][concerned]
         numbers, counts = np.unique(files, return_counts=True)
         for file, count in zip(numbers.tolist(), counts.tolist(), strict=True):
@@ -202,14 +226,17 @@ def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
     """Concatenate chunks; those given lose their columns, which would double the memory."""
     joined = Chunk()
     for chunk in chunks:
-        # What names a row of this chunk by its number has to count the rows before it.
-        base = joined.rows
+        # Extras and tools name rows by their number in the chunk: add the rows before it.
+        rows_before = joined.rows
         for name, extra in chunk.extras.items():
             whole = joined.extras.setdefault(name, Extra())
-            whole.rows.frombytes((np.asarray(extra.rows, np.int64) + base).tobytes())
+            rows = np.asarray(extra.rows, np.int64) + rows_before
+            whole.rows.frombytes(rows.tobytes())
             whole.numbers.extend(extra.numbers)
-            whole.texts |= {base + row: text for row, text in extra.texts.items()}
-        joined.tools += [(base + row, *tool) for row, *tool in chunk.tools]  # type: ignore[misc]
+            for row, text in extra.texts.items():
+                whole.texts[rows_before + row] = text
+        for row, *tool in chunk.tools:
+            joined.tools.append((rows_before + row, *tool))  # type: ignore[arg-type]
         joined.rows += chunk.rows
         joined.counts += chunk.counts
         joined.changes += chunk.changes
@@ -225,7 +252,7 @@ def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
     file = columns["file"].astype(np.int64)
     offset = columns["offset"].astype(np.int64)
     sub = columns["sub"].astype(np.int64)
-    rows = np.lexsort((sub, offset, file))
+    rows = np.lexsort((sub, offset, file))  # by the last key first
     numbers, starts = np.unique(file[rows], return_index=True)
     rows_of_files = np.split(rows, starts[1:])
     return list(zip(numbers.tolist(), rows_of_files, strict=True))

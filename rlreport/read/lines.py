@@ -43,6 +43,7 @@ class LogFormat:
 
     def step_in_path(self, obj: dict[str, Any], name: str) -> AssumedStep | None:
         """Return the step in the path of an object's file; ``name`` is that file or its archive."""
+        # Objects from archives name their file: see ``containers.Member``.
         path_in_archive = f"{name}/{getattr(obj, 'member', '')}"
         step = self.steps.get(path_in_archive, self.steps.get(name))
         return None if step is None else AssumedStep(step)
@@ -50,12 +51,16 @@ class LogFormat:
     def rows(
         self, obj: dict[str, Any], name: str, line: int, index: int
     ) -> list[dict[str, Any]]:
-        """Return canonical rows (``UnreadRow`` for bad ones); raise RowError if ``obj`` is bad."""
+        """Return canonical rows (``UnreadRow`` for bad ones); raise RowError if ``obj`` is bad.
+
+        ``name`` is the file's, ``line`` the line's number in its range, ``index`` the object's
+        number in a file without lines (else its offset).
+        """
         member = getattr(obj, "member", "")
         where = Where(name, line, index, self.step_in_path(obj, name), member)
         try:
             rows = list(self.reader(obj, where))
-        except RlreportError:
+        except RlreportError:  # such as a missing package: not a problem of the object
             raise
         except Exception as error:
             # Readers may get objects of any shape, and may be plugins of other packages.
@@ -71,7 +76,10 @@ class LogFormat:
 
 
 def with_content(sources: Sequence[Source], most: int) -> list[Source]:
-    """Return the sources, readable remote ones with only their first ``most`` bytes, in memory."""
+    """Return the sources, readable remote ones with only their first ``most`` bytes, in memory.
+
+    One that cannot be fetched stays as it is: reading it gives the reason.
+    """
     remote = [source for source in sources if source.store and source.size]
     parts = read_ranges([(source, 0, min(source.size, most)) for source in remote])
     local_copies = {
@@ -146,8 +154,8 @@ def grouped_ranges(
     ranges: Sequence[ByteRange], range_bytes: int
 ) -> list[list[ByteRange]]:
     """Return groups of small files next to each other, as large as a range; others alone."""
-    groups: list[list[ByteRange]] = [[]]
-    size = 0
+    groups: list[list[ByteRange]] = [[]]  # the first one stays empty
+    size = 0  # weight of the last group
     for part in ranges:
         last = groups[-1]
         fits = size + part.weight <= range_bytes and len(last) < _GROUP_FILES
@@ -189,8 +197,9 @@ class Lines:
             yield from self._lines(io.BufferedReader(_Pieces(pieces), self.piece_bytes))
 
     def _pieces(self) -> Generator[bytes]:
+        """Yield the file's bytes from the range's start; set ``damage`` if an error ends them."""
         source = self.part.source
-        start = max(0, self.part.start - 1)
+        start = max(0, self.part.start - 1)  # see ``_lines``
         try:
             if source.store and not source.compression and not source.content:
                 stop = source.size if self.part.stop is None else self.part.stop
@@ -209,6 +218,7 @@ class Lines:
             self.damage = reason_of(error)
 
     def _lines(self, stream: io.BufferedIOBase) -> Iterator[Line]:
+        """Yield the lines that begin in the range, given its bytes and those after it."""
         part = self.part
         end = _NO_END if part.source.compression else part.source.size
         stop = end if part.stop is None else part.stop
@@ -232,11 +242,13 @@ class Lines:
             elif len(line) > self.max_line:
                 yield Line(offset, None)
                 position += _skip_line(stream)
-            else:
+            else:  # the last line of the file, without a line end
                 yield Line(offset, line.removesuffix(b"\r"), torn=True)
 
 
 class _Pieces(io.RawIOBase):
+    """A stream of the bytes in ``pieces``."""
+
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._piece = memoryview(b"")
@@ -245,6 +257,10 @@ class _Pieces(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
+        """Fill a buffer as far as the current piece goes; return the number of bytes, 0 at the end.
+
+        As ``RawIOBase`` asks for.
+        """
         if not self._piece:
             self._piece = memoryview(next(self._pieces, b""))
         target = memoryview(buffer)
@@ -255,6 +271,7 @@ class _Pieces(io.RawIOBase):
 
 
 def _skip_line(stream: io.BufferedIOBase) -> int:
+    """Read to the end of a line, however long it is; return the number of bytes."""
     skipped = 0
     while piece := stream.readline(LIMITS.piece_bytes):
         skipped += len(piece)
@@ -264,6 +281,7 @@ def _skip_line(stream: io.BufferedIOBase) -> int:
 
 
 def reason_of(error: BaseException) -> str:
+    """Return why something cannot be read, for readers of the report."""
     if isinstance(error, RowError):
         return error.reason
     if isinstance(error, RecursionError):

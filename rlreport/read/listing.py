@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rlreport.errors import UsageError
 from rlreport.system.own_output import (
@@ -23,10 +23,6 @@ from rlreport.system.own_output import (
 )
 from rlreport.system.stores import Source, list_remote, shown
 from rlreport.text.messages import message
-
-if TYPE_CHECKING:
-    pass
-
 
 LINE_SUFFIXES = (
     ".jsonl",
@@ -67,41 +63,39 @@ class Listing:
 def find_sources(paths: Sequence[str | Path]) -> Listing:
     """Return the files at paths, globs and URLs, each once, without reports of rlreport.
 
+    Files are named relative to the deepest folder that all paths share.
+
     Raises:
         UsageError: a path does not exist.
         UnusableInputError: a path is a report, or lies in one.
     """
     listing = Listing([], [], [], [])
-    entries: list[_Found] = []
+    files: list[_Found] = []
     roots: list[str] = []
     for path in paths:
         text = os.fspath(path)
         if is_url(text):
-            root, given, files = list_remote(text)
-            reports = own_folders_in(url for url, _, _ in files)
-            listing.reports += reports
-            entries += [
-                _Found(Source("", url, size, store=text, version=version), url, given)
-                for url, size, version in files
-                if not url.startswith(tuple(reports))
-            ]
+            root, found = _remote_files(text, listing)
         else:
             root = str(_root(Path(text)))
-            given = Path(text).is_file()
             refuse_own_output([Path(text) if Path(text).exists() else Path(root)])
-            for file in _local_files(text, listing):
-                entries += _entry_of(file, listing, given=given)
+            found = _local_files(text, listing)
         roots.append(root)
+        files += found
     common = _common_root(roots)
+    # In order of paths, so that the name of a file with several paths depends on these only
     distinct: dict[object, _Found] = {}
-    for entry in sorted(entries, key=lambda entry: entry.source.path):
-        distinct.setdefault(entry.identity, entry)
+    for file in sorted(files, key=lambda file: file.source.path):
+        distinct.setdefault(file.identity, file)
     for source, _, given in distinct.values():
         name = _relative(source.path, common)
         compression = COMPRESSIONS.get(PurePosixPath(name.lower()).suffix, "")
-        log = given or name.lower().endswith(_SUFFIXES) or _NUMBERED.fullmatch(name)
+        has_log_name = name.lower().endswith(_SUFFIXES) or _NUMBERED.fullmatch(name)
         named = replace(source, name=name, compression=compression)
-        (listing.sources if log else listing.other).append(named)
+        if given or has_log_name:
+            listing.sources.append(named)
+        else:
+            listing.other.append(named)
     listing.sources.sort(key=lambda source: source.name)
     listing.unreadable = sorted(
         (_relative(path, common), why) for path, why in listing.unreadable
@@ -138,10 +132,11 @@ def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
     """Return a file's path relative to the common folder of the logs, or its name if outside."""
     local = [Path(log) for log in logs if not is_url(os.fspath(log))]
     roots = [str(_root(log).resolve()) for log in local]
-    whole = path.resolve()
+    resolved = path.resolve()
     root = Path(_common_root(roots))
-    file, folder = (whole, root) if whole.is_relative_to(root) else (path, path.parent)
-    return _relative(str(file), str(folder))
+    if resolved.is_relative_to(root):
+        return _relative(str(resolved), str(root))
+    return _relative(str(path), str(path.parent))
 
 
 def is_url(path: str) -> bool:
@@ -150,14 +145,39 @@ def is_url(path: str) -> bool:
 
 
 class _Found(NamedTuple):
-    """A listed file; equal ``identity`` means the same file. ``given``: the user named its path."""
+    """A file at one of the paths."""
 
     source: Source
-    identity: object
-    given: bool
+    identity: object  # equal for the same file under several paths
+    given: (
+        bool  # whether the user named the file itself: it is a log whatever its name is
+    )
 
 
-def _local_files(text: str, listing: Listing) -> Iterator[Path]:
+def _remote_files(url: str, listing: Listing) -> tuple[str, list[_Found]]:
+    """Return (root, files) at a URL in an object store; add reports of rlreport to ``listing``."""
+    root, given, files = list_remote(url)
+    reports = own_folders_in(file_url for file_url, _, _ in files)
+    listing.reports += reports
+    found: list[_Found] = []
+    for file_url, size, version in files:
+        if not file_url.startswith(tuple(reports)):
+            source = Source("", file_url, size, store=url, version=version)
+            found.append(_Found(source, file_url, given))
+    return root, found
+
+
+def _local_files(text: str, listing: Listing) -> list[_Found]:
+    """Return the files at a path or glob; add reports and unreadable files to ``listing``."""
+    given = Path(text).is_file()
+    found: list[_Found] = []
+    for path in _local_paths(text, listing):
+        found += _entry_of(path, listing, given=given)
+    return found
+
+
+def _local_paths(text: str, listing: Listing) -> Iterator[Path]:
+    """Yield the paths of the files at a path or glob; raise UsageError if it matches nothing."""
     if text and Path(text).exists():
         matches = [text]
     elif "**" in Path(text).parts:
@@ -189,35 +209,44 @@ def _is_report(path: Path, root: Path, listing: Listing) -> bool:
 
 
 def _recursive_matches(pattern: str, listing: Listing) -> Iterator[str]:
+    """Yield the files that a glob with ``**`` matches, and those in folders that it matches."""
     root = _root(Path(pattern))
-    wanted = Path(pattern).relative_to(root).parts
-    for path in _walk(root, listing) if root.is_dir() else ():
+    if not root.is_dir():
+        return
+    pattern_parts = Path(pattern).relative_to(root).parts
+    for path in _walk(root, listing):
         parts = path.relative_to(root).parts
-        if any(_matches(parts[:depth], wanted) for depth in range(1, len(parts) + 1)):
+        path_and_folders = [parts[:depth] for depth in range(1, len(parts) + 1)]
+        if any(_matches(one, pattern_parts) for one in path_and_folders):
             yield str(path)
 
 
 def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Return whether a path matches a glob, both given by their parts; ``**``: any folders."""
     if not pattern:
         return not parts
     first, *rest = pattern
+    # ``**`` may stand for no folder.
     if first == "**" and _matches(parts, tuple(rest)):
         return True
+    # As in a shell, hidden files match only a pattern with a dot.
     if not parts or (parts[0].startswith(".") and not first.startswith(".")):
         return False
+    # ``**`` stands for this folder, and may for further ones.
     if first == "**":
         return _matches(parts[1:], pattern)
     return fnmatch.fnmatchcase(parts[0], first) and _matches(parts[1:], tuple(rest))
 
 
 def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
+    """Yield the files in a folder and its folders; add reports and errors to ``listing``."""
     visited: set[tuple[int, int]] = set()
     add = partial(_add_unreadable, listing)
     for here, folders, names in os.walk(folder, onerror=add, followlinks=True):
         status = Path(here).stat()
         # Following a link to a parent folder would never end.
         if (status.st_dev, status.st_ino) in visited:
-            folders.clear()
+            folders.clear()  # so that ``os.walk`` goes no deeper
             continue
         visited.add((status.st_dev, status.st_ino))
         if is_own_folder(Path(here)):
@@ -234,6 +263,7 @@ def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
 
 
 def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
+    """Return a file, or [] if it cannot be read: then add it to ``listing.unreadable``."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -250,6 +280,7 @@ def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
 
 
 def _add_unreadable(listing: Listing, error: OSError, path: Path | None = None) -> None:
+    """Add a file that cannot be read (``path``, or that of the error) to ``listing``."""
     reason = error.strerror or message("cannot be read")
     listing.unreadable.append((str(path or error.filename), reason))
 
@@ -262,20 +293,26 @@ def _root(path: Path) -> Path:
 
 
 def _common_root(roots: Sequence[str]) -> str:
+    """Return the deepest folder or URL that holds all roots; "" if there is none.
+
+    A path and a URL share none. A root that is the only one is returned as given.
+    """
     distinct = sorted(set(roots))
-    if len(distinct) > 1 and not any(map(is_url, distinct)):
+    if len(distinct) == 1:
+        return distinct[0]
+    if distinct and not any(map(is_url, distinct)):
         return os.path.commonpath([Path(root).resolve() for root in distinct])
-    parts = zip(*(root.split("/") for root in distinct), strict=False)
-    return "/".join(
-        part[0] for part in takewhile(lambda part: len(set(part)) == 1, parts)
-    )
+    parts_by_depth = zip(*(root.split("/") for root in distinct), strict=False)
+    shared = takewhile(lambda parts: len(set(parts)) == 1, parts_by_depth)
+    return "/".join(parts[0] for parts in shared)
 
 
 def _relative(path: str, root: str) -> str:
     """Return a path or URL relative to ``root``, with escapes for bytes that are not UTF-8."""
     if is_url(path):
-        path = shown(path)
-        return path.removeprefix(shown(root)).lstrip("/") or PurePosixPath(path).name
+        url = shown(path)  # without credentials
+        # A URL that is a root itself has only its file name.
+        return url.removeprefix(shown(root)).lstrip("/") or PurePosixPath(url).name
     relative = Path(
         os.path.relpath(Path(path).absolute(), Path(root).absolute())
     ).as_posix()

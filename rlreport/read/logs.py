@@ -89,6 +89,7 @@ def read_logs(
     limits = limits or LIMITS
     if workers is None:
         with Workers(options.workers, options.ray) as started:
+            # Once more, with workers that end afterwards
             return read_logs(
                 paths,
                 options,
@@ -119,7 +120,7 @@ def read_logs(
     if metrics and not files.sources:
         return no_responses(name, files.notes)
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
-    chunks.clear()
+    chunks.clear()  # to save memory, as ``rows`` has all of them
     scan = _tables(name, rows, listing, files, options)
     names = [source.name for source in files.sources]
     choice = choose_rows(scan.responses, names, limits)
@@ -131,6 +132,7 @@ def read_logs(
 
 
 def _listing(paths: Sequence[str | Path], options: ReadOptions) -> Listing:
+    """List the files at paths, or only those of ``options.run``."""
     listing = find_sources(paths)
     if options.run:
         listing = of_run(listing, options.run)
@@ -153,6 +155,7 @@ def _with_absolute_tokenizer(options: ReadOptions) -> ReadOptions:
 
 
 def _ids_of(responses: pd.DataFrame, rows: Ints, file_names: list[str]) -> RowIds:
+    """Return what identifies the responses in these rows of the table."""
     table = responses.iloc[rows]
     return RowIds(
         row=rows,
@@ -177,7 +180,7 @@ def read_chunks(
     """Return a chunk per group of byte ranges; move their texts and tokens to ``spool``."""
     groups = grouped_ranges(ranges, limits.range_bytes)
     store = store_at(options.cache) if options.cache else None
-    size = sum(part.weight for part in ranges)
+    size = sum(part.weight for part in ranges)  # bytes
     chunks: list[Chunk] = []
     with (
         _folder_for_parts(options) as folder,
@@ -193,7 +196,7 @@ def read_chunks(
                 chunks.append(chunk)
                 advance(sum(part.weight for part in group))
     if store:
-        store.trim()
+        store.trim()  # to its maximum size
     return chunks
 
 
@@ -208,6 +211,7 @@ def _read(
     group: Sequence[ByteRange],
     shared: tuple[RangeSettings, Store | None],
 ) -> Chunk:
+    """Return the chunk of a group of ranges, from the cache if there is one; a worker's job."""
     settings, store = shared
     if settings.options.ray is not None:
         _check_files_of_node(group)
@@ -215,7 +219,7 @@ def _read(
         chunk = read_chunk(group, settings)
     else:
         chunk = read_cached(group, settings, store)
-    # Only now, as a table in the cache can be that of another build.
+    # Only now, as a chunk in the cache can be that of another build.
     chunk.changes = _changes(group, chunk)
     return chunk
 
@@ -235,8 +239,10 @@ def _changes(group: Sequence[ByteRange], chunk: Chunk) -> list[Change]:
 
 
 def _check_files_of_node(group: Sequence[ByteRange]) -> None:
+    """Raise UsageError if this node of a cluster does not have the local files as listed."""
     for source in {part.source for part in group if not part.source.store}:
         with suppress(OSError):
+            # A log may have grown since the listing.
             if Path(source.path).stat().st_size >= source.size:
                 continue
         raise UsageError(
@@ -264,7 +270,7 @@ def _tables(
     reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
     _complete(responses, extras, reward_parts, files)
     notes += missing_grade_notes(responses["missing_grade"].to_numpy())
-    if responses["validation"].any():
+    if responses["validation"].any():  # any row that is not of training
         extras = _with_split(responses, extras, files, notes)
     return Scan(
         name=name,
@@ -296,6 +302,7 @@ class _BadLines:
 def _refuse_unusable(
     rows: LogRows, files: LogFiles, bad: _BadLines, notes: list[Note], *, strict: bool
 ) -> None:
+    """Raise UnusableInputError without a response, or if ``strict``, with any problem."""
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad, notes))
     problems = [note for note in notes if note.kind not in HARMLESS]
@@ -309,18 +316,22 @@ def _complete(
     reward_parts: list[str],
     files: LogFiles,
 ) -> None:
-    """Complete columns of ``responses`` from ``extras``; set parts of invalid rewards to NaN."""
+    """Complete columns of ``responses`` from ``extras``; set parts of invalid rewards to NaN.
+
+    ``reward_parts`` are the columns of ``extras`` that are components of the reward.
+    """
     unrewarded = [
         i for i, one in enumerate(files.formats) if not one.reader.format.rewarded
     ]
     # A reward missing from a format that never logs rewards is not counted as a NaN value.
-    without = responses["file"].isin(unrewarded) & responses["reward"].isna()
-    responses.loc[without, "nan_values"] -= 1
+    lacks_reward = responses["file"].isin(unrewarded) & responses["reward"].isna()
+    responses.loc[lacks_reward, "nan_values"] -= 1
     responses["dropped"] = dropped_rows(responses["missing_grade"].to_numpy(), extras)
     if "advantage" in extras.select_dtypes("number"):  # logged without tokens
         for column in ("advantage_logged_mean", "advantage_mean"):
             responses[column] = responses[column].fillna(extras["advantage"])
     missing = responses["missing_grade"] > 0
+    # Before ``correct``, which a part may decide
     if missing.any():
         extras[reward_parts] = extras[reward_parts].mask(missing)
     responses["correct"] = correctness(extras, responses["reward"].to_numpy())
@@ -331,6 +342,7 @@ def _with_split(
 ) -> pd.DataFrame:
     """Return ``extras`` with the column ``split``; note that validation is not judged."""
     roles = responses["validation"].to_numpy()
+    # The main and the watched split are the same for all files.
     main = files.formats[0].main
     watched = files.formats[0].watched or ""
     in_validation = int((roles == RowRole.VALIDATION).sum())
@@ -341,28 +353,33 @@ def _with_split(
             main=main,
         )
         notes.append(Note(NoteKind.SPLIT, text, in_validation))
-    split_of_role = np.array([main, watched, "branch"], object)
+    split_of_role = np.array([main, watched, "branch"], object)  # by RowRole
     return extras.assign(split=split_of_role[roles])
 
 
 def _name(paths: Sequence[str | Path]) -> str:
+    """Return the name of the run: of its folder or URL, or of its only file without suffixes.
+
+    Of several files (or a glob), it is that of the folder of the first one.
+    """
     first = str(paths[0])
     if is_url(first):
         return shown(first).rstrip("/").rpartition("/")[2]
     path = Path(first)
     if path.is_dir():
         return path.resolve().name
-    return (
-        path.name.partition(".")[0]
-        if path.is_file() and len(paths) == 1
-        else path.parent.name
-    )
+    if path.is_file() and len(paths) == 1:
+        return path.name.partition(".")[0]
+    return path.parent.name
 
 
 def _file_lines(
     rows: LogRows, files: LogFiles, positions: Sequence[LogPosition]
 ) -> list[tuple[str, int]]:
-    """Return (file name, line number in the file) of each position, which has that in its range."""
+    """Return (file name, line number in the file) of each position.
+
+    A position has the line's number in its byte range only; the lines before the range are added.
+    """
     if not positions:
         return []
     table = pd.DataFrame(positions, columns=LogPosition._fields).astype(np.int64)
@@ -378,7 +395,7 @@ def _bad_lines(
     rows: LogRows, listing: Listing, files: LogFiles, *, changed: Collection[str]
 ) -> _BadLines:
     """Return what cannot be read; ``changed``: names of files that changed while they were read."""
-    unread = rows.chunk.remarks.unread
+    unread = rows.chunk.remarks.unread  # the first ones; all are counted
     places = _file_lines(rows, files, [line.position for line in unread])
     lines = [BadLine(name, 0, reason) for name, reason in listing.unreadable]
     count = len(listing.unreadable) + rows.chunk.remarks.unread_count
@@ -392,6 +409,7 @@ def _bad_lines(
 
 
 def _notes(rows: LogRows, files: LogFiles, options: ReadOptions) -> list[Note]:
+    """Return all notes on rows and files, in the order in which they are shown."""
     notes = _oddity_notes(rows, files)
     if files.unread:
         names = ", ".join(
@@ -419,6 +437,7 @@ def _oddity_notes(rows: LogRows, files: LogFiles) -> list[Note]:
     notes = []
     for (kind, oddity), (file, line) in zip(oddities, places, strict=True):
         note = Note(kind, message(ODDITIES[kind]), oddity.times, file, line)
+        # The usual text says that no row has a step.
         if kind == NoteKind.NO_STEP and oddity.times < rows.chunk.rows:
             text = message(
                 "{count:count} rows without a step, the first in {file}, are read as step 0, "
@@ -449,6 +468,7 @@ def _notes_on_step_in_path(rows: LogRows, path: str) -> list[Note]:
 def _log_files(
     rows: LogRows, files: LogFiles, responses: pd.DataFrame
 ) -> list[LogFile]:
+    """Return the logs for the table of files, with their numbers of responses and lines."""
     count = len(files.sources)
     responses_of_file = np.bincount(responses["file"], minlength=count).tolist()
     lines = [0] * count
@@ -460,19 +480,20 @@ def _log_files(
     sources = zip(files.sources, files.formats, strict=True)
     for i, (source, log_format) in enumerate(sources):
         file = LogFile(
-            source.name,
-            source.size,
-            responses_of_file[i],
-            lines[i],
-            unread[i],
-            log_format.id,
-            log_format.why,
+            name=source.name,
+            size=source.size,
+            rows=responses_of_file[i],
+            lines=lines[i],
+            bad=unread[i],
+            format=log_format.id,
+            why=log_format.why,
         )
         log_files.append(file)
     return log_files
 
 
 def _no_data_message(files: LogFiles, bad: _BadLines, notes: list[Note]) -> str:
+    """Return why there is no response: what could not be read, left out, or changed meanwhile."""
     if not files.sources and not bad.lines:
         return _no_log_message(notes)
     text = f"No usable response in the logs (files: {len(files.sources):,})"
@@ -490,6 +511,7 @@ def _no_data_message(files: LogFiles, bad: _BadLines, notes: list[Note]) -> str:
 
 
 def _no_log_message(notes: list[Note]) -> str:
+    """Return why no file is a log, with up to _MAX_NAMED examples."""
     refused = [note for note in notes if note.file]
     # Name a file of each reason, first folders, then files that --map could read.
     refused.sort(
@@ -506,6 +528,7 @@ def _no_log_message(notes: list[Note]) -> str:
 
 
 def _strict_message(bad: _BadLines, notes: list[Note]) -> str:
+    """Return the first _MAX_SHOWN problems, a line each, and the number of others."""
     problems = [f"{line.file}:{line.line}: {line.reason}" for line in bad.lines]
     for note in notes:
         where = note.file or "logs"

@@ -86,7 +86,8 @@ def _rows(
 ) -> Iterator[Row]:
     """Yield the rows of byte ranges; add remarks and numbers of lines to ``chunk``."""
     sources = [part.source for part in ranges]
-    if len(ranges) > 1:  # small files
+    if len(ranges) > 1:
+        # A group of small files: remote ones are fetched at once.
         sources = with_content(sources, limits.range_bytes)
     for part, source in zip(ranges, sources, strict=True):
         reader = _RangeReader(replace(part, source=source), chunk, limits)
@@ -99,6 +100,8 @@ def _rows(
 
 
 class _RangeReader:
+    """Reads the rows of a byte range, and counts its lines."""
+
     def __init__(self, part: ByteRange, chunk: Chunk, limits: ReadLimits) -> None:
         self.lines = 0  # or objects of a file without lines
         self.unread = 0  # unusable lines or rows
@@ -107,12 +110,14 @@ class _RangeReader:
         self._limits = limits
 
     def rows_of_lines(self) -> Iterator[Row]:
+        """Yield the rows of a range of lines, one JSON object each."""
         longest = self._limits.line_bytes
         # Other formats are of frameworks that are known to write such JSON.
         remarks_lenient = self._part.format.id == RLBoard.id
         lines = Lines(self._part, longest, self._limits.piece_bytes)
         for offset, line, torn in lines:
             self.lines += 1
+            # A blank line counts as a line, so that line numbers are right.
             if line is not None and (not line or line.isspace()):
                 continue
             try:
@@ -129,11 +134,13 @@ class _RangeReader:
                     self._remarks.add(NoteKind.TOLERANT, row.position)
                 yield row
         if lines.damage is not None:
+            # What follows counts as one line, which cannot be read.
             self.lines += 1
             why = message("cannot be read further: {why}", why=lines.damage)
             self._add_unread(_END, why, torn=True)
 
     def rows_of_container(self) -> Iterator[Row]:
+        """Yield the rows of a file without lines; its objects have no length in bytes."""
         try:
             with self._part.source.open() as stream:
                 objects = read_objects(stream, self._part.format.container)
@@ -152,11 +159,16 @@ class _RangeReader:
         *,
         torn: bool = False,
     ) -> Iterator[Row]:
-        """Yield the rows of an object; ``offset`` is its index in a file without lines."""
+        """Yield the rows of an object; add remarks on them, and on those that cannot be read.
+
+        ``offset`` is the object's index in a file without lines. ``length`` is that of its line in
+        bytes. ``torn``: the file ends within the line.
+        """
         part = self._part
         try:
             if isinstance(obj, UnreadRow):
                 raise obj.error
+            # A list, so that an error is that of the whole object
             records = part.format.rows(obj, part.source.name, self.lines, offset)
         except _UNUSABLE as error:
             self._add_unread(offset, reason_of(error), torn=torn)
@@ -206,6 +218,7 @@ class _RangeReader:
         return LogPosition(self._part.file, offset, self.lines)
 
     def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
+        """Count a line or row that cannot be read; keep the reason of the first MAX_UNREAD."""
         remarks = self._remarks
         self.unread += 1
         remarks.unread_count += 1
@@ -226,17 +239,20 @@ def read_cached(
     numbered = [replace(part, file=number) for number, part in enumerate(group)]
     chunk = read_chunk(numbered, settings)
     # Lines that cannot be read are few: ranges with one are read again in each build.
+    # The key is that of the files' contents: another one shows that a file changed meanwhile.
     if key and not chunk.remarks.unread and key == _key(group, settings):
         with suppress(TypeError):  # a value that JSON cannot represent
             head = _encode(chunk)
             # One by one, so that the parts of a large compressed file need little memory
             for number, parcel in enumerate(chunk.parts):
                 store.put(_part_key(key, number), packed_part(parcel))
+            # Last, so that a chunk in the cache has all its parts
             store.put(key, head)
     return _renumber_files(chunk, files)
 
 
 def _cached_chunk(key: bytes, folder: PartFolder, store: Store) -> Chunk | None:
+    """Return a chunk from the cache, with its parts put into ``folder``; None if one is missing."""
     data = store.get(key)
     if data is None:
         return None
@@ -254,6 +270,10 @@ def _part_key(key: bytes, number: int) -> bytes:
 
 
 def _key(group: Sequence[ByteRange], settings: RangeSettings) -> bytes:
+    """Return the key of a group's chunk in the cache; b"" if it must not be cached.
+
+    It has all that the chunk depends on: contents, program, options and formats.
+    """
     options = settings.options
     formats = format_keys([part.format for part in group], options.tokenizer)
     if not formats:
@@ -291,7 +311,7 @@ def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str
     """Return hashes of the formats and of the tokenizer; [] if their rows must not be cached."""
     keys: list[str] = []
     for log_format in formats:
-        # A database may have further files.
+        # A database may have further files, such as a write-ahead log, with newer rows.
         if not log_format.reader.format.cacheable or log_format.container == "sqlite":
             return []
         keys.append(xxhash.xxh3_128_hexdigest(pickle.dumps(log_format, 5)))
@@ -310,7 +330,7 @@ def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
     def renumbered(position: LogPosition) -> LogPosition:
         return position._replace(file=files[position.file])
 
-    if chunk.rows:
+    if chunk.rows:  # else there are no columns
         chunk.columns["file"] = np.array(files, np.int64)[chunk.columns["file"]]
     chunk.counts = [counts._replace(file=files[counts.file]) for counts in chunk.counts]
     remarks = chunk.remarks
@@ -323,7 +343,10 @@ def _renumber_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
 
 
 def _encode(chunk: Chunk) -> bytes:
-    """Return all of a chunk but its parts, of which it has the number only."""
+    """Return all of a chunk but its parts, of which it has the number only.
+
+    Lines that could not be read are not in it: a chunk with one is not cached.
+    """
     oddities = {
         kind: [oddity.times, list(oddity.first)]
         for kind, oddity in chunk.remarks.oddities.items()
@@ -342,6 +365,7 @@ def _encode(chunk: Chunk) -> bytes:
         "oddities": oddities,
         "parts": len(chunk.parts),
     }
+    # In the order of the names in ``head``, in which ``_decode`` takes them
     arrays = list(chunk.columns.values())
     for extra in chunk.extras.values():
         arrays.append(np.array(extra.rows, np.int64))

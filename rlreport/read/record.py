@@ -64,6 +64,8 @@ _KINDS = {
 
 @dataclass(slots=True)
 class TokenFields:
+    """The tokens of a row, and its arrays with one number per token, as logged."""
+
     tokens: list[str] | None = None  # token strings, None if not logged
     text: str = ""  # the token strings joined
     # those in TOKEN_ARRAYS
@@ -75,6 +77,7 @@ class TokenFields:
     mask: bytes | None = None
 
     def fit(self, size: int) -> None:
+        """Reckon with a further array of ``size`` values: the shortest one counts."""
         if self.size < 0:
             self.size = size
         elif size != self.size:
@@ -117,6 +120,7 @@ def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
 
 
 def _load_lenient(line: bytes) -> object:
+    """Parse JSON with NaN, lone surrogates or large integers; raise RowError if it is none."""
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
@@ -127,7 +131,7 @@ def _load_lenient(line: bytes) -> object:
         raise RowError(message("contains NUL bytes"))
     try:
         return safe_value(json.loads(text))
-    except json.JSONDecodeError as error:
+    except json.JSONDecodeError as error:  # a ValueError, but with a position
         raise RowError(
             message(
                 "not valid JSON: {why} (column {column})",
@@ -144,7 +148,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
     for name in REQUIRED:
         if name not in record:
             raise RowError(message("{field} is missing", field=name))
-    oddities: list[NoteKind] = []
+    oddities: list[NoteKind] = []  # the functions below add theirs
     step = _step_of(record["step"])
     prompt = _text(record, "prompt")
     response = _text(record, "response")
@@ -155,6 +159,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
         reference = None
     ending = _ending(record, oddities)
     tokens = _tokens(record, oddities)
+    # It removes what is invalid from ``record``; only then are turns and mask used.
     problems = normalize_turns_and_mask(record, tokens.size, cut=tokens.uneven)
     oddities += map(NoteKind, problems)
     tokens.mask = _mask(record, tokens.size)
@@ -183,6 +188,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
 def _rewards(
     record: dict[str, Any], oddities: list[NoteKind]
 ) -> tuple[float, float, float, float]:
+    """Return the numbers of REWARDS, NaN for what is absent or, other than ``reward``, invalid."""
     rewards = []
     for name in REWARDS:
         value = record.get(name)
@@ -206,13 +212,17 @@ def _number(value: object) -> float:
 
 
 def _tokens(record: dict[str, Any], oddities: list[NoteKind]) -> TokenFields:
+    """Return a row's tokens and arrays; move a single advantage of a row without tokens.
+
+    That becomes the field ``advantage`` of ``record``, an extra column.
+    """
     fields = TokenFields()
     tokens: Any = record.get("response_tokens")
     if tokens is not None:
         try:
             if not isinstance(tokens, list):
                 raise TypeError
-            # Joining is several times faster than checking each type.
+            # Joining is several times faster than checking each type, and raises TypeError, too.
             fields.text = "".join(tokens)
             fields.tokens = tokens
             fields.fit(len(tokens))
@@ -239,8 +249,9 @@ def _tokens(record: dict[str, Any], oddities: list[NoteKind]) -> TokenFields:
 
 
 def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list[str]]:
+    """Return (name, value) of scalars that are not canonical fields, and names of reward parts."""
     named = record
-    names = []
+    names = []  # of the parts
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
         # A reward part may have the name of a canonical field; rename the part.
@@ -263,7 +274,10 @@ def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list
 
 
 def _mask(record: dict[str, Any], size: int) -> bytes | None:
-    """Return 1 per sampled and 0 per other token; None if neither mask nor turns show it."""
+    """Return 1 per sampled and 0 per other token of ``size``; None if nothing shows it.
+
+    That is the logged mask, or else the token spans of turns that the policy did not write.
+    """
     logged = record.get("response_mask")
     if logged is not None:
         return bytes(map(bool, logged))
@@ -280,10 +294,11 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
 
 
 def _ending(record: dict[str, Any], oddities: list[NoteKind]) -> Ending | None:
+    """Return how a response ended by its logged reasons, None if the log does not say."""
     logged = [record.get(name) for name in _END_FIELDS]
     reasons = [reason for reason in logged if reason is not None]
     endings = [ending for ending in map(ending_of, reasons) if ending]
-    completed = record.get("is_completed")
+    completed = record.get("is_completed")  # of agents: whether the task was done
     for ending in endings:
         # The last reply of a conversation may end by itself although a limit stopped it then.
         if ending is not Ending.FINISHED:
@@ -299,6 +314,7 @@ def _ending(record: dict[str, Any], oddities: list[NoteKind]) -> Ending | None:
 
 
 def _step_of(value: object) -> int:
+    """Return a step; raise RowError if it is no integer up to ±LARGEST_STEP."""
     if isinstance(value, bool) or value is None:
         raise RowError(
             message("step is {value}, not an integer", value=json.dumps(value))
@@ -314,6 +330,7 @@ def _step_of(value: object) -> int:
 
 
 def _floats_of(values: object) -> array[float]:
+    """Return a list of numbers as floats, NaN for null; raise RowError for anything else."""
     if not isinstance(values, list):
         raise RowError
     try:

@@ -28,25 +28,29 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
 
     A restart is a row with a lower step than the row before. A file in which over a quarter of the
     changes of step are decreases is taken to be unsorted, without restarts. Rows of the validation
-    split may be logged late, so they indicate restarts only in files without other rows.
+    split (those in ``validation``) may be logged late, so they indicate restarts only in files
+    without other rows. A step of training and the same step of validation are two.
     """
     attempt = _attempts(steps, validation)
-    last = pd.Series(attempt).groupby(2 * steps + validation).transform("max")
-    return attempt < last.to_numpy()
+    step_and_split = 2 * steps + validation
+    last_attempt = pd.Series(attempt).groupby(step_and_split).transform("max")
+    return attempt < last_attempt.to_numpy()
 
 
 def _attempts(steps: Ints, validation: NDArray[np.bool_]) -> Ints:
-    """Return the number of the attempt that each row of a file belongs to, int64 (R,)."""
-    sorted_rows = (
-        np.arange(len(steps)) if validation.all() else np.flatnonzero(~validation)
-    )
-    change = np.diff(steps[sorted_rows])
+    """Return the number, from 0, of the attempt that each row of a file belongs to, int64 (R,).
+
+    ``superseded_rows`` says what an attempt is; an unsorted file has only attempt 0.
+    """
+    # Rows that show restarts, in the order of the log
+    judged = np.arange(len(steps)) if validation.all() else np.flatnonzero(~validation)
+    change = np.diff(steps[judged])
     is_restart = change < 0
-    attempt = np.zeros(len(steps), dtype=np.int64)
+    begins_attempt = np.zeros(len(steps), dtype=np.int64)
     if 4 * int(is_restart.sum()) > int((change != 0).sum()):
-        return attempt
-    attempt[sorted_rows[1:][is_restart]] = 1
-    return np.cumsum(attempt)
+        return begins_attempt
+    begins_attempt[judged[1:][is_restart]] = 1
+    return np.cumsum(begins_attempt)
 
 
 def starts_of(
@@ -59,23 +63,30 @@ def starts_of(
     environment. A file in which a quarter of the changes of step are decreases has no starts.
     """
     attempt = _attempts(steps, validation)
-    falls = int(attempt[-1]) if len(attempt) else 0
+    restarts = int(attempt[-1]) if len(attempt) else 0
     judged = np.ones(len(steps), bool) if validation.all() else ~validation
-    if not falls or 4 * falls >= np.count_nonzero(np.diff(steps[judged])):
+    if not restarts or 4 * restarts >= np.count_nonzero(np.diff(steps[judged])):
         return np.zeros(len(steps), np.int64)
-    start_of_attempt = np.zeros(falls + 1, np.int64)
+    start_of_attempt = np.zeros(restarts + 1, np.int64)
     columns = {"attempt": attempt, "step": steps, "prompt": prompts}
     table = pd.DataFrame(columns)[judged]
-    counted = before = np.zeros(0, np.int64)
+    steps_since_start = np.zeros(0, np.int64)
+    steps_before = steps_since_start  # of the attempt before
     prompts_before = pd.Series(dtype=np.uint64)
     for number, group in table.groupby("attempt"):
-        own = np.unique(group["step"].to_numpy())
-        is_shared = group["prompt"].isin(prompts_before).mean() >= _SHARED_PROMPTS
+        steps_of_attempt = np.unique(group["step"].to_numpy())
+        share_of_prompts = group["prompt"].isin(prompts_before).mean()
+        is_start = (
+            len(steps_since_start) > 0  # the first attempt is start 0
+            and share_of_prompts >= _SHARED_PROMPTS
+            and begins_afresh(steps_of_attempt, steps_since_start, before=steps_before)
+        )
+        if is_start:
+            start_of_attempt[number:] += 1  # of this attempt and all after it
+            steps_since_start = steps_of_attempt
+        steps_since_start = np.union1d(steps_since_start, steps_of_attempt)
+        steps_before = steps_of_attempt
         prompts_before = group["prompt"]
-        if len(counted) and is_shared and begins_afresh(own, counted, before=before):
-            start_of_attempt[number:] += 1
-            counted = own
-        counted, before = np.union1d(counted, own), own
     return start_of_attempt[attempt]
 
 
@@ -87,7 +98,8 @@ def begins_afresh(steps: Ints, counted: Ints, *, before: Ints) -> bool:
     """Return whether a part of a log begins where the run began, and repeats enough of its steps.
 
     A resumption from a checkpoint repeats the tail only. ``steps`` are the distinct steps of the
-    part, ``counted`` those since the run began, ``before`` those of the part before it.
+    part, ``counted`` those since the run began, ``before`` those of the part before it; all are
+    ascending, and none is empty.
     """
     # Only a run that starts afresh is evaluated at step 0, before it is trained, but not each is.
     first = counted[1] if counted[0] == 0 and len(counted) > 1 else counted[0]
@@ -98,7 +110,11 @@ def begins_afresh(steps: Ints, counted: Ints, *, before: Ints) -> bool:
 
 
 def start_note(starts: Ints, steps: Ints, name: str) -> tuple[Note, bool]:
-    """Return a note on several starts in a file, and whether the last one alone is the run."""
+    """Return a note on several starts in a file, and whether the last one alone is the run.
+
+    It is if it has more steps than each start before. ``starts`` is the number of each row's start,
+    from 0, ``steps`` its step.
+    """
     last = int(starts[-1])
     lengths = [len(np.unique(steps[starts == start])) for start in range(last + 1)]
     if lengths[-1] > max(lengths[:-1]):
@@ -132,6 +148,7 @@ def later_attempts(
     """
     table = pd.DataFrame({"file": files, "step": steps, "prompt": prompts})
     number_of_attempt = table["file"].map(_attempts_of_files(table, names))
+    # By first step, as ``groupby`` sorts by the number
     attempts = [_Attempt.of(rows) for _, rows in table.groupby(number_of_attempt)]
     pairs: list[tuple[Ints, Ints]] = []
     for number in range(1, len(attempts)):
@@ -151,8 +168,10 @@ def _attempts_of_files(table: pd.DataFrame, names: Sequence[str]) -> pd.Series:
     """Return file -> number of its attempt, by first step."""
     steps_of_file = table.groupby("file")["step"]
     files = pd.DataFrame({"first": steps_of_file.min(), "last": steps_of_file.max()})
+    # Files with equal names, except for a rank or the step, are of one attempt.
     files["name"] = [
-        _name_of_attempt(names[file], *steps) for file, *steps in files.itertuples()
+        _name_of_attempt(names[file], first, last)
+        for file, first, last in files.itertuples()
     ]
     by_name = files.groupby("name").agg({"first": "min", "last": "max"})
     by_name = by_name.sort_values(["first", "last"])
@@ -190,9 +209,11 @@ def _by_age(earlier: _Attempt, attempt: _Attempt) -> tuple[_Attempt, _Attempt]:
 
 def _logs_again(older: _Attempt, newer: _Attempt) -> bool:
     """Return whether ``newer`` repeats steps of ``older``, or is another part of the same run."""
+    # Number of rows by step
     rows_before = older.rows["step"].value_counts()
     rows_after = newer.rows["step"].value_counts()
     shared_steps = rows_before.index.intersection(rows_after.index)
+    # A step of which a file has only a part has fewer rows than usual.
     repeats_whole_steps = len(shared_steps) >= _MIN_SHARED_STEPS and all(
         rows[shared_steps].median() >= _WHOLE_STEP * rows.median()
         for rows in (rows_before, rows_after)
@@ -200,6 +221,7 @@ def _logs_again(older: _Attempt, newer: _Attempt) -> bool:
     is_repeated = older.rows["step"].isin(shared_steps)
     prompts = older.rows.loc[is_repeated, "prompt"]
     shared_prompts = prompts.isin(newer.rows["prompt"]).mean()
+    # One that does not go on from the other may be of another run: its prompts decide.
     if not (newer.first > older.first and newer.last > older.last):
         return repeats_whole_steps and bool(shared_prompts >= _SHARED_PROMPTS)
     # Steps that were logged twice have more rows than any other step.
@@ -224,6 +246,10 @@ def _name_of_attempt(name: str, first: int, last: int) -> str:
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
+    """Return a note on rows that were logged again: ``steps`` of each, ``name`` of their file.
+
+    ``kept``: the rows stay in the tables.
+    """
     low = int(steps.min())
     high = int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)

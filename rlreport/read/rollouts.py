@@ -49,9 +49,9 @@ class Turn:
     def words(self) -> str:
         """Error, or else text, then calls; "(empty)" if none. A tool's name precedes its result."""
         calls = [f"{tool}({arguments})" for tool, arguments in self.calls]
-        said = self.error or self.text
-        if said:
-            calls.insert(0, said)
+        text = self.error or self.text
+        if text:
+            calls.insert(0, text)
         words = " ".join(calls) or "(empty)"
         return f"{self.tool}: {words}" if self.tool else words
 
@@ -104,6 +104,7 @@ class Numbers(dict[str, int]):
         return number
 
     def of(self, strings: Sequence[str]) -> Ids:
+        """Return the ids of strings, (len(strings),)."""
         return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
 
 
@@ -122,6 +123,7 @@ class RolloutPart:
     vocabulary: list[str] = field(repr=False)  # token strings as logged
 
     def packed(self) -> bytes:
+        """Return the part as bytes, which ``unpacked`` reads."""
         head = {"figures": list(self.figures), "vocabulary": self.vocabulary}
         arrays: list[Any] = [self.spans, self.texts, self.lengths, self.flags]
         arrays += [self.ids, self.sampled, *self.figures.values()]
@@ -129,11 +131,18 @@ class RolloutPart:
 
     @classmethod
     def unpacked(cls, data: bytes) -> RolloutPart:
+        """Return the part that ``packed`` wrote; its arrays are views of ``data``."""
         head, arrays = unpack(data)
-        figures = dict(zip(head["figures"], arrays[6:], strict=True))
-        spans, texts, lengths, flags, ids, sampled = arrays[:6]
+        spans, texts, lengths, flags, ids, sampled, *figures = arrays
         return cls(
-            spans, texts, lengths, flags, ids, sampled, figures, head["vocabulary"]
+            spans=spans,
+            texts=texts,
+            lengths=lengths,
+            flags=flags,
+            ids=ids,
+            sampled=sampled,
+            figures=dict(zip(head["figures"], figures, strict=True)),
+            vocabulary=head["vocabulary"],
         )
 
 
@@ -154,9 +163,13 @@ def rollout_part(
     texts: CleanTexts,
     options: ReadOptions,
 ) -> RolloutPart:
-    """Convert R parsed rows, given figures of their sampled tokens and their cleaned texts."""
+    """Convert R parsed rows, given figures of their sampled tokens and their cleaned texts.
+
+    ``tokens`` are those of the rows without padding, None if no row has any.
+    """
     clean = partial(as_text, pads=options.pad_tokens)
-    blob = bytearray()
+    blob = bytearray()  # all texts, one behind the other
+    # Number of tokens of each row; −1 without tokens, as in ``TokenFields.size``
     sizes = np.full(len(rows), -1)
     if tokens is not None:
         sizes[tokens.rows] = tokens.lengths
@@ -199,12 +212,16 @@ def rollout_part(
 
 
 def _label_of(row: ParsedRow, clean: Clean) -> str | None:
+    """Return a row's ground truth as text; None for an object, which is no label to show."""
     label = row.carried.get("ground_truth")
     return None if isinstance(label, dict | list | None) else clean(str(label))
 
 
 def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
-    """Return the turns and errors of a row as JSON, None if it has none."""
+    """Return the turns and errors of a row as JSON, None if it has none.
+
+    ``spans``: turns keep the positions of their tokens.
+    """
     prompt_turns = row.carried.get("prompt_turns")
     conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
     errors = row.carried.get("errors") or []
@@ -221,6 +238,7 @@ def _details_of(row: ParsedRow, clean: Clean, *, spans: bool) -> str | None:
 
 
 def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> None:
+    """Set tokens of a part, in place; ``figures`` are those of the sampled tokens."""
     rows = tokens.rows
     size = int(tokens.offsets[-1])
     flags = part.flags
@@ -229,6 +247,7 @@ def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> 
     flags[rows[has_tokens]] |= HAS_TOKENS
     if tokens.masked is not None:
         flags[rows[tokens.masked]] |= HAS_MASK
+    # A row that logs arrays only has an empty string for each number.
     strings: Any = chain.from_iterable(
         [""] * length if row is None else row
         for row, length in zip(tokens.strings, tokens.lengths.tolist(), strict=True)
@@ -245,6 +264,7 @@ def _add_tokens(part: RolloutPart, tokens: TokenRows, figures: TokenFigures) -> 
 
 
 def _as_float32(values: Floats) -> Floats32:
+    """Round values to float32; NaN for those beyond its range."""
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     narrow[np.isinf(narrow)] = np.nan
@@ -337,6 +357,7 @@ class Rollouts(RolloutPart):
         indices = self.indices(rows)
         rollouts = [self._without_tokens(index) for index in indices.tolist()]
         with_values = indices[:with_tokens]
+        # All at once, which is faster; each response gets its part below.
         figures = self.figures_of(with_values)
         offsets = offsets_of(self.lengths[with_values])
         for number, index in enumerate(with_values.tolist()):
@@ -348,16 +369,19 @@ class Rollouts(RolloutPart):
                 ids = self.ids[tokens].tolist()
                 rollout.raw_tokens = [self.vocabulary[number] for number in ids]
                 rollout.tokens = readable_tokens(rollout.raw_tokens, self.style)
-            if self.lengths[index]:
+            if self.lengths[index]:  # else there are no figures, not empty ones
                 first, stop = offsets[number : number + 2].tolist()
                 rollout.figures = figures.between(first, stop)
             rollout.sampled = self.sampled[tokens] if flags & HAS_MASK else None
         return rollouts
 
     def _without_tokens(self, index: int) -> Rollout:
+        """Return the response at an index with texts only."""
         places = self.places
         prompt = self.text("prompt", index) or ""
         details = orjson.loads(self.text("details", index) or "{}")
+        # A prompt without logged turns may have them in its text, marked by a chat template.
+        prompt_turns = [(role, text) for role, text in details.get("turns", ())]
         return Rollout(
             step=int(places.step[index]),
             n=int(places.n[index]),
@@ -367,8 +391,7 @@ class Rollouts(RolloutPart):
             response=self.text("response", index) or "",
             ref_response=self.text("ref_response", index),
             ground_truth=self.text("ground_truth", index),
-            turns=[(role, text) for role, text in details.get("turns", ())]
-            or turns(prompt),
+            turns=prompt_turns or turns(prompt),
             conversation=[_as_turn(turn) for turn in details.get("conversation", ())],
             errors=details.get("errors", []),
         )
@@ -379,6 +402,7 @@ class Rollouts(RolloutPart):
         values = {
             name: flat[tokens].astype(np.float64) for name, flat in self.figures.items()
         }
+        # Other responses of the run may have figures that none of these has.
         logged = {name: v for name, v in values.items() if not np.isnan(v).all()}
         return TokenFigures(logged).derive()
 
@@ -412,6 +436,8 @@ def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
 
 
 def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
+    """Return a logged turn with clean texts; ``spans``: with the positions of its tokens."""
+
     def text(name: str) -> str | None:
         value = turn.get(name)
         return clean(value) if isinstance(value, str) else None
@@ -442,6 +468,7 @@ def _call(call: object) -> tuple[str, str]:
 
 
 def _as_turn(values: dict[str, Any]) -> Turn:
+    """Return the turn that ``_details_of`` wrote as JSON, which has lists instead of tuples."""
     tokens = values["tokens"]
     calls = tuple(map(tuple, values["calls"]))
     return Turn(**{**values, "tokens": tokens and tuple(tokens), "calls": calls})

@@ -46,11 +46,12 @@ Ids = NDArray[np.int32]
 class Units(NamedTuple):
     """Texts as token or word ids: row and length of each text, and all ids concatenated."""
 
-    rows: Ints  # ascending
+    rows: Ints  # of the response table, ascending
     lengths: Ints
     ids: Ids
 
     def renumbered(self, numbers: Ids) -> Units:
+        """Return the same texts with ``numbers[id]`` instead of each id."""
         return self._replace(ids=numbers[self.ids])
 
 
@@ -73,7 +74,10 @@ class Part(NamedTuple):
 def with_sample(
     scan: Scan, rows: Ints, options: ReadOptions, workers: Workers, limits: ReadLimits
 ) -> Scan:
-    """Return the scan with text samples of ``rows``; set ``distinct_2`` and ``loop_share``."""
+    """Return the scan with text samples of ``rows``; set ``distinct_2`` and ``loop_share``.
+
+    ``rows`` are those of the response table to sample, ascending.
+    """
     jobs = []
     for start in range(0, len(rows), limits.sample_job_rows):
         of_job = rows[start : start + limits.sample_job_rows]
@@ -82,19 +86,20 @@ def with_sample(
     strings = Numbers()
     parts = []
     for part in workers.map(_collect, jobs, options, seconds=seconds):
-        # Each part numbers the strings it found; number them across all parts.
+        # Each part numbers the strings it found: ``numbers`` leads to those across all parts.
         numbers = strings.of(part.strings)
         renumbered = part._replace(
             units=part.units.renumbered(numbers),
             words=part.words.renumbered(numbers),
             references=part.references.renumbered(numbers),
-            strings=[],
+            strings=[],  # they are in ``strings`` now
         )
         parts.append(renumbered)
     return _with_texts(scan, rows, parts, list(strings))
 
 
 def _collect(selection: Selection, options: ReadOptions) -> Part:
+    """Return the sample of some responses; a job of a worker."""
     rollouts, rows = selection
     collector = _Collector(rollouts, options.pad_tokens)
     indices = rollouts.indices(rows)
@@ -108,6 +113,8 @@ def _collect(selection: Selection, options: ReadOptions) -> Part:
 
 
 class _Collector:
+    """Converts responses to ids one by one, and numbers the strings of all."""
+
     def __init__(self, rollouts: Rollouts, pads: tuple[str, ...]) -> None:
         self._rollouts = rollouts
         self._pads = pads
@@ -120,6 +127,7 @@ class _Collector:
         self._values: list[NDArray[np.float32]] = []
 
     def add(self, row: int, index: int, figures: TokenFigures) -> None:
+        """Add a response: its row in the response table, index in ``Rollouts``, and figures."""
         rollouts = self._rollouts
         flags = int(rollouts.flags[index])
         has_tokens = bool(flags & HAS_TOKENS)
@@ -128,62 +136,87 @@ class _Collector:
         sampled = rollouts.sampled[start:stop]
         tokens = rollouts.ids[start:stop][sampled]
         text = rollouts.text("response", index) or ""
-        if has_tokens and flags & HAS_MASK:  # omit tool outputs
+        if has_tokens and flags & HAS_MASK:
+            # Of a conversation, the response has the outputs of tools: omit them.
             text = self._text_of(tokens)
         text = text[:MAX_TEXT]
-        reference = rollouts.text("ref_response", index)
         self._labels.append(holds_label(text, rollouts.text("ground_truth", index)))
         self._is_token.append(has_tokens)
         all_units, words, references = self._texts
-        spaced = self._numbers.of(spaced_units(without_special(text)))
-        words.append((row, self._edges(spaced)))
+        words.append((row, self._words_of(without_special(text))))
+        reference = rollouts.text("ref_response", index)
         if reference is not None:
-            spaced = self._numbers.of(spaced_units(reference[:MAX_TEXT]))
-            references.append((row, self._edges(spaced)))
-        # Until all tokens are numbered at once, they are −1 minus their index in the vocabulary.
-        ids = -1 - tokens if has_tokens else self._numbers.of(units(text))
+            references.append((row, self._words_of(reference[:MAX_TEXT])))
+        if has_tokens:
+            # Negative until ``part`` numbers the strings of all tokens at once
+            ids = -1 - tokens
+            values = _values_of(figures, sampled)
+        else:
+            ids = self._numbers.of(units(text))
+            values = np.full((len(FIGURES), len(ids)), np.nan, np.float32)
+        # Of the whole response, not of its ends only
         self._distinct_2.append(_distinct_bigrams(ids))
         all_units.append((row, self._edges(ids)))
-        values = np.full((len(FIGURES), len(ids)), np.nan, np.float32)
-        if has_tokens:
-            for i, name in enumerate(FIGURES):
-                logged = figures.get(name)
-                if logged is not None:
-                    values[i] = np.clip(logged[sampled], -_LARGEST, _LARGEST)
         self._values.append(_edges_of(values))
 
+    def _words_of(self, text: str) -> Ids:
+        """Return the ids of the words of a text, each with the white space before it."""
+        return self._edges(self._numbers.of(spaced_units(text)))
+
     def _text_of(self, tokens: Ids) -> str:
+        """Return the text of tokens, given as indices of the run's vocabulary, cleaned."""
         vocabulary = self._rollouts.vocabulary
         strings = [vocabulary[number] for number in tokens.tolist()]
         readable = readable_tokens(strings, detect_style(strings))
         return clean_text("".join(readable), self._pads)
 
     def _edges(self, ids: Ids) -> Ids:
+        """Return the ids of a text; of a long one, its first and last EDGE with GAP between."""
         if len(ids) <= 2 * EDGE:
             return ids
         gap = self._numbers.of([GAP])
         return np.concatenate([ids[:EDGE], gap, ids[-EDGE:]])
 
     def part(self) -> Part:
+        """Return the sample of all responses that were added."""
         units, words, references = map(_as_units, self._texts)
-        is_token = units.ids < 0
+        self._number_tokens(units.ids)
+        return Part(
+            units=units,
+            words=words,
+            references=references,
+            is_token=np.array(self._is_token, bool),
+            distinct_2=np.array(self._distinct_2, np.float64),
+            labels=np.array(self._labels, np.int8),
+            figures=np.concatenate(self._values, axis=1),
+            strings=[string[:_MAX_STRING] for string in self._numbers],
+        )
+
+    def _number_tokens(self, ids: Ids) -> None:
+        """Replace −1 − index in the vocabulary by the number of the token's string, in place.
+
+        Tokens with the same string, and words equal to it, get the same number.
+        """
+        is_token = ids < 0
         vocabulary = self._rollouts.vocabulary
-        used, tokens = np.unique(-1 - units.ids[is_token], return_inverse=True)
+        used, tokens = np.unique(-1 - ids[is_token], return_inverse=True)
         # Token strings are model output of any length.
         strings = [
             safe_text(vocabulary[number][:_MAX_STRING]) for number in used.tolist()
         ]
-        units.ids[is_token] = self._numbers.of(strings)[tokens]
-        return Part(
-            units,
-            words,
-            references,
-            np.array(self._is_token, bool),
-            np.array(self._distinct_2, np.float64),
-            np.array(self._labels, np.int8),
-            np.concatenate(self._values, axis=1),
-            [string[:_MAX_STRING] for string in self._numbers],
-        )
+        ids[is_token] = self._numbers.of(strings)[tokens]
+
+
+def _values_of(
+    figures: TokenFigures, sampled: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """Return FIGURES of a response's sampled tokens, (figures, tokens), NaN where not logged."""
+    values = np.full((len(FIGURES), int(sampled.sum())), np.nan, np.float32)
+    for i, name in enumerate(FIGURES):
+        logged = figures.get(name)
+        if logged is not None:
+            values[i] = np.clip(logged[sampled], -_LARGEST, _LARGEST)
+    return values
 
 
 def _edges_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -196,6 +229,7 @@ def _edges_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _distinct_bigrams(ids: Ids) -> float:
     """Return distinct bigrams / all bigrams, NaN without bigrams."""
+    # Each pair of ids as one number: the first in the upper 32 bits
     bigrams = (ids[:-1].astype(np.int64) << 32) + ids[1:]
     if not len(bigrams):
         return np.nan
@@ -204,12 +238,13 @@ def _distinct_bigrams(ids: Ids) -> float:
 
 
 def _as_units(texts: list[tuple[int, Ids]]) -> Units:
-    rows = np.array([row for row, _ in texts], np.int64)
-    lengths = np.array([len(ids) for _, ids in texts], np.int64)
+    """Concatenate texts, a pair of row and ids each."""
+    ids_of_texts = [ids for _, ids in texts]
+    no_ids = np.zeros(0, np.int32)  # as there may be no text
     return Units(
-        rows,
-        lengths,
-        np.concatenate([np.zeros(0, np.int32), *(ids for _, ids in texts)]),
+        rows=np.array([row for row, _ in texts], np.int64),
+        lengths=np.array([len(ids) for ids in ids_of_texts], np.int64),
+        ids=np.concatenate([no_ids, *ids_of_texts]),
     )
 
 
@@ -220,22 +255,29 @@ def holds_label(response: str, label: str | None) -> int:
     """
     if label is None:
         return -1
+    # Labels of GSM8K are a solution, and behind #### its result.
     wanted = _normalize(label.rpartition("####")[2])
     if not wanted:
         return -1
     text = _normalize(response)
     if not wanted[-1].isdigit():
         return int(wanted in text)
-    return int(
-        re.search(rf"(?<![\d.]){re.escape(wanted)}(?:\.0+)?(?!\.?\d)", text) is not None
-    )
+    # A number counts only if it is no part of another: 5 is in 5.00, but not in 15, 5.1 or 0.5.
+    number = rf"(?<![\d.]){re.escape(wanted)}(?:\.0+)?(?!\.?\d)"
+    return int(re.search(number, text) is not None)
 
 
 def _normalize(text: str) -> str:
+    """Return a text in lower case, with single blanks, and without commas between thousands."""
     return _THOUSANDS.sub("", " ".join(text.lower().split()))
 
 
 def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -> Scan:
+    """Return the scan with samples of ``parts``, whose ids are indices of ``strings``.
+
+    ``rows`` are those of the response table that all parts together have. Texts of validation are
+    in no sample, only in the columns of the table.
+    """
     training = scan.responses["validation"].to_numpy() == RowRole.TRAINING
     trained = training[rows]
     all_units = _joined([part.units for part in parts])
@@ -244,24 +286,27 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     is_token = np.concatenate([part.is_token for part in parts])
     labels = np.concatenate([part.labels for part in parts])
     _set_columns(scan.responses, rows, parts, words)
+    # Figures are either of tokens or of words: those of the other unit are left out.
     unit = _usual_unit(is_token[trained & (all_units.lengths > 0)])
     of_unit = trained & (is_token == (unit == "token"))
-    ngrams, places = _text_sample(all_units, of_unit, strings, unit)
+    ngrams, in_sample = _text_sample(all_units, of_unit, strings, unit)
     others = np.count_nonzero(trained & ~of_unit) if ngrams is not None else 0
     longer = np.count_nonzero(all_units.lengths > 2 * EDGE)
     tokens = None
     if ngrams is not None and unit == "token":
-        figures = np.concatenate([part.figures for part in parts], axis=1)[:, places]
+        figures = np.concatenate([part.figures for part in parts], axis=1)[:, in_sample]
         tokens = TokenSample(ngrams, **dict(zip(FIGURES, figures, strict=True)))
-    of_training = training[references.rows]
+    # Not every response has a reference.
+    reference_is_trained = training[references.rows]
     is_whole_run = len(rows) == len(training)
     return replace(
         scan,
         ngrams=ngrams,
         words=_text_sample(words, trained, strings, "word", labels)[0],
-        ref_words=_text_sample(references, of_training, strings, "word")[0],
+        ref_words=_text_sample(references, reference_is_trained, strings, "word")[0],
         tokens=tokens,
         sampled=len(rows),
+        # Of a large run, only training responses are sampled.
         sampled_of=len(training) if is_whole_run else int(training.sum()),
         notes=[*scan.notes, *_notes_on_sample(int(longer), int(others))],
     )
@@ -270,10 +315,12 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
 def _set_columns(
     responses: pd.DataFrame, rows: Ints, parts: list[Part], words: Units
 ) -> None:
+    """Set ``distinct_2`` and ``loop_share`` of ``rows`` in the response table; others are NaN."""
     distinct_2 = np.concatenate([part.distinct_2 for part in parts])
     responses["distinct_2"] = pd.Series(significant(distinct_2), rows)
-    in_loops = find_loops(words.ids, offsets_of(words.lengths))[:, 2]
-    loop_share = in_loops / np.maximum(words.lengths, 1)
+    words_in_loops = find_loops(words.ids, offsets_of(words.lengths))[:, 2]
+    # A response without words has no loop: 0, not NaN.
+    loop_share = words_in_loops / np.maximum(words.lengths, 1)
     responses["loop_share"] = pd.Series(significant(loop_share), rows)
 
 
@@ -318,15 +365,21 @@ def _text_sample(
     unit: str,
     labels: NDArray[np.int8] | None = None,
 ) -> tuple[TextSample | None, Ints]:
-    places = np.flatnonzero(np.repeat(keep, units.lengths))
-    if not len(places):
-        return None, places
-    offsets = offsets_of(units.lengths[keep])
-    if labels is not None:
-        labels = labels[keep]
-    ids, used = pd.factorize(units.ids[places])
-    strings = [vocabulary[number] for number in used.tolist()]
+    """Return a sample of the texts in ``keep``, and the indices of its ids in ``units.ids``.
+
+    The sample is None if these texts have no ids. It has only the strings of ``vocabulary`` that
+    occur in it. ``labels`` has one value per text, see ``holds_label``.
+    """
+    indices = np.flatnonzero(np.repeat(keep, units.lengths))
+    if not len(indices):
+        return None, indices
+    ids, used = pd.factorize(units.ids[indices])
     sample = TextSample(
-        units.rows[keep], offsets, ids.astype(np.int32), strings, unit, labels
+        units.rows[keep],
+        offsets_of(units.lengths[keep]),
+        ids.astype(np.int32),
+        [vocabulary[number] for number in used.tolist()],
+        unit,
+        None if labels is None else labels[keep],
     )
-    return sample, places
+    return sample, indices

@@ -47,6 +47,7 @@ class PartFolder:
     path: Path | None = None
 
     def put(self, packed: bytes) -> Parcel:
+        """Write a packed part to a new file; return the file, or the part itself without a path."""
         if self.path is None:
             return packed
         file = self.path / secrets.token_hex(8)
@@ -98,6 +99,8 @@ class _Column:
             self.append(np.full(min(_PIECE, count - start), np.nan, np.float32))
 
     def mapped(self) -> NDArray[Any]:
+        """Return all values appended so far, mapped into memory."""
+        # An empty file cannot be mapped.
         if self._file is None or not self.size:
             return np.empty(0, self.dtype)
         mapped = np.memmap(self._file, self.dtype, "r", shape=(self.size,))
@@ -117,7 +120,8 @@ class RolloutSpool:
     """The texts and tokens of all rows read so far, in temporary files of a column each."""
 
     def __init__(self) -> None:
-        self._rows = [
+        # The first part has no rows, so that there is always something to concatenate.
+        self._row_parts = [
             _RowFields(
                 spans=np.zeros((0, len(TEXTS), 2), np.int64),
                 lengths=np.zeros(0, np.int64),
@@ -142,10 +146,14 @@ class RolloutSpool:
             raise _cannot_write(error) from None
 
     def _append(self, part: RolloutPart) -> None:
+        """Append the responses of a part: their tokens become ids of the spool's vocabulary."""
+        # Spans are positions in the column of texts, which already has those of earlier parts.
         is_logged = part.spans != ABSENT
         spans = np.where(is_logged, part.spans + self._texts.size, ABSENT)
         # Copies: the arrays of an unpacked part keep all its bytes in memory.
-        self._rows.append(_RowFields(spans, part.lengths.copy(), part.flags.copy()))
+        row_fields = _RowFields(spans, part.lengths.copy(), part.flags.copy())
+        self._row_parts.append(row_fields)
+        # Each column of figures has a value for every token, NaN where one was not logged.
         for name in part.figures:
             if name not in self._figures:
                 self._figures[name] = _Column(np.float32)
@@ -162,8 +170,11 @@ class RolloutSpool:
             self._ids.append(numbers[part.ids])
 
     def rollouts(self, places: RowIds, order: Ints) -> Rollouts:
-        """Return the appended responses at the indices ``order``, with the ids ``places``."""
-        spans, lengths, flags = map(np.concatenate, zip(*self._rows, strict=True))
+        """Return the appended responses at the indices ``order``, with the ids ``places``.
+
+        They share the files, which stay open; rows that are not chosen take no memory.
+        """
+        spans, lengths, flags = map(np.concatenate, zip(*self._row_parts, strict=True))
         starts = offsets_of(lengths)[:-1]
         vocabulary = list(self._numbers)
         return Rollouts(

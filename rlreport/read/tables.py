@@ -49,17 +49,18 @@ class Scan(LogTables):
     def prompt_texts(self) -> list[str]:
         """Return texts of prompts 0 to MAX_PROMPTS - 1, shortened; "" without a chosen response."""
         prompts = self.responses["prompt_id"].to_numpy()
+        # Prompts of the chosen responses, and the index in ``rollouts`` of the first of each
         ids, first = np.unique(prompts[self.rollouts.places.row], return_index=True)
         texts = [""] * min(MAX_PROMPTS, int(prompts.max(initial=-1)) + 1)
-        for number, index in zip(ids.tolist(), first.tolist(), strict=True):
-            if number < len(texts):
-                texts[number] = (self.rollouts.text("prompt", index) or "")[
-                    :PROMPT_CHARS
-                ]
+        for prompt_id, index in zip(ids.tolist(), first.tolist(), strict=True):
+            if prompt_id < len(texts):
+                text = self.rollouts.text("prompt", index) or ""
+                texts[prompt_id] = text[:PROMPT_CHARS]
         return texts
 
 
 def no_responses(name: str, notes: list[Note]) -> Scan:
+    """Return the tables of a run of which there are trainer metrics only."""
     responses = {column.name: np.empty(0, column.dtype) for column in RESPONSE_COLUMNS}
     return Scan(
         name=name,
@@ -87,7 +88,7 @@ def response_table(rows: LogRows) -> pd.DataFrame:
     prompt = _ids(columns["validation"], columns["prompt_hash"])
     columns["prompt_id"] = prompt
     columns["group"] = _groups(columns, prompt)
-    # ``factorize`` gives NaN, no rollout, the number -1.
+    # Numbers instead of hashes. ``factorize`` gives NaN, no rollout, the number -1.
     numbers, _ = pd.factorize(columns["rollout"])
     columns["rollout"] = np.where(numbers < 0, np.nan, numbers)
     clear_missing_grades(columns)
@@ -95,7 +96,7 @@ def response_table(rows: LogRows) -> pd.DataFrame:
         reward = columns[name].astype(np.float64)
         reference = columns[f"ref_{name}"].astype(np.float64)
         columns[f"{name}_gap"] = difference(reward, reference)
-    missing = np.full(len(order), np.nan)
+    missing = np.full(len(order), np.nan)  # of a column that no row has
     _set_endings(columns, columns.get("turns", missing))
     columns["has_texts"] = np.zeros(len(order), np.int8)  # until the choice
     return pd.DataFrame(
@@ -110,7 +111,10 @@ def response_table(rows: LogRows) -> pd.DataFrame:
 
 
 def _groups(columns: Columns, prompt: Ints) -> Ints:
-    """Return ids of groups: responses of a step to one prompt, if no group is logged, (R,)."""
+    """Return ids of groups: responses of a step to one prompt, if no group is logged, (R,).
+
+    ``prompt`` has the ids of the responses' prompts.
+    """
     roles = columns["validation"]
     group = columns["group_hash"].astype(np.uint64)
     group = np.where(group == 0, prompt.astype(np.uint64), group)
@@ -148,7 +152,7 @@ def _forget_absent_end_tokens(columns: Columns) -> None:
 
     The log may omit end tokens, so nobody knows which responses are finished.
     """
-    source = columns.pop("finish_source")
+    source = columns.pop("finish_source")  # no column of the response table
     finished = columns["finished"]
     for kind in (FinishSource.TOKEN, FinishSource.TEXT):
         of_kind = source == kind
@@ -160,7 +164,7 @@ def _infer_turn_limit(columns: Columns, turns: Floats) -> None:
     """Set ``ending`` of unfinished responses to MOST_TURNS if they pile up at that number."""
     ending = columns["ending"]
     for role in np.unique(columns["validation"]):
-        # Training and validation may have limits of their own.
+        # Training, validation and branches may have limits of their own.
         of_role = columns["validation"] == role
         unfinished = of_role & (ending == Ending.UNFINISHED)
         most = np.max(turns, initial=0.0, where=of_role & np.isfinite(turns))
@@ -170,7 +174,10 @@ def _infer_turn_limit(columns: Columns, turns: Floats) -> None:
 
 
 def _at_turn_limit(columns: Columns, turns: Floats) -> Floats:
-    """Return 1 if a response ended at its limit of turns, 0 if not, NaN if unknown, (R,)."""
+    """Return 1 if a response ended at its limit of turns, 0 if not, NaN if unknown, (R,).
+
+    ``turns`` has the number of turns of each response, NaN if it is unknown.
+    """
     ending = columns["ending"]
     is_inferred = ending == Ending.MOST_TURNS
     is_unknown = ending == 0
@@ -194,7 +201,10 @@ def carried_fields(rows: LogRows) -> dict[str, int]:
 
 
 def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
-    """Return the number of lines in each row's file before the row's byte range, (R,)."""
+    """Return the number of lines in each row's file before the row's byte range, (R,).
+
+    ``counts`` are of all ranges that were read, ``files`` and ``offsets`` of the rows.
+    """
     ranges = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64)
     ranges = ranges.sort_values("start")
     ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
@@ -213,11 +223,12 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
     for name, extra in sorted(rows.chunk.extras.items()):
+        # Over all rows that were read; ``order`` picks those of the table.
         numbers = np.full(count, np.nan)
         has_value = np.zeros(count, dtype=bool)
-        logged = np.asarray(extra.rows, dtype=np.int64)
-        numbers[logged] = extra.numbers
-        has_value[logged] = True
+        rows_with_number = np.asarray(extra.rows, dtype=np.int64)
+        numbers[rows_with_number] = extra.numbers
+        has_value[rows_with_number] = True
         has_value[list(extra.texts)] = True
         times = int(np.count_nonzero(has_value[order]))
         if not times:  # logged only in rows that are left out
@@ -229,8 +240,9 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int]]:
         if not extra.texts:
             table[name] = pd.Series(numbers[order])
             continue
+        # A field with any text is a column of texts.
         column = np.full(count, None, dtype=object)
-        column[logged] = [*map(number_as_text, extra.numbers)]
+        column[rows_with_number] = [*map(number_as_text, extra.numbers)]
         column[list(extra.texts)] = list(extra.texts.values())
         table[name] = pd.Series(column[order], dtype=object)
     return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried
@@ -249,6 +261,7 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
     table = table[is_training[table["row"]]]
     table["step"] = columns["step"][table["row"]]
     answers = table.groupby("tool")["answers"].sum()
+    # Of equally used tools, the first by name
     most_used = sorted(answers.index, key=lambda tool: (-answers[tool], tool))
     selection = table[table["tool"].isin(most_used[:MAX_TOOLS])]
     by_tool = selection.groupby(["step", "tool"], as_index=False)
@@ -259,10 +272,11 @@ def tools_used(rows: LogRows, tools: pd.DataFrame) -> pd.Series:
     """Return which of ``tools`` answered in each response, see ``LogTables.tools_used``."""
     if tools.empty:
         return pd.Series(dtype=object)
-    known = set(tools["tool"])
+    counted_tools = set(tools["tool"])
+    # Names of each row's tools, one a line; None without tools
     used = np.full(rows.chunk.rows, None, dtype=object)
     for row, tool, *_ in rows.chunk.tools:
-        if tool in known:
+        if tool in counted_tools:
             name = listed_tool(tool)
             used[row] = name if used[row] is None else f"{used[row]}\n{name}"
     return pd.Series(used[rows.order], dtype=object)

@@ -49,7 +49,7 @@ class TokenRows:
             # Searching the text is faster than ``index``, and ``index`` than a loop over tokens.
             if strings and token in text:
                 place = -1
-                with suppress(ValueError):
+                with suppress(ValueError):  # raised when there is no further one
                     while True:
                         place = strings.index(token, place + 1)
                         places.append(start + place)
@@ -67,15 +67,18 @@ class TokenRows:
         The reward of an environment token is added to the preceding sampled token (or to the
         row's first sampled token), so that the sum of rewards per row stays the same.
         """
-        keep = self.sampled
-        if keep is None:
+        if self.sampled is None:
             return self
-        tokens = self._select(keep)
+        tokens = self._only(self.sampled)
         rewards = self.arrays.get("token_rewards")
         if rewards is not None:
             tokens.arrays["token_rewards"] = _fold_rewards(
-                rewards, keep, self.offsets, tokens.offsets
+                rewards,
+                self.sampled,
+                offsets=self.offsets,
+                sampled_offsets=tokens.offsets,
             )
+        # All tokens that are left were sampled.
         tokens.sampled = tokens.masked = None
         return tokens
 
@@ -88,33 +91,47 @@ class TokenRows:
             TokenFigures(logged), self.offsets, gamma=gae.gamma, lam=gae.lam
         )
 
-    def _select(self, keep: Bools) -> TokenRows:
+    def _only(self, keep: Bools) -> TokenRows:
+        """Return the same rows with only the tokens in ``keep``, bool (N,).
+
+        ``texts`` stay those of all tokens: ``marks`` only looks up there whether a token may occur.
+        """
         sizes = row_sums(keep.astype(np.float64), self.offsets).astype(np.int64)
+        # Values of tokens that are dropped do not count as missing.
         nan_values = self.nan_values
         for flat in self.arrays.values():
-            dropped = np.isnan(flat) & ~keep
-            if dropped.any():
-                sums = row_sums(dropped.astype(np.float64), self.offsets)
+            is_dropped_nan = np.isnan(flat) & ~keep
+            if is_dropped_nan.any():
+                sums = row_sums(is_dropped_nan.astype(np.float64), self.offsets)
                 nan_values = nan_values - sums.astype(np.int64)
         strings = list(self.strings)
         for i in np.flatnonzero(sizes != self.lengths).tolist():
-            row = strings[i]
-            if row:
-                kept = keep[self.offsets[i] : self.offsets[i + 1]].tobytes()
-                first = kept.find(1)
-                stop = kept.rfind(1) + 1
-                whole = stop - first == sizes[i]  # only padding is dropped
-                strings[i] = row[first:stop] if whole else list(compress(row, kept))
+            row_strings = strings[i]
+            if row_strings:
+                of_row = keep[self.offsets[i] : self.offsets[i + 1]]
+                strings[i] = _kept_strings(row_strings, of_row, int(sizes[i]))
         return TokenRows(
-            self.rows,
-            offsets_of(sizes),
-            strings,
-            self.texts,
-            {name: flat[keep] for name, flat in self.arrays.items()},
-            np.maximum(nan_values, 0),
-            None if self.sampled is None else self.sampled[keep],
-            self.masked,
+            rows=self.rows,
+            offsets=offsets_of(sizes),
+            strings=strings,
+            texts=self.texts,
+            arrays={name: flat[keep] for name, flat in self.arrays.items()},
+            # Of an array that a row lacks, NaN was not counted, but is subtracted.
+            nan_values=np.maximum(nan_values, 0),
+            sampled=None if self.sampled is None else self.sampled[keep],
+            masked=self.masked,
         )
+
+
+def _kept_strings(strings: list[str], keep: Bools, count: int) -> list[str]:
+    """Return the strings of a row's tokens in ``keep``, of which there are ``count``."""
+    kept = keep.tobytes()  # 1 or 0 per token
+    first = kept.find(1)
+    stop = kept.rfind(1) + 1
+    if stop - first == count:
+        # Only tokens at the ends are dropped, as padding is: a slice is faster.
+        return strings[first:stop]
+    return list(compress(strings, kept))
 
 
 def token_rows(
@@ -123,7 +140,12 @@ def token_rows(
     remarks: Remarks | None = None,
     positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
-    """Concatenate rows' tokens without padding (counted in ``remarks``); None if no row has any."""
+    """Concatenate the tokens of a batch's rows, without padding; return None if no row has any.
+
+    ``fields`` has an entry per row of the batch, ``positions`` where each is in the logs: at the
+    first of them, ``remarks`` counts padding of each kind.
+    """
+    # -1 is the size of rows without tokens; 0 that of empty lists.
     rows = np.array(
         [i for i, row in enumerate(fields) if row.size >= 0], dtype=np.int64
     )
@@ -131,29 +153,44 @@ def token_rows(
         return None
     row_fields = [fields[i] for i in rows.tolist()]
     offsets = offsets_of(np.array([row.size for row in row_fields], dtype=np.int64))
-    strings = [
-        row.tokens[: row.size] if row.uneven and row.tokens is not None else row.tokens
-        for row in row_fields
-    ]
-    texts = [row.text for row in row_fields]
     arrays, nan_values = _arrays(row_fields, offsets)
+    sampled, masked = _masks(row_fields)
     tokens = TokenRows(
-        rows, offsets, strings, texts, arrays, nan_values, *_masks(row_fields)
+        rows=rows,
+        offsets=offsets,
+        strings=[_strings_of(row) for row in row_fields],
+        texts=[row.text for row in row_fields],
+        arrays=arrays,
+        nan_values=nan_values,
+        sampled=sampled,
+        masked=masked,
     )
-    drop = _sentinels(tokens)
-    padding = _end_padding(tokens, drop, pad_tokens)
-    for kind, mask in ((NoteKind.SENTINEL, drop), (NoteKind.PADS, padding)):
+    sentinels = _sentinels(tokens)
+    padding = _end_padding(tokens, sentinels, pad_tokens)
+    for kind, mask in ((NoteKind.SENTINEL, sentinels), (NoteKind.PADS, padding)):
         hits = np.flatnonzero(mask)
         if remarks is not None and len(hits):
-            first = rows[np.searchsorted(offsets, hits[0], side="right") - 1]
-            remarks.add(kind, positions[first], len(hits))
-    drop |= padding
-    return tokens._select(~drop) if drop.any() else tokens
+            # The row whose tokens begin last at or before the first such token
+            first_row = rows[np.searchsorted(offsets, hits[0], side="right") - 1]
+            remarks.add(kind, positions[first_row], len(hits))
+    drop = sentinels | padding
+    return tokens._only(~drop) if drop.any() else tokens
+
+
+def _strings_of(row: TokenFields) -> list[str] | None:
+    """Return a row's token strings, cut to its shortest array; None if it logs none."""
+    if row.uneven and row.tokens is not None:
+        return row.tokens[: row.size]
+    return row.tokens
 
 
 def _arrays(
     fields: Sequence[TokenFields], offsets: Ints
 ) -> tuple[dict[str, Floats], Ints]:
+    """Return ``TokenRows.arrays`` and ``nan_values`` of rows with tokens.
+
+    A row without an array that others have gets NaN, which is not counted.
+    """
     arrays: dict[str, Floats] = {}
     nan_values = np.zeros(len(fields), dtype=np.int64)
     for name in TOKEN_ARRAYS:
@@ -168,7 +205,7 @@ def _arrays(
             for part, row in zip(parts, fields, strict=True)
         )
         flat = np.frombuffer(data, dtype=np.float64)
-        finite = np.abs(flat) <= LARGEST_NUMBER
+        finite = np.abs(flat) <= LARGEST_NUMBER  # False for NaN
         if not finite.all():
             flat = np.where(finite, flat, np.nan)
             invalid = row_sums((~finite).astype(np.float64), offsets).astype(np.int64)
@@ -178,6 +215,7 @@ def _arrays(
 
 
 def _masks(fields: Sequence[TokenFields]) -> tuple[Bools, Bools] | tuple[None, None]:
+    """Return ``TokenRows.sampled`` and ``masked``; a row without a mask has sampled tokens only."""
     masked = np.array([row.mask is not None for row in fields], dtype=bool)
     if not masked.any():
         return None, None
@@ -187,15 +225,15 @@ def _masks(fields: Sequence[TokenFields]) -> tuple[Bools, Bools] | tuple[None, N
 
 def _sentinels(tokens: TokenRows) -> Bools:
     """Return which sampled tokens have a logprob or ref_logprob above PADDING_LOGP, bool (N,)."""
-    drop = np.zeros(int(tokens.offsets[-1]), dtype=bool)
+    is_sentinel = np.zeros(int(tokens.offsets[-1]), dtype=bool)
     for name in ("logprobs", "ref_logprobs"):
         logp = tokens.arrays.get(name)
         if logp is not None:
-            drop = drop | (logp > PADDING_LOGP)
+            is_sentinel = is_sentinel | (logp > PADDING_LOGP)
     # A trainer may log any number for an environment's token.
     if tokens.sampled is not None:
-        drop &= tokens.sampled
-    return drop
+        is_sentinel &= tokens.sampled
+    return is_sentinel
 
 
 def _end_padding(
@@ -208,24 +246,36 @@ def _end_padding(
         if not strings:
             continue
         end = start + len(strings)
-        dropped = sentinels[start:end]
+        is_sentinel = sentinels[start:end]
+        # Padding may stand before or behind sentinels, which will be dropped, too.
         first = 0
         stop = len(strings)
-        while first < stop and (strings[first] in pad_tokens or dropped[first]):
+        while first < stop and (strings[first] in pad_tokens or is_sentinel[first]):
             first += 1
-        while stop > first and (strings[stop - 1] in pad_tokens or dropped[stop - 1]):
+        while stop > first and (
+            strings[stop - 1] in pad_tokens or is_sentinel[stop - 1]
+        ):
             stop -= 1
         padding[start : start + first] = True
         padding[start + stop : end] = True
     return padding & ~sentinels
 
 
-def _fold_rewards(rewards: Floats, sampled: Bools, old: Ints, new: Ints) -> Floats:
-    """Return rewards of sampled tokens, with those of others added; offsets ``old`` and ``new``."""
-    row = np.repeat(np.arange(len(old) - 1), np.diff(old))
-    # The place among sampled tokens of the last one before each token, or of the row's first
-    place = np.clip(np.cumsum(sampled) - 1, new[row], new[row + 1] - 1)
-    has_sampled = np.diff(new)[row] > 0
-    paid = np.flatnonzero(~sampled & np.isfinite(rewards) & has_sampled)
-    added = np.bincount(place[paid], rewards[paid], int(new[-1]))
+def _fold_rewards(
+    rewards: Floats, sampled: Bools, *, offsets: Ints, sampled_offsets: Ints
+) -> Floats:
+    """Return the rewards of sampled tokens, with those of other tokens added.
+
+    The reward of another token is added to the last sampled token before it in its row, or to the
+    row's first one. A row without a sampled token loses its rewards. ``offsets`` of the rows are
+    among all tokens, ``sampled_offsets`` among the sampled ones.
+    """
+    row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    # For each token, the number of the sampled token that takes its reward
+    last_sampled = np.cumsum(sampled) - 1
+    target = np.clip(last_sampled, sampled_offsets[row], sampled_offsets[row + 1] - 1)
+    # In a row without sampled tokens, the target is a token of another row.
+    has_sampled = np.diff(sampled_offsets)[row] > 0
+    moved = np.flatnonzero(~sampled & np.isfinite(rewards) & has_sampled)
+    added = np.bincount(target[moved], rewards[moved], int(sampled_offsets[-1]))
     return rewards[sampled] + added
