@@ -1,6 +1,6 @@
 """Families of random curves with known truth, and how often a reading of them is right.
 
-``python -m tests.curve_families`` prints the tables of docs/checks.md, with more curves of each
+``python -m tests.curve_families 300`` prints the tables of docs/checks.md, with more curves of each
 family than the tests read. Seeds are fixed: the same curves everywhere.
 """
 
@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 Random = np.random.Generator
 
 LENGTHS = (12, 30, 100)
+PLANTED_LENGTHS = (30, 60, 100, 300)
 
 
 def autocorrelated(random: Random, count: int, rho: float) -> Floats:
@@ -62,7 +63,8 @@ def _sparse(share: float) -> Callable[[Random, int], Floats]:
 
 
 def _sparse_sizes(random: Random, count: int) -> Floats:
-    return (random.random(count) < 0.1) * random.random(count)
+    is_some = random.random(count) < 0.1
+    return np.where(is_some, random.random(count), 0.0)
 
 
 def _sparse_counts(random: Random, count: int) -> Floats:
@@ -132,7 +134,8 @@ def gradual_fall(random: Random, count: int) -> Planted:
     """Return a fall from 0.60 to 0.08 over a tenth to 30% of the values."""
     start = int(random.uniform(0.3, 0.6) * count)
     width = max(int(random.uniform(0.1, 0.3) * count), 1)
-    ramp = np.interp(np.arange(count), [start, start + width], [0.0, 1.0])
+    stop = start + width
+    ramp = np.interp(np.arange(count), [start, stop], [0.0, 1.0])
     return Planted(0.6 - 0.52 * ramp + random.normal(0, 0.05, count), start)
 
 
@@ -146,7 +149,8 @@ def valley(random: Random, count: int) -> Planted:
 
 def rise(random: Random, count: int) -> Planted:
     """Return a rise by 4 standard deviations over 60% of the values."""
-    ramp = np.interp(np.arange(count), [0, 0.6 * count], [0.0, 4.0])
+    stop = 0.6 * count
+    ramp = np.interp(np.arange(count), [0, stop], [0.0, 4.0])
     return Planted(ramp + random.normal(size=count), 0)
 
 
@@ -211,22 +215,21 @@ def _table(head: str, rows: Iterable[tuple[str, list[str]]], columns: list[str])
 
 def tables(curves: int) -> str:
     """Return both tables as Markdown, from so many curves of each family and length."""
-    flat = [
-        (family.name, [alarms(family, count, curves).cell() for count in LENGTHS])
-        for family in FLAT
-    ]
-    lengths = (30, 60, 100, 300)
-    planted = [
-        (name, [power(name, count, curves).cell() for count in lengths])
-        for name in CHANGES
-    ]
+    flat = []
+    for family in FLAT:
+        cells = [alarms(family, count, curves).cell() for count in LENGTHS]
+        flat.append((family.name, cells))
+    planted = []
+    for name in CHANGES:
+        cells = [power(name, count, curves).cell() for count in PLANTED_LENGTHS]
+        planted.append((name, cells))
     return "\n\n".join(
         [
             _table("no trend", flat, [f"n = {count}" for count in LENGTHS]),
-            _table("change", planted, [f"n = {count}" for count in lengths]),
+            _table("change", planted, [f"n = {count}" for count in PLANTED_LENGTHS]),
         ]
     )
 
 
 if __name__ == "__main__":
-    print(tables(int(sys.argv[1]) if len(sys.argv) > 1 else 300))
+    print(tables(int(sys.argv[1])))

@@ -261,7 +261,8 @@ def _of_one_value(prepared: Prepared, steps: Ints, values: Floats) -> Curve:
     error = (
         float(prepared.errors[0]) if known and prepared.errors is not None else math.nan
     )
-    level = Level(float(prepared.raw[0]), (step, int(prepared.until[0])), error)
+    steps_of_value = (step, int(prepared.until[0]))
+    level = Level(float(prepared.raw[0]), steps_of_value, error)
     return Curve(
         steps=steps,
         values=values,
@@ -279,10 +280,21 @@ def _of_one_value(prepared: Prepared, steps: Ints, values: Floats) -> Curve:
 
 
 def _stretch(prepared: Prepared, piece: Piece) -> Stretch:
-    steps = (int(prepared.steps[piece.start]), int(prepared.until[piece.stop - 1]))
-    start = prepared.in_units(piece.first)
-    end = prepared.in_units(piece.last)
-    return Stretch(piece.kind, steps, start, end)
+    first_step = int(prepared.steps[piece.start])
+    last_step = int(prepared.until[piece.stop - 1])
+    return Stretch(
+        kind=piece.kind,
+        steps=(first_step, last_step),
+        start=prepared.in_units(piece.first),
+        end=prepared.in_units(piece.last),
+    )
+
+
+def level_width(count: int) -> int:
+    """Return of how many values a level is the mean, in a series of ``count``."""
+    twentieth = int(count * LEVEL_SHARE + 0.5)
+    usual = max(LEAST_LEVEL, min(MOST_LEVEL, twentieth))
+    return min(usual, max(1, count // 3))
 
 
 class _Levels:
@@ -304,8 +316,7 @@ class _Levels:
         """Return the number of values of a level."""
         if self.fitted.prepared.is_evaluation:
             return 1
-        share = int(self.count * LEVEL_SHARE + 0.5)
-        return min(max(LEAST_LEVEL, min(MOST_LEVEL, share)), max(1, self.count // 3))
+        return level_width(self.count)
 
     def _width_without_trend(self, values: Floats, local: float) -> int:
         """Return how many values at the start of ``values`` have no trend beyond their noise."""
@@ -396,9 +407,8 @@ def _changed(levels: _Levels) -> float | None:
         return _changed_by_errors(prepared)
     by_levels = _changed_by_levels(levels)
     by_fit = _changed_by_fit(fitted)
-    larger, other = by_levels, by_fit
-    if abs(by_fit) >= abs(by_levels):
-        larger, other = by_fit, by_levels
+    larger = max(by_levels, by_fit, key=abs)
+    other = min(by_levels, by_fit, key=abs)
     sign = math.copysign(1.0, larger)
     # Lines through few evaluations bend: their ends may say a little else.
     lenient = prepared.is_evaluation and larger == by_levels
@@ -412,7 +422,10 @@ def _changed_by_errors(prepared: Prepared) -> float | None:
     """Return the z of three or four values by their sampling errors, None if these are unknown."""
     if prepared.errors is None or len(prepared) < FEW_WITH_ERRORS:
         return None
-    error = math.sqrt(2) * math.hypot(prepared.errors[0], prepared.errors[-1])
+    first = prepared.errors[0]
+    last = prepared.errors[-1]
+    # The errors themselves are estimated: twice the variance is demanded.
+    error = math.sqrt(2) * math.hypot(first, last)
     moved = change(float(prepared.raw[0]), float(prepared.raw[-1]))
     if not math.isfinite(error):
         return None
@@ -428,7 +441,8 @@ def _changed_by_levels(levels: _Levels) -> float:
     moved = change(levels.mean(*levels.first), levels.mean(*levels.last))
     if moved == 0:
         return 0.0
-    error = math.hypot(levels.error(*levels.first), levels.error(*levels.last))
+    errors = (levels.error(*levels.first), levels.error(*levels.last))
+    error = math.hypot(*errors)
     z = deviate(moved, error, freedom)
     sign = math.copysign(1.0, moved)
     first = levels.first
@@ -444,7 +458,8 @@ def _changed_by_levels(levels: _Levels) -> float:
         head = head[1:]
     if len(tail) >= LEAST_LEVEL:
         tail = tail[:-1]
-    guarded = max(change(float(head.mean()), float(tail.mean())), 0.0)
+    without_extremes = change(float(head.mean()), float(tail.mean()))
+    guarded = max(without_extremes, 0.0)
     return sign * min(abs(z), deviate(guarded, error, freedom))
 
 
@@ -498,8 +513,7 @@ def excursion_of(
     mean = _mean(values[start:stop])
     if is_share and _is_beyond(np.array([mean]), limit, op)[0]:
         level = mean  # of shares of few, the median may be 0 or 1
-    share = int(count * LEVEL_SHARE + 0.5)
-    width = min(max(LEAST_LEVEL, min(MOST_LEVEL, share)), max(1, count // 3))
+    width = level_width(count)
     before = None
     if start >= LEAST_VALUES:
         before = _mean(values[max(start - width, 0) : start])

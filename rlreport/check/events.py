@@ -145,8 +145,10 @@ def events_of(fitted: Fitted) -> tuple[Event, ...]:
             event = _Events(fitted, kind).found()
             if event is not None:
                 found.append(event)
-    fell = any(event.kind is EventKind.FALL for event in found)
-    return (*found, *(_dead(fitted) if fell else ()), *_spikes(fitted))
+    # What did not fall is not dead.
+    if any(event.kind is EventKind.FALL for event in found):
+        found += _dead(fitted)
+    return (*found, *_spikes(fitted))
 
 
 class _Events:
@@ -223,7 +225,8 @@ class _Events:
         if len(stretch) < self.fitted.least_level and not self.is_evaluation:
             return None
         # The last end that is as high, before it goes down
-        top = [end for end in self.ends[: place + 1] if end.value >= level][-1]
+        as_high = [end for end in self.ends[: place + 1] if end.value >= level]
+        top = as_high[-1]
         return _Candidate(top, bottom, level, stretch)
 
     def _event(self, candidate: _Candidate) -> Event | None:
@@ -411,12 +414,14 @@ def _interval(fitted: Fitted, knot: int) -> tuple[int, int]:
     variance = (fit.noise.sigma * around) ** 2 * fit.noise.inflation(stop - start)
     likely = tried[squares <= at_knot + PROFILE * max(variance, 1e-300)]
     # A change begins between two steps.
-    return int(steps[max(likely[0] - 1, 0)]), int(steps[likely[-1]])
+    first = max(likely[0] - 1, 0)
+    return int(steps[first]), int(steps[likely[-1]])
 
 
 def _stretch_around(index: int, inside: Ints) -> Ints | None:
     """Return the consecutive indices of ``inside`` around one of them, None if it is not."""
-    for stretch in np.split(inside, np.flatnonzero(np.diff(inside) > 1) + 1):
+    gaps = np.flatnonzero(np.diff(inside) > 1) + 1
+    for stretch in np.split(inside, gaps):
         if len(stretch) and stretch[0] <= index <= stretch[-1]:
             return stretch
     return None
@@ -456,7 +461,8 @@ def _spikes(fitted: Fitted) -> list[Event]:
     events = []
     for index in prepared.spikes.tolist():
         step = int(prepared.steps[index])
-        neighbours = rounded((prepared.raw[index - 1] + prepared.raw[index + 1]) / 2)
+        both = prepared.raw[index - 1] + prepared.raw[index + 1]
+        neighbours = rounded(both / 2)
         value = float(prepared.raw[index])
         events.append(
             Event(EventKind.SPIKE, step, step, step, step, neighbours, value, None)

@@ -79,7 +79,8 @@ class Sums:
 
     def residuals(self, starts: Ints | int, stops: Ints | int) -> Floats:
         """Return the weighted squared residuals of one line through each stretch."""
-        weight, x, y, xx, xy, yy = [ends[stops] - ends[starts] for ends in self._ends]
+        inside = [ends[stops] - ends[starts] for ends in self._ends]
+        weight, x, y, xx, xy, yy = inside
         weight = np.maximum(weight, 1e-12)
         spread_x = xx - x * x / weight
         spread_y = yy - y * y / weight
@@ -106,7 +107,8 @@ class Noise:
     def of_mean(self, start: int, stop: int) -> float:
         """Return the standard error of the mean of the values from ``start`` to ``stop``."""
         count = stop - start
-        around = math.sqrt(float((self.local[start:stop] ** 2).mean()))
+        squares = self.local[start:stop] ** 2
+        around = math.sqrt(float(squares.mean()))
         return rounded(self.sigma * around * math.sqrt(self.inflation(count) / count))
 
 
@@ -148,7 +150,8 @@ def deviate(moved: float, error: float, freedom: float) -> float:
         return 0.0
     t = abs(moved) / max(error, abs(moved) * 1e-9, 1e-300)
     shrink = (8 * freedom + 1) / (8 * freedom + 3)
-    z = shrink * math.sqrt(freedom * math.log1p(min(t, 1e9) ** 2 / freedom))
+    unlikely = math.log1p(min(t, 1e9) ** 2 / freedom)
+    z = shrink * math.sqrt(freedom * unlikely)
     return rounded(math.copysign(z, moved))
 
 
@@ -182,7 +185,8 @@ def fit_pieces(prepared: Prepared, *, coarse: bool = False) -> Fit:
 
 
 def _sums(values: Floats, local: Floats) -> Sums:
-    return Sums(np.arange(len(values), dtype=np.float64), values, 1 / local**2)
+    places = np.arange(len(values), dtype=np.float64)
+    return Sums(places, values, 1 / local**2)
 
 
 class _Search:
@@ -230,7 +234,8 @@ class _Search:
         weight = np.add.reduceat(weights, starts)
         x = np.add.reduceat(weights * places, starts) / weight
         y = np.add.reduceat(weights * self.values, starts) / weight
-        found = _cheapest_cuts(Sums(x, y, weight), len(x), self.least, self.most)
+        of_points_sums = Sums(x, y, weight)
+        found = _cheapest_cuts(of_points_sums, len(x), self.least, self.most)
         whole = Sums(places, self.values, weights)
         options = []
         for of_points in found:
@@ -269,7 +274,8 @@ class _Search:
         innovations = max(variance * (1 - rho**2), self.floor**2 / 4)
         price = self.count * math.log(innovations)
         price += (pieces - 1) * _price_of_piece(self.count)
-        total = float(((self.values - self.values.mean()) ** 2).sum())
+        deviations = self.values - self.values.mean()
+        total = float((deviations**2).sum())
         explained = 1 - float((residuals**2).sum()) / max(total, TINY)
         return _Option(pieces, cuts, lines, price, explained, variance)
 
@@ -370,10 +376,12 @@ class _Search:
         beyond_sampling = max(1 - sampling / variance, 0.2)
         rho = min(max(lags[0] / beyond_sampling, 0.0), MAX_RHO)
         drift = beyond_sampling
-        if count >= LONG and lags[0] > 3 / math.sqrt(count) and lags[1] > 0:
+        is_clear = lags[0] > 3 / math.sqrt(count) and lags[1] > 0
+        if count >= LONG and is_clear:
             # Of white noise plus AR(1), both lags have the same share, and their ratio is rho.
             least = rho if sampling else min(max(lags[0], 0.0), MAX_RHO)
-            rho = min(max(lags[1] / lags[0], lags[0], least), MAX_RHO)
+            ratio = lags[1] / lags[0]
+            rho = min(max(ratio, lags[0], least), MAX_RHO)
             drift = min(lags[0] / rho, 1.0)
         return rounded(rho), rounded(drift)
 
@@ -419,7 +427,8 @@ def _cheapest_cuts(sums: Sums, count: int, least: int, most: int) -> list[list[i
 def _price_of_piece(count: int) -> float:
     """Return what a further piece costs: the highest of ``count`` chi-squares of 3 parameters."""
     log = math.log(count)
-    return min(4 * log, 2 * log + 3 * math.log(math.log(max(count, 3))) + 4)
+    of_log = math.log(math.log(max(count, 3)))
+    return min(4 * log, 2 * log + 3 * of_log + 4)
 
 
 def _lines(values: Floats, weights: Floats, cuts: list[int]) -> Floats:

@@ -538,7 +538,9 @@ def _is_gain(run: Run, before: Run, course: Course, quantity: Quantity) -> bool:
         return True
     # Few steps may tell less about the noise than all steps do.
     whole = quantities.courses(run)[quantity]
-    errors = [math.hypot(one.first.se, one.last.se) for one in (course, whole)]
+    errors = []
+    for one in (course, whole):
+        errors.append(math.hypot(one.first.se, one.last.se))
     return course.last.value - course.first.value > PROBABLY_Z * min(errors)
 
 

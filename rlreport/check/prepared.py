@@ -200,9 +200,11 @@ def constant_ends(values: Floats) -> tuple[int, int]:
     changes = np.flatnonzero(np.diff(values)) + 1
     starts = np.concatenate([[0], changes])
     lengths = np.diff(np.append(starts, count))
-    head = _end_length(values[0], lengths, values[starts], values[lengths[0] :])
-    rest = values[: count - lengths[-1]]
-    tail = _end_length(values[-1], lengths[::-1], values[starts][::-1], rest)
+    of_runs = values[starts]
+    after_head = values[lengths[0] :]
+    head = _end_length(values[0], lengths, of_runs, after_head)
+    before_tail = values[: count - lengths[-1]]
+    tail = _end_length(values[-1], lengths[::-1], of_runs[::-1], before_tail)
     if count - head - tail < LEAST_BETWEEN:
         return 0, 0  # a fit finds two constant halves by itself
     return head, tail

@@ -87,7 +87,8 @@ class Run:
 
     def window_of(self, steps: tuple[int, int]) -> Window:
         """Return the window from the first to the last of these steps, both included."""
-        start, stop = np.searchsorted(self.steps, (steps[0], steps[1] + 1)).tolist()
+        first, last = steps
+        start, stop = np.searchsorted(self.steps, (first, last + 1)).tolist()
         return self.window(start, stop)
 
     @cached_property

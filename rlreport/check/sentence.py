@@ -465,10 +465,10 @@ def _dip_words(told: _Telling) -> str:
         return translatable("{name} starts and ends at {last}")
     if is_back:
         return translatable(
-            "{name} starts and ends at {last}, with a low of {low:short} within {when}"
+            "{name} fell from {first} to {low:short} in {when} and recovered"
         )
     return translatable(
-        "{name} went from {first} to {last}, with a low of {low:short} within {when}"
+        "{name} fell from {first} to {low:short} in {when} and recovered to {last}"
     )
 
 

@@ -243,7 +243,8 @@ def _sides_of_fall(run: Run) -> _Sides | None:
     # It may have begun at ``low``; what falls from the start has no more than its first steps.
     start = int(np.searchsorted(steps, event.low))
     start = max(min(max(start, LEAST_SIDE), first), 1)
-    before = (int(steps[max(start - count, 0)]), int(steps[start - 1]))
+    earliest = max(start - count, 0)
+    before = (int(steps[earliest]), int(steps[start - 1]))
     if fall is not None:
         # The last steps of a fall that goes on; all of a dip
         first = max(first, stop - count)
