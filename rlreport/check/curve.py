@@ -332,6 +332,13 @@ class _Levels:
             width -= 1
         return width
 
+    def confirmed(self, width: int) -> int:
+        """Return how many values at an end confirm a level of ``width`` values: at least one more.
+
+        From three values on, a level confirms itself.
+        """
+        return width if width >= LEAST_LEVEL else min(width + 1, self.width)
+
     def level(self, start: int, stop: int) -> Level:
         """Return the plain mean of the logged values of a stretch, without its spikes."""
         prepared = self.fitted.prepared
@@ -448,15 +455,15 @@ def _changed_by_levels(levels: _Levels) -> float:
     first = levels.first
     last = levels.last
     if not levels.fitted.prepared.error:
-        # A single value says little, unless its own error is known.
-        first = (0, levels.width)
-        last = (levels.count - levels.width, levels.count)
+        # One or two values say little, unless their error is known: the next one confirms them.
+        first = (0, levels.confirmed(first[1]))
+        last = (levels.count - levels.confirmed(last[1] - last[0]), levels.count)
     head = np.sort(sign * values[slice(*first)])
     tail = np.sort(sign * values[slice(*last)])
     # The claim has to hold without the value of each level that supports it most.
-    if len(head) >= LEAST_LEVEL:
+    if len(head) > 1:
         head = head[1:]
-    if len(tail) >= LEAST_LEVEL:
+    if len(tail) > 1:
         tail = tail[:-1]
     without_extremes = change(float(head.mean()), float(tail.mean()))
     guarded = max(without_extremes, 0.0)

@@ -50,7 +50,9 @@ SPARSE_VALUES = 12
 # Evaluations: all since the onset are below all before it, three on each side, by four errors
 SEPARATE_VALUES = 3
 SEPARATE_ERRORS = 4.0
-SEPARATE_CHANCE = 0.004
+# Where that is unknown, by so much of their scatter, in an order as unlikely as this
+SEPARATE_SCATTER = 2.5
+SEPARATE_CHANCE = 0.005
 
 
 class EventKind(StrEnum):
@@ -318,39 +320,56 @@ class _Events:
 
     def _separate_evaluations(self) -> Event | None:
         """Return the fall of evaluations that all lie below all before it, None without."""
-        prepared = self.fitted.prepared
         if not self.is_evaluation:
             return None
-        values = self.values
-        count = len(values)
+        count = self.fitted.count
         # The lowest so far, and the highest from here on
-        floor = np.minimum.accumulate(values)
-        ceiling = np.maximum.accumulate(values[::-1])[::-1]
+        floor = np.minimum.accumulate(self.values)
+        ceiling = np.maximum.accumulate(self.values[::-1])[::-1]
         for at in range(SEPARATE_VALUES, count - SEPARATE_VALUES + 1):
-            gap = floor[at - 1] - ceiling[at]
-            before = float(values[:at].mean())
-            after = float(values[at:].mean())
-            drop = before - after
-            is_large = drop > max(
-                SEPARATE_ERRORS * prepared.error, EVENT_SHARE * float(np.ptp(values))
-            )
-            # Without a sampling error, the order alone has to be that unlikely.
-            is_sure = prepared.error > 0 or comb(count, at) >= 1 / SEPARATE_CHANCE
-            if gap > 0 and is_large and is_sure:
-                step = int(prepared.steps[at])
-                sigma = prepared.error or self.fitted.fit.noise.sigma
-                error = sigma * math.sqrt(1 / at + 1 / (count - at))
-                return Event(
-                    kind=self.kind,
-                    onset=step,
-                    low=int(prepared.steps[at - 1]),
-                    high=step,
-                    until=int(prepared.until[-1]),
-                    before=prepared.in_units(self.sign * before),
-                    level=prepared.in_units(self.sign * after),
-                    z=-self.sign * deviate(drop, error, count - 2),
-                )
+            if floor[at - 1] <= ceiling[at]:
+                continue
+            before = self.values[:at]
+            after = self.values[at:]
+            if self._is_far_apart(before, after):
+                return self._step_down(at, before, after)
         return None
+
+    def _is_far_apart(self, before: Floats, after: Floats) -> bool:
+        """Return whether two groups of evaluations, one above the other, differ beyond chance.
+
+        Where their sampling error is not known, their scatter stands for it, and the order alone
+        has to be unlikely.
+        """
+        drop = float(before.mean() - after.mean())
+        if drop <= EVENT_SHARE * float(np.ptp(self.values)):
+            return False
+        error = self.fitted.prepared.error
+        if error > 0:
+            return drop > SEPARATE_ERRORS * error
+        inside = np.concatenate([before - before.mean(), after - after.mean()])
+        scatter = math.sqrt(float((inside**2).sum()) / (len(inside) - 2))
+        orders = comb(len(inside), len(after))
+        return drop > SEPARATE_SCATTER * scatter and orders >= 1 / SEPARATE_CHANCE
+
+    def _step_down(self, at: int, before: Floats, after: Floats) -> Event:
+        """Return the fall from the mean of the evaluations before index ``at`` to that after."""
+        prepared = self.fitted.prepared
+        high = float(before.mean())
+        low = float(after.mean())
+        step = int(prepared.steps[at])
+        sigma = prepared.error or self.fitted.fit.noise.sigma
+        error = sigma * math.sqrt(1 / len(before) + 1 / len(after))
+        return Event(
+            kind=self.kind,
+            onset=step,
+            low=int(prepared.steps[at - 1]),
+            high=step,
+            until=int(prepared.until[-1]),
+            before=prepared.in_units(self.sign * high),
+            level=prepared.in_units(self.sign * low),
+            z=-self.sign * deviate(high - low, error, self.fitted.count - 2),
+        )
 
 
 def departure_of(fitted: Fitted) -> Departure | None:
