@@ -31,11 +31,12 @@ FOUND = {
     "inspect": {"tool_errors"},
     "nemo_gym": {"missing_grades"},  # a judge that failed, a masked sample
     "nemo_rl": {"engine_mismatch"},
+    "trl": {"missing_eos"},  # all completions are cut at their largest length
     **{log: {"engine_mismatch"} for log in MISMATCH},
 }
 """Log to the checks that find in it what its writer was given; of the others, none does."""
 
-WARNINGS = {"engine_mismatch", "tool_errors"}
+WARNINGS = {"engine_mismatch", "missing_eos", "tool_errors"}
 """Checks that need no more steps than these logs have; other logs are unjudged."""
 
 

@@ -247,9 +247,9 @@ def test_key_figures_of_the_overview_are_means_over_the_named_windows(token_run)
     page = (out / "index.html").read_text("utf-8")
     steps = sorted({row["step"] for row in rows})
     twentieth = int(len(steps) / 20 + 0.5)
-    size = min(max(3, twentieth), len(steps) // 3)
+    widest = min(max(3, twentieth), len(steps) // 3)
     said = re.search(r'<p class="note windows">(.*?)</p>', page)
-    assert said and f": means of up to {size} consecutive values." in said[1]
+    assert said and f": means of up to {widest} consecutive values." in said[1]
     of_row = {
         "reward_mean": lambda row: row["reward"],
         "kl_k1_mean": lambda row: row["figures"]["log_ratio"].sum(),
@@ -259,14 +259,17 @@ def test_key_figures_of_the_overview_are_means_over_the_named_windows(token_run)
     for name, value in of_row.items():
         figure = re.search(rf'data-figure="{name}".*?</dd>', page, re.DOTALL)
         assert figure is not None
-        shown = re.findall(r'class="num" title="([^",]+), steps ([^"]+)"', figure[0])
+        shown = re.findall(r'class="num" title="([^",]+), steps? ([^"]+)"', figure[0])
         means = means_by_step(rows, value)
-        first, first_steps = shown[0]
-        last, last_steps = shown[-1]
-        assert first_steps == f"{steps[0]}–{steps[size - 1]}"
-        assert last_steps == f"{steps[-size]}–{steps[-1]}"
-        assert float(first) == pytest.approx(np.mean(means[:size]))
-        assert float(last) == pytest.approx(np.mean(means[-size:]))
+        for number, named in (shown[0], shown[-1]):
+            ends = [int(step) for step in named.split("–")]
+            start = ends[0]
+            stop = ends[-1]
+            assert 1 <= steps.index(stop) - steps.index(start) + 1 <= widest
+            inside = means[steps.index(start) : steps.index(stop) + 1]
+            assert float(number) == pytest.approx(np.mean(inside))
+        assert shown[0][1].split("–")[0] == str(steps[0])
+        assert shown[-1][1].split("–")[-1] == str(steps[-1])
 
 
 def means_by_step(rows: list[dict], value: Callable[[dict], float]) -> list[float]:

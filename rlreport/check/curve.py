@@ -524,13 +524,18 @@ def excursion_of(
     before = None
     if start >= LEAST_VALUES:
         before = _mean(values[max(start - width, 0) : start])
+    end = values[-width:]
+    at_end = _mean(end) if is_share else float(np.median(end))
+    is_beyond_at_end = bool(_is_beyond(np.array([at_end]), limit, op)[0])
+    # What ended within less than a level's length of the end may go on.
+    is_near_end = count - stop < max(LEAST_VALUES, LEVEL_SHARE * count)
     return Excursion(
         steps=(int(steps[start]), int(steps[stop - 1])),
         level=level,
         before=before,
-        is_dated=_is_clearly_beyond(level, limit, op, is_share=is_share),
-        # What ended within less than a level's length of the end may go on.
-        lasts=count - stop < max(LEAST_VALUES, LEVEL_SHARE * count),
+        is_dated=_is_far_from(before, level, limit)
+        or _is_clearly_beyond(level, limit, op, is_share=is_share),
+        lasts=is_near_end or is_beyond_at_end,
         count=stop - start,
     )
 
@@ -543,6 +548,13 @@ def _is_beyond(values: Floats, limit: float, op: Op) -> np.ndarray:
     if op == "<":
         return values < limit
     return values <= limit
+
+
+def _is_far_from(before: float | None, level: float, limit: float) -> bool:
+    """Return whether a level is further beyond a limit than the limit is from the level before."""
+    if before is None:
+        return False
+    return abs(level - before) >= CLEARLY_BEYOND * abs(limit - before)
 
 
 def _is_clearly_beyond(level: float, limit: float, op: Op, *, is_share: bool) -> bool:

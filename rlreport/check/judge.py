@@ -474,10 +474,12 @@ def _level(findings: list[Finding], run: Run) -> Level:
         return "warning"
     if not np.isfinite(quantities.reward(run).values).any():
         return "unjudged"
-    if quantities.reward_course(run) is None and not progress.learned(run):
+    if progress.learned(run):
+        return "healthy"
+    # Few steps can prove that the reward rose, but not that it did not.
+    if run.first is None or quantities.reward_course(run) is None:
         return "unjudged"
-    is_well = progress.learned(run) or progress.solved(run)
-    return "healthy" if is_well else "unclear"
+    return "healthy" if progress.solved(run) else "unclear"
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:

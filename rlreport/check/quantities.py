@@ -103,13 +103,12 @@ def figure_of(run: Run, column: str, weights: Floats | None = None) -> Series | 
 
     Args:
         run: the run; with neither, the result is None.
-        column: the column of responses, and the role of the metric. A metric with fewer than
-            MIN_STEPS values does not count.
+        column: the column of responses, and the role of the metric.
         weights: the weight of each response, float64 (rows,); by default 1.
     """
     if run.has(column):
         return series_by_step(run, column, weights)
-    return series_of(run, column, MIN_STEPS)
+    return series_of(run, column)
 
 
 @once_per_run

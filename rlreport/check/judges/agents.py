@@ -60,7 +60,9 @@ def failed_rollouts(check: Check, run: Run) -> Result:
     responses = run.attempted_steps["responses"].to_numpy(np.float64)
     steps = run.attempted_steps["step"].to_numpy(np.int64)
     share: Floats = failed / (failed + responses)
-    return check.judge_share(run, Series(steps, share))
+    # Steps of which all rollouts failed are no steps of the run, which have responses.
+    failing = steps[failed > 0].tolist()
+    return check.judge_share(run, Series(steps, share), steps=failing)
 
 
 class _ToolErrors(RiseOrShare):

@@ -416,11 +416,12 @@ def _are_other_texts(length: Change | None, finished: Change | None) -> bool:
 def reward_stalled(check: Check, run: Run) -> Result:
     """Note that the reward did not rise, or is not above that of the reference."""
     course = quantities.reward_course(run)
-    if course is None and not REF_REWARD.is_available(run):
+    is_short = run.first is None or course is None
+    if is_short and not REF_REWARD.is_available(run):
         return check.too_short(run, quantities.reward(run))
     gap = run.column("reward_gap")
     facts = None
-    if course is not None and not _has_reason(run):
+    if course is not None and not is_short and not _has_reason(run):
         facts = _facts_of_no_gain(run, course)
     else:
         end = gap[run.last.rows]
