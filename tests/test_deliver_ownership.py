@@ -17,7 +17,7 @@ from rlreport import errors
 from rlreport.deliver import forms
 from rlreport.deliver.publish import (
     SYSTEM_FILES,
-    local_path,
+    checked_path,
     publishing,
     write_manifests,
 )
@@ -133,7 +133,7 @@ def test_only_a_manifest_of_rlreport_lists_files(tmp_path, content):
     (tmp_path / "data").mkdir()
     (tmp_path / MANIFEST).write_text(content)
     with pytest.raises(OutputError, match=r"did not write: data/manifest\.json"):
-        local_path(tmp_path, FOLDER)
+        checked_path(tmp_path, FOLDER)
 
 
 def test_an_interrupt_that_a_library_drops_leaves_the_old_report(report, monkeypatch):
@@ -345,4 +345,4 @@ def test_our_own_files_of_any_version_are_replaced(log, tmp_path, suffix):
         (ours,) if suffix == "zip" else (released, ours.replace(b"\r\n", b"\n"))
     ):
         out.write_bytes(earlier)
-        assert local_path(out, forms.form_of(out)) == out
+        assert checked_path(out, forms.form_of(out)) == out

@@ -210,9 +210,11 @@ class Windows(NamedTuple):
 def windows(frames: Sequence[pd.DataFrame], base_count: int) -> Windows:
     """Choose the steps to compare, given the responses of each run, the BASE runs first.
 
-    These are the last fifth of the common steps if the last of them is in the last fifth of the
-    range that all runs cover. Otherwise they are each run's steps in that fifth of the range, or if
-    a run has none there, the last fifth of each run's steps.
+    "The end" is the last fifth of the range of steps that all runs cover. The first of these:
+
+    1. If a step common to all runs is in the end: the last fifth of the common steps.
+    2. If every run has steps in the end: those of each run.
+    3. Otherwise: the last fifth of each run's own steps.
     """
     steps_of_runs = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
     common = reduce(np.intersect1d, steps_of_runs)

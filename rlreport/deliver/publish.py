@@ -28,7 +28,7 @@ from rlreport.system.own_output import (
     EDGE_BYTES,
     MANIFEST,
     PICTURES_MANIFEST,
-    edges_of,
+    first_and_last_bytes,
     has_mark,
     listed_files,
     pictures_of,
@@ -70,7 +70,7 @@ def files_below(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
-def check_file(name: Path | str, edges: bytes) -> None:
+def refuse_foreign_file(name: Path | str, edges: bytes) -> None:
     """Raise OutputError if a file is neither empty nor a report; ``edges``: its start and end."""
     if edges and not has_mark(edges):
         raise OutputError(
@@ -129,7 +129,7 @@ def size_of(path: Path) -> int:
 
 def check_destination(out: Destination, form: Form) -> None:
     if isinstance(out, Path):
-        local_path(out, form)
+        checked_path(out, form)
     else:
         _ObjectStore(out, form).existing()
 
@@ -161,7 +161,7 @@ def _uploading(url: str, form: Form) -> Iterator[Path]:
 @contextmanager
 def _replacing(out: Path, form: Form) -> Iterator[Path]:
     """Do what ``publishing`` does for a local path: write next to it, then swap old and new."""
-    out = local_path(out, form)
+    out = checked_path(out, form)
     missing = [folder for folder in out.parents if not folder.exists()]
     # The name is chosen first, so that an interrupt during mkdir leaves nothing.
     staging = out.with_name(f"{_staging_prefix(out)}{secrets.token_hex(8)}.part")
@@ -170,7 +170,7 @@ def _replacing(out: Path, form: Form) -> Iterator[Path]:
         _remove_leftovers(out)
         path = _begin(staging, out, form)
         yield path
-        local_path(out, form)  # its files may have changed since the build began
+        checked_path(out, form)  # its files may have changed since the build began
         for folder, _ in folders_of(out, form):
             _preserve(folder, path.with_name(folder.name))
         stop_if_signalled()
@@ -188,7 +188,7 @@ def _replacing(out: Path, form: Form) -> Iterator[Path]:
                     folder.rmdir()
 
 
-def local_path(out: Path, form: Form) -> Path:
+def checked_path(out: Path, form: Form) -> Path:
     """Return a path, or a link's target; raise OutputError if a report must not be put there."""
     try:
         if out.exists() and not out.is_dir() and not out.is_file():
@@ -209,7 +209,7 @@ def local_path(out: Path, form: Form) -> Path:
             if folder.exists():
                 _refuse_foreign_files(folder, folder / manifest)
         if out.is_file():
-            check_file(out, edges_of(out))
+            refuse_foreign_file(out, first_and_last_bytes(out))
     except OSError as error:
         raise _cannot_write(out, error) from error
     except ValueError as error:  # a NUL in the name
@@ -435,7 +435,7 @@ class _ObjectStore:
             end = self.system.cat_file(
                 self.root, start=max(0, size - EDGE_BYTES), end=size
             )
-            check_file(self.url, start + end)
+            refuse_foreign_file(self.url, start + end)
         return {self.name}
 
     def _below(self, folder: str) -> set[str]:

@@ -58,10 +58,13 @@ ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
 REFERENCE = (LIGHT["reference"], DASHED)
 VALIDATION = (LIGHT["healthy"], DASHED)
 SECOND = (LIGHT["info"], DOTTED)
-# Looks of the trainer's metric and the rollouts' mean, by whether it is the leading one of the two
-_LOOKS: dict[bool, dict[str, Any]] = {
-    True: {"width": BOLD},
-    False: {"width": THIN, "colour": LIGHT["muted"], "low": None, "high": None},
+# Changes to the trainer's metric and the rollouts' mean where both are drawn: one leads
+_LEADING: dict[str, Any] = {"width": BOLD}
+_FOLLOWING: dict[str, Any] = {
+    "width": THIN,
+    "colour": LIGHT["muted"],
+    "low": None,
+    "high": None,
 }
 
 
@@ -495,7 +498,7 @@ def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
         axis = STEP[curve.column].axis
         metric = quantities.series_of(run, curve.role)
         if tables.responses.empty:
-            # Without rollouts, the table of steps has the trainer's metrics.
+            # Without rollouts, the table of steps has the trainer's metrics, of unknown unit.
             axis = ""
         elif metric is not None:
             trainer = _trainer_curve(tables, metric, curve, drawn)
@@ -504,11 +507,13 @@ def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
                 drawn = trainer
                 axis = ""
             elif _draws_both(drawn, trainer, curve):
-                leads = quantities.covers(run, metric)
-                side = leading if leads else trailing
-                side.append(Part("", [replace(trainer, **_LOOKS[leads])]))
-                looks = _LOOKS[not leads]
-                drawn = replace(drawn, title=message("rollouts"), **looks)
+                drawn = replace(drawn, title=message("rollouts"))
+                if quantities.covers(run, metric):
+                    leading.append(Part("", [replace(trainer, **_LEADING)]))
+                    drawn = replace(drawn, **_FOLLOWING)
+                else:
+                    trailing.append(Part("", [replace(trainer, **_FOLLOWING)]))
+                    drawn = replace(drawn, **_LEADING)
         # A curve on the scale of those before it belongs to their part.
         if curve.own_scale or not parts:
             parts.append(Part(axis, []))

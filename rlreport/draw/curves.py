@@ -55,6 +55,12 @@ NOISE = 0.08
 TURNING_POINTS = 1 / 3
 MARGIN = 0.06  # of a logarithmic axis, as a fraction of its decades, at either end
 
+# Approximate mean width of a character of a curve's name, in pixels
+_CHARACTER_WIDTH = 6
+# Characters of the room for names that are kept free, as some characters are wider
+_FREE_CHARACTERS = 6
+# Minimum number of characters of a name: they fit into 150 pixels if fewer are kept free
+_LEAST_CHARACTERS = 22
 LABEL_GAP = 13  # Minimum vertical distance of two curve labels, in pixels
 # A step axis that spans fewer steps than this has ticks at whole steps only
 MANY_STEPS = 6
@@ -251,12 +257,14 @@ class Frame:
 
     @property
     def extent(self) -> tuple[float, float]:
-        """Limits of the axis: ``within``, or first and last step, ± 0.5 if at most 0.5 apart."""
+        """Limits of the axis: ``within``, or first and last step, widened if too close."""
         if self.within is not None:
             return self.within
         first = float(self.steps[0])
         last = float(self.steps[-1])
-        half = max(0.5, abs(first) * 1e-9)  # far beyond 2**53, half a step would vanish
+        # Half a step; beyond ±5e8 a billionth of the step, as rounding loses half a step near the
+        # largest step, 2**53.
+        half = max(0.5, abs(first) * 1e-9)
         if last - first > half:
             return (first, last)
         return (first - half, last + half)
@@ -631,11 +639,11 @@ def _labels(
     ends = {row["series"]: row["value"] for row in rows if row["value"] is not None}
     curves = [curve for curve in thin.curves if curve.has_line]
     curves.sort(key=lambda curve: ends[curve.key])
-    unit = (y.high - y.low) / height  # of y per pixel
+    y_per_pixel = (y.high - y.low) / height
     values = np.array([ends[curve.key] for curve in curves], np.float64)
-    heights = (values - y.low) / unit  # in pixels above the lower end of the axis
-    # A character is about six pixels wide, and six more characters are kept free.
-    longest = max(22, width // 6 - 6)
+    # In pixels above the lower end of the axis
+    heights = (values - y.low) / y_per_pixel
+    longest = max(_LEAST_CHARACTERS, width // _CHARACTER_WIDTH - _FREE_CHARACTERS)
     labels = []
     for curve, position in zip(
         curves, spread_out(heights, height).tolist(), strict=True
@@ -644,7 +652,7 @@ def _labels(
             {
                 "step": float(thin.steps[-1]),
                 "series": curve.key,
-                "y": finite_or_none(y.low + position * unit),
+                "y": finite_or_none(y.low + position * y_per_pixel),
                 "label": label(curve.title, longest),
             }
         )

@@ -388,8 +388,12 @@ class _Group:
         return self.varied[: self.most]
 
 
-def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Yield a chart per varying extra column, then per varying metric, up to a maximum of each."""
+def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
+    """Yield a chart per varying extra column, then per varying metric, up to a maximum of each.
+
+    In a report of trainer metrics alone, the charts after the first MOST_METRICS are not
+    interactive and have a heading of their own.
+    """
     for group in _groups(tables):
         # Metrics whose steps are counted otherwise than those of rollouts have their own axis.
         has_own_steps = tables.metrics_apart and group.prefix == "metric_"
@@ -418,7 +422,9 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
                 continue
             if rank < MOST_METRICS:
                 yield replace(chart, group=group.heading, subject=subject)
-            else:  # each interactive chart makes the page larger and slower
+            else:
+                # Only metrics get here: extra columns have at most MOST_EXTRA_COLUMNS charts. Each
+                # interactive chart makes the page larger and slower.
                 heading = message("More trainer metrics")
                 yield replace(chart, group=heading, subject=subject, interactive=False)
 

@@ -106,31 +106,33 @@ def log_ratio(logp: Floats, ref_logp: Floats) -> Floats:
     return logp - ref_logp
 
 
-def k3(ratio: Floats) -> Floats:
-    """Return exp(−x) − 1 + x of the log-ratio x, nats: the k3 estimate of KL(π‖π_ref).
+def k3(log_ratios: Floats) -> Floats:
+    """Return exp(−x) − 1 + x, nats, of x = log π(token) − log π_ref(token).
+
+    This is the k3 estimate of KL(π‖π_ref).
 
     Never negative, and unbiased for tokens sampled from π. Small log-ratios use the series
     x²/2! − x³/3! + …, which is the same on any machine; ``static/js/response/metrics.js`` does so,
     too. Source: J. Schulman, "Approximating KL divergence" (2020), estimator k3.
     """
     with np.errstate(over="ignore"):  # infinite for a log-ratio below −709
-        result = np.expm1(-ratio)
-    result += ratio
+        result = np.expm1(-log_ratios)
+    result += log_ratios
     # Of small ones, the difference of nearly equal numbers would lose digits.
-    small = np.flatnonzero(np.abs(ratio) < SERIES_BELOW)
-    result[small] = _k3_by_series(ratio[small])
+    small = np.flatnonzero(np.abs(log_ratios) < SERIES_BELOW)
+    result[small] = _k3_by_series(log_ratios[small])
     return result
 
 
-def _k3_by_series(ratio: Floats) -> Floats:
+def _k3_by_series(log_ratios: Floats) -> Floats:
     """Return k3 of small log-ratios by Horner's method."""
-    total = np.full(len(ratio), _SERIES[-1])
+    total = np.full(len(log_ratios), _SERIES[-1])
     for factor in reversed(_SERIES[:-1]):
-        total *= ratio
+        total *= log_ratios
         total += factor
     # The series begins with x².
-    total *= ratio
-    total *= ratio
+    total *= log_ratios
+    total *= log_ratios
     return total
 
 
@@ -433,8 +435,10 @@ def _longest_loop(units: NDArray[np.int32], period: int) -> tuple[int, int]:
         return 0, 0
     lengths = runs[:, 1] - runs[:, 0]
     longest = int(np.argmax(lengths))  # of equal ones, the first
-    start = int(runs[longest, 0])  # of the loop, which begins a period before the run
+    start = int(runs[longest, 0])
     repeated = int(lengths[longest])
+    # The loop begins with the run, and ends a period after it: with the unit i + period of its
+    # last i.
     length = repeated + period
     is_quarter = 4 * length >= len(units)
     least = _LEAST_QUARTER_LOOP if is_quarter else _LEAST_LOOP

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from rlreport.comparison.saved import REPORT, report_about
 from rlreport.deliver.forms import FORMS
 from rlreport.deliver.one_file import assemble, encode_view
-from rlreport.deliver.publish import local_path, publishing
+from rlreport.deliver.publish import checked_path, publishing
 from rlreport.draw.svg import drawn
 from rlreport.errors import (
     OutputError,
@@ -98,7 +98,7 @@ def _index_path(given: str | Path) -> Path:
         raise UsageError(
             f"{out}: an index is one HTML file; its name must end in .html"
         )
-    target = local_path(out, FORMS["html"])
+    target = checked_path(out, FORMS["html"])
     # ``publishing`` replaces any HTML file of rlreport: it cannot tell a report from an index.
     is_in_report = (target.parent / REPORT).is_file()
     is_report = target.is_file() and _about(target) is not None

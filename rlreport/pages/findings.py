@@ -103,7 +103,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
         else:
             others.append(view)
     leading = [] if lead is None else [lead]
-    passed = [_check_name(check_id) for check_id in verdict.passed if check_id in BY_ID]
+    passed = [_check_name(check_id) for check_id in verdict.passed]
     return VerdictView(
         level=verdict.level,
         headline=verdict.headline,
@@ -126,7 +126,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
 
 
 def _check_name(check_id: str) -> str:
-    return message(BY_ID[check_id].name) if check_id in BY_ID else check_id
+    return message(BY_ID[check_id].name)
 
 
 def finding_view(

@@ -180,10 +180,11 @@ def page_context(run: JudgedRun, *, one_file: bool) -> PageContext:
     # A step that is still being written, or validation, is no step to compare others with.
     judged = tables.without_step_in_progress().training()
     steps = judged.responses["step"].to_numpy()
+    # At least one step is always judged, see ``Tables.judged_before``.
     first_step = int(judged.steps["step"].iloc[0])
     columns = number_columns(tables)
     # If responses have groups in the first step, they have groups in all.
-    if len(judged.steps) and judged.steps["groups"].iloc[0] > 0:
+    if judged.steps["groups"].iloc[0] > 0:
         columns += GROUP_COLUMNS
     strings = string_columns(tables)
     return PageContext(

@@ -162,7 +162,10 @@ def _remote_files(url: str, listing: Listing) -> tuple[str, list[_Found]]:
     found: list[_Found] = []
     for file_url, size, version in files:
         if not file_url.startswith(tuple(reports)):
-            source = Source("", file_url, size, store=url, version=version)
+            # ``find_sources`` names the file once the common root of all files is known.
+            source = Source(
+                name="", path=file_url, size=size, store=url, version=version
+            )
             found.append(_Found(source, file_url, given))
     return root, found
 
@@ -263,7 +266,10 @@ def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
 
 
 def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
-    """Return a file, or [] if it cannot be read: then add it to ``listing.unreadable``."""
+    """Return a file, or [] if it cannot be read: then add it to ``listing.unreadable``.
+
+    ``given``: whether the user named the file itself, not its folder or a glob.
+    """
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -275,7 +281,8 @@ def _entry_of(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
         _add_unreadable(listing, error, path)
         return []
     stamp = status.st_ino, status.st_mtime_ns
-    source = Source("", str(path), status.st_size, stamp=stamp)
+    # ``find_sources`` names the file once the common folder of all files is known.
+    source = Source(name="", path=str(path), size=status.st_size, stamp=stamp)
     return [_Found(source, (status.st_dev, status.st_ino), given)]
 
 

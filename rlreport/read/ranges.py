@@ -112,8 +112,9 @@ class _RangeReader:
     def rows_of_lines(self) -> Iterator[Row]:
         """Yield the rows of a range of lines, one JSON object each."""
         longest = self._limits.line_bytes
-        # Other formats are of frameworks that are known to write such JSON.
-        remarks_lenient = self._part.format.id == RLBoard.id
+        # JSON that is not strict (NaN, lone surrogates) is remarked on in RLBoard logs only: the
+        # frameworks of the other formats are known to write it.
+        remarks_on_lenient = self._part.format.id == RLBoard.id
         lines = Lines(self._part, longest, self._limits.piece_bytes)
         for offset, line, torn in lines:
             self.lines += 1
@@ -130,7 +131,7 @@ class _RangeReader:
                 self._add_unread(offset, reason_of(error), torn=torn)
                 continue
             for row in self._rows_of_object(obj, offset, len(line), torn=torn):
-                if is_lenient and remarks_lenient:
+                if is_lenient and remarks_on_lenient:
                     self._remarks.add(NoteKind.TOLERANT, row.position)
                 yield row
         if lines.damage is not None:

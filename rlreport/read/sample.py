@@ -118,7 +118,7 @@ class _Collector:
     def __init__(self, rollouts: Rollouts, pads: tuple[str, ...]) -> None:
         self._rollouts = rollouts
         self._pads = pads
-        self._numbers = Numbers()
+        self._number_of_string = Numbers()
         # (row, ids) of each text: units, words, references
         self._texts: tuple[list[tuple[int, Ids]], ...] = ([], [], [])
         self._is_token: list[bool] = []
@@ -152,7 +152,7 @@ class _Collector:
             ids = -1 - tokens
             values = _values_of(figures, sampled)
         else:
-            ids = self._numbers.of(units(text))
+            ids = self._number_of_string.of(units(text))
             values = np.full((len(FIGURES), len(ids)), np.nan, np.float32)
         # Of the whole response, not of its ends only
         self._distinct_2.append(_distinct_bigrams(ids))
@@ -161,7 +161,7 @@ class _Collector:
 
     def _words_of(self, text: str) -> Ids:
         """Return the ids of the words of a text, each with the white space before it."""
-        return self._edges(self._numbers.of(spaced_units(text)))
+        return self._edges(self._number_of_string.of(spaced_units(text)))
 
     def _text_of(self, tokens: Ids) -> str:
         """Return the text of tokens, given as indices of the run's vocabulary, cleaned."""
@@ -174,12 +174,14 @@ class _Collector:
         """Return the ids of a text; of a long one, its first and last EDGE with GAP between."""
         if len(ids) <= 2 * EDGE:
             return ids
-        gap = self._numbers.of([GAP])
+        gap = self._number_of_string.of([GAP])
         return np.concatenate([ids[:EDGE], gap, ids[-EDGE:]])
 
     def part(self) -> Part:
         """Return the sample of all responses that were added."""
         units, words, references = map(_as_units, self._texts)
+        # In place. It numbers the strings of tokens, too, so it comes before ``strings`` below;
+        # words were numbered when they were added.
         self._number_tokens(units.ids)
         return Part(
             units=units,
@@ -189,7 +191,7 @@ class _Collector:
             distinct_2=np.array(self._distinct_2, np.float64),
             labels=np.array(self._labels, np.int8),
             figures=np.concatenate(self._values, axis=1),
-            strings=[string[:_MAX_STRING] for string in self._numbers],
+            strings=[string[:_MAX_STRING] for string in self._number_of_string],
         )
 
     def _number_tokens(self, ids: Ids) -> None:
@@ -204,7 +206,7 @@ class _Collector:
         strings = [
             safe_text(vocabulary[number][:_MAX_STRING]) for number in used.tolist()
         ]
-        ids[is_token] = self._numbers.of(strings)[tokens]
+        ids[is_token] = self._number_of_string.of(strings)[tokens]
 
 
 def _values_of(

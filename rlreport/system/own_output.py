@@ -61,7 +61,7 @@ def has_mark(edges: bytes) -> bool:
     return any(re.search(mark, edges) for mark in MARKS.values())
 
 
-def edges_of(path: Path) -> bytes:
+def first_and_last_bytes(path: Path) -> bytes:
     """Return the first and the last EDGE_BYTES of a file, all of a shorter one."""
     with path.open("rb") as file:
         start = file.read(EDGE_BYTES)
@@ -96,7 +96,7 @@ def is_own_file(path: Path) -> bool:
     if not path.name.lower().endswith(_MARKED_SUFFIXES):
         return False
     try:
-        return path.is_file() and has_mark(edges_of(path))
+        return path.is_file() and has_mark(first_and_last_bytes(path))
     except OSError:
         return False
 
