@@ -48,9 +48,9 @@ def test_reports_of_every_form_have_a_row_with_their_figures_and_what_differs(ru
     assert (made.reports, made.unread) == (3, [])
     for k in range(3):
         assert f"run &lt;b&gt;{k}" in page
-        # The first and the last window of ten steps: steps 0 to 2 and 7 to 9.
-        windows = rf'<b>{k}<.*?title="{k + 1}".*?title="{k + 8}"'
-        assert re.search(windows, html.unescape(page), re.S)
+        # Rewards without noise rise at once, so a level is a single step: the first, the last.
+        levels = rf'<b>{k}<.*?title="{k}".*?title="{k + 9}"'
+        assert re.search(levels, html.unescape(page), re.S)
     assert "./run%3A0%23%3Ci%3E/index.html" in page
     assert "./run%3A1%23%3Ci%3E.zip" in page
     assert 'data-key="card:algo.lr"' in page
@@ -97,8 +97,8 @@ def test_broken_reports_say_why_in_their_rows_and_other_files_have_none(runs, tm
     for name, why in {
         "broken": "broken",
         "odd": "not a report",
-        "newer": "schema 99 instead of 4; update rlreport",
-        "before": "schema 1 instead of 4; build it again",
+        "newer": "schema 99 instead of 5; update rlreport",
+        "before": "schema 1 instead of 5; build it again",
         "no_data": "is a broken report without data/report.json",
         "t.zip": "is a broken .zip, cut off or damaged; build it again",
         "trunc.html": "is a broken report, cut off; build it again",

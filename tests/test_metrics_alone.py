@@ -391,7 +391,7 @@ def test_a_comparison_of_metrics_gives_true_reasons_and_has_no_empty_sections(tm
     only = "Runs with trainer metrics only are compared"
     assert any(note.startswith(only) for note in notes)
     page = (tmp_path / "c.html").read_text("utf-8")
-    absent = "Not compared, as a run has no data: Validation, Second reward, KL, Cut off at the limit, "
+    absent = "Not compared, as a run has no data: Second reward, KL, Cut off at the "
     assert absent in page
     equal_kl = "At equal KL: not compared, as this needs KL per response in both runs."
     assert equal_kl in page
