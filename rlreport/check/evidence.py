@@ -102,9 +102,9 @@ def _eligible(
         normal = usable & (step < onset.low)
         eligible = usable & (step >= onset.step)
         eligible &= is_unusual(by, normal, highest=ranking.highest)
-    if until is not None:
-        eligible &= step <= until
-    return eligible
+    if until is None:
+        return eligible
+    return eligible & (step <= until)
 
 
 def _with_earlier(run: Run, ranking: Ranking, row: int, onset_low: float) -> Example:

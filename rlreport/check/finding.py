@@ -160,7 +160,7 @@ class ToldFinding(Finding):
         facts: dict[str, Any] = {
             item.name: getattr(finding, item.name) for item in fields(Finding)
         }
-        return cls(**facts, **words)
+        return cls(**(facts | words))
 
     def at(self, step: int) -> ToldFinding:
         """Return the finding for a step's page: its name as title, and evidence of that step.

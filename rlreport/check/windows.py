@@ -273,7 +273,9 @@ def correlation_within(
     label = label[finite]
     x = centred(x[finite], label)
     y = centred(y[finite], label)
-    scale = float(np.sqrt((x**2).sum() * (y**2).sum()))
+    squares_of_x = (x**2).sum()
+    squares_of_y = (y**2).sum()
+    scale = float(np.sqrt(squares_of_x * squares_of_y))
     # The mean of each label takes one degree of freedom.
     freedom = len(x) - len(np.unique(label)) - 2
     if scale < 1e-12 or freedom < 1:

@@ -536,9 +536,9 @@ def _letters_of_responses(words: TextSample) -> pd.DataFrame:
     size = len(words.rows)
     response = np.repeat(np.arange(size), np.diff(words.offsets))  # of each word
 
-    def of_responses(script: pd.Series) -> NDArray[np.float64]:
-        letters = script.to_numpy()[words.units]
-        return np.bincount(response, letters, size)
+    def of_responses(script: pd.Series) -> Floats:
+        letters = script.to_numpy(np.float64)[words.units]
+        return np.asarray(np.bincount(response, letters, size), np.float64)
 
     return of_words.apply(of_responses)
 

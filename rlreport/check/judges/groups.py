@@ -92,7 +92,8 @@ def missing_grades(check: Check, run: Run) -> Result:
     failed = run.by_step(has_failed.astype(np.float64))
     size = min(WINDOW, len(failed))
     # The mean of each window of ``size`` steps, by its first step
-    windows = pd.Series(failed).rolling(size).mean().to_numpy()[size - 1 :]
+    running_mean = pd.Series(failed).rolling(size).mean().to_numpy()
+    windows = running_mean[size - 1 :]
     worst = int(np.argmax(windows))
     share = run.limits.test(_MissingGrades.window, ">", float(windows[worst]))
     bad_steps = failed > max(float(failed.max()) / 2, MIN_SHARE)
@@ -232,7 +233,8 @@ def _judge_equal_groups(
         last_groups: those of the last window.
     """
     limit = run.limits[_ZeroVarianceGroups].share
-    shares = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
+    by_step = groups.groupby("step")[["equal", "wrong"]].mean()
+    shares = by_step.reindex(run.steps)
     series = Series(run.steps, shares["equal"].to_numpy(np.float64))
     figure = LimitedFigure(_ZeroVarianceGroups.share, ">", series)
     excursion = figure.excursion(run)
