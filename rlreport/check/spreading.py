@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,12 +16,20 @@ from numpy.typing import NDArray
 from rlreport.check import means
 from rlreport.check.curve import LEAST_LEVEL, LEVEL_SHARE, MOST_LEVEL
 from rlreport.check.limits import Limit, LimitKind, Limits, meets
+from rlreport.check.phrases import (
+    AFTER,
+    BEFORE,
+    MAX_WORDS,
+    Corpus,
+    common_phrases,
+    normalize,
+    word_ids,
+)
 from rlreport.check.run import Run, once_per_run
 from rlreport.check.windows import Window, centred, log_odds_z
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded, significant
-from rlreport.tables import GAP, Tables, TextSample
-from rlreport.text.clean import REPLACEMENT
+from rlreport.tables import Tables, TextSample
 from rlreport.text.messages import translatable
 from rlreport.text.tokens import STRUCTURES, units
 
@@ -31,10 +39,6 @@ Bools = NDArray[np.bool_]
 SAME = 0.8
 # A text is an opening or closing if it begins or ends this fraction of the responses with it
 AT_END = 0.95
-# A longer phrase replaces a shorter one if this fraction of responses with that contain it
-CONTINUED = 0.9
-MAX_NGRAM = 4  # Maximum number of words in a phrase that repeats a word
-MAX_WORDS = 24  # Maximum number of words in any phrase
 MAX_READ = 200  # Maximum number of responses read to spell a phrase
 MAX_TEXTS = 20  # Maximum number of texts found
 EXAMPLES = 5  # Number of examples for each text
@@ -61,15 +65,6 @@ COLUMNS = (
     "asked",
     "examples",
 )
-
-_SUFFIX = re.compile(
-    "(fulness|ations|ation|ingly|ments|ities|ment|ness|edly|ings|able|ally|ing|ers|est|ies|ity"
-    "|ed|er|es|ly|al|s|e|y)$"
-)
-_NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
-# Signs (and "0", any number) that are removed from the start, or from the end, of a text
-_BEFORE = frozenset("0.,;:!?。，；：！？")
-_AFTER = frozenset("0.,;。，；")
 
 FIGHTIN_WORDS = translatable(
     "LMFlow post (# grew from 3% to half of the responses); method: Monroe et al. 2008, "
@@ -162,7 +157,7 @@ class SpreadingTexts:
 class _Text(NamedTuple):
     """A text that spread: a phrase or, without words, a structure such as lists."""
 
-    words: tuple[str, ...]  # as ``_normalize`` writes them
+    words: tuple[str, ...]  # as ``normalize`` writes them
     counts: Ints  # how often each sampled response contains it
     # shares of responses with it in the baseline and at the end
     before: float
@@ -396,14 +391,14 @@ def _gain(run: Run) -> float:
     return float(np.nan_to_num(gains, nan=0.0).max())
 
 
-def _corpus(run: Run, sample: TextSample) -> _Corpus:
+def _corpus(run: Run, sample: TextSample) -> Corpus:
     """Return the words of the sampled responses and, if they are the baseline, the reference's."""
     samples = [sample]
     reference = run.tables.ref_words
     if reference is not None and has_reference(run.tables):
         samples.append(reference)
     numbers: dict[str, int] = {}  # shared, so that equal words of both have one number
-    words = np.concatenate([_word_ids(one, numbers) for one in samples])
+    words = np.concatenate([word_ids(one, numbers) for one in samples])
     lengths = np.concatenate([np.diff(one.offsets) for one in samples])
     # Index of each response's step; -1 for those of the reference, which come last
     step = np.full(len(lengths), -1)
@@ -411,7 +406,7 @@ def _corpus(run: Run, sample: TextSample) -> _Corpus:
     baseline = step < 0
     if len(samples) == 1:  # without a reference
         baseline = _is_early(run, step)
-    return _Corpus(
+    return Corpus(
         words=words,
         names=list(numbers),
         response=np.repeat(np.arange(len(lengths)), lengths),
@@ -438,17 +433,6 @@ def _first_steps(run: Run) -> Window | None:
     return run.window(0, max(LEAST_LEVEL, min(MOST_LEVEL, size)))
 
 
-class _Corpus(NamedTuple):
-    """The words of the sampled responses and, after them, of the reference's responses."""
-
-    words: Ints  # number of each word in ``names``, -1 for a gap, (words,)
-    names: list[str]  # words without endings, in lower case
-    response: Ints  # index of each word's response, (words,)
-    # Which responses belong to the baseline, and which to the last window, (responses,)
-    baseline: Bools
-    end: Bools
-
-
 def _texts(run: Run, sample: TextSample) -> list[_Text]:
     """Return phrases that spread and at most one structure (e.g. lists), most significant first."""
     corpus = _corpus(run, sample)
@@ -466,13 +450,13 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     return sorted(texts, key=lambda text: -text.z)
 
 
-def _spreading_phrases(run: Run, sample: TextSample, corpus: _Corpus) -> list[_Text]:
+def _spreading_phrases(run: Run, sample: TextSample, corpus: Corpus) -> list[_Text]:
     """Return the phrases that spread, the most significant first."""
     limits = run.limits[Spreading]
     phrases = []
     size = len(sample.rows)  # responses of the reference have higher indices
     least = limits.share * corpus.end.sum()
-    for words, starts in _phrases(corpus, least):
+    for words, starts in common_phrases(corpus, least):
         responses = corpus.response[starts]
         counts = np.bincount(responses, minlength=len(corpus.end))
         text = _spreading_text(limits, words, counts, corpus.baseline, corpus.end)
@@ -512,7 +496,7 @@ def _spreading_text(
         return _Text(words, counts, before, after, z)
     # The share of a text in most responses cannot become a multiple: its occurrences may. Those of
     # punctuation marks and numbers say nothing.
-    if min(before, after) < limits.held or _BEFORE.issuperset(words):
+    if min(before, after) < limits.held or BEFORE.issuperset(words):
         return None
     last = counts[end & (counts > 0)]
     first = counts[baseline & (counts > 0)]
@@ -552,149 +536,6 @@ def _structures(run: Run, sample: TextSample, start: Bools, end: Bools) -> list[
 
 def _rank_of_structure(text: _Text) -> float:
     return -text.after * SAME if text.name == ANY_STRUCTURE else -text.after
-
-
-def _word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
-    """Return the number of each word of the sampled responses, (words,), -1 for a gap.
-
-    Args:
-        sample: the sampled responses; a part of a broken character counts as a gap, too.
-        numbers: normalized word -> its number; words that are not yet in it are added.
-    """
-    # By index in the vocabulary; of at least one, so that no word can be looked up in it, too
-    number = np.full(max(len(sample.vocabulary), 1), -1)
-    for index, unit in enumerate(sample.vocabulary):
-        if unit != GAP and REPLACEMENT not in unit:
-            word = _normalize(unit.strip())
-            number[index] = numbers.setdefault(word, len(numbers))
-    return number[sample.units]
-
-
-def _phrases(corpus: _Corpus, least: float) -> Iterator[tuple[tuple[str, ...], Ints]]:
-    """Yield phrases in ``least`` responses of the last window, and the indices where they start.
-
-    A longer phrase replaces a shorter one if nearly as common. They grow by a word in each pass.
-    In pass n, ``phrases`` are those of n words, ``holders`` the number of late responses with
-    each, and ``index`` numbers the phrases that start at the words ``at``.
-    """
-    phrases: list[tuple[str, ...]] = [()]
-    holders = np.zeros(1)
-    at = np.arange(len(corpus.words))
-    index = np.zeros(len(corpus.words), np.int64)
-    for n in range(MAX_WORDS + 1):
-        keys = _keys_of_longer(corpus, at, index, n)
-        counted = _late_holders(corpus, at, keys)
-        counted = counted[
-            counted >= least * (1 - 1e-9)
-        ]  # so much may be a rounding error
-        common = counted.index.tolist() if n < MAX_WORDS else []
-        longer = _longer_phrases(phrases, corpus.names, common, repeats=n < MAX_NGRAM)
-        of_longer: Floats = np.asarray(counted[list(longer)], np.float64)
-        replaced = _replaced(phrases, holders, list(longer.values()), of_longer)
-        if n:  # the empty phrase is none
-            # Rows of ``at`` of each phrase, in the order of their numbers
-            rows_of = pd.Series(at).groupby(index).indices.values()
-            for number, rows in enumerate(rows_of):
-                if number not in replaced:
-                    yield phrases[number], at[rows]
-        phrases = list(longer.values())
-        holders = of_longer
-        if not phrases:
-            break
-        # Number the longer phrases by the order of their keys; drop the starts of other ones.
-        numbers = pd.Index(list(longer), dtype=np.int64)
-        numbered = numbers.get_indexer(pd.Index(keys))
-        at = at[numbered >= 0]
-        index = numbered[numbered >= 0]
-
-
-def _keys_of_longer(corpus: _Corpus, at: Ints, index: Ints, n: int) -> Ints:
-    """Return the key of the phrase of n + 1 words at each start, -1 without a next word.
-
-    Args:
-        corpus: the words.
-        at: the indices of words at which phrases of n words start.
-        index: the number of the phrase at each of these starts. A key is this number × the size of
-            the vocabulary + the number of the next word.
-        n: number of words.
-    """
-    next_word = np.minimum(at + n, len(corpus.words) - 1)
-    is_in_corpus = at + n == next_word
-    # A phrase ends before the end of its response, and before a gap (-1).
-    is_same_response = corpus.response[next_word] == corpus.response[at]
-    is_word = corpus.words[next_word] >= 0
-    keys = index * len(corpus.names) + corpus.words[next_word]
-    return np.where(is_in_corpus & is_same_response & is_word, keys, -1)
-
-
-def _late_holders(corpus: _Corpus, at: Ints, keys: Ints) -> pd.Series:
-    """Return key -> number of late responses with its phrase; see ``_keys_of_longer``."""
-    response = corpus.response[at]
-    pairs = pd.DataFrame({"key": keys, "response": response}, copy=False)
-    # A response with several occurrences counts once.
-    late = pairs[(keys >= 0) & corpus.end[response]].drop_duplicates()
-    return late.groupby("key").size()
-
-
-def _longer_phrases(
-    phrases: list[tuple[str, ...]],
-    vocabulary: list[str],
-    keys: list[int],
-    *,
-    repeats: bool,
-) -> dict[int, tuple[str, ...]]:
-    """Return key -> the phrase with one word more, in the order of ``keys``.
-
-    Args:
-        phrases: the phrases, in the order of their numbers.
-        vocabulary: the words, in the order of their numbers.
-        keys: the number of a phrase × the size of the vocabulary + the number of its next word.
-        repeats: whether a phrase may contain a word twice.
-    """
-    longer = {}
-    for key in keys:
-        part = phrases[key // len(vocabulary)]
-        word = vocabulary[key % len(vocabulary)]
-        if repeats or word not in part:
-            longer[key] = (*part, word)
-    return longer
-
-
-def _replaced(
-    phrases: list[tuple[str, ...]],
-    holders: Floats,
-    longer: list[tuple[str, ...]],
-    of_longer: Floats,
-) -> set[int]:
-    """Return the indices of phrases that are not to be told.
-
-    A phrase is replaced by a longer one that nearly as many responses contain. Numbers between
-    punctuation marks are not text.
-
-    Args:
-        phrases: the phrases of n words.
-        holders: the number of late responses that contain each of them.
-        longer: the common phrases of n + 1 words.
-        of_longer: the number of late responses that contain each of these.
-    """
-    numbers = {phrase: index for index, phrase in enumerate(phrases)}
-    replaced = set()
-    for index, phrase in enumerate(phrases):
-        if "0" in phrase and _BEFORE.issuperset(phrase):
-            replaced.add(index)
-    for phrase, count in zip(longer, of_longer, strict=True):
-        if len(set(phrase)) < len(phrase):
-            continue  # its repetitions say nothing on how common its parts are
-        # A punctuation mark or a number next to a phrase does not make a better one.
-        parts = []
-        if phrase[-1] not in _AFTER:
-            parts.append(numbers[phrase[:-1]])
-        if phrase[0] not in _BEFORE:
-            parts.append(numbers[phrase[1:]])
-        for part in parts:
-            if count >= CONTINUED * holders[part]:
-                replaced.add(part)
-    return replaced
 
 
 def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
@@ -775,10 +616,10 @@ def _inner_words(text: _Text) -> tuple[int, int]:
     """
     low = 0
     high = len(text.words)
-    if not (text.often or _BEFORE.issuperset(text.words)):
-        while high - low > 1 and text.words[low] in _BEFORE:
+    if not (text.often or BEFORE.issuperset(text.words)):
+        while high - low > 1 and text.words[low] in BEFORE:
             low += 1
-    while high - low > 1 and text.words[high - 1] in _AFTER:
+    while high - low > 1 and text.words[high - 1] in AFTER:
         high -= 1
     return low, high
 
@@ -849,7 +690,7 @@ def _asked_share(
     asking: dict[int, bool] = {}  # prompt_id -> whether the prompt contains the words
     rows = table[table["prompt_id"].isin(prompts)]
     for prompt_id, prompt in zip(rows["prompt_id"], rows["prompt"], strict=True):
-        written = [_normalize(unit) for unit in units(str(prompt))]
+        written = [normalize(unit) for unit in units(str(prompt))]
         # With and without the punctuation between the words of the prompt
         in_words = pattern in f" {' '.join(written)} "
         asking[prompt_id] = in_words or pattern in _letters(written)
@@ -860,13 +701,3 @@ def _asked_share(
 def _letters(words: Sequence[str]) -> str:
     """Return the alphabetic words, or all words if none is, with spaces between and around."""
     return f" {' '.join([word for word in words if word.isalpha()] or words)} "
-
-
-def _normalize(word: str) -> str:
-    return "0" if _NUMBER.fullmatch(word) else _stem(word.lower())
-
-
-def _stem(word: str) -> str:
-    """Return a word without English suffixes after its fourth letter: "empowering" -> "empower"."""
-    suffix = _SUFFIX.search(word, 4) if word.isascii() else None
-    return _stem(word[: suffix.start()]) if suffix else word
