@@ -201,9 +201,8 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     growth = _growth_of_length(run)
     for text in texts:
         assert sample is not None
-        counts = np.full(
-            len(run.responses), np.nan
-        )  # of responses that were not sampled
+        # NaN for responses that were not sampled
+        counts = np.full(len(run.responses), np.nan)
         counts[sample.rows] = text.counts
         # Two phrases may have one name, such as a stem that they share.
         if text.name in counts_of or not _has_spread(run, text, counts, growth):
@@ -248,8 +247,7 @@ def _has_spread(run: Run, text: _Text, counts: Floats, growth: float) -> bool:
     ratio = run.limits[Spreading].ratio
     # A response that is ``growth`` times as long contains any word so many times as often...
     if text.often:
-        expected = change.first * growth
-        return not change.last < ratio * expected
+        return not change.last < ratio * change.first * growth
     # ... and is without it with the probability that as many short ones are.
     expected = 1 - (1 - change.first) ** growth
     # A share has no more room than to 1: it is enough that ``ratio`` times fewer are without it.
@@ -350,22 +348,24 @@ def _lift(
     """
     residuals = _residuals(run, counts, risen_by_step, often=often)
     rewards = residuals.reward
-    of_rewards = rounded((rewards * rewards).sum())
-    is_known = of_rewards >= NO_SQUARES and residuals.freedom >= 1
+    # Sums of squares, and of products, of the residuals
+    reward_squares = rounded((rewards * rewards).sum())
+    is_known = reward_squares >= NO_SQUARES and residuals.freedom >= 1
     # Two regressions, each with one of these: slope = Σ xy / Σ x²
     texts = (residuals.explaining, residuals.counts)
-    of_texts = significant([(text * text).sum() for text in texts])
+    text_squares = significant([(text * text).sum() for text in texts])
     products = np.array([(rewards * text).sum() for text in texts])
     slopes = np.where(
-        (of_texts >= NO_SQUARES) & is_known,
-        products / np.maximum(of_texts, NO_SQUARES),
+        (text_squares >= NO_SQUARES) & is_known,
+        products / np.maximum(text_squares, NO_SQUARES),
         np.nan,
     )
     lift = slopes[0]
-    of_rewards = max(of_rewards, NO_SQUARES)  # divided by below, where lift may be NaN
-    r = lift * np.sqrt(of_texts[0] / of_rewards)
+    # It is divided by, also where the lift is NaN.
+    reward_squares = max(reward_squares, NO_SQUARES)
+    r = lift * np.sqrt(text_squares[0] / reward_squares)
     r = np.clip(r, -0.999999, 0.999999)  # the arctanh of 1 is infinite
-    std = np.sqrt(of_rewards / max(len(rewards), 1))
+    std = np.sqrt(reward_squares / max(len(rewards), 1))
     earned = slopes[1] * means.change(run, counts).difference
     if not often:
         # A text may spread to more responses, or within those that have it: the larger part counts.
@@ -535,6 +535,7 @@ def _structures(run: Run, sample: TextSample, start: Bools, end: Bools) -> list[
 
 
 def _rank_of_structure(text: _Text) -> float:
+    """Return the sort key of a structure: that of most late responses comes first."""
     return -text.after * SAME if text.name == ANY_STRUCTURE else -text.after
 
 

@@ -69,6 +69,7 @@ class _DiversityCollapse(Limits):
 
 
 def _alike_title(facts: Facts) -> str:
+    """Return the title: on equal responses if they are too many, else on repeated word pairs."""
     if "twins" in facts:
         return translatable(
             "{twins:percent} of responses equal a response to another prompt of the same step "

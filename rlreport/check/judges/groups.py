@@ -49,6 +49,7 @@ class _MissingGrades(Limits):
 
 
 def _missing_title(facts: Facts) -> str:
+    """Return the title: all missing grades, the worst steps if they warn, and groups concerned."""
     lines = [
         translatable(
             "{missing:count} of {responses:count} responses ({share:percent}) have no grade and "
@@ -164,6 +165,7 @@ class _ZeroVarianceGroups(RiseOrShare):
 
 
 def _equal_groups_clause(facts: Facts) -> str:
+    """Return the clause, with numbers of groups if they still lack a signal at the end."""
     if "equal" in facts:
         return translatable(
             "{equal:count} of {groups:count} groups give no learning signal"

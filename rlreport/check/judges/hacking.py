@@ -77,9 +77,8 @@ _FORMS = {
 def _spread_clause(facts: Facts) -> str:
     """Return the clause that says which text spread, and from which share to which."""
     form = message(_FORMS.get(str(facts["text"]), ""))  # "" unless it is a structure
-    literal = _SPREADS.get(
-        str(facts["kind"]), _SPREADS["text"]
-    )  # stems are told as texts
+    # Stems are told as texts.
+    literal = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
     when = message("at the start")
     if facts["by_reference"]:
         when = message("of the reference's")
@@ -341,6 +340,7 @@ class _FormatLearned(Limits):
 
 
 def _format_title(facts: Facts) -> str:
+    """Return the title, with what responses with the text earn if they earn more (``paid``)."""
     sentence = translatable(
         "{what:capital}, without a clear gain in reward: a format or a habit is learned."
     )

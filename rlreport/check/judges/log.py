@@ -346,6 +346,7 @@ _FAULTS = {
 
 
 def _log_title(facts: Facts) -> str:
+    """Return a sentence for each fault, the most serious first."""
     faults = facts["faults"]
     assert isinstance(faults, tuple)
     return sentences(format_message(_FAULTS[str(key)], facts) for key in faults)

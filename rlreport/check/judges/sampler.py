@@ -109,9 +109,8 @@ def _disagreement_clause(facts: Facts) -> str:
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
     """Find that sampler and trainer give different probabilities to the same tokens."""
-    weights = run.column(
-        "mismatch_tokens"
-    )  # tokens that both have log-probabilities of
+    # Number of tokens of which both have a log-probability
+    weights = run.column("mismatch_tokens")
     limits = _EngineMismatch
     figures = []
     # The first figure beyond its limit is told.
