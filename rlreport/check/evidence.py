@@ -47,7 +47,9 @@ def examples(
     """Return up to three responses that show a finding, of different prompts first.
 
     Only responses whose texts were read, and whose ``by`` would have been unusual before the
-    onset, are eligible; without an onset, all of the last window or, if none, of the run.
+    onset, are eligible; without an onset, all of the last window or, if none, of the run. If there
+    are fewer than three prompts, further responses to them fill up the three. Each example comes
+    with the last response to its prompt before the onset, if there is one.
 
     Args:
         run: the run that was judged.
@@ -55,20 +57,23 @@ def examples(
         onset: when the problem began, None if unknown.
         until: its last step if it ended; later responses are no examples.
     """
+    # Values that differ by rounding errors alone must not decide about the order.
     ranking = ranking._replace(by=significant(ranking.by))
     eligible = np.flatnonzero(_eligible(run, ranking, onset, until))
     by = ranking.by[eligible]
-    ranked = eligible[np.argsort(-by if ranking.highest else by, kind="stable")]
+    clearest_first = np.argsort(-by if ranking.highest else by, kind="stable")
+    ranked = eligible[clearest_first]
     ranked = ranked[:MAX_RANKED]
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
     _, first_of_prompt = np.unique(prompts[ranked], return_index=True)
-    different = ranked[np.sort(first_of_prompt)][:MAX_EXAMPLES].tolist()
+    # Sorted, as ``unique`` orders them by prompt, not by rank
+    of_different_prompts = ranked[np.sort(first_of_prompt)].tolist()
     # A dict keeps the order and drops those that come twice.
-    chosen = dict.fromkeys([*different, *ranked.tolist()])
-    low = onset.low if onset else -np.inf
-    return tuple(
-        _with_earlier(run, ranking, row, low) for row in list(chosen)[:MAX_EXAMPLES]
-    )
+    chosen = dict.fromkeys([*of_different_prompts, *ranked.tolist()])
+    # Without an onset, no response is an earlier one.
+    onset_low = onset.low if onset else -np.inf
+    rows = list(chosen)[:MAX_EXAMPLES]
+    return tuple(_with_earlier(run, ranking, row, onset_low) for row in rows)
 
 
 def _has_text(run: Run) -> NDArray[np.bool_]:
@@ -78,7 +83,11 @@ def _has_text(run: Run) -> NDArray[np.bool_]:
 def _eligible(
     run: Run, ranking: Ranking, onset: Onset | None, until: int | None
 ) -> NDArray[np.bool_]:
-    """Return which responses may be examples, bool (rows,); see ``examples``."""
+    """Return which responses may be examples, bool (rows,); arguments are those of ``examples``.
+
+    The onset is an interval: responses before its ``low`` are surely normal, and those from its
+    ``step`` on should show the problem. Those between are neither.
+    """
     by = ranking.by
     step = run.responses["step"].to_numpy(np.int64)
     usable = np.isfinite(by) & _has_text(run)
@@ -90,27 +99,35 @@ def _eligible(
     elif onset is None:
         eligible = in_last_window if in_last_window.any() else usable
     else:
-        before = usable & (step < onset.low)
+        normal = usable & (step < onset.low)
         eligible = usable & (step >= onset.step)
-        eligible &= is_unusual(by, before, highest=ranking.highest)
-    return eligible if until is None else eligible & (step <= until)
+        eligible &= is_unusual(by, normal, highest=ranking.highest)
+    if until is None:
+        return eligible
+    return eligible & (step <= until)
 
 
-def _with_earlier(run: Run, ranking: Ranking, row: int, low: float) -> Example:
-    """Return the response of ``row``, and the last one to its prompt before the step ``low``."""
-    contrast = _has_text(run)
+def _with_earlier(run: Run, ranking: Ranking, row: int, onset_low: float) -> Example:
+    """Return the response of ``row``, and the last one to its prompt before step ``onset_low``.
+
+    The earlier one is shown for contrast: it does not fulfil what the finding claims.
+    """
+    is_contrast = _has_text(run)
     if ranking.among is not None:
-        contrast &= ~ranking.among
+        is_contrast &= ~ranking.among
     step = run.responses["step"].to_numpy(np.int64)
     prompt = run.responses["prompt_id"].to_numpy(np.int64)
-    earlier: Ints = np.flatnonzero((prompt == prompt[row]) & (step < low) & contrast)
+    is_earlier = (prompt == prompt[row]) & (step < onset_low)
+    earlier: Ints = np.flatnonzero(is_earlier & is_contrast)
     example = _example(run, ranking, row)
     if not len(earlier):
         return example
-    return replace(example, before=_example(run, ranking, int(earlier[-1])))
+    latest = int(earlier[-1])  # rows are in the order of steps
+    return replace(example, before=_example(run, ranking, latest))
 
 
 def _example(run: Run, ranking: Ranking, row: int) -> Example:
+    """Return the response of a row as an example; its excerpt is set when texts are read."""
     by = ranking.by[row]
     token = np.nan if ranking.token is None else ranking.token[row]
     return Example(
@@ -133,7 +150,15 @@ def with_texts_since(run: Run, onset: Onset | None) -> int:
 def is_unusual(
     by: Floats, normal: NDArray[np.bool_], *, highest: bool
 ) -> NDArray[np.bool_]:
-    """Return whether each value is extreme among the ``normal`` ones; True if these are few."""
+    """Return which values are as extreme as the outer tenth of the ``normal`` ones, bool (rows,).
+
+    All are if fewer than LEAST_NORMAL are normal, which then say too little.
+
+    Args:
+        by: one number per response, float64 (rows,).
+        normal: which of them are those of normal responses, bool (rows,).
+        highest: whether high values are extreme, else low ones.
+    """
     if normal.sum() < LEAST_NORMAL:
         return np.ones(len(by), bool)
     bound = np.quantile(by[normal], NORMAL if highest else 1 - NORMAL)

@@ -59,7 +59,7 @@ REFERENCE_REWARD = "reward of the reference"
 
 
 class LogText(str):
-    """A text copied from the logs; a redacted report replaces it with a placeholder."""
+    """A fact copied from the logs; a redacted report replaces it with a placeholder."""
 
     __slots__ = ()
 
@@ -131,6 +131,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         facts = {name: _rounded(fact) for name, fact in self.facts.items()}
+        # A frozen dataclass refuses plain assignments.
         object.__setattr__(self, "facts", facts)
 
     @property
@@ -155,14 +156,20 @@ class ToldFinding(Finding):
     @classmethod
     def of(cls, finding: Finding, **words: str) -> ToldFinding:
         """Return a finding with these words: ``name``, ``title`` and so on."""
-        values: dict[str, Any] = {
+        # Not ``asdict``, which would turn the evidence and limits inside into dicts
+        facts: dict[str, Any] = {
             item.name: getattr(finding, item.name) for item in fields(Finding)
         }
-        return cls(**(values | words))
+        return cls(**(facts | words))
 
     def at(self, step: int) -> ToldFinding:
-        """Return the finding for a step's page: its name as title, and evidence of that step."""
-        onset = self.onset and Onset(*[self.onset.step] * 3)
+        """Return the finding for a step's page: its name as title, and evidence of that step.
+
+        What concerns other steps is left out: numbers, limits, charts, the interval of the onset.
+        """
+        onset = self.onset
+        if onset is not None:
+            onset = Onset(step=onset.step, low=onset.step, high=onset.step)
         evidence = [
             replace(example, before=None)
             for example in self.evidence

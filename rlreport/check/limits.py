@@ -144,13 +144,17 @@ class Thresholds:
             limit=limit,
             op=op,
             bound=bound,
+            # Any value is infinitely many times 0.
             value=rounded(value / of) if of else math.inf,
             met=bool(meets(op, value, bound * of)),
         )
 
 
 def meets(op: Op, value: float, limit: float) -> bool:
-    """Return whether ``value op limit`` (9 equal digits count as equal); False for NaN."""
+    """Return whether ``value op limit``; False for NaN.
+
+    Numbers with 9 equal digits count as equal: a computed share of 0.3 may be 0.30000000000000004.
+    """
     if math.isclose(value, limit, rel_tol=1e-9):
         return op.endswith("=")
     return value > limit if op.startswith(">") else value < limit
@@ -160,7 +164,13 @@ MAX_TOML = 1_000_000  # Maximum size of a thresholds file, in bytes
 
 
 def problem_of(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
-    """Return what is wrong with a value of a thresholds file, "" if nothing is."""
+    """Return what is wrong with a value of a thresholds file, "" if nothing is.
+
+    Args:
+        declared: name -> declaration of the thresholds that its section may set.
+        key: the name that the file sets.
+        value: what the file sets it to; an integer if the threshold's default is one.
+    """
     if key not in declared:
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
     is_bool = isinstance(value, bool)  # which is an int, too
@@ -169,5 +179,7 @@ def problem_of(declared: Mapping[str, Limit[float]], key: str, value: object) ->
             return f"{key} must be an integer"
     elif is_bool or not isinstance(value, int | float):
         return f"{key} must be a number"
-    # NaN fails this comparison; an int may be larger than any float.
-    return "" if abs(value) <= sys.float_info.max else f"{key} must be finite"
+    # NaN fails this comparison. ``isfinite`` refuses an int that is larger than any float.
+    if not abs(value) <= sys.float_info.max:
+        return f"{key} must be finite"
+    return ""

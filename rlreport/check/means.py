@@ -90,11 +90,13 @@ def change(
     start = first or run.first
     end = last or run.last
     after = part_of(run.tables, values, end, weights)
-    if start is None:
-        return Change(np.nan, after.mean, np.nan)
+    if start is None:  # the run is too short for a first window
+        return Change(first=np.nan, last=after.mean, z=np.nan)
     before = part_of(run.tables, values, start, weights)
-    z = z_of(run.tables if by_step else None, values, weights, [before, after])
-    return Change(before.mean, after.mean, z, run.limits[Trend].z)
+    # Without tables, ``z_of`` does not estimate the noise of step means.
+    tables = run.tables if by_step else None
+    z = z_of(tables, values, weights, [before, after])
+    return Change(before.mean, after.mean, z, least=run.limits[Trend].z)
 
 
 def mix(
@@ -106,44 +108,77 @@ def mix(
         run: the run with its environments.
         first: the earlier window.
         last: the later window.
-        values: what is split instead of the rewards, float64 (rows,); a jump is no noise.
+        values: what is split instead of the rewards, float64 (rows,). Then the scatter of step
+            means does not count as noise: see ``by_step`` of ``change``.
     """
     if run.environments is None:
         return None
     reward = run.column("reward") if values is None else values
     windows = (first.rows, last.rows)
-    size = len(run.environments.names) + 1  # the last is that of unnamed ones
-    # Index of each response's environment, -1 for those without a reward
+    # The last environment is the pool of those that have no name of their own.
+    size = len(run.environments.names) + 1
+    # Index of each response's environment, -1 without one or without a reward
     index = np.where(np.isfinite(reward), run.environments.index, -1)
     shares = _shares_of_environments(index, windows, size)
     if shares is None:
         return None
     means = _means_of_environments(index, windows, size, reward)
-    mean = means.mean(axis=0)
+    mean_of_both = means.mean(axis=0)
     same_mix = change(
         run,
-        reward - mean[index],
+        # Differences between environments are no noise of a mean at the same mix. Responses with
+        # the index -1 take the last environment's mean, but have the weight 0.
+        reward - mean_of_both[index],
         _weights_to_same_mix(index, windows, shares),
         first=first,
         last=last,
         by_step=values is None,
     )
-    by_mix = rounded((mean * difference(shares[1], shares[0])).sum())
+    by_mix = rounded((mean_of_both * difference(shares[1], shares[0])).sum())
     within = shares.mean(axis=0) * difference(means[1], means[0])
+    return MixChange(
+        shares=shares,
+        means=means,
+        mix=by_mix,
+        within=within,
+        same_mix=same_mix,
+        explains_fall=_explains_fall(run, by_mix, float(within.sum()), same_mix),
+    )
+
+
+def _explains_fall(run: Run, by_mix: float, rest: float, same_mix: Change) -> bool:
+    """Return whether the mean reward fell mostly because the mix changed.
+
+    Args:
+        run: the run, for its thresholds.
+        by_mix: the change that is due to the mix, negative for a fall.
+        rest: the change that is not.
+        same_mix: the change with both windows weighted to the same mix, for its standard error.
+    """
     limits = run.limits[MixChanged]
-    total = by_mix + within.sum()
-    remains = same_mix.fell and within.sum() < limits.rest * total
-    # The first part explains most of the fall only if the rest surely is the smaller part.
+    total = by_mix + rest
+    if not total < 0:
+        return False
+    # Both sides are negative, so "less" is a larger fall.
     is_most = by_mix < limits.share * total
+    # The mix explains most of the fall only if the rest surely is the smaller part.
     is_rest_smaller = same_mix.largest_loss < limits.share * -total
-    explains_fall = bool(total < 0 and is_most and is_rest_smaller and not remains)
-    return MixChange(shares, means, by_mix, within, same_mix, explains_fall)
+    also_falls_at_same_mix = same_mix.fell and rest < limits.rest * total
+    return bool(is_most and is_rest_smaller and not also_falls_at_same_mix)
 
 
 def _shares_of_environments(
     index: Ints, windows: tuple[slice, slice], size: int
 ) -> Floats | None:
-    """Return each environment's share in both windows, (2, size); None if one has no reward."""
+    """Return each environment's share in both windows, float64 (2, size).
+
+    The shares of a window add up to 1. None if a window has no response with a reward.
+
+    Args:
+        index: index of each response's environment, -1 for responses to leave out, (rows,).
+        windows: the rows of the earlier and of the later window.
+        size: the number of environments.
+    """
     counts = []
     for rows in windows:
         # Shifted by one, as ``bincount`` takes no -1; its count is then left out.
@@ -158,29 +193,42 @@ def _shares_of_environments(
 def _means_of_environments(
     index: Ints, windows: tuple[slice, slice], size: int, reward: Floats
 ) -> Floats:
-    """Return each environment's mean reward in both windows, float64 (2, size)."""
+    """Return each environment's mean reward in both windows, float64 (2, size).
+
+    An environment that one window lacks has the mean of the other window in both, so that it
+    counts as unchanged; one that both lack has 0. See ``_shares_of_environments`` for arguments.
+    """
     means = []
     for rows in windows:
         # Shifted by one, as labels have to be positive; the mean of -1 is then left out.
         of_window = means_by(index[rows] + 1, size + 1, reward[rows])
         means.append(of_window[1:])
-    # An environment that is missing in one window counts as unchanged.
-    known = np.where(np.isnan(means), means[::-1], means)
+    of_other_window = means[::-1]
+    known = np.where(np.isnan(means), of_other_window, means)
     return np.nan_to_num(known)
 
 
 def _weights_to_same_mix(
     index: Ints, windows: tuple[slice, slice], shares: Floats
 ) -> Floats:
-    """Return weights of responses that give both windows the same shares of environments."""
+    """Return weights of responses that give both windows the same shares of environments, (rows,).
+
+    Each environment gets the mean of its two shares. One that a window lacks has weight 0 in both,
+    and so has a response outside of the windows.
+
+    Args:
+        index: index of each response's environment, -1 for responses to leave out, (rows,).
+        windows: the rows of the earlier and of the later window.
+        shares: each environment's share in both windows, float64 (2, environments).
+    """
     in_both = shares.all(axis=0)
     target = shares.mean(axis=0)
     weights = np.zeros(len(index))
     for rows, share in zip(windows, shares, strict=True):
         zeros = np.zeros(len(target))
-        weight = np.divide(target, share, out=zeros, where=in_both)
-        # Responses without a reward have the index -1, which takes the appended 0.
-        weights[rows] = np.append(weight, 0.0)[index[rows]]
+        of_environment = np.divide(target, share, out=zeros, where=in_both)
+        # Index -1 takes the appended 0.
+        weights[rows] = np.append(of_environment, 0.0)[index[rows]]
     return weights
 
 
@@ -191,8 +239,9 @@ def spread(run: Run, column: str = "reward") -> float:
     if not finite.any():
         return np.nan
     deviations = centred(values[finite], run.step_index[finite])
-    largest = np.abs(values[finite]).max()
     std = np.sqrt((deviations**2).mean())
+    # Of equal values, the std is a rounding error relative to their size: 0 is returned.
+    largest = np.abs(values[finite]).max()
     return rounded(float(beyond_rounding(std, largest)))
 
 
@@ -212,20 +261,26 @@ def sampling_errors(run: Run, values: Floats) -> Floats:
         run: the run.
         values: one number per response, float64 (rows,); NaN is left out.
     """
+    unknown = np.full(len(run.steps), np.nan)
     finite = np.isfinite(values)
     steps = run.step_index[finite]
     counts = np.bincount(steps, minlength=len(run.steps))
     if not len(steps):
-        return np.full(len(run.steps), np.nan)
-    inside = centred(values[finite], steps)
-    total = float((inside**2).sum())
-    if not total < np.inf:
-        return np.full(len(run.steps), np.nan)
+        return unknown
+    deviations = centred(values[finite], steps)
+    of_responses = float((deviations**2).sum())
+    if not of_responses < np.inf:  # the squares of huge values overflow
+        return unknown
     prompts = run.responses["prompt_id"].to_numpy(np.int64)[finite]
-    of_group, _ = pd.factorize(steps * (int(prompts.max()) + 1) + prompts)
-    by_prompt = float((np.bincount(of_group, inside) ** 2).sum())
+    # The step and the prompt of a response as one number, like two digits
+    of_prompt_in_step, _ = pd.factorize(steps * (int(prompts.max()) + 1) + prompts)
+    # The same sum, with the responses of a prompt added up before they are squared: larger if they
+    # resemble each other. The ratio of both is the design effect, here of at least 1.
+    sums = np.bincount(of_prompt_in_step, deviations)
+    of_prompts = float((sums**2).sum())
     largest = float(np.abs(values[finite]).max())
-    std = beyond_rounding(np.sqrt(max(total, by_prompt) / len(steps)), largest)
+    variance = max(of_responses, of_prompts) / len(steps)
+    std = beyond_rounding(np.sqrt(variance), largest)
     known = np.where(counts > 0, counts, np.nan)
     return significant(std / np.sqrt(known))
 

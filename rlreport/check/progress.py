@@ -12,9 +12,14 @@ from rlreport.figures.ragged import Floats
 
 # A reward with more distinct values is taken for that of a reward model
 MAX_RULE_VALUES = 8
+# Rewards that differ by no more than this are equal but for rounding
+SAME_REWARD = 1e-9
 
 # Where a run is solved, the share may be lower by this at its first and last steps, by chance
 LOWER_AT_ENDS = 0.02
+# These are a tenth of the steps at both ends, and at least three
+END_PARTS = 10
+LEAST_END = 3
 
 
 class RewardStalled(Limits):
@@ -30,15 +35,21 @@ class RewardStalled(Limits):
 
 @once_per_run
 def learned(run: Run) -> bool:
-    """Return whether the reward, its gap to the reference, or a watched score clearly rose."""
+    """Return whether the reward, its gap to the reference, or a watched score clearly rose.
+
+    A rise that the curve of step means does not show may still show when the responses of the
+    first and the last window are compared.
+    """
     reward = quantities.reward_course(run)
     watched = quantities.watched_course(run)
     for course in (reward, watched):
         if course is not None and course.curve.rose:
             return True
+    # Rewards of logged responses do not overrule the trainer's own metric.
     if run.first is None or quantities.reward(run).source == "metrics":
         return False
-    if run.first.steps[-1] >= run.last.steps[0]:  # the windows overlap
+    do_windows_overlap = run.first.steps[-1] >= run.last.steps[0]
+    if do_windows_overlap:
         return False
     if means.change(run, run.column("reward_gap")).rose:
         return True
@@ -50,20 +61,21 @@ def learned(run: Run) -> bool:
 
 @once_per_run
 def solved(run: Run) -> bool:
-    """Return whether nearly all responses, early and late, earn the best of several rewards."""
+    """Return whether nearly all responses, early and late, earn the run's best reward."""
     reward = run.column("reward")
     if not np.isfinite(reward).any():
         return False
     best = np.nanmax(reward)
-    if np.nanmin(reward) == best:
+    if np.nanmin(reward) == best:  # if all are equal, they may as well be the worst
         return False
     is_best = np.where(np.isfinite(reward), reward == best, np.nan)
-    share = run.by_step(is_best)
-    size = max(len(share) // 10, 3)
+    best_share = run.by_step(is_best)
     least = run.limits[RewardStalled].solved
-    if mean(share) <= least:
+    if mean(best_share) <= least:
         return False
-    ends = (share[:size], share[-size:])
+    # The share of the whole run does not show a start below it, nor a loss at the end.
+    size = max(len(best_share) // END_PARTS, LEAST_END)
+    ends = (best_share[:size], best_share[-size:])
     return all(mean(end) > least - LOWER_AT_ENDS for end in ends)
 
 
@@ -75,6 +87,7 @@ def silent(run: Run) -> Floats:
     """
     metric = quantities.series_of(run, "zero_variance")
     steps = run.tables.steps
+    # The share of groups with equal rewards
     if metric is not None:
         share = run.align(metric)
     elif has(steps, "zero_variance_groups"):
@@ -82,6 +95,7 @@ def silent(run: Run) -> Floats:
     else:
         share = np.full(len(run.steps), np.nan)
     is_silent = np.where(np.isfinite(share), share >= 1 - ROUNDING, np.nan)
+    # A std of 0 over all rewards of a step means that those of each group are equal, too.
     spread = quantities.series_of(run, "reward_std")
     if spread is not None:
         is_silent[run.align(spread) == 0] = 1.0
@@ -98,17 +112,23 @@ def verifiable(run: Run) -> bool:
 
 @once_per_run
 def labels_contained(run: Run) -> float | None:
-    """Return the fraction of the best late responses that contain their label; None if unknown."""
-    words = run.tables.words
-    if words is None or words.labels is None:
+    """Return the fraction of the best late responses that contain their label.
+
+    These are the responses of the last window that earn its highest reward. None if fewer than
+    half of the sampled responses have a label, or none of the late ones has a reward.
+    """
+    sample = run.tables.words
+    if sample is None or sample.labels is None:
         return None
-    labelled = words.labels >= 0  # whether the response contains it: 1 or 0; -1 without
-    if 2 * labelled.sum() < len(words.rows):
+    # 1 if the response contains its label, 0 if not, -1 if it has none
+    labels = sample.labels
+    has_label = labels >= 0
+    if 2 * has_label.sum() < len(sample.rows):
         return None
-    late = (words.rows >= run.last.rows.start) & labelled
-    reward = run.column("reward")[words.rows]
-    highest = np.nanmax(reward[late], initial=-np.inf)
-    best = late & (reward >= highest - 1e-9)
-    if not best.any():
+    is_late = (sample.rows >= run.last.rows.start) & has_label
+    reward = run.column("reward")[sample.rows]
+    highest = np.nanmax(reward[is_late], initial=-np.inf)
+    is_best = is_late & (reward >= highest - SAME_REWARD)
+    if not is_best.any():
         return None
-    return float((words.labels[best] == 1).mean())
+    return float((labels[is_best] == 1).mean())

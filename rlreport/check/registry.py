@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from rlreport.check.check import Check
 from rlreport.check.judges import (
@@ -93,25 +94,39 @@ LIMITS: dict[str, type[Limits]] = {
 
 
 def refuse_unknown(ids: Iterable[str]) -> None:
-    """Raise UsageError if a name is not the id of a check."""
-    for name in ids:
-        if name not in BY_ID:
+    """Raise UsageError if one of the ids that --mute names is not that of a check."""
+    for check_id in ids:
+        if check_id not in BY_ID:
+            available = ", ".join(BY_ID)
             raise UsageError(
-                f"--mute {name}: unknown check; available checks: {', '.join(BY_ID)}"
+                f"--mute {check_id}: unknown check; available checks: {available}"
             )
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
     """Read a TOML file of thresholds (``[kl_explosion]``, ``warn = 10``) or raise UsageError."""
+    sections = _toml_of(path)
+    for name, settings in sections.items():
+        problem = _problem_of_section(name, settings)
+        if problem:
+            raise UsageError(f"{path}: {problem}")
+    # ``Thresholds`` are found by the class that declares them, not by the name of the section.
+    return Thresholds(
+        {LIMITS[name].__name__: settings for name, settings in sections.items()}
+    )
+
+
+def _toml_of(path: str | Path) -> dict[str, Any]:
+    """Return the content of a TOML file, or raise UsageError."""
     file = Path(path)
     try:
-        # Pipes and devices may be endless.
+        # Not of pipes and devices, which may be endless
         is_small = file.is_file() and file.stat().st_size <= MAX_TOML
         if file.exists() and not is_small:
             raise UsageError(
                 f"{path}: must be a TOML file of at most {MAX_TOML:,} bytes"
             )
-        tables = load_toml(read_bounded(file, MAX_TOML).decode())
+        return load_toml(read_bounded(file, MAX_TOML).decode())
     except OSError as error:
         raise UsageError(
             f"{path}: cannot read thresholds: {error.strerror or error}"
@@ -119,17 +134,15 @@ def load_thresholds(path: str | Path) -> Thresholds:
     # No UTF-8, no TOML, a number of thousands of digits, NUL in a name
     except ValueError as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
-    for name, settings in tables.items():
-        problem = _problem_of_section(name, settings)
-        if problem:
-            raise UsageError(f"{path}: {problem}")
-    return Thresholds(
-        {LIMITS[name].__name__: settings for name, settings in tables.items()}
-    )
 
 
 def _problem_of_section(name: str, settings: object) -> str:
-    """Return what is wrong with a section of a thresholds file, "" if nothing is."""
+    """Return what is wrong with a section of a thresholds file, "" if nothing is.
+
+    Args:
+        name: the name of the section: "trend" or the id of a check that has thresholds.
+        settings: what the file has under this name, a dict if it is a section at all.
+    """
     if name not in LIMITS:
         return f"unknown section [{name}]; known: {', '.join(LIMITS)}"
     if not isinstance(settings, dict):

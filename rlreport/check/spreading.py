@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,12 +16,20 @@ from numpy.typing import NDArray
 from rlreport.check import means
 from rlreport.check.curve import LEAST_LEVEL, LEVEL_SHARE, MOST_LEVEL
 from rlreport.check.limits import Limit, LimitKind, Limits, meets
+from rlreport.check.phrases import (
+    AFTER,
+    BEFORE,
+    MAX_WORDS,
+    Corpus,
+    common_phrases,
+    normalize,
+    word_ids,
+)
 from rlreport.check.run import Run, once_per_run
 from rlreport.check.windows import Window, centred, log_odds_z
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded, significant
-from rlreport.tables import GAP, Tables, TextSample
-from rlreport.text.clean import REPLACEMENT
+from rlreport.tables import Tables, TextSample
 from rlreport.text.messages import translatable
 from rlreport.text.tokens import STRUCTURES, units
 
@@ -31,10 +39,6 @@ Bools = NDArray[np.bool_]
 SAME = 0.8
 # A text is an opening or closing if it begins or ends this fraction of the responses with it
 AT_END = 0.95
-# A longer phrase replaces a shorter one if this fraction of responses with that contain it
-CONTINUED = 0.9
-MAX_NGRAM = 4  # Maximum number of words in a phrase that repeats a word
-MAX_WORDS = 24  # Maximum number of words in any phrase
 MAX_READ = 200  # Maximum number of responses read to spell a phrase
 MAX_TEXTS = 20  # Maximum number of texts found
 EXAMPLES = 5  # Number of examples for each text
@@ -42,6 +46,8 @@ EXAMPLES = 5  # Number of examples for each text
 MIN_REFERENCES = 100
 # Rewards are compared within prompts if these have at least this many responses on average
 MIN_RECURRENCE = 5
+# A sum of squared residuals below this is a rounding error
+NO_SQUARES = 1e-9
 
 ANY_STRUCTURE = "structure"
 COLUMNS = (
@@ -59,15 +65,6 @@ COLUMNS = (
     "asked",
     "examples",
 )
-
-_SUFFIX = re.compile(
-    "(fulness|ations|ation|ingly|ments|ities|ment|ness|edly|ings|able|ally|ing|ers|est|ies|ity"
-    "|ed|er|es|ly|al|s|e|y)$"
-)
-_NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
-# Signs (and "0", any number) that are removed from the start, or from the end, of a text
-_BEFORE = frozenset("0.,;:!?。，；：！？")
-_AFTER = frozenset("0.,;。，；")
 
 FIGHTIN_WORDS = translatable(
     "LMFlow post (# grew from 3% to half of the responses); method: Monroe et al. 2008, "
@@ -158,21 +155,29 @@ class SpreadingTexts:
 
 
 class _Text(NamedTuple):
-    words: tuple[str, ...]
+    """A text that spread: a phrase or, without words, a structure such as lists."""
+
+    words: tuple[str, ...]  # as ``normalize`` writes them
     counts: Ints  # how often each sampled response contains it
     # shares of responses with it in the baseline and at the end
     before: float
     after: float
     z: float
-    kind: str = "structure"
-    name: str = ""
+    kind: str = "structure"  # see ``SpreadingTexts``
+    name: str = ""  # the text in its usual spelling, or the name of the structure
     # whether not the share of responses with it rose, but its count in each
     often: bool = False
 
 
 def prevalence(kind: str, counts: Floats) -> Floats:
-    """Return ``has_text`` of a text; for the kind "often" its counts, with NaN instead of 0."""
-    return np.where(counts > 0, counts, np.nan) if kind == "often" else has_text(counts)
+    """Return for each response the figure that rose as a text spread, float64 (rows,).
+
+    It is ``has_text``. Of the kind "often", which most responses contain from the start, it is the
+    number of occurrences in those that do, and NaN for the others.
+    """
+    if kind == "often":
+        return np.where(counts > 0, counts, np.nan)
+    return has_text(counts)
 
 
 def has_text(counts: Floats) -> Floats:
@@ -192,11 +197,14 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     shares_by_step: list[pd.DataFrame] = []
     counts_of: dict[str, Floats] = {}
     sample = run.tables.words
+    texts = [] if sample is None else _texts(run, sample)
     growth = _growth_of_length(run)
-    for text in [] if sample is None else _texts(run, sample):
+    for text in texts:
         assert sample is not None
+        # NaN for responses that were not sampled
         counts = np.full(len(run.responses), np.nan)
         counts[sample.rows] = text.counts
+        # Two phrases may have one name, such as a stem that they share.
         if text.name in counts_of or not _has_spread(run, text, counts, growth):
             continue
         rows.append(_row(run, text, counts))
@@ -209,7 +217,7 @@ def spreading_texts(run: Run) -> SpreadingTexts:
         counts_of[text.name] = counts
         if len(rows) == MAX_TEXTS:
             break
-    if not shares_by_step:
+    if not shares_by_step:  # ``concat`` needs at least one table
         shares_by_step.append(pd.DataFrame(columns=["step", "ngram", "share"]))
     table = pd.DataFrame(rows, columns=COLUMNS)
     return SpreadingTexts(table, pd.concat(shares_by_step), counts_of)
@@ -222,7 +230,14 @@ def _growth_of_length(run: Run) -> float:
 
 
 def _has_spread(run: Run, text: _Text, counts: Floats, growth: float) -> bool:
-    """Return whether a text became more frequent, and by more than responses grew."""
+    """Return whether a text became more frequent, and by more than responses grew.
+
+    Args:
+        run: the run. If it is too short for a comparison with first steps, it counts as risen.
+        text: the text.
+        counts: its occurrences in each response, float64 (rows,), NaN if not sampled.
+        growth: the factor by which responses grew, at least 1.
+    """
     first = _first_steps(run)
     change = means.change(run, prevalence(text.kind, counts), first=first)
     if first is not None and not change.rose:
@@ -230,29 +245,32 @@ def _has_spread(run: Run, text: _Text, counts: Floats, growth: float) -> bool:
     if growth <= 1:
         return True
     ratio = run.limits[Spreading].ratio
-    # A longer response contains any word more often.
+    # A response that is ``growth`` times as long contains any word so many times as often...
     if text.often:
         return not change.last < ratio * change.first * growth
+    # ... and is without it with the probability that as many short ones are.
     expected = 1 - (1 - change.first) ** growth
-    # A share has no more room than to 1: it is enough that so many times fewer are without it.
+    # A share has no more room than to 1: it is enough that ``ratio`` times fewer are without it.
     least = min(ratio * expected, 1 - (1 - expected) / ratio)
     return not change.last < least
 
 
 def _row(run: Run, text: _Text, counts: Floats) -> dict[str, object]:
     """Return the row of a text in the table of ``SpreadingTexts``."""
-    shares = has_text(counts)
-    values = prevalence(text.kind, counts)
-    often = means.change(run, values)
+    contains = has_text(counts)
+    risen_figure = prevalence(text.kind, counts)
+    # Only of the kind often are these numbers of occurrences.
+    often = means.change(run, risen_figure)
     share_first = text.before
     share_last = text.after
     if text.often:
-        share = means.change(run, shares)
+        # Of the same windows as ``often``: ``before`` may be the share of a reference.
+        share = means.change(run, contains)
         share_first = share.first
         share_last = share.last
-    holders = run.responses[(run.step_index >= run.last_index) & (shares == 1)]
-    best = holders.sort_values("reward", ascending=False, kind="stable")
-    shown = best[:EXAMPLES]
+    late_holders = run.responses[(run.step_index >= run.last_index) & (contains == 1)]
+    best_first = late_holders.sort_values("reward", ascending=False, kind="stable")
+    shown = best_first[:EXAMPLES]
     examples = zip(shown["step"], shown["n"], strict=True)
     return {
         "kind": text.kind,
@@ -262,26 +280,36 @@ def _row(run: Run, text: _Text, counts: Floats) -> dict[str, object]:
         "often_first": often.first,
         "often_last": often.last,
         "z": text.z,
-        **_lift(run, counts, run.by_step(values), often=text.often),
-        "asked": _asked_share(text.words, best["prompt_id"], run.tables.prompts),
+        **_lift(run, counts, run.by_step(risen_figure), often=text.often),
+        "asked": _asked_share(text.words, best_first["prompt_id"], run.tables.prompts),
         "examples": list(examples),
     }
 
 
 def _residuals(
-    run: Run, counts: Floats, shares_by_step: Floats, *, often: bool
+    run: Run, counts: Floats, risen_by_step: Floats, *, often: bool
 ) -> _Residuals:
+    """Return reward and occurrences of a text without the means of steps (and prompts).
+
+    Args:
+        run: the run. Means of prompts are subtracted, too, if prompts recur often enough.
+        counts: occurrences in each response, float64 (rows,), NaN if not sampled.
+        risen_by_step: the figure that rose as the text spread, float64 (S,), for its onset.
+        often: whether the reward is explained by the number of occurrences.
+    """
     reward = run.column("reward")
     rows = np.flatnonzero(np.isfinite(counts) & np.isfinite(reward))
     steps = run.responses["step"].to_numpy(np.int64)[rows]
     prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows]
     are_recurring = len(rows) >= MIN_RECURRENCE * max(len(np.unique(prompts)), 1)
-    onset = run.onset(shares_by_step)
-    after = steps >= (onset.low if onset else steps.min(initial=0))
-    freedom = int(after.sum()) - len(np.unique(steps[after])) - 2
+    onset = run.onset(risen_by_step)
+    since = onset.low if onset else steps.min(initial=0)  # without an onset, all steps
+    is_late = steps >= since
+    # Each mean that is subtracted takes one degree of freedom.
+    freedom = int(is_late.sum()) - len(np.unique(steps[is_late])) - 2
     labels = [steps]
     if are_recurring:
-        freedom -= len(np.unique(prompts[after]))
+        freedom -= len(np.unique(prompts[is_late]))
         # Centring on steps and prompts alternately converges: both means approach zero.
         labels += [prompts, steps] * 3
 
@@ -289,7 +317,8 @@ def _residuals(
         values = figure[rows]
         for label in labels:
             values = centred(values, label)
-        return values[after]
+        # Means are those of the whole run, so that a prompt's earlier responses count.
+        return values[is_late]
 
     return _Residuals(
         reward=residual(reward),
@@ -309,38 +338,46 @@ class _Residuals(NamedTuple):
 
 
 def _lift(
-    run: Run, counts: Floats, shares_by_step: Floats, *, often: bool = False
+    run: Run, counts: Floats, risen_by_step: Floats, *, often: bool = False
 ) -> dict[str, float]:
     """Return the columns ``reward_lift`` to ``of_gain`` of ``SpreadingTexts.table`` for a text.
 
     Reward is regressed on whether a response contains the text, after the means of steps (and of
     recurring prompts) are subtracted; if it occurs ``often``, on the number of occurrences, and
-    ``lift`` is the correlation.
+    ``lift`` is the correlation. See ``_residuals`` for the arguments.
     """
-    residuals = _residuals(run, counts, shares_by_step, often=often)
+    residuals = _residuals(run, counts, risen_by_step, often=often)
     rewards = residuals.reward
-    variance = rounded((rewards * rewards).sum())
-    is_known = variance >= 1e-9 and residuals.freedom >= 1
+    # Sums of squares, and of products, of the residuals
+    reward_squares = rounded((rewards * rewards).sum())
+    is_known = reward_squares >= NO_SQUARES and residuals.freedom >= 1
+    # Two regressions, each with one of these: slope = Σ xy / Σ x²
     texts = (residuals.explaining, residuals.counts)
-    varied = significant([(text * text).sum() for text in texts])
+    text_squares = significant([(text * text).sum() for text in texts])
     products = np.array([(rewards * text).sum() for text in texts])
     slopes = np.where(
-        (varied >= 1e-9) & is_known, products / np.maximum(varied, 1e-9), np.nan
+        (text_squares >= NO_SQUARES) & is_known,
+        products / np.maximum(text_squares, NO_SQUARES),
+        np.nan,
     )
     lift = slopes[0]
-    r = lift * np.sqrt(varied[0] / max(variance, 1e-9))
+    # It is divided by, also where the lift is NaN.
+    reward_squares = max(reward_squares, NO_SQUARES)
+    r = lift * np.sqrt(text_squares[0] / reward_squares)
     r = np.clip(r, -0.999999, 0.999999)  # the arctanh of 1 is infinite
-    std = np.sqrt(max(variance, 1e-9) / max(len(rewards), 1))
+    std = np.sqrt(reward_squares / max(len(rewards), 1))
     earned = slopes[1] * means.change(run, counts).difference
     if not often:
+        # A text may spread to more responses, or within those that have it: the larger part counts.
         by_share = lift * means.change(run, has_text(counts)).difference
         earned = max(by_share, earned)
     gain = _gain(run)
-    freedom = np.sqrt(max(residuals.freedom, 0))
+    root_of_freedom = np.sqrt(max(residuals.freedom, 0))
     return {
         "reward_lift": rounded(lift),
         "lift": rounded(r if often else lift / std),
-        "lift_z": rounded(np.arctanh(r) * freedom),
+        # Fisher's z of the correlation
+        "lift_z": rounded(np.arctanh(r) * root_of_freedom),
         "of_gain": rounded(earned / gain) if gain > 0 else np.nan,
     }
 
@@ -354,21 +391,22 @@ def _gain(run: Run) -> float:
     return float(np.nan_to_num(gains, nan=0.0).max())
 
 
-def _corpus(run: Run, sample: TextSample) -> _Corpus:
+def _corpus(run: Run, sample: TextSample) -> Corpus:
+    """Return the words of the sampled responses and, if they are the baseline, the reference's."""
     samples = [sample]
     reference = run.tables.ref_words
     if reference is not None and has_reference(run.tables):
         samples.append(reference)
-    numbers: dict[str, int] = {}
-    words = np.concatenate([_word_ids(one, numbers) for one in samples])
+    numbers: dict[str, int] = {}  # shared, so that equal words of both have one number
+    words = np.concatenate([word_ids(one, numbers) for one in samples])
     lengths = np.concatenate([np.diff(one.offsets) for one in samples])
     # Index of each response's step; -1 for those of the reference, which come last
     step = np.full(len(lengths), -1)
     step[: len(sample.rows)] = run.step_index[sample.rows]
     baseline = step < 0
-    if len(samples) == 1:
+    if len(samples) == 1:  # without a reference
         baseline = _is_early(run, step)
-    return _Corpus(
+    return Corpus(
         words=words,
         names=list(numbers),
         response=np.repeat(np.arange(len(lengths)), lengths),
@@ -378,7 +416,7 @@ def _corpus(run: Run, sample: TextSample) -> _Corpus:
 
 
 def _is_early(run: Run, step: Ints) -> Bools:
-    """Return which responses are of the first steps, by the index of their step."""
+    """Return which responses are of the first steps, by the index of their step; of -1, none is."""
     first = _first_steps(run)
     count = len(first.steps) if first is not None else 0
     return (step >= 0) & (step < count)
@@ -391,19 +429,8 @@ def _first_steps(run: Run) -> Window | None:
     """
     if run.first is None:
         return None
-    share = int(LEVEL_SHARE * len(run.steps) + 0.5)
-    return run.window(0, max(LEAST_LEVEL, min(MOST_LEVEL, share)))
-
-
-class _Corpus(NamedTuple):
-    """The words of the sampled responses and, after them, of the reference's responses."""
-
-    words: Ints  # number of each word in ``names``, -1 for a gap, (words,)
-    names: list[str]  # words without endings, in lower case
-    response: Ints  # index of each word's response, (words,)
-    # Which responses belong to the baseline, and which to the last window, (responses,)
-    baseline: Bools
-    end: Bools
+    size = int(LEVEL_SHARE * len(run.steps) + 0.5)  # rounded to the nearest
+    return run.window(0, max(LEAST_LEVEL, min(MOST_LEVEL, size)))
 
 
 def _texts(run: Run, sample: TextSample) -> list[_Text]:
@@ -411,33 +438,32 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     corpus = _corpus(run, sample)
     if not (corpus.end.any() and corpus.baseline.any()):
         return []
+    # Structures of the reference's responses are not known: the first steps are their baseline.
     size = len(sample.rows)
     steps_of_sample = run.step_index[sample.rows]
     start = _is_early(run, steps_of_sample)
     texts = _structures(run, sample, start, corpus.end[:size])
+    # Phrases come the most significant first: of two that are the same, the first is kept.
     for phrase in _spreading_phrases(run, sample, corpus):
         if not any(_is_same(phrase, other) for other in texts):
             texts.append(phrase)
     return sorted(texts, key=lambda text: -text.z)
 
 
-def _spreading_phrases(run: Run, sample: TextSample, corpus: _Corpus) -> list[_Text]:
+def _spreading_phrases(run: Run, sample: TextSample, corpus: Corpus) -> list[_Text]:
     """Return the phrases that spread, the most significant first."""
     limits = run.limits[Spreading]
-    size = len(sample.rows)
-    least = limits.share * corpus.end.sum()
-    in_end = corpus.end[corpus.response]
     phrases = []
-    for phrase, starts in _phrases(
-        corpus.words, corpus.names, corpus.response, in_end, least
-    ):
+    size = len(sample.rows)  # responses of the reference have higher indices
+    least = limits.share * corpus.end.sum()
+    for words, starts in common_phrases(corpus, least):
         responses = corpus.response[starts]
         counts = np.bincount(responses, minlength=len(corpus.end))
-        text = _spreading_text(limits, phrase, counts, corpus.baseline, corpus.end)
+        text = _spreading_text(limits, words, counts, corpus.baseline, corpus.end)
         if text is not None:
             text = text._replace(counts=counts[:size])
-            in_sample = starts[responses < size]
-            phrases.append(_spell_out(text, sample, corpus.words, in_sample))
+            starts_in_sample = starts[responses < size]
+            phrases.append(_spell_out(text, sample, corpus.words, starts_in_sample))
 
     # For equal z, prefer the phrase that occurs most often: the others are shifted repetitions.
     def order(text: _Text) -> tuple[float, int, int]:
@@ -449,7 +475,15 @@ def _spreading_phrases(run: Run, sample: TextSample, corpus: _Corpus) -> list[_T
 def _spreading_text(
     limits: Spreading, words: tuple[str, ...], counts: Ints, baseline: Bools, end: Bools
 ) -> _Text | None:
-    """Return the text if far more responses at the ``end`` have it, or have it far more often."""
+    """Return the text if far more responses at the ``end`` have it, or have it far more often.
+
+    Args:
+        limits: the thresholds of this run.
+        words: the words of the phrase, () for a structure.
+        counts: its occurrences in each response, (responses,).
+        baseline: which responses it is compared with, (responses,).
+        end: which responses are those of the last window, (responses,).
+    """
     of_end = int(end.sum())
     of_baseline = int(baseline.sum())
     with_text_at_end = np.array((counts[end] > 0).sum(), float)
@@ -460,27 +494,37 @@ def _spreading_text(
     rose = meets(">=", after, max(limits.share, limits.ratio * before))
     if rose and z >= limits.z:
         return _Text(words, counts, before, after, z)
-    if min(before, after) < limits.held or _BEFORE.issuperset(words):
+    # The share of a text in most responses cannot become a multiple: its occurrences may. Those of
+    # punctuation marks and numbers say nothing.
+    if min(before, after) < limits.held or BEFORE.issuperset(words):
         return None
     last = counts[end & (counts > 0)]
     first = counts[baseline & (counts > 0)]
     variance = last.var() / len(last) + first.var() / len(first)
-    error = np.sqrt(variance)
-    z = rounded((last.mean() - first.mean()) / max(error, 1e-9))
+    error = max(np.sqrt(variance), 1e-9)  # equal counts have no variance
+    z = rounded((last.mean() - first.mean()) / error)
     if last.mean() < limits.ratio * first.mean() or z < limits.z:
         return None
     return _Text(words, counts, before, after, z, often=True)
 
 
 def _structures(run: Run, sample: TextSample, start: Bools, end: Bools) -> list[_Text]:
-    """Return [the structure, such as lists, that spread to most responses], or []."""
+    """Return [the structure, such as lists, that spread to most responses], or [].
+
+    Args:
+        run: the run. Column ``structure`` of its responses has a bit for each of STRUCTURES.
+        sample: the sampled responses.
+        start: which of these are of the first steps, (sampled responses,).
+        end: which of these are of the last window, (sampled responses,).
+    """
     if not start.any():
         return []
     bits = run.responses["structure"].to_numpy(np.int64)[sample.rows]
     masks = {name: 1 << bit for bit, name in enumerate(STRUCTURES)}
-    masks[ANY_STRUCTURE] = -1
+    masks[ANY_STRUCTURE] = -1  # all bits
     structures = []
     for name, mask in masks.items():
+        # A response has a structure or not: its occurrences are not counted.
         counts = np.asarray(bits & mask != 0, np.int64)
         text = _spreading_text(run.limits[Spreading], (), counts, start, end)
         if text is not None:
@@ -491,110 +535,18 @@ def _structures(run: Run, sample: TextSample, start: Bools, end: Bools) -> list[
 
 
 def _rank_of_structure(text: _Text) -> float:
+    """Return the sort key of a structure: that of most late responses comes first."""
     return -text.after * SAME if text.name == ANY_STRUCTURE else -text.after
-
-
-def _word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
-    number = np.full(max(len(sample.vocabulary), 1), -1)
-    for i, unit in enumerate(sample.vocabulary):
-        if unit != GAP and REPLACEMENT not in unit:
-            number[i] = numbers.setdefault(_normalize(unit.strip()), len(numbers))
-    return number[sample.units]
-
-
-def _phrases(
-    words: Ints, vocabulary: list[str], response: Ints, in_end: Bools, least: float
-) -> Iterator[tuple[tuple[str, ...], Ints]]:
-    """Yield phrases in ``least`` responses of the last window, and the indices where they start.
-
-    A longer phrase replaces a shorter one if nearly as common. They grow by a word in each pass.
-    In pass n, ``index`` numbers the n-word phrases that start at the words ``at``, and a key is
-    that number × vocabulary size + next word (-1: none).
-    """
-    phrases: list[tuple[str, ...]] = [()]
-    holders = np.zeros(1)
-    at = np.arange(len(words))
-    index = np.zeros(len(words), np.int64)
-    for n in range(MAX_WORDS + 1):
-        last = np.minimum(at + n, len(words) - 1)
-        # A phrase ends before the end of its response, and before a gap (-1).
-        is_word = words[last] >= 0
-        inside = (at + n == last) & (response[last] == response[at]) & is_word
-        keys = np.where(inside, index * len(vocabulary) + words[last], -1)
-        pairs = pd.DataFrame({"key": keys, "response": response[at]}, copy=False)
-        counted = pairs[inside & in_end[at]].drop_duplicates().groupby("key").size()
-        counted = counted[counted >= least * (1 - 1e-9)]
-        common = counted.index.tolist() if n < MAX_WORDS else []
-        longer = _longer_phrases(phrases, vocabulary, common, repeats=n < MAX_NGRAM)
-        of_longer: Floats = np.asarray(counted[list(longer)], np.float64)
-        replaced = _replaced(phrases, holders, list(longer.values()), of_longer)
-        if n:  # the empty phrase is none
-            # Rows of ``at`` of each phrase, in the order of their numbers
-            rows_of = pd.Series(at).groupby(index).indices.values()
-            for number, rows in enumerate(rows_of):
-                if number not in replaced:
-                    yield phrases[number], at[rows]
-        phrases = list(longer.values())
-        holders = of_longer
-        if not phrases:
-            break
-        numbers = pd.Index(list(longer), dtype=np.int64)
-        numbered = numbers.get_indexer(pd.Index(keys))
-        at = at[numbered >= 0]
-        index = numbered[numbered >= 0]
-
-
-def _longer_phrases(
-    phrases: list[tuple[str, ...]],
-    vocabulary: list[str],
-    keys: list[int],
-    *,
-    repeats: bool,
-) -> dict[int, tuple[str, ...]]:
-    """Return key -> phrase with one word more; one that repeats a word only if it may."""
-    longer = {}
-    for key in keys:
-        part = phrases[key // len(vocabulary)]
-        word = vocabulary[key % len(vocabulary)]
-        if repeats or word not in part:
-            longer[key] = (*part, word)
-    return longer
-
-
-def _replaced(
-    phrases: list[tuple[str, ...]],
-    holders: Floats,
-    longer: list[tuple[str, ...]],
-    of_longer: Floats,
-) -> set[int]:
-    """Return the indices of phrases that are not to be told.
-
-    A phrase is replaced by a longer one that nearly as many responses contain (``holders`` and
-    ``of_longer``, each the number of responses). Numbers between punctuation marks are not text.
-    """
-    numbers = {phrase: index for index, phrase in enumerate(phrases)}
-    replaced = set()
-    for index, phrase in enumerate(phrases):
-        if "0" in phrase and _BEFORE.issuperset(phrase):
-            replaced.add(index)
-    for phrase, count in zip(longer, of_longer, strict=True):
-        if len(set(phrase)) < len(phrase):
-            continue  # its repetitions say nothing on how common its parts are
-        parts = []
-        if phrase[-1] not in _AFTER:
-            parts.append(numbers[phrase[:-1]])
-        if phrase[0] not in _BEFORE:
-            parts.append(numbers[phrase[1:]])
-        for part in parts:
-            if count >= CONTINUED * holders[part]:
-                replaced.add(part)
-    return replaced
 
 
 def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _Text:
     """Return a text with ``name`` (its usual spelling), ``kind``, and no outer punctuation.
 
-    ``positions`` are the indices in ``ids`` (the words' numbers) at which it starts.
+    Args:
+        text: the text; its counts are those of the sampled responses.
+        sample: the sampled responses, of which the last MAX_READ with the text are read.
+        ids: the number of each word of the corpus, which begins with those of the sample.
+        positions: the indices in ``ids`` at which the text starts, ascending.
     """
     low, high = _inner_words(text)
     response = np.flatnonzero(text.counts)[-MAX_READ:]
@@ -602,10 +554,31 @@ def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _
     stops = sample.offsets[response + 1]
     # Index of the first occurrence in each of these responses
     first = positions[np.searchsorted(positions, starts)]
-    kind = _kind_by_place(first + low - starts, stops - first - high)
-    words = text.words[low:high]
-    first = first + low
-    # Extend a repeated sign to its usual number of repetitions: "####".
+    kind = _kind_by_place(
+        words_before=first + low - starts, words_after=stops - first - high
+    )
+    words, first = _with_repetitions(text.words[low:high], first + low, starts, ids)
+    name, is_stem = _usual_name(words, _spellings(sample, first, len(words)))
+    if is_stem:
+        kind = "stem"
+    if text.often:
+        kind = "often"
+    return text._replace(words=words, kind=kind, name=name)
+
+
+def _with_repetitions(
+    words: tuple[str, ...], first: Ints, starts: Ints, ids: Ints
+) -> tuple[tuple[str, ...], Ints]:
+    """Return a repeated sign with its usual number of repetitions ("####"), and where it starts.
+
+    Other words are returned as they are.
+
+    Args:
+        words: the words of a text.
+        first: index in ``ids`` of the text's first occurrence in each response.
+        starts: index in ``ids`` of the first word of each of these responses.
+        ids: the number of each word.
+    """
     is_sign = len(set(words)) == 1 and not words[0].isalnum()
     while is_sign and len(words) < MAX_WORDS:
         comes_before = (first > starts) & (ids[first - 1] == ids[first])
@@ -613,35 +586,50 @@ def _spell_out(text: _Text, sample: TextSample, ids: Ints, positions: Ints) -> _
             break
         words = (*words, words[0])
         first = np.where(comes_before, first - 1, first)
-    written = _spellings(sample, first, len(words))
+    return words, first
+
+
+def _usual_name(words: tuple[str, ...], written: list[list[str]]) -> tuple[str, bool]:
+    """Return the name of a text, and whether it is a stem with "*" for several forms of a word.
+
+    Args:
+        words: its words, normalized.
+        written: how these are written at each place.
+    """
     name = _most_common(written)
-    if not re.fullmatch(r"(\W)\1*", name):
-        # A word that comes twice is named once.
-        once = [index for index, word in enumerate(words) if word not in words[:index]]
-        written = [_at(forms, once) for forms in written]
-        name = _most_common(written)
-        if len(once) == 1 and name.isalpha():
-            stem = _common_stem(name, written)
-            if stem is not None:
-                kind = "stem"
-                name = stem
-    return text._replace(words=words, kind="often" if text.often else kind, name=name)
+    if re.fullmatch(r"(\W)\1*", name):  # a sign, once or repeated
+        return name, False
+    # A word that comes twice is named once.
+    once = [index for index, word in enumerate(words) if word not in words[:index]]
+    written = [_at(forms, once) for forms in written]
+    name = _most_common(written)
+    stem = None
+    if len(once) == 1 and name.isalpha():
+        stem = _common_stem(name, written)
+    return (name, False) if stem is None else (stem, True)
 
 
 def _inner_words(text: _Text) -> tuple[int, int]:
-    """Return start and stop of the words without punctuation marks around them."""
+    """Return start and stop of a text's words without the punctuation around them.
+
+    At least one word remains. Punctuation stays at the start of a text that occurs often, or that
+    consists of nothing else.
+    """
     low = 0
     high = len(text.words)
-    if not (text.often or _BEFORE.issuperset(text.words)):
-        while high - low > 1 and text.words[low] in _BEFORE:
+    if not (text.often or BEFORE.issuperset(text.words)):
+        while high - low > 1 and text.words[low] in BEFORE:
             low += 1
-    while high - low > 1 and text.words[high - 1] in _AFTER:
+    while high - low > 1 and text.words[high - 1] in AFTER:
         high -= 1
     return low, high
 
 
 def _kind_by_place(words_before: Ints, words_after: Ints) -> str:
-    """Return whether a text opens or closes most responses with it, by the words around it."""
+    """Return "opening" or "closing" if a text begins or ends nearly all responses, else "text".
+
+    Both arguments are numbers of words in each response: before the text, and after it.
+    """
     opens = np.mean(words_before == 0)
     closes = np.mean(words_after == 0)
     if max(opens, closes) < AT_END:
@@ -650,11 +638,11 @@ def _kind_by_place(words_before: Ints, words_after: Ints) -> str:
 
 
 def _spellings(sample: TextSample, starts: Ints, length: int) -> list[list[str]]:
-    """Return how the words from each start are written."""
+    """Return for each start how the ``length`` words from there on are written, as logged."""
     written = []
     for start in starts.tolist():
-        of_text = sample.units[start : start + length].tolist()
-        written.append([sample.vocabulary[unit] for unit in of_text])
+        units_of_text = sample.units[start : start + length].tolist()
+        written.append([sample.vocabulary[unit] for unit in units_of_text])
     return written
 
 
@@ -676,7 +664,10 @@ def _most_common(written: list[list[str]]) -> str:
 
 
 def _is_same(text: _Text, other: _Text) -> bool:
-    """Return whether ``text`` shares a word with ``other`` and rarely occurs without it."""
+    """Return whether ``text`` shares a word with ``other`` and rarely occurs without it.
+
+    It is then a part of it, or overlaps with it; a structure has no words, so it is never the same.
+    """
     if set(text.words).isdisjoint(other.words):
         return False
     with_text = text.counts > 0
@@ -687,29 +678,27 @@ def _is_same(text: _Text, other: _Text) -> bool:
 def _asked_share(
     words: tuple[str, ...], prompts: pd.Series, table: pd.DataFrame
 ) -> float:
-    """Return the fraction of responses whose prompt contains the words."""
+    """Return the fraction of responses whose prompt contains the words of a text.
+
+    Args:
+        words: the words of the text, normalized; () for a structure, which no prompt contains.
+        prompts: the ``prompt_id`` of each response.
+        table: the table of prompts, with columns ``prompt_id`` and ``prompt``.
+    """
     if not words or prompts.empty:
         return 0.0
     pattern = _letters(words)
-    asking = {}
+    asking: dict[int, bool] = {}  # prompt_id -> whether the prompt contains the words
     rows = table[table["prompt_id"].isin(prompts)]
-    for prompt, text in zip(rows["prompt_id"], rows["prompt"], strict=True):
-        written = [_normalize(unit) for unit in units(str(text))]
+    for prompt_id, prompt in zip(rows["prompt_id"], rows["prompt"], strict=True):
+        written = [normalize(unit) for unit in units(str(prompt))]
+        # With and without the punctuation between the words of the prompt
         in_words = pattern in f" {' '.join(written)} "
-        asking[prompt] = in_words or pattern in _letters(written)
+        asking[prompt_id] = in_words or pattern in _letters(written)
+    # Prompts that the table lacks are NaN, not True.
     return float(prompts.map(asking).eq(True).mean())
 
 
 def _letters(words: Sequence[str]) -> str:
     """Return the alphabetic words, or all words if none is, with spaces between and around."""
     return f" {' '.join([word for word in words if word.isalpha()] or words)} "
-
-
-def _normalize(word: str) -> str:
-    return "0" if _NUMBER.fullmatch(word) else _stem(word.lower())
-
-
-def _stem(word: str) -> str:
-    """Return a word without English suffixes after its fourth letter: "empowering" -> "empower"."""
-    suffix = _SUFFIX.search(word, 4) if word.isascii() else None
-    return _stem(word[: suffix.start()]) if suffix else word

@@ -32,6 +32,7 @@ FIRST_WORDS = {
 }
 # Version of the schemas of ``findings.json`` and ``report.json``; see ``rlreport/schemas``
 SCHEMA = 5
+# Fields of an ``Event`` that ``findings.json`` has, in this order
 EVENT_FIELDS = ("kind", "onset", "low", "high", "until", "before", "level", "z")
 
 
@@ -104,11 +105,14 @@ class Verdict(Judged[ToldFinding]):
     def of(
         cls, judged: Judged[Finding], tell: Callable[[Finding], ToldFinding]
     ) -> Verdict:
-        """Return the verdict with told findings, without the texts of its own."""
-        facts = {item.name: getattr(judged, item.name) for item in fields(Judged)}
-        findings = [tell(finding) for finding in judged.findings]
-        muted = [Muted(tell(one.finding), one.reason) for one in judged.muted]
-        return cls(**{**facts, "findings": findings, "muted": muted})
+        """Return the verdict with told findings, without the texts of its own.
+
+        ``headline``, ``course_text`` and ``sentence`` stay empty: ``check.sentence`` computes them
+        from this verdict.
+        """
+        told = judged.map(tell)
+        facts = {item.name: getattr(told, item.name) for item in fields(Judged)}
+        return cls(**facts)
 
 
 def findings_json(verdict: Verdict) -> dict[str, Any]:
@@ -136,12 +140,14 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
 def _course_json(course: Course) -> dict[str, Any]:
     """Return a course as in docs/data.md."""
     curve = course.curve
+    # The exported table that has the values, see ``Course.column``
     file = "steps.csv" if course.source == "rollouts" else "metrics.csv"
     return {
         "quantity": course.quantity,
         "series": {"file": file, "column": course.column},
         "lower_is_better": course.lower_is_better,
         "first": _level_json(course.first),
+        # null where no direction is better, as of a length
         "best": course.best and _level_json(course.best),
         "lowest": _level_json(curve.lowest),
         "last": _level_json(course.last),
@@ -161,11 +167,14 @@ def _course_json(course: Course) -> dict[str, Any]:
 
 def _level_json(level: CurveLevel) -> dict[str, Any]:
     """Return a level; steps that its value leaves out are listed if there are any."""
-    value = _fields(level, "value", "steps", "se")
-    return value | ({"without": list(level.without)} if level.without else {})
+    content = _fields(level, "value", "steps", "se")
+    if level.without:
+        content["without"] = list(level.without)
+    return content
 
 
 def _finding_json(finding: ToldFinding) -> dict[str, Any]:
+    """Return a finding as in docs/data.md."""
     return {
         **_fields(
             finding, "id", "severity", "rank", "explained_by", "title", "facts", "until"
@@ -180,11 +189,13 @@ def _finding_json(finding: ToldFinding) -> dict[str, Any]:
         ],
         "why": sentences([finding.why, finding.sample]),
         "try": finding.suggestion,
+        # "rollouts" or "metrics", null if the check does not judge a series
         "series_from": finding.facts.get("series_from"),
     }
 
 
 def _tested_json(tested: Tested) -> dict[str, Any]:
+    """Return a limit that was crossed, and the value that crossed it."""
     return {
         "name": tested.limit.key,
         "op": tested.op,
@@ -199,14 +210,18 @@ def _example_json(example: Example) -> dict[str, Any]:
 
 
 def _fields(record: object, *names: str) -> dict[str, Any]:
+    """Return the named fields of a record, as values for JSON."""
     return {name: _json_value(getattr(record, name)) for name in names}
 
 
 def _json_value(value: Any) -> Any:
+    """Return a value for JSON: NaN and infinity, which it lacks, become null."""
     if isinstance(value, Mapping):
         return {name: _json_value(part) for name, part in value.items()}
     if isinstance(value, tuple):
         return [_json_value(part) for part in value]
     if isinstance(value, str):
-        return str(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return str(value)  # a plain text, also of a message or a ``LogText``
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

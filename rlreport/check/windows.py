@@ -69,6 +69,7 @@ class Window(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int] | None:
+        """The first and the last step, None for a window without steps."""
         return (self.steps[0], self.steps[-1]) if self.steps else None
 
 
@@ -82,11 +83,13 @@ class Change(NamedTuple):
 
     @property
     def difference(self) -> float:
+        """The last mean minus the first."""
         return change(self.first, self.last)
 
     @property
     def largest_loss(self) -> float:
         """The upper bound of ``first - last``, ``least`` standard errors above it; NaN unknown."""
+        # As z is the difference over its standard error. Both are 0 for equal means.
         error = abs(self.difference / self.z) if self.z else 0.0
         return self.least * error - self.difference
 
@@ -111,22 +114,30 @@ class WindowPart(NamedTuple):
 def part_of(
     tables: Tables, values: Floats, window: Window, weights: Floats | None
 ) -> WindowPart:
-    selected = values[window.rows]
-    scale = np.ones_like(selected) if weights is None else weights[window.rows]
-    valid = _valid_mask(selected, scale)
-    selected = selected[valid]
-    scale = scale[valid]
-    total = scale.sum()
-    parts = scale * selected
-    mean = (
-        float(beyond_rounding(parts.sum(), np.abs(parts).sum()) / total)
-        if len(parts)
-        else np.nan
-    )
+    """Return the (weighted) mean of a window's values, and what its standard error needs.
+
+    Args:
+        tables: the tables of the responses.
+        values: one number per response, float64 (rows,); what is not finite is left out.
+        window: the steps whose responses count.
+        weights: the weight of each response, float64 (rows,), by default 1; those of weight 0 are
+            left out.
+    """
+    in_window = values[window.rows]
+    weight = np.ones_like(in_window) if weights is None else weights[window.rows]
+    valid = _valid_mask(in_window, weight)
+    in_window = in_window[valid]
+    weight = weight[valid]
+    total = weight.sum()
+    mean = np.nan
+    contributions = in_window  # empty if the window has no value
+    if len(in_window):
+        parts = weight * in_window
+        # Parts of both signs that cancel leave a rounding error, which counts as 0.
+        sum_of_parts = beyond_rounding(parts.sum(), np.abs(parts).sum())
+        mean = float(sum_of_parts / total)
+        contributions = weight * difference(in_window, mean) / total
     labels = tables.responses[["prompt_id", "step"]].iloc[window.rows][valid]
-    contributions = selected
-    if len(selected):
-        contributions = scale * difference(selected, mean) / total
     return WindowPart(
         mean=rounded(mean),
         contributions=contributions,
@@ -136,6 +147,7 @@ def part_of(
 
 
 def _valid_mask(values: Floats, weights: Floats) -> NDArray[np.bool_]:
+    """Return which values count: those that are finite and have a weight above 0."""
     return np.isfinite(values) & np.isfinite(weights) & (weights > 0)
 
 
@@ -148,72 +160,100 @@ def z_of(
     """Return the z of the mean of one part, or of the second mean minus the first; NaN if unknown.
 
     It is the smaller |z| of two tests: by responses and, with ``tables``, by step means.
+
+    Args:
+        tables: the tables of the responses, None to test by responses only.
+        values: one number per response of the run, float64 (rows,).
+        weights: the weight of each response, float64 (rows,); by default 1.
+        parts: one part, or the parts of the earlier and of the later window.
     """
-    moved = change(parts[0].mean if len(parts) == 2 else 0.0, parts[-1].mean)
+    compared = parts[0].mean if len(parts) == 2 else 0.0
+    moved = change(compared, parts[-1].mean)
     if moved == 0 or np.isnan(moved):
-        return moved
+        return moved  # which then is the z, too
+    # Values without any scatter have an error of 0: z stays finite.
     z = abs(moved) / max(_response_error(parts), abs(moved) * 1e-12, TINY)
     if tables is not None:
         error, freedom = _step_noise(tables, values, weights, parts)
-        if freedom >= 1:
+        if freedom >= 1:  # fewer steps do not tell their noise
             z = min(z, abs(deviate(moved, error, freedom)))
     return rounded(np.copysign(z, moved))
 
 
 def _response_error(parts: list[WindowPart]) -> float:
-    """Return the standard error of ``z_of``, clustered by prompt if there are MIN_CLUSTERS."""
+    """Return the standard error of a mean or of a difference of means, from its responses.
+
+    It is the root of the sum of squared contributions, those of a prompt added up first: so a
+    prompt in both windows is compared with itself. With fewer than MIN_CLUSTERS prompts, each
+    response stands for itself. See ``z_of`` for ``parts``.
+    """
     contributions = [part.contributions for part in parts]
-    contributions[0] = contributions[0] * (-1 if len(parts) == 2 else 1)
+    if len(parts) == 2:
+        contributions[0] = -contributions[0]  # the earlier mean is subtracted
     signed = np.concatenate(contributions)
-    _, cluster = np.unique(
-        np.concatenate([p.prompts for p in parts]), return_inverse=True
-    )
+    prompts = np.concatenate([part.prompts for part in parts])
+    _, cluster = np.unique(prompts, return_inverse=True)
     clusters = int(cluster.max()) + 1
     if clusters < MIN_CLUSTERS:
         cluster = np.arange(len(signed))
         clusters = len(signed)
     sums = np.bincount(cluster, signed, minlength=clusters)
-    return float(np.sqrt((sums**2).sum() * clusters / max(clusters - 1, 1)))
+    variance = (sums**2).sum() * clusters / max(clusters - 1, 1)
+    return float(np.sqrt(variance))
 
 
 def _step_noise(
     tables: Tables, values: Floats, weights: Floats | None, parts: list[WindowPart]
 ) -> tuple[float, float]:
-    """Return the standard error by the noise of step means, and its degrees of freedom."""
+    """Return the standard error by the noise of step means, and its degrees of freedom.
+
+    The noise is what straight pieces leave over of the curve of step means, so a trend is none.
+    Both are 0 for fewer than LEAST_STEPS steps. See ``z_of`` for the arguments.
+    """
     steps, step_index = np.unique(
         tables.responses["step"].to_numpy(), return_inverse=True
     )
     means = means_by(step_index, len(steps), values, weights)
-    prepared = prepare(steps, means, None, Kind.SERIES)
+    prepared = prepare(steps, means, errors=None, kind=Kind.SERIES)
     if len(prepared) < LEAST_STEPS:
         return 0.0, 0.0
     noise = fit_pieces(prepared, coarse=True).noise
     variance = 0.0
     for part in parts:
-        start, stop = np.searchsorted(
-            prepared.steps, (part.steps.min(), part.steps.max() + 1)
-        ).tolist()
+        bounds = (part.steps.min(), part.steps.max() + 1)
+        start, stop = np.searchsorted(prepared.steps, bounds).tolist()
         if start < stop:
             variance += noise.of_mean(start, stop) ** 2
+    # The noise of the fit is in its own units.
     return prepared.scale * math.sqrt(variance), noise.freedom
 
 
 def means_by(
     group: Ints, size: int, values: Floats, weights: Floats | None = None
 ) -> Floats:
-    """Return the (weighted) mean of finite values by index ``group``, (size,), NaN without any.
+    """Return the (weighted) mean of the finite values of each group, float64 (size,).
 
-    It is rounded to 10 significant digits.
+    It is rounded to 10 significant digits, and NaN for a group without values.
+
+    Args:
+        group: index of each value's group, from 0 to ``size`` - 1.
+        size: the number of groups.
+        values: float64, as many as ``group`` has.
+        weights: the weight of each value, by default 1; those of weight 0 are left out.
     """
-    scale = np.ones_like(values) if weights is None else weights
-    valid = _valid_mask(values, scale)
-    total = np.bincount(group[valid], scale[valid], minlength=size)
-    parts = scale[valid] * values[valid]
+    weight = np.ones_like(values) if weights is None else weights
+    valid = _valid_mask(values, weight)
+    group = group[valid]
+    weight = weight[valid]
+    total = np.bincount(group, weight, minlength=size)
+    parts = weight * values[valid]
+    # Parts of both signs that cancel leave a rounding error, which counts as 0.
     sums = beyond_rounding(
-        np.bincount(group[valid], parts, minlength=size),
-        np.bincount(group[valid], np.abs(parts), minlength=size),
+        np.bincount(group, parts, minlength=size),
+        np.bincount(group, np.abs(parts), minlength=size),
     )
-    means: Floats = np.divide(sums, total, out=np.full(size, np.nan), where=total > 0)
+    unknown = np.full(size, np.nan)
+    means: Floats = np.divide(sums, total, out=unknown, where=total > 0)
     return significant(means)
 
 
@@ -226,18 +266,23 @@ def correlation_within(
     trend over steps has no effect. z is Fisher's: atanh(r) times the square root of the degrees
     of freedom minus one. Both are NaN if x or y does not vary or values are too few.
     """
-    step = tables.responses[column].to_numpy()[window.rows]
+    label = tables.responses[column].to_numpy()[window.rows]
     x = x[window.rows]
     y = y[window.rows]
     finite = np.isfinite(x) & np.isfinite(y)
-    x = centred(x[finite], step[finite])
-    y = centred(y[finite], step[finite])
-    scale = float(np.sqrt((x**2).sum() * (y**2).sum()))
-    freedom = len(x) - len(np.unique(step[finite])) - 2
+    label = label[finite]
+    x = centred(x[finite], label)
+    y = centred(y[finite], label)
+    squares_of_x = (x**2).sum()
+    squares_of_y = (y**2).sum()
+    scale = float(np.sqrt(squares_of_x * squares_of_y))
+    # The mean of each label takes one degree of freedom.
+    freedom = len(x) - len(np.unique(label)) - 2
     if scale < 1e-12 or freedom < 1:
         return np.nan, np.nan
     r = rounded((x * y).sum() / scale)
-    return r, rounded(np.arctanh(np.clip(r, -0.999999, 0.999999)) * np.sqrt(freedom))
+    below_one = np.clip(r, -0.999999, 0.999999)  # the arctanh of 1 is infinite
+    return r, rounded(np.arctanh(below_one) * np.sqrt(freedom))
 
 
 def centred(values: Floats, step: Ints) -> Floats:
@@ -255,15 +300,26 @@ def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> 
     ``PRIOR`` responses. Monroe, Colaresi, Quinn 2008, "Fightin' Words", equations 15, 19 and 22.
     Of n-grams that most responses contain on both sides, it is too large: see ``share_z``.
     """
+    # Of both together; half a response more, as the share of an n-gram must not be 0 or 1
     share = (after + before + 0.5) / (of_after + of_before + 1)
     prior = PRIOR * share
-    odds = np.log((after + prior) / (of_after + PRIOR - after - prior))
-    odds -= np.log((before + prior) / (of_before + PRIOR - before - prior))
-    return significant(odds / np.sqrt(1 / (after + prior) + 1 / (before + prior)))
+    with_after = after + prior
+    with_before = before + prior
+    without_after = of_after + PRIOR - after - prior
+    without_before = of_before + PRIOR - before - prior
+    odds = np.log(with_after / without_after)
+    odds -= np.log(with_before / without_before)
+    error = np.sqrt(1 / with_after + 1 / with_before)
+    return significant(odds / error)
 
 
 def share_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
-    """Return the z of the difference of two shares, with their pooled variance."""
+    """Return the z of the difference of two shares, with their pooled variance.
+
+    Arguments are those of ``log_odds_z``.
+    """
+    # Of both together; half a response more, as an error of 0 cannot be divided by
     share = (after + before + 0.5) / (of_after + of_before + 1)
     error = np.sqrt(share * (1 - share) * (1 / of_after + 1 / of_before))
-    return significant(difference(after / of_after, before / of_before) / error)
+    rise = difference(after / of_after, before / of_before)
+    return significant(rise / error)

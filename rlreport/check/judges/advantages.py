@@ -117,6 +117,7 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
         return check.not_run(check.needs_also)
     bounds = run.limits[_AdvantageMismatch]
     advantages = _advantages(run)
+    # Correlations of the logged advantages: with those of their own rows, and of other rows
     own, z = correlation_within(
         run.tables, advantages.usual, advantages.recomputed, run.last
     )
@@ -125,7 +126,7 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
     if abs(own) < bounds.own:
         other = _correlation_with_neighbours(run, advantages)
     offset = mean(run.last_values(advantages.offset))
-    ratio = float(np.fmax.reduce(advantages.far))
+    ratio = float(np.fmax.reduce(advantages.far))  # the largest of all steps
     faults = _faults(run, advantages, own=own, other=other, offset=offset, ratio=ratio)
     if not z <= -run.limits[Trend].z:  # nor if z is NaN
         del faults["sign"]
@@ -133,19 +134,7 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
     kind = next((kind for kind, fault in faults.items() if fault.holds), "")
     if not kind:
         return Result(tested=tested)
-    at = faults[kind].at
-    fit_at_start = median(advantages.fit[: len(run.last.steps)])
-    always = at is None and fit_at_start < bounds.own
-    onset: Onset | int | None
-    if at is None:
-        onset = run.onset(advantages.fit, always=always)
-        severity = Severity.CRITICAL
-    else:
-        onset = int(run.steps[at])
-        severity = Severity.WARNING
-    # In a run that learns with them from the start, the log is wrong rather than the trainer.
-    if always and progress.learned(run):
-        severity = Severity.INFO
+    onset, severity = _onset_and_severity(run, advantages, faults[kind])
     facts: Facts = {
         "kind": kind,
         "own": own,
@@ -161,7 +150,25 @@ def advantage_mismatch(check: Check, run: Run) -> Result:
     )
 
 
+def _onset_and_severity(
+    run: Run, advantages: _Advantages, fault: _Fault
+) -> tuple[Onset | None, Severity]:
+    """Return when a fault began, and how serious it is."""
+    if fault.at is not None:
+        step = int(run.steps[fault.at])
+        return Onset(step, step, step), Severity.WARNING
+    # Advantages of the wrong sign, or of the wrong row
+    fit_at_start = median(advantages.fit[: len(run.last.steps)])
+    from_start = fit_at_start < run.limits[_AdvantageMismatch].own
+    onset = run.onset(advantages.fit, always=from_start)
+    # In a run that learns with them from the start, the log is wrong rather than the trainer.
+    if from_start and progress.learned(run):
+        return onset, Severity.INFO
+    return onset, Severity.CRITICAL
+
+
 def _advantages(run: Run) -> _Advantages:
+    """Return the logged advantages of a run, and how far rewards explain them."""
     columns = {
         name: run.responses[name].to_numpy() for name in ("reward", "group", LOGGED)
     }
@@ -170,7 +177,10 @@ def _advantages(run: Run) -> _Advantages:
     logged = columns[LOGGED]
     size = typical(logged)
     usual = np.where(np.abs(logged) > FAR * size, np.nan, logged)
-    error = np.abs(logged - recomputed * size / typical(recomputed))
+    # Recomputed ones have an arbitrary scale: bring them to the size of the logged ones.
+    expected = recomputed * size / typical(recomputed)
+    error = np.abs(logged - expected)
+    # A large advantage that its reward explains for the most part is not far.
     is_far = error > FAR / 2 * size
     far = np.where(is_far, np.abs(logged) / size, np.nan)
     return _Advantages(
@@ -185,18 +195,21 @@ def _advantages(run: Run) -> _Advantages:
 
 
 def _correlation_with_neighbours(run: Run, advantages: _Advantages) -> float:
-    """Return the best correlation with what a row before or after should have; NaN if none."""
+    """Return the best correlation with what a row before or after should have.
+
+    Rows are shifted inside of steps, and inside of groups. NaN if no correlation is significant.
+    """
     recomputed = pd.Series(advantages.recomputed)
-    least = run.limits[Trend].z
+    least_z = run.limits[Trend].z
     best = np.nan
     for label in (run.step_index, run.responses["group"].to_numpy()):
-        rows = recomputed.groupby(label)
+        of_label = recomputed.groupby(label)
         for distance in (1, -1):
-            neighbour = np.asarray(rows.shift(distance), np.float64)
+            neighbour = np.asarray(of_label.shift(distance), np.float64)
             correlation, z = correlation_within(
                 run.tables, advantages.usual, neighbour, run.last
             )
-            if z >= least:
+            if z >= least_z:
                 best = np.fmax(best, correlation)
     return float(best)
 
@@ -210,11 +223,22 @@ def _faults(
     offset: float,
     ratio: float,
 ) -> dict[str, _Fault]:
-    """Return what may be wrong, by the kind of the finding; the first that holds is told."""
+    """Return what may be wrong, by the kind of the finding; the first that holds is told.
+
+    Args:
+        run: the run.
+        advantages: its advantages.
+        own: their correlation with those recomputed from the rewards of their rows.
+        other: their best correlation with those of neighbouring rows.
+        offset: mean advantage of groups over the size of advantages, in the last window.
+        ratio: the largest advantage that its reward does not explain, over the usual size.
+    """
     limits = _AdvantageMismatch
     bounds = run.limits[_AdvantageMismatch]
-    broken = _jump(-advantages.fit, -bounds.other, -bounds.own)
-    moved = _jump(advantages.offset, CENTRED, bounds.offset)
+    # The fit falls from a good one to a bad one; negated, it rises.
+    broken = _jump(-advantages.fit, low=-bounds.other, high=-bounds.own)
+    moved = _jump(advantages.offset, low=CENTRED, high=bounds.offset)
+    # Where rewards do not explain advantages anyway, a large one is no fault.
     first_far = None
     if median(advantages.fit) > bounds.other:
         first_far = int(np.argmax(advantages.far > bounds.far))
@@ -233,19 +257,33 @@ def _faults(
 
 
 def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
-    """Return by step the RMS mean advantage of groups of usual size over the RMS advantage."""
+    """Return by step the RMS mean advantage of groups of usual size over the RMS advantage.
+
+    Args:
+        group: the label of each response's group, (rows,).
+        advantages: as logged, (rows,), NaN for those to leave out.
+        steps: the responses of each step.
+    """
     groups = pd.Series(advantages).groupby(group)
+    # Of each response's group
     size = groups.transform("count").to_numpy(np.float64)
-    means = groups.transform("mean").to_numpy(np.float64)
+    mean_of_group = groups.transform("mean").to_numpy(np.float64)
+    # If some of a group are not logged, the mean of the others need not be 0.
     is_complete = size == most_common(size[size > 1])
-    squares = steps.mean(np.where(is_complete, means**2, np.nan))
-    return np.sqrt(squares / np.fmax(steps.mean(advantages**2), TINY))
+    of_groups = steps.mean(np.where(is_complete, mean_of_group**2, np.nan))
+    of_responses = steps.mean(advantages**2)
+    return np.sqrt(of_groups / np.fmax(of_responses, TINY))
 
 
 def _jump(series: Floats, low: float, high: float) -> int | None:
-    """Return the index, not near an end, where a series jumps from ``low`` to above ``high``."""
+    """Return the index, not near an end, where a series jumps from ``low`` to above ``high``.
+
+    All values before it are at most ``low``, and all from it on are above ``high``; NaN does not
+    count. None if the series does not jump.
+    """
     highest_before = np.fmax.accumulate(series)
     lowest_after = np.fmin.accumulate(series[::-1])[::-1]
+    # Between each value and the next
     jumps = (highest_before[:-1] <= low) & (lowest_after[1:] > high)
     if not jumps.any():
         return None

@@ -55,7 +55,7 @@ class _FailedRollouts(RiseOrShare):
 def failed_rollouts(check: Check, run: Run) -> Result:
     """Find that many rollouts failed before their first response, or more than at the start."""
     failed = run.attempted_steps["failed_rollouts"].to_numpy(np.float64)
-    if not failed.any():
+    if not failed.any():  # no errors are logged; the trainer may count them
         return check.judge_metric(run, "failed")
     responses = run.attempted_steps["responses"].to_numpy(np.float64)
     steps = run.attempted_steps["step"].to_numpy(np.int64)
@@ -76,35 +76,47 @@ class _ToolErrors(RiseOrShare):
 
 
 def _judge_tool_errors(check: Check, run: Run) -> Result:
-    judge = share_of("tool_errors", "tool_calls", "tool_errors", _usual_error(run))
+    """Find that many tool calls return an error, or more than at the start."""
+    judge = share_of(
+        "tool_errors", per="tool_calls", role="tool_errors", facts=_usual_error(run)
+    )
     return judge(check, run)
 
 
 def _usual_error(run: Run) -> Facts:
-    """Return the tool and kind of most errors, as facts; "plain" if no kind is most of them."""
+    """Return as facts which tool most errors are of, and of what kind (``ERROR_KINDS``).
+
+    The fact ``kind`` is the key of the title: "plain" if no such errors are more than half of all,
+    "unnamed" if the log does not name the tool.
+    """
     tools = run.tables.tools
     if tools.empty:
         return {"kind": "plain"}
-    errors = tools.groupby("tool")[list(ERROR_KINDS)].sum()
+    errors = tools.groupby("tool")[list(ERROR_KINDS)].sum()  # tools × kinds
+    # Row and column of the largest number
     tool = str(errors.max(axis=1).idxmax())
-    kind = str(errors.max().idxmax())
-    if errors[kind].max() <= tools["errors"].sum() / 2:
+    error_kind = str(errors.max().idxmax())
+    if errors[error_kind].max() <= tools["errors"].sum() / 2:
         return {"kind": "plain"}
     return {
         "tool": LogText(tool),
-        "error": message(ERROR_KINDS[kind]),
+        "error": message(ERROR_KINDS[error_kind]),
         "kind": "named" if tool else "unnamed",
     }
 
 
 def _calls_unparsed(turn: Turn) -> bool:
-    """Return whether a turn has a call that could not be parsed, or one only in its text."""
+    """Return whether a turn has a call that could not be parsed, or one only in its text.
+
+    A call in the text of a turn without calls is one that the parser did not recognize.
+    """
     if any(is_unparsed(arguments) for _, arguments in turn.calls):
         return True
     return bool(turn.sampled and not turn.calls and calls_in_text(turn.text))
 
 
 def _is_empty_answer(turn: Turn) -> bool:
+    """Return whether a turn is a tool's answer without text, and no error."""
     return turn.role == "tool" and not turn.error and not turn.text.strip()
 
 
@@ -279,6 +291,7 @@ def empty_results(check: Check, run: Run) -> Result:
     """Find that the answers of one tool came to be without text."""
     if run.tables.tools.empty:
         return Result()
+    # ``rise`` is NaN for a tool whose share did not rise.
     risen = [tool for tool in _empty_answers(run) if np.isfinite(tool.rise)]
     if not risen:
         return Result()
@@ -307,11 +320,12 @@ def empty_results(check: Check, run: Run) -> Result:
 def _empty_answers(run: Run) -> Iterator[_ToolShare]:
     """Yield the share of each tool's empty answers, of tools with enough answers to judge."""
     least = run.limits[_EmptyResults].answers
-    for name, tool in run.tables.tools.groupby("tool"):
-        if tool["answers"].sum() < least or len(tool) < MIN_STEPS:
+    # The table has a row for each tool and step.
+    for name, by_step in run.tables.tools.groupby("tool"):
+        if by_step["answers"].sum() < least or len(by_step) < MIN_STEPS:
             continue
-        share = (tool["empty"] / tool["answers"]).to_numpy(np.float64)
-        series = Series(tool["step"].to_numpy(np.int64), share)
+        share = (by_step["empty"] / by_step["answers"]).to_numpy(np.float64)
+        series = Series(by_step["step"].to_numpy(np.int64), share)
         yield _ToolShare(str(name), series)
 
 
@@ -350,6 +364,7 @@ def tool_disuse(check: Check, run: Run) -> Result:
     curve = series.curve if series is not None else None
     if series is None or curve is None:
         return Result()
+    # Calls may have become more frequent before they fell.
     start = curve.fall.before if curve.fall else curve.first.value
     end = curve.last.value
     ratio = run.limits.test(_ToolDisuse.ratio, "<", end, of=start)
@@ -407,10 +422,14 @@ class _TurnLimit(RiseOrShare):
 
 
 def _judge_turn_limit(check: Check, run: Run) -> Result:
-    endings = run.column("ending") if run.has("at_turn_limit") else np.empty(0)
-    inferred = (endings == Ending.MOST_TURNS).any()
-    facts = {"kind": "inferred" if inferred else "logged"}
-    return share_of("at_turn_limit", role="turn_limit", facts=facts)(check, run)
+    """Find that many conversations hit the turn limit, or more than at the start."""
+    # Without a logged reason, the reader infers it from the largest number of turns.
+    is_inferred = False
+    if run.has("at_turn_limit"):
+        is_inferred = bool((run.column("ending") == Ending.MOST_TURNS).any())
+    facts = {"kind": "inferred" if is_inferred else "logged"}
+    judge = share_of("at_turn_limit", role="turn_limit", facts=facts)
+    return judge(check, run)
 
 
 turn_limit = Check(

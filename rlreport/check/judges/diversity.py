@@ -41,6 +41,7 @@ MAX_BIGRAMS = 20_000
 MIN_STEP_BIGRAMS = 20
 # A text needs this many letters for its script (Latin, Cyrillic, ...) to be recognized
 LEAST_LETTERS = 6
+MAX_SHOWN = 6  # Maximum number of words of a loop that a title quotes
 
 
 class _DiversityCollapse(Limits):
@@ -68,6 +69,7 @@ class _DiversityCollapse(Limits):
 
 
 def _alike_title(facts: Facts) -> str:
+    """Return the title: on equal responses if they are too many, else on repeated word pairs."""
     if "twins" in facts:
         return translatable(
             "{twins:percent} of responses equal a response to another prompt of the same step "
@@ -100,49 +102,52 @@ def diversity_collapse(check: Check, run: Run) -> Result:
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
     times = prompts.transform("nunique").to_numpy(np.float64)
     is_twin = (times > 1).astype(np.float64)
-    by_step = run.by_step(is_twin)
     twins = means.change(run, is_twin)
     limits = _DiversityCollapse
     tested: list[Tested] = []
     facts: Facts = {}
+    judged_by_step: Floats | None = None  # the figure that dates the finding
     distinct = distinct_fall(run)
     if distinct is not None and distinct.z >= run.limits[Trend].z:
         fall = run.limits.test(limits.fall, ">", distinct.share)
         tested.append(fall)
-    repeats = False
+        if fall.met:
+            facts = {
+                "distinct": distinct.last,
+                "distinct_start": distinct.first,
+                "bigrams": distinct.bigrams,
+            }
+            judged_by_step = distinct.series
+    has_twins = False
     if twins.rose:
         identical = run.limits.test(limits.identical, ">", twins.last)
         tested.append(identical)
-        repeats = identical.met
-    if repeats:
-        facts = {"twins": twins.last, "twins_start": twins.first}
-    less_distinct = any(one.met for one in tested if one.limit is limits.fall)
-    if distinct is not None and less_distinct:
-        facts = {
-            **facts,
-            "distinct": distinct.last,
-            "distinct_start": distinct.first,
-            "bigrams": distinct.bigrams,
-        }
-        by_step = by_step if repeats else distinct.series
-    if not (less_distinct or repeats):
+        has_twins = identical.met
+    if has_twins:
+        facts = {"twins": twins.last, "twins_start": twins.first, **facts}
+        judged_by_step = run.by_step(is_twin)  # the stronger evidence of both
+    if judged_by_step is None:
         return Result(tested=tuple(tested))
     ranking = Ranking(times, unit="times in its step")
     if not is_twin[run.last.rows].any():
         ranking = Ranking(run.column("distinct_2"), highest=False)
-    is_harmless = not repeats and _is_trusted(run)
+    # Texts of a run that learned may well repeat words, but not whole responses.
+    is_harmless = not has_twins and _is_trusted(run)
     return check.found(
         run,
         Severity.INFO if is_harmless else Severity.WARNING,
         tested,
         facts,
         ranking,
-        onset=run.onset(by_step),
+        onset=run.onset(judged_by_step),
     )
 
 
 def _is_trusted(run: Run) -> bool:
-    """Return whether the run learned, no reward fell, and the reward cannot easily be gamed."""
+    """Return whether the run learned, no reward fell, and the reward cannot easily be gamed.
+
+    It cannot if validation rose with it, or if a rule seems to compute it.
+    """
     watched = quantities.watched_course(run)
     for course in (quantities.reward_course(run), watched):
         if course is not None and course.lost:
@@ -164,9 +169,9 @@ class DistinctFall(NamedTuple):
 
     first: float
     last: float
-    bigrams: int
-    z: float
-    series: Floats  # of each step, float64 (S,), NaN for steps with too few bigrams
+    bigrams: int  # number of bigrams from which each of the two is computed
+    z: float  # positive for a fall
+    series: Floats  # distinct-2 of each step, float64 (S,), NaN for steps with too few bigrams
 
     @property
     def share(self) -> float:
@@ -185,8 +190,10 @@ def distinct_fall(run: Run) -> DistinctFall | None:
     if run.first is None or run.tables.ngrams is None:
         return None
     steps = _bigrams_by_step(run, run.tables.ngrams)
+    # Lists of the steps of a window, each a list of the responses' bigrams
     first = steps[: len(run.first.steps)]
     last = steps[-len(run.last.steps) :]
+    # The same without the steps
     in_first = list(chain.from_iterable(first))
     in_last = list(chain.from_iterable(last))
     size = min(MAX_BIGRAMS, _count(in_first), _count(in_last))
@@ -205,7 +212,10 @@ def distinct_fall(run: Run) -> DistinctFall | None:
 
 
 def _bigrams_by_step(run: Run, sample: TextSample) -> list[list[Ints]]:
-    """Return for each step the bigrams of each different answer, as numbers."""
+    """Return for each step the bigrams (pairs of successive words) of each answer, as numbers.
+
+    An answer that a prompt gets several times in a step comes once.
+    """
     rows = np.asarray(sample.rows)
     units = np.asarray(sample.units, np.int64)
     # A pair of words is numbered like a number of two digits.
@@ -215,17 +225,22 @@ def _bigrams_by_step(run: Run, sample: TextSample) -> list[list[Ints]]:
     for index in np.flatnonzero(~answers.duplicated().to_numpy()).tolist():
         start = sample.offsets[index]
         stop = sample.offsets[index + 1]
+        # The last word begins no pair; an empty response has none.
         bigrams = pairs[start : max(stop - 1, start)]
         steps[run.step_index[rows[index]]].append(bigrams)
     return steps
 
 
 def _count(responses: list[Ints]) -> int:
+    """Return the number of bigrams of several responses."""
     return sum(map(len, responses))
 
 
 def _z_of_distinct(first: list[list[Ints]], last: list[list[Ints]]) -> float:
-    """Return the z of the fall of distinct-2, by its scatter over the steps of both windows."""
+    """Return the z of the fall of distinct-2, by its scatter over the steps of both windows.
+
+    It is NaN if a step has fewer than MIN_STEP_BIGRAMS. Arguments: step -> response -> bigrams.
+    """
     # All steps are cut to the size of the smallest.
     smallest = min(_count(step) for step in [*first, *last])
     size = max(smallest, MIN_STEP_BIGRAMS)
@@ -235,11 +250,16 @@ def _z_of_distinct(first: list[list[Ints]], last: list[list[Ints]]) -> float:
     of_last = after.var(ddof=1) / len(after)
     error = float(np.sqrt(of_first + of_last))
     fall = float(before.mean() - after.mean())
-    return deviate(fall, error, len(before) + len(after) - 2)
+    freedom = len(before) + len(after) - 2  # each mean takes one degree
+    return deviate(fall, error, freedom)
 
 
 def _distinct_2(responses: list[Ints], size: int) -> float:
-    """Return the mean distinct fraction in samples of ``size`` bigrams, NaN if there are fewer."""
+    """Return the mean distinct fraction in samples of ``size`` bigrams, NaN if there are fewer.
+
+    A sample consists of whole responses in random order, the last of which is cut; of DRAWS such
+    samples, the mean is returned. Their seeds are fixed, so that a report can be repeated.
+    """
     size = min(size, MAX_BIGRAMS)
     if _count(responses) < size:
         return np.nan
@@ -303,8 +323,8 @@ def template_collapse(check: Check, run: Run) -> Result:
     by_step = _match_rates(run, run.limits[_TemplateCollapse].prompts)
     at_first = by_step[: len(run.last.steps)]
     at_last = run.last_values(by_step)
-    known = [np.isfinite(values).sum() for values in (at_first, at_last)]
-    if min(known) < 2:
+    known_steps = [np.isfinite(rates).sum() for rates in (at_first, at_last)]
+    if min(known_steps) < 2:
         return check.not_run(check.needs_also)
     first = mean(at_first)
     last = mean(at_last)
@@ -318,8 +338,9 @@ def template_collapse(check: Check, run: Run) -> Result:
         run, run.column("surprisal_mean"), run.column("logp_tokens")
     )
     certain = run.limits.test(limits.surprisal, "<", surprisal.last, of=surprisal.first)
-    if certain.met:  # then entropy collapsed, too
+    if certain.met:  # then entropy collapsed, which is a check of its own
         return nothing
+    # Less often than by chance is as good as by chance.
     facts = {"start": first, "end": max(0.0, last)}
     result = check.found(
         run,
@@ -335,7 +356,11 @@ def template_collapse(check: Check, run: Run) -> Result:
 
 
 def _match_rates(run: Run, least: int) -> Floats:
-    """Return by step how often texts match their prompt: 1 always, 0 by chance, NaN if unknown."""
+    """Return by step how often texts match their prompt: 1 always, 0 by chance, NaN if unknown.
+
+    A text matches if it is more like the other texts of its prompt than like those of any other.
+    Steps with fewer than ``least`` prompts that have two sampled responses or more are unknown.
+    """
     sample = run.tables.ngrams
     rates = np.full(len(run.steps), np.nan)
     if sample is None:
@@ -346,45 +371,58 @@ def _match_rates(run: Run, least: int) -> Floats:
     prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows]
     for step in np.unique(step_index).tolist():
         texts_here = np.flatnonzero(step_index == step)
-        _, prompt, size = np.unique(
+        _, prompt, responses_of = np.unique(
             prompts[texts_here], return_inverse=True, return_counts=True
         )
         # Only prompts with two responses or more can be compared.
-        is_recurring = size[prompt] >= 2
-        labels, prompt = np.unique(prompt[is_recurring], return_inverse=True)
-        if len(labels) < least:
+        is_recurring = responses_of[prompt] >= 2
+        # Number these prompts from 0 again.
+        recurring, prompt = np.unique(prompt[is_recurring], return_inverse=True)
+        if len(recurring) < least:
             continue
         texts = [
             np.asarray(sample.units[offsets[index] : offsets[index + 1]])
             for index in texts_here[is_recurring]
         ]
-        chance = 1 / len(labels)
-        rates[step] = (_hits(texts, prompt) - chance) / (1 - chance)
+        chance = 1 / len(recurring)
+        rates[step] = (_match_rate(texts, prompt) - chance) / (1 - chance)
     return rates
 
 
-def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
+def _match_rate(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
+    """Return the fraction of texts that are most like the other texts of their own prompt.
+
+    Texts are compared by the cosine of the words and pairs of words that they contain, each with
+    the sum of the texts of a prompt; a text is no part of the sum for its own prompt.
+
+    Args:
+        texts: the numbers of the words of each text.
+        prompt: the index of each text's prompt, from 0; each prompt has two texts or more.
+    """
+    # Whether a text contains a word or a pair; both are hashed to a column by their numbers.
     vectors = np.zeros((len(texts), _BUCKETS))
     for row, units in enumerate(texts):
-        wide = units.astype(np.int64)
+        wide = units.astype(np.int64)  # products of int32 would overflow
         pairs = (wide[:-1] * 31_337 + wide[1:] + 1) % _BUCKETS
         vectors[row, np.concatenate([wide % _BUCKETS, pairs])] = 1
     vectors = vectors[:, vectors.any(axis=0)]
     # Weight by inverse frequency: n-grams that most texts contain carry no information.
     vectors *= np.log(len(texts) / vectors.sum(axis=0))
     vectors = _normalize(vectors)
-    member = prompt[:, None] == np.arange(prompt.max() + 1)
-    sums = member.T.astype(np.float64) @ vectors
+    is_of_prompt = prompt[:, None] == np.arange(prompt.max() + 1)  # (texts, prompts)
+    sums = is_of_prompt.T.astype(np.float64) @ vectors
     similarity = vectors @ _normalize(sums).T
-    own_similarity = (vectors * _normalize(sums[prompt] - vectors)).sum(axis=1)
-    similarity[member] = -1
+    sum_of_others = sums[prompt] - vectors
+    own_similarity = (vectors * _normalize(sum_of_others)).sum(axis=1)
+    similarity[is_of_prompt] = -1  # leaves the other prompts
     return float((own_similarity > similarity.max(axis=1)).mean())
 
 
 def _normalize(vectors: Floats) -> Floats:
-    """Return the vectors with length 1, in multiples of 2⁻²⁴: products then add up exactly.
+    """Return the vectors with length 1, rounded to multiples of 2⁻²⁴.
 
-    So similarities, which are compared with each other, do not depend on the order of additions.
+    Products of two are then multiples of 2⁻⁴⁸, which float64, with 53 bits, adds up exactly: so
+    similarities, which are compared with each other, do not depend on the order of additions.
     """
     lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
     units = np.rint(np.ldexp(vectors / np.maximum(lengths, 1e-9), 24))
@@ -427,18 +465,18 @@ def language_drift(check: Check, run: Run) -> Result:
     foreign = _in_other_script(run, run.tables.words)
     if not np.isfinite(foreign).any():
         return check.not_run("prompts and responses with six or more letters")
-    change = means.change(run, foreign)
-    rise = run.limits.test(_LanguageDrift.rise, ">=", change.difference)
-    if not (rise.met and change.rose):
+    drift = means.change(run, foreign)
+    rise = run.limits.test(_LanguageDrift.rise, ">=", drift.difference)
+    if not (rise.met and drift.rose):
         return Result(tested=(rise,))
-    majority = run.limits.test(_LanguageDrift.most, ">", change.last)
+    are_most = run.limits.test(_LanguageDrift.most, ">", drift.last)
     watched = quantities.watched_course(run)
-    is_harmful = majority.met or (watched is not None and watched.lost)
+    is_harmful = are_most.met or (watched is not None and watched.lost)
     return check.found(
         run,
         Severity.WARNING if is_harmful else Severity.INFO,
-        [rise, majority],
-        {"share": change.last, "share_start": change.first},
+        [rise, are_most],
+        {"share": drift.last, "share_start": drift.first},
         Ranking(foreign, among=foreign == 1),
         onset=run.onset(run.by_step(foreign)),
     )
@@ -446,7 +484,10 @@ def language_drift(check: Check, run: Run) -> Result:
 
 @cache
 def _script(character: str) -> str:
-    """Return the first word of a letter's Unicode name, "CJK" for kana; "" for other characters."""
+    """Return the first word of a letter's Unicode name, "CJK" for kana; "" for other characters.
+
+    Japanese mixes kana with Chinese characters, so these count as one script.
+    """
     if not character.isalpha():
         return ""
     name = unicodedata.name(character, "").partition(" ")[0]
@@ -459,40 +500,48 @@ def _scripts(text: str) -> Counter[str]:
 
 
 def _in_other_script(run: Run, words: TextSample) -> Floats:
-    """Return 1 for responses in another script than their prompt, else 0, NaN if unknown."""
+    """Return 1 for responses in another script than their prompt, else 0; float64 (rows,).
+
+    The script of a text is that of most of its letters. It is unknown (NaN) for a text with few
+    letters, and for responses that are not among the sampled ones (``words``).
+    """
     foreign = np.full(len(run.responses), np.nan)
     letters = _letters_of_responses(words)
     if letters.empty:
         return foreign
     prompts = run.responses["prompt_id"].iloc[words.rows]
-    expected = prompts.map(_scripts_of_prompts(run)).to_numpy()
+    of_prompt = prompts.map(_scripts_of_prompts(run)).to_numpy()
+    of_response = letters.idxmax(axis=1).to_numpy()
     has_letters = (letters.sum(axis=1) >= LEAST_LETTERS).to_numpy()
-    known = has_letters & pd.notna(expected)
-    most_common = letters.idxmax(axis=1).to_numpy()
-    foreign[words.rows[known]] = (most_common != expected)[known]
+    known = has_letters & pd.notna(of_prompt)
+    foreign[words.rows[known]] = (of_response != of_prompt)[known]
     return foreign
 
 
 def _scripts_of_prompts(run: Run) -> dict[int, str]:
-    """Return the script of each prompt that has enough letters."""
+    """Return ``prompt_id`` -> the prompt's most common script, of prompts with enough letters."""
     prompts = run.tables.prompts
     scripts = {}
-    for prompt, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True):
+    for prompt_id, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True):
         letters = _scripts(str(text))
         if letters.total() >= LEAST_LETTERS:
-            scripts[prompt] = letters.most_common(1)[0][0]
+            scripts[prompt_id] = letters.most_common(1)[0][0]
     return scripts
 
 
 def _letters_of_responses(words: TextSample) -> pd.DataFrame:
     """Return how many letters of each script (columns) each sampled response (rows) has."""
     of_words = pd.DataFrame.from_records([_scripts(word) for word in words.vocabulary])
+    # Sorted, so that of scripts with equally many letters always the same one counts
     of_words = of_words.fillna(0).sort_index(axis=1)
     size = len(words.rows)
-    response = np.repeat(np.arange(size), np.diff(words.offsets))
-    return of_words.apply(
-        lambda count: np.bincount(response, count.to_numpy()[words.units], size)
-    )
+    response = np.repeat(np.arange(size), np.diff(words.offsets))  # of each word
+
+    def of_responses(script: pd.Series) -> Floats:
+        letters = script.to_numpy(np.float64)[words.units]
+        return np.asarray(np.bincount(response, letters, size), np.float64)
+
+    return of_words.apply(of_responses)
 
 
 class _Loops(Limits):
@@ -514,8 +563,8 @@ class _Loops(Limits):
 class _LoopRise(NamedTuple):
     """The rise of the share of responses in a loop, and how long it lasted."""
 
-    before: float
-    level: float
+    before: float  # the share before the rise
+    level: float  # the share after it
     z: float
     onset: Onset | None
     until: int | None  # None if it lasts until the end
@@ -566,7 +615,7 @@ def loops(check: Check, run: Run) -> Result:
     words = run.tables.words
     if words is None:
         return _judge_loop_metric(check, run)
-    share = run.column("loop_share")
+    share = run.column("loop_share")  # of a response's words, 0 without a loop
     in_loop = np.sign(share)
     series = means.series(run, in_loop)
     rise = _loop_rise(series)
@@ -575,9 +624,10 @@ def loops(check: Check, run: Run) -> Result:
     tested = _test_rise(run, rise)
     if not all(one.met for one in tested):
         return Result(tested=tested)
-    late = _late_rows(run, rise)
+    late = _rows_of_rise(run, rise)
     rewards = _rewards_of_loops(run, in_loop, late)
     text = _longest_loop(share, words, late)
+    # "paid" compares rewards in its title: both kinds of responses need some.
     is_paid = rise.until is None and np.isfinite(rewards.earned - rewards.others)
     assert series.curve is not None
     facts: Facts = {
@@ -606,7 +656,10 @@ def loops(check: Check, run: Run) -> Result:
 
 
 def _loop_rise(series: Series) -> _LoopRise | None:
-    """Return the rise of the share to the end or, without one, for some steps; None without."""
+    """Return the rise of the share to the end or, without one, for some steps; None without.
+
+    An event has levels of its own beside the rise; without one, the first and last level count.
+    """
     curve = series.curve
     if curve is None:
         return None
@@ -631,6 +684,7 @@ def _loop_rise(series: Series) -> _LoopRise | None:
 
 
 def _test_rise(run: Run, rise: _LoopRise) -> tuple[Tested, Tested]:
+    """Compare the size of the rise, and its z, with their limits."""
     size = change(rise.before, rise.level)
     return (
         run.limits.test(_Loops.rise, ">=", size),
@@ -638,19 +692,30 @@ def _test_rise(run: Run, rise: _LoopRise) -> tuple[Tested, Tested]:
     )
 
 
-def _late_rows(run: Run, rise: _LoopRise) -> slice:
-    """Return the rows of the steps in which loops are common, of at least the last window."""
+def _rows_of_rise(run: Run, rise: _LoopRise) -> slice:
+    """Return the rows of the steps in which loops are common, from the onset on.
+
+    Without an onset, they begin with the last window.
+    """
     first = rise.onset.step if rise.onset else run.last.steps[0]
     last = int(run.steps[-1]) if rise.until is None else rise.until
     return run.window_of((first, last)).rows
 
 
 def _rewards_of_loops(run: Run, in_loop: Floats, late: slice) -> _LoopRewards:
+    """Return what responses in a loop earn, and whether loops do harm.
+
+    Args:
+        run: the run.
+        in_loop: 1 for responses in a loop, 0 for others, NaN if unknown, float64 (rows,).
+        late: the rows of the steps in which loops are common.
+    """
     reward = run.column("reward")[late]
     earned = mean(reward[in_loop[late] == 1])
     others = mean(reward[in_loop[late] == 0])
     spread = means.spread(run)
     lost = run.limits.test(_Loops.lost, ">=", others - earned, of=spread)
+    # Positive if responses without a loop earn more
     _, z = correlation_with_reward(run, -in_loop)
     course = quantities.reward_course(run)
     reward_fell = course is not None and course.lost
@@ -667,6 +732,7 @@ def _longest_loop(share: Floats, words: TextSample, late: slice) -> LogText:
 
 
 def _judge_loop_metric(check: Check, run: Run) -> Result:
+    """Judge the trainer's share of repetitive responses, for a log without texts."""
     metric = quantities.series_of(run, "loops", MIN_STEPS)
     if metric is None:
         return check.not_run("response")
@@ -688,11 +754,15 @@ def _judge_loop_metric(check: Check, run: Run) -> Result:
 
 
 def _loop_text(words: TextSample, index: int) -> LogText:
-    """Return what a response repeats: twice if it is one word, at most six words."""
+    """Return what a response repeats: twice if it is one word, at most MAX_SHOWN words.
+
+    ``index`` is that of the response among the sampled ones.
+    """
     units = words.units[words.offsets[index] : words.offsets[index + 1]]
-    found = find_loops(units, np.array([0, len(units)]))
-    start, period, _ = found[0].tolist()
-    length = min(max(period, 2), 6)
+    loops_of_texts = find_loops(units, offsets=np.array([0, len(units)]))  # of one text
+    start, period, _ = loops_of_texts[0].tolist()
+    length = min(max(period, 2), MAX_SHOWN)
+    # Where it comes the second time
     shown = units[start + period :][:length]
     text = "".join(words.vocabulary[unit] for unit in shown)
     return LogText(" ".join(text.split()))

@@ -93,12 +93,13 @@ def environment_fall(check: Check, run: Run) -> Result:
     limits = run.limits[EnvironmentFall]
     if environments is None or run.first is None:
         return check.not_run(ENVIRONMENTS)
-    parts = {name: _part(run, index) for index, name in enumerate(environments.names)}
-    judged = {
-        name: part
-        for name, part in parts.items()
-        if len(part.steps) >= limits.steps and len(part.responses) >= limits.responses
-    }
+    # Name of an environment -> its part of the run, if it is large enough
+    judged: dict[str, Run] = {}
+    for index, name in enumerate(environments.names):
+        part = _part(run, index)
+        has_steps = len(part.steps) >= limits.steps
+        if has_steps and len(part.responses) >= limits.responses:
+            judged[name] = part
     fallen = _fallen(judged)
     severity = Severity.WARNING
     whole = reward_collapse.run(run).finding
@@ -109,8 +110,9 @@ def environment_fall(check: Check, run: Run) -> Result:
         fallen = {name: fallen[name] for name in carriers}
     if not fallen:
         return Result()
+    # The most significant fall: the last limit that ``reward_collapse`` compares is its z.
     worst = max(fallen, key=lambda name: fallen[name].met[-1].value)
-    part = parts[worst]
+    part = judged[worst]
     of_part = quantities.courses(part)["reward"]
     best = of_part.top
     reward = quantities.courses(run)["reward"]
@@ -135,22 +137,24 @@ def environment_fall(check: Check, run: Run) -> Result:
 
 
 def _fallen(parts: Mapping[str, Run]) -> dict[str, Finding]:
-    """Return the findings of the environments whose reward surely fell.
+    """Return name -> finding of the environments whose reward surely fell.
 
-    Holm's correction: after each fall, there is one environment less to correct for.
+    Holm's correction: of n environments, a fall is judged as the most significant of n tests.
+    Those found are certain, so the others are then judged again, as so many tests fewer.
     """
     fallen: dict[str, Finding] = {}
     rest = dict(parts)
     while rest:
-        found: dict[str, Finding] = {}
+        falls_of_round: dict[str, Finding] = {}
         for name, part in rest.items():
             fall = _fall(part, len(rest))
             if fall is not None:
-                found[name] = fall
-        if not found:
+                falls_of_round[name] = fall
+        if not falls_of_round:
             break
-        fallen |= found
-        rest = {name: part for name, part in rest.items() if name not in found}
+        fallen |= falls_of_round
+        for name in falls_of_round:
+            del rest[name]
     return fallen
 
 
@@ -162,6 +166,7 @@ def _carriers(run: Run) -> list[str]:
     mix = means.mix(run, *windows)
     if mix is None:
         return []
+    # Both are negative for a fall; the last one, of pooled environments, has no name.
     carried = mix.within / mix.total
     least = run.limits[EnvironmentFall].carried
     names = run.environments.names
@@ -169,7 +174,10 @@ def _carriers(run: Run) -> list[str]:
 
 
 def _part(run: Run, index: int) -> Run:
-    """Return one environment's part of a run, without texts, metrics or steps of few responses."""
+    """Return one environment's part of a run, without texts, metrics or steps of few responses.
+
+    ``index`` is that of the environment in ``run.environments.names``.
+    """
     assert run.environments is not None
     responses = run.responses.loc[run.environments.index == index, list(USED)]
     # Noise is estimated from all steps, so none may have far fewer responses than usual.
@@ -191,9 +199,12 @@ def _fall(part: Run, count: int) -> Finding | None:
     normal = NormalDist()
     raised = dict(part.limits.given)
     for limits in (part.limits[RewardCollapse], part.limits[Trend]):
-        z = -normal.inv_cdf(normal.cdf(-limits.z) / count)
+        # Bonferroni: the probability of so large a z by chance may be 1 / count of the usual one.
+        probability = normal.cdf(-limits.z) / count
+        z = -normal.inv_cdf(probability)
         raised[type(limits).__name__] = {**limits.given, "z": z}
     fall = reward_collapse.run(Run(part.tables, Thresholds(raised))).finding
+    # A note is not certain; a fall with a last step recovered.
     if fall is None or fall.severity is Severity.INFO or fall.until is not None:
         return None
     return fall
@@ -224,16 +235,17 @@ def mix_changed(check: Check, run: Run) -> Result:
     mix = mix_of_fall(run)
     if mix is None:
         return Result()
-    level = mix.means.mean(axis=0)
+    level = mix.means.mean(axis=0)  # of each environment
     rise = mix.shares[1] - mix.shares[0]
+    # The mean reward of all in both windows
     before, after = (mix.shares * mix.means).sum(axis=1).tolist()
-    # The environment below the mean whose rise lowered it most
+    # The environment below the mean whose rise lowered it most: its product is the most negative.
     above_mean = level - (before + after) / 2
     harder = int(np.argmin(above_mean * np.maximum(rise, 0)))
     labels = run.environments.labels
-    is_other = harder == len(labels) - 1  # a label of ours, not of the log
+    is_pooled = harder == len(labels) - 1  # a label of ours, not of the log
     facts: Facts = {
-        "environment": labels[harder] if is_other else LogText(labels[harder]),
+        "environment": labels[harder] if is_pooled else LogText(labels[harder]),
         "level": float(level[harder]),
         "rest": mix.rest,
         "before": before,

@@ -6,12 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check import means, progress, quantities
-from rlreport.check.check import (
-    REWARD,
-    Check,
-    Need,
-    RiseOrShare,
-)
+from rlreport.check.check import REWARD, Check, Need, RiseOrShare
 from rlreport.check.curve import LEAST_LEVEL
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
@@ -54,6 +49,7 @@ class _MissingGrades(Limits):
 
 
 def _missing_title(facts: Facts) -> str:
+    """Return the title: all missing grades, the worst steps if they warn, and groups concerned."""
     lines = [
         translatable(
             "{missing:count} of {responses:count} responses ({share:percent}) have no grade and "
@@ -88,18 +84,22 @@ def _missing_title(facts: Facts) -> str:
 )
 def missing_grades(check: Check, run: Run) -> Result:
     """Note responses without a grade; warn if they are many in any three steps."""
-    kinds = run.responses["missing_grade"].to_numpy()
+    kinds = run.responses["missing_grade"].to_numpy()  # of ``Missing``, 0 with a grade
     missing = kinds > 0
     if not missing.any():
         return Result()
-    by_step = run.by_step(missing.astype(np.float64))
-    failed = run.by_step((missing & (kinds != Missing.MASKED)).astype(np.float64))
+    # What the trainer masked on purpose is no failure.
+    has_failed = missing & (kinds != Missing.MASKED)
+    failed = run.by_step(has_failed.astype(np.float64))
     size = min(WINDOW, len(failed))
-    windows = pd.Series(failed).rolling(size).mean().to_numpy()[size - 1 :]
-    worst = int(np.argmax(windows))  # index of the first step of the worst window
+    # The mean of each window of ``size`` steps, by its first step
+    running_mean = pd.Series(failed).rolling(size).mean().to_numpy()
+    windows = running_mean[size - 1 :]
+    worst = int(np.argmax(windows))
     share = run.limits.test(_MissingGrades.window, ">", float(windows[worst]))
     bad_steps = failed > max(float(failed.max()) / 2, MIN_SHARE)
     are_many = float(bad_steps.mean()) > run.limits[_MissingGrades].part
+    # Few bad steps are serious only if the run ends with them: they may go on.
     is_serious = share.met and (are_many or bad_steps[-size:].any())
     facts = _facts_of_missing_grades(run, kinds)
     if share.met:
@@ -109,13 +109,17 @@ def missing_grades(check: Check, run: Run) -> Result:
             "low": int(run.steps[worst]),
             "high": int(run.steps[worst + size - 1]),
         }
-    steps = run.steps[bad_steps if share.met and bad_steps.any() else by_step > 0]
+    concerned = run.by_step(missing.astype(np.float64)) > 0
+    if share.met and bad_steps.any():
+        concerned = bad_steps
+    steps = run.steps[concerned]
     last = int(steps[-1])
     return check.found(
         run,
         Severity.WARNING if is_serious else Severity.INFO,
         [share],
         facts,
+        # The first responses show how it began.
         Ranking(-run.step_index.astype(np.float64), among=missing),
         onset=int(steps[0]),
         until=last if last < run.steps[-1] else None,
@@ -126,9 +130,10 @@ def missing_grades(check: Check, run: Run) -> Result:
 def _facts_of_missing_grades(run: Run, kinds: Ints) -> Facts:
     """Return how many responses and groups lack grades, by kind (``Missing``) of the responses."""
     missing = kinds > 0
-    graded = run.responses.assign(graded=~missing).groupby("group")["graded"]
-    grades = graded.agg(["size", "sum"])
-    partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
+    by_group = run.responses.assign(graded=~missing).groupby("group")["graded"]
+    grades = by_group.agg(["size", "sum"])  # responses, and those with a grade
+    is_partial = (grades["sum"] < grades["size"]) & (grades["size"] > 1)
+    partial = grades[is_partial]
     counts: dict[str, int] = {}
     for kind in Missing:
         counts[kind.name.lower()] = int((kinds == kind).sum())
@@ -160,6 +165,7 @@ class _ZeroVarianceGroups(RiseOrShare):
 
 
 def _equal_groups_clause(facts: Facts) -> str:
+    """Return the clause, with numbers of groups if they still lack a signal at the end."""
     if "equal" in facts:
         return translatable(
             "{equal:count} of {groups:count} groups give no learning signal"
@@ -197,6 +203,7 @@ def _equal_groups_clause(facts: Facts) -> str:
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
     """Find that most late groups have equal rewards, and tell which rewards these are."""
+    # Only a run with a critic has an explained variance; it does not learn from groups.
     if not run.has("reward") and "explained_variance" not in run.roles:
         # A note if the run learns, or most of these groups are solved.
         is_note = progress.learned(run) or _are_solved_by_metrics(run)
@@ -207,6 +214,7 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
     graded = np.isfinite(run.column("reward"))[run.last.rows].sum()
+    # A few prompts that happen to recur do not make groups.
     min_grouped = run.limits[_ZeroVarianceGroups].grouped * graded
     if last_groups.empty or last_groups["size"].sum() < min_grouped:
         return check.not_run("groups (several responses to a prompt in a step)")
@@ -218,9 +226,17 @@ def zero_variance_groups(check: Check, run: Run) -> Result:
 def _judge_equal_groups(
     check: Check, run: Run, groups: pd.DataFrame, last_groups: pd.DataFrame
 ) -> Result:
-    """Judge the share of groups with equal rewards."""
+    """Judge the share of groups with equal rewards.
+
+    Args:
+        check: the check.
+        run: the run.
+        groups: its groups, see ``_groups``.
+        last_groups: those of the last window.
+    """
     limit = run.limits[_ZeroVarianceGroups].share
-    shares = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
+    by_step = groups.groupby("step")[["equal", "wrong"]].mean()
+    shares = by_step.reindex(run.steps)
     series = Series(run.steps, shares["equal"].to_numpy(np.float64))
     figure = LimitedFigure(_ZeroVarianceGroups.share, ">", series)
     excursion = figure.excursion(run)
@@ -228,14 +244,10 @@ def _judge_equal_groups(
     tested = run.limits.test(_ZeroVarianceGroups.share, ">", level)
     if excursion is None or series.curve is None:
         return Result(tested=(tested,))
-    wrong = float(last_groups["wrong"].mean())
-    wrong_before = float(shares["wrong"][: len(run.last.steps)].mean())
-    is_too_hard = meets(">", wrong, limit) and meets(">=", wrong, wrong_before)
-    kind = _kind_of(run, last_groups) if excursion.lasts else "share"
-    is_note = kind == "solved" or (progress.learned(run) and not is_too_hard)
-    counts = last_groups[["equal", "best", "wrong"]].sum()
-    facts: Facts = {"kind": kind, "share": level, "before": series.curve.first.value}
+    facts: Facts = {"share": level, "before": series.curve.first.value}
     if excursion.lasts:
+        kind = _kind_of(run, last_groups)
+        counts = last_groups[["equal", "best", "wrong"]].sum()
         facts = {
             **facts,
             "groups": len(last_groups),
@@ -243,7 +255,15 @@ def _judge_equal_groups(
             "best": int(counts["best"]),
             "lowest": int(counts["wrong"]),
         }
-    is_note = is_note or not excursion.lasts
+        # Even a run that learns has too hard prompts if it gets most of them wrong, and no fewer.
+        wrong = float(last_groups["wrong"].mean())
+        wrong_before = float(shares["wrong"][: len(run.last.steps)].mean())
+        is_too_hard = meets(">", wrong, limit) and meets(">=", wrong, wrong_before)
+        is_note = kind == "solved" or (progress.learned(run) and not is_too_hard)
+    else:
+        kind = "share"
+        is_note = True  # it became better
+    facts = {"kind": kind, **facts}
     return check.found(
         run,
         Severity.INFO if is_note else Severity.WARNING,
@@ -269,11 +289,11 @@ def _are_solved_by_metrics(run: Run) -> bool:
         return False
     lowest = float(values.min())
     best = float(values.max())
-    reached = np.isclose(values, best, rtol=ROUNDING, atol=0.0)
-    if best == lowest or reached.sum() < LEAST_LEVEL:
+    reached_best = np.isclose(values, best, rtol=ROUNDING, atol=0.0)
+    if best == lowest or reached_best.sum() < LEAST_LEVEL:
         return False
     end = mean(run.last_values(run.align(reward)))
-    level = (end - lowest) / (best - lowest)
+    level = (end - lowest) / (best - lowest)  # u is at most 1 - level
     equal = mean(run.last_values(run.align(zero_variance)))
     return 1 - level < equal / 2
 
@@ -291,17 +311,23 @@ def _groups(run: Run) -> pd.DataFrame:
     groups["step"] = by_group["step"].first()
     lowest = rows["reward"].min()
     best = rows["reward"].max()
-    comparable = groups["equal"] & (best > lowest)
-    groups["best"] = comparable & (groups["max"] >= best)
+    # If the run has one reward only, it is neither the best nor the lowest.
+    is_comparable = groups["equal"] & (best > lowest)
+    groups["best"] = is_comparable & (groups["max"] >= best)
+    # NaN, of a response that is not known to be correct or not, is not below 1.
     groups["solved"] = groups["best"] & ~(by_group["correct"].min() < 1)
-    groups["wrong"] = comparable & (groups["max"] <= lowest)
+    groups["wrong"] = is_comparable & (groups["max"] <= lowest)
     return groups[groups["size"] >= 2]
 
 
 def _kind_of(run: Run, last_groups: pd.DataFrame) -> str:
-    """Return the key of the title, which says what most groups of equal rewards earn."""
+    """Return the key of the title, which says what the last groups of equal rewards earn.
+
+    It is "solved" if most of them are; else it names the best and the lowest reward ("best",
+    "wrong", "mixed" for both) if any of them earns it.
+    """
     rewards = run.column("reward")
-    if np.ptp(rewards[np.isfinite(rewards)]) == 0:
+    if np.ptp(rewards[np.isfinite(rewards)]) == 0:  # of the whole run
         return "constant"
     counts = last_groups[["equal", "best", "solved", "wrong"]].sum()
     if 2 * counts["solved"] > counts["equal"] and not _is_hacked(run):
@@ -324,11 +350,15 @@ def _is_hacked(run: Run) -> bool:
 
 def _ranking(run: Run, groups: pd.DataFrame, kind: str) -> Ranking:
     """Select responses of the last groups that show what the title of this kind says of them."""
+    # Kinds that are columns of ``groups``, too; the others tell of all groups of equal rewards.
     column = kind if kind in ("solved", "best", "wrong") else "equal"
     among = run.responses["group"].isin(groups.index[groups[column]]).to_numpy()
-    highest = kind in ("solved", "best")
     return Ranking(
-        run.column("reward"), highest, "reward", among=among, in_last_window=True
+        run.column("reward"),
+        highest=kind in ("solved", "best"),
+        unit="reward",
+        among=among,
+        in_last_window=True,
     )
 
 
@@ -375,11 +405,13 @@ def group_std_fall(check: Check, run: Run) -> Result:
     if curve is None or len(curve) < least:
         needs = message("groups in at least {steps} steps", steps=least)
         return check.not_run(needs)
+    # The std may have risen before it fell.
     start = curve.fall.before if curve.fall else curve.first.value
     end = curve.last.value
     ratio = run.limits.test(_GroupStdFall.ratio, "<", end, of=start)
     if not ratio.met or not (curve.fell or curve.fall):
         return Result(tested=(ratio,))
+    # A policy that gets all prompts right has no differences left.
     is_note = progress.learned(run) or progress.solved(run)
     return check.found(
         run,
@@ -405,21 +437,22 @@ def group_std_fall(check: Check, run: Run) -> Result:
 )
 def sharpening(check: Check, run: Run) -> Result:
     """Note that pass@1 rose while pass@k fell."""
-    k, at_1, at_k = passes_of(run.responses)
+    # One value per group, at its first response; k is the usual size of a group.
+    k, pass_at_1, pass_at_k = passes_of(run.responses)
     if k == 1:
         return check.not_run(check.needs_also)
-    one = means.change(run, at_1)
-    several = means.change(run, at_k)
-    if not (one.rose and several.fell):
+    of_one = means.change(run, pass_at_1)
+    of_several = means.change(run, pass_at_k)
+    if not (of_one.rose and of_several.fell):
         return Result()
     facts: Facts = {
         "k": k,
-        "start": several.first,
-        "end": several.last,
-        "one_start": one.first,
-        "one_end": one.last,
+        "start": of_several.first,
+        "end": of_several.last,
+        "one_start": of_one.first,
+        "one_end": of_one.last,
     }
-    onset = run.onset(run.by_step(at_k))
+    onset = run.onset(run.by_step(pass_at_k))
     return check.found(run, Severity.INFO, (), facts, onset=onset)
 
 
@@ -482,23 +515,25 @@ class _DroppedGroups(RiseOrShare):
 def dropped_groups(check: Check, run: Run) -> Result:
     """Find that the trainer drops many responses, or that the reward rises only by that."""
     dropped = run.column("dropped")
-    # Dropped responses have no reward, but their masked one.
+    # Dropped responses have no reward, but their masked one; ``fmax`` takes what is no NaN.
     rewards = np.fmax(run.column("reward"), run.column("masked_reward"))
-    kept = np.where(dropped == 0, rewards, np.nan)
+    kept_rewards = np.where(dropped == 0, rewards, np.nan)
     series = quantities.figure_of(run, "dropped")
     curve = series.curve if series is not None else None
     if series is None or curve is None:
         return Result()
     share = curve.last.value
     before = curve.first.value
-    of_kept = means.change(run, kept)
+    of_kept = means.change(run, kept_rewards)
     of_all = means.change(run, rewards)
     limits = _DroppedGroups
     gap = of_kept.difference - of_all.difference
+    # The reward rises because responses are dropped...
     hidden = (
         run.limits.test(limits.kept, ">", of_kept.z),
         run.limits.test(limits.gap, ">=", gap, of=means.spread(run)),
     )
+    # ... or they are just many.
     many = (
         run.limits.test(limits.share, ">", share),
         run.limits.test(limits.rise, ">=", change(before, share)),
@@ -506,7 +541,9 @@ def dropped_groups(check: Check, run: Run) -> Result:
     if of_all.fell and all(one.met for one in hidden):
         kind = "hidden"
         tested = hidden
-        series = Series(run.steps, run.by_step(kept) - run.by_step(rewards))
+        # Dated by the difference that dropping makes to the mean reward
+        gap_by_step = run.by_step(kept_rewards) - run.by_step(rewards)
+        series = Series(run.steps, gap_by_step)
     elif curve.rose and all(one.met for one in many):
         kind = "many"
         tested = many
@@ -521,8 +558,10 @@ def dropped_groups(check: Check, run: Run) -> Result:
         "all_start": of_all.first,
         "all_end": of_all.last,
     }
-    by_metrics = series.source == "metrics"
-    learns = progress.learned(run) if by_metrics else of_all.rose
+    # By the trainer's metric, it is not known which responses were dropped: ask the curves instead.
+    learns = of_all.rose
+    if series.source == "metrics":
+        learns = progress.learned(run)
     return check.found(
         run,
         Severity.INFO if learns else Severity.WARNING,

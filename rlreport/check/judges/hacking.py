@@ -75,17 +75,18 @@ _FORMS = {
 
 
 def _spread_clause(facts: Facts) -> str:
-    form = message(_FORMS.get(str(facts["text"]), ""))
-    spreads = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
-    when = (
-        message("of the reference's")
-        if facts["by_reference"]
-        else message("at the start")
-    )
-    return format_message(spreads, {**facts, "form": form, "when": when})
+    """Return the clause that says which text spread, and from which share to which."""
+    form = message(_FORMS.get(str(facts["text"]), ""))  # "" unless it is a structure
+    # Stems are told as texts.
+    literal = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
+    when = message("at the start")
+    if facts["by_reference"]:
+        when = message("of the reference's")
+    return format_message(literal, {**facts, "form": form, "when": when})
 
 
 def _fill_title(title: str, facts: Facts) -> str:
+    """Return a title with {what} spread and what responses with it {earned}."""
     earned = translatable(
         "these earn {lift:figure} more reward than others of their step"
     )
@@ -96,6 +97,7 @@ def _fill_title(title: str, facts: Facts) -> str:
 
 
 def _hacking_title(facts: Facts) -> str:
+    """Return the title: an exploit, or the rise of the reward if the text carries most of it."""
     carried = facts["carried"]
     title = translatable("{what:capital}; {earned}.")
     if facts["exploit"]:
@@ -143,6 +145,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
     """Find a text that spreads through responses, earns more reward, and is no answer format."""
     if run.tables.words is None:
         return check.not_run("response")
+    # Nothing to compare the last responses with
     if run.first is None and run.tables.ref_words is None:
         return check.too_short(run)
     rewarded = _rewarded_texts(run)
@@ -151,7 +154,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
     top = _leading_text(rewarded)
     counts = spreading_texts(run).counts[top["ngram"]]
     category = _classify_text(run, counts)
-    if category == "format":
+    if category == "format":  # which ``format_learned`` notes
         return Result()
     carried = _carried_gain(run, has_text(counts))
     occurs_often = top["kind"] == "often"
@@ -165,7 +168,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
         run.limits.test(Spreading.lift, ">=", top["lift"]),
         run.limits.test(Spreading.lift_z, ">=", top["lift_z"]),
     ]
-    if not occurs_often:
+    if not occurs_often:  # else its share did not rise
         tested.insert(0, run.limits.test(Spreading.share, ">=", top["share_last"]))
     if is_critical:
         tested += [held, carries]
@@ -179,14 +182,16 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
         "exploit": category == "either",
     }
     finding = _text_finding(check, run, tested, top, facts)
-    if finding.texts:
+    if finding.texts:  # none for a structure
         finding = replace(finding, texts=(*finding.texts, *others))
     severity = Severity.CRITICAL if is_critical else Severity.WARNING
-    return Result(replace(finding, severity=severity, rank=check.rank), tuple(tested))
+    # ``_text_finding`` returns a note, which has another rank.
+    finding = replace(finding, severity=severity, rank=check.rank)
+    return Result(finding, tuple(tested))
 
 
 def _other_texts(rewarded: pd.DataFrame, top: pd.Series) -> list[LogText]:
-    """Return further texts to name, those that surely earn most first."""
+    """Return further texts to name, those that surely earn most first, without parts of ``top``."""
     by_lift = rewarded.sort_values("lift_z", ascending=False, kind="stable")["ngram"]
     others = [LogText(text) for text in by_lift if text not in top["ngram"]]
     return others[: MAX_NAMED - 1]
@@ -195,18 +200,29 @@ def _other_texts(rewarded: pd.DataFrame, top: pd.Series) -> list[LogText]:
 def _text_finding(
     check: Check, run: Run, tested: Sequence[Tested], top: pd.Series, facts: Facts
 ) -> Finding:
-    """Return a note on a spreading text, a row of the table of ``spreading_texts``."""
+    """Return a note on a spreading text.
+
+    Args:
+        check: the check that notes it.
+        run: the run.
+        tested: what was compared with limits.
+        top: the row of the text in the table of ``spreading_texts``.
+        facts: further facts of the finding.
+    """
     counts = spreading_texts(run).counts[top["ngram"]]
     kind = str(top["kind"])
     is_structure = kind == "structure"
+    # The name of a structure is ours; any other text is the log's.
     text = str(top["ngram"]) if is_structure else LogText(top["ngram"])
+    # These two kinds are compared with the first steps in any case.
     by_reference = kind not in ("often", "structure") and has_reference(run.tables)
+    # Columns of the table: of the kind often, occurrences in a response instead of a share
     share = "often" if kind == "often" else "share"
     ranking = Ranking(
         counts,
         unit="occurrences",
         among=counts > 0,
-        look_for="" if is_structure else text.rstrip("*"),
+        look_for="" if is_structure else text.rstrip("*"),  # a stem ends with "*"
         at_end=kind == "closing",
     )
     result = check.found(
@@ -237,6 +253,7 @@ def _rewarded_texts(run: Run) -> pd.DataFrame:
     rose = any(
         means.change(run, run.column(name)).rose for name in ("reward", "reward_gap")
     )
+    # Where the reward did not rise, no text raised it.
     if not (rose or run.first is None or progress.learned(run)):
         return table[:0]
     earns = (table["lift_z"] >= limits.lift_z) & (table["lift"] >= limits.lift)
@@ -253,12 +270,18 @@ def _leading_text(texts: pd.DataFrame) -> pd.Series:
 
 
 def _classify_text(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
+    """Return whether a rewarded text is an exploit of the reward or part of an answer's format.
+
+    ``counts`` are its occurrences in each response, float64 (rows,). It is "either" if labels are
+    logged, but neither they nor validation confirm that answers are right.
+    """
     watched = quantities.watched_course(run)
     is_validated = watched is not None and watched.curve.rose and not watched.lost
     contained = progress.labels_contained(run)
     if contained is not None:
         is_right = contained >= run.limits[_FormatLearned].contained
         return "format" if is_validated or is_right else "either"
+    # Without labels, only validation or a rule-based reward speak for a format.
     if not (is_validated or progress.verifiable(run)):
         return "hack"
     return "hack" if _does_harm(run, counts) else "format"
@@ -268,32 +291,37 @@ def _does_harm(run: Run, counts: Floats) -> bool:
     """Return whether a text repeats, KL is high, validation is flat, or EOS or diversity fell."""
     kl = mean(run.column("kl_k1")[run.last.rows])
     length = mean(run.column(run.length)[run.last.rows])
+    # Long responses have a high KL in sum, short ones per token: both have to be high.
     if kl > KL_OUT and kl > KL_OUT_A_TOKEN * length:
         return True
     watched = quantities.watched_course(run)
     if watched is not None and not watched.curve.rose:
         return True
-    late = counts[run.last.rows]
-    if mean(late[late > 0]) >= MIN_REPEATS:
+    late_counts = counts[run.last.rows]
+    if mean(late_counts[late_counts > 0]) >= MIN_REPEATS:
         return True
     if means.change(run, run.column("finished")).difference <= -UNFINISHED:
         return True
     return distinct_loss(run)
 
 
-def _carried_gain(run: Run, shares: Floats) -> float:
-    """Return the part of the reward's gain that responses with a text have; NaN if unknown."""
+def _carried_gain(run: Run, contains: Floats) -> float:
+    """Return the part of the reward's gain that responses with a text have; NaN if unknown.
+
+    A response's gain is its reward minus the mean reward of the first window. ``contains`` is 1 for
+    responses with the text, 0 for others, NaN if not sampled, float64 (rows,).
+    """
     if run.first is None:
         return np.nan
     reward = run.column("reward")
     before = means.change(run, reward).first
     gains = (reward - before)[run.last.rows]
-    has_text = shares[run.last.rows]
-    known = np.isfinite(gains) & np.isfinite(has_text)
+    of_late = contains[run.last.rows]
+    known = np.isfinite(gains) & np.isfinite(of_late)
     total = float(gains[known].sum())
     if not total > 0:
         return np.nan
-    return float((gains * has_text)[known].sum()) / total
+    return float((gains * of_late)[known].sum()) / total
 
 
 class _FormatLearned(Limits):
@@ -312,6 +340,7 @@ class _FormatLearned(Limits):
 
 
 def _format_title(facts: Facts) -> str:
+    """Return the title, with what responses with the text earn if they earn more (``paid``)."""
     sentence = translatable(
         "{what:capital}, without a clear gain in reward: a format or a habit is learned."
     )
@@ -342,14 +371,15 @@ def format_learned(check: Check, run: Run) -> Result:
     if run.tables.words is None:
         return check.not_run("response")
     min_share = run.limits[_FormatLearned].share
-    table = table[(table["share_last"] >= min_share) & (table["asked"] <= ASKED)]
-    if table.empty or not progress.learned(run):
+    common = table[(table["share_last"] >= min_share) & (table["asked"] <= ASKED)]
+    if common.empty or not progress.learned(run):
         return Result()
     rewarded = _rewarded_texts(run)
     if rewarded.empty:
-        top = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
+        top = common.iloc[int(np.argmax(common["share_last"].to_numpy()))]
         is_format = progress.verifiable(run)
     else:
+        # The text that ``reward_hacking_token`` judges, which leaves it to this check
         top = _leading_text(rewarded)
         counts = spreading_texts(run).counts[top["ngram"]]
         is_format = _classify_text(run, counts) == "format"
@@ -377,6 +407,7 @@ class _PartShares(NamedTuple):
 
     @property
     def highest(self) -> float:
+        """The larger of both, −1 if both are unknown."""
         return float(np.nanmax([self.of_variance, self.of_gain, -1.0]))
 
 
@@ -405,22 +436,23 @@ def reward_part_dominance(check: Check, run: Run) -> Result:
     if len(parts) < 2:
         return check.not_run(check.needs_also)
     shares = {name: _part_shares(run, part) for name, part in parts.items()}
-    name = max(shares, key=lambda name: shares[name].highest)
-    top = shares[name]
+    dominant = max(shares, key=lambda name: shares[name].highest)
+    top = shares[dominant]
     tested = run.limits.test(_RewardPartDominance.share, ">", top.highest)
     if not tested.met:
         return Result(tested=(tested,))
     facts: Facts = {
-        "part": name,
+        "part": dominant,
         "of_variance": top.of_variance,
         "of_gain": top.of_gain,
         "kind": "both" if np.isfinite(top.of_gain) else "variance",
     }
-    return check.found(run, Severity.INFO, [tested], facts, Ranking(parts[name]))
+    ranking = Ranking(parts[dominant])
+    return check.found(run, Severity.INFO, [tested], facts, ranking)
 
 
 def _reward_parts(run: Run) -> dict[str, Floats]:
-    """Return the parts of the reward that have a number for any response, float64 (rows,)."""
+    """Return name -> values of the parts of the reward with a number for any response, (rows,)."""
     extras = run.tables.extras
     names = [name for name in run.tables.reward_parts if name in extras]
     parts = {}
@@ -438,17 +470,22 @@ def _part_shares(run: Run, part: Floats) -> _PartShares:
     of parts that add up to the reward, these shares add up to one.
     """
     reward = run.column("reward")
-    rows = np.isfinite(reward) & np.isfinite(part) & (run.step_index >= run.last_index)
+    is_late = run.step_index >= run.last_index
+    rows = np.isfinite(reward) & np.isfinite(part) & is_late
     step = run.step_index[rows]
     rewards = centred(reward[rows], step)
     parts = centred(part[rows], step)
+    # Both times the number of rows, which their ratio does not contain
     variance = float((rewards * rewards).sum())
     covariance = float((parts * rewards).sum())
+    of_variance = np.nan
+    if variance > 1e-12:  # less is a rounding error of equal rewards
+        of_variance = covariance / variance
     gain = means.change(run, reward)
     of_gain = np.nan
     if gain.rose:
         of_gain = means.change(run, part).difference / gain.difference
-    return _PartShares(covariance / variance if variance > 1e-12 else np.nan, of_gain)
+    return _PartShares(of_variance, of_gain)
 
 
 class _WatchedRewardFall(Limits):
@@ -510,9 +547,10 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
     if watched is None:
         return check.too_short(run, series)
     limits = run.limits[_WatchedRewardFall]
-    end = watched.last.value
-    tested = run.limits.test(_WatchedRewardFall.lost, ">", lost_part(watched, end))
+    lost = lost_part(watched, watched.last.value)
+    tested = run.limits.test(_WatchedRewardFall.lost, ">", lost)
     fell = watched.lost and tested.met and _matters(watched, limits.least)
+    # Else it may not have risen with the trained reward, which needs one to compare with.
     if not fell and (trained is None or _follows(watched, trained, limits.follow)):
         return Result(tested=(tested,))
     kind = "fell" if fell else "apart"
@@ -522,34 +560,42 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
         "trained_start": trained.first.value if trained else None,
         "trained_end": trained.last.value if trained else None,
     }
+    # Responses of validation are not among the training responses, of which examples are chosen.
     ranking = None
     if watched.quantity == "second_reward":
         ranking = Ranking(run.column("valid_reward"), highest=False, unit="reward")
-    began = None
+    onset = None
     if fell:
-        began = event_onset(watched.curve.fall) or onset_of(watched.curve)
-    below_start = fell and watched.curve.fell
+        onset = event_onset(watched.curve.fall) or onset_of(watched.curve)
+    is_below_start = fell and watched.curve.fell
     return check.found(
         run,
-        Severity.CRITICAL if below_start else Severity.WARNING,
+        Severity.CRITICAL if is_below_start else Severity.WARNING,
         [tested] if fell else (),
         facts,
         ranking,
         series=series,
-        onset=began,
+        onset=onset,
     )
 
 
 def _matters(watched: Course, least: float) -> bool:
-    """Return whether the loss is more than the least part of the range of the watched score."""
-    # On a scale of 0 to 1 a fall below 0.02 does not matter, however small the noise.
+    """Return whether the loss is more than the ``least`` part of the scale of the watched score.
+
+    The scale is 1 for scores of up to 1, where a loss below 0.02 does not matter, however small the
+    noise; for larger ones it is the range of the values.
+    """
     best = watched.top.value
     scale = 1.0 if best <= 1 else float(np.ptp(watched.values))
     return best - watched.last.value > least * scale
 
 
 def _follows(watched: Course, trained: Course, min_ratio: float) -> bool:
-    """Return False if the trained reward clearly rose but the other, on the same scale, is low."""
+    """Return False if the trained reward clearly rose but the other, on the same scale, is low.
+
+    It is low below ``min_ratio`` times the trained reward at the end, unless it rose as well.
+    Scales are the same if both rewards, or neither, lie between 0 and 1.
+    """
     if _is_in_unit(watched) != _is_in_unit(trained):
         return True
     if not trained.curve.rose or watched.curve.rose:
@@ -559,4 +605,6 @@ def _follows(watched: Course, trained: Course, min_ratio: float) -> bool:
 
 def _is_in_unit(course: Course) -> bool:
     """Return whether all values lie between 0 and 1."""
-    return float(course.values.min()) >= 0 and float(course.values.max()) <= 1
+    lowest = float(course.values.min())
+    highest = float(course.values.max())
+    return lowest >= 0 and highest <= 1

@@ -28,6 +28,8 @@ ALL = 0.98
 LIMIT_TOKENS = 16
 # A response counts as cut off if it has this fraction of the longest response's tokens
 AT_LIMIT = 0.99
+# Responses were empty from the start if this fraction of the first ones is
+EMPTY_AT_START = 0.5
 
 
 class _LengthHacking(Limits):
@@ -79,6 +81,7 @@ def length_hacking(check: Check, run: Run) -> Result:
     start = curve.first.value
     end = curve.last.value
     ratio = run.limits.test(limits.ratio, ">=", end, of=start)
+    # Nothing was gained by the length if the reward fell; something real if validation rose.
     is_earned = watched is not None and watched.curve.rose
     if not (ratio.met and curve.rose) or reward.curve.fell or is_earned:
         return Result(tested=(ratio,))
@@ -108,15 +111,22 @@ def correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     """Return the correlation of reward and length within groups, or else steps, and its z.
 
     It is the higher one of the last window and of the whole run.
+
+    Args:
+        run: the run.
+        length: a length of each response, or another number, float64 (rows,).
     """
-    grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
-    inside = "group" if grouped else "step"
+    # Groups count if most responses have another one of their group.
+    are_grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
+    inside = "group" if are_grouped else "step"
     reward = run.column("reward")
     windows = (run.last, run.window(0, len(run.steps)))
-    pairs = [
-        correlation_within(run.tables, reward, length, part, inside) for part in windows
+    correlations = [
+        correlation_within(run.tables, reward, length, window, inside)
+        for window in windows
     ]
-    return max(pairs, key=lambda pair: np.nan_to_num(pair[0], nan=-2.0))
+    # NaN, if unknown, counts as less than any correlation.
+    return max(correlations, key=lambda pair: np.nan_to_num(pair[0], nan=-2.0))
 
 
 class _LengthCollapse(Limits):
@@ -190,6 +200,7 @@ class _LengthCollapse(Limits):
 )
 def length_collapse(check: Check, run: Run) -> Result:
     """Find that responses became empty or far shorter, or that many have nearly no tokens."""
+    # The most serious kind comes first; only one of them needs no responses.
     judges = (_shrunk,) if run.responses.empty else (_all_empty, _shrunk, _stubs)
     tested: tuple[Tested, ...] = ()
     for judge in judges:
@@ -201,22 +212,25 @@ def length_collapse(check: Check, run: Run) -> Result:
 
 
 def _all_empty(check: Check, run: Run) -> Result:
+    """Return a finding if nearly all responses of the last steps are empty, unlike the first."""
     tokens = run.column("response_tokens")
     chars = run.column("response_chars")
-    only_end = (tokens == 1) & (run.column("finished") == 1)
-    empty = np.where((chars == 0) | (tokens == 0) | only_end, 1.0, 0.0)
-    by_step = run.by_step(empty)
-    start = int(np.flatnonzero(by_step < ALL).max(initial=-1)) + 1
-    if len(by_step) - start < LEAST_LEVEL or mean(by_step[:LEAST_LEVEL]) >= 0.5:
+    is_only_end = (tokens == 1) & (run.column("finished") == 1)
+    is_empty = (chars == 0) | (tokens == 0) | is_only_end
+    share = run.by_step(is_empty.astype(np.float64))
+    # After the last step in which some are not empty
+    start = int(np.flatnonzero(share < ALL).max(initial=-1)) + 1
+    is_too_brief = len(share) - start < LEAST_LEVEL
+    if is_too_brief or mean(share[:LEAST_LEVEL]) >= EMPTY_AT_START:
         return Result()
-    stubs = run.limits.test(_LengthCollapse.stubs, ">", mean(by_step[start:]))
+    stubs = run.limits.test(_LengthCollapse.stubs, ">", mean(share[start:]))
     return check.found(
         run,
         Severity.CRITICAL,
         [stubs],
         {"kind": "empty", "since": int(run.steps[start])},
-        Ranking(run.column(run.length), highest=False, among=empty == 1),
-        onset=run.onset(by_step),
+        Ranking(run.column(run.length), highest=False, among=is_empty),
+        onset=run.onset(share),
     )
 
 
@@ -236,9 +250,9 @@ def _shrunk(check: Check, run: Run) -> Result:
     curve = series.curve if series is not None else None
     if series is None or curve is None or not (curve.fell or curve.fall):
         return Result()
-    if series.source == "rollouts" and not _is_usual_shorter(run, length, curve):
+    if series.source == "rollouts" and not _is_median_shorter(run, length, curve):
         return Result()
-    # It may have grown first.
+    # If it grew before it fell, the fall is that from its highest level.
     top = curve.highest if curve.fall else curve.first
     end = curve.last.value
     severe = run.limits.test(_LengthCollapse.severe, "<", end, of=top.value)
@@ -249,13 +263,14 @@ def _shrunk(check: Check, run: Run) -> Result:
     has_shrunk = end < run.limits[_LengthCollapse].ratio * curve.first.value
     if not (has_shrunk and any(one.met for one in tested)):
         return Result(tested=tuple(tested))
-    is_trainers = series.source == "metrics"
+    # The trainer's metric is in tokens, also if the log has characters only.
+    is_metric = series.source == "metrics"
     facts: Facts = {
         "kind": "finished" if is_finish_known else "shrunk",
         "start": top.value,
         "early": span(top.steps),
         "end": end,
-        "unit": translatable("tokens") if is_trainers else run.length_unit,
+        "unit": translatable("tokens") if is_metric else run.length_unit,
     }
     return check.found(
         run,
@@ -268,8 +283,14 @@ def _shrunk(check: Check, run: Run) -> Result:
     )
 
 
-def _is_usual_shorter(run: Run, length: Floats, curve: Curve) -> bool:
-    """Return whether the median fell as well: else only a few long responses disappeared."""
+def _is_median_shorter(run: Run, length: Floats, curve: Curve) -> bool:
+    """Return whether the median length fell as well: else only a few long responses disappeared.
+
+    Args:
+        run: the run.
+        length: of each response, float64 (rows,), NaN for those to leave out.
+        curve: that of the mean length, whose levels are compared.
+    """
     top = curve.highest if curve.fall else curve.first
     before = median(length[run.window_of(top.steps).rows])
     after = median(length[run.window_of(curve.last.steps).rows])
@@ -287,7 +308,10 @@ def _shortness_pays(run: Run, length: Floats) -> bool:
 
 
 def _stubs(check: Check, run: Run) -> Result:
-    """Return a finding if many responses are tiny, a note if that is not new or the run learns."""
+    """Return a finding if many responses are tiny, for some steps at least.
+
+    It is a note if that is not new, did not last, or the run learns.
+    """
     tokens = run.column("response_tokens")
     limit = run.limits[_LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
@@ -356,41 +380,54 @@ def missing_eos(check: Check, run: Run) -> Result:
     )
     result = check.judge_rows(run, cut_off, ranking=ranking)
     finding = result.finding
-    rose = finding is not None and any(
-        tested.limit is MissingEos.rise for tested in finding.met
-    )
+    crossed = () if finding is None else finding.met
+    rose = any(tested.limit is MissingEos.rise for tested in crossed)
     # A share that is always high counts only if most of these responses are as long as the longest
     # or if none finished: responses that end with a stop string have no end token either. Then the
     # share says nothing, so it is not close to its limit either.
-    return result if rose or _same_length(run, cut_off) else Result()
+    return result if rose or _are_at_limit(run, cut_off) else Result()
 
 
 def _finish_known(run: Run) -> bool:
+    """Return whether column ``finished`` says which responses ended by themselves.
+
+    A few end tokens among many responses are chance: then the others end in another way.
+    """
     share = mean(run.column("finished"))
     return share == 0 or share >= RARE
 
 
 def _cut_off(run: Run) -> Floats | None:
+    """Return 1 for responses that are cut off, 0 for others, NaN if unknown, float64 (rows,).
+
+    If it is not known which ones finished, those as long as the longest one count. None if nothing
+    is known, such as where all are equally long.
+    """
     if _finish_known(run):
         return is_cut_off(run.column("finished"), run.column("ending"))
     tokens = run.column("response_tokens")
     if not run.has("response_tokens") or np.nanmax(tokens) < LIMIT_TOKENS:
         return None
-    at_limit = np.where(
-        np.isfinite(tokens), tokens >= AT_LIMIT * np.nanmax(tokens), np.nan
-    )
+    is_at_limit = tokens >= AT_LIMIT * np.nanmax(tokens)
+    at_limit = np.where(np.isfinite(tokens), is_at_limit, np.nan)
     return None if mean(at_limit) > ALL else at_limit
 
 
-def _same_length(run: Run, cut_off: Floats) -> bool:
+def _are_at_limit(run: Run, cut_off: Floats) -> bool:
+    """Return whether most late responses that are cut off are as long as the longest late one.
+
+    True as well if no response of the run is known to have finished, or lengths are not known.
+    """
     tokens = run.column("response_tokens")[run.last.rows]
     any_finished = (run.column("finished") == 1).any()
     if not np.isfinite(tokens).any() or not any_finished:
         return True
-    at_limit = tokens[cut_off[run.last.rows] == 1] >= AT_LIMIT * np.nanmax(tokens)
-    return bool(2 * at_limit.sum() > len(at_limit))
+    of_cut_off = tokens[cut_off[run.last.rows] == 1]
+    is_at_limit = of_cut_off >= AT_LIMIT * np.nanmax(tokens)
+    return bool(2 * is_at_limit.sum() > len(is_at_limit))
 
 
+# A text is about as long as the longest if it has this fraction of its characters
 NEARLY = 0.99
 
 
@@ -425,7 +462,9 @@ def cut_texts(check: Check, run: Run) -> Result:
     chars = run.responses["response_chars"].to_numpy(np.int64)
     largest = int(chars.max(initial=0))
     longest = run.responses.loc[chars >= NEARLY * largest, "response_hash"]
-    if largest < run.limits[_CutTexts].least or 2 * longest.nunique() < len(longest):
+    # Equal texts are equally long without being cut: at least half of these have to differ.
+    are_same = 2 * longest.nunique() < len(longest)
+    if largest < run.limits[_CutTexts].least or are_same:
         return Result()
     share = len(longest) / len(chars)
     tested = run.limits.test(_CutTexts.share, ">", share)

@@ -24,6 +24,7 @@ Bools = NDArray[np.bool_]
 
 # NaN in at least this many consecutive steps is a lasting problem, not a single bad batch
 LASTING = 3
+# Roles of the trainer's metrics in which NaN is looked for
 ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy", "reward")
 # Metrics whose NaN is critical; estimates of KL or entropy may be NaN while training continues
 FATAL_ROLES = ("loss", "grad_norm", "reward")
@@ -60,10 +61,10 @@ class _Nan(NamedTuple):
     """A period of consecutive steps with NaN in a metric, or in some field of responses."""
 
     severity: Severity
-    since: int
-    until: int
+    since: int  # its first step
+    until: int  # its last step
     steps: tuple[int, ...]  # all steps with NaN, also those of other periods
-    facts: Facts
+    facts: Facts  # of the finding; ``kind`` is the key of its title
     rows: Bools | None = None  # the responses with NaN; None for a metric
 
 
@@ -114,6 +115,7 @@ def nan_metrics(check: Check, run: Run) -> Result:
         share = worst.facts["share"]
         assert isinstance(share, float)
         tested.append(run.limits.test(_NanMetrics.share, ">", share))
+    # Other checks judge the steps before the first of these, the fact ``cut``.
     unusable = [
         nan.since
         for nan in nans
@@ -151,47 +153,54 @@ def _metric_nans(run: Run) -> Iterator[_Nan]:
         name = run.roles.get(role)
         if name is None or name not in broken:
             continue
-        finite = np.zeros(0, np.int64)
+        finite_steps = np.zeros(0, np.int64)
         if name in metrics:
             is_finite = np.isfinite(metrics[name])
-            finite = metrics["step"].to_numpy(np.int64)[is_finite]
-        logged = np.union1d(finite, np.asarray(broken[name], np.int64))
-        bad = ~np.isin(logged, finite)
+            finite_steps = metrics["step"].to_numpy(np.int64)[is_finite]
+        logged = np.union1d(finite_steps, np.asarray(broken[name], np.int64))
+        is_bad = ~np.isin(logged, finite_steps)
         # A step may have several updates: NaN in one of them begins the steps without any number.
         has_nan = np.isin(logged, broken[name])
-        bad[:-1] |= has_nan[:-1] & bad[1:]
-        if not bad.any() or _is_no_fault(role, bad):
+        is_bad[:-1] |= has_nan[:-1] & is_bad[1:]
+        if not is_bad.any() or _is_no_fault(role, is_bad):
             continue
         fatal = Severity.CRITICAL if role in FATAL_ROLES else Severity.WARNING
         facts: Facts = {"kind": "metric", "metric": LogText(name)}
-        yield _worst_period(run, logged, bad, fatal, facts)
+        yield _worst_period(run, logged, is_bad, fatal, facts)
 
 
-def _is_no_fault(role: str, bad: Bools) -> bool:
-    """Return whether NaN only means that a metric has no value."""
-    if bad.all() and role not in FATAL_ROLES:
+def _is_no_fault(role: str, is_bad: Bools) -> bool:
+    """Return whether NaN only means that a metric has no value.
+
+    Args:
+        role: the role of the metric.
+        is_bad: which of the steps at which it is logged have NaN only.
+    """
+    if is_bad.all() and role not in FATAL_ROLES:
         return True  # such as KL without a reference
-    is_placeholder = 2 * bad.sum() >= len(bad) and len(spans(bad)) > LASTING
+    # Often NaN, and again and again: a metric that most updates do not compute
+    is_placeholder = 2 * is_bad.sum() >= len(is_bad) and len(spans(is_bad)) > LASTING
     return bool(is_placeholder)
 
 
 class _NanRows(NamedTuple):
     """Responses with NaN in some of their fields."""
 
-    kind: str
+    kind: str  # of the fields: the key of the finding's title
     fatal: Severity  # how serious a lasting period is
-    rows: Bools
+    rows: Bools  # which responses, bool (rows,)
 
 
 def _response_nans(run: Run) -> Iterator[_Nan]:
     """Yield the worst period with NaN in each kind of fields of responses."""
-    numbers = run.responses["nan_values"].to_numpy()
+    numbers = run.responses["nan_values"].to_numpy()  # how many of a response are NaN
     is_graded = run.responses["missing_grade"].to_numpy() == 0
     for kind, fatal, rows in _nan_rows(run):
         if not rows.any():
             continue
         count = int(rows.sum())
         first = int(run.step_index[rows].min())
+        # Of at least LASTING steps: the share in the last step alone says little.
         from_first = run.step_index >= min(first, len(run.steps) - LASTING)
         share = float(rows[from_first & is_graded].mean())
         facts: Facts = {
@@ -200,8 +209,9 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
             "responses": count,
             "numbers": int(numbers[rows].sum()),
         }
-        bad_steps = run.by_step(rows.astype(np.float64)) > 0
-        nan = _worst_period(run, run.steps, bad_steps, fatal, facts)
+        has_any = run.by_step(rows.astype(np.float64)) > 0
+        nan = _worst_period(run, run.steps, has_any, fatal, facts)
+        # NaN in many rewards is critical even if no period of it lasts.
         is_widespread = count >= LASTING and share > run.limits[_NanMetrics].share
         if kind == "rewards" and is_widespread:
             since = int(run.steps[first])
@@ -215,11 +225,13 @@ def _nan_rows(run: Run) -> tuple[_NanRows, ...]:
     has_nan = responses["nan_values"].to_numpy() > 0
     has_no_reward = responses["reward"].isna().to_numpy()
     is_graded = responses["missing_grade"].to_numpy() == 0
+    # One token of a response, or a small share of them, may lack a log-probability.
     no_logprobs = np.zeros(len(responses), np.bool_)
     if run.has("surprisal_mean"):
         tokens = run.column("response_tokens")
         most = np.maximum(run.limits[_NanMetrics].logprobs * tokens, 1)
-        no_logprobs = tokens - run.column("logp_tokens") > most
+        tokens_without = tokens - run.column("logp_tokens")
+        no_logprobs = tokens_without > most
         no_logprobs |= responses["surprisal_mean"].isna().to_numpy()
     if run.has("kl_k1"):
         no_logprobs = no_logprobs | responses["kl_k1"].isna().to_numpy()
@@ -231,21 +243,31 @@ def _nan_rows(run: Run) -> tuple[_NanRows, ...]:
 
 
 def _worst_period(
-    run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: Facts
+    run: Run, logged: Ints, is_bad: Bools, fatal: Severity, facts: Facts
 ) -> _Nan:
-    """Return the most serious, or first, of the periods in which the ``logged`` steps are bad."""
+    """Return the most serious period of bad steps, of equally serious ones the first.
+
+    Args:
+        run: the run.
+        logged: the steps at which there is a value or NaN, ascending.
+        is_bad: which of them have NaN; at least one.
+        fatal: how serious a lasting period is.
+        facts: of the finding.
+    """
     death = quantities.death(run)
     died = death.onset if death is not None else None
-    reach = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)
-    steps = tuple(logged[bad].tolist())
+    # The reward may die some steps after the NaN that killed it.
+    delay = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)
+    steps = tuple(logged[is_bad].tolist())
     periods = []
-    for start, stop in spans(bad).tolist():
+    for start, stop in spans(is_bad).tolist():
         since = int(logged[start])
         last = int(logged[stop - 1])
         at_end = stop == len(logged)
         severity = _severity_of_period(start, stop, fatal, at_end=at_end)
-        if died is not None and since <= died <= last + reach:
+        if died is not None and since <= died <= last + delay:
             severity = Severity.CRITICAL
+        # A metric may be logged at some steps only: what lasts until its end lasts until the run's.
         until = max(last, int(run.steps[-1])) if at_end else last
         periods.append(_Nan(severity, since, until, steps, facts))
     return min(periods, key=lambda nan: nan.severity.order)
@@ -254,7 +276,10 @@ def _worst_period(
 def _severity_of_period(
     start: int, stop: int, fatal: Severity, *, at_end: bool
 ) -> Severity:
-    """Return how serious NaN is in the logged steps with indices from ``start`` to ``stop``."""
+    """Return how serious NaN is in the logged steps with indices from ``start`` to ``stop``.
+
+    ``fatal`` is how serious a lasting period is; ``at_end`` tells whether it lasts until the end.
+    """
     count = stop - start
     if at_end:
         # After NaN in the last step alone, the run may have ended or recovered.
@@ -321,6 +346,7 @@ _FAULTS = {
 
 
 def _log_title(facts: Facts) -> str:
+    """Return a sentence for each fault, the most serious first."""
     faults = facts["faults"]
     assert isinstance(faults, tuple)
     return sentences(format_message(_FAULTS[str(key)], facts) for key in faults)
@@ -356,6 +382,7 @@ def broken_log(check: Check, run: Run) -> Result:
         faults.append(_Fault(Severity.INFO, "unequal", {"unequal": sum(unequal)}))
     if not faults:
         return Result()
+    # One finding tells them all, the most serious ones first; these date it.
     faults.sort(key=lambda fault: fault.severity.order)
     severity = faults[0].severity
     facts: Facts = {"faults": tuple(fault.key for fault in faults)}
@@ -371,18 +398,21 @@ def broken_log(check: Check, run: Run) -> Result:
 
 
 def _changed_files(tables: Tables) -> Iterator[_Fault]:
+    """Yield a warning if files changed while they were read."""
     text = changes_in_words(tables.notes, tables.judged_before)
     if text:
         yield _Fault(Severity.WARNING, "changed", {"changed": text})
 
 
 def _unreadable_lines(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
+    """Yield a note for files that end in the middle of a line, and a fault for unreadable lines."""
     torn = sum(line.torn for line in tables.bad_lines)
-    bad = tables.bad_count - torn
+    bad = tables.bad_count - torn  # ``bad_lines`` has only the first ones of them
     if torn:
         yield _Fault(Severity.INFO, "torn", {"torn": torn})
     if bad <= 0:
         return
+    # Files that do not consist of lines have fewer: count at least what was read or could not be.
     lines_of_files = sum(file.lines for file in tables.files)
     lines = max(lines_of_files, len(tables.responses) + bad)
     facts: Facts = {"unreadable": bad, "lines": lines}
@@ -405,9 +435,11 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
     """Yield a warning if steps have too few responses, a note if the last one has (it may grow)."""
     limits = run.limits[_BrokenLog]
     steps = run.tables.steps
+    # A step that a restarted run logged again has more responses than usual.
     repeated = steps["step"].map(run.tables.repeated).fillna(0)
     responses = (steps["responses"] - repeated).to_numpy(np.int64)
     usual = most_common(responses, limits.usual)
+    # Without a usual number, none is incomplete.
     incomplete = run.steps[responses < limits.fewer * (usual or 0)]
     if len(responses) < MIN_STEPS or not len(incomplete):
         return
@@ -422,6 +454,7 @@ def _incomplete_faults(run: Run) -> Iterator[_Fault]:
 
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
+    """Yield a warning if steps are missing between those at the usual distance."""
     gaps = np.diff(steps)
     distance = most_common(gaps, limits.usual)
     if len(gaps) < MIN_STEPS or not distance:
@@ -430,6 +463,7 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
     if not len(before_gap):
         return
     facts: Facts = {
+        # A gap of twice the distance lacks one step.
         "missing": int((gaps[before_gap] // distance - 1).sum()),
         "gap_low": int(steps[before_gap[0]]),
         "gap_high": int(steps[before_gap[0] + 1]),
@@ -439,7 +473,13 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
 
 
 def _early_ranks(tables: Tables, order: Ints) -> Iterator[_Fault]:
-    """Yield a warning if a file ends two steps or more before others with the same steps."""
+    """Yield a warning if a file ends two steps or more before others with the same steps.
+
+    Args:
+        tables: the tables of the run; ``file`` of a response is an index in ``tables.files``.
+        order: the steps of the run, ascending. Distances count these, not their numbers.
+    """
+    # One row for each file and step
     pairs = tables.responses[["file", "step"]].drop_duplicates()
     # An earlier attempt at a step may end early.
     pairs = pairs[~pairs["step"].isin(tables.repeated)]
@@ -448,10 +488,12 @@ def _early_ranks(tables: Tables, order: Ints) -> Iterator[_Fault]:
     pairs["end"] = by_file.transform("max")
     # Other files are too short to be compared.
     pairs = pairs[by_file.transform("size") >= MIN_STEPS]
+    # Of all files that have a step, where the last of them ends
     latest_end = pairs.groupby("at")["end"].transform("max")
-    ends_early = latest_end - pairs["end"] >= 2
-    share_of_file = ends_early.groupby(pairs["file"]).transform("mean")
-    early = pairs[share_of_file >= SHARED_STEPS]
+    is_outlived = latest_end - pairs["end"] >= 2
+    # Most of a file's steps have to be shared, or they are those of another part of the run.
+    shared = is_outlived.groupby(pairs["file"]).transform("mean")
+    early = pairs[shared >= SHARED_STEPS]
     if not len(early) or pairs["file"].nunique() > len(tables.files):
         return
     first = early.sort_values(["end", "file"]).iloc[0]
@@ -486,6 +528,7 @@ def mixed_runs(check: Check, run: Run) -> Result:
     note = next((note for note in run.tables.notes if note.kind in NOT_ONE_RUN), None)
     if note is None:
         return Result()
+    # Our own words, or text of the log, which --redact hides
     text = note.text if isinstance(note.text, Message) else LogText(note.text)
     facts: Facts = {"text": text, "kind": NOT_ONE_RUN[note.kind], "count": note.count}
     return check.found(run, Severity.WARNING, (), facts, steps=())

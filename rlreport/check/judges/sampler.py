@@ -73,6 +73,7 @@ _DISAGREEMENTS = {
 
 
 def _disagreement(facts: Facts) -> str:
+    """Return the title, with those of the four figures that are logged."""
     parts = [
         format_message(text, facts)
         for name, text in _DISAGREEMENTS.items()
@@ -85,6 +86,7 @@ def _disagreement(facts: Facts) -> str:
 
 
 def _disagreement_clause(facts: Facts) -> str:
+    """Return the clause, with k3 if it is logged."""
     if "k3" in facts:
         return translatable(
             "sampler and trainer disagree (k3 {k3:short} nats per token)"
@@ -107,9 +109,11 @@ def _disagreement_clause(facts: Facts) -> str:
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
     """Find that sampler and trainer give different probabilities to the same tokens."""
+    # Number of tokens of which both have a log-probability
     weights = run.column("mismatch_tokens")
     limits = _EngineMismatch
     figures = []
+    # The first figure beyond its limit is told.
     for limit in (limits.k3, limits.prob, limits.ratio, limits.lagged):
         series = quantities.figure_of(run, f"mismatch_{limit.key}", weights)
         if series is not None:
@@ -120,6 +124,7 @@ def engine_mismatch(check: Check, run: Run) -> Result:
 
 
 def _weights_title(facts: Facts) -> str:
+    """Return the title; trainers log the effective sample size alone."""
     if "std" in facts:
         return translatable(
             "Importance weights of whole responses vary widely: mean {mean:figure}, std "
@@ -164,12 +169,13 @@ def off_policy_weights(check: Check, run: Run) -> Result:
         return check.judge_figures(run, [figure], ranking, {"ess": ess})
     weight = sequence_weights(run.column("log_weight"))
     mean = run.by_step(weight)
-    square = run.by_step(weight**2)
+    mean_square = run.by_step(weight**2)
+    variance = np.maximum(mean_square - mean**2, 0)  # rounding may make it negative
     shown = {
         "mean": Series(run.steps, mean),
-        "ess": Series(run.steps, mean**2 / square),
-        "std": Series(run.steps, np.sqrt(np.maximum(square - mean**2, 0))),
-        "chi2": Series(run.steps, square - 1),
+        "ess": Series(run.steps, mean**2 / mean_square),
+        "std": Series(run.steps, np.sqrt(variance)),
+        "chi2": Series(run.steps, mean_square - 1),
     }
     figures = [
         LimitedFigure(limits.ess, "<", shown["ess"]),
@@ -246,16 +252,18 @@ def negative_kl(check: Check, run: Run) -> Result:
     series = means.series(run, kl)
     below = LimitedFigure(_NegativeKl.mean, "<", series)
     excursion = below.excursion(run)
+    # Judged where it is negative; without such steps, values of the last ones are only tested.
     window = run.last
     if excursion is not None:
         window = run.window_of(excursion.steps)
-    part = part_of(run.tables, kl, window, None)
+    part = part_of(run.tables, kl, window, weights=None)
     low = run.limits.test(_NegativeKl.mean, "<", part.mean)
-    z = run.limits.test(_NegativeKl.z, "<=", z_of(run.tables, kl, None, [part]))
+    significance = z_of(run.tables, kl, weights=None, parts=[part])
+    z = run.limits.test(_NegativeKl.z, "<=", significance)
     if excursion is None or not (low.met and z.met):
         return Result(tested=(low, z))
-    values = kl[window.rows]
-    share = float((values < 0).sum() / np.isfinite(values).sum())
+    in_window = kl[window.rows]
+    share = float((in_window < 0).sum() / np.isfinite(in_window).sum())
     bound = run.limits[_NegativeKl].mean
     return check.found(
         run,
@@ -295,6 +303,10 @@ class _ValueDivergence(Limits):
     )
 
 
+# Kinds of returns, and the errors of values against them
+_RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
+
+
 @Check(
     name="critic divergence",
     rank=Rank.CAUSE,
@@ -315,20 +327,28 @@ class _ValueDivergence(Limits):
 def value_divergence(check: Check, run: Run) -> Result:
     """Find that the critic's values do not follow either kind of returns."""
     # λ-returns are computed from the values and diverge with them; Monte Carlo returns do not.
-    fits = [
+    results = [
         _judge_fit(check, run, returns, error)
-        for returns, error in (("return", "value_error"), ("mc_return", "mc_error"))
+        for returns, error in _RETURNS
         if run.has(f"{error}_m2")
     ]
-    tested = tuple(chain.from_iterable(fit.tested for fit in fits))
-    findings = [fit.finding for fit in fits if fit.finding is not None]
+    tested = tuple(chain.from_iterable(result.tested for result in results))
+    findings = [result.finding for result in results if result.finding is not None]
     if not findings:
         return Result(tested=tested)
-    return Result(min(findings, key=lambda finding: finding.severity.order), tested)
+    most_serious = min(findings, key=lambda finding: finding.severity.order)
+    return Result(most_serious, tested)
 
 
 def _pooled_variance(run: Run, name: str, groups: Grouped) -> Floats:
-    """Return the variance of a token figure, such as the values, in each group of responses."""
+    """Return the variance of a token figure, such as the values, in each group of responses.
+
+    Args:
+        run: the run. Its responses have the mean of the figure over their tokens, and the sum of
+            squared deviations from it (``_m2``).
+        name: the figure, such as "return".
+        groups: the groups of responses.
+    """
     columns = ("value_tokens", f"{name}_mean", f"{name}_m2")
     return groups.pooled_variance(*map(run.column, columns))
 
@@ -342,11 +362,19 @@ class _Fit(NamedTuple):
 
 
 def _fit_at_the_end(run: Run, returns: str, error: str) -> _Fit | None:
-    """Return the fit of values to one kind of returns, None if these do not vary."""
+    """Return the fit of values to one kind of returns, None if these do not vary.
+
+    Args:
+        run: the run.
+        returns: the figure of the returns, such as "return".
+        error: the figure of these returns minus the values, such as "value_error".
+    """
     rows = len(run.responses)
     everything = Grouped(np.zeros(1, np.int64), rows)
     # Two groups: the responses before the last window, and those in it
     last_window = Grouped(np.array([0, run.last.rows.start]), rows)
+    # At the end of a run, returns may hardly vary: their variance is taken for a small part of that
+    # of the whole run at least.
     floor = run.limits[_ValueDivergence].floor
     min_variance = floor * float(_pooled_variance(run, returns, everything)[-1])
     of_returns = float(_pooled_variance(run, returns, last_window)[-1])
@@ -363,7 +391,7 @@ def _fit_at_the_end(run: Run, returns: str, error: str) -> _Fit | None:
 
 
 def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
-    """Judge how well the critic's values follow one kind of returns."""
+    """Judge how well the critic's values follow one kind of returns; see ``_fit_at_the_end``."""
     fit = _fit_at_the_end(run, returns, error)
     if fit is None:
         return Result()
@@ -379,11 +407,12 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
         too_large = "value"
         bound = limits.spread**2
     else:
+        # Explained variance is 1 minus the ratio of the variances of errors and of returns.
         too_large = error
         bound = 1 - (limits.explained if misfit.met else limits.weak)
     steps = Grouped.by(run.step_index)
     of_returns = np.fmax(_pooled_variance(run, returns, steps), fit.min_variance)
-    ratio = _pooled_variance(run, too_large, steps) / of_returns
+    ratio_by_step = _pooled_variance(run, too_large, steps) / of_returns
     facts: Facts = {
         "explained": fit.explained,
         "spread": fit.spread,
@@ -395,5 +424,5 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
         [misfit, wide] if has_diverged else [weak],
         facts,
         Ranking(np.abs(run.column(f"{error}_mean"))),
-        onset=run.onset_beyond(ratio, bound),
+        onset=run.onset_beyond(ratio_by_step, bound),
     )

@@ -1,0 +1,197 @@
+"""Find the phrases that many responses contain: from single words on, they grow word by word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.tables import GAP, TextSample
+from rlreport.text.clean import REPLACEMENT
+
+Bools = NDArray[np.bool_]
+
+# A longer phrase replaces a shorter one if this fraction of responses with that contain it
+CONTINUED = 0.9
+MAX_NGRAM = 4  # Maximum number of words in a phrase that repeats a word
+MAX_WORDS = 24  # Maximum number of words in any phrase
+
+_SUFFIX = re.compile(
+    "(fulness|ations|ation|ingly|ments|ities|ment|ness|edly|ings|able|ally|ing|ers|est|ies|ity"
+    "|ed|er|es|ly|al|s|e|y)$"
+)
+_NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
+# Signs (and "0", any number) that are removed from the start, or from the end, of a text
+BEFORE = frozenset("0.,;:!?。，；：！？")
+AFTER = frozenset("0.,;。，；")
+
+
+class Corpus(NamedTuple):
+    """The words of the sampled responses and, after them, of the reference's responses."""
+
+    words: Ints  # number of each word in ``names``, -1 for a gap, (words,)
+    names: list[str]  # words without endings, in lower case
+    response: Ints  # index of each word's response, (words,)
+    # Which responses belong to the baseline, and which to the last window, (responses,)
+    baseline: Bools
+    end: Bools
+
+
+def common_phrases(
+    corpus: Corpus, least: float
+) -> Iterator[tuple[tuple[str, ...], Ints]]:
+    """Yield phrases in ``least`` responses of the last window, and the indices where they start.
+
+    A longer phrase replaces a shorter one if nearly as common. They grow by a word in each pass.
+    In pass n, ``phrases`` are those of n words, ``holders`` the number of late responses with
+    each, and ``index`` numbers the phrases that start at the words ``at``.
+    """
+    phrases: list[tuple[str, ...]] = [()]
+    holders = np.zeros(1)
+    at = np.arange(len(corpus.words))
+    index = np.zeros(len(corpus.words), np.int64)
+    for n in range(MAX_WORDS + 1):
+        keys = _keys_of_longer(corpus, at, index, n)
+        counted = _late_holders(corpus, at, keys)
+        # ``least`` is a computed share of responses: it may be too large by a rounding error.
+        counted = counted[counted >= least * (1 - 1e-9)]
+        common = counted.index.tolist() if n < MAX_WORDS else []
+        longer = _longer_phrases(phrases, corpus.names, common, repeats=n < MAX_NGRAM)
+        of_longer: Floats = np.asarray(counted[list(longer)], np.float64)
+        replaced = _replaced(phrases, holders, list(longer.values()), of_longer)
+        if n:  # the empty phrase is none
+            # Rows of ``at`` of each phrase, in the order of their numbers
+            rows_of = pd.Series(at).groupby(index).indices.values()
+            for number, rows in enumerate(rows_of):
+                if number not in replaced:
+                    yield phrases[number], at[rows]
+        phrases = list(longer.values())
+        holders = of_longer
+        if not phrases:
+            break
+        # Number the longer phrases by the order of their keys; drop the starts of other ones.
+        numbers = pd.Index(list(longer), dtype=np.int64)
+        numbered = numbers.get_indexer(pd.Index(keys))
+        at = at[numbered >= 0]
+        index = numbered[numbered >= 0]
+
+
+def _keys_of_longer(corpus: Corpus, at: Ints, index: Ints, n: int) -> Ints:
+    """Return the key of the phrase of n + 1 words at each start, -1 without a next word.
+
+    Args:
+        corpus: the words.
+        at: the indices of words at which phrases of n words start.
+        index: the number of the phrase at each of these starts. A key is this number × the size of
+            the vocabulary + the number of the next word.
+        n: number of words.
+    """
+    next_word = np.minimum(at + n, len(corpus.words) - 1)
+    is_in_corpus = at + n == next_word
+    # A phrase ends before the end of its response, and before a gap (-1).
+    is_same_response = corpus.response[next_word] == corpus.response[at]
+    is_word = corpus.words[next_word] >= 0
+    keys = index * len(corpus.names) + corpus.words[next_word]
+    return np.where(is_in_corpus & is_same_response & is_word, keys, -1)
+
+
+def _late_holders(corpus: Corpus, at: Ints, keys: Ints) -> pd.Series:
+    """Return key -> number of late responses with its phrase; see ``_keys_of_longer``."""
+    response = corpus.response[at]
+    pairs = pd.DataFrame({"key": keys, "response": response}, copy=False)
+    # A response with several occurrences counts once.
+    late = pairs[(keys >= 0) & corpus.end[response]].drop_duplicates()
+    return late.groupby("key").size()
+
+
+def _longer_phrases(
+    phrases: list[tuple[str, ...]],
+    vocabulary: list[str],
+    keys: list[int],
+    *,
+    repeats: bool,
+) -> dict[int, tuple[str, ...]]:
+    """Return key -> the phrase with one word more, in the order of ``keys``.
+
+    Args:
+        phrases: the phrases, in the order of their numbers.
+        vocabulary: the words, in the order of their numbers.
+        keys: the number of a phrase × the size of the vocabulary + the number of its next word.
+        repeats: whether a phrase may contain a word twice.
+    """
+    longer = {}
+    for key in keys:
+        part = phrases[key // len(vocabulary)]
+        word = vocabulary[key % len(vocabulary)]
+        if repeats or word not in part:
+            longer[key] = (*part, word)
+    return longer
+
+
+def _replaced(
+    phrases: list[tuple[str, ...]],
+    holders: Floats,
+    longer: list[tuple[str, ...]],
+    of_longer: Floats,
+) -> set[int]:
+    """Return the indices of phrases that are not to be told.
+
+    A phrase is replaced by a longer one that nearly as many responses contain. Numbers between
+    punctuation marks are not text.
+
+    Args:
+        phrases: the phrases of n words.
+        holders: the number of late responses that contain each of them.
+        longer: the common phrases of n + 1 words.
+        of_longer: the number of late responses that contain each of these.
+    """
+    numbers = {phrase: index for index, phrase in enumerate(phrases)}
+    replaced = set()
+    for index, phrase in enumerate(phrases):
+        if "0" in phrase and BEFORE.issuperset(phrase):
+            replaced.add(index)
+    for phrase, count in zip(longer, of_longer, strict=True):
+        if len(set(phrase)) < len(phrase):
+            continue  # its repetitions say nothing on how common its parts are
+        # A punctuation mark or a number next to a phrase does not make a better one.
+        parts = []
+        if phrase[-1] not in AFTER:
+            parts.append(numbers[phrase[:-1]])
+        if phrase[0] not in BEFORE:
+            parts.append(numbers[phrase[1:]])
+        for part in parts:
+            if count >= CONTINUED * holders[part]:
+                replaced.add(part)
+    return replaced
+
+
+def word_ids(sample: TextSample, numbers: dict[str, int]) -> Ints:
+    """Return the number of each word of the sampled responses, (words,), -1 for a gap.
+
+    Args:
+        sample: the sampled responses; a part of a broken character counts as a gap, too.
+        numbers: normalized word -> its number; words that are not yet in it are added.
+    """
+    # By index in the vocabulary
+    number = np.full(max(len(sample.vocabulary), 1), -1)
+    for index, unit in enumerate(sample.vocabulary):
+        if unit != GAP and REPLACEMENT not in unit:
+            word = normalize(unit.strip())
+            number[index] = numbers.setdefault(word, len(numbers))
+    return number[sample.units]
+
+
+def normalize(word: str) -> str:
+    """Return a word in lower case and without endings, "0" for any number."""
+    return "0" if _NUMBER.fullmatch(word) else _stem(word.lower())
+
+
+def _stem(word: str) -> str:
+    """Return a word without English suffixes after its fourth letter: "empowering" -> "empower"."""
+    suffix = _SUFFIX.search(word, 4) if word.isascii() else None
+    return _stem(word[: suffix.start()]) if suffix else word
