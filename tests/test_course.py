@@ -135,7 +135,8 @@ def assert_course(course: dict[str, Any], tables: dict[str, pd.DataFrame]) -> No
         assert (piece["kind"] == "rise") == (piece["to"] > piece["from"])
         assert (piece["kind"] == "fall") == (piece["to"] < piece["from"])
     for before, after in itertools.pairwise(pieces):
-        assert steps.index(after["steps"][0]) == steps.index(before["steps"][1]) + 1
+        last_before = steps.index(before["steps"][1])
+        assert steps.index(after["steps"][0]) == last_before + 1
 
 
 CHANGES = re.compile(

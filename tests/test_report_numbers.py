@@ -268,8 +268,10 @@ def test_key_figures_of_the_overview_are_means_over_the_named_windows(token_run)
             assert 1 <= steps.index(stop) - steps.index(start) + 1 <= widest
             inside = means[steps.index(start) : steps.index(stop) + 1]
             assert float(number) == pytest.approx(np.mean(inside))
-        assert shown[0][1].split("–")[0] == str(steps[0])
-        assert shown[-1][1].split("–")[-1] == str(steps[-1])
+        first_steps = shown[0][1].split("–")
+        last_steps = shown[-1][1].split("–")
+        assert first_steps[0] == str(steps[0])
+        assert last_steps[-1] == str(steps[-1])
 
 
 def means_by_step(rows: list[dict], value: Callable[[dict], float]) -> list[float]:

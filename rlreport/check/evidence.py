@@ -71,9 +71,18 @@ def examples(
     # A dict keeps the order and drops those that come twice.
     chosen = dict.fromkeys([*of_different_prompts, *ranked.tolist()])
     # Without an onset, no response is an earlier one.
-    onset_low = onset.low if onset else -np.inf
+    end = _end_of_normal(run, onset) if onset else -np.inf
     rows = list(chosen)[:MAX_EXAMPLES]
-    return tuple(_with_earlier(run, ranking, row, onset_low) for row in rows)
+    return tuple(_with_earlier(run, ranking, row, end) for row in rows)
+
+
+def _end_of_normal(run: Run, onset: Onset) -> int:
+    """Return the step before which responses are normal.
+
+    That is where the problem may have begun. If that may be the first step, no response would be
+    normal: then it is the step of the onset.
+    """
+    return onset.low if onset.low > run.steps[0] else onset.step
 
 
 def _has_text(run: Run) -> NDArray[np.bool_]:
@@ -99,7 +108,7 @@ def _eligible(
     elif onset is None:
         eligible = in_last_window if in_last_window.any() else usable
     else:
-        normal = usable & (step < onset.low)
+        normal = usable & (step < _end_of_normal(run, onset))
         eligible = usable & (step >= onset.step)
         eligible &= is_unusual(by, normal, highest=ranking.highest)
     if until is None:
@@ -107,8 +116,8 @@ def _eligible(
     return eligible & (step <= until)
 
 
-def _with_earlier(run: Run, ranking: Ranking, row: int, onset_low: float) -> Example:
-    """Return the response of ``row``, and the last one to its prompt before step ``onset_low``.
+def _with_earlier(run: Run, ranking: Ranking, row: int, end: float) -> Example:
+    """Return the response of ``row``, and the last one to its prompt before step ``end``.
 
     The earlier one is shown for contrast: it does not fulfil what the finding claims.
     """
@@ -117,7 +126,7 @@ def _with_earlier(run: Run, ranking: Ranking, row: int, onset_low: float) -> Exa
         is_contrast &= ~ranking.among
     step = run.responses["step"].to_numpy(np.int64)
     prompt = run.responses["prompt_id"].to_numpy(np.int64)
-    is_earlier = (prompt == prompt[row]) & (step < onset_low)
+    is_earlier = (prompt == prompt[row]) & (step < end)
     earlier: Ints = np.flatnonzero(is_earlier & is_contrast)
     example = _example(run, ranking, row)
     if not len(earlier):

@@ -111,7 +111,7 @@ def environment_fall(check: Check, run: Run) -> Result:
     if not fallen:
         return Result()
     # The most significant fall: the last limit that ``reward_collapse`` compares is its z.
-    worst = max(fallen, key=lambda name: fallen[name].met[-1].value)
+    worst = max(fallen, key=lambda name: fallen[name].met[0].value)
     part = judged[worst]
     of_part = quantities.courses(part)["reward"]
     best = of_part.top
@@ -253,7 +253,7 @@ def mix_changed(check: Check, run: Run) -> Result:
         "share_start": float(mix.shares[0, harder]),
         "share": float(mix.shares[1, harder]),
     }
-    share = run.limits.test(MixChanged.share, ">", mix.mix, of=mix.total)
+    share = run.limits.test(MixChanged.share, ">", mix.mix / mix.total)
     by_step = run.by_step((run.environments.index == harder).astype(np.float64))
     onset = run.onset(by_step)
     return check.found(run, Severity.INFO, [share], facts, onset=onset)

@@ -37,7 +37,7 @@ class _LengthHacking(Limits):
         1.5,
         LimitKind.RATIO,
         "times",
-        "the same, if the run does not learn or shortness pays",
+        "length at the end against that at the start",
     )
     correlation = Limit(
         0.4,
@@ -134,7 +134,7 @@ class _LengthCollapse(Limits):
         0.5,
         LimitKind.RATIO,
         "times",
-        "the same, if the run does not learn or shortness pays",
+        "mean length against its longest level, if the run does not learn or shortness pays",
         SHORT_RESPONSES,
     )
     severe = Limit(
