@@ -159,10 +159,13 @@ class Power(NamedTuple):
 
     curves: int
     found: int
-    dated: int
+    dated: int | None  # None of changes that have no onset
 
     def cell(self) -> str:
-        return f"{100 * self.found / self.curves:.0f} · {100 * self.dated / self.curves:.0f}"
+        found = f"{100 * self.found / self.curves:.0f}"
+        if self.dated is None:
+            return found
+        return f"{found} · {100 * self.dated / self.curves:.0f}"
 
 
 def power(family: str, count: int, curves: int, seed: int = 0) -> Power:
@@ -182,7 +185,7 @@ def power(family: str, count: int, curves: int, seed: int = 0) -> Power:
         if event is not None:
             found += 1
             dated += event.low <= planted.start + 1 and planted.start <= event.high
-    return Power(curves, found, dated)
+    return Power(curves, found, None if family == "rise" else dated)
 
 
 CHANGES: dict[str, Callable[[Random, int], Planted]] = {

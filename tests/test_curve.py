@@ -311,6 +311,7 @@ def test_a_planted_change_is_found(family: str, count: int, least: float) -> Non
 @pytest.mark.parametrize("family", ["gradual fall", "valley"])
 def test_the_onset_interval_covers_the_true_start(family: str) -> None:
     found = power(family, 100, CURVES, seed=4)
+    assert found.dated is not None
     assert found.dated >= 0.85 * found.found
 
 
@@ -319,7 +320,7 @@ def test_the_onset_interval_covers_the_true_start(family: str) -> None:
 
 def described(curve: Curve) -> list[tuple[object, ...]]:
     """What a curve did, without its numbers."""
-    events = [(one.kind, one.onset, one.low, one.high) for one in curve.events]
+    events = [(one.kind, one.onset, one.low) for one in curve.events]
     pieces = [(piece.kind, piece.steps) for piece in curve.pieces]
     return [*events, *pieces]
 
@@ -374,8 +375,8 @@ def test_any_numbers_are_read_without_errors(values: list[float], kind: Kind) ->
         assert event.low <= event.high
 
 
-@pytest.mark.parametrize("pair", [(1e300, -1e300), (0.0, 1.0), (1e-320, 1e-320)])
-def test_extreme_numbers_have_finite_levels(pair: tuple[float, float]) -> None:
-    curve = read(pair * 20)
+@pytest.mark.parametrize("size", [1e300, 1.0, 1e-320])
+def test_extreme_numbers_have_finite_levels(size: float) -> None:
+    curve = read([size, -size] * 20)
     assert math.isfinite(curve.first.value)
     assert math.isfinite(curve.last.value)
