@@ -11,6 +11,7 @@ from typing import Literal
 
 from rlreport.check.curve import CHANGED_Z, Curve, Level
 from rlreport.check.events import EVENT_SHARE, Event, EventKind
+from rlreport.check.prepared import Kind
 from rlreport.check.series import Series, SeriesSource
 from rlreport.figures.ragged import Floats, Ints
 
@@ -113,8 +114,13 @@ class Course:
 
     @property
     def slipped(self) -> bool:
-        """Whether the last level is worse than the best one beyond noise."""
-        return self.lost or self._is_better_than(self.last, BEST_Z)
+        """Whether the last level is worse than the best one, by more than noise or luck alone."""
+        if self.lost:
+            return True
+        if self.curve.kind is not Kind.EVALUATIONS:
+            return self._is_better_than(self.last, BEST_Z)
+        loss = self.top.value - self.last.value
+        return loss > self._luck * self.last.se and loss > 0
 
     def event(self, kind: EventKind) -> Event | None:
         return self.curve.event(kind)
@@ -128,7 +134,7 @@ class Course:
     @property
     def _luck(self) -> float:
         """By how many standard errors the best of many evaluations is better by chance alone."""
-        if self.curve.kind != "evaluations":
+        if self.curve.kind is not Kind.EVALUATIONS:
             return 0.0  # its levels are those of pieces, which are not chosen for their values
         return math.sqrt(2 * math.log(max(len(self.curve), 1)))
 

@@ -173,6 +173,21 @@ class Curve:
             return np.empty(0)
         return significant(sliding_window_view(self.values, count).mean(axis=1))
 
+    def lowest_in(self, steps: tuple[int, int]) -> Level:
+        """Return the lowest mean of as many consecutive values as a level has, among these steps.
+
+        Its error is not known, as it was chosen for its value.
+        """
+        start, stop = np.searchsorted(self.steps, (steps[0], steps[1] + 1)).tolist()
+        count = 1
+        if self.kind is not Kind.EVALUATIONS:
+            count = min(level_width(len(self)), max(stop - start, 1))
+        start = min(start, len(self) - count)
+        means = self.means(count)[start : max(stop - count, start) + 1]
+        at = start + int(np.argmin(means))
+        span = (int(self.steps[at]), int(self.steps[at + count - 1]))
+        return Level(float(means[at - start]), span, math.nan, count)
+
     @property
     def lines(self) -> Floats:
         """The line of its piece at each step, float64 (n,); the values themselves without any."""

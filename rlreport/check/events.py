@@ -64,7 +64,6 @@ class EventKind(StrEnum):
     HUMP = "hump"
     DEAD = "dead"  # it stays at its lowest value
     SPIKE = "spike"  # a single value
-    ABOVE = "above"  # beyond a limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -366,10 +366,12 @@ class _Telling:
         """The low from which it came back, None without one."""
         curve = self.course.curve
         if curve.valley is not None:
-            return _Low(curve.valley.level, (curve.valley.onset, curve.valley.until))
+            lowest = curve.lowest_in((curve.valley.onset, curve.valley.until))
+            return _Low(lowest.value, (curve.valley.onset, curve.valley.until))
         # It may have fallen too slowly for a valley, but surely have risen since.
         if curve.climb is not None and not curve.rose and not self.course.gained:
-            return _Low(curve.lowest.value, curve.lowest.steps)
+            lowest = curve.lowest_in((int(curve.steps[0]), curve.climb.onset))
+            return _Low(lowest.value, lowest.steps)
         return None
 
     @property
@@ -572,7 +574,7 @@ def _with_reason(
             return message("{clause}, as harder tasks came in", clause=clause)
         if verdict.harder_prompts:
             return message("{clause}, as the prompts became harder", clause=clause)
-    if verdict.one_prompt and course.source == "rollouts" and course.direction < 0:
+    if verdict.one_prompt and course.source == "rollouts" and not _rose(course):
         return message("{clause}, but each step has a single prompt", clause=clause)
     return clause
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -279,8 +280,11 @@ def _excursion(run: Run, kl: _Kl) -> _Excursion:
             tested.append(run.limits.test(limit, ">", level))
         if beyond is None:
             continue
-        stretch = beyond
-        if of_level is Severity.CRITICAL and beyond.lasts:
+        is_critical = of_level is Severity.CRITICAL and beyond.lasts
+        # What is critical is dated where it became so.
+        if stretch is None or severity is not Severity.CRITICAL:
+            stretch = beyond
+        if is_critical:
             severity = of_level
     return _Excursion(severity, stretch, tuple(tested))
 
@@ -475,10 +479,12 @@ class _RatioDrift(Limits):
         "clipped": "Updates are too large: {outside:percent} of tokens are clipped.",
         "ratio": "Updates are too large: new over old probability is {ratio:figure} on average, "
         "and {outside:percent} of tokens are clipped or lie outside 1 ± 0.2.",
+        "mean": "Updates are too large: new over old probability is {ratio:figure} on average.",
     },
     statement={
         "clipped": "updates are too large ({outside:percent} of tokens are clipped)",
         "ratio": "updates are too large (mean probability ratio {ratio:short})",
+        "mean": "updates are too large (mean probability ratio {ratio:short})",
     },
     why="Beyond the clip range most tokens give no gradient, and the rest a biased one.",
     suggestion="Lower the learning rate, or take fewer epochs over each batch.",
@@ -499,11 +505,18 @@ def ratio_drift(check: Check, run: Run) -> Result:
     facts: Facts = {
         "ratio": np.nan,
         "outside": np.nan,
-        "kind": "ratio" if "ratio" in ratios else "clipped",
+        "kind": _kind_of_ratios(ratios),
         "series_from": next(iter(ratios.values())).source,
     }
     ranking = Ranking(run.column("ratio_outside"), unit="of tokens")
     return check.judge_figures(run, figures, ranking, ratios, **facts)
+
+
+def _kind_of_ratios(ratios: Mapping[str, Series]) -> str:
+    """Return the key of the title, which names what is known."""
+    if "ratio" not in ratios:
+        return "clipped"
+    return "ratio" if "outside" in ratios else "mean"
 
 
 def _ratios(run: Run) -> dict[str, Series]:
@@ -674,8 +687,8 @@ def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
         return none
     margin = max(run.limits[_GradientExplosion].soon * len(run.steps), 1)
     indices = np.searchsorted(run.steps, spikes)
-    low, high = np.searchsorted(run.steps, [began.low, began.high])
-    too_early = indices < low - margin
+    onset, high = np.searchsorted(run.steps, [began.step, began.high])
+    too_early = indices < onset - margin
     harmful: NDArray[np.bool_] = ~too_early & (indices <= high)
     return none if too_early.sum() >= harmful.sum() else harmful
 

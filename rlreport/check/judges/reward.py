@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import ANY_REWARD, REF_REWARD, REWARD, Check
 from rlreport.check.course import Course
-from rlreport.check.curve import CHANGED_Z, read_curve
+from rlreport.check.curve import CHANGED_Z, paired_z, read_curve
 from rlreport.check.events import Event
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import (
@@ -28,7 +28,7 @@ from rlreport.check.limits import LMFLOW, RL_BOARD, Limit, LimitKind, Limits
 from rlreport.check.means import MixChange
 from rlreport.check.progress import RewardStalled
 from rlreport.check.run import Run, event_onset, once_per_run, onset_of
-from rlreport.check.windows import TINY, Change, Trend, Window
+from rlreport.check.windows import Change, Trend, Window
 from rlreport.figures.ragged import Floats
 
 NEAR = 5  # Number of steps on each side of a jump that count as next to it
@@ -260,7 +260,7 @@ def _judge_dip(check: Check, run: Run, course: Course, valley: Event) -> Result:
         **quantities.levels_of(course),
         "kind": "dip",
         "best": valley.before,
-        "low": valley.level,
+        "low": course.curve.lowest_in((valley.onset, valley.until)).value,
         "since": valley.onset,
         "until": valley.until,
     }
@@ -352,15 +352,14 @@ def _same_prompt_change(
         early = ~late
     before = _mean_by_prompt(run, values, early)
     after = _mean_by_prompt(run, values, late)
-    changes = (after - before).dropna()
-    if len(changes) < MIN_SHARED_PROMPTS:
+    shared = (after - before).dropna().index
+    if len(shared) < MIN_SHARED_PROMPTS:
         return None
-    start = float(before[changes.index].mean())
-    end = float(after[changes.index].mean())
-    error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
-    z = (end - start) / max(error, TINY)
-    of_mean = Change(start, end, z, run.limits[Trend].z)
-    return _SamePrompts(len(changes), of_mean)
+    pairs = (before[shared].to_numpy(), after[shared].to_numpy())
+    start = float(pairs[0].mean())
+    end = float(pairs[1].mean())
+    of_mean = Change(start, end, paired_z(*pairs), run.limits[Trend].z)
+    return _SamePrompts(len(shared), of_mean)
 
 
 def _mean_by_prompt(run: Run, values: Floats, among: NDArray[np.bool_]) -> pd.Series:
