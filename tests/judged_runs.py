@@ -251,7 +251,7 @@ FAULTY: dict[str, Fault] = {
     "KL of short responses": (
         partial(made, kl_k1=normal(slope(20, by_step=3, limit=90), 2)),
         "kl_explosion",
-        (20, 26),
+        (20, 28),  # a quarter of a rise by 3 a step from step 20 on
     ),
     "groups that teach nothing": (
         partial(group_run, share=lambda step, rng: 0.01 + 0.0 * step),

@@ -192,20 +192,23 @@ def _rises(kl: _Kl) -> bool:
 
 
 def _onset_of_kl(run: Run, kl: _Kl, stretch: Excursion) -> Onset | None:
-    """Return when the KL became too high: the first step of the stretch, if it is clearly so.
+    """Return when the KL became too high, None if it stays around the limit.
 
-    One that rises from the first steps on has the onset of its rise.
+    One that climbs has to be a quarter of the way, too: a KL may be a little above the limit long
+    before it explodes.
     """
+    curve = kl.series.curve
+    if stretch.from_start and not _rises(kl):
+        return run.from_start()
+    climb = curve.climb if curve is not None else None
+    if climb is not None and climb.onset <= stretch.steps[1]:
+        step = max(stretch.steps[0], climb.onset)
+        return Onset(step, min(climb.low, step), step)
     if stretch.from_start:
-        return onset_of(kl.series.curve) if _rises(kl) else run.from_start()
+        return onset_of(curve)
     if not stretch.is_dated:
         return None
-    step = stretch.steps[0]
-    began = onset_of(kl.series.curve)
-    low = step
-    if began is not None and began.step <= step:
-        low = min(began.low, step)
-    return Onset(step, low, step)
+    return Onset(stretch.steps[0], stretch.steps[0], stretch.steps[0])
 
 
 def _rollouts_kl(run: Run) -> _Kl | None:
@@ -280,11 +283,8 @@ def _excursion(run: Run, kl: _Kl) -> _Excursion:
             tested.append(run.limits.test(limit, ">", level))
         if beyond is None:
             continue
-        is_critical = of_level is Severity.CRITICAL and beyond.lasts
-        # What is critical is dated where it became so.
-        if stretch is None or severity is not Severity.CRITICAL:
-            stretch = beyond
-        if is_critical:
+        stretch = beyond
+        if of_level is Severity.CRITICAL and beyond.lasts:
             severity = of_level
     return _Excursion(severity, stretch, tuple(tested))
 
