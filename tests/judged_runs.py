@@ -190,7 +190,7 @@ FAULTY: dict[str, Fault] = {
     "a fall from the start": (
         partial(made, reward=lambda step, rng: -step / 20),
         "reward_collapse",
-        (1, 13),  # a quarter of 50 steps
+        (1, 15),  # a quarter of 50 steps, and noise
     ),
     "a word": (
         partial(

@@ -79,6 +79,11 @@ class Course:
         return self.curve.direction
 
     @property
+    def rose(self) -> bool:
+        """Whether it rose: surely from its first level to its last or, so far, to its best one."""
+        return self.curve.rose or (self.gained and self.curve.probably_rose)
+
+    @property
     def gained(self) -> bool:
         """Whether the best level is better than the first one beyond noise."""
         return self._is_better_than(self.first, CHANGED_Z)

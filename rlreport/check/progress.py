@@ -43,7 +43,7 @@ def learned(run: Run) -> bool:
     reward = quantities.reward_course(run)
     watched = quantities.watched_course(run)
     for course in (reward, watched):
-        if course is not None and course.curve.rose:
+        if course is not None and course.rose:
             return True
     # Rewards of logged responses do not overrule the trainer's own metric.
     if run.first is None or quantities.reward(run).source == "metrics":

@@ -149,7 +149,7 @@ def _first_sentence(
     What rose, or else the reward, is the headline if it is short enough beside ``keep``.
     """
     first = message("{headline}.", headline=headline(verdict))
-    rising = [one for one in courses if _rose(verdict.courses[one.quantity])]
+    rising = [one for one in courses if verdict.courses[one.quantity].rose]
     for chosen in (rising or courses)[:1]:
         level = _level_words(verdict)
         text = message("{level}: {clause}.", level=level, clause=chosen.clause)
@@ -356,7 +356,7 @@ class _Telling:
     def rose(self) -> bool:
         if not self.differ("first", "last"):
             return False
-        if _rose(self.course):
+        if self.course.rose:
             return True
         is_higher = self.values["last"] > self.values["first"]
         return is_higher and _is_healthy_by_other_means(self.verdict)
@@ -398,16 +398,10 @@ def _keep_sentence(verdict: Verdict) -> str:
     return message("Keep step {step} or the checkpoint before it.", step=step)
 
 
-def _rose(course: Course) -> bool:
-    return course.direction > 0 or (
-        course.gained and course.last.value > course.first.value
-    )
-
-
 def _is_healthy_by_other_means(verdict: Verdict) -> bool:
     """Return whether the run is healthy although neither its reward nor validation rose."""
     rewards = [verdict.courses[name] for name in NAMES if name in verdict.courses]
-    return verdict.level == "healthy" and not any(map(_rose, rewards))
+    return verdict.level == "healthy" and not any(course.rose for course in rewards)
 
 
 def _course_clause(verdict: Verdict, quantity: Quantity, cause: str) -> str:
@@ -574,7 +568,7 @@ def _with_reason(
             return message("{clause}, as harder tasks came in", clause=clause)
         if verdict.harder_prompts:
             return message("{clause}, as the prompts became harder", clause=clause)
-    if verdict.one_prompt and course.source == "rollouts" and not _rose(course):
+    if verdict.one_prompt and course.source == "rollouts" and not course.rose:
         return message("{clause}, but each step has a single prompt", clause=clause)
     return clause
 
