@@ -127,9 +127,6 @@ class Course:
         loss = self.top.value - self.last.value
         return loss > self._luck * self.last.se and loss > 0
 
-    def event(self, kind: EventKind) -> Event | None:
-        return self.curve.event(kind)
-
     def _is_better_than(self, level: Level, least_z: float) -> bool:
         sign = -1 if self.lower_is_better else 1
         better = sign * (self.top.value - level.value)

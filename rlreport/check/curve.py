@@ -204,6 +204,16 @@ class Curve:
         return self.event(EventKind.FALL)
 
     @property
+    def has_fallen(self) -> bool:
+        """Whether it fell, from its first level or from a higher one."""
+        return self.fell or self.fall is not None
+
+    @property
+    def before_fall(self) -> float:
+        """The level from which it fell to its last one; without a fall, the first level."""
+        return self.first.value if self.fall is None else self.fall.before
+
+    @property
     def climb(self) -> Event | None:
         return self.event(EventKind.CLIMB)
 

@@ -196,7 +196,7 @@ def death(run: Run) -> Event | None:
     that is lower. A score that settles above it is not dead.
     """
     course = reward_course(run) or watched_course(run)
-    dead = course.event(EventKind.DEAD) if course is not None else None
+    dead = course.curve.event(EventKind.DEAD) if course is not None else None
     if course is None or dead is None or course.curve.fall is None:
         return None
     values = [0.0, float(course.values.min())]

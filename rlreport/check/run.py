@@ -236,6 +236,11 @@ def onset_of(curve: Curve | None) -> Onset | None:
     return Onset(*curve.departure)
 
 
+def fall_onset(curve: Curve) -> Onset | None:
+    """Return when a curve fell to its last level or, without such an event, left its first one."""
+    return event_onset(curve.fall) or onset_of(curve)
+
+
 def event_onset(event: Event | None) -> Onset | None:
     """Return when an event of a curve began, None without one."""
     if event is None:

@@ -12,7 +12,7 @@ from rlreport.check.check import FALLS, Check, Need, RiseOrShare, share_of
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, LogText, Rank, Result, Severity
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits
-from rlreport.check.run import Run, event_onset, onset_of
+from rlreport.check.run import Run, fall_onset
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats
 from rlreport.figures.rounding import change
@@ -365,12 +365,11 @@ def tool_disuse(check: Check, run: Run) -> Result:
     if series is None or curve is None:
         return Result()
     # Calls may have become more frequent before they fell.
-    start = curve.fall.before if curve.fall else curve.first.value
+    start = curve.before_fall
     end = curve.last.value
     ratio = run.limits.test(_ToolDisuse.ratio, "<", end, of=start)
     enough = run.limits.test(_ToolDisuse.calls, ">", start)
-    has_fallen = curve.fell or curve.fall is not None
-    if not (ratio.met and has_fallen and enough.met):
+    if not (ratio.met and curve.has_fallen and enough.met):
         return Result(tested=(ratio, enough))
     return check.found(
         run,
@@ -379,7 +378,7 @@ def tool_disuse(check: Check, run: Run) -> Result:
         {"start": start, "end": end},
         Ranking(run.column("tool_calls"), highest=False, unit="calls"),
         series=series,
-        onset=event_onset(curve.fall) or onset_of(curve),
+        onset=fall_onset(curve),
     )
 
 

@@ -15,7 +15,7 @@ from rlreport.check.judges.length import length_hacking
 from rlreport.check.limits import Limit, LimitKind, Limits, meets
 from rlreport.check.means import mean
 from rlreport.check.quantities import LimitedFigure
-from rlreport.check.run import ROUNDING, Run, event_onset, has, onset_of
+from rlreport.check.run import ROUNDING, Run, fall_onset, has
 from rlreport.check.series import Series
 from rlreport.figures.ragged import Ints
 from rlreport.figures.rounding import change
@@ -406,10 +406,10 @@ def group_std_fall(check: Check, run: Run) -> Result:
         needs = message("groups in at least {steps} steps", steps=least)
         return check.not_run(needs)
     # The std may have risen before it fell.
-    start = curve.fall.before if curve.fall else curve.first.value
+    start = curve.before_fall
     end = curve.last.value
     ratio = run.limits.test(_GroupStdFall.ratio, "<", end, of=start)
-    if not ratio.met or not (curve.fell or curve.fall):
+    if not ratio.met or not curve.has_fallen:
         return Result(tested=(ratio,))
     # A policy that gets all prompts right has no differences left.
     is_note = progress.learned(run) or progress.solved(run)
@@ -418,7 +418,7 @@ def group_std_fall(check: Check, run: Run) -> Result:
         Severity.INFO if is_note else Severity.WARNING,
         [ratio],
         {"start": start, "end": end},
-        onset=event_onset(curve.fall) or onset_of(curve),
+        onset=fall_onset(curve),
     )
 
 

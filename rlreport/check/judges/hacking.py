@@ -18,7 +18,7 @@ from rlreport.check.judges.diversity import distinct_loss
 from rlreport.check.judges.reward import lost_part
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
-from rlreport.check.run import Run, event_onset, onset_of
+from rlreport.check.run import Run, fall_onset
 from rlreport.check.spreading import (
     Spreading,
     has_reference,
@@ -566,7 +566,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
         ranking = Ranking(run.column("valid_reward"), highest=False, unit="reward")
     onset = None
     if fell:
-        onset = event_onset(watched.curve.fall) or onset_of(watched.curve)
+        onset = fall_onset(watched.curve)
     is_below_start = fell and watched.curve.fell
     return check.found(
         run,

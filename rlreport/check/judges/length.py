@@ -12,7 +12,7 @@ from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.limits import EOS, Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean, median
 from rlreport.check.quantities import LimitedFigure
-from rlreport.check.run import Run, event_onset, onset_of
+from rlreport.check.run import Run, fall_onset, onset_of
 from rlreport.check.series import Series
 from rlreport.check.windows import Trend, correlation_within
 from rlreport.figures.ragged import Floats
@@ -248,7 +248,7 @@ def _shrunk(check: Check, run: Run) -> Result:
     else:
         series = quantities.leading_series(run, "length", run.length)
     curve = series.curve if series is not None else None
-    if series is None or curve is None or not (curve.fell or curve.fall):
+    if series is None or curve is None or not curve.has_fallen:
         return Result()
     if series.source == "rollouts" and not _is_median_shorter(run, length, curve):
         return Result()
@@ -279,7 +279,7 @@ def _shrunk(check: Check, run: Run) -> Result:
         facts,
         Ranking(run.column(run.length), highest=False, unit=run.length_unit),
         series=series,
-        onset=event_onset(curve.fall) or onset_of(curve),
+        onset=fall_onset(curve),
     )
 
 

@@ -27,7 +27,7 @@ from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
 from rlreport.check.prepared import Kind
 from rlreport.check.quantities import LimitedFigure
-from rlreport.check.run import Run, event_onset, onset_of
+from rlreport.check.run import Run, event_onset, fall_onset, once_per_run, onset_of
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change
@@ -125,16 +125,22 @@ class _Excursion(NamedTuple):
 )
 def kl_explosion(check: Check, run: Run) -> Result:
     """Find that the KL to the reference is, or was, too high for many steps."""
-    known = [kl for kl in (_rollouts_kl(run), _trainers_kl(run)) if kl is not None]
-    if not known:
+    judged = _judged_kls(run)
+    if not judged:
         return check.not_run(KL.words)
     tested: tuple[Tested, ...] = ()
-    for kl in known:
-        excursion = _excursion(run, kl)
+    for kl, excursion in judged:
         tested += excursion.tested
         if excursion.stretch is not None:
             return _too_high(check, run, kl, excursion)
     return Result(tested=tested)
+
+
+@once_per_run
+def _judged_kls(run: Run) -> list[tuple[_Kl, _Excursion]]:
+    """Return the KL of the logged responses and the trainer's, if known, and where each is high."""
+    known = [kl for kl in (_rollouts_kl(run), _trainers_kl(run)) if kl is not None]
+    return [(kl, _excursion(run, kl)) for kl in known]
 
 
 def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
@@ -352,7 +358,7 @@ def entropy_collapse(check: Check, run: Run) -> Result:
         return check.not_run(check.needs_also)
     curve = entropy.curve
     # What it fell from may be higher than its start.
-    start = curve.fall.before if curve.fall else curve.first.value
+    start = curve.before_fall
     end = curve.last.value
     limits = _EntropyCollapse
     share = run.limits.test(limits.share, "<", end, of=start)
@@ -369,7 +375,7 @@ def entropy_collapse(check: Check, run: Run) -> Result:
         {"start": start, "end": end},
         entropy.ranking,
         series=entropy.series,
-        onset=event_onset(curve.fall) or run.onset(entropy.series),
+        onset=fall_onset(curve),
     )
 
 
@@ -378,8 +384,7 @@ def _does_harm(run: Run) -> bool:
     for course in (quantities.reward_course(run), quantities.watched_course(run)):
         if course is not None and course.lost:
             return True
-    known = [kl for kl in (_rollouts_kl(run), _trainers_kl(run)) if kl is not None]
-    return any(_excursion(run, kl).stretch is not None for kl in known)
+    return any(excursion.stretch is not None for _, excursion in _judged_kls(run))
 
 
 class _EntropyExplosion(Limits):
