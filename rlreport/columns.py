@@ -94,6 +94,7 @@ RESPONSE_COLUMNS = (
     _asked("kl_k3_mean", "Mean KL, k3", "nats", "mean over tokens of k3"),
     _shown("kl_max", "Largest token KL, k3", "nats", "k3 of the token furthest from the reference"),
     _inner("kl_max_position", "", "position (from 0) of that token"),
+    _inner("log_ratio_most", "nats", "largest |logp − ref_logp| of its tokens"),
     _shown_count("response_tokens", "Length", "tokens", "sampled tokens"),
     _whole("response_chars", "Length", "characters", "of the cleaned response", listed="shown"),
     _inner("structure", "", "structure as bits: 1 list, 2 numbering, 4 headings, 8 parts", "int8"),

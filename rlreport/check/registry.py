@@ -21,6 +21,7 @@ from rlreport.check.judges import (
     length,
     log,
     policy,
+    reference,
     reward,
     sampler,
 )
@@ -50,6 +51,7 @@ CHECKS: tuple[Check, ...] = (
     policy.gradient_explosion,
     policy.ratio_drift,
     policy.no_updates,
+    reference.reference_is_policy,
     sampler.negative_kl,
     sampler.value_divergence,
     advantages.advantage_mismatch,

@@ -303,6 +303,8 @@ def _divergence(
     with np.errstate(invalid="ignore"):
         columns["kl_k3_mean"] = columns["kl_k3"] / count
     columns["kl_max"], columns["kl_max_position"] = row_first_maxima(kl, offsets)
+    # Exactly 0 where policy and reference are the same model, which a small mean may hide
+    columns["log_ratio_most"], _ = row_first_maxima(np.abs(ratio), offsets)
 
 
 def _critic(

@@ -1,0 +1,244 @@
+"""Relations between logged fields that hold in a correct run, evaluated by blocks of steps.
+
+A fault that is there from the first step on changes nothing, so no curve shows it. It does violate
+a relation that a correct trainer obeys: the best reward is earned by right answers, advantages
+follow rewards, the KL of an untrained policy is 0. A check of such a relation computes a figure of
+the responses in each block (``figures_by_block``) and returns what was violated, since when, by
+how much (``BlockFigures``). Checks of relations are in ``check.judges``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.check.finding import Onset
+from rlreport.check.run import Run
+from rlreport.check.windows import Window
+from rlreport.figures.ragged import Floats
+
+# A relation is judged in at most so many blocks of consecutive steps...
+MOST_BLOCKS = 10
+# ... with at least so many responses each
+LEAST_ROWS = 32
+
+Bools = NDArray[np.bool_]
+
+
+class Figure(NamedTuple):
+    """A relation's figure of some responses, and whether it violates the relation."""
+
+    value: float  # NaN if it cannot be observed; then nothing is violated
+    is_violated: bool = False
+
+
+NOT_OBSERVED = Figure(math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFigures:
+    """A relation's figure by block of steps.
+
+    Attributes:
+        run: the run.
+        windows: the blocks, in the order of their steps; none if the run has too few responses.
+        figures: the figure of each block.
+        since_first: whether the first responses of the run alone violate the relation.
+    """
+
+    run: Run
+    windows: tuple[Window, ...]
+    figures: tuple[Figure, ...]
+    since_first: bool
+
+    @property
+    def values(self) -> Floats:
+        """The figures as numbers, float64 (blocks,), NaN where nothing can be observed."""
+        return np.array([figure.value for figure in self.figures], np.float64)
+
+    @property
+    def violated(self) -> Bools:
+        """Which blocks violate the relation, bool (blocks,)."""
+        return np.array([figure.is_violated for figure in self.figures], bool)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether any block has a figure."""
+        return bool(np.isfinite(self.values).any())
+
+    @property
+    def is_violated(self) -> bool:
+        return bool(self.violated.any())
+
+    @property
+    def first_violated(self) -> int:
+        """Index of the first block that violates the relation."""
+        return int(np.argmax(self.violated))
+
+    @property
+    def onset(self) -> Onset:
+        """When the violation began: within the first violated block or the one before it."""
+        index = self.first_violated
+        if self.since_first:
+            return self.run.from_start()
+        steps = self.windows[index].steps
+        # The end of the block before may be violated, too little to tell in that block.
+        low = self.windows[max(index - 1, 0)].steps
+        return Onset(steps[0], low[0], steps[-1])
+
+    @property
+    def until(self) -> int | None:
+        """The last step of the last violated block, None if that is the last block observed."""
+        observed = np.flatnonzero(np.isfinite(self.values))
+        last = int(np.flatnonzero(self.violated)[-1])
+        return None if last == observed[-1] else self.windows[last].steps[-1]
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps of all violated blocks."""
+        steps: list[int] = []
+        for window, is_violated in zip(self.windows, self.violated, strict=True):
+            if is_violated:
+                steps += window.steps
+        return tuple(steps)
+
+    @property
+    def rows(self) -> Bools:
+        """Which responses lie in violated blocks, bool (rows,)."""
+        chosen = np.zeros(len(self.run.responses), bool)
+        for window, is_violated in zip(self.windows, self.violated, strict=True):
+            chosen[window.rows] |= is_violated
+        return chosen
+
+
+def blocks(
+    run: Run,
+    *,
+    among: Bools | None = None,
+    least_rows: int = LEAST_ROWS,
+    most: int = MOST_BLOCKS,
+) -> tuple[Window, ...]:
+    """Split the steps of a run into blocks of consecutive steps with about as many responses.
+
+    Args:
+        run: the run.
+        among: which responses count, bool (rows,); by default all.
+        least_rows: the least number of counted responses in a block. With fewer in the whole run
+            there is no block.
+        most: the largest number of blocks.
+    """
+    if among is None:
+        among = np.ones(len(run.responses), bool)
+    counts = np.bincount(run.step_index[among], minlength=len(run.steps))
+    total = int(counts.sum())
+    number = min(most, total // least_rows)
+    if not number:
+        return ()
+    # Of the responses so far, the part that each step completes decides on its block.
+    before = np.cumsum(counts) - counts
+    block_of_step = np.minimum(before * number // total, number - 1)
+    starts = np.flatnonzero(np.diff(block_of_step, prepend=-1))
+    kept = _with_enough(counts, starts.tolist(), least_rows)
+    stops = [*kept[1:], len(run.steps)]
+    return tuple(
+        run.window(start, stop) for start, stop in zip(kept, stops, strict=True)
+    )
+
+
+def _with_enough(
+    counts: NDArray[np.int64], starts: Sequence[int], least_rows: int
+) -> list[int]:
+    """Return the starts of blocks, joining blocks with too few responses to their neighbours.
+
+    Args:
+        counts: the number of responses of each step.
+        starts: the indices of the steps at which blocks start; the first is 0.
+        least_rows: the least number of responses of a block.
+    """
+    kept = [0]
+    for start in starts[1:]:
+        if counts[kept[-1] : start].sum() >= least_rows:
+            kept.append(start)
+    if len(kept) > 1 and counts[kept[-1] :].sum() < least_rows:
+        kept.pop()
+    return kept
+
+
+def figures_by_block(
+    run: Run,
+    figure: Callable[[Window], Figure],
+    *,
+    among: Bools | None = None,
+    least_rows: int = LEAST_ROWS,
+    most: int = MOST_BLOCKS,
+) -> BlockFigures:
+    """Return a relation's figure in each block of a run.
+
+    Args:
+        run: the run.
+        figure: returns the figure of the responses in a window of steps.
+        among: which responses count for the size of blocks, bool (rows,); by default all.
+        least_rows: see ``blocks``.
+        most: see ``blocks``.
+    """
+    windows = blocks(run, among=among, least_rows=least_rows, most=most)
+    figures = tuple(map(figure, windows))
+    return with_start(run, windows, figures, figure, among=among, least_rows=least_rows)
+
+
+def with_start(
+    run: Run,
+    windows: tuple[Window, ...],
+    figures: tuple[Figure, ...],
+    figure: Callable[[Window], Figure],
+    *,
+    among: Bools | None = None,
+    least_rows: int = LEAST_ROWS,
+) -> BlockFigures:
+    """Return figures of blocks, and whether the first ``least_rows`` responses violate, too.
+
+    A block may begin with some steps that are correct: only what the smallest number of first
+    steps shows was so from the first step on.
+    """
+    since_first = bool(figures) and figures[0].is_violated
+    if since_first:
+        counted = run.step_index if among is None else run.step_index[among]
+        stop = int(counted[least_rows - 1]) + 1
+        since_first = figure(run.window(0, stop)).is_violated
+    return BlockFigures(run, windows, figures, since_first)
+
+
+def holm(p_values: Floats, level: float) -> Bools:
+    """Return which of several hypotheses Holm's method rejects, bool (n,).
+
+    The chance that any true one is among them is at most ``level``. NaN is never rejected. Source:
+    S. Holm, "A simple sequentially rejective multiple test procedure" (1979).
+    """
+    finite = np.flatnonzero(np.isfinite(p_values))
+    order = finite[np.argsort(p_values[finite], kind="stable")]
+    rejected = np.zeros(len(p_values), bool)
+    for rank, index in enumerate(order.tolist()):
+        if p_values[index] > level / (len(order) - rank):
+            break
+        rejected[index] = True
+    return rejected
+
+
+def share_difference_z(first: float, of_first: int, last: float, of_last: int) -> float:
+    """Return by how many standard errors the share ``last`` of n differs from ``first`` of n.
+
+    Shares of 0 and 1 would have an error of 0; with half a success and half a failure added they
+    have one (Agresti and Caffo 2000 add one each).
+    """
+    error = math.sqrt(_share_variance(first, of_first) + _share_variance(last, of_last))
+    return (last - first) / error
+
+
+def _share_variance(share: float, count: int) -> float:
+    smoothed = (share * count + 0.5) / (count + 1)
+    return smoothed * (1 - smoothed) / count
