@@ -518,7 +518,9 @@ def _spoiling(findings: list[Finding]) -> list[Finding]:
     The rest may be harmless.
     """
     critical = [one for one in findings if one.severity is Severity.CRITICAL]
-    return critical or [one for one in findings if one.id in FALLS]
+    # What fell and recovered has an end.
+    falls = [one for one in findings if one.id in FALLS and one.until is None]
+    return critical or falls
 
 
 def _decisive_quantity(run: Run, before: Run) -> Quantity:
