@@ -343,16 +343,18 @@ def test_a_valley_is_told_by_the_levels_around_it() -> None:
 def test_what_stays_dead_is_told_by_its_last_level_not_by_the_mean_with_its_fall() -> (
     None
 ):
-    levels = np.concatenate([np.linspace(0.1, 0.6, 30), np.zeros(30)])
+    rise = np.linspace(0.1, 0.6, 30)
+    levels = np.concatenate([rise, np.zeros(30)])
     levels[30:34] = 0.03
     verdict = judged_reward(levels, noise=0.0)
-    (fall,) = [one for one in verdict.findings if one.id == "reward_collapse"]
-    assert fall.facts["end"] == 0.0
+    falls = {one.id: one.facts for one in verdict.findings}
+    assert falls["reward_collapse"]["end"] == 0.0
 
 
 def test_the_best_level_has_the_highest_plain_mean() -> None:
     steep = np.array([0.05, 0.15, 0.25, 0.33])
-    values = np.concatenate([steep, np.repeat([0.30, 0.1], [8, 28])])
+    levels = np.repeat([0.30, 0.1], [8, 28])
+    values = np.concatenate([steep, levels])
     random = np.random.default_rng(5)
     series = Series(np.arange(40), values + random.normal(0, 0.01, 40))
     course = course_of(series, "reward_mean", "reward")
