@@ -195,7 +195,8 @@ class Curve:
 
     def mean_before(self, step: int) -> float:
         """Return the mean of the values before a step, as many as a level has; NaN if none."""
-        before = self.values[self.steps < step][-level_width(len(self)) :]
+        before = self.values[self.steps < step]
+        before = before[-level_width(len(self)) :]
         return _mean(before) if len(before) else math.nan
 
     @property

@@ -429,7 +429,7 @@ def _interval(fitted: Fitted, knot: int) -> tuple[int, int]:
     start = fit.cuts[place - 1]
     stop = fit.cuts[place + 1]
     tried = np.arange(start + 1, stop)
-    squares = fit.sums.residuals(start, tried) + fit.sums.residuals(tried, stop)
+    squares = fit.sums.of_halves(start, slice(start + 1, stop), stop)
     at_knot = squares[knot - start - 1]
     around = max(fit.noise.local[knot], fit.noise.local[knot - 1])
     variance = (fit.noise.sigma * around) ** 2 * fit.noise.inflation(stop - start)
