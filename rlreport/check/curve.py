@@ -187,6 +187,17 @@ class Curve:
         span = (int(self.steps[at]), int(self.steps[at + count - 1]))
         return Level(float(means[at - start]), span, math.nan, count)
 
+    def mean_in(self, steps: tuple[int, int]) -> float:
+        """Return the mean of the values from the first to the last of these steps, NaN if none."""
+        inside = (self.steps >= steps[0]) & (self.steps <= steps[1])
+        return _mean(self.values[inside]) if inside.any() else math.nan
+
+    def mean_before(self, step: int) -> float:
+        """Return the mean of the values before a step, as many as a level has; NaN if none."""
+        before = self.values[self.steps < step]
+        before = before[-level_width(len(self)) :]
+        return _mean(before) if len(before) else math.nan
+
     @property
     def lines(self) -> Floats:
         """The line of its piece at each step, float64 (n,); the values themselves without any."""
