@@ -55,7 +55,10 @@ def words(values: Any, quantity: Quantity = "reward") -> list[str]:
 
 def levels(*parts: tuple[int, float]) -> list[float]:
     """So many values of each level."""
-    return [level for count, level in parts for _ in range(count)]
+    values: list[float] = []
+    for count, level in parts:
+        values += [level] * count
+    return values
 
 
 def test_a_fall_is_a_rule_with_a_label_in_both_drawings_and_in_the_description() -> (
@@ -98,21 +101,26 @@ def test_a_kl_above_its_limit_is_marked_on_the_chart_of_the_kl() -> None:
     assert [rule["event"] for rule in rules(made["kl"])] == ["above the limit"]
 
 
+VALLEY = levels((15, 0.8), (10, 0.2), (15, 0.8))
+HUMP = levels((15, 0.2), (10, 0.8), (15, 0.2))
+RISE = levels((20, 0.2), (20, 0.8))
+
+
 @pytest.mark.parametrize(
-    ("parts", "quantity", "expected"),
+    ("values", "quantity", "expected"),
     [
-        ([(15, 0.8), (10, 0.2), (15, 0.8)], "reward", ["valley 15–24"]),
-        ([(15, 0.2), (10, 0.8), (15, 0.2)], "length", ["hump 15–24"]),
-        ([(15, 0.2), (10, 0.8), (15, 0.2)], "reward", ["fell at 25", "dead from 25"]),
-        ([(20, 0.2), (20, 0.8)], "reward", ["rose at 20"]),
-        ([(20, 0.8), (20, 0.2)], "entropy", ["fell at 20"]),
-        ([(40, 0.5)], "reward", []),
+        (VALLEY, "reward", ["valley 15–24"]),
+        (HUMP, "length", ["hump 15–24"]),
+        (HUMP, "reward", ["fell at 25", "dead from 25"]),
+        (RISE, "reward", ["rose at 20"]),
+        (RISE[::-1], "entropy", ["fell at 20"]),
+        ([0.5] * 40, "reward", []),
     ],
 )
 def test_what_happened_is_told_once(
-    parts: list[tuple[int, float]], quantity: Quantity, expected: list[str]
+    values: list[float], quantity: Quantity, expected: list[str]
 ) -> None:
-    assert words(levels(*parts), quantity) == expected
+    assert words(values, quantity) == expected
 
 
 def test_a_spike_is_not_marked() -> None:
@@ -133,15 +141,16 @@ def placed(*events: DrawnEvent) -> list[tuple[int, Side]]:
 
 
 def test_the_three_largest_events_have_rules_from_left_to_right() -> None:
-    many = [event(700, 0.3), event(10, 0.9), event(300, 0.2), event(450, 0.8)]
-    assert [step for step, _ in placed(*many)] == [10, 450, 700]
+    sizes = {700: 0.3, 10: 0.9, 300: 0.2, 450: 0.8}
+    rules = placed(*(event(step, size) for step, size in sizes.items()))
+    assert [step for step, _ in rules] == [10, 450, 700]
 
 
 def test_no_label_covers_another_or_ends_beyond_the_plot() -> None:
     assert placed(event(300), event(350, 0.5)) == [(300, "after")]
     assert placed(event(300), event(301, 0.5, "before")) == [(300, "after")]
-    before = event(500, 0.5, "before")
-    assert placed(event(500 + 30), before) == [(500, "before"), (530, "after")]
+    both = placed(event(530), event(500, 0.5, "before"))
+    assert both == [(500, "before"), (530, "after")]
     assert placed(event(990)) == [(990, "before")]
     assert placed(event(5, side="before")) == [(5, "after")]
     assert placed(event(1001)) == []

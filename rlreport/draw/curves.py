@@ -457,14 +457,16 @@ def _layers(
 
 def _rule_rows(rules: Sequence[Rule], marks: Sequence[Mark], frame: Frame) -> Rows:
     """Return the rows of rules at their steps or, where shaded steps begin, at that edge."""
-    shaded = {start for mark in marks for start, _ in mark.spans}
-    rows = []
-    for rule in rules:
-        # A step lies between the edge of its own index and the next one.
-        index = min(int(np.searchsorted(frame.steps, rule.step)), len(frame.steps) - 1)
-        edge = float(frame.edges[index])
-        rows.append(rule.row(edge if edge in shaded else rule.step))
-    return rows
+    shaded = set[float]()
+    for mark in marks:
+        shaded.update(start for start, _ in mark.spans)
+    # A step lies between the edge of its own index and the next one.
+    indices = np.searchsorted(frame.steps, [rule.step for rule in rules])
+    edges = frame.edges[indices].tolist()
+    return [
+        rule.row(edge if edge in shaded else rule.step)
+        for rule, edge in zip(rules, edges, strict=True)
+    ]
 
 
 def _remarks(
