@@ -36,6 +36,10 @@ class Course:
     # series alone has no limit
     above: Event | None = None
 
+    def is_of(self, source: SeriesSource, column: str) -> bool:
+        """Return whether its values are this column of the rollouts' means or of the metrics."""
+        return self.source == source and self.column == column
+
     @property
     def lower_is_better(self) -> bool | None:
         """Whether low values are better; None where no direction is, as of a length."""

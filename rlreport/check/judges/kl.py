@@ -149,17 +149,15 @@ def kl_above(run: Run, course: Course) -> Event | None:
         if onset is None:
             continue
         curve = course.curve
-        before = np.nan
-        if not stretch.from_start:
-            before = curve.mean_before(stretch.steps[0])
+        until = int(curve.steps[-1]) if stretch.lasts else stretch.steps[1]
         return Event(
             kind=EventKind.ABOVE,
             onset=onset.step,
             low=onset.low,
             high=onset.high,
-            until=int(curve.steps[-1]) if stretch.lasts else stretch.steps[1],
-            before=before,
-            level=curve.mean_in(stretch.steps),
+            until=until,
+            before=curve.mean_before(onset.step),
+            level=curve.mean_in((onset.step, until)),
             z=None,
         )
     return None
