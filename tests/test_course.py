@@ -369,3 +369,17 @@ def test_a_fall_that_recovered_does_not_spoil_the_checkpoint() -> None:
     verdict = judged_reward(levels)
     assert verdict.keep_step is not None
     assert verdict.keep_step > 120
+
+
+def test_a_reward_that_rises_while_validation_probably_falls_is_unclear() -> None:
+    random = np.random.default_rng(8)
+    steps = np.arange(1, 101)
+    step = np.repeat(steps, 4)
+    reward = step / 100 + random.normal(0, 0.05, len(step))
+    scores = np.full(100, np.nan)
+    scores[::10] = [0.50, 0.45, 0.63, 0.29, 0.45, 0.33, 0.23, 0.25, 0.32, 0.20]
+    metrics = pd.DataFrame({"step": steps, "val/accuracy": scores})
+    made = make_tables({"step": step, "reward": reward}, metrics=metrics)
+    verdict = run_checks(made)
+    assert verdict.level == "unclear"
+    assert "probably fell" in verdict.sentence

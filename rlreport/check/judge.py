@@ -488,7 +488,10 @@ def _level(findings: list[Finding], run: Run) -> Level:
     if not np.isfinite(quantities.reward(run).values).any():
         return "unjudged"
     if progress.learned(run):
-        return "healthy"
+        watched = quantities.watched_course(run)
+        # Of a reward that rises while validation probably falls, nothing is sure.
+        is_doubtful = watched is not None and watched.curve.probably_fell
+        return "unclear" if is_doubtful else "healthy"
     # Few steps can prove that the reward rose, but not that it did not.
     if run.first is None or quantities.reward_course(run) is None:
         return "unjudged"
