@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.check import run_checks
+from rlreport.check import findings_json, run_checks
 from rlreport.check.finding import Onset
 from rlreport.check.registry import CHECKS
 from rlreport.tables import BadLine, LogFile, Note, NoteKind, Tables
 from tests.reading import read, row, write
+from tests.schemas import validate
 from tests.tables_builder import (
     INDEX,
     SIGN,
@@ -776,6 +777,50 @@ def test_an_excursion_of_the_kl_is_a_note_and_a_long_one_a_warning(
     assert (found.onset.step, found.until) == (12, 11 + steps)
     in_small = with_metrics(tables(), **{name: kl / 1000})
     assert severity("kl_explosion", in_small) is None
+
+
+def kl_course(made: Tables) -> dict[str, Any]:
+    """Return the course of the KL as in ``findings.json``."""
+    content = findings_json(run_checks(made))
+    validate(content, "findings")
+    (course,) = (one for one in content["verdict"]["course"] if one["quantity"] == "kl")
+    return course
+
+
+def above_the_limit(made: Tables) -> list[dict[str, Any]]:
+    events = kl_course(made)["events"]
+    return [event for event in events if event["kind"] == "above"]
+
+
+def test_an_excursion_of_the_kl_is_an_event_of_its_course() -> None:
+    is_large = (PLACE >= 12) & (PLACE < 18)
+    made = with_metrics(tables(), kl=np.where(is_large, 2.0, 0.02))
+    (event,) = above_the_limit(made)
+    assert event["onset"] == event["low"] == event["high"] == 12
+    assert event["until"] == 17
+    assert (event["before"], event["level"], event["z"]) == (0.02, 2.0, None)
+    found = find("kl_explosion", made)
+    assert (found.onset.step, found.until) == (12, 17)
+
+
+def test_a_kl_that_stays_high_is_above_until_the_end() -> None:
+    (event,) = above_the_limit(tables(kl_k1=np.where(STEP < 12, 1.0, 30.0)))
+    assert (event["onset"], event["until"]) == (12, STEPS - 1)
+    assert (event["before"], event["level"]) == (1.0, 30.0)
+
+
+def test_a_kl_that_is_high_from_the_start_has_no_level_before() -> None:
+    (event,) = above_the_limit(tables(kl_k1=np.full(len(STEP), 30.0)))
+    assert (event["onset"], event["before"], event["level"]) == (0, None, 30.0)
+
+
+def test_a_kl_around_or_below_its_limit_has_no_such_event() -> None:
+    in_stretch = (STEP >= 12) & (STEP < 18)
+    around = tables(kl_k1=np.where(in_stretch, 10.8, 8.0))
+    found = find("kl_explosion", around)
+    assert found.onset is None
+    assert not above_the_limit(around)
+    assert not above_the_limit(tables(kl_k1=np.full(len(STEP), 5.0)))
 
 
 PAIR = INDEX // 2

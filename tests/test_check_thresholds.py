@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from rlreport.check import load_thresholds, run_checks
+from rlreport.check.judges.kl import KlExplosion
 from rlreport.check.judges.length import MissingEos
-from rlreport.check.judges.policy import KlExplosion
 from rlreport.check.limits import Limits
 from rlreport.check.registry import CHECKS, LIMITS
 from rlreport.check.windows import Trend

@@ -321,3 +321,65 @@ def test_an_unclear_run_has_no_lead_a_valid_report_and_every_output_names_its_le
     assert "Unclear" not in made.sentence
     levels = {"base": ["unclear"], "new": ["unclear"]}
     assert comparison_json(tmp_path / "out")["levels"] == levels
+
+
+def judged_reward(levels: np.ndarray, noise: float = 0.02) -> Verdict:
+    """Return the verdict on a run of four responses a step whose rewards have these levels."""
+    random = np.random.default_rng(11)
+    step = np.repeat(np.arange(1, len(levels) + 1), 4)
+    reward = np.repeat(levels, 4) + random.normal(0, noise, len(step))
+    return run_checks(make_tables({"step": step, "reward": reward}))
+
+
+def test_a_valley_is_told_by_the_levels_around_it() -> None:
+    levels = np.repeat([0.6, 0.1, 0.65], [40, 30, 60])
+    # Neither the first level nor the last one is that around the valley.
+    levels[:3] -= 0.05
+    levels[-10:] -= 0.05
+    sentence = judged_reward(levels, noise=0.1).sentence
+    assert "fell from 0.60 to 0.078 in steps 41–70 and recovered to 0.64." in sentence
+
+
+def test_what_stays_dead_is_told_by_its_last_level_not_by_the_mean_with_its_fall() -> (
+    None
+):
+    rise = np.linspace(0.1, 0.6, 30)
+    levels = np.concatenate([rise, np.zeros(30)])
+    levels[30:34] = 0.03
+    verdict = judged_reward(levels, noise=0.0)
+    falls = {one.id: one.facts for one in verdict.findings}
+    assert falls["reward_collapse"]["end"] == 0.0
+
+
+def test_the_best_level_has_the_highest_plain_mean() -> None:
+    steep = np.array([0.05, 0.15, 0.25, 0.33])
+    levels = np.repeat([0.30, 0.1], [8, 28])
+    values = np.concatenate([steep, levels])
+    random = np.random.default_rng(5)
+    series = Series(np.arange(40), values + random.normal(0, 0.01, 40))
+    course = course_of(series, "reward_mean", "reward")
+    assert course is not None
+    assert course.top.value == pytest.approx(0.30, abs=0.02)
+
+
+def test_a_fall_that_recovered_does_not_spoil_the_checkpoint() -> None:
+    rise = np.linspace(0.2, 0.5, 40)
+    recovery = np.linspace(0.1, 0.9, 80)
+    levels = np.concatenate([rise, np.full(40, 0.1), recovery])
+    verdict = judged_reward(levels)
+    assert verdict.keep_step is not None
+    assert verdict.keep_step > 120
+
+
+def test_a_reward_that_rises_while_validation_probably_falls_is_unclear() -> None:
+    random = np.random.default_rng(8)
+    steps = np.arange(1, 101)
+    step = np.repeat(steps, 4)
+    reward = step / 100 + random.normal(0, 0.05, len(step))
+    scores = np.full(100, np.nan)
+    scores[::10] = [0.50, 0.45, 0.63, 0.29, 0.45, 0.33, 0.23, 0.25, 0.32, 0.20]
+    metrics = pd.DataFrame({"step": steps, "val/accuracy": scores})
+    made = make_tables({"step": step, "reward": reward}, metrics=metrics)
+    verdict = run_checks(made)
+    assert verdict.level == "unclear"
+    assert "probably fell" in verdict.sentence

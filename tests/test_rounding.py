@@ -41,6 +41,22 @@ def test_a_larger_number_is_never_rounded_to_a_smaller_one(
     assert rounding.rounded(low) <= rounding.rounded(high)
 
 
+@given(
+    st.integers(0, 40),
+    st.floats(1e-300, 1e300),
+    st.floats(-2e-8, 2e-8),
+)
+def test_the_first_least_is_that_of_the_rounded_values(
+    seed: int, least: float, spread: float
+) -> None:
+    random = np.random.default_rng(seed)
+    near = least * (1 + spread * random.random(30))
+    with_zeros = near * random.integers(0, 3, 30)
+    for values in (near, with_zeros, np.zeros(3)):
+        first = int(np.argmin(rounding.significant(values)))
+        assert rounding.first_least(values) == first
+
+
 @given(st.decimals(-(10**6), 10**6, places=3))
 def test_logged_decimals_stay_as_they_are(number: Decimal) -> None:
     assert rounding.rounded(float(number)) == float(number)

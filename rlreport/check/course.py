@@ -32,6 +32,13 @@ class Course:
     curve: Curve
     source: SeriesSource
     column: str  # in ``data/steps.csv`` or, of the trainer's metrics, in ``data/metrics.csv``
+    # that it is above the limit of its check for long, None if it is not; ``judge`` adds it, as a
+    # series alone has no limit
+    above: Event | None = None
+
+    def is_of(self, source: SeriesSource, column: str) -> bool:
+        """Return whether its values are this column of the rollouts' means or of the metrics."""
+        return self.source == source and self.column == column
 
     @property
     def lower_is_better(self) -> bool | None:
@@ -67,6 +74,13 @@ class Course:
     def top(self) -> Level:
         """The best level; of a quantity without a better direction, the highest."""
         return self.best or self.curve.highest
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What happened to it, in the order of ``EventKind``."""
+        if self.above is None:
+            return self.curve.events
+        return (*self.curve.events, self.above)
 
     @property
     def is_single(self) -> bool:

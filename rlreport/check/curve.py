@@ -44,7 +44,6 @@ SECOND_Z = 1.0
 FEW = 5
 FEW_WITH_ERRORS = 3
 # The best level is the earliest of those that are equal within this many standard errors
-EQUAL_Z = 2.0
 # An excursion is dated if its level is beyond the limit by this factor, or, of shares, by this
 # part of what lies beyond it
 CLEARLY_BEYOND = 1.5
@@ -187,6 +186,17 @@ class Curve:
         at = start + int(np.argmin(means))
         span = (int(self.steps[at]), int(self.steps[at + count - 1]))
         return Level(float(means[at - start]), span, math.nan, count)
+
+    def mean_in(self, steps: tuple[int, int]) -> float:
+        """Return the mean of the values from the first to the last of these steps, NaN if none."""
+        inside = (self.steps >= steps[0]) & (self.steps <= steps[1])
+        return _mean(self.values[inside]) if inside.any() else math.nan
+
+    def mean_before(self, step: int) -> float:
+        """Return the mean of the values before a step, as many as a level has; NaN if none."""
+        before = self.values[self.steps < step]
+        before = before[-level_width(len(self)) :]
+        return _mean(before) if len(before) else math.nan
 
     @property
     def lines(self) -> Floats:
@@ -402,23 +412,21 @@ class _Levels:
         return max(candidates, key=lambda level: sign * level.value)
 
     def _extreme_stretch(self, sign: int) -> tuple[int, int]:
-        """Return the earliest end of a piece that is as high (as low) as the highest (lowest)."""
-        ends = []
+        """Return the end of a piece, or the flat piece, with the highest (lowest) plain mean.
+
+        Fitted ends of steep pieces would lie beyond the values that readers can recompute.
+        """
+        stretches = []
         for piece in self.fitted.pieces:
-            if self.fitted.is_level(piece):
-                ends.append((sign * piece.first, piece, True))
-                ends.append((sign * piece.last, piece, False))
-        top, top_piece, _ = max(ends, key=lambda end: end[0])
-        for value, piece, at_start in ends:
-            error = math.hypot(piece.error, top_piece.error)
-            if value < top - EQUAL_Z * error:
+            if not self.fitted.is_level(piece):
                 continue
             if piece.is_level:
-                return piece.start, piece.stop
-            if at_start:
-                return piece.start, min(piece.stop, piece.start + self.width)
-            return max(piece.start, piece.stop - self.width), piece.stop
-        raise AssertionError("the highest end is as high as itself")
+                stretches.append((piece.start, piece.stop))
+                continue
+            width = min(self.width, piece.stop - piece.start)
+            stretches.append((piece.start, piece.start + width))
+            stretches.append((piece.stop - width, piece.stop))
+        return max(stretches, key=lambda ends: sign * self.level(*ends).value)
 
 
 def _mean(values: Floats) -> float:

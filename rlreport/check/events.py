@@ -56,7 +56,7 @@ SEPARATE_CHANCE = 0.005
 
 
 class EventKind(StrEnum):
-    """What happened to a curve."""
+    """What happened to a curve or, of the last kind, to a quantity that has a limit."""
 
     FALL = "fall"  # from its best level to its last
     CLIMB = "climb"
@@ -64,6 +64,7 @@ class EventKind(StrEnum):
     HUMP = "hump"
     DEAD = "dead"  # it stays at its lowest value
     SPIKE = "spike"  # a single value
+    ABOVE = "above"  # beyond the limit of a check for long; see ``Course.above``
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,9 @@ class Event:
     low: int
     high: int
     until: int  # the last step of it
-    before: float  # the level from which it went
+    before: (
+        float  # the level from which it went, NaN if it was so from the first step on
+    )
     level: float  # the level to which it went
     z: float | None  # its size in standard errors, None if it has none
 
@@ -426,7 +429,7 @@ def _interval(fitted: Fitted, knot: int) -> tuple[int, int]:
     start = fit.cuts[place - 1]
     stop = fit.cuts[place + 1]
     tried = np.arange(start + 1, stop)
-    squares = fit.sums.residuals(start, tried) + fit.sums.residuals(tried, stop)
+    squares = fit.sums.of_halves(start, slice(start + 1, stop), stop)
     at_knot = squares[knot - start - 1]
     around = max(fit.noise.local[knot], fit.noise.local[knot - 1])
     variance = (fit.noise.sigma * around) ** 2 * fit.noise.inflation(stop - start)

@@ -15,7 +15,7 @@ import numpy as np
 
 from rlreport.check.prepared import Prepared, constant_ends
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import rounded, significant
+from rlreport.figures.rounding import first_least, rounded
 
 MAX_PIECES = 6
 # Fewest values of a piece; of evaluations, and below 9 values
@@ -73,21 +73,41 @@ class Sums:
     def __init__(self, x: Floats, y: Floats, weights: Floats) -> None:
         x = x - x.mean()
         y = y - y.mean()
-        products = (weights, x, y, x * x, x * y, y * y)
-        parts = [weights, *(weights * product for product in products[1:])]
-        self._ends = [np.append(0.0, np.cumsum(part)) for part in parts]
+        # Sums of the values before each place, from 0 to the number of values: float64 (6, n + 1)
+        self._before = np.zeros((6, len(x) + 1))
+        np.cumsum(weights, out=self._before[0, 1:])
+        products = (x, y, x * x, x * y, y * y)
+        for row, product in enumerate(products, start=1):
+            np.cumsum(weights * product, out=self._before[row, 1:])
 
-    def residuals(self, starts: Ints | int, stops: Ints | int) -> Floats:
-        """Return the weighted squared residuals of one line through each stretch."""
-        inside = [ends[stops] - ends[starts] for ends in self._ends]
-        weight, x, y, xx, xy, yy = inside
-        weight = np.maximum(weight, 1e-12)
-        spread_x = xx - x * x / weight
-        spread_y = yy - y * y / weight
-        common = xy - x * y / weight
-        nothing = np.zeros_like(common)
-        explained = np.divide(common**2, spread_x, out=nothing, where=spread_x > 1e-3)
-        return np.asarray(np.maximum(spread_y - explained, 0.0))
+    def of_halves(self, start: int, cuts: slice, stop: int) -> Floats:
+        """Return the squared residuals of two lines, to each of these cuts and from there on."""
+        at_cuts = self._before[:, cuts]
+        first = _of_line(at_cuts - self._before[:, [start]])
+        return first + _of_line(self._before[:, [stop]] - at_cuts)
+
+    def of_all(self) -> Floats:
+        """Return the squared residuals of one line through each stretch: (stop, start).
+
+        They mean nothing where a stretch stops before it starts.
+        """
+        return _of_line(self._before[:, :, None] - self._before[:, None, :])
+
+
+def _of_line(sums: Floats) -> Floats:
+    """Return the weighted squared residuals of lines through stretches of values.
+
+    Args:
+        sums: of the weights, x, y, x², xy and y² in each stretch, float64 (6, ...).
+    """
+    weight, x, y, xx, xy, yy = sums
+    weight = np.maximum(weight, 1e-12)
+    spread_x = xx - x * x / weight
+    spread_y = yy - y * y / weight
+    common = xy - x * y / weight
+    nothing = np.zeros_like(common)
+    explained = np.divide(common**2, spread_x, out=nothing, where=spread_x > 1e-3)
+    return np.asarray(np.maximum(spread_y - explained, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +219,8 @@ class _Search:
         self.is_evaluation = prepared.is_evaluation
         self.is_clear = False
         self.span = float(np.ptp(values))
+        deviations = values - values.mean()
+        self.total = float((deviations**2).sum())
         # Below this the scatter is that of rounding, not noise.
         largest = float(np.abs(values).max())
         self.floor = max(self.error, 1e-3 * self.span, 1e-12 * largest, 1e-150)
@@ -242,7 +264,7 @@ class _Search:
             cuts = [int(self.edges[cut]) for cut in of_points]
             if len(x) < self.count:
                 cuts = self._refined(cuts, whole)
-            options.append(self._option(cuts, local))
+            options.append(self._option(cuts, local, weights))
         return options
 
     def _refined(self, cuts: list[int], sums: Sums) -> list[int]:
@@ -255,15 +277,15 @@ class _Search:
             reach = 2 * self.count // BUCKETS + LEAST_PIECE
             first = max(start + LEAST_PIECE, refined[place] - reach)
             last = min(stop - LEAST_PIECE, refined[place] + reach)
-            tried = np.arange(first, last + 1)
-            if len(tried):
-                both = sums.residuals(start, tried) + sums.residuals(tried, stop)
-                refined[place] = int(tried[np.argmin(significant(both))])
+            if first <= last:
+                both = sums.of_halves(start, slice(first, last + 1), stop)
+                refined[place] = first + first_least(both)
         return refined
 
-    def _option(self, cuts: list[int], local: Floats) -> _Option:
+    def _option(self, cuts: list[int], local: Floats, weights: Floats) -> _Option:
+        """Return the fit with these cuts; ``weights`` are 1 / ``local``²."""
         pieces = len(cuts) - 1
-        lines = _lines(self.values, 1 / local**2, cuts)
+        lines = _lines(self.values, weights, cuts)
         residuals = self.values - lines
         scaled = residuals / local
         squares = max(float((scaled**2).sum()), TINY)
@@ -274,9 +296,7 @@ class _Search:
         innovations = max(variance * (1 - rho**2), self.floor**2 / 4)
         price = self.count * math.log(innovations)
         price += (pieces - 1) * _price_of_piece(self.count)
-        deviations = self.values - self.values.mean()
-        total = float((deviations**2).sum())
-        explained = 1 - float((residuals**2).sum()) / max(total, TINY)
+        explained = 1 - float((residuals**2).sum()) / max(self.total, TINY)
         return _Option(pieces, cuts, lines, price, explained, variance)
 
     def _freedom(self, pieces: int) -> int:
@@ -399,22 +419,21 @@ def _edges(count: int, *, coarse: bool) -> Ints:
 
 def _cheapest_cuts(sums: Sums, count: int, least: int, most: int) -> list[list[int]]:
     """Return for 1, 2, … ``most`` pieces the cuts with the least squared residuals."""
-    starts, stops = np.meshgrid(
-        np.arange(count + 1), np.arange(count + 1), indexing="ij"
-    )
-    costs = sums.residuals(starts, stops)
+    # Row: where a piece stops; column: where it starts
+    costs = sums.of_all()
     # As whole numbers, whose sums are exact: of equal fits the earliest cut is taken anywhere.
-    total = max(float(costs[0, count]), TINY)
+    total = max(float(costs[count, 0]), TINY)
     costs = np.rint(costs / (total * COST_UNIT))
-    costs[stops - starts < least] = np.inf
-    cheapest = costs[0]  # of the first j points, by one piece
+    places = np.arange(count + 1)
+    costs[places[:, None] - places < least] = np.inf
+    cheapest = costs[:, 0]  # of the first j points, by one piece
     origins: list[Ints] = []
     found = []
     for pieces in range(1, most + 1):
         if pieces > 1:
-            totals = cheapest[:, None] + costs
-            origins.append(np.argmin(totals, axis=0))
-            cheapest = totals.min(axis=0)
+            totals = cheapest + costs
+            origins.append(np.argmin(totals, axis=1))
+            cheapest = totals[places, origins[-1]]
         if not np.isfinite(cheapest[count]):
             break
         cuts = [count]

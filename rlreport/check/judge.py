@@ -24,6 +24,7 @@ from rlreport.check.finding import (
     Result,
     Severity,
 )
+from rlreport.check.judges.kl import kl_above
 from rlreport.check.judges.log import mixed_runs, nan_metrics
 from rlreport.check.judges.reward import explanation_of_fall
 from rlreport.check.limits import Thresholds
@@ -173,11 +174,23 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
         passed=outcome.passed(),
         not_run=outcome.not_run(),
         muted=[Muted(finding, reasons[finding.id]) for finding in muted_findings],
-        courses=quantities.courses(run),
+        courses=_courses(run, outcome.judged),
         windows=_spans_of_windows(outcome.judged),
         harder_prompts=_became_harder(outcome.comparable, ordered),
         one_prompt=_has_one_prompt_a_step(run),
     )
+
+
+def _courses(run: Run, judged: Run) -> dict[Quantity, Course]:
+    """Return the courses of a run, that of the KL with when it is above the limit of its check.
+
+    ``judged`` is the part of the run that the checks judge.
+    """
+    courses = dict(quantities.courses(run))
+    kl = courses.get("kl")
+    if kl is not None:
+        courses["kl"] = replace(kl, above=kl_above(judged, kl))
+    return courses
 
 
 def _about_run(run: Run) -> Judged[Finding]:
@@ -475,7 +488,10 @@ def _level(findings: list[Finding], run: Run) -> Level:
     if not np.isfinite(quantities.reward(run).values).any():
         return "unjudged"
     if progress.learned(run):
-        return "healthy"
+        watched = quantities.watched_course(run)
+        # Of a reward that rises while validation probably falls, nothing is sure.
+        is_doubtful = watched is not None and watched.curve.probably_fell
+        return "unclear" if is_doubtful else "healthy"
     # Few steps can prove that the reward rose, but not that it did not.
     if run.first is None or quantities.reward_course(run) is None:
         return "unjudged"
@@ -518,7 +534,9 @@ def _spoiling(findings: list[Finding]) -> list[Finding]:
     The rest may be harmless.
     """
     critical = [one for one in findings if one.severity is Severity.CRITICAL]
-    return critical or [one for one in findings if one.id in FALLS]
+    # What fell and recovered has an end.
+    falls = [one for one in findings if one.id in FALLS and one.until is None]
+    return critical or falls
 
 
 def _decisive_quantity(run: Run, before: Run) -> Quantity:

@@ -18,6 +18,7 @@ from rlreport.check.judges import (
     environments,
     groups,
     hacking,
+    kl,
     length,
     log,
     policy,
@@ -72,7 +73,7 @@ CHECKS: tuple[Check, ...] = (
     agents.turn_limit,
     agents.unclosed_thinking,
     length.missing_eos,
-    policy.kl_explosion,
+    kl.kl_explosion,
     diversity.language_drift,
     groups.group_std_fall,
     # Notes.

@@ -286,6 +286,9 @@ class _Low(NamedTuple):
 
     value: float
     steps: tuple[int, int]
+    # the levels before and after it
+    before: float
+    after: float
 
 
 @dataclass(frozen=True)
@@ -365,13 +368,19 @@ class _Telling:
     def low(self) -> _Low | None:
         """The low from which it came back, None without one."""
         curve = self.course.curve
-        if curve.valley is not None:
-            lowest = curve.lowest_in((curve.valley.onset, curve.valley.until))
-            return _Low(lowest.value, (curve.valley.onset, curve.valley.until))
+        first = curve.first.value
+        last = curve.last.value
+        valley = curve.valley
+        climb = curve.climb
+        if valley is not None:
+            steps = (valley.onset, valley.until)
+            if climb is not None and climb.onset >= valley.until:
+                last = climb.level  # it may have changed since
+            return _Low(curve.lowest_in(steps).value, steps, valley.before, last)
         # It may have fallen too slowly for a valley, but surely have risen since.
-        if curve.climb is not None and not curve.rose and not self.course.gained:
-            lowest = curve.lowest_in((int(curve.steps[0]), curve.climb.onset))
-            return _Low(lowest.value, lowest.steps)
+        if climb is not None and not curve.rose and not self.course.gained:
+            lowest = curve.lowest_in((int(curve.steps[0]), climb.onset))
+            return _Low(lowest.value, lowest.steps, first, last)
         return None
 
     @property
@@ -456,16 +465,23 @@ def _rise_words(told: _Telling) -> str:
 
 
 def _dip_words(told: _Telling) -> str:
-    is_back = not told.differ("first", "last")
-    if told.fall_is_told and is_back:
+    if told.fall_is_told and not told.differ("first", "last"):
         return translatable("{name} starts and ends at {last}")
-    if is_back:
+    before, after = _levels_around_low(told)
+    if before == after:
         return translatable(
-            "{name} fell from {first} to {low:short} in {when} and recovered"
+            "{name} fell from {before} to {low:short} in {when} and recovered"
         )
     return translatable(
-        "{name} fell from {first} to {low:short} in {when} and recovered to {last}"
+        "{name} fell from {before} to {low:short} in {when} and recovered to {after}"
     )
+
+
+def _levels_around_low(told: _Telling) -> tuple[str, str]:
+    """Return the levels before and after the low, in print."""
+    assert told.low is not None
+    before, after = numbers_of([told.low.before, told.low.after], told.course)
+    return before, after
 
 
 def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
@@ -481,6 +497,7 @@ def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
     if told.low is not None and "{low" in literal:
         facts["low"] = told.low.value
         facts["when"] = span(told.low.steps)
+        facts["before"], facts["after"] = _levels_around_low(told)
     if "{mean}" in literal:
         facts["mean"] = numbers_of([course.curve.pieces[0].start], course)[0]
     # Only numbers that are printed together need digits to tell them apart.

@@ -161,7 +161,7 @@ def _course_json(course: Course) -> dict[str, Any]:
             }
             for piece in curve.pieces
         ],
-        "events": [_fields(event, *EVENT_FIELDS) for event in curve.events],
+        "events": [_fields(event, *EVENT_FIELDS) for event in course.events],
     }
 
 

@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check import quantities
+from rlreport.check.course import Course
 from rlreport.check.finding import ToldFinding
 from rlreport.check.run import Run
-from rlreport.check.series import Series
+from rlreport.check.series import Series, SeriesSource
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart, PageSlot, Scale, drawable, on_one_scale
 from rlreport.draw.curves import ChartStyle, DrawnCurve, Frame, curve_chart, floats
+from rlreport.draw.events import DrawnEvent, events_to_draw
 from rlreport.draw.run_charts import (
     distribution_charts,
     ending_charts,
@@ -323,16 +325,21 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
 
 
 def overview_charts(
-    tables: Tables, findings: Sequence[ToldFinding] = ()
+    tables: Tables,
+    findings: Sequence[ToldFinding] = (),
+    courses: Sequence[Course] = (),
 ) -> list[Chart]:
-    """Return the charts of OVERVIEW with data, on which the steps of ``findings`` are marked."""
+    """Return the charts of OVERVIEW with data.
+
+    The steps of ``findings`` are shaded on them, and the events of ``courses`` are marked.
+    """
     if tables.steps.empty:
         return []
     run = Run(tables)
     if "step" in tables.metrics and not tables.metrics_apart:
         # The trainer logs more steps than rollouts, such as an evaluation before the first.
         tables = _with_metric_steps(tables)
-    frame = Frame(floats(tables.steps, "step"), findings)
+    frame = Frame(floats(tables.steps, "step"), findings, courses=courses)
     # The tables of ``Run`` have training responses only, which the functions of OVERVIEW expect.
     training = replace(run.tables, steps=tables.steps)
     charts: dict[str, Chart] = {}
@@ -468,7 +475,7 @@ def _curve_charts(
     # Curves on the scale of the first share its chart, others get a chart each.
     together = Part(message(entry.axis) or column.axis, [])
     apart = []
-    parts = _parts(tables, run, entry)
+    parts = _parts(tables, run, entry, frame.courses)
     for part in parts:
         if part.shares_axis_with(parts[0]):
             together.curves.extend(part.curves)
@@ -484,11 +491,14 @@ def _curve_charts(
         yield part_chart(f"{entry.name}_{first.key}", own_title, part, note="")
 
 
-def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
+def _parts(
+    tables: Tables, run: Run, entry: CurveChart, courses: Sequence[Course]
+) -> list[Part]:
     """Return a chart's parts that have values, with the trainer's metrics of the same quantities.
 
     A metric that covers the run leads: it is drawn bold and first, and the rollouts' mean thin.
     Otherwise it is drawn thin and last. Its part has no axis title, as its unit is not known.
+    A curve has the events of that of the ``courses`` which was read from the same values.
     """
     leading: list[Part] = []
     parts: list[Part] = []
@@ -497,11 +507,15 @@ def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
         drawn = _curve(tables, curve)  # the mean of the rollouts
         axis = STEP[curve.column].axis
         metric = quantities.series_of(run, curve.role)
+        drawn = replace(drawn, events=_events(courses, curve, "rollouts"))
+        of_trainer = _events(courses, curve, "metrics")
         if tables.responses.empty:
             # Without rollouts, the table of steps has the trainer's metrics, of unknown unit.
             axis = ""
+            drawn = replace(drawn, events=of_trainer)
         elif metric is not None:
             trainer = _trainer_curve(tables, metric, curve, drawn)
+            trainer = replace(trainer, events=of_trainer)
             if not drawn.has_line and entry.name in ("reward", "length"):
                 # The metric stands in for the rollouts; others are left to ``small_multiples``.
                 drawn = trainer
@@ -519,6 +533,17 @@ def _parts(tables: Tables, run: Run, entry: CurveChart) -> list[Part]:
             parts.append(Part(axis, []))
         parts[-1].curves.append(drawn)
     return [part for part in [*leading, *parts, *trailing] if part.has_line]
+
+
+def _events(
+    courses: Sequence[Course], curve: Curve, source: SeriesSource
+) -> tuple[DrawnEvent, ...]:
+    """Return the events of the course of a curve if it was read from this source, else none."""
+    for course in courses:
+        is_same = course.quantity == curve.role or course.is_of(source, curve.column)
+        if is_same and course.source == source:
+            return events_to_draw(course)
+    return ()
 
 
 def _draws_both(rollouts: DrawnCurve, trainer: DrawnCurve, curve: Curve) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from rlreport.check.course import Course
 from rlreport.check.finding import Severity, ToldFinding
 from rlreport.draw.chart import (
     Axis,
@@ -29,6 +30,7 @@ from rlreport.draw.chart import (
     unique_names,
     varies,
 )
+from rlreport.draw.events import DrawnEvent, Rule, rules_of
 from rlreport.draw.theme import INTERACTION, LIGHT, LINE, PALETTE, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, Ints, spans
 from rlreport.text.messages import clauses, message, plural, sentences
@@ -83,6 +85,7 @@ class DrawnCurve:
     # float64 (S,), range of the values that each value is the mean of, else None
     min: Floats | None = None
     max: Floats | None = None
+    events: tuple[DrawnEvent, ...] = ()  # what happened to it, to be marked
 
     @property
     def has_line(self) -> bool:
@@ -143,6 +146,11 @@ class ThinnedCurves(NamedTuple):
     steps: Floats
     curves: list[DrawnCurve]
     group_size: int
+
+    @property
+    def named_events(self) -> list[tuple[str, Sequence[DrawnEvent]]]:
+        """The name and the events of each curve."""
+        return [(curve.title, curve.events) for curve in self.curves]
 
 
 def thinned(steps: Floats, curves: Sequence[DrawnCurve]) -> ThinnedCurves:
@@ -254,6 +262,8 @@ class Frame:
     findings: Sequence[ToldFinding] = ()
     # first and last step of the axis, None for those of ``steps``
     within: tuple[float, float] | None = None
+    # courses whose events are marked on the charts of their quantities
+    courses: Sequence[Course] = ()
 
     @property
     def extent(self) -> tuple[float, float]:
@@ -362,25 +372,28 @@ def curve_chart(
     # The mean of a spike and its neighbours would look like a plateau on a logarithmic axis.
     noisy = [curve.key for curve in thin.curves if curve.is_noisy and y.scale != "log"]
     marks = frame.marks(name)
+    right = style.labels or 16  # 16: the default of ``fill``
     # Later rows are drawn on top of earlier ones: the most severe mark and the first curve.
     by_severity = sorted(marks, key=lambda mark: -mark.severity.order)
     rows: list[dict[str, Any]] = []
     for curve in reversed(thin.curves):
         rows += _rows(thin.steps, curve)
     drawn_rows = _smoothed_rows(rows, noisy)
+    rules = rules_of(thin.named_events, frame.extent, right)
     layers = _layers(rows, noisy, by_severity, y)
+    layers["event"] = _rule_rows(rules, marks, frame)
+    layers["event_label"] = layers["event"]
     size = "wide" if style.wide else "half"
     if style.labels:
         layers["label"] = _labels(thin, drawn_rows, y, style.labels, plot_height(size))
     usual_ticks = 12 if style.wide else 6
-    x = frame.axis(min(usual_ticks, len(thin.steps)))
     spec, vega = fill(
         f"curves_{y.scale}",
         {"rows": drawn_rows, **layers},
-        (x, y),
+        (frame.axis(min(usual_ticks, len(thin.steps))), y),
         curve_styles(thin.curves),
         size=size,
-        right=style.labels or 16,  # 16: the default of ``fill``
+        right=right,
     )
     _make_interactive(spec, rows, thin.curves, noisy, percent=style.percent)
     # The description has the logged values, not their means.
@@ -389,7 +402,7 @@ def curve_chart(
         for curve in logged
         if curve.has_line
     ]
-    remarks = _remarks(thin.group_size, noisy, by_severity, omitted)
+    remarks = _remarks(thin.group_size, noisy, by_severity, rules, omitted)
     return Chart(
         name=name,
         title=title,
@@ -442,8 +455,26 @@ def _layers(
     }
 
 
+def _rule_rows(rules: Sequence[Rule], marks: Sequence[Mark], frame: Frame) -> Rows:
+    """Return the rows of rules at their steps or, where shaded steps begin, at that edge."""
+    shaded = set[float]()
+    for mark in marks:
+        shaded.update(start for start, _ in mark.spans)
+    # A step lies between the edge of its own index and the next one.
+    indices = np.searchsorted(frame.steps, [rule.step for rule in rules])
+    edges = frame.edges[indices].tolist()
+    return [
+        rule.row(edge if edge in shaded else rule.step)
+        for rule, edge in zip(rules, edges, strict=True)
+    ]
+
+
 def _remarks(
-    group_size: int, noisy: Sequence[str], marks: Sequence[Mark], omitted: int
+    group_size: int,
+    noisy: Sequence[str],
+    marks: Sequence[Mark],
+    rules: Sequence[Rule],
+    omitted: int,
 ) -> list[str]:
     """Return sentences on how the chart differs from the logged values, and on what it marks.
 
@@ -451,6 +482,7 @@ def _remarks(
         group_size: number of steps that each point is the mean of.
         noisy: keys of the curves that are smoothed.
         marks: the shaded steps.
+        rules: the events.
         omitted: number of curves that are left out.
     """
     remarks: list[str] = []
@@ -466,6 +498,9 @@ def _remarks(
         titles = dict.fromkeys(mark.title for mark in marks)
         listed = clauses(message("{mark:clause}", mark=title) for title in titles)
         remarks.append(message("Marked: {marks}.", marks=listed))
+    if rules:
+        events = clauses(rule.words for rule in rules)
+        remarks.append(message("Events: {events}.", events=events))
     if omitted:
         remarks.append(
             plural(

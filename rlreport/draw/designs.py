@@ -36,6 +36,14 @@ BAND = {"fillOpacity": 0.13}
 RAW = {"strokeOpacity": 0.4, "strokeWidth": 1}
 RANGE = {"fillOpacity": 0.3, "strokeOpacity": 0.3, "strokeWidth": 1}
 THIN = {"strokeWidth": 1, "color": LIGHT["muted"]}
+EVENT = THIN | {"strokeDash": [4, 3], "strokeOpacity": 0.8}
+# Beside the rule of an event, at the top of the plot
+EVENT_LABEL = {
+    "baseline": "alphabetic",
+    "align": {"expr": "datum.side == 'after' ? 'left' : 'right'"},
+    "dx": {"expr": "datum.side == 'after' ? 4 : -4"},
+    "y": 9,
+}
 HALO = {"color": LIGHT["page"], "stroke": LIGHT["page"], "strokeWidth": 4}
 # Vega expression, true for responses that pass the page's filters; the page sets ``kept``
 PASSES_FILTERS = "datum.kept !== false"
@@ -50,6 +58,7 @@ def curves(scale: Any) -> Spec:
     Data: ``step``, ``series``, ``value``, ``low``, ``high`` (band), ``min``, ``max`` (of the values
     at several steps, if ``value`` is their mean). Layers with their own data: ``zero`` (``zero``),
     ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``),
+    ``event`` and ``event_label`` (``step``, ``event``, ``side``),
     ``raw`` (logged values behind smoothed lines) and ``point`` (both with the fields of the data),
     ``label`` (``step``, ``series``, ``y``, ``label``).
     """
@@ -76,6 +85,7 @@ def curves(scale: Any) -> Spec:
     return _design(
         *_mark_layers(),
         _zero(),
+        _data_layer("event", "rule", EVENT, x="step:Q"),
         _layer(
             "band",
             "area",
@@ -111,6 +121,7 @@ def curves(scale: Any) -> Spec:
         _data_layer(
             "label", "text", label, x="step:Q", y="y:Q", text="label:N", color=color
         ),
+        _data_layer("event_label", "text", EVENT_LABEL, x="step:Q", text="event:N"),
         # The tooltip needs one row per step with the values of all series in columns, such as
         # ``policy_value``.
         pointer.transform_fold(

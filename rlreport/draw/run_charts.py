@@ -30,6 +30,7 @@ from rlreport.draw.curves import (
     floats,
     path_chart,
 )
+from rlreport.draw.events import DrawnEvent, events_to_draw
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.turns import ENDING_WORDS, several_endings
@@ -396,7 +397,8 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
     """
     for group in _groups(tables):
         # Metrics whose steps are counted otherwise than those of rollouts have their own axis.
-        has_own_steps = tables.metrics_apart and group.prefix == "metric_"
+        is_metrics = group.prefix == "metric_"
+        has_own_steps = tables.metrics_apart and is_metrics
         extent = None if has_own_steps else frame.extent
         roles = {metric: role for role, metric in roles_of(group.values).items()}
         drawn = group.drawn
@@ -411,12 +413,17 @@ def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart]:
                 for finding in frame.findings
                 if subject in finding.charts
             ]
+            values = group.values[name]
+            events: tuple[DrawnEvent, ...] = ()
+            for course in frame.courses:
+                if is_metrics and course.is_of("metrics", name):
+                    events = events_to_draw(course)
             chart = curve_chart(
                 Frame(group.steps, findings, extent),
                 group.prefix + key,
                 label(name, 80),
-                [DrawnCurve(group.prefix + key, name, group.values[name])],
-                ChartStyle(group.axis, scale=_scale(group.values[name]), labels=0),
+                [DrawnCurve(group.prefix + key, name, values, events=events)],
+                ChartStyle(group.axis, scale=_scale(values), labels=0),
             )
             if chart is None:
                 continue

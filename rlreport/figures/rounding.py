@@ -46,6 +46,17 @@ def significant(values: ArrayLike, digits: int = DIGITS) -> Floats:
     return _in_units(exact, _exponents(exact) - (digits - 1))
 
 
+def first_least(values: Floats) -> int:
+    """Return the index of the least of ``significant(values)``, the first of equal ones.
+
+    The values are not negative. Only those that may be equal to the least are rounded, which is
+    much faster.
+    """
+    # Ten digits are equal only of numbers that differ by less than a part in 10⁸.
+    near = np.flatnonzero(values <= values.min() * (1 + 1e-8))
+    return int(near[np.argmin(significant(values[near]))])
+
+
 def settled(values: ArrayLike, *operands: ArrayLike) -> Floats:
     """Return differences rounded to 10⁻¹⁰ of their largest operand; smaller ones are 0."""
     exact = np.asarray(values, np.float64)

@@ -31,7 +31,7 @@ def _page_charts(report: RunReport) -> PageCharts:
     run = report.run
     verdict = run.verdict
     lead = [finding for finding in verdict.findings if finding.id == verdict.lead]
-    charts = overview_charts(run.tables, lead)
+    charts = overview_charts(run.tables, lead, list(verdict.courses.values()))
     ordered = arranged(charts, verdict.findings, verdict.lead)
     return PageCharts(
         overview=[*ordered, *run.own_charts],

@@ -1,9 +1,8 @@
-"""Checks of the policy: its KL to the reference policy, its entropy, and its updates."""
+"""Checks of the policy: its entropy and its updates; that of its KL is in ``kl``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,23 +10,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check import progress, quantities
-from rlreport.check.check import (
-    FAILURES,
-    FALLS,
-    KL,
-    LOGPROBS,
-    Check,
-    mean_in,
-    severity_of,
-)
-from rlreport.check.curve import LEAST_LEVEL, Curve, Excursion, excursion_of
+from rlreport.check.check import FAILURES, FALLS, LOGPROBS, Check
+from rlreport.check.curve import LEAST_LEVEL, Curve
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Facts, Onset, Rank, Result, Severity
+from rlreport.check.finding import Facts, Rank, Result, Severity
+from rlreport.check.judges.kl import kl_is_high
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean
-from rlreport.check.prepared import Kind
 from rlreport.check.quantities import LimitedFigure
-from rlreport.check.run import Run, event_onset, fall_onset, once_per_run, onset_of
+from rlreport.check.run import Run, event_onset, fall_onset, onset_of
 from rlreport.check.series import MIN_STEPS, Series
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import change
@@ -35,264 +26,6 @@ from rlreport.text.messages import translatable
 
 ENTROPY = translatable("entropy-collapse threads of TRL, verl and DAPO")
 PUBLIC_RUNS = translatable("public GRPO runs")
-TRL_KL = translatable(
-    "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
-)
-
-
-class KlExplosion(Limits):
-    """Thresholds of ``kl_explosion``."""
-
-    warn = Limit(
-        10.0,
-        LimitKind.VALUE,
-        "nats",
-        "KL per response (warning)",
-        TRL_KL,
-    )
-    critical = Limit(
-        50.0,
-        LimitKind.VALUE,
-        "nats",
-        "KL per response at the end (critical)",
-        TRL_KL,
-    )
-    warn_token = Limit(0.1, LimitKind.VALUE, "nats per token", "KL per token (warning)")
-    critical_token = Limit(
-        0.5, LimitKind.VALUE, "nats per token", "KL per token at the end (critical)"
-    )
-
-
-class _Kl(NamedTuple):
-    """The KL to the reference by step, in nats; None where it cannot be computed."""
-
-    per_response: Series | None
-    per_token: Series | None
-
-    @property
-    def series(self) -> Series:
-        """The series that is shown: per response if that is known."""
-        series = self.per_response or self.per_token
-        assert series is not None
-        return series
-
-
-class _Excursion(NamedTuple):
-    """Where the KL is too high, and what was tested for it."""
-
-    severity: Severity
-    stretch: Excursion | None  # None if it is not too high for long
-    tested: tuple[Tested, ...]
-
-
-@Check(
-    name="KL explosion",
-    rank=Rank.CONSEQUENCE,
-    charts=("kl", "reward_kl_frontier"),
-    limits=KlExplosion,
-    close={
-        "warn": "KL to the reference is {value:short} nats per response",
-        "warn_token": "KL to the reference is {value:short} nats per token",
-    },
-    title={
-        "level": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
-        "token.",
-        "token": "KL to the reference is {kl_token:figure} nats per token.",
-        "start": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
-        "token, from the first step on.",
-        "start_token": "KL to the reference is {kl_token:figure} nats per token from the first "
-        "step on.",
-        "ended": "KL to the reference was {kl:figure} nats per response, {kl_token:figure} per "
-        "token, in steps {since} to {until_step}.",
-        "ended_token": "KL to the reference was {kl_token:figure} nats per token in steps {since} "
-        "to {until_step}.",
-    },
-    statement={
-        "level": "KL to the reference rises to {kl:short} nats per response",
-        "token": "KL to the reference rises to {kl_token:short} nats per token",
-        "start": "KL to the reference is {kl:short} nats per response from the first step on",
-        "start_token": "KL to the reference is {kl_token:short} nats per token from the first "
-        "step on",
-        "ended": "KL to the reference rises to {kl:short} nats per response and comes back",
-        "ended_token": "KL to the reference rises to {kl_token:short} nats per token and comes "
-        "back",
-    },
-    why="Far from the reference policy, the reward model scores text unlike its training data. A "
-    "KL that is high from the first step on means that the reference is another model.",
-    suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
-    needs_also="logprobs and ref_logprobs, or the trainer's KL",
-    explains=("watched_reward_fall",),
-)
-def kl_explosion(check: Check, run: Run) -> Result:
-    """Find that the KL to the reference is, or was, too high for many steps."""
-    judged = _judged_kls(run)
-    if not judged:
-        return check.not_run(KL.words)
-    tested: tuple[Tested, ...] = ()
-    for kl, excursion in judged:
-        tested += excursion.tested
-        if excursion.stretch is not None:
-            return _too_high(check, run, kl, excursion)
-    return Result(tested=tested)
-
-
-@once_per_run
-def _judged_kls(run: Run) -> list[tuple[_Kl, _Excursion]]:
-    """Return the KL of the logged responses and the trainer's, if known, and where each is high."""
-    known = [kl for kl in (_rollouts_kl(run), _trainers_kl(run)) if kl is not None]
-    return [(kl, _excursion(run, kl)) for kl in known]
-
-
-def _too_high(check: Check, run: Run, kl: _Kl, excursion: _Excursion) -> Result:
-    stretch = excursion.stretch
-    assert stretch is not None
-    kind = "level"
-    if stretch.from_start and not _rises(kl):
-        kind = "start"
-    elif not stretch.lasts:
-        kind = "ended"
-    facts: Facts = {
-        "kind": _kind_of(kind, kl),
-        "kl": _level_of(kl.per_response, kind, stretch),
-        "kl_token": _level_of(kl.per_token, kind, stretch),
-        "since": stretch.steps[0],
-        "until_step": stretch.steps[1],
-    }
-    ranking = None
-    if KL.is_available(run):
-        token = run.column("kl_max_position")
-        ranking = Ranking(run.column("kl_k1"), unit="nats", token=token)
-    return check.found(
-        run,
-        severity_of(stretch, excursion.severity),
-        excursion.tested,
-        facts,
-        ranking,
-        series=kl.series,
-        onset=_onset_of_kl(run, kl, stretch),
-        until=None if stretch.lasts else stretch.steps[1],
-    )
-
-
-def _level_of(series: Series | None, kind: str, stretch: Excursion) -> float:
-    """Return where the KL is at the end or, if it did not rise to there, its mean in a stretch."""
-    if kind == "level" and series is not None and series.curve is not None:
-        return series.curve.last.value
-    return mean_in(series, stretch.steps)
-
-
-def _kind_of(kind: str, kl: _Kl) -> str:
-    """Return the key of the title, which names what is known: both figures, or that per token."""
-    if kl.per_response is not None:
-        return kind
-    return "token" if kind == "level" else f"{kind}_token"
-
-
-def _rises(kl: _Kl) -> bool:
-    """Return whether it rises, also per token: that of longer responses is larger in any case."""
-    for series in (kl.per_response, kl.per_token):
-        curve = series.curve if series is not None else None
-        if curve is not None and not (curve.rose or curve.climb is not None):
-            return False
-    return True
-
-
-def _onset_of_kl(run: Run, kl: _Kl, stretch: Excursion) -> Onset | None:
-    """Return when the KL became too high, None if it stays around the limit.
-
-    One that climbs has to be a quarter of the way, too: a KL may be a little above the limit long
-    before it explodes.
-    """
-    curve = kl.series.curve
-    if stretch.from_start and not _rises(kl):
-        return run.from_start()
-    climb = curve.climb if curve is not None else None
-    if climb is not None and climb.onset <= stretch.steps[1]:
-        step = max(stretch.steps[0], climb.onset)
-        return Onset(step, min(climb.low, step), step)
-    if stretch.from_start:
-        return onset_of(curve)
-    if not stretch.is_dated:
-        return None
-    return Onset(stretch.steps[0], stretch.steps[0], stretch.steps[0])
-
-
-def _rollouts_kl(run: Run) -> _Kl | None:
-    """Return the KL of the logged responses, None without it."""
-    if not KL.is_available(run):
-        return None
-    kl = run.column("kl_k1")
-    tokens = np.where(np.isfinite(kl), run.column("response_tokens"), np.nan)
-    per_response = quantities.series_by_step(run, "kl_k1", kind=Kind.SIZE)
-    if not np.isfinite(tokens).any():
-        return _Kl(per_response, None)
-    per_token = run.by_step(kl / tokens, tokens)
-    return _Kl(per_response, Series(run.steps, per_token, kind=Kind.SIZE))
-
-
-def _trainers_kl(run: Run) -> _Kl | None:
-    """Return the trainer's KL, a sum over the tokens of a response or their mean; None without."""
-    per_response = quantities.series_of(run, "kl")
-    per_token = quantities.series_of(run, "kl_token")
-    series = per_response or per_token
-    if series is None or not len(series.steps):
-        return None
-    length = _mean_length(run, series)
-    if length is None:
-        return _Kl(per_response, None if per_response else per_token)
-    if per_response is not None:
-        by_token = replace(per_response, values=per_response.values / length)
-        return _Kl(per_response, by_token)
-    return _Kl(replace(series, values=series.values * length), series)
-
-
-def _mean_length(run: Run, series: Series) -> Floats | None:
-    """Return the mean number of tokens of a response at the steps of a series, None if unknown."""
-    if run.has("response_tokens"):
-        lengths = quantities.series_by_step(run, "response_tokens")
-    else:
-        logged = quantities.series_of(run, "length")
-        if logged is None:
-            return None
-        lengths = logged
-    finite = np.isfinite(lengths.values) & (lengths.values > 0)
-    if not finite.any():
-        return None
-    return np.interp(series.steps, lengths.steps[finite], lengths.values[finite])
-
-
-def _excursion(run: Run, kl: _Kl) -> _Excursion:
-    """Return where the KL is above the limits per response and per token, and how serious it is.
-
-    It must be above both, as that of long responses is large in any case.
-    """
-    limits = KlExplosion
-    levels = (
-        (Severity.CRITICAL, limits.critical, limits.critical_token),
-        (Severity.WARNING, limits.warn, limits.warn_token),
-    )
-    tested: list[Tested] = []
-    severity = Severity.WARNING
-    stretch: Excursion | None = None
-    for of_level, per_response, per_token in levels:
-        pairs = [(per_response, kl.per_response), (per_token, kl.per_token)]
-        known = [(limit, series) for limit, series in pairs if series is not None]
-        # Above 1, it is above all of its limits.
-        parts = [series.values / run.limits.value(limit) for limit, series in known]
-        lowest = np.minimum.reduce(parts)
-        beyond = excursion_of(known[0][1].steps, lowest, 1.0)
-        for limit, series in known:
-            curve = series.curve
-            level = curve.last.value if curve is not None else np.nan
-            if beyond is not None:
-                level = mean_in(series, beyond.steps)
-            tested.append(run.limits.test(limit, ">", level))
-        if beyond is None:
-            continue
-        stretch = beyond
-        if of_level is Severity.CRITICAL and beyond.lasts:
-            severity = of_level
-    return _Excursion(severity, stretch, tuple(tested))
 
 
 class _Entropy(NamedTuple):
@@ -384,7 +117,7 @@ def _does_harm(run: Run) -> bool:
     for course in (quantities.reward_course(run), quantities.watched_course(run)):
         if course is not None and course.lost:
             return True
-    return any(excursion.stretch is not None for _, excursion in _judged_kls(run))
+    return kl_is_high(run)
 
 
 class _EntropyExplosion(Limits):

@@ -152,7 +152,7 @@ def _fall(run: Run) -> Result:
         onset = event_onset(fall)
         z = abs(fall.z or z)
     if death is not None:
-        end = death.level
+        # The last level, as the first steps of the dead piece may still fall
         facts = {**facts, "kind": "dead", "end": end, "since": death.onset}
     lost = run.limits.test(RewardCollapse.lost, ">", lost_part(course, end))
     is_sure = run.limits.test(RewardCollapse.z, ">", z)
