@@ -98,6 +98,7 @@ RESPONSE_COLUMNS = (
     _shown_count("response_tokens", "Length", "tokens", "sampled tokens"),
     _whole("response_chars", "Length", "characters", "of the cleaned response", listed="shown"),
     _inner("structure", "", "structure as bits: 1 list, 2 numbering, 4 headings, 8 parts", "int8"),
+    _inner("garbled", "", "1: a word of three scripts, or a broken character; else 0"),
     _inner("ref_response_chars", "characters", "characters of the reference response"),
     _shown("surprisal_mean", "Surprisal", "nats", "mean over tokens of −logp"),
     _inner("logp_tokens", "tokens", "tokens with a finite logp (weights surprisal_mean)"),

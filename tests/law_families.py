@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.finding import Severity
@@ -48,12 +49,28 @@ class Shape:
         """The prompt of each response, (rows,): each step has prompts of its own."""
         return np.repeat(np.arange(self.steps * self.prompts), self.group)
 
-    def log(self, **columns: Any) -> Tables:
-        """Return the tables of a log with these columns of responses."""
+    def log(
+        self,
+        *,
+        prompt_texts: list[str] | None = None,
+        texts: list[list[str]] | None = None,
+        extra: dict[str, Any] | None = None,
+        **columns: Any,
+    ) -> Tables:
+        """Return the tables of a log with these columns of responses, texts and extra fields."""
         filled = {
             name: np.broadcast_to(values, self.rows) for name, values in columns.items()
         }
-        return make_tables({"step": self.step, "prompt_id": self.prompt, **filled})
+        more: dict[str, Any] = {}
+        if extra is not None:
+            more["extras"] = pd.DataFrame(extra)
+        return make_tables(
+            {"step": self.step, "prompt_id": self.prompt, **filled},
+            prompts=prompt_texts,
+            texts=texts,
+            unit="word",
+            **more,
+        )
 
 
 def random_shape(random: Random) -> Shape:

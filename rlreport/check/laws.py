@@ -229,6 +229,11 @@ def holm(p_values: Floats, level: float) -> Bools:
     return rejected
 
 
+def two_sided_p(z: float) -> float:
+    """Return the chance that a standard normal variable is at least as far from 0 as ``z``."""
+    return math.erfc(abs(z) / math.sqrt(2))
+
+
 def share_difference_z(first: float, of_first: int, last: float, of_last: int) -> float:
     """Return by how many standard errors the share ``last`` of n differs from ``first`` of n.
 

@@ -22,9 +22,11 @@ from rlreport.check.judges import (
     length,
     log,
     policy,
+    ranks,
     reference,
     reward,
     sampler,
+    texts,
 )
 from rlreport.check.limits import MAX_TOML, Limits, Thresholds, problem_of
 from rlreport.check.windows import Trend
@@ -36,10 +38,13 @@ CHECKS: tuple[Check, ...] = (
     log.nan_metrics,
     log.mixed_runs,
     log.broken_log,
+    texts.answers_other_prompt,
     # Causes.
     reward.reward_shift,
     hacking.reward_hacking_token,
     length.length_hacking,
+    ranks.rank_differs,
+    texts.garbled,
     sampler.stale_rollouts,
     sampler.engine_mismatch,
     sampler.off_policy_weights,

@@ -29,6 +29,7 @@ from rlreport.read.spool import Parcel, PartFolder
 from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.tables import NoteKind, RowRole
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
+from rlreport.text.scripts import is_garbled
 from rlreport.text.tokens import structure_of
 
 
@@ -216,6 +217,7 @@ def _text_columns(texts: CleanTexts) -> Columns:
         "response_hash": np.array(list(map(text_hash, responses)), np.uint64),
         "response_chars": np.array(list(map(len, responses)), np.int64),
         "structure": np.array(list(map(structure_of, responses)), np.int64),
+        "garbled": np.array(list(map(is_garbled, responses)), np.float64),
         "ref_response_chars": np.array(reference_chars, np.float64),
     }
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from dataclasses import replace
-from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -29,6 +27,7 @@ from rlreport.figures.rounding import change
 from rlreport.figures.tokens import find_loops
 from rlreport.tables import TextSample
 from rlreport.text.messages import translatable
+from rlreport.text.scripts import script_of
 
 DISTINCT = translatable("LMFlow's post on PPO: distinct-2 fell from 0.39 to 0.22")
 RAGEN_2 = translatable("RAGEN-2 (template collapse)")
@@ -482,21 +481,9 @@ def language_drift(check: Check, run: Run) -> Result:
     )
 
 
-@cache
-def _script(character: str) -> str:
-    """Return the first word of a letter's Unicode name, "CJK" for kana; "" for other characters.
-
-    Japanese mixes kana with Chinese characters, so these count as one script.
-    """
-    if not character.isalpha():
-        return ""
-    name = unicodedata.name(character, "").partition(" ")[0]
-    return "CJK" if name in ("HIRAGANA", "KATAKANA") else name
-
-
 def _scripts(text: str) -> Counter[str]:
     """Count the letters of each script."""
-    return Counter(filter(None, map(_script, text)))
+    return Counter(filter(None, map(script_of, text)))
 
 
 def _in_other_script(run: Run, words: TextSample) -> Floats:

@@ -1,0 +1,90 @@
+"""Scripts of letters (Latin, Cyrillic, …), and text that mixes them as no language does."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+
+from rlreport.text.tokens import units
+
+# Scripts that one language mixes: Japanese has kana with Han, Korean Hangul with Han, and texts on
+# Chinese pronunciation have Bopomofo
+_EAST_ASIAN = frozenset({"CJK", "HANGUL", "BOPOMOFO"})
+# Scripts of symbols and names, which words of East Asian languages may contain
+_BESIDE_EAST_ASIAN = frozenset({"LATIN", "GREEK"})
+MOST_SCRIPTS = 2  # that a word of any language has
+
+_REPLACEMENT = "\ufffd"  # stands for bytes that are no UTF-8
+_BROKEN = re.compile(f"{_REPLACEMENT}+")
+# Byte-level tokens of a small model leave a broken character now and then. A text is garbled if it
+# has this many broken places, or this part of its characters is broken
+BROKEN_PLACES = 3
+BROKEN_SHARE = 0.2
+# New emoji are added here: to an older Unicode they are unassigned
+_PICTOGRAPHS = range(0x1F000, 0x20000)
+
+
+@cache
+def script_of(character: str) -> str:
+    """Return the script of a letter as Unicode's names call it, "" for other characters.
+
+    Japanese mixes kana with Chinese characters, so these count as one script, "CJK".
+    """
+    if not character.isalpha():
+        return ""
+    name = unicodedata.name(character, "").partition(" ")[0].partition("-")[0]
+    return "CJK" if name in ("HIRAGANA", "KATAKANA") else name
+
+
+@cache
+def _counted_script(character: str) -> str:
+    """Return the script of a letter as ``is_garbled`` counts it, "" for none."""
+    # Letters of formulas, half width or ligatures count as the plain ones: ℝ is R.
+    plain = unicodedata.normalize("NFKC", character)
+    name = script_of(plain[0])
+    return "CJK" if name in _EAST_ASIAN else name
+
+
+@cache
+def _is_unassigned(character: str) -> bool:
+    is_pictograph = ord(character) in _PICTOGRAPHS
+    return unicodedata.category(character) == "Cn" and not is_pictograph
+
+
+def is_garbled(text: str) -> bool:
+    """Return whether a text has what no language and no tokenizer writes.
+
+    That is a word of three scripts or more, a character that Unicode does not assign, or several
+    U+FFFD elsewhere than at the end, where a cut may split a character. Words are
+    ``tokens.units``; Han, kana, Hangul and Bopomofo are one script, beside which Latin and Greek
+    do not count.
+    """
+    if text.isascii():
+        return False
+    characters = set(text)
+    if any(map(_is_unassigned, characters)):
+        return True
+    if _REPLACEMENT in characters and _is_broken(text):
+        return True
+    if not _mixes(characters):  # nor does any of its words
+        return False
+    return any(_mixes(set(word)) for word in set(units(text)) if not word.isascii())
+
+
+def _is_broken(text: str) -> bool:
+    """Return whether U+FFFD stands in many places of a text, or for much of it."""
+    whole = text.rstrip(f"{_REPLACEMENT} \n")
+    places = len(_BROKEN.findall(whole))
+    characters = whole.count(_REPLACEMENT)
+    return places >= BROKEN_PLACES or characters > BROKEN_SHARE * len(whole)
+
+
+def _mixes(characters: set[str]) -> bool:
+    """Return whether characters of one word would be of more scripts than a language has."""
+    scripts = set(map(_counted_script, characters)) - {""}
+    if len(scripts) <= MOST_SCRIPTS:
+        return False
+    if "CJK" in scripts:
+        scripts -= _BESIDE_EAST_ASIAN
+    return len(scripts) > MOST_SCRIPTS

@@ -1,0 +1,122 @@
+"""Garbled text, responses at other prompts, and one source of responses against the others."""
+
+import numpy as np
+import pytest
+
+from rlreport.check.finding import Severity
+from rlreport.check.run import Run
+from rlreport.check.sources import sources_of
+from rlreport.tables import Tables
+from rlreport.text.scripts import is_garbled
+from tests.law_families import Shape
+from tests.law_families_texts import (
+    at_other_prompts,
+    garbled,
+    ranks_with_their_own_prompts,
+    replica,
+)
+from tests.tables_builder import find, run, title
+
+SHAPE = Shape(steps=30, prompts=8, group=4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "日本語のテキストと漢字、カタカナ、ひらがな。",
+        "由题意得 α + β = 90°，所以 x ∈ ℝ，Δ > 0",
+        "한국어 문장에 漢字와 English가 있습니다",
+        "emoji 👩‍👩‍👧 and a cut one 👩\u200d",
+        "a character cut at the end \ufffd\ufffd",
+        "one broken \ufffd character of a small byte-level model in a longer text",
+        "المجموع هو ١٢ and русский текст beside it",
+        "μm, Å, ﬁle, ½, ª and 𝑥²",
+        "",
+    ],
+)
+def test_texts_of_languages_formulas_and_emoji_are_not_garbled(text: str) -> None:
+    assert not is_garbled(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer isierungкаяदेश because",
+        "a \ufffd b \ufffd c \ufffd d and so on for many words of text",
+        "\ufffd\ufffd\ufffd no",
+        "an unassigned \u0378 character",
+    ],
+)
+def test_mixed_scripts_and_broken_characters_are_garbled(text: str) -> None:
+    assert is_garbled(text)
+
+
+def made(make, strength: float, seed: int = 1) -> Tables:
+    return make(np.random.default_rng(seed), SHAPE, strength)
+
+
+def test_garbled_text_is_dated_where_it_begins() -> None:
+    finding = find("garbled", made(garbled, 0.3))
+    assert finding.onset is not None
+    assert finding.onset.low <= 16 <= finding.onset.high
+
+
+def with_replica(tables: Tables, of_row: np.ndarray) -> Tables:
+    tables.extras["replica"] = of_row.astype(float)
+    return tables
+
+
+def test_garbled_text_of_one_replica_names_it() -> None:
+    tables = made(garbled, 0.3)
+    is_garbled_row = tables.responses["garbled"].to_numpy() == 1
+    others = np.arange(len(is_garbled_row)) % 3
+    found = find("garbled", with_replica(tables, np.where(is_garbled_row, 3, others)))
+    assert "replica 3" in title(found)
+
+
+def test_a_model_that_learns_with_its_garbled_texts_is_noted_only() -> None:
+    step = SHAPE.step
+    tables = SHAPE.log(reward=step / 30, garbled=1.0)
+    assert find("garbled", tables).severity is Severity.INFO
+    flat = SHAPE.log(reward=np.tile([0.0, 1.0], SHAPE.rows // 2), garbled=1.0)
+    assert find("garbled", flat).severity is Severity.WARNING
+
+
+def test_responses_at_other_prompts_invalidate_the_run_from_the_first_step_on() -> None:
+    finding = find("answers_other_prompt", made(at_other_prompts, 1.0))
+    assert finding.severity is Severity.CRITICAL
+    assert finding.onset is not None
+    assert finding.onset.step == 1
+
+
+def test_prompts_without_words_of_their_own_are_not_judged() -> None:
+    tables = made(at_other_prompts, 1.0)
+    tables.prompts["prompt"] = "Solve the task above."
+    assert run("answers_other_prompt", tables).needs
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ranks_with_prompts_of_their_own_may_differ_in_length(seed: int) -> None:
+    tables = made(ranks_with_their_own_prompts, 0.0, seed)
+    assert run("rank_differs", tables).finding is None
+
+
+def test_the_replica_that_differs_is_named_with_both_figures() -> None:
+    finding = find("rank_differs", made(replica, 1.5))
+    assert finding.facts["source"] == "replica 2"
+    assert finding.facts["kind"] == "length"
+
+
+def test_sources_are_told_by_a_field_or_by_names_of_files() -> None:
+    tables = SHAPE.log(reward=1.0)
+    assert sources_of(Run(tables)) is None
+    tables.extras["dp_rank"] = np.arange(SHAPE.rows) % 4
+    sources = sources_of(Run(tables))
+    assert sources is not None
+    assert sources.label(2) == "rank 2"
+
+
+def test_a_fraction_is_no_rank() -> None:
+    tables = SHAPE.log(reward=1.0)
+    tables.extras["rank"] = np.linspace(0, 1, SHAPE.rows)
+    assert sources_of(Run(tables)) is None
