@@ -14,6 +14,7 @@ from rlreport.check.check import Check
 from rlreport.check.judges import (
     advantages,
     agents,
+    batches,
     diversity,
     environments,
     groups,
@@ -55,6 +56,7 @@ CHECKS: tuple[Check, ...] = (
     sampler.negative_kl,
     sampler.value_divergence,
     advantages.advantage_mismatch,
+    advantages.advantage_outlier,
     groups.zero_variance_groups,
     groups.dropped_groups,
     policy.entropy_explosion,
@@ -84,6 +86,8 @@ CHECKS: tuple[Check, ...] = (
     hacking.reward_part_dominance,
     length.cut_texts,
     log.repeated_steps,
+    batches.uneven_groups,
+    batches.order_repeated,
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
