@@ -6,8 +6,9 @@ groups of different sizes, rounded advantages or a constant scale of rewards.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import comb
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -151,8 +152,15 @@ ESTIMATORS: tuple[Callable[[Groups], Floats], ...] = (
 )
 
 
-def _logged(groups: Groups, advantage: Floats, kept: NDArray[np.bool_]) -> Tables:
-    """Return the tables of a log with the kept responses."""
+def logged(
+    groups: Groups,
+    advantage: Floats,
+    kept: NDArray[np.bool_] | None = None,
+    more: Mapping[str, Floats] = MappingProxyType({}),
+) -> Tables:
+    """Return the tables of a log with the kept responses, by default all, and more columns."""
+    if kept is None:
+        kept = np.ones(len(advantage), bool)
     columns = {
         "step": groups.step,
         "prompt_id": groups.group,
@@ -161,6 +169,7 @@ def _logged(groups: Groups, advantage: Floats, kept: NDArray[np.bool_]) -> Table
         "reward": groups.reward,
         "response_tokens": groups.length,
         "advantage_logged_mean": advantage,
+        **more,
     }
     return make_tables({name: values[kept] for name, values in columns.items()})
 
@@ -197,7 +206,7 @@ def of_estimator(
         scale = float(10 ** random.uniform(-2, 2))
         groups.reward = groups.reward * scale
         advantage = advantage * float(10 ** random.uniform(-2, 2))
-    return _logged(groups, advantage, kept)
+    return logged(groups, advantage, kept)
 
 
 def _keep(groups: Groups, kept: NDArray[np.bool_]) -> None:
@@ -230,7 +239,7 @@ def _with(fault: Callable[[Groups, Shape], Floats]) -> Callable[..., Tables]:
         advantage = np.where(
             _since(random, shape, strength), fault(groups, shape), grpo(groups)
         )
-        return _logged(groups, advantage, np.ones(shape.rows, bool))
+        return logged(groups, advantage)
 
     return make
 
@@ -276,7 +285,7 @@ def _outlier(random: Random, shape: Shape, strength: float) -> Tables:
     groups = Groups(random, shape)
     advantage = grpo(groups)
     advantage[random.integers(shape.rows)] = strength
-    return _logged(groups, advantage, np.ones(shape.rows, bool))
+    return logged(groups, advantage)
 
 
 def _uneven(random: Random, shape: Shape, strength: float) -> Tables:
@@ -290,7 +299,7 @@ def _uneven(random: Random, shape: Shape, strength: float) -> Tables:
         kept &= np.arange(shape.rows) < shape.rows - int(
             random.integers(2 * shape.group)
         )
-    return _logged(groups, grpo(groups), kept)
+    return logged(groups, grpo(groups), kept)
 
 
 def _repeating(random: Random, shape: Shape, strength: float) -> Tables:

@@ -83,6 +83,7 @@ class Misfit(NamedTuple):
     offset: float  # RMS of the means of groups over the RMS of advantages
     apart: float  # share of groups in which equal rewards have different advantages
     fitted: float  # share of advantages that the best usual formula gives
+    correlation: float  # of advantages and rewards within groups
 
 
 def misfit(batch: Batch, usual: int | None) -> Misfit:
@@ -94,14 +95,25 @@ def misfit(batch: Batch, usual: int | None) -> Misfit:
     """
     count = int(batch.trained.sum())
     if not count:
-        return Misfit(0, np.nan, np.nan, np.nan)
+        return Misfit(0, np.nan, np.nan, np.nan, np.nan)
     fits = (fit(batch, formula) for formula in _formulas(batch))
     return Misfit(
         groups=count,
         offset=_offset(batch, usual),
         apart=float(groups_apart(batch)[batch.trained].mean()),
         fitted=max(fits),
+        correlation=_correlation(
+            _within(batch.group, batch.advantage), _within(batch.group, batch.reward)
+        ),
     )
+
+
+def _correlation(x: Floats, y: Floats) -> float:
+    """Return the correlation of values of mean 0; NaN if one of them is 0 throughout."""
+    scale = float(np.sqrt((x**2).sum() * (y**2).sum()))
+    if not scale > TINY:
+        return np.nan
+    return float(np.clip((x * y).sum() / scale, -1, 1))
 
 
 def usual_size(sizes: Ints) -> int | None:
@@ -243,12 +255,13 @@ def correlation_beside_reward(batch: Batch, other: Floats) -> tuple[float, float
     reward = _within(group, batch.reward[known])
     advantage = _without(_within(group, batch.advantage[known]), reward)
     figure = _without(_within(group, other[known]), reward)
-    scale = float(np.sqrt((advantage**2).sum() * (figure**2).sum()))
+    r = _correlation(advantage, figure)
     freedom = int(known.sum()) - len(np.unique(group)) - 3
-    if not scale > TINY or freedom < 1:
-        return np.nan, np.nan
-    r = float(np.clip((advantage * figure).sum() / scale, -0.999999, 0.999999))
-    return r, float(np.arctanh(r) * np.sqrt(freedom))
+    if freedom < 1:
+        return r, np.nan
+    # The arctanh of 1 is infinite.
+    z = np.arctanh(np.clip(r, -0.999999, 0.999999)) * np.sqrt(freedom)
+    return r, float(z)
 
 
 def _within(group: Ints, values: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -79,6 +80,12 @@ class _AdvantageMismatch(Limits):
         LimitKind.SHARE,
         "of advantages",
         "share that the best usual formula gives, if so",
+    )
+    within = Limit(
+        0.98,
+        LimitKind.VALUE,
+        "",
+        "correlation with rewards within groups; if it is higher, advantages follow them",
     )
     groups = Limit(
         10, LimitKind.COUNT, "groups", "least number of groups with a signal in a block"
@@ -322,6 +329,7 @@ def _tests(run: Run, found: Misfit) -> list[Tested]:
         run.limits.test(limits.apart, ">", found.apart),
         run.limits.test(limits.offset, ">", found.offset),
         run.limits.test(limits.fitted, "<", found.fitted),
+        run.limits.test(limits.within, "<", found.correlation),
     ]
 
 
@@ -392,8 +400,9 @@ def _best_of_mixed(run: Run) -> Bools:
 
 def _punished(run: Run, advantages: _Advantages) -> Bools:
     """Return which best-rewarded responses of a group have a negative advantage, (rows,)."""
-    size = np.sqrt(mean(advantages.usual**2))
-    return _best_of_mixed(run) & (advantages.usual < -PUNISHED * size)
+    size = math.sqrt(mean(advantages.usual**2))
+    is_negative: Bools = advantages.usual < -PUNISHED * size
+    return _best_of_mixed(run) & is_negative
 
 
 def _rows_apart(run: Run, advantages: _Advantages) -> Bools:
@@ -469,5 +478,5 @@ def _are_rewards_far(run: Run) -> Bools:
     reward = run.column("reward")
     distance = np.abs(reward - median(reward))
     group = run.responses["group"].to_numpy()
-    farthest = pd.Series(distance).groupby(group).transform("max").to_numpy(np.float64)
+    farthest = pd.Series(distance).groupby(group).transform("max")
     return np.asarray(farthest > FAR * typical(distance), bool)
