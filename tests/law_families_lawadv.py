@@ -78,7 +78,7 @@ def remax(groups: Groups) -> Floats:
     """Li et al. 2024, ReMax: r − reward of the greedy response to the prompt."""
     chance = groups.mean(groups.reward)
     of_prompt = groups.random.random(groups.group.max() + 1)[groups.group]
-    return groups.reward - (of_prompt < chance)
+    return groups.reward - np.where(of_prompt < chance, 1.0, 0.0)
 
 
 def opo(groups: Groups) -> Floats:
@@ -99,15 +99,18 @@ def pass_at_k(groups: Groups) -> Floats:
         std = np.sqrt(mean * (1 - mean))
         if not std:
             continue
-        # Of a wrong response: whether the others of its sets are wrong, too
-        of_wrong = 1 - mean - comb(max(wrong - 1, 0), k - 1) / comb(size - 1, k - 1)
-        found[at] = np.where(groups.reward[at] == 1, 1 - mean, of_wrong) / std
+        # Of a wrong response: the chance that its k − 1 others are wrong, too
+        ways = comb(max(wrong - 1, 0), k - 1)
+        others_wrong = ways / comb(size - 1, k - 1)
+        is_right = groups.reward[at] == 1
+        found[at] = np.where(is_right, 1 - mean, 1 - mean - others_wrong) / std
     return found
 
 
 def gdpo(groups: Groups) -> Floats:
     """Liu et al. 2026, GDPO: each part of the reward normalised by itself, then the batch."""
-    of_format = (groups.random.random(len(groups.reward)) < 0.7).astype(np.float64)
+    luck = groups.random.random(len(groups.reward))
+    of_format = np.where(luck < 0.7, 1.0, 0.0)
     total = grpo(groups) + grpo(groups, of_format)
     groups.reward = groups.reward + of_format
     mean = groups.mean(total, groups.step)
@@ -199,7 +202,8 @@ def of_estimator(
         kept = random.random(shape.rows) > random.uniform(0.02, 0.5)
     elif variant == 2:
         kept = groups.std(groups.reward) > 0
-        kept &= (groups.length < np.quantile(groups.length, 0.9)) | (groups.reward > 0)
+        is_long = groups.length > np.quantile(groups.length, 0.9)
+        kept &= ~is_long | (groups.reward > 0)
     elif variant == 4:
         advantage = np.round(advantage, 5)
     elif variant == 5:
@@ -263,8 +267,9 @@ def reshaped(groups: Groups, shape: Shape) -> Floats:
     pairs = np.arange(shape.rows).reshape(-1, shape.group)
     even = len(pairs) // 2 * 2
     # Of two groups in turn: the first half of both is one group, the second half the other
-    order = pairs[:even].reshape(-1, 2, shape.group).transpose(0, 2, 1).ravel()
-    order = np.append(order, pairs[even:].ravel())
+    in_turn = pairs[:even].reshape(-1, 2, shape.group).swapaxes(1, 2)
+    rest = pairs[even:].ravel()
+    order = np.append(in_turn.ravel(), rest)
     for name in ("reward", "length", "group"):
         setattr(groups, name, getattr(groups, name)[order])
     return _over(groups, np.repeat(np.arange(len(pairs)), shape.group))
@@ -295,10 +300,9 @@ def _uneven(random: Random, shape: Shape, strength: float) -> Tables:
     lacks = random.random(groups.group.max() + 1) < strength
     kept = ~(is_first & lacks[groups.group])
     if not strength:
-        # All groups of a step twice, or the last step incomplete
-        kept &= np.arange(shape.rows) < shape.rows - int(
-            random.integers(2 * shape.group)
-        )
+        # The last step is not complete.
+        missing = int(random.integers(2 * shape.group))
+        kept[shape.rows - missing :] = False
     return logged(groups, grpo(groups), kept)
 
 

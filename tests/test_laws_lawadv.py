@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.check.finding import Severity
+from rlreport.check.finding import Onset, Severity
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
 from rlreport.tables import Tables
@@ -32,11 +32,10 @@ def of_groups(*, seed: int = 0, shape: Shape = SHAPE) -> Groups:
 @pytest.mark.parametrize("variant", range(VARIANTS))
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: one.__name__)
 def test_no_estimator_of_the_literature_is_called_wrong(estimator, variant) -> None:
-    for seed in range(2):
-        random = np.random.default_rng([seed, variant])
-        made = of_estimator(random, random_shape(random), estimator, variant)
-        for check in ("advantage_mismatch", "advantage_outlier"):
-            assert BY_ID[check].run(Run(made)).finding is None
+    random = np.random.default_rng(variant)
+    made = of_estimator(random, random_shape(random), estimator, variant)
+    for check in ("advantage_mismatch", "advantage_outlier"):
+        assert BY_ID[check].run(Run(made)).finding is None
 
 
 def test_groups_of_neighbouring_rows_are_named() -> None:
@@ -55,12 +54,14 @@ def test_groups_of_neighbouring_rows_are_named() -> None:
 def test_examples_are_the_best_of_their_group_with_a_negative_advantage() -> None:
     groups = of_groups()
     # Each prompt has rewards of its own level.
-    level = np.random.default_rng(6).integers(0, 4, groups.group.max() + 1)
+    prompts = groups.group.max() + 1
+    level = np.random.default_rng(6).integers(0, 4, prompts)
     groups.reward = groups.reward + level[groups.group]
     made = logged(groups, over_other_groups(groups, SHAPE))
     found = find("advantage_mismatch", made)
     assert "best-rewarded responses of their group have a negative one" in title(found)
-    best = pd.Series(groups.reward).groupby(groups.group).transform("max").to_numpy()
+    by_group = pd.Series(groups.reward).groupby(groups.group)
+    best = by_group.transform("max").to_numpy()
     for example in found.evidence:
         row = (example.step - 1) * 64 + example.n
         assert groups.reward[row] == best[row]
@@ -82,30 +83,29 @@ def test_wrong_groups_are_dated_by_the_first_block_and_the_last() -> None:
     wrong = over_other_groups(groups, SHAPE)
     made = logged(groups, np.where(is_wrong, wrong, grpo(groups)))
     found = find("advantage_mismatch", made)
-    assert found.onset
     # Blocks have three steps.
-    assert (found.onset.low, found.onset.step, found.onset.high) == (7, 10, 12)
+    assert found.onset == Onset(10, 7, 12)
     assert found.until == 21
 
 
-@pytest.mark.parametrize(("steps", "is_found"), [(3, True), (1, False)])
-def test_ten_groups_are_enough(steps, is_found) -> None:
+@pytest.mark.parametrize("steps", [1, 3])
+def test_ten_groups_are_enough(steps) -> None:
     shape = Shape(steps=steps, prompts=8, group=8)
     groups = of_groups(shape=shape)
     made = logged(groups, over_other_groups(groups, shape))
-    assert (severity("advantage_mismatch", made) is not None) == is_found
+    is_found = severity("advantage_mismatch", made) is not None
+    assert is_found == (steps > 1)
 
 
-@pytest.mark.parametrize(("share", "is_found"), [(0.05, False), (0.6, True)])
-def test_few_groups_may_have_equal_rewards_with_other_advantages(
-    share, is_found
-) -> None:
+@pytest.mark.parametrize("share", [0.05, 0.6])
+def test_few_groups_may_have_equal_rewards_with_other_advantages(share) -> None:
     groups = of_groups()
     random = np.random.default_rng(3)
     is_wrong = random.random(groups.group.max() + 1)[groups.group] < share
     wrong = over_other_groups(groups, SHAPE)
     made = logged(groups, np.where(is_wrong, wrong, grpo(groups)))
-    assert (severity("advantage_mismatch", made) is not None) == is_found
+    is_found = severity("advantage_mismatch", made) is not None
+    assert is_found == (share > 0.5)
 
 
 @pytest.mark.parametrize("term", ["kl_k1", "response_tokens"])
@@ -154,7 +154,8 @@ def test_groups_without_their_usual_number_of_responses_are_noted() -> None:
     assert severity("uneven_groups", with_group_ids(9)) is None
     found = find("uneven_groups", with_group_ids(20))
     assert found.severity is Severity.INFO
-    assert (found.facts["size"], found.facts["low"], found.facts["high"]) == (4, 3, 3)
+    assert found.facts["size"] == 4
+    assert found.facts["low"] == found.facts["high"] == 3
     assert [one.value for one in found.evidence] == [3.0] * 3
 
 
@@ -163,13 +164,15 @@ def test_a_group_may_come_in_two_steps() -> None:
 
 
 def test_groups_without_ids_are_not_counted() -> None:
-    made = make_tables({"step": np.arange(40) // 4, "prompt_id": np.arange(40) // 3})
+    row = np.arange(40)
+    made = make_tables({"step": row // 4, "prompt_id": row // 3})
     assert run("uneven_groups", made).needs
 
 
 def in_order(prompts: list[list[int]]) -> Tables:
     """Return a run with two responses to each of these prompts by step."""
-    step = np.repeat(np.arange(len(prompts)), [2 * len(one) for one in prompts])
+    sizes = [2 * len(one) for one in prompts]
+    step = np.repeat(np.arange(len(prompts)), sizes)
     return make_tables(
         {"step": step, "prompt_id": np.repeat(np.concatenate(prompts), 2)}
     )
@@ -179,7 +182,8 @@ NEW = np.arange(400).reshape(100, 4).tolist()
 
 
 def test_prompts_that_come_again_in_order_are_noted() -> None:
-    found = find("order_repeated", in_order(NEW[:12] + NEW[2:8] + NEW[20:30]))
+    again = NEW[:12] + NEW[2:8]
+    found = find("order_repeated", in_order(again + NEW[20:30]))
     assert found.severity is Severity.INFO
     assert title(found) == (
         "Steps 12 to 17 have the same prompts as steps 2 to 7, in the same order."
@@ -206,7 +210,11 @@ SPREAD = np.where(np.arange(len(STEP)) % 2, 1.5, -1.5)
 
 @pytest.mark.parametrize(
     ("wide", "onset", "until"),
-    [((10, 20), 10, 19), ((0, 15), 0, 14), ((25, 40), 25, None)],
+    [
+        ((10, 20), 10, 19),
+        ((0, 15), 0, 14),
+        ((25, 40), 25, None),
+    ],
 )
 def test_importance_weights_are_judged_in_every_stretch(wide, onset, until) -> None:
     is_wide = (wide[0] <= STEP) & (wide[1] > STEP)
@@ -218,7 +226,8 @@ def test_importance_weights_are_judged_in_every_stretch(wide, onset, until) -> N
 
 
 def test_what_ended_soon_does_not_hide_what_lasts() -> None:
-    few = (STEP >= 5) & (STEP < 9) & (np.arange(len(STEP)) % 100 == 0)
+    first_of_step = np.arange(len(STEP)) % 100 == 0
+    few = first_of_step & np.isin(STEP, range(5, 9))
     # One weight outweighs all others in four steps; later, all are too small.
     log_weight = np.where(few, 6.0, np.where(STEP >= 20, -2.0, 0.0))
     found = find("off_policy_weights", tables(log_weight=log_weight))

@@ -8,6 +8,7 @@ formula gives, do not belong to the groups that they stand in.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -60,9 +61,9 @@ class Batch:
     @property
     def size(self) -> float:
         """The RMS of the advantages; 0 without any."""
-        return (
-            float(np.sqrt((self.advantage**2).mean())) if len(self.advantage) else 0.0
-        )
+        if not len(self.advantage):
+            return 0.0
+        return math.sqrt(float((self.advantage**2).mean()))
 
     @property
     def has_signal(self) -> Bools:
@@ -110,7 +111,7 @@ def misfit(batch: Batch, usual: int | None) -> Misfit:
 
 def _correlation(x: Floats, y: Floats) -> float:
     """Return the correlation of values of mean 0; NaN if one of them is 0 throughout."""
-    scale = float(np.sqrt((x**2).sum() * (y**2).sum()))
+    scale = float(np.linalg.norm(x) * np.linalg.norm(y))
     if not scale > TINY:
         return np.nan
     return float(np.clip((x * y).sum() / scale, -1, 1))
@@ -143,7 +144,8 @@ def _offset(batch: Batch, usual: int | None) -> float:
         return np.nan
     means = _means(batch.group, batch.advantage)[is_complete]
     squares = _means(batch.group, batch.advantage**2)[is_complete]
-    return float(np.sqrt((means**2).mean() / max(squares.mean(), TINY)))
+    of_all = max(float(squares.mean()), TINY)
+    return math.sqrt(float((means**2).mean()) / of_all)
 
 
 def groups_apart(batch: Batch) -> Bools:
@@ -156,8 +158,8 @@ def groups_apart(batch: Batch) -> Bools:
     keys = (batch.advantage[at], batch.reward[at], batch.group[at])
     at = at[np.lexsort(keys)]
     group = batch.group[at]
-    is_next = group[1:] == group[:-1]
-    is_same = is_next & (batch.reward[at][1:] == batch.reward[at][:-1])
+    reward = batch.reward[at]
+    is_same = (np.diff(group) == 0) & (np.diff(reward) == 0)
     gap = np.diff(batch.advantage[at])
     is_apart = np.zeros(int(batch.group.max(initial=-1)) + 1, bool)
     is_apart[group[1:][is_same & (gap > APART * batch.size)]] = True
@@ -237,7 +239,8 @@ def _stds(codes: Ints, values: Floats) -> Floats:
 
 def _divided(values: Floats, std: Floats) -> Floats:
     """Return values over a std, 0 where that is 0."""
-    return np.divide(values, std, out=np.zeros(len(values)), where=std > 0)
+    nothing = np.zeros(len(values))
+    return np.divide(values, std, out=nothing, where=std > 0)
 
 
 def correlation_beside_reward(batch: Batch, other: Floats) -> tuple[float, float]:

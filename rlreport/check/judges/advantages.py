@@ -461,6 +461,7 @@ def advantage_outlier(check: Check, run: Run) -> Result:
         return Result(tested=(tested,))
     is_far = ratio > tested.bound
     steps = np.unique(run.responses["step"].to_numpy(np.int64)[is_far])
+    last = int(steps[-1])
     return check.found(
         run,
         Severity.WARNING,
@@ -468,7 +469,7 @@ def advantage_outlier(check: Check, run: Run) -> Result:
         {"ratio": largest, "most": largest * advantages.size},
         Ranking(advantages.error, unit="from the expected value", among=is_far),
         onset=int(steps[0]),
-        until=int(steps[-1]) if steps[-1] < run.steps[-1] else None,
+        until=None if last == run.steps[-1] else last,
         steps=steps.tolist(),
     )
 

@@ -89,7 +89,8 @@ def _sizes_of_groups(run: Run) -> pd.Series:
     Several rows of one rollout count once. The last step may not be complete.
     """
     rows = run.responses[["step", "group", "group_hash", "rollout"]]
-    rows = rows[(rows["group_hash"] != 0) & (rows["step"] < run.steps[-1])]
+    is_complete = rows["step"] < run.steps[-1]
+    rows = rows[is_complete & (rows["group_hash"] != 0)]
     # Rows of no rollout are one each.
     alone = pd.Series(-1.0 - np.arange(len(rows)), index=rows.index)
     rollout = rows["rollout"].fillna(alone)
@@ -144,21 +145,23 @@ def order_repeated(check: Check, run: Run) -> Result:
     if not tested.met:
         return Result(tested=(tested,))
     start = int(starts[longest])
-    stop = int(stops[longest])
+    steps = run.steps[start : int(stops[longest])]
     lag = int(lags[start])
+    earlier = run.steps[start - lag :]
+    end = int(steps[-1])
     return check.found(
         run,
         Severity.INFO,
         [tested],
         {
-            "start": int(run.steps[start]),
-            "end": int(run.steps[stop - 1]),
-            "earlier_start": int(run.steps[start - lag]),
-            "earlier_end": int(run.steps[stop - 1 - lag]),
+            "start": int(steps[0]),
+            "end": end,
+            "earlier_start": int(earlier[0]),
+            "earlier_end": int(earlier[length - 1]),
         },
-        onset=int(run.steps[start]),
-        until=None if stop == len(run.steps) else int(run.steps[stop - 1]),
-        steps=run.steps[start:stop].tolist(),
+        onset=int(steps[0]),
+        until=None if end == run.steps[-1] else end,
+        steps=steps.tolist(),
     )
 
 
