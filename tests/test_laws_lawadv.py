@@ -119,6 +119,14 @@ def test_a_penalty_that_the_reward_does_not_hold_is_no_fault(term) -> None:
     assert severity("advantage_mismatch", logged(groups, advantage)) is not None
 
 
+def test_rows_of_one_rollout_may_have_advantages_of_their_own() -> None:
+    groups = of_groups()
+    rollout = np.arange(SHAPE.rows) // 2.0
+    advantage = over_other_groups(groups, SHAPE)
+    made = logged(groups, advantage, more={"rollout": rollout})
+    assert severity("advantage_mismatch", made) is None
+
+
 def test_an_outlier_is_a_thousand_times_the_median() -> None:
     groups = of_groups()
     for times, expected in ((900, None), (1100, "warning")):

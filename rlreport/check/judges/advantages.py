@@ -374,8 +374,12 @@ def _fit_neighbours(run: Run, advantages: _Advantages, blocks: BlockFigures) -> 
 def _have_other_terms(run: Run, advantages: _Advantages) -> bool:
     """Return whether advantages hold a term that the reward lacks, such as a KL penalty.
 
-    Then responses with the same reward have different advantages in a correct run.
+    Then responses with the same reward have different advantages in a correct run, as have the
+    rows of a rollout whose turns have advantages of their own.
     """
+    rollout = run.responses["rollout"].dropna()
+    if rollout.duplicated().any():
+        return True
     everything = np.ones(len(run.responses), bool)
     known = np.isfinite(run.column("reward")) & np.isfinite(advantages.usual)
     batch = _batch(run, advantages, everything)
