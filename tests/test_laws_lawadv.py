@@ -121,7 +121,7 @@ def test_a_penalty_that_the_reward_does_not_hold_is_no_fault(term) -> None:
 
 def test_rows_of_one_rollout_may_have_advantages_of_their_own() -> None:
     groups = of_groups()
-    rollout = np.arange(SHAPE.rows) // 2.0
+    rollout = (np.arange(SHAPE.rows) // 2).astype(np.float64)
     advantage = over_other_groups(groups, SHAPE)
     made = logged(groups, advantage, more={"rollout": rollout})
     assert severity("advantage_mismatch", made) is None
