@@ -282,6 +282,8 @@ NOT_IN_NULL_RUNS = (
     "failed_rollouts",
     "reward_part_dominance",
     "advantage_mismatch",
+    "advantage_outlier",
+    "uneven_groups",
     "dropped_groups",
     "sharpening",
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,7 @@ def _reference(random: Random, shape: Shape, strength: float) -> Tables:
     )
 
 
-CASES = (
+CASES: tuple[Case, ...] = (
     Case("reference_is_policy", "share of responses", (0.5, 0.9, 1.0), _reference),
 )
 
@@ -145,5 +146,12 @@ def table(logs: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for line in table(int(sys.argv[1]) if len(sys.argv) > 1 else 100):
+    # By its name, as files with further cases import this module
+    of_all = import_module("tests.law_families")
+    logs_each = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    for line in of_all.table(logs_each):
         print(line)
+else:
+    from tests.law_families_lawadv import CASES as OF_ADVANTAGES
+
+    CASES += OF_ADVANTAGES

@@ -375,6 +375,8 @@ class Check:
     ) -> Result:
         """Return a finding about the first figure that is beyond its limit for long, if any.
 
+        What ended soon comes after what did not, and what has no date after what has one.
+
         Args:
             run: the run that is judged.
             figures: what is compared with limits, in the order of importance.
@@ -387,25 +389,43 @@ class Check:
             run.limits.test(figure.limit, figure.op, figure.level(excursion))
             for figure, excursion in zip(figures, excursions, strict=True)
         ]
-        for figure, excursion in zip(figures, excursions, strict=True):
-            if excursion is None:
-                continue
-            if figure.series.source == "metrics":
-                facts["series_from"] = "metrics"
-            for name, series in shown.items():
-                level = mean_in(series, excursion.steps)
-                if math.isfinite(level):
-                    facts[name] = level
-            return self.found(
-                run,
-                severity_of(excursion),
-                tested,
-                facts,
-                ranking,
-                onset=self._onset_of(run, figure, excursion),
-                until=None if excursion.lasts else excursion.steps[1],
-            )
-        return Result(tested=tuple(tested))
+        beyond = [
+            (figure, excursion)
+            for figure, excursion in zip(figures, excursions, strict=True)
+            if excursion is not None
+        ]
+        if not beyond:
+            return Result(tested=tuple(tested))
+        figure, excursion = min(beyond, key=_precedence)
+        if figure.series.source == "metrics":
+            facts["series_from"] = "metrics"
+        for name, series in shown.items():
+            level = mean_in(series, excursion.steps)
+            if math.isfinite(level):
+                facts[name] = level
+        onset = self._onset_of(run, figure, excursion)
+        steps = None
+        if onset is None or not excursion.lasts:
+            window = run.window_of(excursion.steps)
+            steps = window.steps
+            ranking = ranking.inside(window.rows)
+        return self.found(
+            run,
+            severity_of(excursion),
+            tested,
+            facts,
+            ranking,
+            onset=onset,
+            until=None if excursion.lasts else excursion.steps[1],
+            steps=steps,
+        )
+
+
+def _precedence(beyond: tuple[LimitedFigure, Excursion]) -> tuple[int, bool]:
+    """Return the key by which a figure beyond its limit is told before others."""
+    _, excursion = beyond
+    has_date = excursion.is_dated or excursion.from_start
+    return severity_of(excursion).order, not has_date
 
 
 def severity_of(

@@ -40,6 +40,12 @@ class Ranking(NamedTuple):
     # whether the claim is one on the last steps, whenever it began
     in_last_window: bool = False
 
+    def inside(self, rows: slice) -> Ranking:
+        """Return the ranking of these rows alone: a range of the table of responses."""
+        chosen = np.zeros(len(self.by), bool)
+        chosen[rows] = True if self.among is None else self.among[rows]
+        return self._replace(among=chosen)
+
 
 def examples(
     run: Run, ranking: Ranking, onset: Onset | None, until: int | None = None

@@ -14,6 +14,7 @@ from rlreport.check.check import Check
 from rlreport.check.judges import (
     advantages,
     agents,
+    batches,
     diversity,
     environments,
     groups,
@@ -61,6 +62,7 @@ CHECKS: tuple[Check, ...] = (
     sampler.negative_kl,
     sampler.value_divergence,
     advantages.advantage_mismatch,
+    advantages.advantage_outlier,
     groups.zero_variance_groups,
     groups.dropped_groups,
     policy.entropy_explosion,
@@ -90,6 +92,8 @@ CHECKS: tuple[Check, ...] = (
     hacking.reward_part_dominance,
     length.cut_texts,
     log.repeated_steps,
+    batches.uneven_groups,
+    batches.order_repeated,
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}

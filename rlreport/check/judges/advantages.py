@@ -1,30 +1,45 @@
-"""Check of logged advantages against those that follow from rewards in their groups."""
+"""Checks of logged advantages against those that follow from rewards in their groups."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from rlreport.check import progress
+from rlreport.check import estimators, progress
 from rlreport.check.check import FAILURES, REWARD, Check, Need
-from rlreport.check.curve import LEAST_LEVEL
+from rlreport.check.estimators import Batch, Misfit
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Onset, Rank, Result, Severity
+from rlreport.check.laws import (
+    LEAST_ROWS,
+    NOT_OBSERVED,
+    BlockFigures,
+    Bools,
+    Figure,
+    figures_by_block,
+)
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.means import mean, median
 from rlreport.check.run import Run
-from rlreport.check.windows import TINY, Trend, correlation_within
+from rlreport.check.windows import Trend, Window, correlation_within
 from rlreport.figures.grouped import Grouped
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.summarise.steps import FAR, advantage_fit, most_common, typical
-from rlreport.text.messages import translatable
+from rlreport.text.messages import format_message, sentences, translatable
 
 LOGGED = "advantage_logged_mean"
+ADVANTAGES = Need("advantages", (LOGGED,))
+ONE_EACH = translatable("one advantage per response, no critic and no token_rewards")
 GRPO = translatable("DeepSeekMath (GRPO); TRL and verl: (r − μ) / (σ + ε)")
-# The mean advantage of groups is 0 if it is below this part of their size
-CENTRED = 0.01
+# A best-rewarded response is punished if its advantage is below minus this part of the RMS
+PUNISHED = 0.02
+# A term such as the KL is a part of advantages if what the reward does not explain of them
+# correlates with it so much, and by so many standard errors
+PART = 0.3
+PART_Z = 4.0
 
 
 class _AdvantageMismatch(Limits):
@@ -39,26 +54,41 @@ class _AdvantageMismatch(Limits):
         0.5,
         LimitKind.VALUE,
         "",
-        "that correlation, if advantages fit other rows or fitted before",
+        "that correlation, if advantages fit other rows",
     )
     other = Limit(
         0.8,
         LimitKind.VALUE,
         "",
-        "correlation with the neighbouring row, or with the own row before",
+        "correlation with the neighbouring row",
+    )
+    apart = Limit(
+        0.1,
+        LimitKind.SHARE,
+        "of groups",
+        "share in which equal rewards have different advantages",
+        translatable("R1-V#67: rewards reshaped to groups of neighbours"),
     )
     offset = Limit(
         0.25,
         LimitKind.SHARE,
         "of their size",
-        "mean advantage of groups (RMS) if it was 0 before",
-        GRPO,
+        "mean advantage of groups (RMS), if equal rewards have different advantages",
     )
-    far = Limit(
-        FAR,
-        LimitKind.RATIO,
-        "times",
-        "an advantage that its reward does not explain, over the median",
+    fitted = Limit(
+        0.9,
+        LimitKind.SHARE,
+        "of advantages",
+        "share that the best usual formula gives, if so",
+    )
+    within = Limit(
+        0.98,
+        LimitKind.VALUE,
+        "",
+        "correlation with rewards within groups; if it is higher, advantages follow them",
+    )
+    groups = Limit(
+        10, LimitKind.COUNT, "groups", "least number of groups with a signal in a block"
     )
 
 
@@ -67,97 +97,118 @@ class _Advantages(NamedTuple):
 
     usual: Floats  # as logged, NaN for those that are far too large, (rows,)
     size: float  # typical size of the logged ones
-    recomputed: Floats  # (rows,)
+    expected: Floats  # recomputed from rewards, at the size of the logged ones, (rows,)
     error: Floats  # size of what rewards do not explain, (rows,)
     fit: Floats  # correlation of logged and recomputed ones by step, (S,)
-    offset: Floats  # mean advantage of groups over their size by step, (S,)
-    far: Floats  # largest unexplained advantage over the typical one by step, (S,)
+    # the number of responses of a complete group, None if it is unknown
+    complete: int | None
 
 
-class _Fault(NamedTuple):
-    """What may be wrong with advantages; ``at`` is the index of its first step, None if unknown."""
+_SHIFTED = {
+    "sign": translatable(
+        "Logged advantages have the opposite sign of those computed from rewards (correlation "
+        "{own:figure})."
+    ),
+    "other": translatable(
+        "Logged advantages fit the reward of the neighbouring row (correlation {other:figure}), "
+        "not that of their own ({own:figure})."
+    ),
+}
 
-    tested: Tested
-    holds: bool
-    at: int | None = None
+
+def _title(facts: Facts) -> str:
+    """Return the title; that of wrong groups has a sentence for each thing that shows it."""
+    kind = str(facts["kind"])
+    if kind in _SHIFTED:
+        return _SHIFTED[kind]
+    lines = [
+        translatable(
+            "In {apart:percent} of groups, equal rewards have different advantages."
+        )
+    ]
+    if kind == "neighbours":
+        first = translatable(
+            "Advantages are those of groups of {size} neighbouring rows, not of the responses to "
+            "one prompt."
+        )
+        lines.insert(0, first)
+    if facts["punished"]:
+        lines.append(
+            translatable(
+                "{punished:percent} of the best-rewarded responses of their group have a negative "
+                "one."
+            )
+        )
+    return sentences(format_message(line, facts) for line in lines)
 
 
 @Check(
     name="advantages that do not follow from rewards",
     rank=Rank.CAUSE,
-    needs=(REWARD, Need("advantages", (LOGGED,))),
+    needs=(REWARD, ADVANTAGES),
     charts=("advantages",),
     limits=_AdvantageMismatch,
-    title={
-        "sign": "Logged advantages have the opposite sign of those computed from rewards "
-        "(correlation {own:figure}).",
-        "other": "Logged advantages fit the reward of the neighbouring row (correlation "
-        "{other:figure}), not that of their own ({own:figure}).",
-        "own": "Logged advantages no longer follow from rewards: correlation {own:figure}.",
-        "offset": "The mean advantage of a group is no longer 0, but {offset:percent} of the usual "
-        "size of advantages.",
-        "far": "Advantages reach {most:figure} ({ratio:figure} × the median), not due to rewards.",
-    },
+    title=_title,
     statement={
         "sign": "advantages have the wrong sign",
         "other": "advantages fit the reward of the neighbouring row",
-        "own": "advantages do not follow from rewards",
-        "offset": "the mean advantage of a group is not 0",
-        "far": "an advantage is {ratio:short} times the median",
+        "apart": "advantages do not follow the rewards of their group",
+        "neighbours": "advantages do not follow the rewards of their group: the groups are {size} "
+        "neighbouring rows",
     },
     why="Advantages decide which responses are reinforced: wrong ones train against the reward.",
     suggestion="Recompute a step's advantages: look at sign, baseline, groups and order of rows.",
     explains=FAILURES,
-    needs_also="one advantage per response, no critic and no token_rewards",
-    trend=True,
+    needs_also=ONE_EACH,
 )
 def advantage_mismatch(check: Check, run: Run) -> Result:
     """Find that logged advantages are not those that follow from rewards in their groups."""
-    if run.has("value_mean") or run.has("rlhf_reward"):
+    if not _is_judged(run):
         return check.not_run(check.needs_also)
-    bounds = run.limits[_AdvantageMismatch]
     advantages = _advantages(run)
+    shifted = _of_other_sign_or_row(check, run, advantages)
+    if shifted.finding is not None:
+        return shifted
+    grouped = _of_other_groups(check, run, advantages)
+    return Result(grouped.finding, shifted.tested + grouped.tested)
+
+
+def _is_judged(run: Run) -> bool:
+    """Return whether rewards alone make the advantages of a run."""
+    return not (run.has("value_mean") or run.has("rlhf_reward"))
+
+
+def _of_other_sign_or_row(check: Check, run: Run, advantages: _Advantages) -> Result:
+    """Find that advantages have the wrong sign, or are those of the neighbouring row."""
+    if run.first is None:
+        return Result()
+    limits = _AdvantageMismatch
     # Correlations of the logged advantages: with those of their own rows, and of other rows
     own, z = correlation_within(
-        run.tables, advantages.usual, advantages.recomputed, run.last
+        run.tables, advantages.usual, advantages.expected, run.last
     )
     other = np.nan
     # In groups of two, the neighbour's advantage is the opposite of the own.
-    if abs(own) < bounds.own:
+    if abs(own) < run.limits.value(limits.own):
         other = _correlation_with_neighbours(run, advantages)
-    offset = mean(run.last_values(advantages.offset))
-    ratio = float(np.fmax.reduce(advantages.far))  # the largest of all steps
-    faults = _faults(run, advantages, own=own, other=other, offset=offset, ratio=ratio)
-    if not z <= -run.limits[Trend].z:  # nor if z is NaN
-        del faults["sign"]
-    tested = tuple(fault.tested for fault in faults.values())
-    kind = next((kind for kind, fault in faults.items() if fault.holds), "")
+    faults = {"other": run.limits.test(limits.other, ">", other)}
+    if z <= -run.limits[Trend].z:  # not if z is NaN
+        faults = {"sign": run.limits.test(limits.sign, "<", own), **faults}
+    tested = tuple(faults.values())
+    kind = next((kind for kind, one in faults.items() if one.met), "")
     if not kind:
         return Result(tested=tested)
-    onset, severity = _onset_and_severity(run, advantages, faults[kind])
-    facts: Facts = {
-        "kind": kind,
-        "own": own,
-        "other": other,
-        "offset": offset,
-        "ratio": ratio,
-        "most": ratio * advantages.size,
-    }
+    onset, severity = _onset_and_severity(run, advantages)
+    facts: Facts = {"kind": kind, "own": own, "other": other}
     is_wrong = advantages.error > advantages.size / 2
     ranking = Ranking(advantages.error, unit="from the expected value", among=is_wrong)
-    return check.found(
-        run, severity, [faults[kind].tested], facts, ranking, onset=onset
-    )
+    return check.found(run, severity, [faults[kind]], facts, ranking, onset=onset)
 
 
 def _onset_and_severity(
-    run: Run, advantages: _Advantages, fault: _Fault
+    run: Run, advantages: _Advantages
 ) -> tuple[Onset | None, Severity]:
-    """Return when a fault began, and how serious it is."""
-    if fault.at is not None:
-        step = int(run.steps[fault.at])
-        return Onset(step, step, step), Severity.WARNING
-    # Advantages of the wrong sign, or of the wrong row
+    """Return since when advantages have the wrong sign or row, and how serious it is."""
     fit_at_start = median(advantages.fit[: len(run.last.steps)])
     from_start = fit_at_start < run.limits[_AdvantageMismatch].own
     onset = run.onset(advantages.fit, always=from_start)
@@ -172,25 +223,21 @@ def _advantages(run: Run) -> _Advantages:
     columns = {
         name: run.responses[name].to_numpy() for name in ("reward", "group", LOGGED)
     }
-    steps = Grouped.by(run.step_index)
-    recomputed, fit = advantage_fit(columns, steps)
+    recomputed, fit = advantage_fit(columns, Grouped.by(run.step_index))
     logged = columns[LOGGED]
     size = typical(logged)
     usual = np.where(np.abs(logged) > FAR * size, np.nan, logged)
+    is_known = np.isfinite(usual) & np.isfinite(columns["reward"])
+    sizes = np.bincount(columns["group"][is_known])
     # Recomputed ones have an arbitrary scale: bring them to the size of the logged ones.
     expected = recomputed * size / typical(recomputed)
-    error = np.abs(logged - expected)
-    # A large advantage that its reward explains for the most part is not far.
-    is_far = error > FAR / 2 * size
-    far = np.where(is_far, np.abs(logged) / size, np.nan)
     return _Advantages(
         usual=usual,
         size=size,
-        recomputed=recomputed,
-        error=error,
+        expected=expected,
+        error=np.abs(logged - expected),
         fit=fit,
-        offset=_offsets(columns["group"], usual, steps),
-        far=steps.max(far),
+        complete=estimators.usual_size(sizes[sizes > 1]),
     )
 
 
@@ -199,7 +246,7 @@ def _correlation_with_neighbours(run: Run, advantages: _Advantages) -> float:
 
     Rows are shifted inside of steps, and inside of groups. NaN if no correlation is significant.
     """
-    recomputed = pd.Series(advantages.recomputed)
+    recomputed = pd.Series(advantages.expected)
     least_z = run.limits[Trend].z
     best = np.nan
     for label in (run.step_index, run.responses["group"].to_numpy()):
@@ -214,78 +261,227 @@ def _correlation_with_neighbours(run: Run, advantages: _Advantages) -> float:
     return float(best)
 
 
-def _faults(
-    run: Run,
-    advantages: _Advantages,
-    *,
-    own: float,
-    other: float,
-    offset: float,
-    ratio: float,
-) -> dict[str, _Fault]:
-    """Return what may be wrong, by the kind of the finding; the first that holds is told.
-
-    Args:
-        run: the run.
-        advantages: its advantages.
-        own: their correlation with those recomputed from the rewards of their rows.
-        other: their best correlation with those of neighbouring rows.
-        offset: mean advantage of groups over the size of advantages, in the last window.
-        ratio: the largest advantage that its reward does not explain, over the usual size.
-    """
+def _of_other_groups(check: Check, run: Run, advantages: _Advantages) -> Result:
+    """Find that advantages do not follow the rewards of their groups, in any block of steps."""
+    blocks = _misfits(run, advantages)
+    if not blocks.is_observed or _have_other_terms(run, advantages):
+        return Result()
     limits = _AdvantageMismatch
-    bounds = run.limits[_AdvantageMismatch]
-    # The fit falls from a good one to a bad one; negated, it rises.
-    broken = _jump(-advantages.fit, low=-bounds.other, high=-bounds.own)
-    moved = _jump(advantages.offset, low=CENTRED, high=bounds.offset)
-    # Where rewards do not explain advantages anyway, a large one is no fault.
-    first_far = None
-    if median(advantages.fit) > bounds.other:
-        first_far = int(np.argmax(advantages.far > bounds.far))
-    sign = run.limits.test(limits.sign, "<", own)
-    neighbour = run.limits.test(limits.other, ">", other)
-    unlike = run.limits.test(limits.own, "<", own)
-    off_centre = run.limits.test(limits.offset, ">", offset)
-    too_large = run.limits.test(limits.far, ">", ratio)
-    return {
-        "sign": _Fault(sign, sign.met),
-        "other": _Fault(neighbour, neighbour.met),
-        "own": _Fault(unlike, unlike.met and broken is not None, broken),
-        "offset": _Fault(off_centre, off_centre.met and moved is not None, moved),
-        "far": _Fault(too_large, too_large.met and first_far is not None, first_far),
+    if not blocks.is_violated:
+        apart = float(np.nanmax(blocks.values))
+        return Result(tested=(run.limits.test(limits.apart, ">", apart),))
+    concerned = _misfit(run, advantages, blocks.rows)
+    tested = _tests(run, concerned)
+    is_punished = _punished(run, advantages) & blocks.rows
+    is_best = _best_of_mixed(run) & blocks.rows
+    facts: Facts = {
+        "kind": "neighbours" if _fit_neighbours(run, advantages, blocks) else "apart",
+        "apart": concerned.apart,
+        "size": _group_size(run),
+        "punished": float(is_punished.sum() / max(is_best.sum(), 1)),
     }
+    severity = Severity.CRITICAL
+    # A run that learns with a wrong baseline has at least advantages of the right sign.
+    if blocks.since_first and progress.learned(run):
+        severity = Severity.WARNING
+    # The clearest examples: rewarded best, and yet made less likely
+    ranking = Ranking(
+        advantages.usual, highest=False, unit="advantage", among=is_punished
+    )
+    if not is_punished.any():
+        is_apart = _rows_apart(run, advantages) & blocks.rows
+        ranking = Ranking(
+            advantages.error, unit="from the expected value", among=is_apart
+        )
+    return check.found(
+        run,
+        severity,
+        tested,
+        facts,
+        ranking,
+        onset=blocks.onset,
+        until=blocks.until,
+        steps=blocks.steps,
+    )
 
 
-def _offsets(group: Ints, advantages: Floats, steps: Grouped) -> Floats:
-    """Return by step the RMS mean advantage of groups of usual size over the RMS advantage.
+def _misfits(run: Run, advantages: _Advantages) -> BlockFigures:
+    """Return by block the share of groups in which equal rewards have different advantages."""
+    least_groups = run.limits[_AdvantageMismatch].groups
 
-    Args:
-        group: the label of each response's group, (rows,).
-        advantages: as logged, (rows,), NaN for those to leave out.
-        steps: the responses of each step.
+    def figure(window: Window) -> Figure:
+        chosen = np.zeros(len(run.responses), bool)
+        chosen[window.rows] = True
+        found = _misfit(run, advantages, chosen)
+        if not found.groups >= least_groups:
+            return NOT_OBSERVED
+        return Figure(found.apart, all(one.met for one in _tests(run, found)))
+
+    least_rows = max(LEAST_ROWS, least_groups * _group_size(run))
+    is_known = np.isfinite(run.column("reward")) & np.isfinite(advantages.usual)
+    return figures_by_block(run, figure, among=is_known, least_rows=least_rows)
+
+
+def _tests(run: Run, found: Misfit) -> list[Tested]:
+    """Compare a misfit with its limits: advantages are wrong only if it is beyond all of them."""
+    limits = _AdvantageMismatch
+    return [
+        run.limits.test(limits.apart, ">", found.apart),
+        run.limits.test(limits.offset, ">", found.offset),
+        run.limits.test(limits.fitted, "<", found.fitted),
+        run.limits.test(limits.within, "<", found.correlation),
+    ]
+
+
+def _misfit(run: Run, advantages: _Advantages, chosen: Bools) -> Misfit:
+    return estimators.misfit(_batch(run, advantages, chosen), advantages.complete)
+
+
+def _batch(run: Run, advantages: _Advantages, chosen: Bools) -> Batch:
+    """Return the chosen responses that have a reward and an advantage."""
+    group = run.responses["group"].to_numpy(np.int64)
+    return Batch.of(
+        run.column("reward")[chosen],
+        advantages.usual[chosen],
+        group[chosen],
+        run.step_index[chosen],
+    )
+
+
+def _group_size(run: Run) -> int:
+    """Return the usual number of responses in a group; without a usual one, the mean."""
+    sizes = np.bincount(run.responses["group"].to_numpy(np.int64))
+    sizes = sizes[sizes > 1]
+    return most_common(sizes) or int(sizes.mean()) if len(sizes) else 1
+
+
+def _neighbours(run: Run) -> Ints:
+    """Return groups of as many neighbouring rows as groups have responses, (rows,)."""
+    position = np.arange(len(run.responses))
+    position -= np.searchsorted(run.step_index, run.step_index)
+    size = _group_size(run)
+    return run.step_index * len(position) + position // size
+
+
+def _fit_neighbours(run: Run, advantages: _Advantages, blocks: BlockFigures) -> bool:
+    """Return whether advantages in violated blocks are those of groups of neighbouring rows."""
+    known = np.isfinite(run.column("reward")) & np.isfinite(advantages.usual)
+    chosen = blocks.rows & known
+    batch = _batch(run, advantages, chosen)
+    return estimators.fits_neighbours(batch, _neighbours(run)[chosen])
+
+
+def _have_other_terms(run: Run, advantages: _Advantages) -> bool:
+    """Return whether advantages hold a term that the reward lacks, such as a KL penalty.
+
+    Then responses with the same reward have different advantages in a correct run, as have the
+    rows of a rollout whose turns have advantages of their own.
     """
-    groups = pd.Series(advantages).groupby(group)
-    # Of each response's group
-    size = groups.transform("count").to_numpy(np.float64)
-    mean_of_group = groups.transform("mean").to_numpy(np.float64)
-    # If some of a group are not logged, the mean of the others need not be 0.
-    is_complete = size == most_common(size[size > 1])
-    of_groups = steps.mean(np.where(is_complete, mean_of_group**2, np.nan))
-    of_responses = steps.mean(advantages**2)
-    return np.sqrt(of_groups / np.fmax(of_responses, TINY))
+    rollout = run.responses["rollout"].dropna()
+    if rollout.duplicated().any():
+        return True
+    everything = np.ones(len(run.responses), bool)
+    known = np.isfinite(run.column("reward")) & np.isfinite(advantages.usual)
+    batch = _batch(run, advantages, everything)
+    parts = run.tables.extras[run.tables.reward_parts]
+    terms = [run.column(name) for name in ("kl_k1", "kl_k3", run.length)]
+    terms += [parts[name].to_numpy(np.float64) for name in parts]
+    for term in terms:
+        r, z = estimators.correlation_beside_reward(batch, term[known])
+        if abs(r) > PART and abs(z) > PART_Z:
+            return True
+    return False
 
 
-def _jump(series: Floats, low: float, high: float) -> int | None:
-    """Return the index, not near an end, where a series jumps from ``low`` to above ``high``.
+def _best_of_mixed(run: Run) -> Bools:
+    """Return which responses have the best reward of a group with different ones, (rows,)."""
+    reward = pd.Series(run.column("reward"))
+    groups = reward.groupby(run.responses["group"].to_numpy())
+    best = groups.transform("max")
+    is_best = (reward == best) & (groups.transform("min") < best)
+    return np.asarray(is_best, bool)
 
-    All values before it are at most ``low``, and all from it on are above ``high``; NaN does not
-    count. None if the series does not jump.
-    """
-    highest_before = np.fmax.accumulate(series)
-    lowest_after = np.fmin.accumulate(series[::-1])[::-1]
-    # Between each value and the next
-    jumps = (highest_before[:-1] <= low) & (lowest_after[1:] > high)
-    if not jumps.any():
-        return None
-    at = int(np.argmax(jumps)) + 1
-    return at if LEAST_LEVEL <= at <= len(series) - LEAST_LEVEL else None
+
+def _punished(run: Run, advantages: _Advantages) -> Bools:
+    """Return which best-rewarded responses of a group have a negative advantage, (rows,)."""
+    size = math.sqrt(mean(advantages.usual**2))
+    is_negative: Bools = advantages.usual < -PUNISHED * size
+    return _best_of_mixed(run) & is_negative
+
+
+def _rows_apart(run: Run, advantages: _Advantages) -> Bools:
+    """Return which responses are of groups with different advantages of equal rewards, (rows,)."""
+    known = np.isfinite(run.column("reward")) & np.isfinite(advantages.usual)
+    batch = _batch(run, advantages, known)
+    rows = np.zeros(len(known), bool)
+    rows[known] = estimators.groups_apart(batch)[batch.group]
+    return rows
+
+
+class _AdvantageOutlier(Limits):
+    far = Limit(
+        1000.0,
+        LimitKind.RATIO,
+        "times",
+        "an advantage that no reward explains, over the median",
+    )
+    fit = Limit(
+        0.8,
+        LimitKind.VALUE,
+        "",
+        "correlation with recomputed advantages; if it is lower, none is judged",
+    )
+
+
+@Check(
+    name="an advantage far from all others",
+    rank=Rank.CAUSE,
+    needs=(REWARD, ADVANTAGES),
+    charts=("advantages",),
+    limits=_AdvantageOutlier,
+    title="Advantages reach {most:figure} ({ratio:figure} × the median), not due to rewards.",
+    statement="an advantage is {ratio:short} times the median",
+    why="One response then outweighs all others of its step, whatever it earned.",
+    suggestion="Look at the divisor of that group, such as a std near 0, and clip advantages.",
+    explains=FAILURES,
+    needs_also=ONE_EACH,
+)
+def advantage_outlier(check: Check, run: Run) -> Result:
+    """Find an advantage that is far larger than others, though no reward is."""
+    if not _is_judged(run):
+        return check.not_run(check.needs_also)
+    limits = _AdvantageOutlier
+    advantages = _advantages(run)
+    # Where rewards do not explain advantages anyway, a large one is no fault.
+    if not median(advantages.fit) > run.limits.value(limits.fit):
+        return Result()
+    logged = np.abs(run.column(LOGGED))
+    # A large advantage that its reward explains for the most part is not far.
+    is_unexplained = (advantages.error > logged / 2) & ~_are_rewards_far(run)
+    ratio = np.where(is_unexplained, logged / advantages.size, np.nan)
+    largest = float(np.fmax.reduce(ratio, initial=np.nan))
+    tested = run.limits.test(limits.far, ">", largest)
+    if not tested.met:
+        return Result(tested=(tested,))
+    is_far = ratio > tested.bound
+    steps = np.unique(run.responses["step"].to_numpy(np.int64)[is_far])
+    last = int(steps[-1])
+    return check.found(
+        run,
+        Severity.WARNING,
+        [tested],
+        {"ratio": largest, "most": largest * advantages.size},
+        Ranking(advantages.error, unit="from the expected value", among=is_far),
+        onset=int(steps[0]),
+        until=None if last == run.steps[-1] else last,
+        steps=steps.tolist(),
+    )
+
+
+def _are_rewards_far(run: Run) -> Bools:
+    """Return which responses are of a group with a reward far from all others, (rows,)."""
+    reward = run.column("reward")
+    distance = np.abs(reward - median(reward))
+    group = run.responses["group"].to_numpy()
+    farthest = pd.Series(distance).groupby(group).transform("max")
+    return np.asarray(farthest > FAR * typical(distance), bool)
