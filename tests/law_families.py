@@ -1,17 +1,14 @@
-"""Families of random logs for each relation between fields: with a fault at several strengths.
+"""Random logs that violate a relation between fields: with a fault at several strengths.
 
-``python -m tests.law_families 200`` prints the table of docs/checks.md: of how many logs a fault is
-found at each strength, and how many of 1,000 correct logs are called faulty. Seeds are fixed. A
-relation is a case in ``CASES``: a function that makes a log with a fault of a given strength, where
-0 is a correct log.
+A relation is a ``Case``: a function that makes a log with a fault of a given strength, where 0 is a
+correct log. Cases of one subject are in a file of their own, and ``law_cases`` has all. Seeds are
+fixed.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -127,31 +124,6 @@ def _reference(random: Random, shape: Shape, strength: float) -> Tables:
     )
 
 
-CASES: tuple[Case, ...] = (
-    Case("reference_is_policy", "share of responses", (0.5, 0.9, 1.0), _reference),
+REFERENCE = Case(
+    "reference_is_policy", "share of responses", (0.5, 0.9, 1.0), _reference
 )
-
-
-def table(logs: int) -> Iterator[str]:
-    """Yield the lines of the table of docs/checks.md."""
-    yield "| relation | strength: found | of 1,000 correct logs |"
-    yield "|---|---|---|"
-    for case in CASES:
-        powers = [
-            f"{strength:g}: {case.found(strength, logs):.0%}"
-            for strength in case.strengths
-        ]
-        false = 1000 * case.found(0.0, logs)
-        yield f"| `{case.check}` | {case.unit} {', '.join(powers)} | {false:.0f} |"
-
-
-if __name__ == "__main__":
-    # By its name, as files with further cases import this module
-    of_all = import_module("tests.law_families")
-    logs_each = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    for line in of_all.table(logs_each):
-        print(line)
-else:
-    from tests.law_families_lawadv import CASES as OF_ADVANTAGES
-
-    CASES += OF_ADVANTAGES

@@ -6,7 +6,8 @@ import pytest
 from rlreport.check.laws import Figure, blocks, figures_by_block, holm
 from rlreport.check.run import Run
 from rlreport.check.windows import Window
-from tests.law_families import CASES, Case, Shape
+from tests.law_cases import CASES
+from tests.law_families import Case, Shape
 
 LOGS = 12
 

@@ -9,7 +9,7 @@ from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
 from rlreport.tables import Tables
 from tests.law_families import Shape, random_shape
-from tests.law_families_lawadv import (
+from tests.law_families_advantages import (
     ESTIMATORS,
     VARIANTS,
     Groups,
