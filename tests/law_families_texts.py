@@ -10,11 +10,14 @@ from tests.law_families import Case, Random, Shape, rewards
 
 _NOUNS = (
     "jars pears tiles candles maps kites stamps bolts pebbles ropes lamps seeds coins reels hats "
-    "pots mills barns quarries orchards kiosks studios attics depots harbours markets"
+    "pots mills barns quarries orchards kiosks studios attics depots harbours markets baskets "
+    "buttons bricks drums engines feathers gardens hammers ladders magnets needles ovens "
+    "parcels quilts ribbons saddles towers umbrellas violins wagons anchors bridges canoes"
 ).split()
 _NAMES = (
-    "Mara Ovid Lena Tarek Yusra Pim Noor Bela Ines Odo Kaya Juno Sven Rhea Milo".split()
-)
+    "Mara Ovid Lena Tarek Yusra Pim Noor Bela Ines Odo Kaya Juno Sven Rhea Milo Zita Anouk Faris "
+    "Gwen Hugo Ivo Jana Kurt Lior Mina Nils Olga Petra Quin Rosa Sami Tilda Uma Vera Wim Xenia"
+).split()
 _HAN = (
     "苹果香蕉橘子西瓜书包铅笔钥匙帽子椅子桌子灯笼风筝邮票石头绳子种子硬币雨伞皮球积木"
     "饼干牛奶鸡蛋面包茶杯碗筷手套袜子围巾口琴吉他画册地图罗盘水壶竹篮木桶瓷砖玻璃钉子"
