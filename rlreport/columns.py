@@ -156,6 +156,7 @@ RESPONSE_COLUMNS = (
     _inner("masked_reward", "", "sequence reward if the trainer masked the response"),
     _asked_count("dropped", "Dropped", "", "1: the trainer left the response out"),
     _inner("correct", "", "1: right, 0: wrong; as logged, else the higher one of two rewards"),
+    _inner("label_hit", "", "1: its final answer is its label, 0: it is not; empty if unknown"),
     _inner("nan_values", "", "NaN, infinite or null numbers of required figures", "int32"),
 )  # fmt: skip
 

@@ -112,23 +112,19 @@ def verifiable(run: Run) -> bool:
 
 @once_per_run
 def labels_contained(run: Run) -> float | None:
-    """Return the fraction of the best late responses that contain their label.
+    """Return the fraction of the best late responses whose final answer is their label.
 
     These are the responses of the last window that earn its highest reward. None if fewer than
-    half of the sampled responses have a label, or none of the late ones has a reward.
+    half of the responses have a label to compare with, or none of the late ones has a reward.
     """
-    sample = run.tables.words
-    if sample is None or sample.labels is None:
+    hit = run.column("label_hit")
+    has_label = np.isfinite(hit)
+    if 2 * has_label.sum() < len(hit):
         return None
-    # 1 if the response contains its label, 0 if not, -1 if it has none
-    labels = sample.labels
-    has_label = labels >= 0
-    if 2 * has_label.sum() < len(sample.rows):
-        return None
-    is_late = (sample.rows >= run.last.rows.start) & has_label
-    reward = run.column("reward")[sample.rows]
-    highest = np.nanmax(reward[is_late], initial=-np.inf)
-    is_best = is_late & (reward >= highest - SAME_REWARD)
+    late = run.last.rows
+    reward = np.where(has_label, run.column("reward"), np.nan)[late]
+    highest = np.nanmax(reward, initial=-np.inf)
+    is_best = reward >= highest - SAME_REWARD
     if not is_best.any():
         return None
-    return float((labels[is_best] == 1).mean())
+    return float((hit[late][is_best] == 1).mean())
