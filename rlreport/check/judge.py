@@ -177,6 +177,7 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
         windows=_spans_of_windows(outcome.judged),
         harder_prompts=_became_harder(outcome.comparable, ordered),
         one_prompt=_has_one_prompt_a_step(run),
+        gained_format=progress.gained_format(run),
     )
 
 

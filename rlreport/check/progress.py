@@ -15,6 +15,14 @@ MAX_RULE_VALUES = 8
 # Rewards that differ by no more than this are equal but for rounding
 SAME_REWARD = 1e-9
 
+# If right answers rose by less than this part of the reward's rise, the rest is the format
+FORMAT_PART = 1 / 3
+# In so many of the first responses with the lowest reward, of at least so many, answers are right,
+UNPAID = 0.2
+LEAST_UNPAID = 30
+# and late responses with the best reward still are
+RIGHT_AT_LAST = 0.9
+
 # Where a run is solved, the share may be lower by this at its first and last steps, by chance
 LOWER_AT_ENDS = 0.02
 # These are a tenth of the steps at both ends, and at least three
@@ -128,3 +136,26 @@ def labels_contained(run: Run) -> float | None:
     if not is_best.any():
         return None
     return float((hit[late][is_best] == 1).mean())
+
+
+@once_per_run
+def gained_format(run: Run) -> bool:
+    """Return whether most of the reward's rise is the format of answers that were right before.
+
+    The share of right answers then rose by less than a third of what the reward did, as a part of
+    its range, and many of the first responses with the lowest reward were right.
+    """
+    contained = labels_contained(run)
+    if run.first is None or contained is None or contained < RIGHT_AT_LAST:
+        return False
+    hit = run.column("label_hit")
+    reward = np.where(np.isfinite(hit), run.column("reward"), np.nan)
+    lowest = np.nanmin(reward)
+    size = np.nanmax(reward) - lowest
+    first = run.first.rows
+    of_lowest = hit[first][reward[first] <= lowest + SAME_REWARD]
+    if len(of_lowest) < LEAST_UNPAID or not mean(of_lowest) > UNPAID or not size:
+        return False
+    rise = means.change(run, reward)
+    of_hits = means.change(run, np.where(np.isfinite(reward), hit, np.nan))
+    return rise.rose and of_hits.difference < FORMAT_PART * rise.difference / size

@@ -135,7 +135,7 @@ def missing_grades(check: Check, run: Run) -> Result:
             "high": int(run.steps[worst + size - 1]),
         }
     concerned = run.by_step(missing.astype(np.float64)) > 0
-    if share.met and bad_steps.any():
+    if share.met and bad_steps.any() and not counted.met:
         concerned = bad_steps
     steps = run.steps[concerned]
     last = int(steps[-1])
