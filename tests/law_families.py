@@ -20,6 +20,7 @@ from rlreport.check.finding import Severity
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
 from rlreport.tables import Tables
+from tests import law_families_lawlabels
 from tests.tables_builder import make_tables
 
 Floats = NDArray[np.float64]
@@ -111,6 +112,7 @@ def _reference(random: Random, shape: Shape, strength: float) -> Tables:
 
 CASES = (
     Case("reference_is_policy", "share of responses", (0.5, 0.9, 1.0), _reference),
+    *(Case(*row) for row in law_families_lawlabels.CASES),
 )
 
 
