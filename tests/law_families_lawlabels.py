@@ -108,10 +108,11 @@ def _formats(random: Random, shape: Shape, strength: float) -> Tables:
 
 def _given_up(random: Random, shape: Shape, strength: float) -> Tables:
     """In the second half, a share of the tries (±1) is given up for a reward of 0."""
-    chance = random.uniform(0.15, 0.4)
+    chance = random.uniform(0.15, 0.35)
     reward = np.where(random.random(shape.rows) < chance, 1.0, -1.0)
-    learned = 0.3 * _progress(shape) * (random.random(shape.rows) < 0.5)
-    reward[random.random(shape.rows) < learned] = 1.0
+    if not strength:  # else the mean would not rise much by giving up
+        learned = random.uniform(0, 0.6) * _progress(shape)
+        reward[random.random(shape.rows) < learned] = 1.0
     reward[random.random(shape.rows) < 0.1] = 0.0
     is_late = _progress(shape) >= 0.5
     reward[is_late & (random.random(shape.rows) < strength)] = 0.0

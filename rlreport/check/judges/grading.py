@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +30,8 @@ from rlreport.figures.ragged import Floats
 
 # With fewer values, the best reward is simply that of a right answer
 LEAST_VALUES = 3
-# Blocks at the start that say how often the best reward was earned: a fifth of all
-EARLY_PARTS = 5
+# The first and the last fifth of the blocks say how often the best reward is earned.
+END_PARTS = 5
 # An inconsistent reward of so few values is no opinion of a judge
 MOST_VALUES = 3
 # One pair of equal responses with two rewards may be a slip of the log
@@ -77,42 +79,49 @@ def best_reward_gone(check: Check, run: Run) -> Result:
     windows = blocks(run, among=is_graded)
     if len(windows) < 2:
         return Result()
-    early = max(len(windows) // EARLY_PARTS, 1)
-    start = Window(
-        windows[0].steps, slice(windows[0].rows.start, windows[early - 1].rows.stop)
-    )
+    at_an_end = math.ceil(len(windows) / END_PARTS)
+    start = _joined(windows[:at_an_end])
+    end = _joined(windows[-at_an_end:])
     before = mean(is_best[start.rows])
+    share = mean(is_best[end.rows])
     if before < limits.early:
         return Result()
-    counted = int(is_graded[start.rows].sum())
-
-    def loss_of(window: Window) -> Figure:
-        share = mean(is_best[window.rows])
-        loss = 1 - share / before
-        of = int(is_graded[window.rows].sum())
-        z = share_difference_z(before, counted, share, of)
-        return Figure(loss, loss > limits.loss and z < -limits.z)
-
-    later = [Figure(0.0)] * early + [loss_of(one) for one in windows[early:]]
-    by_block = BlockFigures(run, windows, tuple(later), since_first=False)
-    tested = run.limits.test(_BestRewardGone.loss, ">", later[-1].value)
-    rise = means.change(run, reward, first=start, last=windows[-1])
-    if not (later[-1].is_violated and rise.rose):
+    counts = [int(is_graded[window.rows].sum()) for window in (start, end)]
+    z = share_difference_z(before, counts[0], share, counts[1])
+    tested = run.limits.test(_BestRewardGone.loss, ">", 1 - share / before)
+    # A jump between steps is no noise here.
+    rise = means.change(run, reward, first=start, last=end, by_step=False)
+    if not (tested.met and z < -limits.z and rise.rose):
         return Result(tested=(tested,))
+    losses = [1 - mean(is_best[window.rows]) / before for window in windows]
+    by_block = BlockFigures(run, windows, _lasting(losses, limits.loss), False)
+    facts = {"share": share, "before": before, "start": rise.first, "end": rise.last}
     return check.found(
         run,
         Severity.WARNING,
         [tested],
-        {
-            "share": mean(is_best[windows[-1].rows]),
-            "before": before,
-            "start": rise.first,
-            "end": rise.last,
-        },
+        facts,
         Ranking(-run.step_index.astype(np.float64), among=is_best == 1),
         onset=by_block.onset,
         steps=by_block.steps,
     )
+
+
+def _joined(windows: Sequence[Window]) -> Window:
+    """Return consecutive windows as one."""
+    steps: list[int] = []
+    for window in windows:
+        steps += window.steps
+    return Window(tuple(steps), slice(windows[0].rows.start, windows[-1].rows.stop))
+
+
+def _lasting(losses: Sequence[float], limit: float) -> tuple[Figure, ...]:
+    """Return the losses of blocks; violated are the last one, and those that lead to it."""
+    figures = [Figure(losses[-1], is_violated=True)]
+    for loss in reversed(losses[:-1]):
+        follows = figures[-1].is_violated
+        figures.append(Figure(loss, follows and loss > limit))
+    return tuple(reversed(figures))
 
 
 class _GraderInconsistent(Limits):
