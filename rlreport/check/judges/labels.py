@@ -402,11 +402,11 @@ class _RightAnswersUnpaid(Limits):
     needs=(REWARD, LABEL),
     charts=("reward",),
     limits=_RightAnswersUnpaid,
-    title="All responses earn the lowest reward, though {share:percent} of them give the answer "
-    "of their label: the grader does not see it.",
+    title="In steps {low} to {high}, all responses earn the lowest reward, but {share:percent} of "
+    "them give the answer of their label.",
     statement="{share:percent} of answers are correct, but earn nothing",
     why="Where right answers earn no more than wrong ones, nothing can be learned.",
-    suggestion="Look at the grader, not at the tasks: the format it wants, a missing tag, how it "
+    suggestion="Look at the grader, not at the tasks: which format or tag it wants, and how it "
     "finds the answer.",
     explains=(
         "zero_variance_groups",
@@ -445,7 +445,11 @@ def right_answers_unpaid(check: Check, run: Run) -> Result:
         run,
         Severity.WARNING,
         [tested],
-        {"share": mean(of.hit[by_block.rows])},
+        {
+            "share": mean(of.hit[by_block.rows]),
+            "low": by_block.steps[0],
+            "high": by_block.steps[-1],
+        },
         Ranking(of.hit, among=of.hit == 1, at_end=True),
         onset=by_block.onset,
         until=by_block.until,
