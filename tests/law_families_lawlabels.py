@@ -56,7 +56,7 @@ def _graded(random: Random, shape: Shape) -> tuple[Floats, Floats]:
     if random.random() < 0.3:  # of -1 and 1
         reward = 2 * reward - 1
     elif random.random() < 0.3:  # with a bonus that some answers earn
-        reward += 0.1 * (random.random(shape.rows) < 0.5)
+        reward[random.random(shape.rows) < 0.5] += 0.1
     hit = np.where(random.random(shape.rows) < 0.004, 0.0, right)
     if random.random() < 0.3:
         has_label = np.repeat(random.random(shape.steps * shape.prompts), shape.group)

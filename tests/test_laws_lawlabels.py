@@ -11,6 +11,7 @@ from rlreport.check.finding import Finding
 from rlreport.check.registry import BY_ID
 from rlreport.check.run import Run
 from rlreport.check.verdict import Verdict
+from rlreport.figures.ragged import Floats
 from rlreport.flows.build import check_logs
 from rlreport.options import BuildOptions
 from tests.law_families import Shape
@@ -20,8 +21,15 @@ SHAPE = Shape(steps=40, prompts=8, group=4)
 ROWS = SHAPE.rows
 INDEX = np.arange(ROWS)
 LATE = SHAPE.step > 20
+
+
+def luck(seed: int) -> Floats:
+    """Return a random number from 0 to 1 for each response."""
+    return np.random.default_rng(seed).random(ROWS)
+
+
 # A third of the responses is right, in no order that a shift by some rows would keep
-RIGHT = (np.random.default_rng(5).random(ROWS) < 1 / 3).astype(float)
+RIGHT = np.floor(luck(5) + 1 / 3)
 
 
 def finding_of(check: str, **columns: Any) -> Finding | None:
@@ -37,11 +45,14 @@ def hacked(share: float) -> dict[str, Any]:
     """Return a log in which so many of the late best responses miss their label."""
     best = np.flatnonzero((RIGHT == 1) & LATE)
     hit = RIGHT.copy()
-    hit[best[np.linspace(0, len(best) - 1, round(share * len(best))).astype(int)]] = 0
+    hit[best[luck(9)[: len(best)] < share]] = 0
     return {"reward": RIGHT, "label_hit": hit}
 
 
-@pytest.mark.parametrize(("share", "severity"), [(0.08, None), (0.3, "critical")])
+@pytest.mark.parametrize(
+    ("share", "severity"),
+    [(0.06, None), (0.3, "critical")],
+)
 def test_late_best_responses_that_miss_their_label(
     share: float, severity: str | None
 ) -> None:
@@ -54,7 +65,7 @@ def test_what_is_lost_is_dated_and_shown() -> None:
     assert found.onset.low <= 21 <= found.onset.high
     assert found.facts["before"] == 1
     # The first block with such responses begins before them.
-    assert found.facts["share"] == pytest.approx(0.5, abs=0.1)
+    assert found.facts["share"] == pytest.approx(0.55, abs=0.1)
     log = hacked(0.5)
     for example in found.evidence:
         row = (example.step - 1) * 32 + example.n
@@ -69,19 +80,29 @@ def test_best_responses_that_never_hit_their_labels_lost_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("best", "low", "severity"),
-    [(0.95, 0.5, None), (0.7, 0.05, None), (0.7, 0.3, "warning")],
+    [
+        (0.95, 0.5, None),
+        (0.7, 0.05, None),
+        (0.7, 0.3, "warning"),
+    ],
 )
 def test_rewards_follow_labels(best: float, low: float, severity: str | None) -> None:
-    chance = np.random.default_rng(1).random(ROWS)
+    chance = luck(1)
     hit = np.where(RIGHT == 1, chance < best, chance < low).astype(float)
     log = {"reward": RIGHT, "label_hit": hit}
     assert severity_of("label_reward_mismatch", **log) == severity
 
 
+def shifted(away: int) -> dict[str, Any]:
+    """Return a log in which each row has the reward of the row so many before, in its step."""
+    by_step = RIGHT.reshape(SHAPE.steps, -1)
+    reward = np.roll(by_step, away, axis=1).ravel()
+    return {"reward": reward, "label_hit": RIGHT}
+
+
 @pytest.mark.parametrize("away", [-8, -3, 1, 2, 8])
 def test_rewards_that_moved_are_found_with_their_distance(away: int) -> None:
-    reward = RIGHT.reshape(SHAPE.steps, -1)
-    log = {"reward": np.roll(reward, away, axis=1).ravel(), "label_hit": RIGHT}
+    log = shifted(away)
     found = finding_of("rewards_shifted", **log)
     assert found is not None
     assert (found.severity, found.facts["away"]) == ("critical", abs(away))
@@ -91,8 +112,7 @@ def test_rewards_that_moved_are_found_with_their_distance(away: int) -> None:
 
 @pytest.mark.parametrize("away", [0, 9])
 def test_rewards_in_place_or_far_away_are_not_called_shifted(away: int) -> None:
-    reward = RIGHT.reshape(SHAPE.steps, -1)
-    log = {"reward": np.roll(reward, away, axis=1).ravel(), "label_hit": RIGHT}
+    log = shifted(away)
     assert severity_of("rewards_shifted", **log) is None
 
 
@@ -108,7 +128,7 @@ def test_rewards_in_place_or_far_away_are_not_called_shifted(away: int) -> None:
 def test_right_answers_that_earn_nothing(
     constant: float, share: float, severity: str | None
 ) -> None:
-    hit = (np.random.default_rng(2).random(ROWS) < share).astype(float)
+    hit = (luck(2) < share).astype(float)
     log = {"reward": constant, "label_hit": hit}
     assert severity_of("right_answers_unpaid", **log) == severity
     found = finding_of("right_answers_unpaid", **log)
@@ -125,8 +145,8 @@ def test_right_answers_that_no_longer_earn_anything_are_dated() -> None:
 
 def formatted(first: float, last: float) -> dict[str, Any]:
     """Return a log whose right answers are in the rewarded format in more and more responses."""
-    chance = np.random.default_rng(3).random(ROWS)
-    right = (np.random.default_rng(4).random(ROWS) < 0.8).astype(float)
+    chance = luck(3)
+    right = (luck(4) < 0.8).astype(float)
     has_format = chance < np.interp(SHAPE.step, [1, 40], [first, last])
     return {"reward": right * has_format, "label_hit": right}
 
@@ -139,8 +159,9 @@ def test_a_format_that_is_rewarded_is_a_note_and_explains_the_rise() -> None:
 
 
 def test_better_answers_are_no_gain_of_format() -> None:
-    chance = np.random.default_rng(3).random(ROWS)
-    right = (chance < np.interp(SHAPE.step, [1, 40], [0.2, 0.9])).astype(float)
+    chance = luck(3)
+    share = np.interp(SHAPE.step, [1, 40], [0.2, 0.9])
+    right = (chance < share).astype(float)
     made = SHAPE.log(reward=right, label_hit=right)
     assert BY_ID["format_rewarded"].run(Run(made)).finding is None
     assert not progress.gained_format(Run(made))
@@ -148,11 +169,12 @@ def test_better_answers_are_no_gain_of_format() -> None:
 
 def tried(late: float, mean_falls: bool = False) -> dict[str, Any]:
     """Return a log of rewards −1, 0 and 1, in which late responses try less often."""
-    chance = np.random.default_rng(6).random(ROWS)
+    chance = luck(6)
     reward = np.where(chance < 0.3, 1.0, -1.0)
-    tries = np.random.default_rng(7).random(ROWS) < np.where(LATE, late, 0.95)
+    share = np.where(LATE, late, 0.95)
     nothing = -2.0 if mean_falls else 0.0
-    return {"reward": np.where(tries, reward, nothing)}
+    reward[luck(7) >= share] = nothing
+    return {"reward": reward}
 
 
 def test_doing_nothing_that_pays_better_than_trying() -> None:
@@ -177,7 +199,7 @@ def test_equal_responses_earn_equal_rewards() -> None:
 
 def test_a_judge_may_change_its_mind() -> None:
     log = equal(100)
-    log["reward"] = log["reward"] + np.random.default_rng(8).normal(0, 0.3, ROWS)
+    log["reward"] = log["reward"] + luck(8)
     assert severity_of("grader_inconsistent", **log) == "info"
 
 
@@ -217,7 +239,10 @@ def test_rewards_without_any_part_are_missing_grades(tmp_path: Path) -> None:
     assert "100 have a reward of 0" in found.title
 
 
-@pytest.mark.parametrize(("part", "reward"), [(0.0, 0.0), (None, 0.5)])
+@pytest.mark.parametrize(
+    ("part", "reward"),
+    [(0.0, 0.0), (None, 0.5)],
+)
 def test_a_part_of_0_or_a_reward_of_other_parts_is_a_grade(
     tmp_path: Path, part: Any, reward: float
 ) -> None:

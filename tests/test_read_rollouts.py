@@ -515,7 +515,8 @@ def test_words_are_sampled_beside_tokens(tmp_path: Path) -> None:
     rows = [row(0, response="It is", response_tokens=["It", " is"])]
     words = read(write(tmp_path / "a.jsonl", rows)).words
     assert words is not None
-    assert [words.vocabulary[unit] for unit in words.units] == ["It", " is"]
+    vocabulary = words.vocabulary
+    assert [vocabulary[unit] for unit in words.units] == ["It", " is"]
 
 
 def test_the_table_says_whether_a_response_hits_its_label(tmp_path: Path) -> None:

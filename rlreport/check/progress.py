@@ -154,7 +154,8 @@ def gained_format(run: Run) -> bool:
     size = np.nanmax(reward) - lowest
     first = run.first.rows
     of_lowest = hit[first][reward[first] <= lowest + SAME_REWARD]
-    if len(of_lowest) < LEAST_UNPAID or not mean(of_lowest) > UNPAID or not size:
+    are_unpaid = len(of_lowest) >= LEAST_UNPAID and mean(of_lowest) > UNPAID
+    if not (size and are_unpaid):
         return False
     rise = means.change(run, reward)
     of_hits = means.change(run, np.where(np.isfinite(reward), hit, np.nan))

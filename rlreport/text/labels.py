@@ -54,6 +54,7 @@ _NO_MARK = re.compile(
 _BLANK_MARK = re.compile(r"\\ |~|\s+")
 _COMMA_IN_NUMBER = re.compile(r"(?<=[0-9])(?:,|\{,\})(?=[0-9]{3}(?![0-9]))")
 _BLANK_IN_NUMBER = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?: [0-9]{3}){1,6}(?![0-9])")
+_ENCLOSED = re.compile(r"[({]([^(){}]*)[)}]")
 _ENDS = " \t\n.,;:!?。、，；：！？\"'“”‘’"
 
 # A sign belongs to a number unless it is a minus between two terms.
@@ -242,13 +243,8 @@ def normalize(text: str) -> str:
     text = _BLANK_IN_NUMBER.sub(lambda number: number[0].replace(" ", ""), text)
     text = text.strip(_ENDS)
     # Braces and parentheses around all of it, not those of (a)(b)
-    while text[:1] + text[-1:] in ("()", "{}") and not _has_bracket(text[1:-1]):
-        text = text[1:-1].strip(_ENDS)
-    return text
-
-
-def _has_bracket(text: str) -> bool:
-    return any(bracket in text for bracket in "(){}")
+    enclosed = _ENCLOSED.fullmatch(text)
+    return enclosed[1].strip(_ENDS) if enclosed else text
 
 
 def _as_quotient(fraction: re.Match[str]) -> str:

@@ -112,7 +112,9 @@ def _joined(windows: Sequence[Window]) -> Window:
     steps: list[int] = []
     for window in windows:
         steps += window.steps
-    return Window(tuple(steps), slice(windows[0].rows.start, windows[-1].rows.stop))
+    start = windows[0].rows.start
+    stop = windows[-1].rows.stop
+    return Window(tuple(steps), slice(start, stop))
 
 
 def _lasting(losses: Sequence[float], limit: float) -> tuple[Figure, ...]:
@@ -171,7 +173,9 @@ def grader_inconsistent(check: Check, run: Run) -> Result:
     limits = run.limits[_GraderInconsistent]
     equal = _equal_responses(run)
     least = limits.spread * means.spread(run)
-    differs = np.where(equal.is_first, (equal.spread > least).astype(float), np.nan)
+    is_unequal = equal.spread > least
+    # One value per set, at its first response
+    differs = np.where(equal.is_first, is_unequal.astype(np.float64), np.nan)
 
     def share_of_sets(window: Window) -> Figure:
         of_window = differs[window.rows]
@@ -191,8 +195,11 @@ def grader_inconsistent(check: Check, run: Run) -> Result:
         run,
         Severity.WARNING if _is_rule_based(run) else Severity.INFO,
         [tested],
-        {"sets": int(np.nansum(differs)), "of": int(equal.is_first.sum())},
-        Ranking(equal.spread, unit="", among=equal.spread > least),
+        {
+            "sets": int(np.nansum(differs)),
+            "of": int(equal.is_first.sum()),
+        },
+        Ranking(equal.spread, among=is_unequal),
         onset=by_block.onset,
         until=by_block.until,
         steps=by_block.steps,

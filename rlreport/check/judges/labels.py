@@ -250,7 +250,8 @@ def label_reward_mismatch(check: Check, run: Run) -> Result:
     bounds = by_block.values[by_block.violated]
     tested = run.limits.test(_LabelRewardMismatch.best, "<", float(bounds.min()))
     rows = by_block.rows
-    is_wrong = (of.is_best & (of.hit == 0)) | (of.is_low & (of.hit == 1))
+    overpaid = of.is_best & (of.hit == 0)
+    unpaid = of.is_low & (of.hit == 1)
     return check.found(
         run,
         Severity.WARNING,
@@ -259,7 +260,9 @@ def label_reward_mismatch(check: Check, run: Run) -> Result:
             "share": mean(of.hit[rows & of.is_best]),
             "low": mean(of.hit[rows & of.is_low]),
         },
-        Ranking(run.column("reward"), unit="reward", among=is_wrong, at_end=True),
+        Ranking(
+            run.column("reward"), unit="reward", among=overpaid | unpaid, at_end=True
+        ),
         onset=by_block.onset,
         until=by_block.until,
         steps=by_block.steps,
@@ -352,13 +355,15 @@ def _gains_by_distance(run: Run) -> dict[int, Floats]:
     rows = np.arange(len(of.hit))
     gains = {}
     for away in range(-MOST_ROWS_AWAY, MOST_ROWS_AWAY + 1):
-        other = rows - away
-        is_inside = (other >= 0) & (other < len(rows))
-        other = np.where(is_inside, other, rows)
-        is_pair = is_judged & is_inside
-        is_pair &= run.step_index[other] == run.step_index
+        # Beyond the ends of the log, the nearest row; it is of no use for pairs of one step ...
+        other = np.clip(rows - away, 0, len(rows) - 1)
+        is_inside = other == rows - away
+        # ... as are rows of other steps.
+        is_one_step = run.step_index[other] == run.step_index
+        is_pair = is_judged & is_inside & is_one_step
+        gain = of.hit[other] - of.hit
         if away:
-            gains[away] = np.where(is_pair, of.hit[other] - of.hit, np.nan)
+            gains[away] = np.where(is_pair, gain, np.nan)
     return gains
 
 
