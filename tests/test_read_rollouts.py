@@ -535,4 +535,5 @@ def test_the_table_says_whether_a_response_hits_its_label(tmp_path: Path) -> Non
         row(5, response="Paris", ground_truth="Paris", split="val"),
     ]
     hits = read(write(tmp_path / "a.jsonl", rows)).responses["label_hit"]
-    np.testing.assert_array_equal(hits, [1, 0, np.nan, np.nan, 1, 1])
+    unknown = np.nan
+    np.testing.assert_array_equal(hits, [1, 0, unknown, unknown, 1, 1])

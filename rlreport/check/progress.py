@@ -159,4 +159,5 @@ def gained_format(run: Run) -> bool:
         return False
     rise = means.change(run, reward)
     of_hits = means.change(run, np.where(np.isfinite(reward), hit, np.nan))
-    return rise.rose and of_hits.difference < FORMAT_PART * rise.difference / size
+    share = rise.difference / size
+    return rise.rose and of_hits.difference < FORMAT_PART * share

@@ -14,6 +14,7 @@ from rlreport.check.check import RESPONSE, REWARD, Check
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Rank, Result, Severity
 from rlreport.check.laws import (
+    LEAST_ROWS,
     BlockFigures,
     Bools,
     Figure,
@@ -171,6 +172,8 @@ class _EqualResponses(NamedTuple):
 def grader_inconsistent(check: Check, run: Run) -> Result:
     """Find that equal responses to one prompt in one step earn different rewards."""
     limits = run.limits[_GraderInconsistent]
+    if np.isfinite(run.column("reward")).sum() < LEAST_ROWS:
+        return Result()
     equal = _equal_responses(run)
     least = limits.spread * means.spread(run)
     is_unequal = equal.spread > least
@@ -210,10 +213,14 @@ def _equal_responses(run: Run) -> _EqualResponses:
     """Return the sets of equal responses with rewards.
 
     Where a prompt was cut in the log, or is a picture, several tasks share its text: sets of which
-    one response hits its label and another does not are left out.
+    one response hits its label and another does not are left out. So are rows that are parts of
+    rollouts: what follows them decides on their reward.
     """
     rows = run.responses
     is_usable = np.isfinite(run.column("reward")) & (run.column("response_chars") > 0)
+    rollout = rows["rollout"]
+    is_part = rollout.notna() & rollout.duplicated(keep=False)
+    is_usable &= ~is_part.to_numpy(bool)
     keys = ["group", "prompt_id", "response_hash"]
     usable = rows.loc[is_usable, [*keys, "reward", "label_hit"]]
     sets = usable.groupby(keys, sort=False)
