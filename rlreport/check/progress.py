@@ -158,6 +158,7 @@ def gained_format(run: Run) -> bool:
     if not (size and are_unpaid):
         return False
     rise = means.change(run, reward)
-    of_hits = means.change(run, np.where(np.isfinite(reward), hit, np.nan))
+    hit_of_rewarded = np.where(np.isfinite(reward), hit, np.nan)
+    of_hits = means.change(run, hit_of_rewarded)
     share = rise.difference / size
     return rise.rose and of_hits.difference < FORMAT_PART * share
