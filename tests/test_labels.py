@@ -32,9 +32,15 @@ PAIRS: list[tuple[str, Any, bool]] = [
     ("The angle is 60°", "60^{\\circ}", True),
     ("10 - 7 = 3", "3", True),
     ("10-7", "7", True),
+    ("Answer: 2*3", "23", False),
+    ("We get **23**.", "23", True),
+    ("Half: ½", "0.5", True),
     ("it is -7", "7", False),
     ("it is \u22127", "-7", True),
     ("Half of it, .5", "0.5", True),
+    ("<answer> .16 </answer>", "0.16", True),
+    ("so we get...5", "5", True),
+    ("version 1.5", "5", False),
     ("Answer: 12 km/h", "12", True),
     ("Answer: 12", "12 km/h", True),
     ("Answer: 25 cm²", "25 cm^2", True),
@@ -111,6 +117,7 @@ def test_a_final_answer_is_its_label_or_not(
         "2\\frac{1}{2}",
         "5 or 6",
         "1/0",
+        "2*3",
         "A. Paris",
         "an answer of so many words that nobody would repeat all of them as they are",
         "def f(x):\n    return x",
@@ -146,7 +153,7 @@ PIECES = st.lists(
 def test_hostile_texts_are_hit_missed_or_unknown(response: str, label: str) -> None:
     hit = label_hit(response, label)
     assert hit in (0.0, 1.0) or math.isnan(hit)
-    assert len(final_answer(response).text) <= 2_000 or "<answer>" in response
+    assert len(final_answer(response).text) <= 1_000 or "<answer>" in response
 
 
 @given(PIECES)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,7 +30,11 @@ _PHRASE_TAIL = 4_000
 _END_SHARE = 0.1
 # ... at least and at most so many characters
 _SHORTEST_END = 60
-_LONGEST_END = 2_000
+_LONGEST_END = 1_000
+# The last number of a text is in so many characters up to its last digit, ...
+_BEFORE_DIGIT = 60
+# ... and so many after it tell whether it is one
+_AFTER_DIGIT = 20
 
 _OPEN = "<answer>"
 _CLOSE = "</answer>"
@@ -38,7 +43,8 @@ _AFTER = "####"
 
 # Before NFKC, which makes 102 of 10²
 _POWERS = {ord(digit): f"^{i}" for i, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
-_MINUS = {ord("−"): "-", ord("⁄"): "/"}
+_POWER = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]")
+_VULGAR = frozenset("¼½¾⅓⅔")
 _MIXED_VULGAR = re.compile("(?<=[0-9])(?=[¼-¾⅐-⅞])")
 _FONT = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)"
@@ -47,20 +53,27 @@ _FONT = re.compile(
 _FRACTION = re.compile(
     r"\\[dtc]?frac\s{0,3}(?:\{([^{}]{1,40})\}\s{0,3}\{([^{}]{1,40})\}|([0-9])([0-9]))"
 )
-# Marks that change nothing about an answer; ``\!`` and ``\,`` also stand in numbers: 1\,000
-_NO_MARK = re.compile(
-    r"\\left|\\right|\\displaystyle|\\[!,;:()\[\]]|\\[%$]|[%$°*`#]|\^\{?\\circ\}?|\\circ"
+# LaTeX that changes nothing about an answer; ``\!`` and ``\,`` also stand in numbers: 1\,000
+_LATEX = re.compile(
+    r"\\left|\\right|\\displaystyle|\\[!,;:()\[\]%$]|\^\{?\\circ\}?|\\circ|\\(?= )"
 )
-_BLANK_MARK = re.compile(r"\\ |~|\s+")
+# Other such marks; some are written in two ways
+_MARKS = str.maketrans("~−⁄", " -/", "%$°`#")
+# Stars of Markdown, not those between two factors
+_STARS = re.compile(r"(?<![0-9a-z)])\*+|\*+(?![0-9a-z(])")
 _COMMA_IN_NUMBER = re.compile(r"(?<=[0-9])(?:,|\{,\})(?=[0-9]{3}(?![0-9]))")
 _BLANK_IN_NUMBER = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?: [0-9]{3}){1,6}(?![0-9])")
 _ENCLOSED = re.compile(r"[({]([^(){}]*)[)}]")
-_ENDS = " \t\n.,;:!?。、，；：！？\"'“”‘’"
+# A point at the start may be that of ".5".
+_LEADING = " ,;:!?。、，；：！？\"'“”‘’"
+_TRAILING = "." + _LEADING
 
 # A sign belongs to a number unless it is a minus between two terms.
 _SIGN = r"(?:(?<![0-9a-z)])[-+])?"
+# No part of a word, of a power or of another number; "...5" is 5, ".5" a half
+_BEFORE = r"(?<![0-9a-z_^])(?<![0-9]\.)(?<!\.(?=\.))"
 _DIGITS = r"(?:[0-9]{1,40}(?:\.[0-9]{1,40})?|\.[0-9]{1,40})"
-_NUMBER = re.compile(rf"{_SIGN}(?<![0-9a-z_.^]){_DIGITS}(?:/{_DIGITS})?(?![0-9^])")
+_NUMBER = re.compile(rf"{_SIGN}{_BEFORE}{_DIGITS}(?:/{_DIGITS})?(?![0-9^])")
 _NUMBER_AND_UNIT = re.compile(
     rf"(?:[€£¥₹]|us|rs\.?)?\s?([-+]?\s?{_DIGITS}(?:/{_DIGITS})?)\s?([^0-9]{{0,30}}(?:\^[23])?)"
 )
@@ -82,7 +95,9 @@ _PHRASE = re.compile(
     r"|答案\s{0,3}(?:是|为|為|应为|應為)?|####",
     re.IGNORECASE,
 )
-# At most so many of these phrases are looked at, from the last one on
+# Each contains one of these words, after so many characters of its own...
+_PHRASE_WORDS = {"nswer": 1, "NSWER": 1, "答案": 0, "####": 0}
+# ... of which so many are looked at, from the last one on
 _MOST_PHRASES = 8
 _START = re.compile(r"(?:[\s:：=*_`#$]|\\[\[(])*")
 _SENTENCE_END = re.compile(r"\n|[!?。！？]|\.(?=\s|$)")
@@ -208,7 +223,10 @@ def is_hit(answer: Answer, label: Label) -> bool:
     """
     if label.needs_mark and not answer.is_explicit:
         return False
-    text = normalize(answer.text)
+    text = answer.text
+    if label.number is not None and not answer.is_explicit:
+        text = _around_last_digit(text)  # the rest need not be normalized
+    text = normalize(text)
     if text == label.text:
         return True
     if label.number is not None:
@@ -229,22 +247,28 @@ def normalize(text: str) -> str:
     at the ends go.
     """
     if not text.isascii():
-        text = _MIXED_VULGAR.sub(" ", text.translate(_POWERS))
-        text = unicodedata.normalize("NFKC", text).translate(_MINUS)
+        if _POWER.search(text):
+            text = text.translate(_POWERS)
+        text = unicodedata.normalize("NFKC", _MIXED_VULGAR.sub(" ", text))
     text = text.lower()
     if "<" in text:
         text = without_special(text)
     if "\\" in text:
         # Twice, as one may stand in the other
         text = _FONT.sub(r" \1 ", _FONT.sub(r" \1 ", text))
-        text = _FRACTION.sub(_as_quotient, text)
-    text = _BLANK_MARK.sub(" ", _NO_MARK.sub("", text))
-    text = _COMMA_IN_NUMBER.sub("", text)
+        text = _LATEX.sub("", _FRACTION.sub(_as_quotient, text))
+    text = " ".join(text.translate(_MARKS).split())
+    if "*" in text:
+        text = _STARS.sub("", text)
+    if "," in text:
+        text = _COMMA_IN_NUMBER.sub("", text)
     text = _BLANK_IN_NUMBER.sub(lambda number: number[0].replace(" ", ""), text)
-    text = text.strip(_ENDS)
+    text = text.rstrip(_TRAILING).lstrip(_LEADING)
     # Braces and parentheses around all of it, not those of (a)(b)
     enclosed = _ENCLOSED.fullmatch(text)
-    return enclosed[1].strip(_ENDS) if enclosed else text
+    if enclosed:
+        text = enclosed[1].rstrip(_TRAILING).lstrip(_LEADING)
+    return text
 
 
 def _as_quotient(fraction: re.Match[str]) -> str:
@@ -303,8 +327,7 @@ def _boxed(text: str) -> str | None:
 
 def _after_phrase(tail: str) -> str | None:
     """Return what follows the last phrase that announces the answer, None without one."""
-    phrases = list(_PHRASE.finditer(tail))
-    for phrase in reversed(phrases[-_MOST_PHRASES:]):
+    for phrase in _last_phrases(tail):
         start = _START.match(tail, phrase.end())
         assert start is not None  # as it matches "", too
         after = tail[start.end() :][:_LONGEST_ANSWER]
@@ -317,6 +340,23 @@ def _after_phrase(tail: str) -> str | None:
         if is_last or _amount(normalize(line)) is not None:
             return line
     return None
+
+
+def _last_phrases(tail: str) -> Iterator[re.Match[str]]:
+    """Yield the phrases that may announce the answer, from the last one on."""
+    starts = set()
+    for word, before in _PHRASE_WORDS.items():
+        position = len(tail)
+        # This is much faster than to search for the phrases.
+        for _ in range(_MOST_PHRASES):
+            position = tail.rfind(word, 0, position)
+            if position < before:
+                break
+            starts.add(position - before)
+    for start in sorted(starts, reverse=True):
+        phrase = _PHRASE.match(tail, start)
+        if phrase:
+            yield phrase
 
 
 def _end_of(text: str) -> str:
@@ -344,6 +384,15 @@ def _value(number: str) -> float:
     above, _, below = number.partition("/")
     divisor = float(below) if below else 1.0
     return float(above) / divisor if divisor else math.nan
+
+
+def _around_last_digit(text: str) -> str:
+    """Return the part of a text that has its last number, "" for a text without digits."""
+    for position in range(len(text) - 1, -1, -1):
+        if text[position].isdigit() or text[position] in _VULGAR:
+            start = max(position - _BEFORE_DIGIT, 0)
+            return text[start : position + _AFTER_DIGIT]
+    return ""
 
 
 def _is_last_number(wanted: float, text: str) -> bool:
