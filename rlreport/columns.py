@@ -153,10 +153,12 @@ RESPONSE_COLUMNS = (
     _inner("validation", "", "1: of the validation split, 2: branch of a rollout that was not "
            "trained; both are shown but not judged", "int8"),
     _inner("response_hash", "", "hash of the cleaned response text", "uint64"),
-    _inner("missing_grade", "", "1: reward is null, 2: judge failed, 3: masked, 4: error", "int8"),
+    _inner("missing_grade", "", "1: reward is null, 2: judge failed, 3: masked, 4: error, 5: "
+           "parts are null", "int8"),
     _inner("masked_reward", "", "sequence reward if the trainer masked the response"),
     _asked_count("dropped", "Dropped", "", "1: the trainer left the response out"),
     _inner("correct", "", "1: right, 0: wrong; as logged, else the higher one of two rewards"),
+    _inner("label_hit", "", "1: its final answer is its label, 0: it is not; empty if unknown"),
     _inner("nan_values", "", "NaN, infinite or null numbers of required figures", "int32"),
 )  # fmt: skip
 

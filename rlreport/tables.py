@@ -218,8 +218,6 @@ class TextSample:
     units: NDArray[np.int32]  # (sum of lengths,), indices into ``vocabulary``
     vocabulary: list[str]  # tokens as logged, or words and CJK characters
     unit: str  # ``token`` or ``word``
-    # (S,), 1 if the response contains its label (ground truth), 0 if not, −1 without a label
-    labels: NDArray[np.int8] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,13 +469,11 @@ def _cut(sample: TextSample, low: int, high: int) -> TextSample:
     offsets = sample.offsets[
         first : end + 1
     ]  # one more than texts: the end of the last
-    labels = None if sample.labels is None else sample.labels[first:end]
     return replace(
         sample,
         rows=sample.rows[first:end] - low,
         offsets=offsets - offsets[0],
         units=sample.units[offsets[0] : offsets[-1]],
-        labels=labels,
     )
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from tests.law_families import REFERENCE
+from tests.law_families import REFERENCE, Case
 from tests.law_families_advantages import CASES as OF_ADVANTAGES
+from tests.law_families_labels import CASES as OF_LABELS
 from tests.law_families_texts import CASES as OF_TEXTS
 
-CASES = (REFERENCE, *OF_ADVANTAGES, *OF_TEXTS)
+CASES = (REFERENCE, *OF_ADVANTAGES, *(Case(*row) for row in OF_LABELS), *OF_TEXTS)
 
 
 def table(logs: int) -> Iterator[str]:

@@ -1455,10 +1455,8 @@ def test_a_long_phrase_is_quoted_whole() -> None:
 def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Tables:
     """Make a checked run in which the responses marked in ``held`` end in an answer."""
     made = spreading(held, [["ĠFinal", "Ġanswer", ":", "Ġ4"]], reward)
-    assert made.words is not None
     made.prompts["prompt"] = prompt
-    labels = np.full(len(made.words.rows), label, np.int8)
-    made.words = replace(made.words, labels=labels)
+    made.responses["label_hit"] = float(label)
     return made
 
 

@@ -511,16 +511,29 @@ def test_words_are_sampled_where_no_training_row_logs_tokens(tmp_path: Path) -> 
     assert token_figures(scan).empty
 
 
-def test_words_are_sampled_beside_tokens_and_say_whether_they_hold_the_label(tmp_path):
-    right = row(0, response="It is 1,234.0", ground_truth="so #### 1234")
-    right["response_tokens"] = ["It", " is"]
-    wrong = row(1, response="It is 12345", ground_truth=1234)
-    wrong["response_tokens"] = ["It", " is"]
-    unknown = row(2, response="Paris", response_tokens=["Par", "is"])
-    rows = [right, wrong, unknown]
+def test_words_are_sampled_beside_tokens(tmp_path: Path) -> None:
+    rows = [row(0, response="It is", response_tokens=["It", " is"])]
     words = read(write(tmp_path / "a.jsonl", rows)).words
     assert words is not None
-    assert words.labels is not None
-    assert words.labels.tolist() == [1, 0, -1]
-    first = [words.vocabulary[unit] for unit in words.units[:3]]
-    assert first == ["It", " is", " 1"]
+    vocabulary = words.vocabulary
+    assert [vocabulary[unit] for unit in words.units] == ["It", " is"]
+
+
+def test_the_table_says_whether_a_response_hits_its_label(tmp_path: Path) -> None:
+    turns = [
+        {"role": "assistant", "text": "Let me look: 7.", "sampled": True},
+        {"role": "tool", "text": "1234", "sampled": False},
+        {"role": "assistant", "text": "The answer is 12.", "sampled": True},
+        {"role": "tool", "text": "99", "sampled": False},
+    ]
+    rows = [
+        row(0, response="It is 1,234.0", ground_truth="so #### 1234"),
+        row(1, response="It is 12345", ground_truth=1234),
+        row(2, response="Paris"),
+        row(3, response="Paris", ground_truth={"target": "Paris"}),
+        row(4, response="7 12 99", ground_truth=12, turns=turns),
+        row(5, response="Paris", ground_truth="Paris", split="val"),
+    ]
+    hits = read(write(tmp_path / "a.jsonl", rows)).responses["label_hit"]
+    unknown = np.nan
+    np.testing.assert_array_equal(hits, [1, 0, unknown, unknown, 1, 1])

@@ -164,20 +164,22 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
     serious = [finding for finding in ordered if finding.severity is not Severity.INFO]
     leading = [finding.id for finding in serious if not finding.explained_by]
     muted_findings = [one for one in found if one.id in reasons]
+    close = outcome.close_ones() if _is_comparable(run, ordered) else ()
     return replace(
         _about_run(run),
         level=_level(ordered, run),
         lead=leading[0] if leading else None,
         keep_step=_keep_step(run, ordered),
         findings=ordered,
-        close=outcome.close_ones() if _is_comparable(run, ordered) else (),
-        passed=outcome.passed(),
+        close=close,
+        passed=outcome.passed(close),
         not_run=outcome.not_run(),
         muted=[Muted(finding, reasons[finding.id]) for finding in muted_findings],
         courses=_courses(run, outcome.judged),
         windows=_spans_of_windows(outcome.judged),
         harder_prompts=_became_harder(outcome.comparable, ordered),
         one_prompt=_has_one_prompt_a_step(run),
+        gained_format=progress.gained_format(run),
     )
 
 
@@ -224,12 +226,13 @@ class _Outcome:
         """Return what checks without a finding were close to, in the order of the checks."""
         return tuple(self.close[one.id] for one in CHECKS if one.id in self.close)
 
-    def passed(self) -> list[str]:
-        """Return the ids of the checks that ran, found nothing and were not close to it."""
+    def passed(self, close: Sequence[Close]) -> list[str]:
+        """Return the ids of the checks that ran and found nothing, without the ``close`` ones."""
+        near = {one.id for one in close}
         return [
             check.id
             for check in CHECKS
-            if self.results[check.id].passed and check.id not in self.close
+            if self.results[check.id].passed and check.id not in near
         ]
 
     def not_run(self) -> list[NotRun]:

@@ -15,6 +15,14 @@ MAX_RULE_VALUES = 8
 # Rewards that differ by no more than this are equal but for rounding
 SAME_REWARD = 1e-9
 
+# If right answers rose by less than this part of the reward's rise, the rest is the format
+FORMAT_PART = 1 / 3
+# In so many of the first responses with the lowest reward, of at least so many, answers are right,
+UNPAID = 0.2
+LEAST_UNPAID = 30
+# and late responses with the best reward still are
+RIGHT_AT_LAST = 0.9
+
 # Where a run is solved, the share may be lower by this at its first and last steps, by chance
 LOWER_AT_ENDS = 0.02
 # These are a tenth of the steps at both ends, and at least three
@@ -112,23 +120,45 @@ def verifiable(run: Run) -> bool:
 
 @once_per_run
 def labels_contained(run: Run) -> float | None:
-    """Return the fraction of the best late responses that contain their label.
+    """Return the fraction of the best late responses whose final answer is their label.
 
     These are the responses of the last window that earn its highest reward. None if fewer than
-    half of the sampled responses have a label, or none of the late ones has a reward.
+    half of the responses have a label to compare with, or none of the late ones has a reward.
     """
-    sample = run.tables.words
-    if sample is None or sample.labels is None:
+    hit = run.column("label_hit")
+    has_label = np.isfinite(hit)
+    if 2 * has_label.sum() < len(hit):
         return None
-    # 1 if the response contains its label, 0 if not, -1 if it has none
-    labels = sample.labels
-    has_label = labels >= 0
-    if 2 * has_label.sum() < len(sample.rows):
-        return None
-    is_late = (sample.rows >= run.last.rows.start) & has_label
-    reward = run.column("reward")[sample.rows]
-    highest = np.nanmax(reward[is_late], initial=-np.inf)
-    is_best = is_late & (reward >= highest - SAME_REWARD)
+    late = run.last.rows
+    reward = np.where(has_label, run.column("reward"), np.nan)[late]
+    highest = np.nanmax(reward, initial=-np.inf)
+    is_best = reward >= highest - SAME_REWARD
     if not is_best.any():
         return None
-    return float((labels[is_best] == 1).mean())
+    return float((hit[late][is_best] == 1).mean())
+
+
+@once_per_run
+def gained_format(run: Run) -> bool:
+    """Return whether most of the reward's rise is the format of answers that were right before.
+
+    The share of right answers then rose by less than a third of what the reward did, as a part of
+    its range, and many of the first responses with the lowest reward were right.
+    """
+    contained = labels_contained(run)
+    if run.first is None or contained is None or contained < RIGHT_AT_LAST:
+        return False
+    hit = run.column("label_hit")
+    reward = np.where(np.isfinite(hit), run.column("reward"), np.nan)
+    lowest = np.nanmin(reward)
+    size = np.nanmax(reward) - lowest
+    first = run.first.rows
+    of_lowest = hit[first][reward[first] <= lowest + SAME_REWARD]
+    are_unpaid = len(of_lowest) >= LEAST_UNPAID and mean(of_lowest) > UNPAID
+    if not (size and are_unpaid):
+        return False
+    rise = means.change(run, reward)
+    hit_of_rewarded = np.where(np.isfinite(reward), hit, np.nan)
+    of_hits = means.change(run, hit_of_rewarded)
+    share = rise.difference / size
+    return rise.rose and of_hits.difference < FORMAT_PART * share

@@ -457,11 +457,26 @@ def _rise_words(told: _Telling) -> str:
     pieces = shown.curve.pieces
     ends_rising = bool(pieces) and pieces[-1].kind is PieceKind.RISE
     still_rises = told.quantity == "reward" and ends_rising
-    if _is_flat_at_the_end(told.course) and not still_rises:
+    is_flat = _is_flat_at_the_end(told.course) and not still_rises
+    if told.quantity == "reward" and told.verdict.gained_format:
+        return _format_words(is_flat=is_flat)
+    if is_flat:
         return translatable(
             "{name} rose from {first} to {last} and is flat since step {since}"
         )
     return translatable("{name} rose from {first} to {last}")
+
+
+def _format_words(*, is_flat: bool) -> str:
+    """Return the template for a reward of which most of the rise is the answers' format."""
+    if is_flat:
+        return translatable(
+            "{name} rose from {first} to {last}, most of it the answer format, and is flat since "
+            "step {since}"
+        )
+    return translatable(
+        "{name} rose from {first} to {last}, most of it the answer format"
+    )
 
 
 def _dip_words(told: _Telling) -> str:

@@ -76,6 +76,8 @@ class Judged(Generic[F]):
     harder_prompts: bool = False
     # whether most steps have a single prompt, not the same at all steps
     one_prompt: bool = False
+    # whether most of the reward's rise is the format of answers, see ``progress.gained_format``
+    gained_format: bool = False
 
     def reaches(self, severity: str) -> bool:
         """Return whether any finding that is not muted has this severity or a worse one."""

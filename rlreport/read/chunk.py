@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
@@ -29,6 +29,7 @@ from rlreport.read.spool import Parcel, PartFolder
 from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.tables import NoteKind, RowRole
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
+from rlreport.text.labels import label_hit
 from rlreport.text.scripts import is_garbled
 from rlreport.text.tokens import structure_of
 
@@ -222,6 +223,29 @@ def _text_columns(texts: CleanTexts) -> Columns:
     }
 
 
+def _label_hits(rows: Sequence[ParsedRow], responses: Sequence[str]) -> Floats:
+    """Return whether each row's final answer is its label: 1, 0, or NaN if unknown, (R,)."""
+    hits = np.full(len(rows), np.nan)
+    for i, (row, response) in enumerate(zip(rows, responses, strict=True)):
+        label = row.carried.get("ground_truth")
+        if label is not None:
+            hits[i] = label_hit(_last_turn(row) or response, label)
+    return hits
+
+
+def _last_turn(row: ParsedRow) -> str:
+    """Return the last text that the policy wrote in a conversation, "" without turns.
+
+    The response of a conversation contains the outputs of tools, too.
+    """
+    turns: Any = row.carried.get("turns") or ()
+    for turn in reversed(turns):
+        text = turn.get("text")
+        if turn["sampled"] and isinstance(text, str) and text.strip():
+            return text
+    return ""
+
+
 def _origin_columns(batch: Sequence[Row]) -> Columns:
     """Return where the rows are in the logs, and what they count as."""
     positions = [row.position for row in batch]
@@ -254,6 +278,7 @@ def _row_columns(
         "missing_grade": np.array([row.missing_grade for row in rows], np.int64),
     }
     columns |= _text_columns(texts)
+    columns["label_hit"] = _label_hits(rows, texts.responses)
     rewards = np.array([row.rewards for row in rows]).T
     columns |= zip(REWARDS, rewards, strict=True)
     # A reward that is missing for a known reason is counted there, not as NaN.

@@ -21,6 +21,7 @@ class Missing(IntEnum):
     JUDGE_FAILED = 2
     MASKED = 3
     ERROR = 4
+    PARTS = 5  # the reward is a number, but all of its parts are null
 
 
 _NOTES = {
@@ -35,6 +36,9 @@ _NOTES = {
     ),
     Missing.ERROR: translatable(
         "responses whose grader had an error, left out of figures of the reward"
+    ),
+    Missing.PARTS: translatable(
+        "responses whose reward parts are all null, left out of figures of the reward"
     ),
 }
 _GRADERS = ("judge", "grader", "reward", "verifier", "scorer", "rubric")
@@ -67,7 +71,15 @@ _OWN_ERRORS = ("errors", "error")
 _FIELDS = frozenset(_FLAGS.keys() | _ERRORS)
 _NESTED = ("metadata", "info", "extra_info", "reward_info", "reward_extra_info")
 _NO_TEXT = ("", "none", "null", "nan", "ok", "false", "0", "no")
-_ORDER = (Missing.JUDGE_FAILED, Missing.ERROR, Missing.MASKED, Missing.NULL)
+_ORDER = (
+    Missing.JUDGE_FAILED,
+    Missing.ERROR,
+    Missing.MASKED,
+    Missing.NULL,
+    Missing.PARTS,
+)
+# Where more rows have no part of the reward, the parts are not those of all rows
+_MOST_WITHOUT_PARTS = 0.5
 
 
 def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
@@ -80,6 +92,8 @@ def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
             kinds |= _signs_in(inner)
     if null:
         kinds.add(Missing.NULL)
+    elif _lacks_parts(record.get("reward_parts")):
+        kinds.add(Missing.PARTS)
     for name in _OWN_ERRORS:
         # Errors of tools and environments do not make a logged reward invalid.
         errors = _error_text(record.get(name))
@@ -89,6 +103,13 @@ def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
         if kind in kinds:
             return kind
     return 0
+
+
+def _lacks_parts(parts: object) -> bool:
+    """Return whether parts of the reward are logged, but all are null (or NaN)."""
+    if not (isinstance(parts, dict) and parts):
+        return False
+    return all(part is None or part != part for part in parts.values())
 
 
 def _signs_in(fields: Mapping[str, Any]) -> set[Missing]:
@@ -122,6 +143,11 @@ def clear_missing_grades(columns: dict[str, NDArray[Any]]) -> None:
     kinds = columns["missing_grade"]
     if len(kinds) and (kinds == Missing.MASKED).all():  # else no reward would be left
         kinds[:] = 0
+    without_parts = kinds == Missing.PARTS
+    # A sum of no parts is 0; another reward does not come from these parts.
+    is_sum = (columns["reward"][without_parts] == 0).all()
+    if not is_sum or without_parts.sum() > _MOST_WITHOUT_PARTS * len(kinds):
+        kinds[without_parts] = 0
     # A copy, before the rewards are cleared
     columns["masked_reward"] = np.where(
         kinds == Missing.MASKED, columns["reward"], np.nan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -37,7 +36,6 @@ FIGURES = ("kl", "log_ratio", "prob", "value_error")
 _MAX_STRING = 200
 # Values per token are clipped to ± this, as the KL estimate k3 may be infinite
 _LARGEST = 2.0**40
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _ROWS_PER_SECOND = 4_000  # that one process collects, to decide whether to use several
 
 Ids = NDArray[np.int32]
@@ -65,7 +63,6 @@ class Part(NamedTuple):
     is_token: NDArray[np.bool_]
     # float64 (R,), distinct bigrams / all bigrams, NaN without bigrams
     distinct_2: Floats
-    labels: NDArray[np.int8]  # (R,), see ``holds_label``
     # float32 (len(FIGURES), ids of ``units``): KL etc. of each, NaN where not logged
     figures: NDArray[np.float32]
     strings: list[str]
@@ -123,7 +120,6 @@ class _Collector:
         self._texts: tuple[list[tuple[int, Ids]], ...] = ([], [], [])
         self._is_token: list[bool] = []
         self._distinct_2: list[float] = []
-        self._labels: list[int] = []
         self._values: list[NDArray[np.float32]] = []
 
     def add(self, row: int, index: int, figures: TokenFigures) -> None:
@@ -140,7 +136,6 @@ class _Collector:
             # Of a conversation, the response has the outputs of tools: omit them.
             text = self._text_of(tokens)
         text = text[:MAX_TEXT]
-        self._labels.append(holds_label(text, rollouts.text("ground_truth", index)))
         self._is_token.append(has_tokens)
         all_units, words, references = self._texts
         words.append((row, self._words_of(without_special(text))))
@@ -189,7 +184,6 @@ class _Collector:
             references=references,
             is_token=np.array(self._is_token, bool),
             distinct_2=np.array(self._distinct_2, np.float64),
-            labels=np.array(self._labels, np.int8),
             figures=np.concatenate(self._values, axis=1),
             strings=[string[:_MAX_STRING] for string in self._number_of_string],
         )
@@ -250,30 +244,6 @@ def _as_units(texts: list[tuple[int, Ids]]) -> Units:
     )
 
 
-def holds_label(response: str, label: str | None) -> int:
-    """Return 1 if a response contains its label, ignoring case, 0 if not, −1 without a label.
-
-    If the label contains ####, only the part after it counts.
-    """
-    if label is None:
-        return -1
-    # Labels of GSM8K are a solution, and behind #### its result.
-    wanted = _normalize(label.rpartition("####")[2])
-    if not wanted:
-        return -1
-    text = _normalize(response)
-    if not wanted[-1].isdigit():
-        return int(wanted in text)
-    # A number counts only if it is no part of another: 5 is in 5.00, but not in 15, 5.1 or 0.5.
-    number = rf"(?<![\d.]){re.escape(wanted)}(?:\.0+)?(?!\.?\d)"
-    return int(re.search(number, text) is not None)
-
-
-def _normalize(text: str) -> str:
-    """Return a text in lower case, with single blanks, and without commas between thousands."""
-    return _THOUSANDS.sub("", " ".join(text.lower().split()))
-
-
 def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -> Scan:
     """Return the scan with samples of ``parts``, whose ids are indices of ``strings``.
 
@@ -286,7 +256,6 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     words = _joined([part.words for part in parts])
     references = _joined([part.references for part in parts])
     is_token = np.concatenate([part.is_token for part in parts])
-    labels = np.concatenate([part.labels for part in parts])
     _set_columns(scan.responses, rows, parts, words)
     # Figures are either of tokens or of words: those of the other unit are left out.
     unit = _usual_unit(is_token[trained & (all_units.lengths > 0)])
@@ -304,7 +273,7 @@ def _with_texts(scan: Scan, rows: Ints, parts: list[Part], strings: list[str]) -
     return replace(
         scan,
         ngrams=ngrams,
-        words=_text_sample(words, trained, strings, "word", labels)[0],
+        words=_text_sample(words, trained, strings, "word")[0],
         ref_words=_text_sample(references, reference_is_trained, strings, "word")[0],
         tokens=tokens,
         sampled=len(rows),
@@ -365,12 +334,11 @@ def _text_sample(
     keep: NDArray[np.bool_],
     vocabulary: list[str],
     unit: str,
-    labels: NDArray[np.int8] | None = None,
 ) -> tuple[TextSample | None, Ints]:
     """Return a sample of the texts in ``keep``, and the indices of its ids in ``units.ids``.
 
     The sample is None if these texts have no ids. It has only the strings of ``vocabulary`` that
-    occur in it. ``labels`` has one value per text, see ``holds_label``.
+    occur in it.
     """
     indices = np.flatnonzero(np.repeat(keep, units.lengths))
     if not len(indices):
@@ -382,6 +350,5 @@ def _text_sample(
         ids.astype(np.int32),
         [vocabulary[number] for number in used.tolist()],
         unit,
-        None if labels is None else labels[keep],
     )
     return sample, indices

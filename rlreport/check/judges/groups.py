@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.check import means, progress, quantities
 from rlreport.check.check import REWARD, Check, Need, RiseOrShare
@@ -12,6 +13,7 @@ from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.judges.hacking import reward_hacking_token
 from rlreport.check.judges.length import length_hacking
+from rlreport.check.laws import blocks
 from rlreport.check.limits import Limit, LimitKind, Limits, meets
 from rlreport.check.means import mean
 from rlreport.check.quantities import LimitedFigure
@@ -46,6 +48,13 @@ class _MissingGrades(Limits):
         "of steps",
         "steps with many missing grades (fewer count at the end)",
     )
+    counted = Limit(
+        0.02,
+        LimitKind.SHARE,
+        "of responses",
+        "share with a reward whose parts are all null, in any tenth of the run (warning)",
+        translatable("trl#5775: all reward functions returned None, and the sum was 0"),
+    )
 
 
 def _missing_title(facts: Facts) -> str:
@@ -57,6 +66,13 @@ def _missing_title(facts: Facts) -> str:
             "failed, {masked:count} masked, {error:count} grader errors."
         )
     ]
+    if facts["parts"]:
+        lines.append(
+            translatable(
+                "{parts:count} have a reward of 0, but all of its parts are null: the trainer "
+                "counted a missing grade as 0."
+            )
+        )
     if "window" in facts:
         lines.append(
             translatable("In steps {low} to {high}, {window:percent} were not graded.")
@@ -71,13 +87,19 @@ def _missing_title(facts: Facts) -> str:
     return sentences(format_message(line, facts) for line in lines)
 
 
+def _missing_statement(facts: Facts) -> str:
+    if facts.get("parts"):
+        return translatable("missing grades count as rewards of 0")
+    return translatable("rewards are missing")
+
+
 @Check(
     name="missing grades",
     rank=Rank.NOTE,
     charts=("reward",),
     limits=_MissingGrades,
     title=_missing_title,
-    statement="rewards are missing",
+    statement=_missing_statement,
     why="A failed grade that counts as 0 gives the others of its group an unearned advantage.",
     suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits.",
     whole_run=True,
@@ -101,6 +123,9 @@ def missing_grades(check: Check, run: Run) -> Result:
     are_many = float(bad_steps.mean()) > run.limits[_MissingGrades].part
     # Few bad steps are serious only if the run ends with them: they may go on.
     is_serious = share.met and (are_many or bad_steps[-size:].any())
+    counted = run.limits.test(
+        _MissingGrades.counted, ">", _largest_share(run, kinds == Missing.PARTS)
+    )
     facts = _facts_of_missing_grades(run, kinds)
     if share.met:
         facts = {
@@ -110,14 +135,14 @@ def missing_grades(check: Check, run: Run) -> Result:
             "high": int(run.steps[worst + size - 1]),
         }
     concerned = run.by_step(missing.astype(np.float64)) > 0
-    if share.met and bad_steps.any():
+    if share.met and bad_steps.any() and not counted.met:
         concerned = bad_steps
     steps = run.steps[concerned]
     last = int(steps[-1])
     return check.found(
         run,
-        Severity.WARNING if is_serious else Severity.INFO,
-        [share],
+        Severity.WARNING if is_serious or counted.met else Severity.INFO,
+        [share, counted],
         facts,
         # The first responses show how it began.
         Ranking(-run.step_index.astype(np.float64), among=missing),
@@ -125,6 +150,12 @@ def missing_grades(check: Check, run: Run) -> Result:
         until=last if last < run.steps[-1] else None,
         steps=steps[:MAX_STEPS].tolist(),
     )
+
+
+def _largest_share(run: Run, counts: NDArray[np.bool_]) -> float:
+    """Return the largest share of any block of steps that ``counts``, bool (rows,), marks."""
+    windows = blocks(run) or (run.window(0, len(run.steps)),)
+    return max(mean(counts[window.rows].astype(np.float64)) for window in windows)
 
 
 def _facts_of_missing_grades(run: Run, kinds: Ints) -> Facts:

@@ -1,0 +1,426 @@
+r"""Compare the final answer of a response with its label (ground truth).
+
+Answers and labels are normalized first: full-width characters, LaTeX, units and thousands
+separators must not decide whether "$1{,}234$" is the label "1234". Only the ends of long texts, and
+short answers in them, are searched, so the time per response is bounded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from rlreport.text.clean import without_special
+
+# A label of more characters is a text, not an answer
+LONGEST_LABEL = 60
+LARGEST = 10**40  # Larger numbers are no labels
+# Only so many characters of an answer are compared
+_LONGEST_ANSWER = 300
+# Of a label that is a whole solution, its result stands in the last so many characters
+_LABEL_TAIL = 1_000
+# "The answer is" is looked for in the last so many characters of a response
+_PHRASE_TAIL = 4_000
+# Without a marked answer, it is looked for in this part of the response at its end, ...
+_END_SHARE = 0.1
+# ... at least and at most so many characters
+_SHORTEST_END = 60
+_LONGEST_END = 1_000
+# The last number of a text is in so many characters up to its last digit, ...
+_BEFORE_DIGIT = 60
+# ... and so many after it tell whether it is one
+_AFTER_DIGIT = 20
+
+_OPEN = "<answer>"
+_CLOSE = "</answer>"
+_BOX = "\\boxed"
+_AFTER = "####"
+
+# Before NFKC, which makes 102 of 10²
+_POWERS = {ord(digit): f"^{i}" for i, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
+_POWER = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]")
+_VULGAR = frozenset("¼½¾⅓⅔")
+_MIXED_VULGAR = re.compile("(?<=[0-9])(?=[¼-¾⅐-⅞])")
+_FONT = re.compile(
+    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)"
+    r"\s{0,3}\{([^{}]{0,200})\}"
+)
+_FRACTION = re.compile(
+    r"\\[dtc]?frac\s{0,3}(?:\{([^{}]{1,40})\}\s{0,3}\{([^{}]{1,40})\}|([0-9])([0-9]))"
+)
+# LaTeX that changes nothing about an answer; ``\!`` and ``\,`` also stand in numbers: 1\,000
+_LATEX = re.compile(
+    r"\\left|\\right|\\displaystyle|\\[!,;:()\[\]%$]|\^\{?\\circ\}?|\\circ|\\(?= )"
+)
+# Other such marks; some are written in two ways
+_MARKS = str.maketrans("~−⁄", " -/", "%$°`#")
+# Stars of Markdown, not those between two factors
+_STARS = re.compile(r"(?<![0-9a-z)])\*+|\*+(?![0-9a-z(])")
+_COMMA_IN_NUMBER = re.compile(r"(?<=[0-9])(?:,|\{,\})(?=[0-9]{3}(?![0-9]))")
+_BLANK_IN_NUMBER = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?: [0-9]{3}){1,6}(?![0-9])")
+_ENCLOSED = re.compile(r"[({]([^(){}]*)[)}]")
+# A point at the start may be that of ".5".
+_LEADING = " ,;:!?。、，；：！？\"'“”‘’"
+_TRAILING = "." + _LEADING
+
+# A sign belongs to a number unless it is a minus between two terms.
+_SIGN = r"(?:(?<![0-9a-z)])[-+])?"
+# No part of a word, of a power or of another number; "...5" is 5, ".5" a half
+_BEFORE = r"(?<![0-9a-z_^])(?<![0-9]\.)(?<!\.(?=\.))"
+_DIGITS = r"(?:[0-9]{1,40}(?:\.[0-9]{1,40})?|\.[0-9]{1,40})"
+_NUMBER = re.compile(rf"{_SIGN}{_BEFORE}{_DIGITS}(?:/{_DIGITS})?(?![0-9^])")
+_NUMBER_AND_UNIT = re.compile(
+    rf"(?:[€£¥₹]|us|rs\.?)?\s?([-+]?\s?{_DIGITS}(?:/{_DIGITS})?)\s?([^0-9]{{0,30}}(?:\^[23])?)"
+)
+_UNIT = re.compile(r"(?:[^\W\d_]{1,20}\.?[ /-]?){0,3}(?:\^[23])?|[€£¥₹]", re.UNICODE)
+# A number before such a letter is an amount ("5 m"); before any other it is algebra
+_LETTER_UNITS = frozenset("mgslhcfkvwj")
+_MATHEMATICS = re.compile(
+    r"\b(?:pi|sqrt|sin|cos|tan|ln|log|exp|infty|or|and|to)\b|[π√∞]"
+)
+_WORDS = re.compile(r"[^\W\d_]+(?:[ '’.,&-]{1,2}[^\W\d_]+)*", re.UNICODE)
+_OPTION = re.compile(r"\(?[a-z][.):]\s")  # "(B) Paris": answers may give either
+_CHOICE = re.compile(r"\(?([a-z])[).:]?\)?")
+_ONE_ITEM = re.compile(r"\[\s*([\"']?)([^\[\],\"']*)\1\s*\]")
+# Words that stand in many texts by chance
+_COMMON_WORDS = frozenset(("yes", "no", "true", "false", "是", "否", "对", "错"))
+
+_PHRASE = re.compile(
+    r"answers?\s{0,3}(?:is|are|[:=：])(?!\s{1,3}(?:correct|incorrect|helpful|verified)\b)"
+    r"|答案\s{0,3}(?:是|为|為|应为|應為)?|####",
+    re.IGNORECASE,
+)
+# Each contains one of these words, after so many characters of its own...
+_PHRASE_WORDS = {"nswer": 1, "NSWER": 1, "答案": 0, "####": 0}
+# ... of which so many are looked at, from the last one on
+_MOST_PHRASES = 8
+_START = re.compile(r"(?:[\s:：=*_`#$]|\\[\[(])*")
+_SENTENCE_END = re.compile(r"\n|[!?。！？]|\.(?=\s|$)")
+# Scripts that write words without blanks between them: kana, Han, Hangul, Thai
+_UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+
+
+class Answer(NamedTuple):
+    """The final answer of a response.
+
+    Attributes:
+        text: the answer as written in the response, at most some hundred characters, or if the
+            response marks none, its end.
+        is_explicit: whether the response marks it: in a tag, in a box, after "Answer:".
+    """
+
+    text: str
+    is_explicit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label that answers can be compared with.
+
+    Attributes:
+        text: the normalized label.
+        number: its value, None for words.
+        needs_mark: whether it only counts in an answer that the response marks as such, as a
+            letter, yes or no may stand in any text.
+    """
+
+    text: str
+    number: float | None
+    needs_mark: bool
+
+
+def label_hit(response: str, label: object) -> float:
+    """Return 1.0 if the final answer of a response is its label, 0.0 if not, NaN if unknown.
+
+    It is unknown without a label, or if the label is none of a number, a choice, or a few words.
+
+    Args:
+        response: the whole response, without padding.
+        label: the label as logged: a text or a number, or a list of one of them.
+    """
+    usable = usable_label(label)
+    if usable is None:
+        return math.nan
+    return float(is_hit(final_answer(response), usable))
+
+
+def usable_label(value: object) -> Label | None:
+    """Return a logged label for comparison, None if answers cannot be compared with it.
+
+    Usable are a number, which a unit may follow, a choice such as "(B)", and plain words of at
+    most ``LONGEST_LABEL`` characters; of a solution, what it marks as its result. Longer texts,
+    algebra, mixed numbers, objects and lists of several values are not usable.
+    """
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, str | int | float):
+        return None
+    # ``str`` refuses integers of thousands of digits.
+    if not isinstance(value, str) and not abs(value) < LARGEST:
+        return None
+    return _usable_text(str(value)[-_LABEL_TAIL:])
+
+
+@lru_cache(maxsize=1024)  # the responses of a group have the same label
+def _usable_text(text: str) -> Label | None:
+    item = _ONE_ITEM.fullmatch(text.strip())
+    if item:
+        text = item[2]
+    if _AFTER in text:
+        text = text.rpartition(_AFTER)[2]
+    else:
+        marked = _tagged(text)
+        if marked is None:
+            marked = _boxed(text)
+        text = text if marked is None else marked
+    # Normalizing shortens a label, but LaTeX is at most a few times as long as what it shows.
+    if len(text) > 4 * LONGEST_LABEL:
+        return None
+    plain = normalize(text)
+    if not plain or len(plain) > LONGEST_LABEL:
+        return None
+    choice = _CHOICE.fullmatch(plain)
+    if choice:
+        return Label(choice[1], None, needs_mark=True)
+    number = _amount(plain)
+    if number is not None:
+        return Label(plain, number, needs_mark=False)
+    if not _WORDS.fullmatch(plain) or _MATHEMATICS.fullmatch(plain):
+        return None
+    if _OPTION.match(plain):
+        return None
+    needs_mark = len(plain) == 1 or plain in _COMMON_WORDS
+    return Label(plain, None, needs_mark)
+
+
+def final_answer(response: str) -> Answer:
+    r"""Return the final answer of a response, as written.
+
+    It is what the last ``<answer>`` contains, else the last ``\boxed``, else what follows the last
+    "answer is", "Answer:", "####" or "答案"; else the end of the response, which is not explicit.
+    """
+    marked = _tagged(response)
+    if marked is not None:
+        return Answer(_within_tag(marked), is_explicit=True)
+    marked = _boxed(response)
+    if marked is None:
+        marked = _after_phrase(response[-_PHRASE_TAIL:])
+    if marked is not None:
+        return Answer(marked, is_explicit=True)
+    return Answer(_end_of(response), is_explicit=False)
+
+
+def is_hit(answer: Answer, label: Label) -> bool:
+    """Return whether an answer is its label.
+
+    It is if both are equal, if the last number of the answer is the label, or if the words of the
+    label stand in the answer.
+    """
+    if label.needs_mark and not answer.is_explicit:
+        return False
+    text = answer.text
+    if label.number is not None and not answer.is_explicit:
+        text = _around_last_digit(text)  # the rest need not be normalized
+    text = normalize(text)
+    if text == label.text:
+        return True
+    if label.number is not None:
+        return _is_last_number(label.number, text)
+    if len(label.text) == 1 and label.text.isascii():
+        return _is_choice(label.text, text)
+    if label.text in _COMMON_WORDS:
+        # "No, as yes would mean …" is a no.
+        return text.startswith(label.text) and _has_words(label.text, text)
+    return _has_words(label.text, text)
+
+
+def normalize(text: str) -> str:
+    r"""Return an answer without what does not change it, in lower case.
+
+    Characters become their usual form (NFKC), ``\frac{a}{b}`` becomes a/b, the content of
+    ``\text`` stays; %, °, $, markup of LaTeX and Markdown, thousands separators, and punctuation
+    at the ends go.
+    """
+    if not text.isascii():
+        if _POWER.search(text):
+            text = text.translate(_POWERS)
+        text = unicodedata.normalize("NFKC", _MIXED_VULGAR.sub(" ", text))
+    text = text.lower()
+    if "<" in text:
+        text = without_special(text)
+    if "\\" in text:
+        # Twice, as one may stand in the other
+        text = _FONT.sub(r" \1 ", _FONT.sub(r" \1 ", text))
+        text = _LATEX.sub("", _FRACTION.sub(_as_quotient, text))
+    text = " ".join(text.translate(_MARKS).split())
+    if "*" in text:
+        text = _STARS.sub("", text)
+    if "," in text:
+        text = _COMMA_IN_NUMBER.sub("", text)
+    text = _BLANK_IN_NUMBER.sub(lambda number: number[0].replace(" ", ""), text)
+    text = text.rstrip(_TRAILING).lstrip(_LEADING)
+    # Braces and parentheses around all of it, not those of (a)(b)
+    enclosed = _ENCLOSED.fullmatch(text)
+    if enclosed:
+        text = enclosed[1].rstrip(_TRAILING).lstrip(_LEADING)
+    return text
+
+
+def _as_quotient(fraction: re.Match[str]) -> str:
+    above = fraction[1] or fraction[3]
+    below = fraction[2] or fraction[4]
+    # 2\frac{1}{2} is a mixed number, not 21/2.
+    before = fraction.string[: fraction.start()].rstrip()
+    gap = " " if before[-1:].isdigit() else ""
+    return f"{gap}{above.strip()}/{below.strip()}"
+
+
+def _tagged(text: str) -> str | None:
+    """Return the content of the last answer tag, None without one."""
+    start = text.rfind(_OPEN)
+    if start < 0:
+        return None
+    start += len(_OPEN)
+    stop = text.find(_CLOSE, start)
+    if stop >= 0:
+        return text[start:stop]
+    # Samplers may stop at the closing tag and leave it out.
+    return text[start:] if len(text) - start <= _LONGEST_ANSWER else None
+
+
+def _within_tag(content: str) -> str:
+    """Return the answer in the content of an answer tag, which may be a whole solution."""
+    boxed = _boxed(content)
+    if boxed is not None:
+        return boxed
+    if len(content) <= _LONGEST_ANSWER:
+        return content
+    after = _after_phrase(content[-_PHRASE_TAIL:])
+    return _end_of(content) if after is None else after
+
+
+def _boxed(text: str) -> str | None:
+    r"""Return the content of the last ``\boxed``, None without one that ends."""
+    start = text.rfind(_BOX)
+    if start < 0:
+        return None
+    start += len(_BOX)
+    rest = text[start : start + _LONGEST_ANSWER].lstrip(" ")
+    if not rest.startswith("{"):
+        token = re.match(r"[^\s$\\]{1,40}", rest)
+        return token[0] if token else None
+    depth = 0
+    for position, character in enumerate(rest):
+        if character == "{":
+            depth += 1
+        elif character == "}":
+            depth -= 1
+            if not depth:
+                return rest[1:position]
+    return None
+
+
+def _after_phrase(tail: str) -> str | None:
+    """Return what follows the last phrase that announces the answer, None without one."""
+    for phrase in _last_phrases(tail):
+        start = _START.match(tail, phrase.end())
+        assert start is not None  # as it matches "", too
+        after = tail[start.end() :][:_LONGEST_ANSWER]
+        if phrase[0] != _AFTER:
+            end = _SENTENCE_END.search(after)
+            return after[: end.start()] if end else after
+        # A heading of Markdown starts with #### too; its text is no number alone.
+        line = after.partition("\n")[0]
+        is_last = not tail[start.end() + len(line) :].strip()
+        if is_last or _amount(normalize(line)) is not None:
+            return line
+    return None
+
+
+def _last_phrases(tail: str) -> Iterator[re.Match[str]]:
+    """Yield the phrases that may announce the answer, from the last one on."""
+    starts = set()
+    for word, before in _PHRASE_WORDS.items():
+        position = len(tail)
+        # This is much faster than to search for the phrases.
+        for _ in range(_MOST_PHRASES):
+            position = tail.rfind(word, 0, position)
+            if position < before:
+                break
+            starts.add(position - before)
+    for start in sorted(starts, reverse=True):
+        phrase = _PHRASE.match(tail, start)
+        if phrase:
+            yield phrase
+
+
+def _end_of(text: str) -> str:
+    share = min(int(_END_SHARE * len(text)), _LONGEST_END)
+    return text[-max(share, _SHORTEST_END) :]
+
+
+def _amount(plain: str) -> float | None:
+    """Return the value of a normalized text that is a number, with or without a unit, else None."""
+    amount = _NUMBER_AND_UNIT.fullmatch(plain)
+    if not amount:
+        return None
+    unit = amount[2].strip()
+    if not _UNIT.fullmatch(unit) or _MATHEMATICS.search(unit):
+        return None
+    is_letter = len(unit) == 1 and unit.isascii() and unit.isalpha()
+    if is_letter and not (unit in _LETTER_UNITS and plain[-2] == " "):
+        return None
+    value = _value(amount[1].replace(" ", ""))
+    return None if math.isnan(value) else value
+
+
+def _value(number: str) -> float:
+    """Return the value of digits or of a quotient of two numbers; NaN for a division by 0."""
+    above, _, below = number.partition("/")
+    divisor = float(below) if below else 1.0
+    return float(above) / divisor if divisor else math.nan
+
+
+def _around_last_digit(text: str) -> str:
+    """Return the part of a text that has its last number, "" for a text without digits."""
+    for position in range(len(text) - 1, -1, -1):
+        if text[position].isdigit() or text[position] in _VULGAR:
+            start = max(position - _BEFORE_DIGIT, 0)
+            return text[start : position + _AFTER_DIGIT]
+    return ""
+
+
+def _is_last_number(wanted: float, text: str) -> bool:
+    numbers = _NUMBER.findall(text)
+    if not numbers:
+        return False
+    # Computed quotients differ by rounding; whole numbers of up to twelve digits do not.
+    return math.isclose(_value(numbers[-1]), wanted, rel_tol=1e-12)
+
+
+def _is_choice(letter: str, text: str) -> bool:
+    """Return whether an answer chooses this letter: "B", "(B) Paris", "option B because …"."""
+    choice = re.match(r"\(?(?:option|choice|选项|选)?\s?\(?([a-z])(?![a-z'’])", text)
+    if not choice or choice[1] != letter:
+        return False
+    after = text[choice.end() :]
+    # "A" and "I" are words, too.
+    return letter not in "ai" or not after.startswith(" ")
+
+
+@lru_cache(maxsize=1024)
+def _pattern(words: str) -> re.Pattern[str]:
+    letter = f"[^\\W{_UNSPACED}]"
+    # A word of a script without blanks may stand next to any other.
+    before = f"(?<!{letter})" if re.match(letter, words[0]) else ""
+    after = f"(?!{letter})" if re.match(letter, words[-1]) else ""
+    return re.compile(before + re.escape(words) + after)
+
+
+def _has_words(words: str, text: str) -> bool:
+    return _pattern(words).search(text) is not None
