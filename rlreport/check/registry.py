@@ -14,6 +14,7 @@ from rlreport.check.check import Check
 from rlreport.check.judges import (
     advantages,
     agents,
+    critic,
     diversity,
     environments,
     groups,
@@ -53,7 +54,7 @@ CHECKS: tuple[Check, ...] = (
     policy.no_updates,
     reference.reference_is_policy,
     sampler.negative_kl,
-    sampler.value_divergence,
+    critic.value_divergence,
     advantages.advantage_mismatch,
     groups.zero_variance_groups,
     groups.dropped_groups,
