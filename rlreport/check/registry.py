@@ -53,6 +53,7 @@ CHECKS: tuple[Check, ...] = (
     policy.ratio_drift,
     policy.no_updates,
     reference.reference_is_policy,
+    reference.reference_is_other,
     sampler.negative_kl,
     critic.value_divergence,
     advantages.advantage_mismatch,
