@@ -25,6 +25,7 @@ from rlreport.check.judges import (
     reference,
     reward,
     sampler,
+    tokens,
 )
 from rlreport.check.limits import MAX_TOML, Limits, Thresholds, problem_of
 from rlreport.check.windows import Trend
@@ -55,6 +56,9 @@ CHECKS: tuple[Check, ...] = (
     reference.reference_is_policy,
     reference.reference_is_other,
     sampler.negative_kl,
+    tokens.reward_not_trained,
+    tokens.mask_covers_environment,
+    tokens.eos_not_sampled,
     critic.value_divergence,
     advantages.advantage_mismatch,
     groups.zero_variance_groups,
@@ -85,6 +89,9 @@ CHECKS: tuple[Check, ...] = (
     groups.sharpening,
     hacking.reward_part_dominance,
     length.cut_texts,
+    tokens.temperature,
+    tokens.improbable_duplicates,
+    tokens.tokens_are_not_text,
     log.repeated_steps,
 )
 

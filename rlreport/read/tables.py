@@ -156,7 +156,7 @@ MANY_UNLIKELY = 0.05
 
 
 def _forget_put_end_tokens(columns: Columns) -> None:
-    """Set ``finished`` to 0 where an end token decides it that the policy would not have sampled."""
+    """Set ``finished`` to 0 where it follows from an end token that was probably not sampled."""
     if "end_logp" not in columns:
         return
     logp = columns["end_logp"].astype(np.float64)
