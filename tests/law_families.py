@@ -109,7 +109,7 @@ def _reference(random: Random, shape: Shape, strength: float) -> Tables:
     )
 
 
-CASES = (
+CASES: tuple[Case, ...] = (
     Case("reference_is_policy", "share of responses", (0.5, 0.9, 1.0), _reference),
 )
 
@@ -125,6 +125,13 @@ def table(logs: int) -> Iterator[str]:
         ]
         false = 1000 * case.found(0.0, logs)
         yield f"| `{case.check}` | {case.unit} {', '.join(powers)} | {false:.0f} |"
+
+
+# Run as a script, this module has another name than the one by which the next one imports it.
+sys.modules.setdefault("tests.law_families", sys.modules[__name__])
+from tests.law_families_lawtok import CASES as OF_TOKENS  # noqa: E402
+
+CASES += OF_TOKENS
 
 
 if __name__ == "__main__":

@@ -163,9 +163,14 @@ def engine_mismatch(check: Check, run: Run) -> Result:
     shown = {figure.limit.key: figure.series for figure in figures}
     ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
     result = check.judge_figures(run, figures, ranking, shown)
-    if result.finding is not None:
+    found = result.finding
+    if found is not None and found.severity is not Severity.INFO:
         return result
-    return _single_steps(check, run, figures, ranking) or result
+    single = _single_steps(check, run, figures, ranking)
+    if single is None or single.finding is None:
+        return result
+    is_more = found is None or single.finding.severity is not Severity.INFO
+    return single if is_more else result
 
 
 # So many steps are named
