@@ -11,12 +11,13 @@ from rlreport.check import means, quantities
 from rlreport.check.check import FAILURES, FALLS, KL, Check, Need
 from rlreport.check.evidence import Ranking
 from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
+from rlreport.check.fit import deviate
 from rlreport.check.laws import Bools, Figure, figures_by_block
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import Series
-from rlreport.check.windows import Window, part_of, z_of
+from rlreport.check.windows import LEAST_STEPS, Window, part_of, z_of
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.rounding import rounded
 from rlreport.metrics.roles import MISMATCHES
@@ -386,9 +387,7 @@ def negative_kl(check: Check, run: Run) -> Result:
         part = part_of(run.tables, kl, window, weights)
         if not run.limits.test(limits.mean, "<", part.mean).met:
             return Figure(part.mean)
-        # The KL is never below zero, whatever the policy does from step to step: only the scatter
-        # of responses counts, not that of steps.
-        z = z_of(None, kl, weights, [part])
+        z = _z_in_block(run, kl, weights, window)
         significance.append(z)
         return Figure(part.mean, run.limits.test(limits.z, "<", z).met)
 
@@ -417,6 +416,27 @@ def negative_kl(check: Check, run: Run) -> Result:
         until=blocks.until,
         steps=blocks.steps,
     )
+
+
+def _z_in_block(
+    run: Run, values: Floats, weights: Floats | None, window: Window
+) -> float:
+    """Return the z of the mean of a block of steps, by its responses and by its steps' means.
+
+    The scatter of other steps does not count: the KL of a policy that fails later is far noisier.
+    """
+    part = part_of(run.tables, values, window, weights)
+    by_responses = z_of(None, values, weights, [part])
+    of_steps = run.by_step(values, weights)
+    start, stop = np.searchsorted(run.steps, (window.steps[0], window.steps[-1] + 1))
+    of_block = of_steps[start:stop]
+    of_block = of_block[np.isfinite(of_block)]
+    if len(of_block) < LEAST_STEPS:
+        return by_responses
+    error = float(of_block.std(ddof=1)) / np.sqrt(len(of_block))
+    by_steps = deviate(part.mean, error, len(of_block) - 1)
+    # Both are below zero: the weaker one counts.
+    return max(by_responses, by_steps)
 
 
 def _kl_per_token(run: Run) -> tuple[Floats, Floats | None, str]:
