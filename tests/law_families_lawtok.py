@@ -27,7 +27,8 @@ def _kl(random: Random, shape: Shape, per_token: Floats) -> Tables:
     """Return a log with this KL per token and the scatter of log-ratios that belongs to it."""
     tokens = _lengths(random, shape)
     # The log-ratio of a token has a variance of twice the KL, of small ones.
-    scatter = np.sqrt(2 * np.abs(per_token) / tokens) * random.normal(size=shape.rows)
+    scatter = random.normal(size=shape.rows)
+    scatter *= np.sqrt(2 * np.abs(per_token) / tokens)
     k1 = tokens * (per_token + scatter)
     return shape.log(
         reward=rewards(random, shape),
@@ -141,7 +142,8 @@ def _temperatures(random: Random, shape: Shape, strength: float) -> Tables:
 def _mismatch(random: Random, shape: Shape, strength: float) -> Tables:
     """Return a log whose engines disagree in so many of the steps, as rollouts or metrics show."""
     steps = np.arange(1, shape.steps + 1)
-    k3 = 10 ** random.uniform(-5, -3.5) * random.lognormal(0, 0.3, shape.steps)
+    usual = 10 ** random.uniform(-5, -3.5)
+    k3 = usual * random.lognormal(0, 0.3, shape.steps)
     # A few steps of all, at least two
     is_wrong = np.zeros(shape.steps, bool)
     count = max(2, round(strength * shape.steps)) if strength else 0

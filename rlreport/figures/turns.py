@@ -299,7 +299,7 @@ def _trained_environment(turns: Sequence[Turn], mask: object) -> int | None:
     ]
     if not spans:
         return None
-    return sum(sum(map(bool, mask[start + 1 : stop - 1])) for start, stop in spans)
+    return sum(mask[start + 1 : stop - 1].count(1) for start, stop in spans)
 
 
 @dataclass(slots=True)

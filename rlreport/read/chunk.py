@@ -250,7 +250,8 @@ def _is_one_text(joined: str, response: str) -> float:
     One may be cut, or lack the thinking. Only ASCII letters and digits are compared: they are the
     same in tokens as logged and as decoded, unlike blanks and other characters.
     """
-    one, other = _letters(joined), _letters(response)
+    one = _letters(joined)
+    other = _letters(response)
     if one == other or one in other or other in one:
         return 1.0 if min(len(one), len(other)) >= _FEWEST_LETTERS else np.nan
     one = _letters(_NOT_IN_BOTH.sub("", joined))
@@ -457,8 +458,7 @@ def _end_logps(tokens: TokenRows) -> Floats:
         strings is not None and len(strings) > 0 and strings[-1] in EOS_TOKENS
         for strings in tokens.strings
     ]
-    ends = np.array(has_end_token, dtype=bool)
-    ends &= tokens.lengths > 0
+    ends = np.array(has_end_token, dtype=bool) & (tokens.lengths > 0)
     logp = np.full(len(ends), np.nan)
     last = tokens.offsets[1:][ends] - 1
     for name in ("logprobs", "sampler_logprobs"):

@@ -239,8 +239,8 @@ def _first_window(run: Run, counted: Bools) -> Window | None:
 
     None if the log starts later than LAST_FIRST_STEP, or has too few responses until then.
     """
-    counts = np.cumsum(np.bincount(run.step_index[counted], minlength=len(run.steps)))
-    stop = int(np.searchsorted(counts, LEAST_ROWS)) + 1
+    of_step = np.bincount(run.step_index[counted], minlength=len(run.steps))
+    stop = int(np.searchsorted(np.cumsum(of_step), LEAST_ROWS)) + 1
     if stop > len(run.steps) or run.steps[stop - 1] > LAST_FIRST_STEP:
         return None
     return run.window(0, stop)

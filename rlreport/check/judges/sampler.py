@@ -395,13 +395,15 @@ def negative_kl(check: Check, run: Run) -> Result:
     if not blocks.is_observed:
         return Result()
     if not blocks.is_violated:
-        lowest = run.limits.test(limits.mean, "<", float(np.nanmin(blocks.values)))
+        smallest = float(np.nanmin(blocks.values))
+        lowest = run.limits.test(limits.mean, "<", smallest)
         # Both limits have to be met.
         return Result(tested=(replace(lowest, met=False),))
     violated = blocks.rows & np.isfinite(kl)
     level = means.mean(kl[violated])
     if weights is not None:
         level = rounded(np.average(kl[violated], weights=weights[violated]))
+    share = means.mean((kl[violated] < 0).astype(np.float64))
     tested = [
         run.limits.test(limits.mean, "<", level),
         run.limits.test(limits.z, "<", min(significance)),
@@ -410,7 +412,7 @@ def negative_kl(check: Check, run: Run) -> Result:
         run,
         Severity.WARNING,
         tested,
-        {"kind": kind, "kl": level, "share": float((kl[violated] < 0).mean())},
+        {"kind": kind, "kl": level, "share": share},
         Ranking(kl, highest=False, unit=f"nats per {kind}", among=kl < 0),
         onset=blocks.onset,
         until=blocks.until,
@@ -428,8 +430,7 @@ def _z_in_block(
     part = part_of(run.tables, values, window, weights)
     by_responses = z_of(None, values, weights, [part])
     of_steps = run.by_step(values, weights)
-    start, stop = np.searchsorted(run.steps, (window.steps[0], window.steps[-1] + 1))
-    of_block = of_steps[start:stop]
+    of_block = of_steps[np.isin(run.steps, window.steps)]
     of_block = of_block[np.isfinite(of_block)]
     if len(of_block) < LEAST_STEPS:
         return by_responses

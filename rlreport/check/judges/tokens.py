@@ -20,6 +20,7 @@ from rlreport.check.laws import (
     figures_by_block,
 )
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
+from rlreport.check.means import median
 from rlreport.check.run import Run
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats
@@ -214,13 +215,17 @@ def eos_not_sampled(check: Check, run: Run) -> Result:
     logp = run.column("end_logp")
     bound = run.limits[_EosNotSampled].logp
     is_put = np.where(np.isfinite(logp), logp < bound, np.nan)
+
+    def typical_logp(rows: Bools) -> Facts:
+        return {"logp": median(logp[rows & (is_put == 1)])}
+
     return _judge_ratio(
         check,
         run,
         (is_put, np.where(np.isfinite(logp), 1.0, np.nan)),
         _EosNotSampled.share,
         Ranking(logp, highest=False, unit="nats", among=is_put == 1, at_end=True),
-        facts=lambda rows: {"logp": float(np.median(logp[rows & (is_put == 1)]))},
+        facts=typical_logp,
     )
 
 
@@ -296,7 +301,7 @@ def improbable_duplicates(check: Check, run: Run) -> Result:
         run,
         Severity.INFO,
         [tested],
-        {"pairs": pairs, "logp": float(np.median(logp[is_equal]))},
+        {"pairs": pairs, "logp": median(logp[is_equal])},
         Ranking(logp, highest=False, unit="nats", among=is_equal),
         onset=int(steps[first]),
         steps=np.unique(steps[is_equal]).tolist(),
@@ -354,8 +359,9 @@ def temperature(check: Check, run: Run) -> Result:
         run.limits.test(limits.low, "<", level),
         run.limits.test(limits.high, ">", level),
     )
-    distance = np.full(len(square), np.nan)
-    distance[is_known] = np.abs(np.log(np.abs(product[is_known] / square[is_known])))
+    slopes = np.full(len(square), np.nan)
+    np.divide(product, square, out=slopes, where=is_known & (product > 0))
+    distance = np.abs(np.log(slopes))
     return _law(
         check,
         blocks,
