@@ -86,8 +86,8 @@ _RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
         "weak": "The critic is weak: explained variance {explained:figure}.",
         "diverged": "The critic does not follow the returns: explained variance "
         "{explained:figure}, std of values {spread:figure} × that of the returns.",
-        "blocks": "The critic does not follow the returns: explained variance is below {worst:figure} in "
-        "{share:percent} of the run, {explained:figure} at its worst.",
+        "blocks": "The critic does not follow the returns: explained variance is below "
+        "{worst:figure} in {share:percent} of the run, {explained:figure} at its worst.",
         "metric": "The critic does not follow the returns: the trainer's explained variance fell "
         "from {before:figure} to {explained:figure}.",
     },
