@@ -102,6 +102,7 @@ RESPONSE_COLUMNS = (
     _inner("ref_response_chars", "characters", "characters of the reference response"),
     _shown("surprisal_mean", "Surprisal", "nats", "mean over tokens of −logp"),
     _inner("logp_tokens", "tokens", "tokens with a finite logp (weights surprisal_mean)"),
+    _inner("end_logp", "nats", "logp of its last sampled token, if that is an end token"),
     _asked("value_mean", "Value", "", "the critic's value, mean over tokens"),
     _inner("value_tokens", "tokens", "tokens with a finite value and return"),
     _inner("value_m2", "", "sum of squared deviations of the values from value_mean"),
@@ -129,6 +130,8 @@ RESPONSE_COLUMNS = (
     _asked_count("empty_results", "Empty results", "", "answers of tools without text, no errors"),
     _count("env_tokens", "Environment tokens", "tokens",
            "not sampled by the policy; excluded from all figures", listed="shown"),
+    _inner("env_trained_tokens", "tokens",
+           "tokens of turns that were not sampled, but are in the logged mask of trained tokens"),
     _asked_count("thinking_tokens", "Thinking", "tokens", "up to </think>, tags included"),
     _asked_count("answer_tokens", "Answer", "tokens", "sampled tokens outside the thinking"),
     _asked_count("thinking_chars", "Thinking", "characters",
@@ -146,6 +149,8 @@ RESPONSE_COLUMNS = (
     _inner("mismatch_tokens", "tokens", "tokens with sampler and trainer logprobs"),
     _inner("mismatch_k3", "nats", "mean k3 of trainer against sampler over those tokens"),
     _inner("mismatch_prob", "", "mean |trainer − sampler probability| over those tokens"),
+    _inner("logp_product", "", "sum over those tokens of trainer logp × sampler logp"),
+    _inner("logp_square", "", "sum over those tokens of (sampler logp)²"),
     _inner("log_weight", "nats", "sum of trainer − sampler logp: log of the sequence's weight"),
     _inner("ratio_tokens", "tokens", "tokens with old and new logprobs"),
     _inner("ratio_mean", "", "mean of exp(new − old) over those tokens"),
@@ -153,6 +158,7 @@ RESPONSE_COLUMNS = (
     _inner("validation", "", "1: of the validation split, 2: branch of a rollout that was not "
            "trained; both are shown but not judged", "int8"),
     _inner("response_hash", "", "hash of the cleaned response text", "uint64"),
+    _inner("tokens_fit", "", "1: its tokens and its text are of one response, 0: they are not"),
     _inner("missing_grade", "", "1: reward is null, 2: judge failed, 3: masked, 4: error, 5: "
            "parts are null", "int8"),
     _inner("masked_reward", "", "sequence reward if the trainer masked the response"),

@@ -13,8 +13,15 @@ from tests.law_families import REFERENCE, Case
 from tests.law_families_advantages import CASES as OF_ADVANTAGES
 from tests.law_families_labels import CASES as OF_LABELS
 from tests.law_families_texts import CASES as OF_TEXTS
+from tests.law_families_tokens import CASES as OF_TOKENS
 
-CASES = (REFERENCE, *OF_ADVANTAGES, *(Case(*row) for row in OF_LABELS), *OF_TEXTS)
+CASES = (
+    REFERENCE,
+    *OF_ADVANTAGES,
+    *(Case(*row) for row in OF_LABELS),
+    *OF_TEXTS,
+    *OF_TOKENS,
+)
 
 
 def table(logs: int) -> Iterator[str]:

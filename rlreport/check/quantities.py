@@ -111,6 +111,21 @@ def figure_of(run: Run, column: str, weights: Floats | None = None) -> Series | 
     return series_of(run, column)
 
 
+def mean_length(run: Run, series: Series) -> Floats | None:
+    """Return the mean number of tokens of a response at the steps of a series, None if unknown."""
+    if run.has("response_tokens"):
+        lengths = series_by_step(run, "response_tokens")
+    else:
+        logged = series_of(run, "length")
+        if logged is None:
+            return None
+        lengths = logged
+    finite = np.isfinite(lengths.values) & (lengths.values > 0)
+    if not finite.any():
+        return None
+    return np.interp(series.steps, lengths.steps[finite], lengths.values[finite])
+
+
 @once_per_run
 def reward(run: Run) -> Series:
     """Return the mean reward by step, see ``leading_series``; NaN without rewards."""

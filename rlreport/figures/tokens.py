@@ -377,6 +377,7 @@ def _engines(
         columns["mismatch_prob"] = row_means(change, offsets)
         count, total = finite_sums(logp - sampler, offsets)
         columns["log_weight"] = np.where(count > 0, total, np.nan)
+        _add_products(columns, logp, sampler, offsets)
     if logp is not None and old_logp is not None:
         ratio = importance_ratio(logp, old_logp)
         columns["ratio_tokens"], columns["ratio_mean"] = finite_means(ratio, offsets)
@@ -384,6 +385,21 @@ def _engines(
         # 1 or 0, NaN where a log-probability is missing; the mean is a share.
         outside = np.where(np.isfinite(ratio), is_outside, np.nan)
         columns["ratio_outside"] = row_means(outside, offsets)
+
+
+def _add_products(
+    columns: dict[str, Floats], logp: Floats, sampler: Floats, offsets: Ints
+) -> None:
+    """Add the sums of which the slope of the trainer's logp on the sampler's follows.
+
+    The line goes through 0. At another temperature than the sampler's, its slope is not 1.
+    """
+    product = logp * sampler
+    # Of the same tokens as the product: NaN where either is
+    square = np.where(np.isnan(product), np.nan, sampler * sampler)
+    for name, flat in (("logp_product", product), ("logp_square", square)):
+        count, total = finite_sums(flat, offsets)
+        columns[name] = np.where(count > 0, total, np.nan)
 
 
 def find_loops(units: NDArray[np.int32], offsets: Ints) -> Ints:

@@ -175,6 +175,9 @@ def row_metadata(
     if turns:
         metadata.figures = _turn_figures(turns, prompt)
         metadata.tools = _tool_counts(turns)
+        trained = _trained_environment(turns, record.get("response_mask"))
+        if trained is not None:
+            metadata.figures["env_trained_tokens"] = float(trained)
     else:
         thinking = _thinking(response, begun=_begins_thinking(prompt))
         if thinking:
@@ -281,6 +284,22 @@ def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
         figures["thinking_chars"] = float(counts.thinking_chars)
         figures["unclosed_thinking"] = float(counts.is_unclosed)
     return figures
+
+
+def _trained_environment(turns: Sequence[Turn], mask: object) -> int | None:
+    """Return how many tokens of turns that were not sampled have mask 1, None if it is unknown.
+
+    The first and the last token of a turn do not count: templates put tokens around a text, which
+    belong to this turn or to the next one.
+    """
+    if not isinstance(mask, list) or not any(turn["sampled"] for turn in turns):
+        return None
+    spans = [
+        turn["tokens"] for turn in turns if "tokens" in turn and not turn["sampled"]
+    ]
+    if not spans:
+        return None
+    return sum(mask[start + 1 : stop - 1].count(1) for start, stop in spans)
 
 
 @dataclass(slots=True)

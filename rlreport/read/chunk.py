@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from rlreport.fields import CANONICAL, REWARDS, AssumedStep
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.figures.rounding import difference
+from rlreport.figures.rounding import difference, significant
 from rlreport.figures.tokens import TokenFigures, response_figures, thinking_tokens
 from rlreport.figures.turns import Ending
 from rlreport.options import GaeOptions, ReadOptions
@@ -142,6 +143,7 @@ def batch_columns(
     _collect_remarks(rows, positions, chunk)
     texts = _clean_texts(rows, options.pad_tokens)
     columns = _origin_columns(batch) | _row_columns(rows, texts, options)
+    columns |= _fit_of_tokens(rows, texts.responses)
     token_figures = TokenFigures()
     # Logged numbers may be as large as float64 allows; overflow yields infinity.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -244,6 +246,49 @@ def _last_turn(row: ParsedRow) -> str:
         if turn["sampled"] and isinstance(text, str) and text.strip():
             return text
     return ""
+
+
+# All bytes but ASCII letters and digits
+_NO_LETTERS = bytes(
+    byte for byte in range(256) if not chr(byte).isalnum() or byte > 127
+)
+# What one of tokens and text may lack: control tokens, tags of thinking, bytes written as a token
+_NOT_IN_BOTH = re.compile(r"<[|｜][^<>\s]{1,64}[|｜]>|</?\w{1,12}>|<0x[0-9A-Fa-f]{2}>")
+# Fewer letters say little about whether tokens are those of a text
+_FEWEST_LETTERS = 8
+
+
+def _fit_of_tokens(rows: Sequence[ParsedRow], responses: Sequence[str]) -> Columns:
+    """Return the column ``tokens_fit`` if any row has token strings, {} otherwise.
+
+    Of conversations it is unknown, as their text may have more or fewer turns than their tokens.
+    """
+    fits = np.full(len(rows), np.nan)
+    for i, (row, response) in enumerate(zip(rows, responses, strict=True)):
+        if row.tokens.tokens is not None and "turns" not in row.metadata.figures:
+            fits[i] = _is_one_text(row.tokens.text, response)
+    return {} if np.isnan(fits).all() else {"tokens_fit": fits}
+
+
+def _is_one_text(joined: str, response: str) -> float:
+    """Return 1 if one of two texts contains the other, 0 if not, NaN if they are too short.
+
+    One may be cut, or lack the thinking. Only ASCII letters and digits are compared: they are the
+    same in tokens as logged and as decoded, unlike blanks and other characters.
+    """
+    one = _letters(joined)
+    other = _letters(response)
+    if one == other or one in other or other in one:
+        return 1.0 if min(len(one), len(other)) >= _FEWEST_LETTERS else np.nan
+    one = _letters(_NOT_IN_BOTH.sub("", joined))
+    other = _letters(_NOT_IN_BOTH.sub("", response))
+    if min(len(one), len(other)) < _FEWEST_LETTERS:
+        return np.nan
+    return float(one in other or other in one)
+
+
+def _letters(text: str) -> bytes:
+    return text.encode("ascii", "ignore").translate(None, _NO_LETTERS)
 
 
 def _origin_columns(batch: Sequence[Row]) -> Columns:
@@ -413,6 +458,10 @@ def _set_finished(
     finished[source == FinishSource.UNKNOWN] = np.nan
     has_tokens = np.zeros(len(rows), dtype=bool)
     if tokens is not None:
+        end_logp = _end_logps(tokens)
+        if np.isfinite(end_logp).any():
+            columns["end_logp"] = np.full(len(rows), np.nan)
+            columns["end_logp"][tokens.rows] = end_logp
         for row, strings in zip(tokens.rows.tolist(), tokens.strings, strict=True):
             has_tokens[row] = strings is not None
             if strings and source[row] == FinishSource.UNKNOWN:
@@ -425,6 +474,24 @@ def _set_finished(
         finished[i] = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
         source[i] = FinishSource.TEXT
     columns |= {"ending": ending, "finished": finished, "finish_source": source}
+
+
+def _end_logps(tokens: TokenRows) -> Floats:
+    """Return the logp of each row's last token if that is an end token, else NaN, (R,).
+
+    It is the larger one of the trainer's and the sampler's, as only the latter drew the token.
+    """
+    has_end_token = [
+        strings is not None and len(strings) > 0 and strings[-1] in EOS_TOKENS
+        for strings in tokens.strings
+    ]
+    ends = np.array(has_end_token, dtype=bool) & (tokens.lengths > 0)
+    logp = np.full(len(ends), np.nan)
+    last = tokens.offsets[1:][ends] - 1
+    for name in ("logprobs", "sampler_logprobs"):
+        if name in tokens.arrays:
+            logp[ends] = np.fmax(logp[ends], tokens.arrays[name][last])
+    return significant(logp)
 
 
 def _positions_in_all(

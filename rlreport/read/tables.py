@@ -137,7 +137,9 @@ LEAST_LIMIT = 4
 
 def _set_endings(columns: Columns, turns: Floats) -> None:
     """Set ``ending``, ``finished`` and ``at_turn_limit`` from logged reasons, or infer them."""
+    _forget_put_end_tokens(columns)
     _forget_absent_end_tokens(columns)
+    _infer_token_limit(columns, turns)
     _infer_turn_limit(columns, turns)
     # Before the endings below, which come from the last token or the text: these tell no turns.
     columns["at_turn_limit"] = _at_turn_limit(columns, turns)
@@ -145,6 +147,23 @@ def _set_endings(columns: Columns, turns: Floats) -> None:
     has_no_reason = ending == 0
     ending[has_no_reason & (columns["finished"] == 1)] = Ending.FINISHED
     ending[has_no_reason & (columns["finished"] == 0)] = Ending.CUT_OFF
+
+
+# End tokens with a smaller log-probability were not sampled, but put at a limit, if so many of all
+# end tokens have one: a single one may be a rare draw
+UNLIKELY_END = -8.0
+MANY_UNLIKELY = 0.05
+
+
+def _forget_put_end_tokens(columns: Columns) -> None:
+    """Set ``finished`` to 0 where it follows from an end token that was probably not sampled."""
+    if "end_logp" not in columns:
+        return
+    logp = columns["end_logp"].astype(np.float64)
+    is_decided = (columns["finish_source"] == FinishSource.TOKEN) & np.isfinite(logp)
+    is_unlikely = is_decided & (logp < UNLIKELY_END)
+    if is_unlikely.sum() > MANY_UNLIKELY * is_decided.sum():
+        columns["finished"][is_unlikely] = 0.0
 
 
 def _forget_absent_end_tokens(columns: Columns) -> None:
@@ -158,6 +177,50 @@ def _forget_absent_end_tokens(columns: Columns) -> None:
         of_kind = source == kind
         if not finished[of_kind].any():
             finished[of_kind] = np.nan
+
+
+# The largest length is taken for a limit of tokens if it is at least LEAST_TOKENS, a number that
+# people choose, and the length of at least this share of responses (but not of nearly all)...
+AT_TOKEN_LIMIT = 0.05
+MOST_AT_TOKEN_LIMIT = 0.98
+LEAST_TOKENS = 16
+ROUND_NUMBERS = (8, 10)
+# ... and of more than those that are shorter by less than this part
+NEAR_LIMIT = 0.1
+
+
+def _infer_token_limit(columns: Columns, turns: Floats) -> None:
+    """Set ``finished`` where nothing logged tells it, if lengths pile up at a limit of tokens.
+
+    Responses of exactly that length are cut off, shorter ones finished. Conversations are left
+    out, as their limit may be one of each turn.
+    """
+    tokens = columns.get("response_tokens")
+    if tokens is None:
+        return
+    length = tokens.astype(np.float64)
+    environment = columns.get("env_tokens", np.zeros(len(length)))
+    is_single = ~(turns > 1) & ~(environment.astype(np.float64) > 0)
+    finished = columns["finished"]
+    for role in np.unique(columns["validation"]):
+        # Training, validation and branches may have limits of their own.
+        of_role = (columns["validation"] == role) & is_single & np.isfinite(length)
+        limit = _token_limit(length[of_role])
+        is_unknown = of_role & np.isnan(finished.astype(np.float64))
+        if limit is not None:
+            finished[is_unknown] = length[is_unknown] < limit
+
+
+def _token_limit(lengths: Floats) -> float | None:
+    """Return the limit of tokens at which the lengths of responses pile up, None without one."""
+    limit = float(lengths.max(initial=0.0))
+    if limit < LEAST_TOKENS or all(limit % size for size in ROUND_NUMBERS):
+        return None
+    at_limit = int((lengths == limit).sum())
+    near = int((lengths >= (1 - NEAR_LIMIT) * limit).sum()) - at_limit
+    share = at_limit / len(lengths)
+    is_usual = AT_TOKEN_LIMIT <= share <= MOST_AT_TOKEN_LIMIT
+    return limit if is_usual and at_limit > near else None
 
 
 def _infer_turn_limit(columns: Columns, turns: Floats) -> None:

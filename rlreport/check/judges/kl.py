@@ -18,7 +18,6 @@ from rlreport.check.limits import Limit, LimitKind, Limits, Tested
 from rlreport.check.prepared import Kind
 from rlreport.check.run import Run, once_per_run, onset_of
 from rlreport.check.series import Series
-from rlreport.figures.ragged import Floats
 from rlreport.text.messages import translatable
 
 TRL_KL = translatable(
@@ -257,28 +256,13 @@ def _trainers_kl(run: Run) -> _Kl | None:
     series = per_response or per_token
     if series is None or not len(series.steps):
         return None
-    length = _mean_length(run, series)
+    length = quantities.mean_length(run, series)
     if length is None:
         return _Kl(per_response, None if per_response else per_token)
     if per_response is not None:
         by_token = replace(per_response, values=per_response.values / length)
         return _Kl(per_response, by_token)
     return _Kl(replace(series, values=series.values * length), series)
-
-
-def _mean_length(run: Run, series: Series) -> Floats | None:
-    """Return the mean number of tokens of a response at the steps of a series, None if unknown."""
-    if run.has("response_tokens"):
-        lengths = quantities.series_by_step(run, "response_tokens")
-    else:
-        logged = quantities.series_of(run, "length")
-        if logged is None:
-            return None
-        lengths = logged
-    finite = np.isfinite(lengths.values) & (lengths.values > 0)
-    if not finite.any():
-        return None
-    return np.interp(series.steps, lengths.steps[finite], lengths.values[finite])
 
 
 def _excursion(run: Run, kl: _Kl) -> _Excursion:

@@ -1,28 +1,37 @@
-"""Checks of the sampler against the trainer, of stale rollouts, and of the critic."""
+"""Checks of the sampler against the trainer, and of stale rollouts."""
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from rlreport.check import means, quantities
-from rlreport.check.check import FAILURES, FALLS, KL, Check, Need, severity_of
+from rlreport.check.check import FAILURES, FALLS, KL, Check, Need
 from rlreport.check.evidence import Ranking
-from rlreport.check.finding import Facts, Rank, Result, Severity
+from rlreport.check.finding import Fact, Facts, Rank, Result, Severity
+from rlreport.check.fit import deviate
+from rlreport.check.laws import Bools, Figure, figures_by_block
 from rlreport.check.limits import Limit, LimitKind, Limits
 from rlreport.check.quantities import LimitedFigure
 from rlreport.check.run import Run
 from rlreport.check.series import Series
-from rlreport.check.windows import part_of, z_of
-from rlreport.figures.grouped import Grouped
-from rlreport.figures.ragged import Floats
+from rlreport.check.windows import LEAST_STEPS, Window, part_of, z_of
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.rounding import rounded
 from rlreport.metrics.roles import MISMATCHES
 from rlreport.summarise.steps import sequence_weights
-from rlreport.text.messages import format_message, listed, message, translatable
+from rlreport.text.messages import (
+    format_message,
+    listed,
+    message,
+    plural,
+    translatable,
+)
 
 MISMATCH = translatable("NeMo-RL guides; verl FAQ")
+NEMO_4243 = translatable("NeMo-RL#4243: token_mult_prob_error of 41 in single updates")
 TINKER = translatable("tinker-cookbook: training is stable below 0.01")
 ROLLOUT_CORR = translatable(
     "verl rollout_corr; VCPO (a falling effective sample precedes collapse)"
@@ -30,7 +39,6 @@ ROLLOUT_CORR = translatable(
 TRL_NEGATIVE = translatable(
     "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
 )
-CRITIC = translatable("RLLoggingBoard post (critic variance); PPO practice")
 
 
 _SAME_TOKENS = translatable("sampler and trainer logprobs of the same tokens")
@@ -61,6 +69,20 @@ class _EngineMismatch(Limits):
         "trainer's KL per token if the sampler's weights may lag",
         TINKER,
     )
+    times = Limit(
+        5.0,
+        LimitKind.RATIO,
+        "times its limit",
+        "one of these figures in a single step (note)",
+        NEMO_4243,
+    )
+    steps = Limit(
+        0.05,
+        LimitKind.SHARE,
+        "of steps",
+        "share of such steps, and at least two (warning)",
+        NEMO_4243,
+    )
 
 
 # Figure -> its part of the title; trainers log only some of them
@@ -79,14 +101,35 @@ def _disagreement(facts: Facts) -> str:
         for name, text in _DISAGREEMENTS.items()
         if name in facts
     ]
+    if "in_steps" in facts:
+        literal = translatable(
+            "Sampler and trainer disagree on the same tokens in {where}: {parts} at most."
+        )
+        return message(literal, where=_steps_in_words(facts), parts=listed(parts))
     literal = translatable(
         "Sampler and trainer disagree on the same tokens: {parts} on average."
     )
     return message(literal, parts=listed(parts))
 
 
+def _steps_in_words(facts: Facts) -> str:
+    """Return the first steps in which they disagree, and how many these are."""
+    steps = facts["in_steps"]
+    count = facts["count"]
+    assert isinstance(steps, tuple)
+    assert isinstance(count, int)
+    if count > len(steps):
+        literal = translatable("{count:count} steps, the first {steps}")
+        return message(literal, count=count, steps=steps)
+    return plural("step {steps}", "steps {steps}", count, steps=steps)
+
+
 def _disagreement_clause(facts: Facts) -> str:
-    """Return the clause, with k3 if it is logged."""
+    """Return the clause, with k3 if it is logged, or with the steps if these are few."""
+    if "in_steps" in facts:
+        where = _steps_in_words(facts)
+        literal = translatable("sampler and trainer disagree in {where}")
+        return message(literal, where=where)
     if "k3" in facts:
         return translatable(
             "sampler and trainer disagree (k3 {k3:short} nats per token)"
@@ -120,7 +163,85 @@ def engine_mismatch(check: Check, run: Run) -> Result:
             figures.append(LimitedFigure(limit, ">", series))
     shown = {figure.limit.key: figure.series for figure in figures}
     ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
-    return check.judge_figures(run, figures, ranking, shown)
+    result = check.judge_figures(run, figures, ranking, shown)
+    found = result.finding
+    if found is not None and found.severity is not Severity.INFO:
+        return result
+    single = _single_steps(check, run, figures, ranking)
+    if single is None or single.finding is None:
+        return result
+    is_more = found is None or single.finding.severity is not Severity.INFO
+    return single if is_more else result
+
+
+# So many steps are named
+_MOST_NAMED = 4
+
+
+def _single_steps(
+    check: Check, run: Run, figures: Sequence[LimitedFigure], ranking: Ranking
+) -> Result | None:
+    """Return that single steps are far beyond a limit, None if no step is.
+
+    Some updates with other probabilities do harm, although most steps agree.
+    """
+    limits = _EngineMismatch
+    for figure in figures:
+        far, excess = _far_beyond(run, figure)
+        steps = figure.series.steps[far]
+        if not len(steps):
+            continue
+        count = len(steps)
+        share = count / np.isfinite(excess).sum()
+        often = run.limits.test(limits.steps, ">", share)
+        most = run.limits.test(limits.times, ">", float(np.nanmax(excess)))
+        is_repeated = often.met and count >= LEAST_TIMES
+        figures_there = {
+            other.limit.key: _largest_in(other.series, steps) for other in figures
+        }
+        facts: dict[str, Fact] = {
+            "in_steps": tuple(steps[:_MOST_NAMED].tolist()),
+            "count": count,
+            **{name: most for name, most in figures_there.items() if most == most},
+        }
+        if figure.series.source == "metrics":
+            facts["series_from"] = "metrics"
+        in_step = np.isin(run.responses["step"].to_numpy(), steps)
+        return check.found(
+            run,
+            Severity.WARNING if is_repeated else Severity.INFO,
+            [most, often] if is_repeated else [most],
+            facts,
+            ranking._replace(among=in_step),
+            onset=int(steps[0]),
+            until=None if is_repeated else int(steps[-1]),
+            steps=steps.tolist(),
+        )
+    return None
+
+
+# Fewest such steps of a warning: one may be an accident
+LEAST_TIMES = 2
+
+
+def _far_beyond(run: Run, figure: LimitedFigure) -> tuple[Bools, Floats]:
+    """Return at which values a figure is far beyond its limit, and each as a multiple of it, (S,).
+
+    A ratio is 1 where both agree: its difference from 1 is compared.
+    """
+    agreement = 1.0 if figure.limit is _EngineMismatch.ratio else 0.0
+    room = run.limits.value(figure.limit) - agreement
+    if room <= 0:
+        return np.zeros(len(figure.series.values), bool), figure.series.values
+    excess = (figure.series.values - agreement) / room
+    return excess > run.limits[_EngineMismatch].times, excess
+
+
+def _largest_in(series: Series, steps: Ints) -> float:
+    """Return the largest value of a series in these steps, NaN without one."""
+    values = series.values[np.isin(series.steps, steps)]
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if len(finite) else np.nan
 
 
 def _weights_title(facts: Facts) -> str:
@@ -228,7 +349,10 @@ class _NegativeKl(Limits):
         TRL_NEGATIVE,
     )
     mean = Limit(
-        -0.01, LimitKind.VALUE, "nats", "mean KL, low enough to exclude rounding errors"
+        -0.01,
+        LimitKind.VALUE,
+        "nats per token",
+        "mean KL of a block of steps, low enough to exclude rounding errors",
     )
 
 
@@ -238,191 +362,94 @@ class _NegativeKl(Limits):
     needs=(KL,),
     charts=("kl",),
     limits=_NegativeKl,
-    title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
-    "{share:percent} of responses.",
-    statement="the KL estimate is below zero ({kl:short} nats per response)",
+    title={
+        "token": "The KL estimate is below zero: {kl:figure} nats per token, negative in "
+        "{share:percent} of responses.",
+        "response": "The KL estimate is below zero: {kl:figure} nats per response, negative in "
+        "{share:percent} of responses.",
+    },
+    statement={
+        "token": "the KL estimate is below zero ({kl:short} nats per token)",
+        "response": "the KL estimate is below zero ({kl:short} nats per response)",
+    },
     why="The tokens were sampled from a different distribution than the trainer's, so a KL "
     "penalty acts as an undeserved reward.",
     suggestion="Sample with temperature 1, top_k = 0, top_p = 1, no min_length or forced tokens.",
     explains=(*FALLS, "reward_stalled", "length_collapse"),
 )
 def negative_kl(check: Check, run: Run) -> Result:
-    """Find that the estimate of the KL to the reference is surely below zero."""
-    kl = run.column("kl_k1")
-    series = means.series(run, kl)
-    below = LimitedFigure(_NegativeKl.mean, "<", series)
-    excursion = below.excursion(run)
-    # Judged where it is negative; without such steps, values of the last ones are only tested.
-    window = run.last
-    if excursion is not None:
-        window = run.window_of(excursion.steps)
-    part = part_of(run.tables, kl, window, weights=None)
-    low = run.limits.test(_NegativeKl.mean, "<", part.mean)
-    significance = z_of(run.tables, kl, weights=None, parts=[part])
-    z = run.limits.test(_NegativeKl.z, "<=", significance)
-    if excursion is None or not (low.met and z.met):
-        return Result(tested=(low, z))
-    in_window = kl[window.rows]
-    share = float((in_window < 0).sum() / np.isfinite(in_window).sum())
-    bound = run.limits[_NegativeKl].mean
-    return check.found(
-        run,
-        severity_of(excursion),
-        [low, z],
-        {"kl": part.mean, "share": share},
-        Ranking(kl, highest=False, unit="nats", among=kl < 0),
-        onset=run.onset_beyond(series, bound, "<"),
-        until=None if excursion.lasts else excursion.steps[1],
-        steps=run.steps[series.values < 0].tolist(),
-    )
+    """Find that the estimate of the KL to the reference is surely below zero in some steps."""
+    limits = _NegativeKl
+    kl, weights, kind = _kl_per_token(run)
+    significance: list[float] = []
 
+    def mean_kl(window: Window) -> Figure:
+        part = part_of(run.tables, kl, window, weights)
+        if not run.limits.test(limits.mean, "<", part.mean).met:
+            return Figure(part.mean)
+        z = _z_in_block(run, kl, weights, window)
+        significance.append(z)
+        return Figure(part.mean, run.limits.test(limits.z, "<", z).met)
 
-class _ValueDivergence(Limits):
-    explained = Limit(
-        -0.5,
-        LimitKind.VALUE,
-        "",
-        "explained variance of the last window (warning)",
-        CRITIC,
-    )
-    weak = Limit(
-        0.0, LimitKind.VALUE, "", "explained variance of the last window (note)", CRITIC
-    )
-    spread = Limit(
-        5.0,
-        LimitKind.RATIO,
-        "times",
-        "std of values against std of returns (warning)",
-        CRITIC,
-    )
-    floor = Limit(
-        0.01,
-        LimitKind.SHARE,
-        "of the run's",
-        "least variance of returns that the critic can fit",
-    )
-
-
-# Kinds of returns, and the errors of values against them
-_RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
-
-
-@Check(
-    name="critic divergence",
-    rank=Rank.CAUSE,
-    needs=(Need("values and token_rewards", ("value_error_m2", "return_m2")),),
-    charts=("explained_variance", "value"),
-    limits=_ValueDivergence,
-    title={
-        "weak": "The critic is weak: explained variance {explained:figure}.",
-        "diverged": "The critic does not follow the returns: explained variance "
-        "{explained:figure}, std of values {spread:figure} × that of the returns.",
-    },
-    statement="the critic does not follow the returns (explained variance {explained:short})",
-    why="Advantages are returns less values: a critic worse than a constant only adds noise.",
-    suggestion="Warm the critic up, lower its learning rate, clip values or normalise returns.",
-    explains=FAILURES,
-    trend=True,
-)
-def value_divergence(check: Check, run: Run) -> Result:
-    """Find that the critic's values do not follow either kind of returns."""
-    # λ-returns are computed from the values and diverge with them; Monte Carlo returns do not.
-    results = [
-        _judge_fit(check, run, returns, error)
-        for returns, error in _RETURNS
-        if run.has(f"{error}_m2")
-    ]
-    tested = tuple(chain.from_iterable(result.tested for result in results))
-    findings = [result.finding for result in results if result.finding is not None]
-    if not findings:
-        return Result(tested=tested)
-    most_serious = min(findings, key=lambda finding: finding.severity.order)
-    return Result(most_serious, tested)
-
-
-def _pooled_variance(run: Run, name: str, groups: Grouped) -> Floats:
-    """Return the variance of a token figure, such as the values, in each group of responses.
-
-    Args:
-        run: the run. Its responses have the mean of the figure over their tokens, and the sum of
-            squared deviations from it (``_m2``).
-        name: the figure, such as "return".
-        groups: the groups of responses.
-    """
-    columns = ("value_tokens", f"{name}_mean", f"{name}_m2")
-    return groups.pooled_variance(*map(run.column, columns))
-
-
-class _Fit(NamedTuple):
-    """How well the critic's values follow the returns in the last window."""
-
-    explained: float  # explained variance: 1 is perfect, a constant has 0
-    spread: float  # std of the values over that of the returns
-    min_variance: float  # least variance of returns that a critic can be asked to fit
-
-
-def _fit_at_the_end(run: Run, returns: str, error: str) -> _Fit | None:
-    """Return the fit of values to one kind of returns, None if these do not vary.
-
-    Args:
-        run: the run.
-        returns: the figure of the returns, such as "return".
-        error: the figure of these returns minus the values, such as "value_error".
-    """
-    rows = len(run.responses)
-    everything = Grouped(np.zeros(1, np.int64), rows)
-    # Two groups: the responses before the last window, and those in it
-    last_window = Grouped(np.array([0, run.last.rows.start]), rows)
-    # At the end of a run, returns may hardly vary: their variance is taken for a small part of that
-    # of the whole run at least.
-    floor = run.limits[_ValueDivergence].floor
-    min_variance = floor * float(_pooled_variance(run, returns, everything)[-1])
-    of_returns = float(_pooled_variance(run, returns, last_window)[-1])
-    scale = max(of_returns, min_variance)
-    if not scale > 0:
-        return None
-    of_error = float(_pooled_variance(run, error, last_window)[-1])
-    of_values = _pooled_variance(run, "value", last_window)[-1]
-    return _Fit(
-        explained=1 - of_error / scale,
-        spread=float(np.sqrt(of_values / scale)),
-        min_variance=min_variance,
-    )
-
-
-def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
-    """Judge how well the critic's values follow one kind of returns; see ``_fit_at_the_end``."""
-    fit = _fit_at_the_end(run, returns, error)
-    if fit is None:
+    blocks = figures_by_block(run, mean_kl, among=np.isfinite(kl))
+    if not blocks.is_observed:
         return Result()
-    limits = run.limits[_ValueDivergence]
-    misfit = run.limits.test(_ValueDivergence.explained, "<", fit.explained)
-    wide = run.limits.test(_ValueDivergence.spread, ">", fit.spread)
-    weak = run.limits.test(_ValueDivergence.weak, "<", fit.explained)
-    has_diverged = misfit.met or wide.met
-    if not (has_diverged or weak.met):
-        return Result(tested=(misfit, wide, weak))
-    # The onset is that of the variance which is too large: of the values or of their errors.
-    if wide.met and not misfit.met:
-        too_large = "value"
-        bound = limits.spread**2
-    else:
-        # Explained variance is 1 minus the ratio of the variances of errors and of returns.
-        too_large = error
-        bound = 1 - (limits.explained if misfit.met else limits.weak)
-    steps = Grouped.by(run.step_index)
-    of_returns = np.fmax(_pooled_variance(run, returns, steps), fit.min_variance)
-    ratio_by_step = _pooled_variance(run, too_large, steps) / of_returns
-    facts: Facts = {
-        "explained": fit.explained,
-        "spread": fit.spread,
-        "kind": "diverged" if has_diverged else "weak",
-    }
+    if not blocks.is_violated:
+        smallest = float(np.nanmin(blocks.values))
+        lowest = run.limits.test(limits.mean, "<", smallest)
+        # Both limits have to be met.
+        return Result(tested=(replace(lowest, met=False),))
+    violated = blocks.rows & np.isfinite(kl)
+    level = means.mean(kl[violated])
+    if weights is not None:
+        level = rounded(np.average(kl[violated], weights=weights[violated]))
+    share = means.mean((kl[violated] < 0).astype(np.float64))
+    tested = [
+        run.limits.test(limits.mean, "<", level),
+        run.limits.test(limits.z, "<", min(significance)),
+    ]
     return check.found(
         run,
-        Severity.WARNING if has_diverged else Severity.INFO,
-        [misfit, wide] if has_diverged else [weak],
-        facts,
-        Ranking(np.abs(run.column(f"{error}_mean"))),
-        onset=run.onset_beyond(ratio_by_step, bound),
+        Severity.WARNING,
+        tested,
+        {"kind": kind, "kl": level, "share": share},
+        Ranking(kl, highest=False, unit=f"nats per {kind}", among=kl < 0),
+        onset=blocks.onset,
+        until=blocks.until,
+        steps=blocks.steps,
     )
+
+
+def _z_in_block(
+    run: Run, values: Floats, weights: Floats | None, window: Window
+) -> float:
+    """Return the z of the mean of a block of steps, by its responses and by its steps' means.
+
+    The scatter of other steps does not count: the KL of a policy that fails later is far noisier.
+    """
+    part = part_of(run.tables, values, window, weights)
+    by_responses = z_of(None, values, weights, [part])
+    of_steps = run.by_step(values, weights)
+    of_block = of_steps[np.isin(run.steps, window.steps)]
+    of_block = of_block[np.isfinite(of_block)]
+    if len(of_block) < LEAST_STEPS:
+        return by_responses
+    error = float(of_block.std(ddof=1)) / np.sqrt(len(of_block))
+    by_steps = deviate(part.mean, error, len(of_block) - 1)
+    # Both are below zero: the weaker one counts.
+    return max(by_responses, by_steps)
+
+
+def _kl_per_token(run: Run) -> tuple[Floats, Floats | None, str]:
+    """Return the KL of each response, what weights it, and whether it is per token or response.
+
+    It is per token, weighted by tokens, unless their number is not known.
+    """
+    kl = run.column("kl_k1")
+    tokens = run.column("response_tokens")
+    if not np.isfinite(tokens).any():
+        return kl, None, "response"
+    has_tokens = np.isfinite(kl) & (tokens > 0)
+    per_token = np.full(len(kl), np.nan)
+    np.divide(kl, tokens, out=per_token, where=has_tokens)
+    return per_token, np.where(has_tokens, tokens, 0.0), "token"

@@ -1,0 +1,445 @@
+"""Checks of tokens: relations of their log-probabilities, masks, rewards and texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import MappingProxyType
+
+import numpy as np
+
+from rlreport.check.check import FALLS, REWARD, Check, Need
+from rlreport.check.evidence import Ranking
+from rlreport.check.finding import Facts, Rank, Result, Severity
+from rlreport.check.laws import (
+    LEAST_ROWS,
+    NOT_OBSERVED,
+    BlockFigures,
+    Bools,
+    Figure,
+    figures_by_block,
+)
+from rlreport.check.limits import Limit, LimitKind, Limits, Tested
+from rlreport.check.means import median
+from rlreport.check.run import Run
+from rlreport.check.windows import Window
+from rlreport.figures.ragged import Floats
+from rlreport.figures.rounding import rounded
+from rlreport.text.messages import translatable
+
+# So many responses at least differ from the usual reward where it varies
+LEAST_VARYING = 4
+# A residual of this part of a figure's norm is a rounding error
+NOTHING = 1e-6
+
+
+class _RewardNotTrained(Limits):
+    correlation = Limit(
+        0.1,
+        LimitKind.VALUE,
+        "",
+        "correlation of Σ token rewards with the reward, at an equal KL",
+    )
+    slope = Limit(
+        -3.0,
+        LimitKind.ERRORS,
+        "std errors",
+        "slope of Σ token rewards on the reward, at an equal KL",
+    )
+
+
+@Check(
+    name="the reward is not trained on",
+    rank=Rank.CAUSE,
+    needs=(REWARD, Need("token_rewards", ("rlhf_reward",))),
+    charts=("reward",),
+    limits=_RewardNotTrained,
+    title={
+        "none": "Σ token rewards does not follow the reward: at an equal KL their correlation is "
+        "{correlation:figure}.",
+        "negative": "Σ token rewards falls where the reward rises: at an equal KL their "
+        "correlation is {correlation:figure}.",
+    },
+    statement={
+        "none": "the reward is not in what the policy is trained on",
+        "negative": "the policy is trained against its reward",
+    },
+    why="The policy learns from the token rewards alone, so nothing moves it towards the reward.",
+    suggestion="Print a response's token rewards: their sum is the reward less the KL penalty.",
+    explains=(*FALLS, "reward_stalled"),
+)
+def reward_not_trained(check: Check, run: Run) -> Result:
+    """Find that the rewards of tokens do not contain the reward of their response."""
+    limits = _RewardNotTrained
+    reward = run.column("reward")
+    trained = run.column("rlhf_reward")
+    kl = run.column("kl_k1")
+    is_judged = np.isfinite(reward) & np.isfinite(trained)
+    if np.isfinite(kl[is_judged]).all():
+        is_judged &= np.isfinite(kl)
+    else:
+        kl = np.zeros(len(kl))
+
+    def fit(window: Window) -> tuple[float, float]:
+        """Return the partial correlation with the reward, and the z of its slope."""
+        rows = np.flatnonzero(is_judged[window.rows]) + window.rows.start
+        return _partial_correlation(trained[rows], reward[rows], kl[rows])
+
+    def correlation(window: Window) -> Figure:
+        r, z = fit(window)
+        if not math.isfinite(r):
+            return NOT_OBSERVED
+        is_low = run.limits.test(limits.correlation, "<", r).met
+        return Figure(r, is_low or run.limits.test(limits.slope, "<", z).met)
+
+    blocks = figures_by_block(run, correlation, among=is_judged)
+    if not blocks.is_observed:
+        return Result()
+    if not blocks.is_violated:
+        # Far from its limit, a correlation says nothing about how near it is.
+        return Result()
+    worst = float(np.nanmin(blocks.values[blocks.violated]))
+    slopes = [
+        fit(window)[1]
+        for window, violated in zip(blocks.windows, blocks.violated, strict=True)
+        if violated
+    ]
+    tested = (
+        run.limits.test(limits.correlation, "<", worst),
+        run.limits.test(limits.slope, "<", min(slopes)),
+    )
+    kind = "negative" if tested[1].met else "none"
+    return _law(
+        check,
+        blocks,
+        tested,
+        {"kind": kind, "correlation": worst},
+        Ranking(np.abs(trained - reward), among=is_judged & blocks.rows),
+    )
+
+
+def _partial_correlation(y: Floats, x: Floats, other: Floats) -> tuple[float, float]:
+    """Return the correlation of y and x at an equal value of another figure, and the slope's z.
+
+    Both are NaN if there are too few values, or x hardly varies; 0 if y does not.
+    """
+    count = len(x)
+    if count < LEAST_ROWS or _differing(x) < LEAST_VARYING:
+        return math.nan, math.nan
+    design = np.column_stack([np.ones(count), other - other.mean()])
+    rest_x = x - design @ np.linalg.lstsq(design, x, rcond=None)[0]
+    rest_y = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    size_x = float(np.linalg.norm(rest_x))
+    size_y = float(np.linalg.norm(rest_y))
+    # The reward itself may follow from the KL: then nothing can be told.
+    if size_x <= NOTHING * float(np.linalg.norm(x - x.mean())):
+        return math.nan, math.nan
+    if size_y <= NOTHING * float(np.linalg.norm(y)) or size_y == 0:
+        return 0.0, 0.0
+    r = rounded(float(rest_x @ rest_y) / (size_x * size_y))
+    below_one = min(max(r, -0.999999), 0.999999)
+    freedom = count - 3
+    return r, rounded(below_one * math.sqrt(freedom / (1 - below_one**2)))
+
+
+def _differing(values: Floats) -> int:
+    """Return how many values are not the most common one."""
+    _, counts = np.unique(values, return_counts=True)
+    return len(values) - int(counts.max())
+
+
+class _MaskCoversEnvironment(Limits):
+    share = Limit(
+        0.01,
+        LimitKind.SHARE,
+        "of trained tokens",
+        "share that lies in turns that the policy did not write",
+    )
+
+
+@Check(
+    name="the environment's tokens are trained",
+    rank=Rank.CAUSE,
+    needs=(Need("turns with token spans and response_mask", ("env_trained_tokens",)),),
+    limits=_MaskCoversEnvironment,
+    title="{share:percent} of the trained tokens were written by the environment, not by the "
+    "policy.",
+    statement="{share:percent} of the trained tokens were written by the environment",
+    why="The policy then learns to write what tools and users answer.",
+    suggestion="Set the loss mask to 0 for the tokens of tools and users.",
+    explains=(*FALLS, "reward_stalled", "kl_explosion", "entropy_explosion"),
+)
+def mask_covers_environment(check: Check, run: Run) -> Result:
+    """Find that the mask of trained tokens covers turns that were not sampled."""
+    environment = run.column("env_trained_tokens")
+    trained = np.where(np.isfinite(environment), run.column("response_tokens"), np.nan)
+    return _judge_ratio(
+        check,
+        run,
+        (environment, trained),
+        _MaskCoversEnvironment.share,
+        Ranking(environment, unit=translatable("tokens"), among=environment > 0),
+    )
+
+
+class _EosNotSampled(Limits):
+    logp = Limit(
+        -8.0,
+        LimitKind.VALUE,
+        "nats",
+        "log-probability of an end token that was hardly sampled",
+    )
+    share = Limit(
+        0.05,
+        LimitKind.SHARE,
+        "of responses with an end token",
+        "share whose end token has a lower log-probability",
+    )
+
+
+@Check(
+    name="end tokens that were not sampled",
+    rank=Rank.CAUSE,
+    needs=(Need("logprobs and end tokens", ("end_logp",)),),
+    charts=("eos", "length"),
+    limits=_EosNotSampled,
+    title="{share:percent} of end tokens have a probability near 0 (median log-probability "
+    "{logp:figure}): the policy did not sample them.",
+    statement="{share:percent} of end tokens were not sampled by the policy",
+    why="An end token that was put at a limit hides that the response is cut off, and is trained.",
+    suggestion="Do not append end tokens at the limit, or leave them out of the loss.",
+    explains=("missing_eos", "length_collapse", *FALLS),
+)
+def eos_not_sampled(check: Check, run: Run) -> Result:
+    """Find responses whose end token is so improbable that a limit must have put it there."""
+    logp = run.column("end_logp")
+    bound = run.limits[_EosNotSampled].logp
+    is_put = np.where(np.isfinite(logp), logp < bound, np.nan)
+
+    def typical_logp(rows: Bools) -> Facts:
+        return {"logp": median(logp[rows & (is_put == 1)])}
+
+    return _judge_ratio(
+        check,
+        run,
+        (is_put, np.where(np.isfinite(logp), 1.0, np.nan)),
+        _EosNotSampled.share,
+        Ranking(logp, highest=False, unit="nats", among=is_put == 1, at_end=True),
+        facts=typical_logp,
+    )
+
+
+class _TokensAreNotText(Limits):
+    share = Limit(
+        0.1,
+        LimitKind.SHARE,
+        "of responses",
+        "share whose tokens and text do not contain one another",
+    )
+
+
+@Check(
+    name="tokens and text differ",
+    rank=Rank.NOTE,
+    needs=(Need("response_tokens", ("tokens_fit",)),),
+    limits=_TokensAreNotText,
+    title="In {share:percent} of responses, the tokens are not those of the text.",
+    why="Figures of tokens, such as the KL, then belong to other texts than those shown.",
+    suggestion="Look whether tokens and texts were written from the same rows.",
+)
+def tokens_are_not_text(check: Check, run: Run) -> Result:
+    """Note that tokens, joined, are not the text of their response."""
+    fits = run.column("tokens_fit")
+    differs = 1 - fits
+    return _judge_ratio(
+        check,
+        run,
+        (differs, np.where(np.isfinite(fits), 1.0, np.nan)),
+        _TokensAreNotText.share,
+        Ranking(differs, among=fits == 0),
+        severity=Severity.INFO,
+    )
+
+
+class _ImprobableDuplicates(Limits):
+    logp = Limit(
+        -25.0,
+        LimitKind.VALUE,
+        "nats",
+        "log-probability of a whole response that hardly occurs twice",
+    )
+    pairs = Limit(2, LimitKind.COUNT, "pairs", "least number of such equal responses")
+
+
+@Check(
+    name="equal responses that are improbable",
+    rank=Rank.NOTE,
+    needs=(Need("logprobs", ("logp_tokens",)),),
+    limits=_ImprobableDuplicates,
+    title="{pairs:count} responses equal another one to the same prompt in their step, although "
+    "their log-probability is {logp:figure} (median): another temperature, or copied rows?",
+    why="Such a response should not occur twice: either the log-probabilities or the rows are not "
+    "what they seem.",
+    suggestion="Compare the sampler's temperature with that of the log-probabilities; look for "
+    "copied rows.",
+)
+def improbable_duplicates(check: Check, run: Run) -> Result:
+    """Note equal responses to a prompt in a step that would hardly be sampled twice."""
+    limits = _ImprobableDuplicates
+    logp = -run.column("surprisal_mean") * run.column("logp_tokens")
+    is_improbable = logp < run.limits.value(limits.logp)
+    keys = run.responses[["step", "prompt_id", "response_hash"]]
+    repeats = keys[is_improbable].duplicated()
+    pairs = int(repeats.sum())
+    tested = run.limits.test(limits.pairs, ">=", pairs)
+    if not tested.met:
+        return Result(tested=(tested,))
+    is_equal = is_improbable & keys.duplicated(keep=False).to_numpy()
+    first = int(np.argmax(is_equal))
+    steps = run.responses["step"].to_numpy(np.int64)
+    return check.found(
+        run,
+        Severity.INFO,
+        [tested],
+        {"pairs": pairs, "logp": median(logp[is_equal])},
+        Ranking(logp, highest=False, unit="nats", among=is_equal),
+        onset=int(steps[first]),
+        steps=np.unique(steps[is_equal]).tolist(),
+    )
+
+
+class _Temperature(Limits):
+    low = Limit(
+        0.9,
+        LimitKind.VALUE,
+        "",
+        "slope of the trainer's on the sampler's log-probabilities (lower limit)",
+    )
+    high = Limit(1.1, LimitKind.VALUE, "", "that slope (upper limit)")
+
+
+@Check(
+    name="another temperature in sampler and trainer",
+    rank=Rank.NOTE,
+    needs=(
+        Need(
+            "sampler and trainer logprobs of the same tokens",
+            ("logp_product", "logp_square"),
+        ),
+    ),
+    charts=("mismatch",),
+    limits=_Temperature,
+    title="The trainer's log-probabilities are {slope:figure} × those of the sampler: one of them "
+    "may have another temperature.",
+    why="Importance weights and the KL then compare two different distributions.",
+    suggestion="Divide logits by the sampling temperature in the trainer, too.",
+)
+def temperature(check: Check, run: Run) -> Result:
+    """Note that log-probabilities of trainer and sampler differ by a factor."""
+    limits = _Temperature
+    product = run.column("logp_product")
+    square = run.column("logp_square")
+    is_known = np.isfinite(product) & (square > 0)
+
+    def slope(window: Window) -> Figure:
+        rows = is_known[window.rows]
+        if not rows.any():
+            return NOT_OBSERVED
+        total = float(square[window.rows][rows].sum())
+        value = rounded(float(product[window.rows][rows].sum()) / total)
+        is_low = run.limits.test(limits.low, "<", value).met
+        return Figure(value, is_low or run.limits.test(limits.high, ">", value).met)
+
+    blocks = figures_by_block(run, slope, among=is_known)
+    if not blocks.is_violated:
+        return Result()
+    rows = blocks.rows & is_known
+    level = rounded(float(product[rows].sum() / square[rows].sum()))
+    tested = (
+        run.limits.test(limits.low, "<", level),
+        run.limits.test(limits.high, ">", level),
+    )
+    slopes = np.full(len(square), np.nan)
+    np.divide(product, square, out=slopes, where=is_known & (product > 0))
+    distance = np.abs(np.log(slopes))
+    return _law(
+        check,
+        blocks,
+        tested,
+        {"slope": level},
+        Ranking(distance, among=is_known),
+        severity=Severity.INFO,
+    )
+
+
+def _judge_ratio(
+    check: Check,
+    run: Run,
+    parts: tuple[Floats, Floats],
+    limit: Limit[float],
+    ranking: Ranking,
+    *,
+    severity: Severity = Severity.WARNING,
+    facts: Callable[[Bools], Facts] = lambda rows: MappingProxyType({}),
+) -> Result:
+    """Find that a part of a whole, added up in a block of steps, is too large a share of it.
+
+    Args:
+        check: the check.
+        run: the run that is judged.
+        parts: the part and the whole of each response, float64 (rows,) each, NaN if unknown.
+        limit: the limit of the share.
+        ranking: how to choose examples.
+        severity: of a finding.
+        facts: returns further facts, of the responses in violated blocks.
+    """
+    part, whole = parts
+    is_known = np.isfinite(part) & np.isfinite(whole)
+
+    def share(window: Window) -> Figure:
+        rows = is_known[window.rows]
+        total = float(whole[window.rows][rows].sum())
+        if not total > 0:
+            return NOT_OBSERVED
+        value = rounded(float(part[window.rows][rows].sum()) / total)
+        return Figure(value, run.limits.test(limit, ">", value).met)
+
+    blocks = figures_by_block(run, share, among=is_known)
+    if not blocks.is_observed:
+        return Result()
+    if not blocks.is_violated:
+        highest = float(np.nanmax(blocks.values))
+        return Result(tested=(run.limits.test(limit, ">", highest),))
+    rows = blocks.rows & is_known
+    level = rounded(float(part[rows].sum() / whole[rows].sum()))
+    tested = (run.limits.test(limit, ">", level),)
+    return _law(
+        check,
+        blocks,
+        tested,
+        {"share": level, **facts(rows)},
+        ranking,
+        severity=severity,
+    )
+
+
+def _law(
+    check: Check,
+    blocks: BlockFigures,
+    tested: tuple[Tested, ...],
+    facts: Facts,
+    ranking: Ranking,
+    *,
+    severity: Severity = Severity.WARNING,
+) -> Result:
+    """Return a finding about the blocks of steps that violate a relation."""
+    return check.found(
+        blocks.run,
+        severity,
+        tested,
+        facts,
+        ranking,
+        onset=blocks.onset,
+        until=blocks.until,
+        steps=blocks.steps,
+    )
