@@ -23,6 +23,7 @@ from rlreport.check.judges import (
     policy,
     reference,
     reward,
+    reward_parts,
     sampler,
 )
 from rlreport.check.limits import MAX_TOML, Limits, Thresholds, problem_of
@@ -63,6 +64,7 @@ CHECKS: tuple[Check, ...] = (
     reward.reward_collapse,
     environments.environment_fall,
     hacking.watched_reward_fall,
+    reward_parts.part_falls,
     length.length_collapse,
     diversity.diversity_collapse,
     policy.entropy_collapse,

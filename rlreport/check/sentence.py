@@ -84,6 +84,7 @@ FALL_OF: dict[Quantity, str] = {
     "reward": "reward_collapse",
     "validation": "watched_reward_fall",
     "second_reward": "watched_reward_fall",
+    "accuracy": "part_falls",
 }
 COLLAPSES = ("reward_collapse", "watched_reward_fall")
 
@@ -97,6 +98,7 @@ NAMES: dict[Quantity, str] = {
     "reward": translatable("the reward"),
     "validation": translatable("validation"),
     "second_reward": translatable("the second reward"),
+    "accuracy": translatable("{part:quoted}"),
 }
 
 
@@ -306,6 +308,8 @@ class _Telling:
         for finding in self.verdict.findings:
             is_second = str(finding.facts.get("kind")).startswith("second_")
             of_other = is_second != (self.quantity == "second_reward")
+            # Another part of the reward than the one that stands in for validation
+            of_other |= finding.facts.get("part", self.course.name) != self.course.name
             if finding.id == FALL_OF[self.quantity] and not of_other:
                 return finding
         return None
@@ -410,7 +414,7 @@ def _course_clause(verdict: Verdict, quantity: Quantity, cause: str) -> str:
     if course.is_single and quantity in WATCHED:
         return message(
             "{name} was {value} in the one evaluation logged (step {step})",
-            name=message(NAMES[quantity]),
+            name=_name_of(course),
             value=numbers_of([course.last.value], course)[0],
             step=int(course.steps[0]),
         )
@@ -472,7 +476,7 @@ def _facts_of_course(told: _Telling, literal: str) -> dict[str, Fact]:
     """Return the values of the template's places."""
     course = told.course
     facts: dict[str, Fact] = {
-        "name": message(NAMES[told.quantity]),
+        "name": _name_of(course),
         "since": course.curve.settled_since,
         "start": span(course.first.steps),
         "at": span(course.top.steps),
@@ -571,6 +575,11 @@ def _with_reason(
     if verdict.one_prompt and course.source == "rollouts" and not course.rose:
         return message("{clause}, but each step has a single prompt", clause=clause)
     return clause
+
+
+def _name_of(course: Course) -> str:
+    assert course.quantity is not None
+    return message(NAMES[course.quantity], part=course.name)
 
 
 def numbers_of(values: Sequence[float], course: Course) -> list[str]:

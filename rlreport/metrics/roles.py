@@ -192,6 +192,21 @@ def _keys_of(name: str) -> tuple[Key, ...]:
     return tuple(key for key in patterns if patterns[key].fullmatch(plain))
 
 
+def is_known_key(name: str) -> bool:
+    """Return whether a metric's name is that of a key in ``keys.csv``."""
+    return bool(_keys_of(name))
+
+
+def without_prefixes(name: str) -> str:
+    """Return a metric's name in lower case, without the run and the phase that it begins with."""
+    return _PREFIXES.sub("", name.lower())
+
+
+def by_preference(names: Iterable[str]) -> list[str]:
+    """Return names of metrics, those to prefer first, see ``roles_of``."""
+    return sorted(names, key=_preference)
+
+
 def in_unit_of(role: str, name: str, values: Floats) -> Floats:
     """Convert values of the metric ``name`` to the unit of ``role``, if it is another."""
     unit = next((key.unit for key in _keys_of(name) if key.role == role), "")
@@ -205,13 +220,13 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     the most logged keys. Of several names for a key or pattern, prefer one that begins with
     ``rollout`` (it covers all responses), then the shortest.
     """
-    names = sorted(metrics, key=_preference)
+    names = by_preference(metrics)
     if not names:
         return {}  # reading the keys and their patterns takes 20 ms
     roles = _roles_by_keys(names)
     # A name that is a key of a framework never has another role by a pattern.
     unknown = [name for name in names if not _keys_of(name)]
-    plain_names = {name: _PREFIXES.sub("", name.lower()) for name in unknown}
+    plain_names = {name: without_prefixes(name) for name in unknown}
     for role, patterns in ROLES.items():
         if role not in roles:
             metric = _first_match(patterns, plain_names)

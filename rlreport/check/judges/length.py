@@ -65,6 +65,7 @@ class _LengthHacking(Limits):
         "diversity_collapse",
         "entropy_collapse",
         "reward_part_dominance",
+        "part_falls",
         "watched_reward_fall",
     ),
     of_reward=True,
