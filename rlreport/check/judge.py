@@ -166,13 +166,15 @@ def judge(run: Run, muted: Mapping[str, str] | None = None) -> Judged[Finding]:
     serious = [finding for finding in ordered if finding.severity is not Severity.INFO]
     leading = [finding.id for finding in serious if not finding.explained_by]
     muted_findings = [one for one in found if one.id in reasons]
+    if not _is_comparable(run, ordered):
+        outcome.close.clear()
     return replace(
         _about_run(run),
         level=_level(ordered, run),
         lead=leading[0] if leading else None,
         keep_step=_keep_step(run, ordered),
         findings=ordered,
-        close=outcome.close_ones() if _is_comparable(run, ordered) else (),
+        close=outcome.close_ones(),
         passed=outcome.passed(),
         not_run=outcome.not_run(),
         muted=[Muted(finding, reasons[finding.id]) for finding in muted_findings],

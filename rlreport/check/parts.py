@@ -60,7 +60,8 @@ def part_name(metric: str) -> str | None:
         if match:
             # The name as it is logged: only its place is that of the name in lower case.
             start = len(metric) - len(plain)
-            return metric[start + match.start("name") : start + match.end("name")]
+            name = metric[start + match.start("name") : start + match.end("name")]
+            return name if is_component(name) else None
     return None
 
 

@@ -140,11 +140,15 @@ def second_reward(run: Run) -> Series | None:
 def reward_parts(run: Run) -> dict[str, Series]:
     """Return name -> series of the logged parts of the reward, those of rollouts first.
 
-    Of a part that both log, it is the trainer's metric if that covers the run.
+    Of a part that both log, it is the trainer's metric if that covers the run. A metric that is
+    the whole reward under the name of its only part is none.
     """
     found = parts.series_of_rollouts(run)
+    total = reward(run)
     for name, metric in parts.series_of_metrics(run).items():
-        if name not in found or covers(run, metric):
+        if name in found and covers(run, metric):
+            found[name] = metric
+        elif name not in found and not parts.is_copy(metric, total):
             found[name] = metric
     return found
 
