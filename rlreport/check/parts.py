@@ -34,7 +34,9 @@ _OF_METRICS = (
         r"(?P<name>(?:answer_)?(?:accuracy|acc|correct(?:ness)?|format|outcome|tool)_rewards?)"
         r"(?:[_/](?:mean|avg))?"
     ),
-    re.compile(r"(?P<name>(?:answer_)?(?:accuracy|correct(?:ness)?))(?:[_/](?:mean|avg))?"),
+    re.compile(
+        r"(?P<name>(?:answer_)?(?:accuracy|correct(?:ness)?))(?:[_/](?:mean|avg))?"
+    ),
 )
 # Words in names of what is no part: penalties, other figures of the reward, other rewards
 _NO_PARTS = frozenset(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.check import means, parts
 from rlreport.check.course import HELD_OUT, Course, Quantity, course_of
@@ -48,11 +49,32 @@ class LimitedFigure:
 SIZES = ("kl", "kl_token", "grad_norm")
 
 
+# Roles whose metrics are shares, and so lie between 0 and 1...
+SHARES = (
+    "clip_fraction",
+    "truncated",
+    "zero_variance",
+    "loops",
+    "failed",
+    "dropped",
+    "turn_limit",
+    "tool_errors",
+)
+# ... up to this error of rounding
+SHARE_ERROR = 1e-3
+
+
+def is_no_share(values: Floats) -> NDArray[np.bool_]:
+    """Return which values cannot be shares, bool (n,)."""
+    return (values < -SHARE_ERROR) | (values > 1 + SHARE_ERROR)
+
+
 def series_of(run: Run, role: str, least: int = 0) -> Series | None:
     """Return the trainer's metric of a role, without the steps at which it has no value.
 
     Args:
-        run: the run; without a metric of this role, the result is None.
+        run: the run; without a metric of this role, the result is None. Nor is one used that
+            should be a share, but has a value that no share can have.
         role: such as "kl"; see ``metrics.roles``, which also converts it to the role's unit.
         least: with fewer values, the result is None.
     """
@@ -61,6 +83,8 @@ def series_of(run: Run, role: str, least: int = 0) -> Series | None:
         return None
     metrics = run.tables.metrics
     values = in_unit_of(role, name, metrics[name].to_numpy(np.float64))
+    if role in SHARES and is_no_share(values).any():
+        return None
     steps = metrics["step"].to_numpy(np.int64)
     kind = Kind.EVALUATIONS if role == "validation" else Kind.SERIES
     if role in SIZES:
@@ -146,9 +170,10 @@ def reward_parts(run: Run) -> dict[str, Series]:
     found = parts.series_of_rollouts(run)
     total = reward(run)
     for name, metric in parts.series_of_metrics(run).items():
-        if name in found and covers(run, metric):
-            found[name] = metric
-        elif name not in found and not parts.is_copy(metric, total):
+        leads = covers(run, metric)
+        if name not in found:
+            leads = not parts.is_copy(metric, total)
+        if leads:
             found[name] = metric
     return found
 
@@ -200,7 +225,7 @@ def courses(run: Run) -> dict[Quantity, Course]:
         "reward": (leading_series(run, "reward", "reward"), "reward_mean"),
         "validation": (validation(run), "validation_reward_mean"),
         "second_reward": (second_reward(run), "valid_reward_mean"),
-        "accuracy": (right and right.series, right.name if right else ""),
+        "accuracy": (right.series, right.name) if right else (None, ""),
         "kl": (kl, "kl_k1_mean"),
         "length": (leading_series(run, "length", length), f"{length}_mean"),
         "entropy": (entropy, "surprisal_mean"),

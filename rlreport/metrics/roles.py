@@ -91,6 +91,10 @@ ROLES: dict[str, tuple[str, ...]] = {
         rf"(?:val/)?{_AVG}(?:decode|seq|sequence)_?(?:len|length)s?{_MEAN}",  # open-instruct
         rf"{_AVG}(?:length|num_output_tokens){_MEAN}",
     ),
+    "length_max": (
+        r"(?:completions?[_/])?(?:max_length|length_max)",  # TRL
+        r"(?:response|completion)_?(?:len|length)[_/]max",  # verl, slime
+    ),
     "truncated": (
         rf"(?:is_|response_)?(?:truncated|truncation)(?:_(?:ratio|rate|frac|fraction))?{_MEAN}",
     ),
@@ -195,6 +199,11 @@ def _keys_of(name: str) -> tuple[Key, ...]:
 def is_known_key(name: str) -> bool:
     """Return whether a metric's name is that of a key in ``keys.csv``."""
     return bool(_keys_of(name))
+
+
+def is_percentage(name: str) -> bool:
+    """Return whether a metric is a percentage, by its unit in ``keys.csv``."""
+    return any(key.unit.startswith("percent") for key in _keys_of(name))
 
 
 def without_prefixes(name: str) -> str:

@@ -113,8 +113,6 @@ def _is_by_mix(run: Run, name: str, fall: Event) -> bool:
     after = steps[steps >= fall.onset]
     if run.environments is None or logged is None or not len(after):
         return False
-    windows = [
-        run.window_of((int(part[0]), int(part[-1]))) for part in (before, after)
-    ]
+    windows = [run.window_of((int(part[0]), int(part[-1]))) for part in (before, after)]
     mix = means.mix(run, windows[0], windows[1], np.asarray(logged))
     return mix is not None and mix.explains_fall
