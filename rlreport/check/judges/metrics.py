@@ -367,7 +367,7 @@ class _TinyResponses(Limits):
     limits=_TinyResponses,
     title="Responses have {tokens:figure} tokens, and all earn {reward:figure}, from the first "
     "step on.",
-    statement="responses have {tokens:short} tokens from the start",
+    statement="responses have {tokens:short} tokens",
     why="The model ends its responses at once, as if its weights or its prompt were wrong.",
     suggestion="Sample from the model by hand: look at its adapter, its chat template and its end "
     "tokens.",
