@@ -50,6 +50,8 @@ _NOT_RIGHT = re.compile(r"incorrect|format")
 # A metric that is a constant plus a multiple of the reward, up to this part of its variance, is no
 # part of it but a copy
 COPY = 1e-3
+# One that is so close to the reward tells nothing that the reward does not
+ALIKE = 0.02
 
 
 def part_name(metric: str) -> str | None:
@@ -138,8 +140,11 @@ def series_of_metrics(run: Run) -> dict[str, Series]:
     return series
 
 
-def is_copy(part: Series, total: Series) -> bool:
-    """Return whether a series is the whole reward, maybe scaled or shifted, at nearly all steps."""
+def is_copy(part: Series, total: Series, unexplained: float = COPY) -> bool:
+    """Return whether a series is the whole reward, maybe scaled or shifted.
+
+    ``unexplained``: the part of its variance that the reward does not explain is smaller.
+    """
     _, in_part, in_total = np.intersect1d(
         part.steps, total.steps, assume_unique=True, return_indices=True
     )
@@ -153,4 +158,4 @@ def is_copy(part: Series, total: Series) -> bool:
     if not (of_x > 0 and of_y > 0):
         return False
     explained = float((x * y).sum()) ** 2 / (of_x * of_y)
-    return explained > 1 - COPY
+    return explained > 1 - unexplained

@@ -207,8 +207,11 @@ def accuracy(run: Run) -> NamedPart | None:
         return None
     right = []
     for name, series in components(run).items():
-        varies = len(series.steps) > 1 and np.ptp(series.values) > 0
-        if parts.tells_right(name) and varies:
+        varies = len(series.steps) > 1 and np.nanmax(series.values) > np.nanmin(
+            series.values
+        )
+        is_alike = parts.is_copy(series, reward(run), parts.ALIKE)
+        if parts.tells_right(name) and varies and not is_alike:
             right.append(NamedPart(name, series))
     return min(right, key=lambda part: len(part.name), default=None)
 

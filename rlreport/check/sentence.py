@@ -567,6 +567,11 @@ def _with_reason(
     """Return a clause; if on a reward that fell, with a likely reason such as harder prompts."""
     if quantity != "reward":
         return clause
+    if _is_contradicted(course, verdict):
+        return message(
+            "{clause} by the trainer's metric, which the logged responses contradict",
+            clause=clause,
+        )
     if course.lost or course.direction < 0:
         if any(finding.id == "mix_changed" for finding in verdict.findings):
             return message("{clause}, as harder tasks came in", clause=clause)
@@ -575,6 +580,14 @@ def _with_reason(
     if verdict.one_prompt and course.source == "rollouts" and not course.rose:
         return message("{clause}, but each step has a single prompt", clause=clause)
     return clause
+
+
+def _is_contradicted(course: Course, verdict: Verdict) -> bool:
+    """Return whether the course is that of a metric with which the rollouts disagree."""
+    return course.source == "metrics" and any(
+        finding.id == "sources_disagree" and finding.facts["kind"] == course.quantity
+        for finding in verdict.findings
+    )
 
 
 def _name_of(course: Course) -> str:
@@ -593,6 +606,8 @@ def numbers_of(values: Sequence[float], course: Course) -> list[str]:
 
 def is_percentage(course: Course) -> bool:
     """Return whether the values, by their size and column's name, are percentages up to 100."""
+    if course.name:
+        return False  # parts are in units of the reward
     name = course.column.lower()
     top = float(course.values.max(initial=0.0))
     words = ("acc", "percent", "pct", "rate", "pass", "solve")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rlreport.check import means, parts, progress, quantities
 from rlreport.check.check import ANY_REWARD, LENGTH, Check, Need
+from rlreport.check.course import Course
 from rlreport.check.curve import LEAST_LEVEL, Curve, paired_z
 from rlreport.check.finding import Facts, Rank, Result, Severity
 from rlreport.check.limits import Limit, LimitKind, Limits, Tested
@@ -287,6 +288,8 @@ class _ConstantReward(Limits):
 )
 def constant_reward(check: Check, run: Run) -> Result:
     """Find that the reward lost its noise at the end, below its best level."""
+    if quantities.death(run) is not None:
+        return Result()  # which ``reward_collapse`` tells
     reward = quantities.reward(run).without_gaps()
     curve = reward.curve
     start = _start_of_constant(run, curve)
@@ -459,6 +462,12 @@ class _StuckRollouts(Limits):
         "std errors",
         "largest change of reward and length meanwhile",
     )
+    change = Limit(
+        0.1,
+        LimitKind.RATIO,
+        "times",
+        "largest change of reward and length against the larger of both levels",
+    )
     steps = Limit(10, LimitKind.COUNT, "steps", "least number of steps")
 
 
@@ -485,12 +494,13 @@ def stuck_rollouts(check: Check, run: Run) -> Result:
     rise = kl.curve.last.value - kl.curve.first.value
     tested = [run.limits.test(limits.kl, ">", rise)]
     for course in others:
-        if course is None or course.curve.changed is None or course.curve.events:
+        if course is None or not _can_tell(course):
             return Result(tested=(tested[0],))
-        # Of a constant, no change can be seen.
-        if not np.ptp(course.values) > 0:
-            return Result(tested=(tested[0],))
-        tested.append(run.limits.test(limits.z, "<", abs(course.curve.changed)))
+        first = course.first.value
+        change = abs(course.last.value - first)
+        largest = max(abs(first), abs(course.last.value))
+        tested.append(run.limits.test(limits.change, "<", change, of=largest))
+        tested.append(run.limits.test(limits.z, "<", abs(course.curve.changed or 0.0)))
     if not kl.curve.rose or not all(one.met for one in tested):
         return Result(tested=(tested[0],))
     return check.found(
@@ -501,6 +511,12 @@ def stuck_rollouts(check: Check, run: Run) -> Result:
         series=kl,
         onset=run.onset(kl),
     )
+
+
+def _can_tell(course: Course) -> bool:
+    """Return whether a course without events has enough values, which are not all the same."""
+    has_values = course.curve.changed is not None and not course.curve.events
+    return has_values and bool(np.ptp(course.values) > 0)
 
 
 class _NoUpdates(Limits):
