@@ -109,9 +109,15 @@ def _reference(random: Random, shape: Shape, strength: float) -> Tables:
     )
 
 
-CASES = (
+CASES: tuple[Case, ...] = (
     Case("reference_is_policy", "share of responses", (0.5, 0.9, 1.0), _reference),
 )
+
+# Run as a script, this module has another name than the one by which the next one imports it.
+sys.modules.setdefault("tests.law_families", sys.modules[__name__])
+from tests.law_families_metrics import CASES as OF_METRICS  # noqa: E402
+
+CASES += OF_METRICS
 
 
 def table(logs: int) -> Iterator[str]:

@@ -116,7 +116,8 @@ def metrics_of_parts(names: Iterable[str]) -> dict[str, str]:
 
 def series_of_rollouts(run: Run) -> dict[str, Series]:
     """Return name of a part -> its mean over the logged responses of each step."""
-    return {name: means.series(run, part) for name, part in of_rollouts(run).items()}
+    parts = of_rollouts(run)
+    return {name: means.series(run, part) for name, part in parts.items()}
 
 
 def series_of_metrics(run: Run) -> dict[str, Series]:
@@ -129,8 +130,10 @@ def series_of_metrics(run: Run) -> dict[str, Series]:
         for name, metric in metrics_of_parts(logged).items()
         if metric not in in_use
     }
-    steps = metrics["step"].to_numpy(np.int64) if found else np.empty(0, np.int64)
-    series = {}
+    series: dict[str, Series] = {}
+    if not found:
+        return series
+    steps = metrics["step"].to_numpy(np.int64)
     for metric in logged:
         if metric in found:
             values = metrics[metric].to_numpy(np.float64)
@@ -151,8 +154,10 @@ def is_copy(part: Series, total: Series, unexplained: float = COPY) -> bool:
     x = total.values[in_total]
     y = part.values[in_part]
     finite = np.isfinite(x) & np.isfinite(y)
-    x = x[finite] - x[finite].mean() if finite.any() else x[finite]
-    y = y[finite] - y[finite].mean() if finite.any() else y[finite]
+    if not finite.any():
+        return False
+    x = x[finite] - x[finite].mean()
+    y = y[finite] - y[finite].mean()
     of_x = float((x * x).sum())
     of_y = float((y * y).sum())
     if not (of_x > 0 and of_y > 0):

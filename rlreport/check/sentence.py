@@ -309,7 +309,8 @@ class _Telling:
             is_second = str(finding.facts.get("kind")).startswith("second_")
             of_other = is_second != (self.quantity == "second_reward")
             # Another part of the reward than the one that stands in for validation
-            of_other |= finding.facts.get("part", self.course.name) != self.course.name
+            part = finding.facts.get("part", self.course.name)
+            of_other = of_other or part != self.course.name
             if finding.id == FALL_OF[self.quantity] and not of_other:
                 return finding
         return None

@@ -96,7 +96,8 @@ def _deepspeed_cells(metrics: bytes) -> Cells:
     for part in metrics.decode(errors="replace").split("|"):
         match = _DEEPSPEED_PAIR.fullmatch(part.strip())
         if match:
-            cells[match[1].strip().lower().replace(" ", "_")] = match[2]
+            name = match[1].strip().lower()
+            cells[name.replace(" ", "_")] = match[2]
     # The number of a pass over the same rollouts is no metric.
     for name in ("ppo_ep", "ppo_epoch"):
         cells.pop(name, None)

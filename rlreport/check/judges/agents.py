@@ -26,6 +26,8 @@ from rlreport.text.messages import message, translatable
 
 # Tools are not judged one by one if so large a part of the responses moved to other environments
 OTHER_MIX = 0.2
+# Fewest steps at either end that are compared one by one
+LEAST_SIDE = 4
 AGENTS = translatable(
     "verl issues 1569, 4998 (tool calls vanish); AReaL (share at the turn limit)"
 )
@@ -413,6 +415,17 @@ class _ToolCalls(NamedTuple):
     first: float  # in the first and the last block of responses
     last: float
 
+    @property
+    def has_fallen(self) -> bool:
+        """Whether it fell as a curve or, of few steps, each late one is below each early one."""
+        curve = self.series.curve
+        if curve is not None and curve.has_fallen:
+            return True
+        count = max(LEAST_SIDE, len(self.series.values) // 3)
+        early = self.series.values[:count]
+        late = self.series.values[-count:]
+        return 2 * count <= len(self.series.values) and bool(late.max() < early.min())
+
 
 def _judge_each_tool(check: Check, run: Run) -> Result:
     """Find that responses came to call a tool hardly any more, unless other tasks came in."""
@@ -423,8 +436,7 @@ def _judge_each_tool(check: Check, run: Run) -> Result:
     for tool in _calls_of_tools(run):
         ratio = run.limits.test(limits.tool, "<", tool.last, of=tool.first)
         enough = run.limits.test(limits.calls, ">=", tool.first)
-        curve = tool.series.curve
-        if ratio.met and enough.met and curve is not None and curve.has_fallen:
+        if ratio.met and enough.met and tool.has_fallen:
             vanished.append((ratio, tool))
     if not vanished:
         return Result()
@@ -432,6 +444,7 @@ def _judge_each_tool(check: Check, run: Run) -> Result:
     others = tuple(LogText(tool.tool) for _, tool in vanished if tool is not most)
     curve = most.series.curve
     assert curve is not None
+    onset = run.onset_beyond(most.series, ratio.bound * most.first, "<")
     return check.found(
         run,
         Severity.WARNING,
@@ -444,7 +457,7 @@ def _judge_each_tool(check: Check, run: Run) -> Result:
             "end": most.last,
         },
         series=most.series,
-        onset=fall_onset(curve),
+        onset=fall_onset(curve) or onset,
     )
 
 
@@ -454,30 +467,32 @@ def _calls_of_tools(run: Run) -> Iterator[_ToolCalls]:
     if len(windows) < 2:
         return
     responses = np.bincount(run.step_index, minlength=len(run.steps))
-    first, last = (np.isin(run.steps, windows[at].steps) for at in (0, -1))
+    is_first = np.isin(run.steps, windows[0].steps)
+    is_last = np.isin(run.steps, windows[-1].steps)
     for name, by_step in run.tables.tools.groupby("tool"):
         answers = by_step.groupby("step")["answers"].sum()
         counts = answers.reindex(run.steps, fill_value=0).to_numpy(np.float64)
         yield _ToolCalls(
             tool=str(name),
             series=Series(run.steps, counts / responses),
-            first=float(counts[first].sum() / responses[first].sum()),
-            last=float(counts[last].sum() / responses[last].sum()),
+            first=float(counts[is_first].sum() / responses[is_first].sum()),
+            last=float(counts[is_last].sum() / responses[is_last].sum()),
         )
 
 
 def _has_other_mix(run: Run) -> bool:
     """Return whether other environments, which may need other tools, make up the last responses."""
-    if run.environments is None:
-        return False
     windows = blocks(run)
+    if run.environments is None or not windows:
+        return False
     size = int(run.environments.index.max(initial=0)) + 1
     shares = []
-    for window in (windows[0], windows[-1]) if windows else ():
+    for window in (windows[0], windows[-1]):
         index = run.environments.index[window.rows]
         counts = np.bincount(index[index >= 0], minlength=size)
         shares.append(counts / max(counts.sum(), 1))
-    return bool(shares) and float(np.abs(shares[1] - shares[0]).sum()) / 2 > OTHER_MIX
+    moved = np.abs(shares[1] - shares[0]).sum() / 2
+    return bool(moved > OTHER_MIX)
 
 
 class _VoidTurns(RiseOrShare):

@@ -232,10 +232,9 @@ def sources_disagree(check: Check, run: Run) -> Result:
     sources = _sources(run)
     if not sources:
         return check.not_run(check.needs_also)
-    tested = tuple(one for source in sources for one in source.tested)
     worst = next((one for one in sources if one.disagree), None)
     if worst is None:
-        return Result(tested=tested)
+        return Result(tested=sources[0].tested)
     facts: Facts = {
         "kind": worst.figure,
         "trainer": mean(worst.trainer),
@@ -296,9 +295,10 @@ def constant_reward(check: Check, run: Run) -> Result:
     if curve is None or start is None:
         return Result()
     level = curve.values[start:]
+    scatter = float(level.std())
     residuals = curve.values[:start] - curve.lines[:start]
     noise = float(residuals.std())
-    tested = run.limits.test(_ConstantReward.noise, "<", float(level.std()), of=noise)
+    tested = run.limits.test(_ConstantReward.noise, "<", scatter, of=noise)
     is_best = bool(level.mean() >= curve.values.max() - noise)
     was_before = _was_constant_before(curve.values[:start], tested.bound * noise)
     if not tested.met or is_best or was_before or _responses_differ(run, curve, start):
@@ -391,7 +391,9 @@ def tiny_responses(check: Check, run: Run) -> Result:
     tested = [run.limits.test(_TinyResponses.tokens, "<", usual)]
     level = float(np.median(reward.values))
     is_same = np.abs(reward.values - level) <= SAME_REWARD * max(1.0, abs(level))
-    tested.append(run.limits.test(_TinyResponses.same, ">=", float(is_same.mean())))
+    tested.append(
+        run.limits.test(_TinyResponses.same, ">=", mean(is_same.astype(np.float64)))
+    )
     varies = run.has("reward") and means.spread(run) > SAME_REWARD
     if varies or not all(one.met for one in tested):
         return Result(tested=tuple(tested))
@@ -489,7 +491,8 @@ def stuck_rollouts(check: Check, run: Run) -> Result:
     limits = _StuckRollouts
     kl = quantities.series_of(run, "kl_token")
     others = [quantities.courses(run).get(name) for name in ("reward", "length")]
-    if kl is None or kl.curve is None or len(kl.steps) < run.limits.value(limits.steps):
+    least = run.limits.value(limits.steps)
+    if kl is None or kl.curve is None or len(kl.steps) < least:
         return Result()
     rise = kl.curve.last.value - kl.curve.first.value
     tested = [run.limits.test(limits.kl, ">", rise)]
@@ -500,7 +503,8 @@ def stuck_rollouts(check: Check, run: Run) -> Result:
         change = abs(course.last.value - first)
         largest = max(abs(first), abs(course.last.value))
         tested.append(run.limits.test(limits.change, "<", change, of=largest))
-        tested.append(run.limits.test(limits.z, "<", abs(course.curve.changed or 0.0)))
+        z = abs(course.curve.changed or 0.0)
+        tested.append(run.limits.test(limits.z, "<", z))
     if not kl.curve.rose or not all(one.met for one in tested):
         return Result(tested=(tested[0],))
     return check.found(

@@ -59,11 +59,8 @@ def part_falls(check: Check, run: Run) -> Result:
     total = quantities.reward_course(run)
     if total is None or total.lost:
         return Result()  # the whole reward is judged instead
-    falls = [
-        fall
-        for name, series in components.items()
-        if (fall := _fall_of(run, name, series)) is not None
-    ]
+    each = [_fall_of(run, name, series) for name, series in components.items()]
+    falls = [fall for fall in each if fall is not None]
     if not falls:
         return Result()
     worst = max(falls, key=lambda fall: fall.lost)
@@ -108,11 +105,11 @@ def _fall_of(run: Run, name: str, series: Series) -> _PartFall | None:
 def _is_by_mix(run: Run, name: str, fall: Event) -> bool:
     """Return whether a part fell as tasks that pay it became rare."""
     logged = parts.of_rollouts(run).get(name)
-    steps = run.steps
-    before = steps[steps < fall.low] if (steps < fall.low).any() else steps[:1]
-    after = steps[steps >= fall.onset]
-    if run.environments is None or logged is None or not len(after):
+    if run.environments is None or logged is None:
         return False
-    windows = [run.window_of((int(part[0]), int(part[-1]))) for part in (before, after)]
-    mix = means.mix(run, windows[0], windows[1], np.asarray(logged))
+    count = len(run.steps)
+    end, start = np.searchsorted(run.steps, (fall.low, fall.onset)).tolist()
+    before = run.window(0, max(end, 1))
+    after = run.window(min(start, count - 1), count)
+    mix = means.mix(run, before, after, logged)
     return mix is not None and mix.explains_fall
