@@ -34,7 +34,8 @@ def learning(random: Random, steps: int) -> Floats:
 
 
 def lengths(random: Random, steps: int) -> Floats:
-    return np.asarray(random.uniform(100, 600) * np.exp(random.normal(0, 0.05, steps)))
+    usual = random.uniform(100, 600)
+    return np.asarray(usual * random.lognormal(0, 0.05, steps))
 
 
 def clip_share(random: Random, shape: Shape, strength: float) -> Tables:
@@ -55,7 +56,7 @@ def clip_share(random: Random, shape: Shape, strength: float) -> Tables:
 
 def no_gradient(random: Random, shape: Shape, strength: float) -> Tables:
     """Steps whose groups differ, a share of which has no gradient; others have no signal."""
-    silent = random.choice([0.1, 0.4, 0.8, 1.0], shape.steps, p=[0.3, 0.3, 0.2, 0.2])
+    silent = random.choice([0.1, 0.4, 0.8, 1.0], shape.steps)
     norm = random.lognormal(-1, 0.3, shape.steps)
     norm[silent == 1] = 0.0
     norm[random.random(shape.steps) < strength] = 0.0
@@ -101,9 +102,10 @@ def impossible(random: Random, shape: Shape, strength: float) -> Tables:
 def stuck(random: Random, shape: Shape, strength: float) -> Tables:
     """A KL that rises by ``strength``, without a change; correct: the reward rises with it."""
     steps = max(shape.steps, 25)
-    kl = (strength or 0.5) * np.arange(steps) / steps + random.normal(0, 0.005, steps)
+    time = np.arange(steps) / steps
+    kl = (strength or 0.5) * time + random.normal(0, 0.005, steps)
     rise = 0.0 if strength else random.uniform(0.2, 0.4)
-    reward = 0.5 + rise * np.arange(steps) / steps + random.normal(0, 0.01, steps)
+    reward = 0.5 + rise * time + random.normal(0, 0.01, steps)
     length = 300 + random.normal(0, 4, steps)
     return metrics_log(
         steps, reward=reward, kl=np.abs(kl), completions__mean_length=length
@@ -130,7 +132,8 @@ def part_falls(random: Random, shape: Shape, strength: float) -> Tables:
 
 def sources(random: Random, shape: Shape, strength: float) -> Tables:
     """Rollouts whose lengths the trainer tells with padding, ``strength`` times too long."""
-    tokens = np.round(random.uniform(80, 400) * random.lognormal(0, 0.4, shape.rows))
+    usual = random.uniform(80, 400)
+    tokens = np.round(usual * random.lognormal(0, 0.4, shape.rows))
     made = shape.log(reward=rewards(random, shape), response_tokens=tokens)
     by_step = pd.Series(tokens).groupby(shape.step).mean()
     trainer = by_step.to_numpy() * (strength or random.uniform(0.7, 1.4))
@@ -145,7 +148,8 @@ def tools(random: Random, shape: Shape, strength: float) -> Tables:
     """A tool that is called by ``strength`` less at the end, another one takes its place."""
     time = np.linspace(0, 1, shape.steps)
     start = random.uniform(0.5, 1.5)
-    falling = start * (1 - strength * np.clip((time - 0.3) / 0.3, 0, 1))
+    done = np.clip((time - 0.3) / 0.3, 0, 1)
+    falling = start * (1 - strength * done)
     responses = shape.prompts * shape.group
     search = random.poisson(falling * responses)
     python = random.poisson((2 * start - falling) * responses)

@@ -421,10 +421,11 @@ class _ToolCalls(NamedTuple):
         curve = self.series.curve
         if curve is not None and curve.has_fallen:
             return True
-        count = max(LEAST_SIDE, len(self.series.values) // 3)
-        early = self.series.values[:count]
-        late = self.series.values[-count:]
-        return 2 * count <= len(self.series.values) and bool(late.max() < early.min())
+        values = self.series.values
+        count = max(LEAST_SIDE, len(values) // 3)
+        if len(values) < 2 * count:
+            return False
+        return bool(values[-count:].max() < values[:count].min())
 
 
 def _judge_each_tool(check: Check, run: Run) -> Result:
@@ -441,7 +442,8 @@ def _judge_each_tool(check: Check, run: Run) -> Result:
     if not vanished:
         return Result()
     ratio, most = max(vanished, key=lambda pair: pair[1].first)
-    others = tuple(LogText(tool.tool) for _, tool in vanished if tool is not most)
+    names = [tool.tool for _, tool in vanished if tool is not most]
+    others = tuple(map(LogText, names))
     curve = most.series.curve
     assert curve is not None
     onset = run.onset_beyond(most.series, ratio.bound * most.first, "<")

@@ -108,7 +108,8 @@ def _is_by_mix(run: Run, name: str, fall: Event) -> bool:
     if run.environments is None or logged is None:
         return False
     count = len(run.steps)
-    end, start = np.searchsorted(run.steps, (fall.low, fall.onset)).tolist()
+    places = np.searchsorted(run.steps, (fall.low, fall.onset))
+    end, start = places.tolist()
     before = run.window(0, max(end, 1))
     after = run.window(min(start, count - 1), count)
     mix = means.mix(run, before, after, logged)
